@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from collections.abc import Mapping
 from pathlib import Path
+
+from tests.conftest import COMMAND_TIMEOUT_S
 
 # Prints its configuration, which has its own batch_size and dataset.
 PROGRAM = """\
@@ -40,11 +45,12 @@ def write(path: Path, text: str) -> None:
     path.write_text(text)
 
 
-# Resembles a training: samples sleep, and after each epoch it iterates a second loader.
+# Resembles a training: samples sleep, and before each epoch it iterates a second loader.
 TRAINING = """\
 import time
 
 import hydra
+import torch
 from hydra.utils import instantiate
 
 
@@ -63,16 +69,23 @@ class Sleeping:
 @hydra.main(version_base="1.3", config_path="conf", config_name="config")
 def main(config):
     loader = instantiate(config.loader)
-    if config.fails_with == config.loader.num_workers:
+    if config.fails_with == config.loader.batch_size:
         raise RuntimeError("out of luck")
-    for _ in range(2):
-        print("seen", sorted(index for batch in loader for index in batch.tolist())[-1])
-        for batch in instantiate(config.loader, dataset={"length": 8}, num_workers=0):
-            pass
+    try:
+        for _ in range(2):
+            with torch.no_grad():
+                list(instantiate(config.loader, dataset={"length": 8}, shuffle=False))
+            print("seen", sorted(index for batch in loader for index in batch.tolist())[-1])
+    except Exception as error:
+        print("caught", repr(error))
+        raise
+    finally:
+        print("left")
 
 
 if __name__ == "__main__":
     main()
+    print("after main")
 """
 TRAINING_CONFIG = """\
 fails_with: null
@@ -80,6 +93,7 @@ loader:
   _target_: torch.utils.data.DataLoader
   num_workers: 0
   batch_size: 4
+  shuffle: true
   dataset:
     _target_: train.Sleeping
     length: 120
@@ -91,3 +105,11 @@ def write_training_host(folder: Path) -> Path:
     write(folder / "train.py", TRAINING)
     write(folder / "conf" / "config.yaml", TRAINING_CONFIG)
     return folder
+
+
+def run_host(folder: Path, environment: Mapping[str, str], *overrides: str) -> subprocess.CompletedProcess[str]:
+    """Runs the program of a folder."""
+    return subprocess.run(
+        [sys.executable, "train.py", *overrides],
+        cwd=folder, env={**environment}, capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S, check=False,
+    )  # fmt: skip

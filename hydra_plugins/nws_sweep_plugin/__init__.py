@@ -1,4 +1,4 @@
-"""Enables any Hydra program to compose ``+nws_sweep=base`` and ``+nws_sweep=auto``.
+"""Enables any Hydra program to compose ``+nws_sweep=search``, ``+nws_sweep=autotune`` and ``+nws_sweep=base``.
 
 Hydra 1.3 imports this module at the start of every program of an environment; 1.4 finds its classes as entry points of
 the group ``hydra.plugins``. It imports only ``nws_sweep.config.embedding`` and modules that Hydra has imported already,
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.object_type import ObjectType
+from hydra.errors import ConfigCompositionException
 from hydra.plugins.config_source import ConfigLoadError, ConfigResult, ConfigSource
 from hydra.plugins.search_path_plugin import SearchPathPlugin
 from omegaconf import OmegaConf
@@ -42,7 +43,9 @@ class NwsSweepConfigSource(ConfigSource):
         return place is not None and place.is_dir()
 
     def is_config(self, config_path: str) -> bool:
-        """True for a file that a program may compose, with or without ``.yaml``."""
+        """True for a file that a program may compose, with or without ``.yaml``, and for a former one."""
+        if config_path.removesuffix(".yaml") in embedding.RENAMED:
+            return self.available()
         place = embedding.served(self._folder, self._normalize_file_name(config_path))
         return place is not None and place.is_file()
 
@@ -63,7 +66,10 @@ class NwsSweepConfigSource(ConfigSource):
 
         Raises:
             ConfigLoadError: If the program may not compose it.
+            ConfigCompositionException: If it has another name now.
         """
+        if renamed := embedding.RENAMED.get(config_path.removesuffix(".yaml")):
+            raise ConfigCompositionException(f"nws_sweep: +{config_path.replace('/', '=')} is +nws_sweep={renamed} now")
         place = embedding.served(self._folder, self._normalize_file_name(config_path))
         if place is None or not place.is_file():
             raise ConfigLoadError(f"Config not found : {config_path}")

@@ -1,6 +1,6 @@
 """What the results mean: the best setting, its bottleneck, warnings, comparisons.
 
-May import: ``config``, ``tuning`` and below. Pure functions, but for ``program_runs``, which reads and writes files.
+May import: ``config``, ``tuning`` and below. Pure functions.
 
 - ``summary``: the results of a run or a grid as one frozen value, from which every output is rendered
 - ``diagnosis``, ``advice``: the bottlenecks of a configuration; the same in sentences with values and remedies
@@ -9,5 +9,4 @@ May import: ``config``, ``tuning`` and below. Pure functions, but for ``program_
 - ``time_ratios``: the ratio of two times with its interval
 - ``comparing``: two runs side by side; the settings of one grid against each other
 - ``per_rank``, ``node_kinds``: differences between ranks; results from several kinds of nodes
-- ``program_runs``: results from the runs of another program
 """

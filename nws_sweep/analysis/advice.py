@@ -95,7 +95,7 @@ def _noise(diagnosis: Diagnosis) -> str:
     return (
         f"too much noise to identify the bottleneck: {took}other programs used up to {diagnosis.other_cpus:.1f} CPUs, "
         f"the hypervisor took {share(noise.steal)} of the CPU time; measure again on a quiet machine, or "
-        f"{diagnosis.result.configuration.search.measure_longer_hint}"
+        "longer with measure=rigorous"
     )
 
 

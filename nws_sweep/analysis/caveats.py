@@ -69,9 +69,9 @@ def _about_edge(result: SearchRecord, best: Trial | None, diagnosis: Diagnosis |
         number, saved = diagnosis.more_workers
         if saved > search.tolerance:
             share = units.share(saved)
-            yield f"{largest}; {number} workers would save {share} of the epoch ({search.more_workers_hint})"
+            yield f"{largest}; {number} workers would save {share} of the epoch (a larger search.max_workers)"
     elif best.measurement and (best.measurement.stall_fraction or 0.0) > search.tolerance:
-        yield f"{largest}; {search.more_workers_hint} may find a better one"
+        yield f"{largest}; a larger search.max_workers may find a better one"
 
 
 def _about_objects(result: SearchRecord) -> Iterator[str]:

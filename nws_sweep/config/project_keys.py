@@ -17,7 +17,7 @@ _SPLITS = {"train": "train|fit", "val": "val|eval", "test": "test", "predict": "
 
 
 def keys_of(composed: DictConfig, key: str, split: str = "train") -> tuple[dict[str, str], dict[str, tuple[str, ...]]]:
-    """The outermost dotted keys at or below a node with the names of DataLoader settings.
+    """The outermost dotted keys at or below a node with the names of DataLoader settings; an empty key is the top.
 
     In mappings and among nodes named after splits only those of the measured split (``train``, ``val``, ``test`` or
     ``predict``) count.
@@ -27,7 +27,7 @@ def keys_of(composed: DictConfig, key: str, split: str = "train") -> tuple[dict[
         such as ``{"num_workers": ("data.num_workers.a", "data.num_workers.b")}``.
     """
     by_depth: dict[str, dict[int, list[str]]] = {}
-    for depth, name, dotted in _settings_below(OmegaConf.select(composed, key), key, split, 0):
+    for depth, name, dotted in _settings_below(OmegaConf.select(composed, key), f"{key}." if key else "", split, 0):
         by_depth.setdefault(name, {}).setdefault(depth, []).append(dotted)
     places = {name: depths[min(depths)] for name, depths in by_depth.items()}
     keys = {name: dotted[0] for name, dotted in places.items() if len(dotted) == 1}
@@ -42,13 +42,13 @@ def nodes_in(node: Any) -> Iterator[tuple[str, DictConfig]]:
             yield str(name), node[name]
 
 
-def _settings_below(node: DictConfig, key: str, split: str, depth: int) -> Iterator[tuple[int, str, str]]:
+def _settings_below(node: DictConfig, prefix: str, split: str, depth: int) -> Iterator[tuple[int, str, str]]:
     for name in SETTINGS:
         if name in node:
-            yield from ((depth, name, leaf) for leaf in _leaves(node[name], f"{key}.{name}", split))
+            yield from ((depth, name, leaf) for leaf in _leaves(node[name], f"{prefix}{name}", split))
     for name, child in nodes_in(node):
         if name not in SETTINGS and not is_of_another_split(name, split):
-            yield from _settings_below(child, f"{key}.{name}", split, depth + 1)
+            yield from _settings_below(child, f"{prefix}{name}.", split, depth + 1)
 
 
 def is_of_another_split(name: str, split: str) -> bool:

@@ -7,6 +7,6 @@ May import: ``datasets``, ``config`` and below.
 - ``pickling``: objects of the user's process for trial processes; ``fingerprints``: hashes of equal datasets.
 - ``recording``: what batches cost, and samples finished; ``digests``: hashes by which samples of loaders are compared.
 - ``objects``: Python objects and open files of a dataset that forked workers copy or share.
-- ``watching``: times of the batches of an unchanged program.
+- ``hook``: replaces the iterators of the DataLoaders of an unchanged program.
 - ``consumers``, ``training``: what uses each batch: nothing, a sleep, or a training step.
 """

@@ -49,6 +49,21 @@ def settings_of(loader: DataLoader[Any], in_effect: bool = False) -> LoaderSetti
     )
 
 
+def reason_not_training(loader: DataLoader[Any]) -> str:
+    """Why a DataLoader that is about to be iterated is probably not that of a training; empty if it may be."""
+    if not torch.is_grad_enabled():
+        return "gradients are disabled"
+    order = _innermost_sampler(loader)
+    is_fixed = isinstance(order, SequentialSampler) or not getattr(order, "shuffle", True)  # a DistributedSampler's
+    return "its order is fixed" if is_fixed and not isinstance(loader.dataset, IterableDataset) else ""
+
+
+def _innermost_sampler(sampler: Any) -> Any:
+    inner = getattr(sampler, "batch_sampler", None)
+    inner = getattr(sampler, "sampler", None) if inner is None else inner
+    return sampler if inner is None else _innermost_sampler(inner)
+
+
 def with_settings(loader: AnyLoader, settings: LoaderSettings) -> AnyLoader:
     """A copy of a DataLoader, of the same class, with other settings.
 

@@ -1,14 +1,13 @@
 """Measures trials: takes time slices of candidates in rounds, and estimates the quantities of each trial.
 
 May import ``system``, ``units``, ``results`` and ``errors``; no torch. ``schedule``, ``stats``,
-``counters``, ``quantities`` and ``timeline`` are pure.
+``counters`` and ``quantities`` are pure.
 
 timing           takes windows of batches from any iterable and times them with any clock
 schedule         which window a trial takes next
 stats            means with intervals, outliers
 counters         CPU time, memory, storage and noise of time slices, from the counters of processes and machine
 quantities       the quantities of a trial, whether they are precise enough, and whether they are possible
-timeline         windows of a loop that a program runs by itself
 environment      the interfaces of a search: trial processes, clock, machine, observer
 trial_progress   what was measured of one candidate so far, and the ``Trial`` that it makes
 candidate_process  the life of a candidate's trial process

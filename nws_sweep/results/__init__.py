@@ -12,19 +12,19 @@ from nws_sweep.results.measurements import (
     TimeSlice, Trial, TrialState, Usage, Window, WindowKind, WindowRequest,
 )  # fmt: skip
 from nws_sweep.results.search_record import (
-    DatasetFacts, Host, MACHINE, ProgramRun, ProjectFacts, PythonObjects, SampleCheck, SampleMade, SamplePart,
+    DatasetFacts, Host, MACHINE, ProjectFacts, PythonObjects, SampleCheck, SampleMade, SamplePart,
     SamplesLogged, SamplesSeen, SearchCost, SearchRecord, VERSIONS, Verdict,
 )  # fmt: skip
 from nws_sweep.results.settings import (
-    Configuration, DEFAULT_PREFETCH, LoaderSettings, MeasureRules, ONLINE_STRATEGY, PROGRAM_STRATEGY, ProcessSpec,
+    Configuration, DEFAULT_PREFETCH, LoaderSettings, MeasureRules, ONLINE_STRATEGY, ProcessSpec,
     Rank, SearchRules, shown, varying_columns,
 )  # fmt: skip
 
 __all__ = [
-    "DEFAULT_PREFETCH", "MACHINE", "ONLINE_STRATEGY", "PROGRAM_STRATEGY", "VERSIONS", "BatchCost", "BatchRecord",
+    "DEFAULT_PREFETCH", "MACHINE", "ONLINE_STRATEGY", "VERSIONS", "BatchCost", "BatchRecord",
     "BatchTime", "Configuration", "DatasetFacts", "Estimate", "Host", "LoaderSettings", "LoopCosts", "MachineTime",
     "MeasureRules",
-    "Measurement", "Noise", "ProcessSpec", "ProgramRun", "ProjectFacts", "PythonObjects", "Rank", "RankMeasurement",
+    "Measurement", "Noise", "ProcessSpec", "ProjectFacts", "PythonObjects", "Rank", "RankMeasurement",
     "SampleCheck", "SampleMade", "SamplePart", "SamplesLogged", "SamplesSeen", "SearchCost", "SearchRecord",
     "SearchRules", "Span", "TimeSlice", "Trial", "TrialState", "Usage", "Verdict", "Window", "WindowKind",
     "WindowRequest", "shown", "varying_columns",

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
 
-from nws_sweep.results.measurements import Finite, Noise, NotNegative, Trial, Window
+from nws_sweep.results.measurements import Finite, NotNegative, Trial
 from nws_sweep.results.settings import Configuration, Count, LoaderSettings
 
 
@@ -198,22 +197,3 @@ class SearchRecord:
         if len(candidates) == 1 and not self.error:
             return f"num_workers={candidates.pop()} was the only candidate, so it was compared with no other"
         return ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProgramRun:
-    """One run of another program: its training loader as observed; ``analysis.program_runs`` makes trials of them."""
-
-    num_workers: int  # the override of the run
-    candidates: tuple[int, ...]  # values of the whole sweep; empty if unknown
-    columns: Mapping[str, Any]  # identifying columns of the configuration
-    program: str  # name of the program
-    host: Host
-    settings: LoaderSettings | None = None  # of the training loader; None if no loader was iterated
-    facts: DatasetFacts | None = None  # of the dataset of the training loader, likewise
-    batches_per_epoch: int | None = None
-    windows: tuple[Window, ...] = field(default=(), repr=False)  # includes warm-up; failed runs have them too
-    noise: Noise | None = None
-    reason: str = ""  # why the run failed, one line; empty otherwise
-    started_at: str  # ISO 8601 time with zone
-    elapsed_s: float

@@ -14,7 +14,6 @@ import msgspec
 Count = Annotated[int, msgspec.Meta(ge=1)]
 Candidates = Annotated[tuple[Annotated[int, msgspec.Meta(ge=0)], ...], msgspec.Meta(min_length=1)]
 
-PROGRAM_STRATEGY = "program"  # the candidates are runs of another program
 ONLINE_STRATEGY = "online"  # the candidates are settings of a training that was running
 
 # Tuned keywords.
@@ -94,25 +93,13 @@ class MeasureRules:
 class SearchRules:
     """Which candidates are measured and how the best is chosen; presets are in conf/search."""
 
-    strategy: str  # ``adaptive``, ``patience``, ``exhaustive``, ``program`` or ``online``
+    strategy: str  # ``adaptive``, ``patience``, ``exhaustive`` or ``online``
     candidates: Candidates  # allowed values of num_workers, ascending and distinct
     maximum_patience: int = 3  # consecutive candidates without improvement allowed before the search stops
     tolerance: float = 0.03  # a candidate slower by at most this share counts as equally fast
     reference: int | None = None  # num_workers for comparison; dropped if it is no candidate; None for none
     time_budget_s: float | None = None  # ends the search with the best so far; None for the runner's default
     also: tuple[str, ...] = ()  # names of settings to search after num_workers
-
-    @property
-    def more_workers_hint(self) -> str:
-        """The option that allows more workers."""
-        by_program = self.strategy == PROGRAM_STRATEGY
-        return "larger hydra.callbacks.nws_sweep.candidates" if by_program else "a larger search.max_workers"
-
-    @property
-    def measure_longer_hint(self) -> str:
-        """The option that measures longer."""
-        by_program = self.strategy == PROGRAM_STRATEGY
-        return "with more batches in each run" if by_program else "longer with measure=rigorous"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

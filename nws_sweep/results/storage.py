@@ -6,7 +6,6 @@ import contextlib
 import hashlib
 import itertools
 import json
-import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,15 +13,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from nws_sweep.errors import ConfigurationError, NotARunError, one_line
 from nws_sweep.results import atomic, codec, timing_table
 from nws_sweep.results.measurements import BatchTime
-from nws_sweep.results.search_record import ProgramRun, SearchRecord
+from nws_sweep.results.search_record import SearchRecord
 from nws_sweep.results.settings import shown, varying_columns
-
-logger = logging.getLogger(__name__)
 
 RESULT = "result.json"
 TIMINGS = "timings.csv"
@@ -52,8 +47,6 @@ UNREADABLE = "unreadable"  # part of the name of an unreadable file that was set
 NAMELESS = (
     "axis/", "order=", "resume.", "resume=", "reuse=", "paths.output_dir=", "paths.lock_file=", "paths.cache_dir="
 )  # fmt: skip
-PROGRAM_GRID = "nws_sweep_results"  # grid of program runs, in the sweep folder of the program
-PROGRAM_RUNS = "jobs"  # folder of the program runs of a configuration, one file per run
 
 _LONGEST_NAME = 120  # bytes, without the hash; file systems allow 255
 _AS_TYPED = {"True": "true", "False": "false", "None": "null"}  # Python's notation: that of the command line
@@ -321,26 +314,3 @@ def read_batches(folder: Path) -> list[BatchTime]:
 
 def _cannot_be_read(path: Path, error: Exception) -> str:
     return f"{path}: cannot be read ({one_line(repr(error), 120)})"
-
-
-def save_program_run(folder: Path, number: int, run: ProgramRun) -> None:
-    """Writes a run of another program, with its job number, into the folder of its configuration."""
-    (folder / PROGRAM_RUNS).mkdir(parents=True, exist_ok=True)
-    text = json.dumps(msgspec.to_builtins(run, enc_hook=str)) + "\n"
-    atomic.write_text(folder / PROGRAM_RUNS / f"{number}.json", text)
-
-
-def read_program_runs(folder: Path) -> list[ProgramRun]:
-    """The program runs of a configuration, by start time; a warning is logged for each unreadable file."""
-    runs = []
-    for path in (folder / PROGRAM_RUNS).glob("*.json"):
-        try:
-            runs.append(msgspec.convert(json.loads(path.read_text("utf-8")), ProgramRun))
-        except (*codec.UNREADABLE, OSError) as error:
-            logger.warning("%s; this run is ignored", _cannot_be_read(path, error))
-    return sorted(runs, key=lambda run: run.started_at)
-
-
-def program_run_folders(folder: Path) -> list[Path]:
-    """The folders of the configurations in a grid of program runs."""
-    return sorted(path.parent for path in folder.glob(f"*/{PROGRAM_RUNS}"))

@@ -1,6 +1,7 @@
 """The Hydra application: a grid, its jobs, resuming, launchers.
 
-May import: everything but ``api`` and ``cli``. Modules: ``app`` (callback and task of Hydra), ``session`` (one call of
-the command line), ``grid`` (its points), ``sweeper`` (runs them by a launcher), ``job`` (one of them), ``resuming``
-(results of earlier calls), ``terminal`` (output), ``recheck`` (the command check), ``auto`` (sweeps of other programs).
+May import: everything but ``cli``. Modules: ``app`` (callback and task of Hydra), ``session`` (one call of the command
+line), ``grid`` (its points), ``sweeper`` (runs them by a launcher), ``job`` (one of them), ``resuming`` (results of
+earlier calls), ``terminal`` (output), ``recheck`` (the command check), ``program`` (callback in another program), with
+``program_search`` and ``program_autotune``.
 """

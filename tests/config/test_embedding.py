@@ -8,7 +8,7 @@ import pytest
 from hydra import compose, initialize_config_dir, initialize_config_module
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.object_type import ObjectType
-from hydra.errors import HydraException
+from hydra.errors import CompactHydraException, HydraException
 from hydra.plugins.config_source import ConfigLoadError
 from omegaconf import OmegaConf
 
@@ -43,8 +43,8 @@ def in_host(folder: Path, *overrides: str) -> Any:
 @pytest.mark.parametrize(
     ("path", "is_group", "is_config"),
     [
-        *((path, True, False) for path in ("", "nws_sweep", "nws_sweep/search", "nws_sweep/consumer/model")),
-        *((f"nws_sweep/{name}", False, True) for name in ("base", "auto", "base.yaml", "search/exhaustive")),
+        *((path, True, False) for path in ("", "nws_sweep", "nws_sweep/measure", "nws_sweep/consumer/model")),
+        *((f"nws_sweep/{name}", False, True) for name in ("base", "autotune", "search.yaml", "search/exhaustive")),
         *((path, False, False) for path in ("base", "config", "dataset", "search", "search/exhaustive")),
         *((f"nws_sweep/{name}", False, False) for name in ("nope", "search/nope", "config", "config.yaml", "local")),
         *((f"nws_sweep/hydra{name}", False, False) for name in ("", "/callbacks", "/help/nws_sweep")),
@@ -66,7 +66,7 @@ def test_a_host_sees_only_files_that_it_may_compose(
     ("group", "groups", "configs"),
     [
         ("", ["nws_sweep"], []),
-        ("nws_sweep", list(GROUPS), ["auto", "base", "online"]),
+        ("nws_sweep", list(GROUPS), ["autotune", "base", "search"]),
         ("nws_sweep/search", [], ["adaptive", "exhaustive", "patience"]),
         ("search", [], []),
     ],
@@ -76,7 +76,7 @@ def test_a_group_lists_what_a_host_may_compose(
 ) -> None:
     assert source.list(group, ObjectType.GROUP) == groups
     assert source.list(group, ObjectType.CONFIG) == configs
-    assert source.list(group, None) == sorted([*groups, *configs])
+    assert source.list(group, None) == sorted({*groups, *configs})
 
 
 def test_a_configuration_is_read_with_its_header(source: NwsSweepConfigSource, tmp_path: Path) -> None:
@@ -141,6 +141,12 @@ def test_a_broken_installation_stops_only_nws_sweep_itself(tmp_path: Path, monke
     assert in_host(tmp_path) == {"batch_size": 32, "dataset": {"name": "a"}}
     with pytest.raises(ConfigurationError, match=r"the configuration is missing: neither the package nws_sweep\.now"):
         embedding.config_path()
+
+
+@pytest.mark.parametrize(("former", "now"), [("auto", "search"), ("online", "autotune")])
+def test_a_former_option_is_one_line_with_its_name_now(tmp_path: Path, former: str, now: str) -> None:
+    with pytest.raises(CompactHydraException, match=rf"^nws_sweep: \+nws_sweep={former} is \+nws_sweep={now} now$"):
+        in_host(tmp_path, f"+nws_sweep={former}")
 
 
 def test_a_string_in_place_of_the_node_is_rejected_with_the_remedy() -> None:

@@ -55,6 +55,25 @@ def changed_copy(loader: Any, **changed: Any) -> Any:
     return loaders.with_settings(loader, replace(loaders.settings_of(loader), **changed).canonical())
 
 
+@pytest.mark.parametrize(
+    ("loader", "reason"),
+    [
+        (DataLoader(DATA, shuffle=True), ""),
+        (DataLoader(DATA), "its order is fixed"),
+        (DataLoader(DATA, batch_size=None, sampler=WeightedRandomSampler([1.0] * 40, 8)), ""),
+        (DataLoader(DATA, sampler=DistributedSampler(DATA, 2, 0)), ""),
+        (DataLoader(DATA, sampler=DistributedSampler(DATA, 2, 0, shuffle=False)), "its order is fixed"),
+        (DataLoader(DATA, batch_sampler=[[3, 4], [1, 2]]), ""),  # unknown
+        (DataLoader(DATA, batch_sampler=BatchSampler(SequentialSampler(DATA), 2, False)), "its order is fixed"),
+        (DataLoader(Stream(4)), ""),
+    ],
+)
+def test_a_loader_with_a_fixed_order_is_not_that_of_a_training(loader: DataLoader[Any], reason: str) -> None:
+    assert loaders.reason_not_training(loader) == reason
+    with torch.no_grad():
+        assert loaders.reason_not_training(loader) == "gradients are disabled"
+
+
 def test_a_copy_shares_all_but_the_settings_and_the_loader_is_unchanged() -> None:
     loader = full()
     before = dict(vars(loader))

@@ -1,0 +1,71 @@
+"""Replaces the iterators of all DataLoaders of an unchanged program."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib.util
+import sys
+from collections.abc import Callable
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+_MODULE = "torch.utils.data.dataloader"
+_METHOD = "_get_iterator"
+
+
+class LoaderHook:
+    """Wraps the method by which a DataLoader makes an iterator, from ``start`` to ``restore``.
+
+    Every DataLoader keeps its type. If the program has not imported torch yet, the method is wrapped when it does.
+
+    Args:
+        get_iterator: Called with the DataLoader's own method and the DataLoader; returns an iterator over one epoch.
+    """
+
+    def __init__(self, get_iterator: Callable[[Callable[[Any], Any], Any], Any]) -> None:
+        self._get_iterator = get_iterator
+        self._wrapped: tuple[type, Any, Any] | None = None  # the class, its own method, the wrapper
+
+    def start(self) -> None:
+        """Wraps the method."""
+        if _MODULE in sys.modules:
+            self._wrap(sys.modules[_MODULE])
+        else:
+            sys.meta_path.insert(0, self)
+
+    def restore(self) -> None:
+        """Restores the method."""
+        with contextlib.suppress(ValueError):
+            sys.meta_path.remove(self)
+        if self._wrapped is not None:
+            owner, original, wrapper = self._wrapped
+            if getattr(owner, _METHOD) is wrapper:  # else the program has wrapped it too
+                setattr(owner, _METHOD, original)
+
+    def find_spec(self, fullname: str, path: Any, target: Any = None) -> ModuleSpec | None:
+        """Part of Python's import system: wraps the method after its module has been executed."""
+        if fullname != _MODULE:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(fullname)
+        if spec is not None and spec.loader is not None:
+            execute = spec.loader.exec_module
+
+            def executed(module: ModuleType) -> None:
+                execute(module)
+                self._wrap(module)
+
+            setattr(spec.loader, "exec_module", executed)  # noqa: B010
+        return spec
+
+    def _wrap(self, module: ModuleType) -> None:
+        owner, original = module.DataLoader, getattr(module.DataLoader, _METHOD)
+
+        @functools.wraps(original)
+        def wrapper(loader: Any) -> Any:
+            return self._get_iterator(original, loader)
+
+        self._wrapped = owner, original, wrapper
+        setattr(owner, _METHOD, wrapper)

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from torch.utils.data import DataLoader
+
+from nws_sweep.dataloading.hook import LoaderHook
+from tests.conftest import ROOT
+from tests.user_datasets import Plain
+
+ORIGINAL = DataLoader._get_iterator
+
+
+@pytest.fixture
+def seen() -> Iterator[list[Any]]:
+    """The loaders that were iterated while the hook is in place."""
+    loaders: list[Any] = []
+
+    def get_iterator(original: Callable[[Any], Any], loader: Any) -> Any:
+        loaders.append(loader)
+        return original(loader)
+
+    hook = LoaderHook(get_iterator)
+    hook.start()
+    yield loaders
+    hook.restore()
+    assert DataLoader._get_iterator is ORIGINAL
+
+
+def test_each_iteration_of_a_loader_is_replaced_until_it_is_restored(seen: list[Any]) -> None:
+    loader = DataLoader(Plain(6), batch_size=4)
+    assert [[batch.tolist() for batch in loader] for _ in range(2)] == [[[0, 1, 2, 3], [4, 5]]] * 2
+    assert seen == [loader, loader]
+    assert type(loader) is DataLoader
+
+
+def test_a_program_that_wraps_the_loader_too_keeps_working() -> None:
+    hook = LoaderHook(lambda original, loader: original(loader))
+    hook.start()
+    calls, wrapped = [], DataLoader._get_iterator
+
+    def wrapper(loader: DataLoader[Any]) -> Any:
+        calls.append(loader)
+        return wrapped(loader)
+
+    setattr(DataLoader, "_get_iterator", wrapper)  # noqa: B010
+    try:
+        hook.restore()
+        assert DataLoader._get_iterator is wrapper
+        assert len(list(DataLoader(Plain(6)))) == 6
+        assert len(calls) == 1
+    finally:
+        setattr(DataLoader, "_get_iterator", ORIGINAL)  # noqa: B010
+
+
+def test_torch_is_wrapped_when_the_program_imports_it() -> None:
+    program = """if True:
+        import sys
+        from nws_sweep.dataloading.hook import LoaderHook
+        calls = []
+        unused, hook = (LoaderHook(lambda own, loader: calls.append(loader) or own(loader)) for _ in range(2))
+        unused.start()
+        unused.restore()
+        hook.start()
+        assert 'torch' not in sys.modules
+        from torch.utils.data import DataLoader
+        list(DataLoader([1, 2, 3]))
+        hook.restore()
+        list(DataLoader([1, 2, 3]))
+        print(len(calls), {unused, hook} & {*sys.meta_path})
+    """
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, check=True)
+    assert done.stdout.split() == ["1", "set()"]

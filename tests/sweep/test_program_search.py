@@ -1,0 +1,192 @@
+"""``+nws_sweep=search`` in another Hydra program."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hydra import compose, initialize_config_dir
+from hydra._internal.callbacks import Callbacks
+from hydra.core import utils
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.utils import JobReturn, JobStatus
+from hydra.types import HydraContext
+from torch.utils.data import DataLoader
+
+from nws_sweep import api
+from nws_sweep.errors import NwsSweepError
+from nws_sweep.report.search_result import SearchResult
+from nws_sweep.results import storage
+from nws_sweep.sweep import program_search
+from nws_sweep.sweep.program_search import SearchCallback
+from tests.factories import search_result, trial
+from tests.hosts import run_host, write_host, write_training_host
+from tests.user_datasets import Plain
+
+Job = Callable[..., JobReturn]
+
+
+@pytest.fixture
+def searched(monkeypatch: pytest.MonkeyPatch) -> list[DataLoader[Any]]:
+    """The loaders that were searched; nothing is measured."""
+    found: list[DataLoader[Any]] = []
+
+    def search(loader: DataLoader[Any], **options: Any) -> SearchResult:
+        found.append(loader)
+        return SearchResult(search_result(trial(0, 8.0), trial(2, 4.0)))
+
+    monkeypatch.setattr(api, "search", search)
+    monkeypatch.setattr(program_search, "report", lambda folder, prints: None)
+    return found
+
+
+@pytest.fixture
+def job(tmp_path: Path, searched: list[DataLoader[Any]]) -> Iterator[Job]:
+    """Hydra runs a job with the callback, as in a program."""
+    with initialize_config_dir(version_base="1.3", config_dir=str(write_host(tmp_path) / "conf"), job_name="train"):
+        config = compose("config", overrides=[f"hydra.run.dir={tmp_path}/run"], return_hydra_config=True)
+
+        def run(program: Callable[[], Any], **options: Any) -> JobReturn:
+            callbacks = Callbacks()
+            callbacks.callbacks.append(SearchCallback(**options))
+            context = HydraContext(config_loader=GlobalHydra.instance().config_loader(), callbacks=callbacks)
+            return utils.run_job(lambda _: program(), config, "hydra.run.dir", None, context, configure_logging=False)
+
+        yield run
+    GlobalHydra.instance().clear()
+    assert "Exception" not in vars(utils)
+
+
+def loaders() -> tuple[DataLoader[Any], DataLoader[Any]]:
+    return DataLoader(Plain(8)), DataLoader(Plain(8), shuffle=True, num_workers=1, persistent_workers=True)
+
+
+def test_the_job_ends_as_one_that_returned_at_the_first_batch_of_the_training(
+    job: Job, searched: list[DataLoader[Any]], tmp_path: Path
+) -> None:
+    validation, training = loaders()
+    reached: list[Any] = []
+
+    def program() -> str:
+        with torch.no_grad():
+            reached.append(len(list(validation)))
+            reached.append(len(list(DataLoader(Plain(3), shuffle=True))))
+        reached.append(len(list(validation)))
+        iterator = iter(training)
+        reached.append("iter")
+        next(iterator)
+        return "not reached"
+
+    done = job(program)
+    assert (done.status, done.return_value) == (JobStatus.COMPLETED, None)
+    assert reached == [8, 3, 8, "iter"]
+    assert searched == [training]
+    assert storage.load(tmp_path / "run" / "nws_sweep").result.trials[1].num_workers == 2
+    assert len(list(training)) == 8
+
+
+def swallows() -> str:
+    _, training = loaders()
+    for _ in range(2):
+        with contextlib.suppress(BaseException):
+            list(training)
+    return "after the search"
+
+
+def replaces() -> None:
+    try:
+        list(loaders()[1])
+    except BaseException as error:
+        raise RuntimeError("of a framework") from error
+
+
+@pytest.mark.parametrize("program", [swallows, replaces])
+def test_a_program_that_catches_the_end_is_searched_once_and_has_returned(
+    job: Job, searched: list[DataLoader[Any]], program: Callable[[], Any]
+) -> None:
+    assert job(program).status is JobStatus.COMPLETED
+    assert len(searched) == 1
+
+
+def test_the_loader_may_be_named_by_its_number(job: Job, searched: list[DataLoader[Any]]) -> None:
+    first, second = loaders()
+
+    def program() -> None:
+        for loader in (first, second, first):
+            list(loader)
+
+    assert job(program, loader=2).status is JobStatus.COMPLETED
+    assert job(program, loader=1).status is JobStatus.COMPLETED
+    assert searched == [second, first]
+
+
+@pytest.mark.parametrize(
+    ("program", "line"),
+    [
+        (lambda: None, "train ended without iterating over a DataLoader"),
+        (
+            lambda: list(loaders()[0]),
+            "train ended without iterating over the DataLoader to search",
+        ),
+    ],
+)
+def test_a_program_without_a_training_ends_with_a_line(
+    job: Job, caplog: pytest.LogCaptureFixture, tmp_path: Path, program: Callable[[], Any], line: str
+) -> None:
+    caplog.set_level(logging.INFO)
+    assert job(program).status is JobStatus.COMPLETED
+    passed, *_ = lines = [record.getMessage() for record in caplog.records]
+    assert lines[-1] == f"{line}; nothing was searched"
+    if len(lines) == 2:
+        what = "DataLoader 1 (Plain) is not searched: its order is fixed; "
+        assert passed == f"{what}hydra.callbacks.nws_sweep.loader=1 searches it"
+    assert not (tmp_path / "run" / "nws_sweep").exists()
+
+
+def test_a_failed_search_fails_the_job_with_a_line(
+    job: Job, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def search(*_: Any, **__: Any) -> None:
+        raise NwsSweepError("no candidate\ncould be measured")
+
+    monkeypatch.setattr(api, "search", search)
+    done = job(swallows)
+    assert done.status is JobStatus.FAILED
+    with pytest.raises(SystemExit, match="1"):
+        _ = done.return_value
+    assert caplog.messages == ["the search failed: no candidate could be measured"]
+
+
+@pytest.mark.parametrize(
+    ("option", "line"),
+    [({"loader": 0}, "loader=0: allowed is"), ({"strategy": "fast"}, "strategy='fast': allowed is adaptive or"),
+     ({"reuse": "often"}, "reuse='often': allowed is")],
+)  # fmt: skip
+def test_a_wrong_option_ends_the_program_before_it_begins(job: Job, option: dict[str, Any], line: str) -> None:
+    with pytest.raises(SystemExit, match=f"^nws_sweep: {line}"):
+        job(lambda: pytest.fail("the program has begun"), **option)
+
+
+def test_a_program_is_searched_and_its_multirun_reported(tmp_path: Path, environment: dict[str, str]) -> None:
+    folder, option = write_training_host(tmp_path), "hydra.callbacks.nws_sweep.candidates=[0,1]"
+    alone = run_host(folder, environment, "+nws_sweep=search", option, "hydra.run.dir=run")
+    assert alone.returncode == 0, alone.stderr
+    lines = [line for line in alone.stdout.splitlines() if not line.startswith(("[", "wrote"))]
+    assert lines[-2:] == ["left", "after main"]
+    assert "seen" not in alone.stdout
+    assert "caught" not in alone.stdout
+    names = {path.name for path in (folder / "run" / "nws_sweep").iterdir()}
+    assert {"timings.csv", "result.json", "best.yaml", "report.html", "time_vs_num_workers.png"} < names
+    many = run_host(
+        folder, environment, "-m", "+nws_sweep=search", option, "loader.batch_size=4,8", "hydra.sweep.dir=sweep"
+    )
+    assert many.returncode == 0, many.stderr
+    assert many.stdout.count("Best settings") == 1
+    grid = folder / "sweep" / "nws_sweep"
+    assert (grid / "loader.batch_size=8" / "report.html").is_file()
+    assert "loader:\n  batch_size: 8\n  num_workers: " in (grid / "best" / "batch_size-8.yaml").read_text("utf-8")
