@@ -187,8 +187,8 @@ def predict(arguments: Sequence[str]) -> int:
     parser = _parser(predict, "DIR", selects=True)
     parser.add_argument("--cpus", metavar="N", type=float, help="CPUs (default: those of the run)")
     parser.add_argument(
-        "--consumer", metavar="SECONDS", type=float,
-        help="of a training step, per batch, on an accelerator; 0 for none (default: the consumer of the run)",
+        "--training-step", metavar="SECONDS", type=float,
+        help="of a training step, per batch, on an accelerator; 0 for none (default: the training step of the run)",
     )  # fmt: skip
     parser.add_argument(
         "--num-workers", metavar="LIST", default="0..64", help="such as 2,4,8 or 0..16 (default: %(default)s)"

@@ -25,7 +25,7 @@ from nws_sweep.results import BatchCost, MeasureRules, Verdict
 from tests import user_datasets
 from tests.factories import configuration, failed_trial, recorded_trial, search_result, search_rules, trial
 
-QUICK = MeasureRules(window_s=0.05, max_seconds=1.0)
+QUICK = MeasureRules(window_s=0.05, trial_limit_s=1.0)
 
 
 def slow(length: int = 200, seconds: float = 0.002) -> Dataset[torch.Tensor]:
@@ -73,7 +73,7 @@ def test_a_search_recommends_workers_and_does_not_change_the_program(capfd: pyte
 @pytest.mark.parametrize(
     ("rules", "measure", "limit"),
     [
-        ({"time_budget_s": 4}, QUICK, "at most 4.00 s"),
+        ({"time_limit_s": 4}, QUICK, "at most 4.00 s"),
         ({"strategy": "patience"}, QUICK, "2 candidates of at most 1.00 s each"),
         ({}, MeasureRules(mode="epoch"), "whole epochs of each candidate"),
         ({"strategy": "adaptive"}, QUICK, "at most 30 s or 10 epochs, whichever is longer if the length is known, "
@@ -125,16 +125,16 @@ def test_a_tuned_loader_differs_only_in_its_workers() -> None:
     assert nws_sweep.search(loader, candidates=[0, 2], measure=QUICK).reused
 
 
-def test_a_consumer_and_a_dataset_returned_by_a_function_are_measured() -> None:
+def test_a_training_step_and_a_dataset_returned_by_a_function_are_measured() -> None:
     counted: list[int] = []
 
     def step(batch: Any) -> None:
         counted.append(1)
         time.sleep(0.005)
 
-    (only,) = small(lambda: slow(100, 0.0), batch_size=10, consumer=step, candidates=[0]).trials
+    (only,) = small(lambda: slow(100, 0.0), batch_size=10, training_step=step, candidates=[0]).trials
     assert only.measurement is not None
-    assert (only.measurement.consume_s or 0.0) >= 0.005
+    assert (only.measurement.step_s or 0.0) >= 0.005
     assert not counted
 
 
@@ -143,7 +143,7 @@ def test_a_consumer_and_a_dataset_returned_by_a_function_are_measured() -> None:
     [
         ({"strategy": "random"}, "strategy='random': allowed is adaptive or"),
         ({"candidates": [1, 1]}, r"candidates=\[1, 1\]: allowed is null or a list"),
-        ({"consumer": -1.0}, "consumer=-1.0: allowed is None, seconds of at least 0, or a function"),
+        ({"training_step": -1.0}, "training_step=-1.0: allowed is None, seconds of at least 0, or a function"),
         ({"prefetch_factor": 0}, "prefetch_factor=0: allowed is"),
         ({"reuse": "perhaps"}, "reuse=perhaps: allowed is never, fresh, always"),
     ],
@@ -215,7 +215,7 @@ def test_a_result_renders_as_a_table_a_frame_and_a_figure() -> None:
 
 def test_a_result_predicts_other_settings() -> None:
     recorded = recorded_trial(4, BatchCost(cpu_s=0.0, wait_s=0.08))
-    predicted = SearchResult(search_result(recorded)).predict(num_workers=8, cpus=16, consumer_s=0.0)
+    predicted = SearchResult(search_result(recorded)).predict(num_workers=8, cpus=16, step_s=0.0)
     assert predicted.batch_s.value == pytest.approx(0.01, rel=0.1)
     with pytest.raises(ConfigurationError, match="no costs of batches were recorded, so nothing can be predicted"):
         found().predict()

@@ -23,7 +23,7 @@ from nws_sweep.system import processes
 from tests.conftest import Command
 
 PLAIN = ("dataset=custom", "dataset._target_=tests.user_datasets.Plain")
-QUICK = ("measure=quick", "measure.window_s=0.01", "measure.max_seconds=0.1", "search.max_workers=1")
+QUICK = ("measure=quick", "measure.window_s=0.01", "measure.trial_limit_s=0.1", "search.max_workers=1")
 
 
 def only_folder(parent: Path) -> Path:
@@ -48,8 +48,8 @@ def only_folder(parent: Path) -> Path:
             "dataset DiesWhenMade cannot be made: the trial process was killed by SIGKILL",
         ),
         (
-            ["-m", "dataset=sleep", "consumer=none,sleep", "++consumer.seconds_per_batch=-1"],
-            "consumer nws_sweep.dataloading.consumers.",
+            ["-m", "dataset=sleep", "training_step=none,sleep", "++training_step.seconds_per_batch=-1"],
+            "training step nws_sweep.dataloading.training_steps.",
         ),
     ],
 )
@@ -199,7 +199,7 @@ def test_results_before_ctrl_c_are_kept_and_reported_and_no_process_remains(
     tmp_path: Path, environment: dict[str, str]
 ) -> None:
     arguments = ["dataset=sleep", "batch_size=1", "search=exhaustive", "search.max_workers=30", "measure.interleave=2",
-                 "measure=quick", "measure.window_s=0.05", "measure.max_seconds=0.3"]  # fmt: skip
+                 "measure=quick", "measure.window_s=0.05", "measure.trial_limit_s=0.3"]  # fmt: skip
     with subprocess.Popen(
         [sys.executable, "-m", "nws_sweep", *arguments],
         cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,

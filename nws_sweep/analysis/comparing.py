@@ -189,7 +189,7 @@ def _settings_of(one: ConfigurationSummary) -> dict[str, Any]:
     known = {"num_workers", *configuration.columns}
     parts: dict[str, Mapping[str, Any]] = {
         "dataset": configuration.dataset,
-        "consumer": configuration.consumer,
+        "training_step": configuration.training_step,
         "loader": {name: value for name, value in asdict(configuration.loader).items() if name not in known},
         "measure": {"mode": configuration.measure.mode, "cache": configuration.measure.cache},
     }

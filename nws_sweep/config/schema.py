@@ -32,7 +32,7 @@ from nws_sweep.tuning.strategy import ALSO, STRATEGIES
 
 # The columns of every configuration, in the order of results.csv.
 AXES = ("batch_size", "pin_memory", "prefetch_factor", "patience")
-_GROUPS = ("dataset", "search", "measure", "consumer", "paths", "experiment")
+_GROUPS = ("dataset", "search", "measure", "training_step", "paths", "experiment")
 _QUOTES = ("'", '"')
 
 
@@ -94,21 +94,21 @@ _KEYS: dict[str, tuple[Any, Allowed]] = {
     "loader.threads_per_worker": (int | None, _or_null(_at_least(1))),
     "loader.collate_fn": (dict[str, Any] | None, Allowed("a _target_ with its arguments, or null")),
     "search.strategy": (str, _one_of(*STRATEGIES)),
-    "search.maximum_patience": (int, _at_least(0)),
+    "search.patience": (int, _at_least(0)),
     "search.candidates": (list[int] | None, _or_null(_CANDIDATES)),
     "search.max_workers": (int | None, _or_null(_at_least(0))),
     "search.reference": (int | None, _or_null(_at_least(0))),
     "search.tolerance": (float, Allowed("a number from 0 to 1", lambda value: 0 <= value <= 1)),
     "search.also": (list[str], _ALSO),
-    "search.time_budget_s": (float | None, _or_null(_above_zero())),
+    "search.time_limit_s": (float | None, _or_null(_above_zero())),
     "measure.mode": (str, _one_of("steady", "epoch")),
     "measure.precision": (float, Allowed("a number above 0 and up to 1", lambda value: 0 < value <= 1)),
     "measure.window_s": (float, _above_zero()),
     "measure.windows": (int, _at_least(1)),
-    "measure.max_seconds": (float, _above_zero()),
+    "measure.trial_limit_s": (float, _above_zero()),
     "measure.max_batches": (int | None, _or_null(_at_least(1))),
     "measure.epochs": (int, _at_least(1)),
-    "measure.timeout_s": (float | None, _or_null(_above_zero())),
+    "measure.kill_after_s": (float | None, _or_null(_above_zero())),
     "measure.interleave": (int, _at_least(1)),
     "measure.cache": (str, _one_of("warm", "cold", "as_is")),
     "measure.cache_files": (list[str] | None, _or_null(Allowed("a list of files and folders, such as [data/train]"))),
@@ -138,7 +138,7 @@ def _schema() -> type:
     for name, keys in groups.items():
         inner = globals()[f"{name.title()}Schema"] = make(f"{name.title()}Schema", keys)
         top.append((name, inner, field(default_factory=inner)))
-    for name in ("dataset", "consumer", "services"):  # a _target_ with its arguments
+    for name in ("dataset", "training_step", "services"):  # a _target_ with its arguments
         top.append((name, dict[str, Any], field(default_factory=dict)))
     return make("SweepSchema", top)
 
@@ -193,7 +193,7 @@ def configuration(
     for key in map(str, config):  # Hydra adds any key with a plus, such as +bach_size=64, which would have no effect
         if key not in {each.name for each in fields(SweepSchema)}:
             raise ConfigurationError(f"{key}={shown(config[key])}: {no_such_key(key)}")
-    plain = _checked(config, "dataset", "consumer")
+    plain = _checked(config, "dataset", "training_step")
     given = {**{name: plain[name] for name in AXES[:3]}, **plain["loader"], "collate_fn": None}
     given = {name: value for name, value in given.items() if value is not None}
     loader = replace(own or LoaderSettings(batch_size=None), **{**given, "num_workers": 0})
@@ -219,7 +219,7 @@ class Embedded:
 
     search: SearchRules
     measure: MeasureRules
-    consumer: dict[str, Any]
+    training_step: dict[str, Any]
     check_samples: bool | None
     reuse: str
     ranks: int
@@ -230,7 +230,7 @@ def embedded(node: Any) -> Embedded:
     require_composed(node)
     plain = OmegaConf.to_container(node, resolve=True) if OmegaConf.is_config(node) else node
     try:
-        checked = _checked(OmegaConf.merge(OmegaConf.structured(SweepSchema), plain), "consumer")
+        checked = _checked(OmegaConf.merge(OmegaConf.structured(SweepSchema), plain), "training_step")
     except OmegaConfBaseException as error:
         raise ConfigurationError(one_line(f"config: {error}")) from error
     return msgspec.convert(checked, Embedded)
@@ -238,7 +238,7 @@ def embedded(node: Any) -> Embedded:
 
 def no_such_key(key: str) -> str:
     """The message for an unknown key."""
-    if key.startswith(("dataset.", "consumer.")):
+    if key.startswith(("dataset.", "training_step.")):
         return f"the chosen {key.partition('.')[0]} has no such argument; ++{key}=VALUE passes it anyway"
     close = difflib.get_close_matches(key, [*RANGES, *_GROUPS], n=1)
     return f"there is no key {key}; " + (f"did you mean {close[0]}?" if close else "--help lists the keys")

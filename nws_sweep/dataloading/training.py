@@ -1,6 +1,6 @@
-"""A training step as consumer: forward, loss, backward, optimiser.
+"""A training step as training step: forward, loss, backward, optimiser.
 
-A step on the CPU competes with the workers for cores, so candidates can rank differently than without a consumer.
+A step on the CPU competes with the workers for cores, so candidates can rank differently than without a training step.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def inputs_and_targets(batch: Any) -> tuple[Any, Any]:
     if not isinstance(parts, Sequence) or len(parts) < 2:
         raise TypeError(
             f"a training step needs batches of inputs and targets, got {type(batch).__name__}; "
-            "for other batches write a consumer: consumer=custom consumer._target_=module.Class"
+            "for other batches write a training step: training_step=custom training_step._target_=module.Class"
         )
     return parts[0], parts[1]
 

@@ -154,7 +154,7 @@ def _configuration(loader: DataLoader[Any]) -> Configuration:
     return Configuration(
         columns={"dataset": given.name, "batch_size": given.settings.batch_size},
         dataset=placeholder(given.name, given.fingerprint),
-        consumer=placeholder("the training", ""),
+        training_step=placeholder("the training", ""),
         loader=replace(given.settings, num_workers=0),
         measure=MeasureRules(cache="as_is"),
         search=SearchRules(strategy=ONLINE_STRATEGY, candidates=(0,)),

@@ -37,7 +37,7 @@ _WORTH_A_TRIAL = 0.01  # predicted gain
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patience(Strategy):
-    """Measures candidates in ascending order until more than ``maximum_patience`` in a row have not improved the best.
+    """Measures candidates in ascending order until more than ``patience`` in a row have not improved the best.
 
     An improvement of any size resets the count; a failed candidate is no improvement. All candidates that are certain
     to be measured, whatever the results, are decided together. Observations out of order, such as that of the
@@ -48,7 +48,7 @@ class Patience(Strategy):
         """The next candidates; stops if the patience is exceeded or no candidate is left."""
         candidates, reference = self.rules.candidates, self.rules.reference
         costs = {observation.num_workers: observation.cost_s for observation in observations}
-        most = len(candidates) if self.rules.strategy == "exhaustive" else self.rules.maximum_patience
+        most = len(candidates) if self.rules.strategy == "exhaustive" else self.rules.patience
         best, best_s, without_improvement = None, math.inf, 0
         for number, candidate in enumerate(candidates):
             if candidate not in costs:
@@ -215,6 +215,6 @@ def make(
 
 def most_candidates(rules: SearchRules) -> int:
     """Upper bound on the values of num_workers that a search measures."""
-    adaptive = MOST_PREDICTED + 2 * rules.maximum_patience  # those beyond the best are limited by the patience
+    adaptive = MOST_PREDICTED + 2 * rules.patience  # those beyond the best are limited by the patience
     most = adaptive if rules.strategy == "adaptive" else len(rules.candidates)
     return min(most, len(rules.candidates))

@@ -237,8 +237,8 @@ NODE_2 = replace(HOST, hostname="node2", usable_cpus=4, memory_bytes=HOST.memory
     ("b", "settings", "hosts"),
     [
         (
-            found(1.0, {"dataset": "cifar10", "consumer": "train"}),
-            [("dataset", "photos", "cifar10"), ("consumer", "-", "train")], [],
+            found(1.0, {"dataset": "cifar10", "training_step": "train"}),
+            [("dataset", "photos", "cifar10"), ("training_step", "-", "train")], [],
         ),
         (
             found(1.0, configuration=OTHER, facts=replace(FACTS, samples=200)),

@@ -23,7 +23,7 @@ PYTHON = str(Path(sys.prefix).parent / "bin" / "python") if Path(sys.prefix).nam
 # A sample sleeps 1 ms: two configurations of three candidates take about five seconds.
 GRID = (
     "-m", "batch_size=4,8", "search=exhaustive", "search.candidates=[0,1,2]", "dataset=sleep", "dataset.length=200",
-    "dataset.seconds_per_sample=0.001", "measure.window_s=0.05", "measure.windows=3", "measure.max_seconds=0.4",
+    "dataset.seconds_per_sample=0.001", "measure.window_s=0.05", "measure.windows=3", "measure.trial_limit_s=0.4",
     "hydra.sweep.dir=out",
 )  # fmt: skip
 TRIALS = 6

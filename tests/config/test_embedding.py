@@ -20,7 +20,7 @@ from tests.conftest import ROOT
 from tests.hosts import write, write_host
 
 CONF = ROOT / "conf"
-GROUPS = ("consumer", "dataset", "measure", "paths", "search")
+GROUPS = ("training_step", "dataset", "measure", "paths", "search")
 
 
 @pytest.fixture(autouse=True)
@@ -43,7 +43,7 @@ def in_host(folder: Path, *overrides: str) -> Any:
 @pytest.mark.parametrize(
     ("path", "is_group", "is_config"),
     [
-        *((path, True, False) for path in ("", "nws_sweep", "nws_sweep/search", "nws_sweep/consumer/model")),
+        *((path, True, False) for path in ("", "nws_sweep", "nws_sweep/search", "nws_sweep/training_step/model")),
         *((f"nws_sweep/{name}", False, True) for name in ("base", "auto", "base.yaml", "search/exhaustive")),
         *((path, False, False) for path in ("base", "config", "dataset", "search", "search/exhaustive")),
         *((f"nws_sweep/{name}", False, False) for name in ("nope", "search/nope", "config", "config.yaml", "local")),
@@ -101,13 +101,13 @@ def test_a_host_composes_the_configuration_below_one_node_and_overrides_it(tmp_p
     write(tmp_path / "conf" / "nws_sweep" / "mine.yaml", "defaults: [base, _self_]\nseed: 7\n")  # of the host
     found = in_host(
         tmp_path, "+nws_sweep=mine", "nws_sweep/search=exhaustive", "nws_sweep/measure=quick",
-        "nws_sweep.search.time_budget_s=10", "nws_sweep.patience=5", "batch_size=64",
+        "nws_sweep.search.time_limit_s=10", "nws_sweep.patience=5", "batch_size=64",
     )  # fmt: skip
     assert (found["batch_size"], found["nws_sweep"]["seed"]) == (64, 7)
     search = found["nws_sweep"]["search"]
-    assert (search["strategy"], search["time_budget_s"], search["maximum_patience"]) == ("exhaustive", 10, 5)
+    assert (search["strategy"], search["time_limit_s"], search["patience"]) == ("exhaustive", 10, 5)
     assert search["max_workers"] == 2 * host.usable_cpus()
-    assert found["nws_sweep"]["measure"]["max_seconds"] == 5.0
+    assert found["nws_sweep"]["measure"]["trial_limit_s"] == 5.0
     with pytest.raises(HydraException, match=r"Available options in 'nws_sweep/search':\s+adaptive\s+exhaustive"):
         in_host(tmp_path, "+nws_sweep=base", "nws_sweep/search=nope")
 

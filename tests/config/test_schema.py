@@ -48,7 +48,7 @@ def test_defaults_are_the_cpus_of_a_rank(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_values_reach_the_configuration() -> None:
     assert configured("batch_size=null").loader.batch_size is None, "the dataset makes the batches"
-    assert configured("patience=7").search.maximum_patience == 7
+    assert configured("patience=7").search.patience == 7
     assert configured("search.candidates=[8,0,2]").search.candidates == (0, 2, 8)
     assert configured("search.max_workers=3", "search.reference=4").search.reference is None
     assert configured("search.max_workers=4", "search.reference=4").search.reference == 4
@@ -71,8 +71,8 @@ _OUT_OF_RANGE = {
     "adaptive or patience or exhaustive": ["search.strategy=bisect"],
     "fork or spawn or forkserver or null": ["loader.multiprocessing_context=thread"],
     "a number from 0 to 1": ["search.tolerance=2.0"],
-    "seconds, a number above 0": ["measure.window_s=0.0", "measure.max_seconds=inf"],
-    "null or seconds, a number above 0": ["search.time_budget_s=0.0", "measure.timeout_s=inf"],
+    "seconds, a number above 0": ["measure.window_s=0.0", "measure.trial_limit_s=inf"],
+    "null or seconds, a number above 0": ["search.time_limit_s=0.0", "measure.kill_after_s=inf"],
     "null or a list of different integers of at least 0, such as [0,2,4]": [
         "search.candidates=[]", "search.candidates=[1, 1]", "search.candidates=[-1, 2]",
     ],
@@ -88,7 +88,10 @@ _OUT_OF_RANGE = {
         ("~batch_size", "~batch_size: the key cannot be deleted; allowed is null or an integer of at least 1"),
         ("+bach_size=64", "bach_size=64: there is no key bach_size; did you mean batch_size?"),
         ("xyzzy=1", "xyzzy=1: there is no key xyzzy; --help lists the keys"),
-        ("measure.max_sec=3", "measure.max_sec=3: there is no key measure.max_sec; did you mean measure.max_seconds?"),
+        (
+            "measure.max_sec=3",
+            "measure.max_sec=3: there is no key measure.max_sec; did you mean measure.trial_limit_s?",
+        ),
         (
             "dataset.size=3",
             "dataset.size=3: the chosen dataset has no such argument; ++dataset.size=VALUE passes it anyway",
@@ -116,7 +119,7 @@ def test_no_value_of_the_schema_is_a_folder_of_conf() -> None:
     assert not {path.name for path in CONF.iterdir() if path.is_dir()} & set(schema.RANGES)
 
 
-@pytest.mark.parametrize("group", ["dataset", "measure", "search", "consumer", "experiment"])
+@pytest.mark.parametrize("group", ["dataset", "measure", "search", "training_step", "experiment"])
 def test_every_option_of_the_groups_composes(group: str) -> None:
     given = {
         "image_folder": ["dataset.root=/images"],

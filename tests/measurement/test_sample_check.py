@@ -246,7 +246,7 @@ Search = Callable[..., nws_sweep.SearchResult]
 def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Search:
     monkeypatch.setenv("NWS_SWEEP_CACHE_DIR", str(tmp_path))
     monkeypatch.setenv("NWS_SWEEP_LOCK_FILE", str(tmp_path / "lock"))
-    rules = MeasureRules(window_s=0.02, max_seconds=2.0)
+    rules = MeasureRules(window_s=0.02, trial_limit_s=2.0)
     return functools.partial(nws_sweep.search, batch_size=5, measure=rules, progress=False)
 
 

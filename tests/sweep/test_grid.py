@@ -54,7 +54,7 @@ def test_the_plan_counts_configurations_and_candidates(composer: Callable[..., C
     [
         (["search.max_workers=5", "measure=quick", "batch_size=8,16"], 6, 2 * 6 * (5.0 + 2.0)),
         (["search.max_workers=64", "patience=3", "measure=quick"], 5 + 2 * 3, 11 * (5.0 + 2.0)),
-        (["search.max_workers=5", "search.time_budget_s=30", "batch_size=8,16"], 6, 2 * (30.0 + 2.0)),
+        (["search.max_workers=5", "search.time_limit_s=30", "batch_size=8,16"], 6, 2 * (30.0 + 2.0)),
         (["search.max_workers=5", "measure=epoch"], 6, None),  # of unknown length
     ],
 )
@@ -122,12 +122,12 @@ def test_interleaved_repeats_follow_each_other_in_different_orders() -> None:
         ["search.candidates=[0,2,4]", "search=exhaustive", "search.tolerance=0.1"],
         ["dataset._target_=package.Mine", "batch_size=null", "seed=3"],
         ["experiment=batch_timeline", "prefetch_factor=4"],
-        ["++dataset.files=9", "~consumer", "consumer=none"],
+        ["++dataset.files=9", "~training_step", "training_step=none"],
         ["batch_size=4", "++batch_size=8"],
         ["dataset=sleep", "dataset.length=5", "++dataset={length:6}"],
         ["batch_size='8'"],
         ["search.tolerance=half"],
-        ["patience=2", "search.maximum_patience=${patience}"],
+        ["patience=2", "search.patience=${patience}"],
         ["axis/batch_size=wide", "batch_size=32", "order=interleaved", "loader.multiprocessing_context=spawn"],
     ],
 )

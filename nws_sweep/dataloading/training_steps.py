@@ -1,4 +1,4 @@
-"""Consumers without a training step: do nothing, or sleep for as long as a step would take."""
+"""Training steps without a training step: do nothing, or sleep for as long as a step would take."""
 
 from __future__ import annotations
 
@@ -33,11 +33,13 @@ class Sleep:
     def __init__(self, seconds_per_batch: float, spread: float = 0.0, shape: str = "lognormal", seed: int = 0) -> None:
         for name, value in (("seconds_per_batch", seconds_per_batch), ("spread", spread)):
             if not 0 <= value < math.inf:
-                raise ConfigurationError(f"consumer.{name}={value}: allowed is a number of at least 0")
+                raise ConfigurationError(f"training_step.{name}={value}: allowed is a number of at least 0")
         if shape not in SHAPES:
-            raise ConfigurationError(f"consumer.shape={shape}: allowed are {', '.join(SHAPES)}")
+            raise ConfigurationError(f"training_step.shape={shape}: allowed are {', '.join(SHAPES)}")
         if shape == "uniform" and spread > _MOST_UNIFORM_SPREAD:
-            raise ConfigurationError(f"consumer.spread={spread}: allowed is at most 0.57 with consumer.shape=uniform")
+            raise ConfigurationError(
+                f"training_step.spread={spread}: allowed is at most 0.57 with training_step.shape=uniform"
+            )
         self._mean_s = seconds_per_batch
         self._spread = spread
         self._factor = SHAPES[shape]
