@@ -99,7 +99,8 @@ CASES = (
     ),
     Case(
         name="fetching for a step", about="4 ms of sleep a sample, a training step that sleeps 2 ms, 8 workers at most",
-        expected=Bottleneck.LATENCY, dataset=("Latency", {"samples": 4000, "mean_s": 0.004}), training_step=_sleeping(0.002),
+        expected=Bottleneck.LATENCY, dataset=("Latency", {"samples": 4000, "mean_s": 0.004}),
+        training_step=_sleeping(0.002),
         loader={"batch_size": 8}, most=8,
     ),
     Case(

@@ -86,8 +86,8 @@ def search(  # noqa: PLR0913, PLR0917 - the DataLoader's own keywords, then ours
         max_workers: The largest candidate; None for what memory and /dev/shm allow if the strategy is
             adaptive, else for twice the usable CPUs.
         also: Settings to search after num_workers, such as ``["prefetch_factor", "pin_memory"]``.
-        training_step: What uses each batch: None for nothing; a number of seconds to sleep, which resembles a training step
-            on an accelerator; or a function, which is called with the batch.
+        training_step: What is done with each batch: None for nothing; a number of seconds to sleep, which resembles a
+            step on an accelerator; or a function, which is called with the batch.
         tolerance: A candidate slower by at most this share of time counts as equally fast, 0 to 1.
         time_limit_s: Time limit of the search, s, after which it returns the best result so far; None for 30 s or ten
             epochs, whichever is longer, if the strategy is adaptive and the length of an epoch is known, else no limit.

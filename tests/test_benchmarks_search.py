@@ -292,7 +292,7 @@ def done_by(monkeypatch: pytest.MonkeyPatch, folder: Path, arguments: str) -> tu
     """The runs of a command line, and its page."""
     done: list[str] = []
 
-    def call(function: object, argument: Any, kill_after_s: float = 0.0) -> Any:
+    def call(function: object, argument: Any, timeout_s: float = 0.0) -> Any:
         if function is search.count_gpus:
             return 0
         if argument.least_s:  # else a warm-up

@@ -38,8 +38,8 @@ _TEXTS = {
     ),
     Bottleneck.CPU: (
         "CPU-bound", "with enough CPUs",
-        "with {more_cpus} {with_more} less; {busy}; cheaper transforms{training_step} or more CPUs help, more workers do "
-        "not",
+        "with {more_cpus} {with_more} less; {busy}; cheaper transforms{cheaper_step} or more CPUs help, more workers "
+        "do not",
     ),
     Bottleneck.LATENCY: (
         "latency-bound", "without I/O wait",
@@ -133,7 +133,7 @@ def _figures(diagnosis: Diagnosis, replayed: Counterfactual) -> dict[str, str]:
         "more_cpus": counted(2 * cores, "CPU"),
         "with_more": share(replayed.without(Bottleneck.CPU, cpus=2 * cores)) if is_cpu_bound else "",
         "busy": busy,
-        "training_step": ", a training step that needs less CPU" if replayed.free_loader < _NO_STEP else "",
+        "cheaper_step": ", a training step that needs less CPU" if replayed.free_loader < _NO_STEP else "",
         "load": load,
         "waiting": share(means.wait_s / means.load_s if means.load_s else 0.0),
     }

@@ -106,8 +106,8 @@ def _about_ranking(result: SearchRecord, best: Trial) -> Iterator[str]:
     beyond = 1 + result.configuration.search.tolerance
     if own_s > beyond * least_s and epoch_s > beyond * best.objective_s:
         yield (
-            f"without the training step num_workers={number} loads fastest ({units.seconds(least_s)} per batch instead of "
-            f"{units.seconds(own_s)}), but training is {units.share(epoch_s / best.objective_s - 1)} slower with it"
+            f"without the training step num_workers={number} loads fastest ({units.seconds(least_s)} per batch instead "
+            f"of {units.seconds(own_s)}), but training is {units.share(epoch_s / best.objective_s - 1)} slower with it"
         )
 
 

@@ -1,4 +1,4 @@
-"""Predicts one configuration with other settings, other CPUs and another training step, from its recorded costs. Pure."""
+"""Predicts one configuration with other settings, CPUs and training steps, from its recorded costs. Pure."""
 
 from __future__ import annotations
 
@@ -121,7 +121,8 @@ class WhatIf:
         """Seconds per batch and num_workers on 1, 2, 4, ... CPUs, until the training step hardly waits.
 
         That is, after the start, for at most ``tolerance`` of its time; if no number of CPUs is enough for that, until
-        more of them gain at most as much. Empty without a training step, and for one that computes, which more CPUs change.
+        more of them gain at most as much. Empty without a training step, and for one that computes, which more CPUs
+        change.
         """
         step_s = self.step_s
         if not step_s or (self.model.step_s is None and self.loop.step_cpu_s > _MOSTLY * step_s):

@@ -1,14 +1,22 @@
-"""Training steps without a training step: do nothing, or sleep for as long as a step would take."""
+"""What is done with each batch: nothing, a sleep as long as a training step, or a real training step.
+
+A step on the CPU competes with the workers for cores, so candidates can rank differently than without a training step.
+"""
 
 from __future__ import annotations
 
 import math
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
+import torch
+from torch import Tensor, nn
+
 from nws_sweep.errors import ConfigurationError
+from nws_sweep.system import accelerator
 
 
 class Nothing:
@@ -57,3 +65,84 @@ SHAPES: Mapping[str, Callable[[random.Random, float], float]] = {
     "gamma": lambda source, spread: source.gammavariate(1 / spread**2, spread**2),
     "uniform": lambda source, spread: 1 + math.sqrt(3) * spread * source.uniform(-1, 1),
 }
+
+
+class Train:
+    """Does one training step per batch.
+
+    Args:
+        model: Module that takes the inputs of a batch.
+        loss: Called with the model's outputs and the targets.
+        optimizer: Called with the model's parameters; returns the optimiser.
+        device: Device of the model; ``auto`` for the accelerator of this rank if there is one, else the CPU. Inputs
+            and targets are copied to it, asynchronously from pinned memory. With several ranks on the CPU, the model is
+            wrapped in DistributedDataParallel.
+        synchronize: Whether to wait for the accelerator after each step. Without waiting, the main process loads
+            (num_workers=0) or pins the next batch while the step runs, and that work counts as time of the step.
+
+    Attributes:
+        total_loss: Sum of the losses of all steps, shape (), on the device: copying it to the CPU would synchronize.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        loss: Callable[[Any, Any], Tensor],
+        optimizer: Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer],
+        device: str = "auto",
+        synchronize: bool = True,
+    ) -> None:
+        self._device = torch.device((accelerator.of_rank() or "cpu") if device == "auto" else device)
+        self._model = model.to(self._device).train()
+        several = torch.distributed.is_available() and torch.distributed.is_initialized()
+        learns = any(parameter.requires_grad for parameter in model.parameters())
+        # On accelerators the communication between ranks takes no CPU time.
+        if several and torch.distributed.get_world_size() > 1 and learns and self._device.type == "cpu":
+            self._model = nn.parallel.DistributedDataParallel(self._model)
+        self._loss = loss
+        self._optimizer = optimizer(self._model.parameters())
+        self._synchronize = synchronize
+        self.total_loss = torch.zeros((), device=self._device)
+
+    def __call__(self, batch: Any) -> None:
+        """Does one step; TypeError if the batch has no inputs and targets."""
+        inputs, targets = (to_device(part, self._device) for part in inputs_and_targets(batch))
+        self._optimizer.zero_grad(set_to_none=True)
+        loss = self._loss(self._model(inputs), targets)
+        loss.backward()
+        self._optimizer.step()
+        self.total_loss += loss.detach()
+        if self._synchronize:
+            accelerator.synchronize(self._device)
+
+
+def inputs_and_targets(batch: Any) -> tuple[Any, Any]:
+    """The first two elements of a sequence, or the first two values of a mapping; TypeError for other batches."""
+    parts: Sequence[Any] = list(batch.values()) if isinstance(batch, Mapping) else batch
+    if not isinstance(parts, Sequence) or len(parts) < 2:
+        raise TypeError(
+            f"a training step needs batches of inputs and targets, got {type(batch).__name__}; "
+            "for other batches write a training step: training_step=custom training_step._target_=module.Class"
+        )
+    return parts[0], parts[1]
+
+
+def to_device(value: Any, device: torch.device) -> Any:
+    """A tensor, or the tensors in nested containers, copied to a device; asynchronously from pinned memory."""
+    if isinstance(value, Tensor):
+        return value.to(device, non_blocking=value.is_pinned())
+    if isinstance(value, Mapping):
+        return {key: to_device(part, device) for key, part in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [to_device(part, device) for part in value]
+    return value
+
+
+def mlp(layers: Sequence[int]) -> nn.Sequential:
+    """Fully connected layers with ReLU between them; sizes of the flattened inputs, hidden layers and outputs."""
+    if len(layers) < 2:
+        raise ValueError(f"layers={list(layers)}: at least two sizes are needed, of the inputs and of the outputs")
+    parts: list[nn.Module] = [nn.Flatten()]
+    for inputs, outputs in pairwise(layers):
+        parts += [nn.Linear(inputs, outputs), nn.ReLU()]
+    return nn.Sequential(*parts[:-1])

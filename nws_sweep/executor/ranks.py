@@ -1,8 +1,8 @@
 """Several trial processes as one: the ranks of a host, which load in lockstep as in DistributedDataParallel.
 
 Each rank is a trial process with a dataset, a DataLoader and torchrun's environment. Measuring sees one process
-whose batch is a step of all ranks, timed from barrier to barrier. Where the barrier is in the training step, the training step's
-own time is that of the rank that waits least.
+whose batch is a step of all ranks, timed from barrier to barrier. Where the barrier is in the training step, its own
+time is that of the rank that waits least.
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ def loop_costs(slices: Sequence[TimeSlice], settings: LoaderSettings) -> LoopCos
 
 
 def _waits_for_ready_batches(epoch: Sequence[Placed]) -> Iterator[float]:
-    """The training step's waits for batches that their worker had handed over before the training step asked for them."""
+    """The waits for batches that their worker had handed over before they were asked for."""
     made = {record.number: record for window, _ in epoch for record in window.records}
     number = 0
     for window, _ in epoch:

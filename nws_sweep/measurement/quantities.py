@@ -1,11 +1,11 @@
 """The quantities of a trial, whether they are precise enough, and whether they are possible. Pure.
 
-Throughput is measured at both ends of the queue: batches taken by the training step, and samples finished by the workers.
-Over a long time both rates are equal; in a window they differ by the change of the queue. If the queue fills or empties
-from window to window, the steady pace is that of the slower side: workers that fill a queue are ahead of the batch that
-the training step waits for, or of the training step; a training step that empties a queue uses batches that lay ready. If the queue is
-in balance, the pace is that of the workers where the training step waits, because samples do not finish in multiples of the
-workers, else that of the training step.
+Throughput is measured at both ends of the queue: batches taken by the training step, and samples finished by the
+workers. Over a long time both rates are equal; in a window they differ by the change of the queue. If the queue fills
+or empties from window to window, the steady pace is that of the slower side: workers that fill a queue are ahead of the
+batch that the training step waits for, or of the training step; a training step that empties a queue uses batches that
+lay ready. If the queue is in balance, the pace is that of the workers where the training step waits, because samples do
+not finish in multiples of the workers, else that of the training step.
 """
 
 from __future__ import annotations
@@ -283,10 +283,10 @@ def out_of_limits(windows: Sequence[Window], conditions: Conditions) -> str:
 def violation(slices: Sequence[TimeSlice], conditions: Conditions) -> str:
     """Why a trial is impossible, with the figures; empty if it is possible.
 
-    A batch takes at least its CPU time divided by the usable CPUs, and at least the time of its training step. Whole epochs
-    are compared by the stopwatch, because their CPU time includes start and end; the training step gives no bound there,
-    because its time is a part of the stopwatch's. Windows are compared by the upper end of the interval, or without an
-    interval by the slowest window, which may be the one that the CPU time belongs to.
+    A batch takes at least its CPU time divided by the usable CPUs, and at least the time of its training step. Whole
+    epochs are compared by the stopwatch, because their CPU time includes start and end; the training step gives no bound
+    there, because its time is a part of the stopwatch's. Windows are compared by the upper end of the interval, or
+    without an interval by the slowest window, which may be the one that the CPU time belongs to.
     """
     epochs = [epoch for epoch in epoch_windows(all_windows(slices)) if epoch.batches]
     steady = _steady(all_windows(slices), conditions)

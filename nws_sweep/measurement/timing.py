@@ -1,12 +1,12 @@
 """Takes windows of batches from any iterable and times them with any clock. Imports no torch.
 
-The clock is read after each ``next()`` and after each call of the training step, so waits and training step times add up to the
+The clock is read after each ``next()`` and after each call of the training step, so waits and step times add up to the
 elapsed time.
 
 Several sessions run in lockstep as the ranks of a training: in DistributedDataParallel no rank starts a step before the
 slowest rank has its batch. Ranks wait for each other at a barrier before a window and after every batch, and read the
-clock after the barrier. A training step that synchronizes the ranks itself replaces the barrier of each batch; the state of
-the window is then published one step ahead.
+clock after the barrier. A training step that synchronizes the ranks itself replaces the barrier of each batch; the
+state of the window is then published one step ahead.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ class Counterfactual:
         model: Of the trials.
         best: The best setting.
         allowed: Numbers of workers that are possible, including the best's.
-        is_slowed: Whether workers slow down the training step, so that it is as fast as without workers if CPUs are free.
+        is_slowed: Whether workers slow down the training step, which is as fast as without workers if CPUs are free.
     """
 
     model: Model

@@ -91,7 +91,7 @@ class Model:
     Attributes:
         known: The trials, by num_workers.
         start_method: Of workers: fork, spawn or forkserver.
-        step_s: Seconds of another training step per batch, which takes no CPU time; None for the recorded training step.
+        step_s: Seconds of another training step per batch, which takes no CPU time; None for the recorded one.
     """
 
     known: tuple[Known, ...]

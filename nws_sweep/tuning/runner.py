@@ -107,7 +107,7 @@ def _observations(rounds: Rounds) -> list[Observation]:
 
 
 def _with_predictions(trials: tuple[Trial, ...], observations: Sequence[Observation]) -> tuple[Trial, ...]:
-    """The trials with predicted times: of a whole epoch, by which candidates are compared, and without the training step."""
+    """The trials with predicted times: of a whole epoch, which ranks candidates, and without the training step."""
     seen = {o.settings: o for o in observations}
     return tuple(_with_prediction(trial, seen[trial.settings]) for trial in trials)
 

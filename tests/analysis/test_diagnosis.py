@@ -155,8 +155,8 @@ MOVING = BatchCost(0.001, 0.0, copy_s=0.0015)
         (
             Workload(cost=BatchCost(0.002, 0.0), loop=with_step(0.008, receive_s=0.0016)),
             [Bottleneck.STEP, Bottleneck.TRANSFER], 0.79,
-            "step-bound: with an instant training step the epoch would take N % less; the training step takes 8.00 ms of "
-            "9.60 ms per batch; 1 worker keeps up, and more workers will not help; also: N % less without hand-over",
+            "step-bound: with an instant training step the epoch would take N % less; the training step takes 8.00 ms "
+            "of 9.60 ms per batch; 1 worker keeps up, and more workers will not help; also: N % less without hand-over",
         ),
         (
             Workload(cost=BatchCost(0.016, 0.0), loop=with_step(0.008)), [Bottleneck.STEP, Bottleneck.CPU], 0.87,

@@ -171,7 +171,7 @@ def verdict(*tied: int, **changes: Any) -> Verdict:
         (search_result(trial(0, 4.0), trial(2, 8.0), facts=HOLDING), []),
         (
             search_result(loading(0, 8.0, 0.05), loading(2, 4.0, 0.02), loading(4, 5.0, 0.01)),
-            ["without the training step num_workers=4 loads fastest (10.0 ms per batch instead of 20.0 ms), but training "],
+            ["without the training step num_workers=4 loads fastest (10.0 ms per batch instead of 20.0 ms), but "],
         ),
         (search_result(loading(2, 4.0, 0.02), loading(4, 4.05, 0.01)), []),
         (search_result(loading(2, 4.0, 0.02), loading(4, 5.0, None)), []),

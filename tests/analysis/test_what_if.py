@@ -1,4 +1,4 @@
-"""Predictions for a configuration: known costs of batches, other CPUs and training steps, values that are not allowed."""
+"""Predictions for a configuration: known costs, other CPUs and training steps, values that are not allowed."""
 
 from __future__ import annotations
 
