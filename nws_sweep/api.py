@@ -13,6 +13,7 @@ from typing import Any, cast
 
 from nws_sweep import units
 from nws_sweep.config import schema
+from nws_sweep.config.earlier_names import explained
 from nws_sweep.config.schema import Embedded
 from nws_sweep.dataloading import loaders, pickling
 from nws_sweep.dataloading.fingerprints import fingerprint
@@ -37,6 +38,7 @@ TrainingStep = float | Callable[[Any], object] | None
 Progress = bool | Print | None
 
 
+@explained
 def search(  # noqa: PLR0913, PLR0917 - the DataLoader's own keywords, then ours
     dataset: Any,
     batch_size: int | None = 1,
@@ -55,9 +57,9 @@ def search(  # noqa: PLR0913, PLR0917 - the DataLoader's own keywords, then ours
     generator: Any = None,
     patience: int = 3,
     strategy: str = "adaptive",
-    candidates: Sequence[int] | None = None,
+    num_workers: Sequence[int] | None = None,
     max_workers: int | None = None,
-    also: Sequence[str] = (),
+    settings: str | Sequence[str] = (),
     training_step: TrainingStep = None,
     tolerance: float = 0.03,
     time_limit_s: float | None = None,
@@ -82,10 +84,11 @@ def search(  # noqa: PLR0913, PLR0917 - the DataLoader's own keywords, then ours
         multiprocessing_context: The start method of the workers: fork, spawn, forkserver, or None for the default.
         patience: Consecutive candidates without improvement allowed before ``strategy="patience"`` stops, >= 0.
         strategy: ``adaptive``, ``patience`` or ``exhaustive`` (docs/understand/searching.md).
-        candidates: Values of num_workers to choose from; None for 0, 1, 2, ... max_workers.
+        num_workers: The candidates, a list such as [0, 4, 8]; None for 0, 1, 2, ... max_workers.
         max_workers: The largest candidate; None for what memory and /dev/shm allow if the strategy is
             adaptive, else for twice the usable CPUs.
-        also: Settings to search after num_workers, such as ``["prefetch_factor", "pin_memory"]``.
+        settings: Further settings to search after num_workers, such as ``["prefetch_factor", "pin_memory"]``; a
+            string is one name.
         training_step: What is done with each batch: None for nothing; a number of seconds to sleep, which resembles a
             step on an accelerator; or a function, which is called with the batch.
         tolerance: A candidate slower by at most this share of time counts as equally fast, 0 to 1.
@@ -96,7 +99,7 @@ def search(  # noqa: PLR0913, PLR0917 - the DataLoader's own keywords, then ours
             None for a few of each candidate, True also for a whole epoch of an iterable dataset, False for none.
             Candidates that deliver other samples fail, with a warning (``warnings.warn``).
         ranks: Number of loaders measured simultaneously and in step, as the ranks of a host in DistributedDataParallel
-            (docs/guides/ddp.md); the result, ``candidates`` and ``max_workers`` are per rank.
+            (docs/guides/ddp.md); the result, ``num_workers`` and ``max_workers`` are per rank.
         reuse: Whether to return an earlier result of the same search on this machine: ``fresh`` (same versions, at most
             30 days old), ``always`` or ``never``.
         config: The node ``cfg.get("nws_sweep")`` of a Hydra program that composed ``+nws_sweep=base``; it replaces the
@@ -119,7 +122,7 @@ def search(  # noqa: PLR0913, PLR0917 - the DataLoader's own keywords, then ours
         >>> import torch, nws_sweep
         >>> from torch.utils.data import DataLoader, TensorDataset
         >>> dataset = TensorDataset(torch.arange(512.0))
-        >>> result = nws_sweep.search(dataset, batch_size=64, shuffle=True, candidates=[0, 1])
+        >>> result = nws_sweep.search(dataset, batch_size=64, shuffle=True, num_workers=[0, 1])
         >>> loader = DataLoader(dataset, batch_size=64, shuffle=True, **result.loader_kwargs)
         >>> len(loader)
         8
@@ -130,14 +133,15 @@ def search(  # noqa: PLR0913, PLR0917 - the DataLoader's own keywords, then ours
     )
 
 
+@explained
 def tune(  # noqa: PLR0913
     loader: Loader | Callable[[], Loader],
     *,
     patience: int = 3,
     strategy: str = "adaptive",
-    candidates: Sequence[int] | None = None,
+    num_workers: Sequence[int] | None = None,
     max_workers: int | None = None,
-    also: Sequence[str] = (),
+    settings: str | Sequence[str] = (),
     training_step: TrainingStep = None,
     tolerance: float = 0.03,
     time_limit_s: float | None = None,
@@ -150,7 +154,7 @@ def tune(  # noqa: PLR0913
 ) -> Loader:
     """Returns the same DataLoader with the best ``num_workers``; see :func:`search` for the arguments and errors.
 
-    Only ``num_workers``, settings in ``also`` and, if the best number is 0, those that DataLoader then rejects differ:
+    Only ``num_workers``, those in ``settings`` and, if the best number is 0, those that DataLoader then rejects differ:
     ``timeout``, ``prefetch_factor``, ``persistent_workers`` and ``multiprocessing_context``. Class, attributes and the
     order of the samples stay the same.
 
@@ -165,7 +169,7 @@ def tune(  # noqa: PLR0913
         >>> import torch, nws_sweep
         >>> from torch.utils.data import DataLoader, TensorDataset
         >>> loader = DataLoader(TensorDataset(torch.arange(512.0)), batch_size=64)
-        >>> loader = nws_sweep.tune(loader, candidates=[0, 1])
+        >>> loader = nws_sweep.tune(loader, num_workers=[0, 1])
         >>> sum(len(batch) for (batch,) in loader)
         512
     """
@@ -202,15 +206,12 @@ def _plan(given: Mapping[str, Any]) -> Embedded:
 
 
 def _rules(given: Mapping[str, Any]) -> SearchRules:
-    ranks, most = given["ranks"], given["max_workers"]
-    schema.require("ranks", ranks)
-    if most is None:
-        most = None if given["strategy"] == "adaptive" else cpus_of_rank(ranks, 2)
-    values = {name: given[name] for name in ("strategy", "patience", "tolerance", "time_limit_s")}
-    values |= {"also": list(given["also"]), "max_workers": most, "reference": cpus_of_rank(ranks)}
-    values["candidates"] = None if given["candidates"] is None else list(given["candidates"])
+    schema.require("ranks", given["ranks"])
+    names = ("strategy", "patience", "num_workers", "max_workers", "tolerance", "time_limit_s", "ranks")
+    values = {name: given[name] for name in names}
+    values |= {"settings": schema.names(given["settings"]), "reference": cpus_of_rank(given["ranks"])}
     for name, value in values.items():
-        schema.require(name, value, f"search.{name}")
+        schema.require(name, value)
     return schema.search_rules(values)
 
 
@@ -221,8 +222,8 @@ def _step_node(training_step: TrainingStep) -> dict[str, Any]:
         return pickling.placeholder(
             getattr(training_step, "__name__", type(training_step).__name__), fingerprint(training_step)
         )
-    if isinstance(training_step, int | float) and training_step >= 0:
-        return {"_target_": "nws_sweep.dataloading.training_steps.Sleep", "seconds_per_batch": float(training_step)}
+    if schema.is_seconds(training_step):
+        return schema.sleeping(training_step)
     raise ConfigurationError(f"training_step={training_step!r}: allowed is None, seconds of at least 0, or a function")
 
 

@@ -45,7 +45,6 @@ Keys that `+nws_sweep=auto` adds ([Hydra projects](../guides/hydra.md))."""
 # Groups in the order of the page; hydra/ and paths/ have no options for users.
 GROUPS = (
     "dataset",
-    "search",
     "measure",
     "training_step",
     "training_step/model",
@@ -55,13 +54,12 @@ GROUPS = (
 )
 AXES = tuple(f"axis/{name}" for name in ("batch_size", "pin_memory", "prefetch_factor", "patience"))
 # The files that explain the values of the schema; the first explanation counts.
-_EXPLAINED_IN = ("base.yaml", "search/adaptive.yaml", "paths/default.yaml")
+_EXPLAINED_IN = ("base.yaml", "paths/default.yaml")
 
 _MISSING = "???"
 # Interpolations in words.
 _MEANINGS = {
-    "${..patience}": "that of `patience`",
-    "${nws_sweep.usable_cpus:1,${..ranks}}": "the usable CPUs, shared by the ranks",
+    "${nws_sweep.usable_cpus:${.ranks}}": "the usable CPUs, shared by the ranks",
 }
 _FROM_ENVIRONMENT = re.compile(r"\$\{oc\.env:(\w+),'?([^'}]*)'?\}")
 _ELSEWHERE = re.compile(r"\$\{\.+([\w.]+)\}")
@@ -81,7 +79,7 @@ def page() -> str:
 def _value_sections() -> Iterator[str]:
     values, explained = _defaults(), _explanations()
     permitted = {key: permits.text for key, permits in schema.RANGES.items()} | {"services": "a mapping"}
-    for section in ("", "loader", "search", "measure", "resume", "paths"):
+    for section in ("", "measure", "resume", "paths"):
         keys = [key for key in permitted if key.rpartition(".")[0] == section]
         rows = [[f"`{key}`", _value(values[key]), plain(permitted[key]), explanation(explained[key])] for key in keys]
         about = f"\n\n{explained[section][:1].upper()}{explained[section][1:]}." if section in explained else ""

@@ -24,7 +24,7 @@ def step(batch: torch.Tensor) -> float:
 def main() -> None:
     dataset = TensorDataset(torch.arange(10))
     result = nws_sweep.search(
-        dataset, batch_size=64, shuffle=True, training_step=step, candidates=[0, 2], progress=print
+        dataset, batch_size=64, shuffle=True, training_step=step, num_workers=[0, 2], progress=print
     )
     loader: DataLoader[Any] = DataLoader(dataset, **result.loader_kwargs)
     if TYPE_CHECKING:

@@ -20,7 +20,7 @@ _RANGES: dict[str, tuple[Any, float, float]] = {
     "num_workers": (Integral, 0, 4096),
     "prefetch_factor": (Integral, 1, 4096),
     "cpus": (Real, 0.01, 100_000),
-    "step_s": (Real, 0, 86_400),
+    "training_step": (Real, 0, 86_400),
 }
 _MOST_LISTED = 16  # numbers of workers; of more only those of a ladder
 _LADDER = {0, 1, *(2**n for n in range(1, 13)), *(3 * 2**n for n in range(11))}
@@ -79,20 +79,21 @@ class WhatIf:
         step_s = self.loop.step_s
         return step_s if step_s >= MIN_STEP_SHARE * self.model.batch_s(self.own) else 0.0
 
-    def asked(self, *, step_s: float | None = None, **asked: Any) -> tuple[WhatIf, QueueSettings]:
+    def asked(self, *, training_step: float | None = None, **asked: Any) -> tuple[WhatIf, QueueSettings]:
         """The same with another training step, and the best setting with other values; None keeps a value.
 
         Args:
-            step_s: Seconds per batch.
+            training_step: Seconds per batch.
             asked: num_workers, prefetch_factor, in_order and cpus.
 
         Raises:
             ConfigurationError: If a value is not allowed.
         """
-        given = {name: value for name, value in {**asked, "step_s": step_s}.items() if value is not None}
+        asked["training_step"] = training_step
+        given = {name: value for name, value in asked.items() if value is not None}
         for name, value in given.items():
             check(name, value)
-        model = replace(self.model, step_s=given.pop("step_s", self.model.step_s))
+        model = replace(self.model, step_s=given.pop("training_step", self.model.step_s))
         return replace(self, model=model), replace(self.own, **given)
 
     def predict(self, settings: QueueSettings) -> Predicted:

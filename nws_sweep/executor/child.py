@@ -124,7 +124,7 @@ class _ChildCommands:
         data, source = self._data, self._data.source
         torch.manual_seed(self._spec.seed)
         self._training_step = _make_step(self._spec.training_step)
-        self._collate_fn = _make("loader.collate_fn", self._spec.collate_fn, ConfigurationError)
+        self._collate_fn = _make("collate_fn", self._spec.collate_fn, ConfigurationError)
         return DatasetFacts(
             type=f"{type(source.dataset).__module__}.{type(source.dataset).__qualname__}",
             iterable=isinstance(source.dataset, IterableDataset),

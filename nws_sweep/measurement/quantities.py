@@ -284,9 +284,9 @@ def violation(slices: Sequence[TimeSlice], conditions: Conditions) -> str:
     """Why a trial is impossible, with the figures; empty if it is possible.
 
     A batch takes at least its CPU time divided by the usable CPUs, and at least the time of its training step. Whole
-    epochs are compared by the stopwatch, because their CPU time includes start and end; the training step gives no bound
-    there, because its time is a part of the stopwatch's. Windows are compared by the upper end of the interval, or
-    without an interval by the slowest window, which may be the one that the CPU time belongs to.
+    epochs are compared by the stopwatch, because their CPU time includes start and end; the training step gives no
+    bound there, because its time is a part of the stopwatch's. Windows are compared by the upper end of the interval,
+    or without an interval by the slowest window, which may be the one that the CPU time belongs to.
     """
     epochs = [epoch for epoch in epoch_windows(all_windows(slices)) if epoch.batches]
     steady = _steady(all_windows(slices), conditions)

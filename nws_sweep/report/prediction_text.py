@@ -33,7 +33,7 @@ def of(configuration: ConfigurationSummary, options: Namespace) -> str:
     found = what_if.of(storage.with_records(configuration.run), configuration.best)
     if found is None:
         raise ConfigurationError(f"{configuration.label}: {what_if.NOTHING_RECORDED}")
-    found, _ = found.asked(step_s=options.training_step)
+    found, _ = found.asked(training_step=options.training_step)
     asked = (found.asked(prefetch_factor=p, in_order=o, cpus=options.cpus) for p in prefetches for o in orders)
     return f"{configuration.label}: {_render(found, [settings for _, settings in asked], numbers)}"
 

@@ -105,7 +105,7 @@ class SearchResult:
         prefetch_factor: int | None = None,
         in_order: bool | None = None,
         cpus: float | None = None,
-        step_s: float | None = None,
+        training_step: float | None = None,
     ) -> Predicted:
         """Predicts the times with other settings, which need not have been measured (docs/guides/what-if.md).
 
@@ -114,7 +114,7 @@ class SearchResult:
             prefetch_factor: Batches that each worker loads ahead.
             in_order: Whether batches are delivered in the order of the sampler.
             cpus: Of the machine; None for those of the search.
-            step_s: Seconds of a training step per batch, on an accelerator; None for the training step of the search.
+            training_step: Seconds per batch, of a step on an accelerator; None for that of the search.
 
         Returns:
             ``batch_s`` and ``epoch_s``, each with ``value``, ``low`` and ``high`` in s; epoch_s is None if the length
@@ -128,7 +128,7 @@ class SearchResult:
             raise ConfigurationError(what_if.NOTHING_RECORDED)
         found, settings = recorded.asked(
             num_workers=num_workers, prefetch_factor=prefetch_factor, in_order=in_order, cpus=cpus,
-            step_s=step_s,
+            training_step=training_step,
         )  # fmt: skip
         return found.predict(settings)
 

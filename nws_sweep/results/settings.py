@@ -92,7 +92,7 @@ class MeasureRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchRules:
-    """Which candidates are measured and how the best is chosen; presets are in conf/search."""
+    """Which candidates are measured and how the best is chosen."""
 
     strategy: str  # ``adaptive``, ``patience``, ``exhaustive``, ``program`` or ``online``
     candidates: Candidates  # allowed values of num_workers, ascending and distinct
@@ -100,13 +100,13 @@ class SearchRules:
     tolerance: float = 0.03  # a candidate slower by at most this share counts as equally fast
     reference: int | None = None  # num_workers for comparison; dropped if it is no candidate; None for none
     time_limit_s: float | None = None  # ends the search with the best so far; None for the runner's default
-    also: tuple[str, ...] = ()  # names of settings to search after num_workers
+    settings: tuple[str, ...] = ()  # names of settings to search after num_workers
 
     @property
     def more_workers_hint(self) -> str:
         """The option that allows more workers."""
         by_program = self.strategy == PROGRAM_STRATEGY
-        return "larger hydra.callbacks.nws_sweep.candidates" if by_program else "a larger search.max_workers"
+        return "larger hydra.callbacks.nws_sweep.candidates" if by_program else "a larger max_workers"
 
     @property
     def measure_longer_hint(self) -> str:

@@ -77,7 +77,7 @@ def recheck_configuration(configuration: Configuration, best: Trial, within: flo
         trial_limit_s=_TIME_FACTOR * rules.trial_limit_s,
     )
     only = replace(
-        configuration.search, strategy="exhaustive", candidates=(best.num_workers,), reference=None, also=(),
+        configuration.search, strategy="exhaustive", candidates=(best.num_workers,), reference=None, settings=(),
         time_limit_s=None,
     )  # fmt: skip
     return replace(configuration, loader=best.settings, search=only, measure=precise)

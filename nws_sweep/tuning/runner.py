@@ -73,9 +73,9 @@ def _follow(strategy: Strategy, rounds: Rounds) -> tuple[str, bool]:
             if rounds.search.stream_error and rounds.conclude():
                 return f"workers deliver wrong samples: {rounds.search.stream_error}", False
     except TimeLimitReached:
-        default = f"the default limit ({DEFAULT_LIMIT}) was reached; search.time_limit_s=SECONDS sets another"
-        budget_s = rules.time_limit_s
-        spent = default if budget_s is None else f"search.time_limit_s={budget_s:g} was spent"
+        default = f"the default limit ({DEFAULT_LIMIT}) was reached; time_limit_s=SECONDS sets another"
+        limit_s = rules.time_limit_s
+        spent = default if limit_s is None else f"time_limit_s={limit_s:g} was spent"
         rounds.stop(f"stopped when {spent}")
         return spent, True
 
@@ -88,7 +88,7 @@ def _deadline(configuration: Configuration, began: float, observations: Sequence
     epochs_s = [o.cost_s for o in observations if o.cost_s is not None and o.batches is not None]
     if rules.strategy != "adaptive" or configuration.measure.mode == "epoch" or not epochs_s:
         return None
-    return began + (1 + len(rules.also)) * max(_LEAST_LIMIT_S, _LIMIT_EPOCHS * min(epochs_s))
+    return began + (1 + len(rules.settings)) * max(_LEAST_LIMIT_S, _LIMIT_EPOCHS * min(epochs_s))
 
 
 def _observations(rounds: Rounds) -> list[Observation]:

@@ -26,7 +26,7 @@ from nws_sweep.tuning.paired_comparison import (
     with_workers,
 )
 
-ALSO = (
+SEARCHABLE = (
     "prefetch_factor", "pin_memory", "persistent_workers", "multiprocessing_context", "in_order", "threads_per_worker",
 )  # fmt: skip
 _PREFETCH_FACTORS = (1, 2, 4, 8)
@@ -86,7 +86,7 @@ class Patience(Strategy):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OtherSettingsSearch(Strategy):
-    """Searches num_workers, and then the settings in ``rules.also``.
+    """Searches num_workers, and then the settings in ``rules.settings``.
 
     A value is kept only if it is faster than the best so far and the interval of the ratio excludes 1, so a setting
     without effect stays unchanged. Of settings that the replay predicts only the best value is measured, if any.
@@ -112,7 +112,7 @@ class OtherSettingsSearch(Strategy):
         known = {o.settings: o for o in observations}
         best, reason = verdict.recommended, decision.reason
         forecast = forecast_of(of_workers, self.cores, "fork")
-        for name in self.rules.also:
+        for name in self.rules.settings:
             variants = self._variants(best, name)
             if forecast and name in _PREDICTED and variants:
                 # A later prediction does not replace the value that is being measured.
@@ -208,7 +208,7 @@ def make(
         workers = Adaptive(rules=rules, base=base, measure=measure, cores=cores, guess=guess, start_method=method)
     else:
         workers = STRATEGIES[rules.strategy](rules=rules, base=base, measure=measure)
-    if not rules.also:
+    if not rules.settings:
         return workers
     return OtherSettingsSearch(workers=workers, rules=rules, base=base, measure=measure, cores=cores)
 

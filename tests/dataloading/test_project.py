@@ -148,8 +148,8 @@ def test_a_project_in_the_layout_of_the_lightning_template(tmp_path: Path, share
     """Its LightningDataModule is measured with its own settings, and ``best`` prints keys of its config."""
     shutil.copytree(PROJECTS / "lightning_template", tmp_path / "project")
     measured = shared_nws(
-        "-m", "dataset=project", "dataset.config=configs/train.yaml", "batch_size=null,16", "search.candidates=[0,4]",
-        "measure=quick", "measure.window_s=0.02", "measure.trial_limit_s=0.2", "search=exhaustive",
+        "-m", "dataset=project", "dataset.config=configs/train.yaml", "batch_size=null,16", "num_workers=[0,4]",
+        "measure=quick", "measure.window_s=0.02", "measure.trial_limit_s=0.2", "strategy=exhaustive",
         cwd=tmp_path / "project",
     )  # fmt: skip
     assert (measured.returncode, measured.stderr) == (0, "")

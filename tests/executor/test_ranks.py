@@ -227,7 +227,7 @@ def test_a_search_over_several_ranks_in_a_program_of_a_launcher(
     rules = MeasureRules(window_s=0.05, windows=3, trial_limit_s=0.5)
     dataset = Plain(4000)
     loader = DataLoader(dataset, batch_size=8, sampler=DistributedSampler(dataset, 1, 0))
-    result = nws_sweep.search(loader, candidates=[0, 1], ranks=2, measure=rules, progress=False)
+    result = nws_sweep.search(loader, num_workers=[0, 1], ranks=2, measure=rules, progress=False)
     assert result.num_workers in (0, 1)
     for trial in result.trials:
         assert trial.measurement is not None

@@ -77,7 +77,7 @@ def test_what_is_pasted_is_spelt_as_its_reader_takes_it(form: str, key: str | No
         ({"facts": replace(FACTS, loader=loader_settings(2))}, "num_workers=4"),
         ({"facts": replace(FACTS, loader=loader_settings(4, pin_memory=True))}, "num_workers=4, pin_memory=False"),
         (
-            {"configuration": configuration(search=search_rules(also=("pin_memory", "in_order")))},
+            {"configuration": configuration(search=search_rules(settings=("pin_memory", "in_order")))},
             "batch_size=64, num_workers=4, pin_memory=False, in_order=True",
         ),
     ],

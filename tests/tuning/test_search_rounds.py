@@ -85,7 +85,7 @@ def test_a_time_budget_ends_the_search_to_within_a_window_with_the_best_so_far(b
     result, _ = run_search(configuration(time_limit_s=budget_s, strategy=strategy), machine)
     assert result.verdict is not None
     assert result.verdict.provisional
-    assert result.stop_reason == f"search.time_limit_s={budget_s:g} was spent"
+    assert result.stop_reason == f"time_limit_s={budget_s:g} was spent"
     windows = [window.elapsed_s for trial in result.trials for window in trial.windows]
     assert budget_s <= machine.clock.now <= budget_s + max(windows) + 0.5
     nothing, _ = run_search(configuration(time_limit_s=1e-6, strategy=strategy), sleeping())

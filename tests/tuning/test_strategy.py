@@ -81,7 +81,7 @@ def by_rounds(chosen: LoaderSettings, *costs: float) -> Observation:
 
 
 def also(*names: str) -> Strategy:
-    return made(search_rules((2,), also=names), cores=2.0)
+    return made(search_rules((2,), settings=names), cores=2.0)
 
 
 def prefetching(factor: int) -> LoaderSettings:
@@ -129,7 +129,7 @@ def test_the_next_setting_is_compared_with_the_best_value_of_the_previous_one() 
 )
 def test_the_values_of_a_setting_to_measure(name: str, workers: int, values: tuple[object, ...]) -> None:
     best = with_workers(BASE, workers)
-    decision = made(search_rules((workers,), also=(name,)), cores=8.0).decide([by_rounds(best, 1.0, 1.0, 1.0)])
+    decision = made(search_rules((workers,), settings=(name,)), cores=8.0).decide([by_rounds(best, 1.0, 1.0, 1.0)])
     tried = decision.candidates[1:] if isinstance(decision, MeasureRound) else ()
     assert sorted(map(str, (getattr(one, name) for one in tried))) == sorted(map(str, values))
 
