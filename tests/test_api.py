@@ -40,7 +40,7 @@ def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def small(dataset: Any, **keywords: Any) -> nws_sweep.SearchResult:
-    return nws_sweep.search(dataset, **{"candidates": [0, 2], "measure": QUICK, "progress": False, **keywords})
+    return nws_sweep.search(dataset, **{"num_workers": [0, 2], "measure": QUICK, "progress": False, **keywords})
 
 
 @pytest.mark.usefixtures("no_leftovers")
@@ -142,7 +142,8 @@ def test_a_training_step_and_a_dataset_returned_by_a_function_are_measured() -> 
     ("keywords", "message"),
     [
         ({"strategy": "random"}, "strategy='random': allowed is adaptive or"),
-        ({"candidates": [1, 1]}, r"candidates=\[1, 1\]: allowed is null or a list"),
+        ({"num_workers": [1, 1]}, r"num_workers=\[1, 1\]: allowed is null or a list"),
+        ({"num_workers": 4}, "num_workers=4: allowed is null or a list of different integers"),
         ({"training_step": -1.0}, "training_step=-1.0: allowed is None, seconds of at least 0, or a function"),
         ({"prefetch_factor": 0}, "prefetch_factor=0: allowed is"),
         ({"reuse": "perhaps"}, "reuse=perhaps: allowed is never, fresh, always"),

@@ -49,7 +49,7 @@ def only_folder(parent: Path) -> Path:
         ),
         (
             ["-m", "dataset=sleep", "training_step=none,sleep", "++training_step.seconds_per_batch=-1"],
-            "training step nws_sweep.dataloading.training_steps.",
+            "training_step nws_sweep.dataloading.training_steps.",
         ),
     ],
 )

@@ -138,7 +138,7 @@ def verdict(*tied: int, **changes: Any) -> Verdict:
         (search_result(trial(2, 2.0), trial(4, 8.0)), []),
         (
             search_result(trial(2, 8.0), trial(4, 2.0)),
-            ["the best value is the largest one allowed (num_workers=4); a larger search.max_workers may "],
+            ["the best value is the largest one allowed (num_workers=4); a larger max_workers may "],
         ),
         (
             search_result(trial(4, 2.0), configuration=configuration(search=search_rules((4,)))),
