@@ -162,12 +162,15 @@ def hydra_arguments(argument: str) -> list[str]:
     """An argument of the command line as Hydra accepts it.
 
     Elements of a list such as ``dataset.overrides=[data=cifar]`` are quoted, since Hydra forbids a bare ``=`` there. A
-    number as training step, ``training_step=0.05``, sets the group and its key, since a group takes no number.
+    number as training step, ``training_step=0.05``, sets the group and its key, since a group takes no number. One
+    name, ``settings=pin_memory``, is a list of one.
     """
     if match := re.fullmatch(r"(\+{0,2}dataset\.overrides=)(.*)", argument, re.DOTALL):
         return [match[1] + ",".join(map(_with_quoted_elements, _split_at_commas(match[2])))]
-    if match := re.fullmatch(r"training_step=([\d.][\d.e,-]*)", argument):
+    if match := re.fullmatch(r"training_step=(-?[\d.][\d.e,-]*)", argument):
         return ["training_step=sleep", f"training_step.seconds_per_batch={match[1]}"]
+    if match := re.fullmatch(r"settings=([a-z_]+)", argument):
+        return [f"settings=[{match[1]}]"]
     return [argument]
 
 

@@ -11,6 +11,7 @@ from nws_sweep.analysis import summary, what_if
 from nws_sweep.analysis.diagnosis import Diagnosis
 from nws_sweep.analysis.summary import Summary
 from nws_sweep.analysis.what_if import Predicted
+from nws_sweep.config.earlier_names import explained
 from nws_sweep.errors import ConfigurationError, NwsSweepError
 from nws_sweep.report import formatted, snippets
 from nws_sweep.results import LoaderSettings, SearchRecord, Trial
@@ -98,6 +99,7 @@ class SearchResult:
         """When the search began: an ISO 8601 time with zone."""
         return self.record.started_at
 
+    @explained
     def predict(
         self,
         *,

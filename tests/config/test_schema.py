@@ -192,7 +192,7 @@ def test_other_arguments_stay(typed: str) -> None:
     assert schema.hydra_arguments(typed) == [typed]
 
 
-@pytest.mark.parametrize("number", ["0.05", "0.05,0.1", "2e-3"])
+@pytest.mark.parametrize("number", ["0.05", "0.05,0.1", "2e-3", "-1"])
 def test_a_number_is_a_training_step(number: str) -> None:
     assert schema.hydra_arguments(f"training_step={number}") == [
         "training_step=sleep", f"training_step.seconds_per_batch={number}",
@@ -200,3 +200,8 @@ def test_a_number_is_a_training_step(number: str) -> None:
     composed = compose("base")
     composed.training_step = 0.05
     assert schema.embedded(composed).training_step == schema.sleeping(0.05)
+
+
+def test_one_name_is_a_list_of_settings() -> None:
+    assert schema.hydra_arguments("settings=pin_memory") == ["settings=[pin_memory]"]
+    assert schema.names("pin_memory") == schema.names(["pin_memory"]) == ("pin_memory",)
