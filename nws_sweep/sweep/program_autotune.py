@@ -34,10 +34,10 @@ class AutotuneCallback(ProgramCallback):
     """
 
     def __init__(
-        self, max_workers: int | None = None, also: Sequence[str] = ("prefetch_factor",), reuse: str = "fresh"
+        self, max_workers: int | None = None, settings: Sequence[str] = ("prefetch_factor",), reuse: str = "fresh"
     ) -> None:
         super().__init__()
-        self._options: dict[str, Any] = {"max_workers": max_workers, "also": tuple(also), "reuse": reuse}
+        self._options: dict[str, Any] = {"max_workers": max_workers, "settings": tuple(settings), "reuse": reuse}
         self._tuners: list[tuple[Any, Tuner]] = []  # with the dataset
 
     def check_options(self) -> None:

@@ -14,13 +14,11 @@ from hydra.core import utils
 from hydra.core.utils import JobReturn, JobStatus
 from omegaconf import DictConfig
 
-from nws_sweep.config.schema import require
-from nws_sweep.errors import one_line
+from nws_sweep.config.schema import RANGES, require
+from nws_sweep.errors import ConfigurationError, one_line
 from nws_sweep.sweep.program import ProgramCallback, report
 
 logger = logging.getLogger(__name__)
-
-_OF_THE_SEARCH = ("strategy", "maximum_patience", "candidates", "max_workers", "also", "tolerance", "time_budget_s")
 
 
 class SearchEnded(SystemExit):
@@ -67,13 +65,11 @@ class SearchCallback(ProgramCallback):
         self._ending: SearchEnded | None = None
 
     def check_options(self) -> None:
-        """Checks the ranges of values; those of the consumer are checked by the search."""
-        require("loader", self._number, "batch_size")
-        for name, value in self._options.items():
-            if name in _OF_THE_SEARCH:
-                require(name, value, f"search.{name}")
-            elif name != "consumer":
-                require(name, value)
+        """Checks the ranges of values; the training step is checked by the search."""
+        if self._number is not None and not (isinstance(self._number, int) and self._number >= 1):
+            raise ConfigurationError(f"loader={self._number!r}: allowed is null or an integer of at least 1")
+        for name in self._options.keys() & RANGES.keys():
+            require(name, self._options[name])
 
     def on_job_start(self, config: DictConfig, **kwargs: Any) -> None:
         """Wraps DataLoader, and makes Hydra catch the end of the job, as it catches Exception."""

@@ -104,7 +104,7 @@ def test_descriptions_have_the_main_figures() -> None:
     assert of_four["best_throughput"].endswith("over batch_size and pin_memory: 435 to 3460 samples per second.")
     assert of_four["waiting_vs_num_workers"].endswith("At the best settings 18 %.")
     assert of_four["time_vs_memory"].endswith("the fastest holds 4.03 GB and takes 289 ms.")
-    assert of_four["batch_times"].endswith("A batch of the best waits 13.3 ms and is consumed in 60.6 ms.")
+    assert of_four["batch_times"].endswith("A batch of the best waits 13.3 ms and the step takes 60.6 ms.")
     assert of_four["search_cost"].startswith("4 searches took 64.0 s: profile 6 %, start-up 12 %, warm-up 25 %, ")
 
 

@@ -43,7 +43,7 @@ def test_a_multirun_ends_with_a_report_though_a_job_has_failed(tmp_path: Path, e
     assert {"fails_with=8,loader.batch_size=4,loader.dataset.length=400", "report.html", "best.yaml"} < names
 
 
-@pytest.mark.parametrize("override", ["max_workers=-1", "also=[pin_memory]", "reuse=often"])
+@pytest.mark.parametrize("override", ["max_workers=-1", "settings=[pin_memory]", "reuse=often"])
 def test_a_wrong_option_stops_the_program_with_one_line(
     tmp_path: Path, environment: dict[str, str], override: str
 ) -> None:

@@ -173,7 +173,7 @@ def test_a_wrong_option_ends_the_program_before_it_begins(job: Job, option: dict
 
 
 def test_a_program_is_searched_and_its_multirun_reported(tmp_path: Path, environment: dict[str, str]) -> None:
-    folder, option = write_training_host(tmp_path), "hydra.callbacks.nws_sweep.candidates=[0,1]"
+    folder, option = write_training_host(tmp_path), "hydra.callbacks.nws_sweep.num_workers=[0,1]"
     alone = run_host(folder, environment, "+nws_sweep=search", option, "hydra.run.dir=run")
     assert alone.returncode == 0, alone.stderr
     lines = [line for line in alone.stdout.splitlines() if not line.startswith(("[", "wrote"))]

@@ -82,7 +82,7 @@ def times(summary: Summary) -> Chart | None:
 
 
 def waiting(summary: Summary) -> Chart | None:
-    """The share of the time that the consumer waits, %; None if unknown."""
+    """The share of the time that the training step waits, %; None if unknown."""
     return _chart(summary, "time spent waiting for data, %", _stall, top=100.0)
 
 
