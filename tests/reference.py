@@ -48,10 +48,11 @@ _GROUPS_TEXT = """\
 `group=option` chooses a file of `conf/group/`; your own options are files in a folder `group/` of any folder that
 `--config-dir` names. `dataset.length=1000` sets a key of an option; `+dataset.NAME=VALUE` adds an argument of its
 `_target_`."""
-_AUTO = """\
-## In the sweep of another program
+_OF_PROGRAMS = """\
+## In another program
 
-Keys that `+nws_sweep=auto` adds ([Hydra projects](../guides/hydra.md))."""
+Keys that `+nws_sweep=search` ([Hydra projects](../guides/hydra.md)) and `+nws_sweep=autotune`
+([online tuning](../guides/online-tuning.md)) add below `hydra.callbacks.nws_sweep`."""
 
 # Groups in the order of the page; hydra/ and paths/ have no options for users.
 GROUPS = (
@@ -83,7 +84,8 @@ _COMMENT = re.compile(r"(?:^|\s)# (.*)")
 def page() -> str:
     parts = [_INTRODUCTION, _VALUES, *_value_sections(), _IN_PYTHON, _different_defaults(), _GROUPS_TEXT]
     parts += [_group_section(group) for group in GROUPS]
-    parts += ["### axis\n\nPresets of values to sweep, with `-m`.\n\n" + _axes_table(), _AUTO, _auto_table()]
+    parts += ["### axis\n\nPresets of values to sweep, with `-m`.\n\n" + _axes_table(), _OF_PROGRAMS]
+    parts += [_program_table(name) for name in ("search", "autotune")]
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
 
@@ -176,16 +178,12 @@ def _axes_table() -> str:
     return table(["preset", "stands for"], rows)
 
 
-def _auto_table() -> str:
-    text = (CONF / "auto.yaml").read_text("utf-8")
-    path = "hydra.callbacks.nws_sweep"
+def _program_table(name: str) -> str:
+    text = (CONF / f"{name}.yaml").read_text("utf-8")
     values = yaml.safe_load(text)["hydra"]["callbacks"]["nws_sweep"]
-    rows = [
-        [f"`{key}`", _value(values[key.rpartition(".")[2]]), explanation(comment)]
-        for key, comment in comments(text).items()
-        if key.startswith(path)
-    ]
-    return table(["key", "default", "what it is"], rows)
+    keys = {key.rpartition(".")[2]: explanation(comment) for key, comment in comments(text).items()}
+    rows = [[f"`{key}`", _value(value), keys[key]] for key, value in values.items() if key in keys]
+    return table([f"of `+nws_sweep={name}`", "default", "what it is"], rows)
 
 
 def table(header: list[str], rows: list[list[str]]) -> str:

@@ -54,9 +54,8 @@ def about_tie(verdict: Verdict) -> str:
     """Names the candidates that are statistically tied with the recommended one, and the time to decide."""
     others = sorted({settings.num_workers for settings in verdict.tied})
     names = f"num_workers={', '.join(map(str, others))} {'is' if len(others) == 1 else 'are'}"
-    decides_s = verdict.seconds_to_decide
-    more = "more measurement may" if decides_s is None else f"about {units.seconds(decides_s)} more measurement should"
-    return f"{names} statistically tied with {verdict.recommended.num_workers}; {more} decide"
+    more = f"about {units.seconds(verdict.seconds_to_decide or 0.0)} more measurement should decide"
+    return f"{names} statistically tied with {verdict.recommended.num_workers}; {more}"
 
 
 def _about_edge(result: SearchRecord, best: Trial | None, diagnosis: Diagnosis | None) -> Iterator[str]:
