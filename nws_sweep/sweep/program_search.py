@@ -17,6 +17,7 @@ from omegaconf import DictConfig
 from nws_sweep.config.schema import RANGES, require
 from nws_sweep.errors import ConfigurationError, one_line
 from nws_sweep.sweep.program import ProgramCallback, report
+from nws_sweep.system import processes
 
 logger = logging.getLogger(__name__)
 
@@ -121,6 +122,7 @@ class SearchCallback(ProgramCallback):
         """Searches the loader and writes the answer; returns the exit status, 1 if the search failed."""
         from nws_sweep import api
 
+        processes.drop_foreign_start_method()  # of a launcher's worker process
         try:
             folder = self.save(api.search(loader, progress=False, **self._options).record)
         except Exception as error:  # the program must not handle it
