@@ -74,7 +74,6 @@ class ProgramCallback(Callback):
         """Restores DataLoader."""
         if self._hook is not None:
             self._hook.restore()
-        self._config = self._hook = None
 
     def save(self, record: SearchRecord) -> Path | None:
         """Writes the files of the job's answer; returns their folder, None in ranks other than 0."""

@@ -52,14 +52,11 @@ class AutotuneCallback(ProgramCallback):
 
     def on_job_end(self, config: DictConfig, job_return: JobReturn, **kwargs: Any) -> None:
         """Writes the answer for the training's loader."""
+        super().on_job_end(config, job_return, **kwargs)
         tuner = self._training
         if tuner is None:
             logger.info("no DataLoader has given a batch")
-        else:
-            self._write(tuner)
-        super().on_job_end(config, job_return, **kwargs)
-
-    def _write(self, tuner: Tuner) -> None:
+            return
         from nws_sweep.online.loader import record
 
         tuner.end()
