@@ -50,7 +50,7 @@ COST_PLOT = "search_cost"
 UNREADABLE = "unreadable"  # part of the name of an unreadable file that was set aside
 # Prefixes of overrides that do not identify a configuration: how the grid is run, and presets.
 NAMELESS = (
-    "axis/", "order=", "resume.", "resume=", "reuse=", "paths.output_dir=", "paths.lock_file=", "paths.cache_dir="
+    "axis/", "order=", "reuse=", "paths.output_dir=", "paths.lock_file=", "paths.cache_dir="
 )  # fmt: skip
 PROGRAM_GRID = "nws_sweep_results"  # grid of program runs, in the sweep folder of the program
 PROGRAM_RUNS = "jobs"  # folder of the program runs of a configuration, one file per run
@@ -210,14 +210,6 @@ def _has_rows(path: Path) -> bool:
     with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
         return bool(file.readline() and file.readline())  # more than the header
     return False
-
-
-def mark_forced(folder: Path, forced: str) -> None:
-    """Writes ``forced`` into the result of a configuration."""
-    path = folder / RESULT
-    text = json.dumps({**json.loads(path.read_text("utf-8")), "forced": forced}, indent=1) + "\n"
-    atomic.write_text(path, text, durable=True)
-    write_timings(folder, codec.from_text(text))
 
 
 def has_plots(folder: Path) -> bool:
