@@ -92,7 +92,7 @@ def page() -> str:
 def _value_sections() -> Iterator[str]:
     values, explained = _defaults(), _explanations()
     permitted = {key: permits.text for key, permits in schema.RANGES.items()} | {"services": "a mapping"}
-    for section in ("", "measure", "resume", "paths"):
+    for section in ("", "measure", "paths"):
         keys = [key for key in permitted if key.rpartition(".")[0] == section]
         rows = [[f"`{key}`", _value(values[key]), plain(permitted[key]), explanation(explained[key])] for key in keys]
         about = f"\n\n{explained[section][:1].upper()}{explained[section][1:]}." if section in explained else ""

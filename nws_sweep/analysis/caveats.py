@@ -156,4 +156,4 @@ def on_all(results: Sequence[SearchRecord]) -> list[str]:
             "the configurations were measured on hosts of one kind with different systems or versions; "
             "their times are not comparable"
         )
-    return [*lines, *dict.fromkeys(result.forced for result in results if result.forced)]
+    return lines

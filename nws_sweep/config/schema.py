@@ -126,7 +126,6 @@ _KEYS: dict[str, tuple[Any, Allowed]] = {
     "check_samples": (bool | None, _YES_OR_NO),
     "reuse": (str, _one_of(*REUSES)),
     "order": (str, _one_of("grid", "interleaved")),
-    "resume.force": (bool, Allowed("true or false")),
 }
 RANGES: Mapping[str, Allowed] = {key: permitted for key, (_, permitted) in _KEYS.items()}
 

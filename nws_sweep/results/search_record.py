@@ -176,7 +176,6 @@ class SearchRecord:
     cost: SearchCost | None = None
     verdict: Verdict | None = None  # None during the search, or if no candidate was measured
     sample_check: SampleCheck | None = None  # None if not checked
-    forced: str = ""  # other hosts or versions that a forced resumption mixed in
 
     @property
     def complete(self) -> bool:

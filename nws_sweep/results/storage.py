@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import itertools
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -45,7 +44,7 @@ COST_PLOT = "search_cost"
 UNREADABLE = "unreadable"  # part of the name of an unreadable file that was set aside
 # Prefixes of overrides that do not identify a configuration: how the grid is run, and presets.
 NAMELESS = (
-    "axis/", "order=", "resume.", "resume=", "reuse=", "paths.output_dir=", "paths.lock_file=", "paths.cache_dir="
+    "axis/", "order=", "reuse=", "paths.output_dir=", "paths.lock_file=", "paths.cache_dir="
 )  # fmt: skip
 
 _LONGEST_NAME = 120  # bytes, without the hash; file systems allow 255
@@ -203,14 +202,6 @@ def _has_rows(path: Path) -> bool:
     with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
         return bool(file.readline() and file.readline())  # more than the header
     return False
-
-
-def mark_forced(folder: Path, forced: str) -> None:
-    """Writes ``forced`` into the result of a configuration."""
-    path = folder / RESULT
-    text = json.dumps({**json.loads(path.read_text("utf-8")), "forced": forced}, indent=1) + "\n"
-    atomic.write_text(path, text, durable=True)
-    write_timings(folder, codec.from_text(text))
 
 
 def has_plots(folder: Path) -> bool:

@@ -63,7 +63,7 @@ def timing_row(trial: Trial, result: SearchRecord) -> dict[str, Any]:
         "windows": batch.n if batch else 0,
         "cost_s": trial.cost_s,
         "settings": configuration.differing(trial.settings),
-        "notes": "; ".join([*trial.notes, *trial.warnings, *([result.forced] if result.forced else [])]),
+        "notes": "; ".join([*trial.notes, *trial.warnings]),
     }
 
 

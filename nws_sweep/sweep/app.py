@@ -68,8 +68,6 @@ def _run_and_conclude(session: Session) -> int:
         status = 1
     if session.folder is None or not storage.holds_results(session.folder):  # --help, --cfg, or no job started
         return status
-    if session.forced:
-        resuming.mark(session.folder, session.forced)
     return max(status, conclude(session.folder, session))
 
 
@@ -129,9 +127,7 @@ def prepare(composed: DictConfig, session: Session, *, is_grid: bool) -> None:
     if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
         raise ConfigurationError(f"{folder}: the output folder cannot be created: {existing} is not writable")
     nodes_differ = is_grid and not str(composed.hydra.launcher.get("_target_")).endswith(_LOCAL_LAUNCHERS)
-    forced = resuming.check(
-        folder, host.describe(), is_grid=is_grid, nodes_differ=nodes_differ, force=bool(composed.resume.force)
-    )
+    resuming.check(folder, host.describe(), is_grid=is_grid, nodes_differ=nodes_differ)
     if not is_grid and not schema.has_open_settings(values):
         resuming.refuse_another(folder, samples[0])
     is_new = not folder.exists()
@@ -146,9 +142,7 @@ def prepare(composed: DictConfig, session: Session, *, is_grid: bool) -> None:
         resuming.refuse_another(folder, configuration)
     if is_new:
         session.resources.callback(resuming.folder_lock(folder).release, force=True)
-    if forced:
-        resuming.mark(folder, forced)
-    session.configuration, session.plan, session.folder, session.forced = configuration, plan, folder, forced
+    session.configuration, session.plan, session.folder = configuration, plan, folder
 
 
 def _check_datasets(samples: list[Configuration], session: Session) -> None:

@@ -36,7 +36,7 @@ def measure(
 ) -> None:
     """Searches one configuration and writes its files during the search; a failure is recorded in them."""
     session.interrupts.check()
-    state = resuming.resume_state(folder, configuration, host.describe(), force=composed.resume.force)
+    state = resuming.resume_state(folder, configuration, host.describe())
     if state.message:
         logger.warning(state.message)
         session.view.note(state.message)
@@ -51,7 +51,6 @@ def measure(
                 start = _reused(known, f"measured before, at {known.started_at}")
     if start.error:  # a failed search is repeated
         start = replace(start, error="", stop_reason="", verdict=None)
-    start = replace(start, forced=start.forced or session.forced)
     session.search_started = True
     if start.complete:
         storage.save(state.folder, start)
@@ -135,7 +134,7 @@ def record_lost_job(folder: Path, configuration: Configuration, error: BaseExcep
         stored = storage.load(folder).result
         if not stored.complete:  # the job's own record, which may know more of the configuration
             return _record_failure(stored, error, folder, session)
-    state = resuming.resume_state(folder, configuration, host.describe(), force=True)
+    state = resuming.resume_state(folder, configuration, host.describe(), of_any_host=True)
     if state.record is None or not state.record.complete:
         _record_failure(state.record or initial_record(configuration), error, state.folder, session)
 

@@ -16,7 +16,6 @@ import filelock
 from nws_sweep.errors import ConfigurationError, NotARunError
 from nws_sweep.results import MACHINE, VERSIONS, Configuration, Host, SearchRecord, atomic, storage
 
-_FORCE = "resume.force=true continues and marks every row"
 # The lock of a killed program is released when its last child process exits.
 _GRACE_S = 3.0
 # Errors of file systems without locks.
@@ -57,10 +56,10 @@ class ResumeState:
     message: str = ""
 
 
-def check(folder: Path, host: Host, *, is_grid: bool, nodes_differ: bool, force: bool) -> str:
-    """What ``force`` mixes in a folder: results of another host or, if nodes differ, of other versions; else empty.
+def check(folder: Path, host: Host, *, is_grid: bool, nodes_differ: bool) -> None:
+    """Raises ConfigurationError if a folder has results of another host or versions, or of the other kind of run.
 
-    ConfigurationError if the folder holds such results without ``force``, or those of the other kind of run.
+    If nodes differ, only the versions must be equal.
     """
     option = "hydra.sweep.dir" if is_grid else "hydra.run.dir"
     is_run = (folder / storage.RESULT).exists()
@@ -70,9 +69,8 @@ def check(folder: Path, host: Host, *, is_grid: bool, nodes_differ: bool, force:
     names = VERSIONS if nodes_differ else (*MACHINE, *VERSIONS)
     earlier = (run.result for run in storage.readable_runs(folder) if run.result.trials)
     found = next((text for record in earlier if (text := record.host.difference(host, names))), "")
-    if found and not force:
-        raise ConfigurationError(f"{folder}: holds results {found}; {_FORCE}, or choose another {option}")
-    return f"resumed by force: beside results {found}" if found else ""
+    if found:
+        raise ConfigurationError(f"{folder}: holds results {found}; choose another {option}")
 
 
 def refuse_another(folder: Path, configuration: Configuration) -> None:
@@ -80,13 +78,6 @@ def refuse_another(folder: Path, configuration: Configuration) -> None:
     with contextlib.suppress(NotARunError):
         if storage.load(folder).result.configuration.fingerprint != configuration.fingerprint:
             raise ConfigurationError(f"{folder}: holds the run of another configuration; choose another hydra.run.dir")
-
-
-def mark(folder: Path, forced: str) -> None:
-    """Writes into every result of a folder, and so into every row, what a forced resumption has mixed."""
-    for run in storage.readable_runs(folder):
-        if forced not in run.result.forced:
-            storage.mark_forced(run.folder, "; ".join(filter(None, (run.result.forced, forced))))
 
 
 def finished(folder: Path, configuration: Configuration, host: Host) -> storage.StoredRun | None:
@@ -97,10 +88,10 @@ def finished(folder: Path, configuration: Configuration, host: Host) -> storage.
     return None
 
 
-def resume_state(folder: Path, configuration: Configuration, host: Host, *, force: bool = False) -> ResumeState:
+def resume_state(folder: Path, configuration: Configuration, host: Host, *, of_any_host: bool = False) -> ResumeState:
     """The state of a configuration in its folder or, if that holds another configuration, in a numbered one beside it.
 
-    An unfinished search of another host starts again on this one, unless ``force`` is true.
+    An unfinished search of another host starts again on this one, unless ``of_any_host`` is true.
     """
     place, loaded = _find(folder, configuration, host)
     if loaded is None:
@@ -112,7 +103,7 @@ def resume_state(folder: Path, configuration: Configuration, host: Host, *, forc
     if not record.complete and not any(trial.finished for trial in record.trials):
         storage.copy_batches(place)
         return ResumeState(folder=place)
-    if not record.complete and not force and (found := record.host.difference(host)):
+    if not record.complete and not of_any_host and (found := record.host.difference(host)):
         aside = storage.set_aside(place, "other_host")
         message = f"{place}: started {found}; set aside as {aside.name}, and measured again"
         return ResumeState(folder=place, message=message)

@@ -32,13 +32,12 @@ _RESULTS_KEPT = 1000
 class Session:
     """One call of the command line. A process that a launcher started has a session of its own, without a plan.
 
-    The first four are set when all values, datasets and the folder have been checked.
+    The first three are set when all values, datasets and the folder have been checked.
     """
 
     configuration: Configuration | None = None  # of a single run
     plan: Plan | None = None
     folder: Path | None = None
-    forced: str = ""  # what a forced resumption mixes
     # Searches of this process, without windows, from which later searches learn.
     results: deque[SearchRecord] = field(default_factory=lambda: deque(maxlen=_RESULTS_KEPT))
     search_started: bool = False

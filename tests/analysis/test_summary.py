@@ -218,7 +218,6 @@ def pinned(accelerator: str | None) -> SearchRecord:
             (search_result(trial(0, 1.0)), search_result(trial(0, 1.0), host=replace(HOST, torch="2.5.0"))),
             ("the configurations were measured on hosts of one kind with different systems or versions",),
         ),
-        ((search_result(trial(0, 1.0), forced="other versions"),) * 2, ("other versions",)),
     ],
 )  # fmt: skip
 def test_warnings_of_all_configurations_are_reported_once(

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import csv
 import errno
 import fcntl
-import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from nws_sweep.errors import ConfigurationError
-from nws_sweep.results import Host, SearchRecord, storage
+from nws_sweep.results import Host, SearchRecord
 from nws_sweep.results.storage import StoredRun
 from nws_sweep.sweep import resuming
 from nws_sweep.sweep.resuming import ResumeState
@@ -33,8 +31,8 @@ def names_in(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()}
 
 
-def state(folder: Path, chosen: SearchRecord, host: Host = HOST, *, force: bool = False) -> ResumeState:
-    return resuming.resume_state(folder, chosen.configuration, host, force=force)
+def state(folder: Path, chosen: SearchRecord, host: Host = HOST, *, of_any_host: bool = False) -> ResumeState:
+    return resuming.resume_state(folder, chosen.configuration, host, of_any_host=of_any_host)
 
 
 def test_a_complete_search_is_reused_unchanged(tmp_path: Path) -> None:
@@ -100,7 +98,7 @@ def test_unreadable_batches_are_set_aside_and_the_figures_are_kept(tmp_path: Pat
 
 def test_an_unfinished_search_of_another_machine_restarts(tmp_path: Path) -> None:
     folder = store_run(tmp_path, half(0, 1))
-    assert state(folder, half(0, 1), ELSEWHERE, force=True).record == half(0, 1)
+    assert state(folder, half(0, 1), ELSEWHERE, of_any_host=True).record == half(0, 1)
     found = state(folder, half(0, 1), ELSEWHERE)
     assert found.record is None
     assert "measured with hostname" in found.message
@@ -128,15 +126,15 @@ def test_a_search_without_finished_trials_restarts_on_this_machine(tmp_path: Pat
     lost = search_result(stop_reason="", error="job 7 was lost", host=replace(HOST, hostname="login"))
     folder = store_run(tmp_path / "grid", lost)
     assert state(folder, lost) == ResumeState(folder=folder)
-    assert check(tmp_path / "grid") == ""
+    check(tmp_path / "grid")
     unfinished = search_result(trial(0, 8.0, finished=False), stop_reason="")
     folder = store_run(tmp_path, unfinished, "other")
     assert state(folder, unfinished) == ResumeState(folder=folder)
     assert "batches.csv.interrupted-1" in names_in(folder)
 
 
-def check(folder: Path, host: Host = HOST, *, is_grid: bool = True, nodes_differ: bool = False) -> str:
-    return resuming.check(folder, host, is_grid=is_grid, nodes_differ=nodes_differ, force=False)
+def check(folder: Path, host: Host = HOST, *, is_grid: bool = True, nodes_differ: bool = False) -> None:
+    resuming.check(folder, host, is_grid=is_grid, nodes_differ=nodes_differ)
 
 
 @pytest.mark.parametrize(("host", "difference"), [(ELSEWHERE, "hostname"), (UPDATED, "torch")])
@@ -144,15 +142,14 @@ def test_another_host_or_other_versions_are_rejected_with_the_reason(
     tmp_path: Path, host: Host, difference: str
 ) -> None:
     folder = store_grid(tmp_path, half(0, 1), search_result(trial(0, 8.0), columns={"batch_size": 8}))
-    assert check(folder) == check(tmp_path / "new") == ""
+    check(folder)
+    check(tmp_path / "new")
     now = getattr(host, difference)
-    expected = rf"measured with {difference} .*, this is {now}; resume\.force=true .*hydra\.sweep\.dir"
+    expected = rf"measured with {difference} .*, this is {now}; choose another hydra\.sweep\.dir"
     with pytest.raises(ConfigurationError, match=expected):
         check(folder, host)
-    forced = resuming.check(folder, host, is_grid=True, nodes_differ=False, force=True)
-    assert forced.endswith(f"this is {now}")
     if host is ELSEWHERE:
-        assert check(folder, host, nodes_differ=True) == "", "on nodes of a cluster only the versions must be equal"
+        check(folder, host, nodes_differ=True)  # on nodes of a cluster only the versions must be equal
     else:
         with pytest.raises(ConfigurationError, match="torch"):
             check(folder, host, nodes_differ=True)
@@ -164,33 +161,13 @@ def test_a_run_and_a_grid_do_not_share_a_folder_and_a_run_has_one_configuration(
         check(run)
     with pytest.raises(ConfigurationError, match=r"holds a grid; choose another hydra\.run\.dir"):
         check(store_grid(tmp_path, search_result(trial(0, 8.0))), is_grid=False)
-    assert check(run, is_grid=False) == ""
+    check(run, is_grid=False)
     resuming.refuse_another(run, configuration())
     resuming.refuse_another(tmp_path / "new", configuration())
     with pytest.raises(ConfigurationError, match="another configuration"):
         resuming.refuse_another(run, configuration(seed=7))
 
 
-def test_every_row_names_what_is_mixed_by_force(tmp_path: Path) -> None:
-    other = search_result(trial(0, 8.0), columns={"batch_size": 8})
-    folder = store_grid(tmp_path, search_result(trial(0, 8.0), trial(1, 4.0)), other)
-    first, _ = storage.find(folder).runs
-    (first.folder / "batches.csv").write_text("garbled")
-    before = json.loads((first.folder / "result.json").read_text())
-    for _ in range(2):  # the second call changes nothing
-        resuming.mark(folder, "resumed by force: beside others")
-    assert json.loads((first.folder / "result.json").read_text()) == before | {
-        "forced": "resumed by force: beside others"
-    }
-    assert (first.folder / "batches.csv").read_text() == "garbled"
-    for run in storage.find(folder).runs:
-        with (run.folder / "timings.csv").open(newline="") as file:
-            assert all(row["notes"].endswith("resumed by force: beside others") for row in csv.DictReader(file))
-    resuming.mark(folder, "and again")
-    assert {run.result.forced for run in storage.find(folder).runs} == {"resumed by force: beside others; and again"}
-
-
-@pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resuming, "_GRACE_S", 0.0)
 
