@@ -76,7 +76,7 @@ def test_a_script() -> None:
 
 @pytest.mark.usefixtures("composing")
 def test_a_program_that_passes_its_config() -> None:
-    node = {"search": {"candidates": [1]}, "measure": {"window_s": 0.02, "trial_limit_s": 0.2}}
+    node = {"num_workers": [1], "measure": {"window_s": 0.02, "trial_limit_s": 0.2}}
     cfg = OmegaConf.create({"nws_sweep": OmegaConf.merge(compose("base"), node)})
     found = run(shown("docs/guides/hydra.md", "cfg.get"), loader=DataLoader(Slow(), batch_size=64), cfg=cfg)
     assert found["loader"].num_workers == 1
