@@ -164,7 +164,7 @@ def test_the_reference_has_every_group() -> None:
 
 def test_every_dotted_key_that_the_documents_name_exists() -> None:
     known = set(schema.RANGES)
-    for path in DOCUMENTS:
+    for path in set(DOCUMENTS) - {ROOT / "CHANGELOG.md"}:  # it has earlier names
         for key in re.findall(r"`((?:measure|paths)\.\w+)", path.read_text("utf-8")):
             assert key in known, f"{path.name}: {key}"
 
