@@ -365,8 +365,10 @@ def _make(key: str, config: Mapping[str, Any] | None, error_type: type[NwsSweepE
 
 def _folder_of_files(node: Mapping[str, Any]) -> str:
     """Where a dataset of torchvision reads its files, which its errors do not name; empty for others."""
-    if str(node.get("_target_")).startswith("torchvision.datasets.") and "root" in node:
-        return f"; put its files into {Path(node['root']).expanduser().absolute()}"
+    module, _, name = str(node.get("_target_")).rpartition(".")
+    if module.startswith("torchvision.datasets") and "root" in node:
+        inner = f"{name}/raw" if name.endswith("MNIST") else ""
+        return f"; put its files into {Path(node['root'], inner).expanduser().absolute()}"
     nested = (_folder_of_files(value) for value in node.values() if isinstance(value, Mapping))
     return next(filter(None, nested), "")
 

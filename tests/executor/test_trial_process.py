@@ -108,7 +108,7 @@ REMEDY = r" needs \+\+consumer._partial_=true"
     [
         ({"_target_": f"{USERS}.Plain", "length": 0}, {}, DatasetError, "is empty: 0 samples"),
         ({"_target_": "no_such_module.Dataset"}, {}, DatasetError, "No module named 'no_such_module'"),
-        (NO_FILES, {}, DatasetError, r"RuntimeError: .*; put its files into /.*/nowhere$"),
+        (NO_FILES, {}, DatasetError, r"RuntimeError: .*; put its files into /.*/nowhere/MNIST/raw$"),
         (
             {"_target_": f"{SYNTHETIC}.pixels", "dataset": NO_FILES},
             {},
