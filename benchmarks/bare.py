@@ -34,11 +34,11 @@ class Recipe:
 
 def run_epochs(recipe: Recipe) -> list[Timestamps]:
     """Whole epochs over one DataLoader."""
-    dataset, consume = made(recipe)
+    dataset, training_step = made(recipe)
     loader = open_loader(dataset, recipe)
     epochs: list[Timestamps] = []
     while not enough(epochs, recipe.least_s):
-        epochs.append(run_epoch(loader, consume))
+        epochs.append(run_epoch(loader, training_step))
     return epochs
 
 
@@ -47,9 +47,9 @@ def measure_epoch(recipe: Recipe) -> tuple[float, bool]:
 
     The end of the workers is included.
     """
-    dataset, consume = made(recipe)
+    dataset, training_step = made(recipe)
     loader = open_loader(dataset, recipe)
-    consume(next(iter(loader)))
+    training_step(next(iter(loader)))
     batches, is_whole = recipe.workload.batches, True
     lengths_s: list[float] = []
 
@@ -58,24 +58,24 @@ def measure_epoch(recipe: Recipe) -> tuple[float, bool]:
 
     while is_whole and (not lengths_s or sum(lengths_s) < recipe.least_s):
         began = time.perf_counter()
-        timestamps = run_epoch(loader, consume, until)
+        timestamps = run_epoch(loader, training_step, until)
         end_s = time.perf_counter() - began - timestamps[-1]
         lengths_s.append(projected_epoch_s(timestamps, batches, recipe.num_workers) + end_s)
         is_whole = len(timestamps) == batches
     return statistics.fmean(lengths_s), is_whole
 
 
-Probe = tuple[int, int, float]  # workers, batches taken, seconds until the last was consumed
+Probe = tuple[int, int, float]  # workers, batches taken, seconds until the last was taken
 
 
 def run_peer(script: tuple[str, Recipe, Task]) -> tuple[int, list[Probe]]:
     """The pick of another method, with a fresh DataLoader for each candidate, and its measurements."""
     peer, recipe, task = script
-    dataset, consume = made(recipe)
+    dataset, training_step = made(recipe)
     probes: list[Probe] = []
 
     def time_epoch(num_workers: int, until: Until) -> Timestamps:
-        timestamps = run_epoch(open_loader(dataset, replace(recipe, num_workers=num_workers)), consume, until)
+        timestamps = run_epoch(open_loader(dataset, replace(recipe, num_workers=num_workers)), training_step, until)
         probes.append((num_workers, len(timestamps), timestamps[-1]))
         return timestamps
 
@@ -83,13 +83,13 @@ def run_peer(script: tuple[str, Recipe, Task]) -> tuple[int, list[Probe]]:
 
 
 def made(recipe: Recipe) -> tuple[Any, Callable[[Any], None]]:
-    """The dataset and the consumer."""
+    """The dataset and the training step."""
     from hydra.utils import instantiate
 
-    dataset, consume = (
-        instantiate(node, _convert_="all") for node in (recipe.workload.dataset, recipe.workload.consumer)
+    dataset, training_step = (
+        instantiate(node, _convert_="all") for node in (recipe.workload.dataset, recipe.workload.training_step)
     )
-    return dataset, consume
+    return dataset, training_step
 
 
 def open_loader(dataset: Any, recipe: Recipe) -> DataLoader[Any]:
@@ -107,12 +107,12 @@ def open_loader(dataset: Any, recipe: Recipe) -> DataLoader[Any]:
     )
 
 
-def run_epoch(loader: DataLoader[Any], consume: Callable[[Any], None], until: Until = whole) -> Timestamps:
+def run_epoch(loader: DataLoader[Any], training_step: Callable[[Any], None], until: Until = whole) -> Timestamps:
     """The timestamps of an epoch, which ``until`` may stop early."""
     timestamps: list[float] = []
     began = time.perf_counter()
     for batch in loader:
-        consume(batch)
+        training_step(batch)
         timestamps.append(time.perf_counter() - began)
         if until(timestamps):
             break

@@ -113,7 +113,7 @@ def figure_of(workload: Workload, trial: Trial, number: int) -> Figure:
     found = trial.measurement
     valid = found if trial.objective_s is not None else None
     batch = valid.batch_s if valid else None
-    names = ("startup_s", "wait_s", "consume_s", "cpu_s", "bias_bound")
+    names = ("startup_s", "wait_s", "step_s", "cpu_s", "bias_bound")
     return Figure(
         workload=workload.name,
         workers=trial.num_workers,

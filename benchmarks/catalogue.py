@@ -12,7 +12,7 @@ _QUICK = 3  # an epoch is shorter by this factor
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """A dataset with its batch size and consumer."""
+    """A dataset with its batch size and training step."""
 
     name: str
     about: str  # what makes it slow
@@ -20,7 +20,7 @@ class Workload:
     batch_size: int
     batches: int  # per epoch
     arguments: Mapping[str, Any] = field(default_factory=dict)  # of the dataset, besides ``samples``
-    consume_s: float = 0.0  # the consumer sleeps so long for each batch
+    step_s: float = 0.0  # the training step sleeps so long for each batch
     samples: int | None = None  # per epoch, if the last batch is shorter than the others
     shuffle: bool = True
     most_workers: int = 32  # the largest number that the oracle tries besides the picks
@@ -34,11 +34,11 @@ class Workload:
         return {"_target_": f"benchmarks.workloads.{self.target}", "samples": samples, **self.arguments}
 
     @property
-    def consumer(self) -> dict[str, Any]:
-        """The consumer, a node for Hydra's ``instantiate``."""
-        if not self.consume_s:
-            return {"_target_": "nws_sweep.dataloading.consumers.Nothing"}
-        return {"_target_": "nws_sweep.dataloading.consumers.Sleep", "seconds_per_batch": self.consume_s}
+    def training_step(self) -> dict[str, Any]:
+        """The training step, a node for Hydra's ``instantiate``."""
+        if not self.step_s:
+            return {"_target_": "nws_sweep.dataloading.training_steps.Nothing"}
+        return {"_target_": "nws_sweep.dataloading.training_steps.Sleep", "seconds_per_batch": self.step_s}
 
     @property
     def line(self) -> str:
@@ -79,8 +79,8 @@ WORKLOADS = (
         batch_size=16, batches=144, arguments={"mean_s": 0.004, "spread": 1.0}, most_workers=64,
     ),
     Workload(
-        name="consumer", about="2 ms of sleep a sample, batch 8, consumer of 5 ms a batch", target="Latency",
-        batch_size=8, batches=360, arguments={"mean_s": 0.002}, consume_s=0.005,
+        name="step_bound", about="2 ms of sleep a sample, batch 8, training step of 5 ms a batch", target="Latency",
+        batch_size=8, batches=360, arguments={"mean_s": 0.002}, step_s=0.005,
     ),
 )  # fmt: skip
 

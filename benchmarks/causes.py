@@ -8,7 +8,7 @@ from typing import Any
 
 from nws_sweep.replay.counterfactual import Bottleneck
 
-_NOTHING: Mapping[str, Any] = {"_target_": "nws_sweep.dataloading.consumers.Nothing"}
+_NOTHING: Mapping[str, Any] = {"_target_": "nws_sweep.dataloading.training_steps.Nothing"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +21,7 @@ class Case:
     besides: tuple[Bottleneck, ...] = ()  # further bottlenecks that it must have
     says: str = ""  # what its explanation must contain
     dataset: tuple[str, Mapping[str, Any]]  # class in ``benchmarks.workloads``, and its arguments
-    consumer: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)  # for Hydra's ``instantiate``
+    training_step: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)  # for Hydra's ``instantiate``
     loader: Mapping[str, Any] = field(default_factory=dict)
     measure: Mapping[str, Any] = field(default_factory=dict)  # other than the defaults
     most: int = 32  # the largest candidate
@@ -29,13 +29,13 @@ class Case:
 
 
 def _sleeping(seconds: float) -> dict[str, Any]:
-    return {"_target_": "nws_sweep.dataloading.consumers.Sleep", "seconds_per_batch": seconds}
+    return {"_target_": "nws_sweep.dataloading.training_steps.Sleep", "seconds_per_batch": seconds}
 
 
 def _training(*layers: int) -> dict[str, Any]:
     return {
-        "_target_": "nws_sweep.dataloading.training.Train",
-        "model": {"_target_": "nws_sweep.dataloading.training.mlp", "layers": list(layers)},
+        "_target_": "nws_sweep.dataloading.training_steps.Train",
+        "model": {"_target_": "nws_sweep.dataloading.training_steps.mlp", "layers": list(layers)},
         "loss": {"_target_": "torch.nn.CrossEntropyLoss"},
         "optimizer": {"_target_": "torch.optim.SGD", "_partial_": True, "lr": 0.01},
         "device": "cpu",
@@ -56,9 +56,9 @@ CASES = (
         dataset=("Jpeg", {"samples": 4608, "root": "~/.cache/nws_sweep"}), loader={"batch_size": 32},
     ),
     Case(
-        name="step", about="2 ms of sleep a sample of 8 a batch, a consumer that sleeps 8 ms",
-        expected=Bottleneck.CONSUMER, dataset=("Latency", {"samples": 4000, "mean_s": 0.002}),
-        consumer=_sleeping(0.008), loader={"batch_size": 8},
+        name="step", about="2 ms of sleep a sample of 8 a batch, a training step that sleeps 8 ms",
+        expected=Bottleneck.STEP, dataset=("Latency", {"samples": 4000, "mean_s": 0.002}),
+        training_step=_sleeping(0.008), loader={"batch_size": 8},
     ),
     Case(
         name="moving", about="tensors in memory, 784 values a sample: handing a batch over costs more than loading it",
@@ -90,16 +90,17 @@ CASES = (
     Case(
         name="computing and training", about="1 ms of CPU a sample, a training step on the CPU of a third of that",
         expected=Bottleneck.CPU, dataset=("LabelledArithmetic", {"samples": 12_800}),
-        consumer=_training(64, 1500, 1500, 10), loader={"batch_size": 64},
+        training_step=_training(64, 1500, 1500, 10), loader={"batch_size": 64},
     ),
     Case(
-        name="large step", about="tensors in memory, a training step of a large network", expected=Bottleneck.CONSUMER,
-        dataset=("InMemory", {"samples": 20_000, "values": 20_000}), consumer=_training(20_000, 2000, 10),
+        name="large step", about="tensors in memory, a training step of a large network", expected=Bottleneck.STEP,
+        dataset=("InMemory", {"samples": 20_000, "values": 20_000}), training_step=_training(20_000, 2000, 10),
         loader={"batch_size": 64},
     ),
     Case(
-        name="fetching for a step", about="4 ms of sleep a sample, a consumer that sleeps 2 ms, 8 workers at most",
-        expected=Bottleneck.LATENCY, dataset=("Latency", {"samples": 4000, "mean_s": 0.004}), consumer=_sleeping(0.002),
+        name="fetching for a step", about="4 ms of sleep a sample, a training step that sleeps 2 ms, 8 workers at most",
+        expected=Bottleneck.LATENCY, dataset=("Latency", {"samples": 4000, "mean_s": 0.004}),
+        training_step=_sleeping(0.002),
         loader={"batch_size": 8}, most=8,
     ),
     Case(
@@ -109,8 +110,8 @@ CASES = (
     ),
     Case(
         name="training in memory", about="tensors in memory, a training step of a small network on all CPUs",
-        expected=Bottleneck.CONSUMER, dataset=("InMemory", {"samples": 60_000}),
-        consumer=_training(784, 600, 300, 100, 10), loader={"batch_size": 300},
+        expected=Bottleneck.STEP, dataset=("InMemory", {"samples": 60_000}),
+        training_step=_training(784, 600, 300, 100, 10), loader={"batch_size": 300},
     ),
     Case(
         name="uneven", about="sample times are log-normal: mean 10 ms, sigma 1.2", expected=Bottleneck.ORDER,

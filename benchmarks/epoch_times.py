@@ -1,6 +1,6 @@
 """Times per batch and per epoch from the timestamps of a plain loop. Pure.
 
-Position k is reached when k batches have been consumed, at ``timestamps[k - 1]``. The queue holds ``PREFETCH_FACTOR``
+Position k is reached when k batches have been taken, at ``timestamps[k - 1]``. The queue holds ``PREFETCH_FACTOR``
 batches of each worker.
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 PREFETCH_FACTOR = 2
 
-# When each batch of an epoch had been consumed, s since just before iter(loader); at least one.
+# When each batch of an epoch had been taken, s since just before iter(loader); at least one.
 Timestamps = Sequence[float]
 # Called after each batch with the timestamps so far; True stops the epoch.
 Until = Callable[[Timestamps], bool]
@@ -22,7 +22,7 @@ def whole(timestamps: Timestamps) -> bool:
 
 
 def first_steady(workers: int) -> int:
-    """The position at which the queue has been consumed once; 1 without workers."""
+    """The position at which the queue has been taken once; 1 without workers."""
     return max(1, PREFETCH_FACTOR * workers)
 
 

@@ -66,13 +66,13 @@ class Case:
     @property
     def about(self) -> str:
         """What a batch and a step cost."""
-        step = f"{1e3 * self.workload.consume_s:g} ms of sleep and {1e3 * self.cpu_step_s:g} ms of CPU time a step"
+        step = f"{1e3 * self.workload.step_s:g} ms of sleep and {1e3 * self.cpu_step_s:g} ms of CPU time a step"
         return f"{self.workload.about}, {step}, {self.workload.batches} batches an epoch"
 
 
-def _latency(name: str, about: str, consume_s: float, batches: int, spread: float = 0.0) -> Workload:
+def _latency(name: str, about: str, step_s: float, batches: int, spread: float = 0.0) -> Workload:
     return Workload(
-        name=name, about=about, target="Latency", batch_size=8, batches=batches, consume_s=consume_s,
+        name=name, about=about, target="Latency", batch_size=8, batches=batches, step_s=step_s,
         arguments={"mean_s": 0.004, "spread": spread},
     )  # fmt: skip
 

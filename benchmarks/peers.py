@@ -113,7 +113,7 @@ def _paddle_batch_s(time_epoch: Timer, candidate: int) -> float:
 def binary(time_epoch: Timer, task: Task) -> int:
     """dataloader_param_helper's outer search: halves 1 .. CPU count by whether n or n + 1 workers are faster.
 
-    Fixed, in its inner test: it waits until the queue has been consumed once, not for batches of equal length (which
+    Fixed, in its inner test: it waits until the queue has been taken once, not for batches of equal length (which
     may never come); it takes the mean of all batches (it left out the slowest tenth, which are the only slow ones where
     batches come in multiples of the workers); it stops candidates 1.3 times slower than the best (it compared the wrong
     way round).

@@ -21,7 +21,7 @@ from nws_sweep.results import BatchCost, LoopCosts, MeasureRules, SearchRules, T
 from nws_sweep.system import host, host_lock
 
 _RECORDED, _MOST_RECORDED_S = (2, 8, 0), 2.0  # numbers of workers in the order in which their trials are used
-_RECORDING = MeasureRules(window_s=0.12, windows=3, max_seconds=0.5, precision=1.0)
+_RECORDING = MeasureRules(window_s=0.12, windows=3, trial_limit_s=0.5, precision=1.0)
 _WORKERS, _PREFETCH_FACTORS = (0, 1, 2, 4, 8, 16, 32, 64), (1, 2, 4, 8)
 _MOST_QUEUED_BYTES = 4e9  # of epochs that are timed
 
@@ -132,6 +132,6 @@ def replay_time_s() -> float:
     times_s = []
     for _ in range(3):
         began = time.perf_counter()
-        replay(costs, LoopCosts(receive_s=0.0005, consumer_s=0.001), QueueSettings(num_workers=64, cpus=2.0))
+        replay(costs, LoopCosts(receive_s=0.0005, step_s=0.001), QueueSettings(num_workers=64, cpus=2.0))
         times_s.append(time.perf_counter() - began)
     return min(times_s)

@@ -15,8 +15,8 @@ from nws_sweep.system import host, host_lock, processes
 
 LOCK_FILE = os.environ.get("NWS_SWEEP_LOCK_FILE", host_lock.DEFAULT)
 _PRELOAD = (
-    "torch", "torchvision.transforms", "hydra.utils", "nws_sweep.executor.child", "nws_sweep.dataloading.consumers",
-    "benchmarks.workloads", "benchmarks.bias", "benchmarks.search",
+    "torch", "torchvision.transforms", "hydra.utils", "nws_sweep.executor.child",
+    "nws_sweep.dataloading.training_steps", "benchmarks.workloads", "benchmarks.bias", "benchmarks.search",
 )  # fmt: skip
 _MARK = "NWS_SWEEP_BENCHMARK"
 _GRACE_S = 2.0  # for killed processes to exit

@@ -20,7 +20,7 @@ def configuration_of(workload: Workload, rules: SearchRules, seed: int) -> Confi
     return Configuration(
         columns={"dataset": workload.name},
         dataset=workload.dataset,
-        consumer=workload.consumer,
+        training_step=workload.training_step,
         loader=LoaderSettings(
             batch_size=workload.batch_size, prefetch_factor=PREFETCH_FACTOR, shuffle=workload.shuffle
         ),

@@ -29,7 +29,7 @@ class Training:
     workload: Workload
     method: str
     num_workers: int  # at the start
-    cpu_step_s: float = 0.0  # CPU time of a step, beside the workload's consumer, which sleeps
+    cpu_step_s: float = 0.0  # CPU time of a step, beside the workload's training step, which sleeps
     epochs: int = _EPOCHS
 
 
@@ -52,7 +52,7 @@ def run(training: Training) -> Seen:
     loader: Any = bare.open_loader(dataset, Recipe(workload=training.workload, num_workers=training.num_workers))
     if training.method != FIXED:
         loader = _tuned(loader, training.method)
-    consume = _step(sleep, training.cpu_step_s)
+    training_step = _step(sleep, training.cpu_step_s)
     epochs_s, waits_s, moments_s, began = [], [], [], time.perf_counter()
     for _ in range(training.epochs):
         epoch_began = before = time.perf_counter()
@@ -60,7 +60,7 @@ def run(training: Training) -> Seen:
             if number:
                 waits_s.append(time.perf_counter() - before)
             moments_s.append(time.perf_counter() - began)
-            consume(batch)
+            training_step(batch)
             before = time.perf_counter()
         epochs_s.append(time.perf_counter() - epoch_began)
     tuning: Tuning | None = getattr(loader, "tuning", None)

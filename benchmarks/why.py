@@ -85,7 +85,7 @@ def _configuration(case: Case, number: int) -> Configuration:
     return Configuration(
         columns={"dataset": case.name},
         dataset={"_target_": f"benchmarks.workloads.{target}", **given},
-        consumer=case.consumer,
+        training_step=case.training_step,
         loader=LoaderSettings(**{"prefetch_factor": 2, "shuffle": True, **case.loader}),
         measure=MeasureRules(**case.measure),
         search=SearchRules(strategy="adaptive", candidates=tuple(range(case.most + 1))),

@@ -13,6 +13,7 @@ from typing import Any, cast
 
 from nws_sweep import units
 from nws_sweep.config import schema
+from nws_sweep.config.earlier_names import explained
 from nws_sweep.config.schema import Embedded
 from nws_sweep.dataloading import loaders, pickling
 from nws_sweep.dataloading.fingerprints import fingerprint
@@ -33,10 +34,11 @@ from nws_sweep.tuning.runner import DEFAULT_LIMIT
 from nws_sweep.tuning.runner import search as run_search
 from nws_sweep.tuning.strategy import most_candidates
 
-Consumer = float | Callable[[Any], object] | None
+TrainingStep = float | Callable[[Any], object] | None
 Progress = bool | Print | None
 
 
+@explained
 def search(  # noqa: PLR0913, PLR0917 - the DataLoader's own keywords, then ours
     dataset: Any,
     batch_size: int | None = 1,
@@ -53,14 +55,14 @@ def search(  # noqa: PLR0913, PLR0917 - the DataLoader's own keywords, then ours
     persistent_workers: bool = False,
     multiprocessing_context: str | None = None,
     generator: Any = None,
-    maximum_patience: int = 3,
+    patience: int = 3,
     strategy: str = "adaptive",
-    candidates: Sequence[int] | None = None,
+    num_workers: Sequence[int] | None = None,
     max_workers: int | None = None,
-    also: Sequence[str] = (),
-    consumer: Consumer = None,
+    settings: str | Sequence[str] = (),
+    training_step: TrainingStep = None,
     tolerance: float = 0.03,
-    time_budget_s: float | None = None,
+    time_limit_s: float | None = None,
     measure: MeasureRules | None = None,
     check_samples: bool | None = None,
     ranks: int = 1,
@@ -80,28 +82,29 @@ def search(  # noqa: PLR0913, PLR0917 - the DataLoader's own keywords, then ours
         batch_size: As in DataLoader, like shuffle, sampler, batch_sampler, collate_fn, pin_memory, drop_last, timeout,
             worker_init_fn, prefetch_factor, persistent_workers and generator.
         multiprocessing_context: The start method of the workers: fork, spawn, forkserver, or None for the default.
-        maximum_patience: Consecutive candidates without improvement allowed before ``strategy="patience"`` stops, >= 0.
+        patience: Consecutive candidates without improvement allowed before ``strategy="patience"`` stops, >= 0.
         strategy: ``adaptive``, ``patience`` or ``exhaustive`` (docs/understand/searching.md).
-        candidates: Values of num_workers to choose from; None for 0, 1, 2, ... max_workers.
+        num_workers: The candidates, a list such as [0, 4, 8]; None for 0, 1, 2, ... max_workers.
         max_workers: The largest candidate; None for what memory and /dev/shm allow if the strategy is
             adaptive, else for twice the usable CPUs.
-        also: Settings to search after num_workers, such as ``["prefetch_factor", "pin_memory"]``.
-        consumer: What uses each batch: None for nothing; a number of seconds to sleep, which resembles a training step
-            on an accelerator; or a function, which is called with the batch.
+        settings: Further settings to search after num_workers, such as ``["prefetch_factor", "pin_memory"]``; a
+            string is one name.
+        training_step: What is done with each batch: None for nothing; a number of seconds to sleep, which resembles a
+            step on an accelerator; or a function, which is called with the batch.
         tolerance: A candidate slower by at most this share of time counts as equally fast, 0 to 1.
-        time_budget_s: Time limit of the search, s, after which it returns the best result so far; None for 30 s or ten
+        time_limit_s: Time limit of the search, s, after which it returns the best result so far; None for 30 s or ten
             epochs, whichever is longer, if the strategy is adaptive and the length of an epoch is known, else no limit.
         measure: How long and under which conditions a candidate is measured; None for the defaults.
         check_samples: Which samples of workers are compared with those loaded without workers (docs/guides/samples.md):
             None for a few of each candidate, True also for a whole epoch of an iterable dataset, False for none.
             Candidates that deliver other samples fail, with a warning (``warnings.warn``).
         ranks: Number of loaders measured simultaneously and in step, as the ranks of a host in DistributedDataParallel
-            (docs/guides/ddp.md); the result, ``candidates`` and ``max_workers`` are per rank.
+            (docs/guides/ddp.md); the result, ``num_workers`` and ``max_workers`` are per rank.
         reuse: Whether to return an earlier result of the same search on this machine: ``fresh`` (same versions, at most
             30 days old), ``always`` or ``never``.
         config: The node ``cfg.get("nws_sweep")`` of a Hydra program that composed ``+nws_sweep=base``; it replaces the
             arguments of the search and the measurement, ``check_samples``, ``ranks``, ``reuse`` and, unless it is an
-            argument, ``consumer``.
+            argument, ``training_step``.
         progress: A function that is called with lines of text; True for standard error or the notebook's cell; False
             for none; None for True on a terminal and in a notebook, elsewhere only for the expected cost, waiting and
             the result. The log ``nws_sweep.report.progress`` has all lines at INFO.
@@ -119,7 +122,7 @@ def search(  # noqa: PLR0913, PLR0917 - the DataLoader's own keywords, then ours
         >>> import torch, nws_sweep
         >>> from torch.utils.data import DataLoader, TensorDataset
         >>> dataset = TensorDataset(torch.arange(512.0))
-        >>> result = nws_sweep.search(dataset, batch_size=64, shuffle=True, candidates=[0, 1])
+        >>> result = nws_sweep.search(dataset, batch_size=64, shuffle=True, num_workers=[0, 1])
         >>> loader = DataLoader(dataset, batch_size=64, shuffle=True, **result.loader_kwargs)
         >>> len(loader)
         8
@@ -130,17 +133,18 @@ def search(  # noqa: PLR0913, PLR0917 - the DataLoader's own keywords, then ours
     )
 
 
+@explained
 def tune(  # noqa: PLR0913
     loader: Loader | Callable[[], Loader],
     *,
-    maximum_patience: int = 3,
+    patience: int = 3,
     strategy: str = "adaptive",
-    candidates: Sequence[int] | None = None,
+    num_workers: Sequence[int] | None = None,
     max_workers: int | None = None,
-    also: Sequence[str] = (),
-    consumer: Consumer = None,
+    settings: str | Sequence[str] = (),
+    training_step: TrainingStep = None,
     tolerance: float = 0.03,
-    time_budget_s: float | None = None,
+    time_limit_s: float | None = None,
     measure: MeasureRules | None = None,
     check_samples: bool | None = None,
     ranks: int = 1,
@@ -150,7 +154,7 @@ def tune(  # noqa: PLR0913
 ) -> Loader:
     """Returns the same DataLoader with the best ``num_workers``; see :func:`search` for the arguments and errors.
 
-    Only ``num_workers``, settings in ``also`` and, if the best number is 0, those that DataLoader then rejects differ:
+    Only ``num_workers``, those in ``settings`` and, if the best number is 0, those that DataLoader then rejects differ:
     ``timeout``, ``prefetch_factor``, ``persistent_workers`` and ``multiprocessing_context``. Class, attributes and the
     order of the samples stay the same.
 
@@ -165,7 +169,7 @@ def tune(  # noqa: PLR0913
         >>> import torch, nws_sweep
         >>> from torch.utils.data import DataLoader, TensorDataset
         >>> loader = DataLoader(TensorDataset(torch.arange(512.0)), batch_size=64)
-        >>> loader = nws_sweep.tune(loader, candidates=[0, 1])
+        >>> loader = nws_sweep.tune(loader, num_workers=[0, 1])
         >>> sum(len(batch) for (batch,) in loader)
         512
     """
@@ -190,36 +194,37 @@ def _search_for_all_ranks(make_loader_input: Callable[[], LoaderInput], given: M
 
 
 def _plan(given: Mapping[str, Any]) -> Embedded:
-    consumer = _consumer_node(given["consumer"])
+    training_step = _step_node(given["training_step"])
     others = {name: given[name] for name in ("check_samples", "reuse", "ranks")}
-    plan = Embedded(search=_rules(given), measure=given["measure"] or MeasureRules(), consumer=consumer, **others)
+    plan = Embedded(
+        search=_rules(given), measure=given["measure"] or MeasureRules(), training_step=training_step, **others
+    )
     if given["config"] is None:
         return plan
     found = schema.embedded(given["config"])
-    return found if given["consumer"] is None else replace(found, consumer=consumer)
+    return found if given["training_step"] is None else replace(found, training_step=training_step)
 
 
 def _rules(given: Mapping[str, Any]) -> SearchRules:
-    ranks, most = given["ranks"], given["max_workers"]
-    schema.require("ranks", ranks)
-    if most is None:
-        most = None if given["strategy"] == "adaptive" else cpus_of_rank(ranks, 2)
-    values = {name: given[name] for name in ("strategy", "maximum_patience", "tolerance", "time_budget_s")}
-    values |= {"also": list(given["also"]), "max_workers": most, "reference": cpus_of_rank(ranks)}
-    values["candidates"] = None if given["candidates"] is None else list(given["candidates"])
+    schema.require("ranks", given["ranks"])
+    names = ("strategy", "patience", "num_workers", "max_workers", "tolerance", "time_limit_s", "ranks")
+    values = {name: given[name] for name in names}
+    values |= {"settings": schema.names(given["settings"]), "reference": cpus_of_rank(given["ranks"])}
     for name, value in values.items():
-        schema.require(name, value, f"search.{name}")
+        schema.require(name, value)
     return schema.search_rules(values)
 
 
-def _consumer_node(consumer: Consumer) -> dict[str, Any]:
-    if consumer is None:
-        return {"_target_": "nws_sweep.dataloading.consumers.Nothing"}
-    if callable(consumer):
-        return pickling.placeholder(getattr(consumer, "__name__", type(consumer).__name__), fingerprint(consumer))
-    if isinstance(consumer, int | float) and consumer >= 0:
-        return {"_target_": "nws_sweep.dataloading.consumers.Sleep", "seconds_per_batch": float(consumer)}
-    raise ConfigurationError(f"consumer={consumer!r}: allowed is None, seconds of at least 0, or a function")
+def _step_node(training_step: TrainingStep) -> dict[str, Any]:
+    if training_step is None:
+        return {"_target_": "nws_sweep.dataloading.training_steps.Nothing"}
+    if callable(training_step):
+        return pickling.placeholder(
+            getattr(training_step, "__name__", type(training_step).__name__), fingerprint(training_step)
+        )
+    if schema.is_seconds(training_step):
+        return schema.sleeping(training_step)
+    raise ConfigurationError(f"training_step={training_step!r}: allowed is None, seconds of at least 0, or a function")
 
 
 def _search_here(loader_input: LoaderInput, plan: Embedded, given: Mapping[str, Any]) -> SearchResult:
@@ -240,7 +245,7 @@ def _search_here(loader_input: LoaderInput, plan: Embedded, given: Mapping[str, 
         if result := _cached_result(store, start, reuse, announce):
             return result
         announce(_announcement(loader_input.name, configuration))
-        record = _measured(start, loader_input, given["consumer"], ProgressReporter(print_line, announce))
+        record = _measured(start, loader_input, given["training_step"], ProgressReporter(print_line, announce))
     if loader_input.fingerprint:
         store.add(record)
     return SearchResult(record)
@@ -263,9 +268,9 @@ def _configuration(loader_input: LoaderInput, plan: Embedded) -> Configuration:
     settings = loader_input.settings
     columns = {"dataset": loader_input.name, "batch_size": settings.batch_size, "pin_memory": settings.pin_memory}
     return Configuration(
-        columns={**columns, "prefetch_factor": settings.prefetch_factor, "patience": plan.search.maximum_patience},
+        columns={**columns, "prefetch_factor": settings.prefetch_factor, "patience": plan.search.patience},
         dataset=pickling.placeholder(loader_input.name, loader_input.fingerprint),
-        consumer=plan.consumer,
+        training_step=plan.training_step,
         loader=replace(settings, num_workers=0),
         measure=plan.measure,
         search=plan.search,
@@ -276,12 +281,12 @@ def _configuration(loader_input: LoaderInput, plan: Embedded) -> Configuration:
 
 def _announcement(name: str, configuration: Configuration) -> str:
     rules, measure = configuration.search, configuration.measure
-    if rules.time_budget_s is not None:
-        limit = f"at most {units.seconds(rules.time_budget_s)}"
+    if rules.time_limit_s is not None:
+        limit = f"at most {units.seconds(rules.time_limit_s)}"
     elif measure.mode == "epoch":
         limit = "whole epochs of each candidate"
     else:
-        each = f"{most_candidates(rules)} candidates of at most {units.seconds(measure.max_seconds)} each"
+        each = f"{most_candidates(rules)} candidates of at most {units.seconds(measure.trial_limit_s)} each"
         limit = f"at most {DEFAULT_LIMIT} if the length is known, else {each}"
         limit = limit if rules.strategy == "adaptive" else each
     numbers = f"{rules.candidates[0]} to {rules.candidates[-1]}" if len(rules.candidates) > 1 else rules.candidates[0]
@@ -289,13 +294,15 @@ def _announcement(name: str, configuration: Configuration) -> str:
 
 
 def _measured(
-    start: SearchRecord, loader_input: LoaderInput, consumer: Consumer, reporter: ProgressReporter
+    start: SearchRecord, loader_input: LoaderInput, training_step: TrainingStep, reporter: ProgressReporter
 ) -> SearchRecord:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(temporary.folder()))
         spec = replace(spec_of(start.configuration, str(Path.cwd())), dataset=loader_input.pickle_into(folder))
-        if callable(consumer):
-            spec = replace(spec, consumer=pickling.write("the consumer", consumer, folder / "consumer"))
+        if callable(training_step):
+            spec = replace(
+                spec, training_step=pickling.write("the training step", training_step, folder / "training_step")
+            )
         start_process = stack.enter_context(DatasetServer()).factory(lambda configuration: spec, reporter.print_line)
         start = _with_settings_of_maker(start, start_process) if loader_input.settings_unknown else start
         record = run_search(start, Environment(start_process=start_process), reporter)

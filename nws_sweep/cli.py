@@ -50,10 +50,10 @@ def run(arguments: Sequence[str]) -> int:
 def sweep(arguments: Sequence[str]) -> int:
     """Measures one configuration or a grid, by Hydra's command line."""
     _find_modules_here()
-    from nws_sweep.config.schema import explain, with_quoted_overrides
+    from nws_sweep.config.schema import explain, hydra_arguments
     from nws_sweep.sweep import app
 
-    sys.argv[1:] = map(with_quoted_overrides, arguments)  # Hydra reads it
+    sys.argv[1:] = [each for argument in arguments for each in hydra_arguments(argument)]  # Hydra reads it
     show_traceback = os.environ.get("HYDRA_FULL_ERROR") == "1"
     logging.raiseExceptions = False  # errors of writing a log, such as a full disk, are not printed
     os.environ["HYDRA_FULL_ERROR"] = "1"  # else Hydra prints its errors in several lines, with exit status 1
@@ -187,8 +187,8 @@ def predict(arguments: Sequence[str]) -> int:
     parser = _parser(predict, "DIR", selects=True)
     parser.add_argument("--cpus", metavar="N", type=float, help="CPUs (default: those of the run)")
     parser.add_argument(
-        "--consumer", metavar="SECONDS", type=float,
-        help="of a training step, per batch, on an accelerator; 0 for none (default: the consumer of the run)",
+        "--training-step", metavar="SECONDS", type=float,
+        help="of a training step, per batch, on an accelerator; 0 for none (default: the training step of the run)",
     )  # fmt: skip
     parser.add_argument(
         "--num-workers", metavar="LIST", default="0..64", help="such as 2,4,8 or 0..16 (default: %(default)s)"

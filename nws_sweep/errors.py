@@ -51,7 +51,7 @@ class RankLost(TrialError):  # noqa: N818 - an event
     """A rank waited at a barrier for a rank that has exited; the exited rank reports the cause."""
 
 
-class TimeBudgetSpent(Exception):  # noqa: N818 - no error
+class TimeLimitReached(Exception):  # noqa: N818 - no error
     """The time budget of a search is spent."""
 
 

@@ -72,7 +72,7 @@ def configuration(columns: Mapping[str, Any] | None = None, **changes: Any) -> C
     defaults: dict[str, Any] = {
         "columns": {**COLUMNS, **(columns or {})},
         "dataset": {"_target_": "package.Photos", "files": 100},
-        "consumer": {"_target_": "package.NoConsumer"},
+        "training_step": {"_target_": "package.NoStep"},
         "loader": loader_settings(),
         "measure": MeasureRules(),
         "search": search_rules(),
@@ -81,21 +81,21 @@ def configuration(columns: Mapping[str, Any] | None = None, **changes: Any) -> C
 
 
 def process_spec(name: str, log_path: Path | None = None, **arguments: Any) -> ProcessSpec:
-    """A trial process with a dataset of tests.user_datasets and no consumer."""
+    """A trial process with a dataset of tests.user_datasets and no training step."""
     return ProcessSpec(
         dataset={"_target_": f"tests.user_datasets.{name}", **arguments},
-        consumer={"_target_": "nws_sweep.dataloading.consumers.Nothing"},
+        training_step={"_target_": "nws_sweep.dataloading.training_steps.Nothing"},
         log_path=str(log_path) if log_path else None,
     )
 
 
 def window(kind: WindowKind = WindowKind.STEADY, batches: int = 4, **changes: Any) -> Window:
-    """Batch i: wait 0.25 + i s, consumer 0.125 s."""
+    """Batch i: wait 0.25 + i s, training step 0.125 s."""
     defaults: dict[str, Any] = {
         "kind": kind,
         "startup_s": None,
         "wait_s": tuple(0.25 + index for index in range(batches)),
-        "consume_s": (0.125,) * batches,
+        "step_s": (0.125,) * batches,
         "samples": 64 * batches,
     }
     return Window(**{**defaults, **changes})
@@ -117,7 +117,7 @@ def measurement(epoch_s: float, /, **changes: Any) -> Measurement:
         "batch_s": estimate(batch_s),
         "samples_per_s": 64 / batch_s,
         "wait_s": 0.75 * batch_s,
-        "consume_s": 0.25 * batch_s,
+        "step_s": 0.25 * batch_s,
         "stall_fraction": 0.75,
         "epoch_s": epoch_s,
         "bias_bound": 0.03125,
@@ -152,7 +152,7 @@ def recorded_trial(num_workers: int, cost: BatchCost, loop: LoopCosts | None = N
     """A trial of 65 s an epoch with the records of 20 batches that all cost the same, as fast as its workers are."""
     records = (BatchRecord(number=n, position=n / 20, began_s=0.0, ended_s=0.0, cost=cost) for n in range(20))
     made_s, loop = cost.cpu_s + cost.wait_s, loop or LoopCosts()
-    batch_s = max(made_s / num_workers, loop.consumer_s) if num_workers else made_s + loop.consumer_s
+    batch_s = max(made_s / num_workers, loop.step_s) if num_workers else made_s + loop.step_s
     found = measurement(65.0, batch_s=estimate(batch_s))
     as_replayed = (Span(measured_s=1.0, replayed_s=1.0, batches=100),)
     return trial(num_workers, 65.0, measurement=found, records=tuple(records), loop=loop, spans=as_replayed)

@@ -178,7 +178,7 @@ class FakeProcess:
         self.batches_per_epoch = machine.batches_per_epoch
         self._loader = machine.make_loader(settings)
         self._session = LoaderSession(
-            self._loader, self._consume, settings.batch_size or 1, machine.clock, produced=self._loader.produced
+            self._loader, self._step, settings.batch_size or 1, machine.clock, produced=self._loader.produced
         )
 
     def window(self, request: WindowRequest) -> Window:
@@ -191,8 +191,8 @@ class FakeProcess:
         machine.busy_s += (machine.cpu_s + machine.other_cpu_s) * window.batches
         return window
 
-    def _consume(self, batch: Any) -> None:
-        self._machine.clock.advance(self._machine.consume_s)
+    def _step(self, batch: Any) -> None:
+        self._machine.clock.advance(self._machine.step_s)
 
     def _answer(self) -> FakeMachine:
         assert self in self._machine.running, "the process is paused"
@@ -255,7 +255,7 @@ class FakeMachine:
     make_loader: Callable[[LoaderSettings], SimulatedLoader]
     batches_per_epoch: int | None
     clock: FakeClock
-    consume_s: float = 0.0
+    step_s: float = 0.0
     failures: dict[int, TrialError] = field(default_factory=dict)
     opened: list[LoaderSettings] = field(default_factory=list)
     requests: list[tuple[int, WindowRequest]] = field(default_factory=list)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import re
 from collections.abc import Collection, Iterator, Mapping
@@ -12,6 +13,7 @@ import yaml
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
+import nws_sweep
 from nws_sweep.config import schema
 from nws_sweep.results import shown
 
@@ -31,6 +33,15 @@ _VALUES = """\
 `key=value` sets a value, `-m key=value,value` sweeps it. A value out of range ends the program with one line before
 anything is measured. The defaults are those of `python -m nws_sweep`; usable CPUs are those that this process may use
 ([grids](../guides/grids.md))."""
+_IN_PYTHON = """\
+## Defaults that differ in Python
+
+`nws_sweep.search` and `tune` have the same names and defaults, except for"""
+_REASONS = {
+    "batch_size": "DataLoader's own default in Python",
+    "shuffle": "DataLoader's own default in Python; a training shuffles",
+    "reuse": "a command is a request to measure; a script calls `search` each time it runs",
+}
 _GROUPS_TEXT = """\
 ## Groups
 
@@ -45,23 +56,21 @@ Keys that `+nws_sweep=auto` adds ([Hydra projects](../guides/hydra.md))."""
 # Groups in the order of the page; hydra/ and paths/ have no options for users.
 GROUPS = (
     "dataset",
-    "search",
     "measure",
-    "consumer",
-    "consumer/model",
+    "training_step",
+    "training_step/model",
     "experiment",
     "experiment/mnist",
     "experiment/workload",
 )
 AXES = tuple(f"axis/{name}" for name in ("batch_size", "pin_memory", "prefetch_factor", "patience"))
 # The files that explain the values of the schema; the first explanation counts.
-_EXPLAINED_IN = ("base.yaml", "search/adaptive.yaml", "paths/default.yaml")
+_EXPLAINED_IN = ("base.yaml", "paths/default.yaml")
 
 _MISSING = "???"
 # Interpolations in words.
 _MEANINGS = {
-    "${..patience}": "that of `patience`",
-    "${nws_sweep.usable_cpus:1,${..ranks}}": "the usable CPUs, shared by the ranks",
+    "${nws_sweep.usable_cpus:${.ranks}}": "the usable CPUs, shared by the ranks",
 }
 _FROM_ENVIRONMENT = re.compile(r"\$\{oc\.env:(\w+),'?([^'}]*)'?\}")
 _ELSEWHERE = re.compile(r"\$\{\.+([\w.]+)\}")
@@ -72,7 +81,7 @@ _COMMENT = re.compile(r"(?:^|\s)# (.*)")
 
 
 def page() -> str:
-    parts = [_INTRODUCTION, _VALUES, *_value_sections(), _GROUPS_TEXT]
+    parts = [_INTRODUCTION, _VALUES, *_value_sections(), _IN_PYTHON, _different_defaults(), _GROUPS_TEXT]
     parts += [_group_section(group) for group in GROUPS]
     parts += ["### axis\n\nPresets of values to sweep, with `-m`.\n\n" + _axes_table(), _AUTO, _auto_table()]
     return "\n\n".join(part.strip() for part in parts) + "\n"
@@ -81,12 +90,22 @@ def page() -> str:
 def _value_sections() -> Iterator[str]:
     values, explained = _defaults(), _explanations()
     permitted = {key: permits.text for key, permits in schema.RANGES.items()} | {"services": "a mapping"}
-    for section in ("", "loader", "search", "measure", "resume", "paths"):
+    for section in ("", "measure", "resume", "paths"):
         keys = [key for key in permitted if key.rpartition(".")[0] == section]
         rows = [[f"`{key}`", _value(values[key]), plain(permitted[key]), explanation(explained[key])] for key in keys]
         about = f"\n\n{explained[section][:1].upper()}{explained[section][1:]}." if section in explained else ""
         text = table(["key", "default", "allowed", "what it is"], rows)
         yield f"### {section or 'the top level'}{about}\n\n{text}"
+
+
+def _different_defaults() -> str:
+    values, rows = _defaults(), []
+    for name, parameter in inspect.signature(nws_sweep.search).parameters.items():
+        default = list(parameter.default) if isinstance(parameter.default, tuple) else parameter.default
+        is_equal = default in (None, parameter.empty) or name not in values or values[name] == default
+        if not is_equal:
+            rows.append([f"`{name}`", _value(values[name]), f"`{default!r}`", _REASONS[name]])
+    return table(["key", "command line", "Python", "why"], rows)
 
 
 def _defaults() -> dict[str, Any]:

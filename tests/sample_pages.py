@@ -36,7 +36,7 @@ def paced(num_workers: int, batch_s: float, batch_size: int = 64) -> Trial:
     waiting = 0.9 / (1 + num_workers)
     found = measurement(
         65 * batch_s + 1.5, startup_s=1.5, batch_s=steady, samples_per_s=batch_size / batch_s, stall_fraction=waiting,
-        wait_s=waiting * batch_s, consume_s=(1 - waiting) * batch_s, memory_bytes=(1 + num_workers) * 3 * 2**28,
+        wait_s=waiting * batch_s, step_s=(1 - waiting) * batch_s, memory_bytes=(1 + num_workers) * 3 * 2**28,
     )  # fmt: skip
     settings = loader_settings(num_workers, batch_size=batch_size)
     return trial(num_workers, 1.0, measurement=found, settings=settings)

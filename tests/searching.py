@@ -48,7 +48,7 @@ class Recorder:
 def machine_of(
     make_s: Callable[[int], float] = lambda workers: 1.0 * max(1, workers / 4),
     batches: int | None = 1000,
-    consume_s: float = 0.0,
+    step_s: float = 0.0,
     start_s: float = 1.0,
 ) -> FakeMachine:
     """A dataset that sleeps: n workers are n times as fast up to 4; the start-up takes 1 s a worker."""
@@ -59,7 +59,7 @@ def machine_of(
         length = 1000 if batches is None else batches
         return SimulatedLoader(clock, length, make_s(workers), workers, start_s=start_s * workers, batch_size=8)
 
-    return FakeMachine(make_loader, batches, clock, consume_s)
+    return FakeMachine(make_loader, batches, clock, step_s)
 
 
 def run_search(chosen: Configuration, machine: FakeMachine) -> tuple[SearchRecord, Recorder]:

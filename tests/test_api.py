@@ -25,7 +25,7 @@ from nws_sweep.results import BatchCost, MeasureRules, Verdict
 from tests import user_datasets
 from tests.factories import configuration, failed_trial, recorded_trial, search_result, search_rules, trial
 
-QUICK = MeasureRules(window_s=0.05, max_seconds=1.0)
+QUICK = MeasureRules(window_s=0.05, trial_limit_s=1.0)
 
 
 def slow(length: int = 200, seconds: float = 0.002) -> Dataset[torch.Tensor]:
@@ -40,7 +40,7 @@ def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def small(dataset: Any, **keywords: Any) -> nws_sweep.SearchResult:
-    return nws_sweep.search(dataset, **{"candidates": [0, 2], "measure": QUICK, "progress": False, **keywords})
+    return nws_sweep.search(dataset, **{"num_workers": [0, 2], "measure": QUICK, "progress": False, **keywords})
 
 
 @pytest.mark.usefixtures("no_leftovers")
@@ -64,7 +64,7 @@ def test_a_search_recommends_workers_and_does_not_change_the_program(capfd: pyte
     assert again.reused
     assert again.measured_at == result.measured_at
     assert capfd.readouterr().err == ""
-    tuned = nws_sweep.tune(DataLoader(dataset, batch_size=10, shuffle=True), candidates=[0, 2], measure=QUICK)
+    tuned = nws_sweep.tune(DataLoader(dataset, batch_size=10, shuffle=True), num_workers=[0, 2], measure=QUICK)
     assert tuned.num_workers == 2
     expected = f'nws_sweep: best for Slow: num_workers=2, measured at {result.measured_at}; reuse="never"'
     assert capfd.readouterr().err == f"{expected} measures again\n"
@@ -73,7 +73,7 @@ def test_a_search_recommends_workers_and_does_not_change_the_program(capfd: pyte
 @pytest.mark.parametrize(
     ("rules", "measure", "limit"),
     [
-        ({"time_budget_s": 4}, QUICK, "at most 4.00 s"),
+        ({"time_limit_s": 4}, QUICK, "at most 4.00 s"),
         ({"strategy": "patience"}, QUICK, "2 candidates of at most 1.00 s each"),
         ({}, MeasureRules(mode="epoch"), "whole epochs of each candidate"),
         ({"strategy": "adaptive"}, QUICK, "at most 30 s or 10 epochs, whichever is longer if the length is known, "
@@ -90,18 +90,18 @@ def test_a_loader_returned_by_a_function_keeps_its_settings(caplog: pytest.LogCa
         return Named(slow(60, 0.0), batch_size=15, prefetch_factor=3, num_workers=1, shuffle=True)
 
     caplog.set_level("INFO", logger="nws_sweep")
-    result = small(make, candidates=[0, 1], tolerance=np.float64(0.05))
+    result = small(make, num_workers=[0, 1], tolerance=np.float64(0.05))
     assert [trial.settings.batch_size for trial in result.trials] == [15, 15]
     assert result.trials[1].settings.prefetch_factor == 3
     assert result.record.configuration.columns["batch_size"] == 15
     assert result.record.configuration.loader.shuffle
-    tuned = nws_sweep.tune(make, candidates=[0], measure=QUICK, progress=False)
+    tuned = nws_sweep.tune(make, num_workers=[0], measure=QUICK, progress=False)
     assert (type(tuned), tuned.num_workers) == (Named, 0)
     lines = [record.getMessage() for record in caplog.records]
     assert lines[-2].startswith("measuring make with num_workers=0: at most ")
     assert lines[-1].startswith("best: num_workers=0; stopped: ")
     with pytest.raises(NwsSweepError, match="prefetch_factor=4: a DataLoader has its own prefetch_factor"):
-        small(make, candidates=[0], prefetch_factor=4)
+        small(make, num_workers=[0], prefetch_factor=4)
 
 
 class Named(DataLoader[torch.Tensor]):
@@ -118,23 +118,23 @@ def test_a_tuned_loader_differs_only_in_its_workers() -> None:
     loader.name = "mine"
     expected = list(sampler)
     sampler.generator.manual_seed(1)
-    tuned = nws_sweep.tune(loader, candidates=[0, 2], measure=QUICK, progress=False)
+    tuned = nws_sweep.tune(loader, num_workers=[0, 2], measure=QUICK, progress=False)
     assert type(tuned) is Named
     assert (tuned.name, tuned.num_workers, loader.num_workers) == ("mine", 2, 0)
     assert [sample for batch in tuned for sample in batch] == [2 * index for index in expected]
-    assert nws_sweep.search(loader, candidates=[0, 2], measure=QUICK).reused
+    assert nws_sweep.search(loader, num_workers=[0, 2], measure=QUICK).reused
 
 
-def test_a_consumer_and_a_dataset_returned_by_a_function_are_measured() -> None:
+def test_a_training_step_and_a_dataset_returned_by_a_function_are_measured() -> None:
     counted: list[int] = []
 
     def step(batch: Any) -> None:
         counted.append(1)
         time.sleep(0.005)
 
-    (only,) = small(lambda: slow(100, 0.0), batch_size=10, consumer=step, candidates=[0]).trials
+    (only,) = small(lambda: slow(100, 0.0), batch_size=10, training_step=step, num_workers=[0]).trials
     assert only.measurement is not None
-    assert (only.measurement.consume_s or 0.0) >= 0.005
+    assert (only.measurement.step_s or 0.0) >= 0.005
     assert not counted
 
 
@@ -142,8 +142,9 @@ def test_a_consumer_and_a_dataset_returned_by_a_function_are_measured() -> None:
     ("keywords", "message"),
     [
         ({"strategy": "random"}, "strategy='random': allowed is adaptive or"),
-        ({"candidates": [1, 1]}, r"candidates=\[1, 1\]: allowed is null or a list"),
-        ({"consumer": -1.0}, "consumer=-1.0: allowed is None, seconds of at least 0, or a function"),
+        ({"num_workers": [1, 1]}, r"num_workers=\[1, 1\]: allowed is null or a list"),
+        ({"num_workers": 4}, "num_workers=4: allowed is null or a list of different integers"),
+        ({"training_step": -1.0}, "training_step=-1.0: allowed is None, seconds of at least 0, or a function"),
         ({"prefetch_factor": 0}, "prefetch_factor=0: allowed is"),
         ({"reuse": "perhaps"}, "reuse=perhaps: allowed is never, fresh, always"),
     ],
@@ -215,7 +216,7 @@ def test_a_result_renders_as_a_table_a_frame_and_a_figure() -> None:
 
 def test_a_result_predicts_other_settings() -> None:
     recorded = recorded_trial(4, BatchCost(cpu_s=0.0, wait_s=0.08))
-    predicted = SearchResult(search_result(recorded)).predict(num_workers=8, cpus=16, consumer_s=0.0)
+    predicted = SearchResult(search_result(recorded)).predict(num_workers=8, cpus=16, training_step=0.0)
     assert predicted.batch_s.value == pytest.approx(0.01, rel=0.1)
     with pytest.raises(ConfigurationError, match="no costs of batches were recorded, so nothing can be predicted"):
         found().predict()

@@ -115,7 +115,7 @@ def test_predictions_are_judged_by_their_ratio_to_measured_epochs() -> None:
 
 def test_recorded_trials_last_two_seconds_and_settings_are_drawn_evenly() -> None:
     trials = [
-        replace(factories.trial(workers, 1.0), windows=(factories.window(wait_s=(length_s,), consume_s=(0.0,)),))
+        replace(factories.trial(workers, 1.0), windows=(factories.window(wait_s=(length_s,), step_s=(0.0,)),))
         for workers, length_s in ((0, 0.75), (2, 1.25), (8, 2.5))
     ]
     assert predictions.recorded(trials) == ([trials[1], trials[0]], 2.0)
@@ -177,8 +177,8 @@ def measured(tmp_path: Path, arguments: str) -> tuple[str, Journal]:
 @pytest.mark.extended
 @pytest.mark.slow
 def test_quick_benchmarks_write_their_pages(tmp_path: Path) -> None:
-    text, journal = measured(tmp_path, "bias --only consumer --rounds 1 --workers 2")
-    (line,) = [line for line in text.splitlines() if line.startswith("| consumer | 2 |")]
+    text, journal = measured(tmp_path, "bias --only training step --rounds 1 --workers 2")
+    (line,) = [line for line in text.splitlines() if line.startswith("| training step | 2 |")]
     assert 0.5 < float(line.split("|")[4].split()[0]) < 2  # other tests run at the same time
     assert [figure.kind for figure in journal.of(Figure)] == [BARE_BEFORE, NWS_SWEEP, BARE_AFTER]
     text, journal = measured(tmp_path, "predictions --only short --settings 2")

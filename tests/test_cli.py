@@ -23,7 +23,7 @@ from nws_sweep.system import processes
 from tests.conftest import Command
 
 PLAIN = ("dataset=custom", "dataset._target_=tests.user_datasets.Plain")
-QUICK = ("measure=quick", "measure.window_s=0.01", "measure.max_seconds=0.1", "search.max_workers=1")
+QUICK = ("measure=quick", "measure.window_s=0.01", "measure.trial_limit_s=0.1", "max_workers=1")
 
 
 def only_folder(parent: Path) -> Path:
@@ -48,8 +48,8 @@ def only_folder(parent: Path) -> Path:
             "dataset DiesWhenMade cannot be made: the trial process was killed by SIGKILL",
         ),
         (
-            ["-m", "dataset=sleep", "consumer=none,sleep", "++consumer.seconds_per_batch=-1"],
-            "consumer nws_sweep.dataloading.consumers.",
+            ["-m", "dataset=sleep", "training_step=none,sleep", "++training_step.seconds_per_batch=-1"],
+            "training_step nws_sweep.dataloading.training_steps.",
         ),
     ],
 )
@@ -140,7 +140,7 @@ def _check_formats(nws: Command, grid: Path) -> None:
 def test_a_failing_candidate_is_a_row_and_the_grid_continues(shared_nws: Command, tmp_path: Path) -> None:
     done = shared_nws(
         "-m", "dataset=custom", "dataset._target_=tests.user_datasets.RaisesWithWorkers", "+dataset.length=64",
-        "+dataset.num_workers=1,99", *QUICK[:-1], "search=exhaustive", "search.max_workers=2",
+        "+dataset.num_workers=1,99", *QUICK[:-1], "strategy=exhaustive", "max_workers=2",
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (1, "")
     assert (
@@ -198,8 +198,8 @@ def test_failures_are_reported_without_the_callback(shared_nws: Command, tmp_pat
 def test_results_before_ctrl_c_are_kept_and_reported_and_no_process_remains(
     tmp_path: Path, environment: dict[str, str]
 ) -> None:
-    arguments = ["dataset=sleep", "batch_size=1", "search=exhaustive", "search.max_workers=30", "measure.interleave=2",
-                 "measure=quick", "measure.window_s=0.05", "measure.max_seconds=0.3"]  # fmt: skip
+    arguments = ["dataset=sleep", "batch_size=1", "strategy=exhaustive", "max_workers=30", "measure.interleave=2",
+                 "measure=quick", "measure.window_s=0.05", "measure.trial_limit_s=0.3"]  # fmt: skip
     with subprocess.Popen(
         [sys.executable, "-m", "nws_sweep", *arguments],
         cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -230,7 +230,7 @@ def test_results_before_ctrl_c_are_kept_and_reported_and_no_process_remains(
 
 LATENCY = (
     "dataset=sleep", "++dataset.length=1600", "++dataset.seconds_per_sample=0.01", "batch_size=8",
-    "search.max_workers=8", "measure.window_s=0.1",
+    "max_workers=8", "measure.window_s=0.1",
 )  # fmt: skip
 
 

@@ -45,7 +45,7 @@ def commands(documents: Sequence[Path] = DOCUMENTS) -> list[str]:
 
 
 EXPERIMENTS = {
-    "experiment=batch_timeline": ["dataset.seconds_per_sample=0.01", "consumer.seconds_per_batch=0.0025"],
+    "experiment=batch_timeline": ["dataset.seconds_per_sample=0.01", "training_step.seconds_per_batch=0.0025"],
     "experiment=full_search": ["paths.data_dir=data", "dataset._target_=tests.real_files.Cifar10"],
     "experiment=mnist_training": ["paths.data_dir=data"],
 }
@@ -58,22 +58,22 @@ def shrunk(arguments: list[str]) -> list[str]:
         return arguments
     if "experiment=remote_store" in text:
         arguments = ["experiment=remote_store", "services.store.objects=64", "services.store.latency_s=0.002",
-                     "search.candidates=[0,4]"]  # fmt: skip
+                     "num_workers=[0,4]"]  # fmt: skip
     arguments = [*arguments, *EXPERIMENTS.get(arguments[0] if arguments else "", ())]
     given = {argument.lstrip("+").partition("=")[0] for argument in arguments}
-    small = {"measure": "quick", "measure.window_s": "0.01", "measure.max_seconds": "0.1"}
-    small["search.max_workers"] = "1" if "-m" not in arguments else "0"
+    small = {"measure": "quick", "measure.window_s": "0.01", "measure.trial_limit_s": "0.1"}
+    small["max_workers"] = "1" if "-m" not in arguments else "0"
     if "dataset=project" in text:
-        small.pop("search.max_workers")
-        small["search.candidates"] = "[1]"
+        small.pop("max_workers")
+        small["num_workers"] = "[1]"
     elif "dataset" not in given and "experiment" not in given:
         small["dataset.count"] = "32"
     elif "dataset=sleep" in text:
         small["++dataset.length"] = "128"  # two plus signs: Hydra first composes a grid with the default dataset
         if "dataset=sleep" in arguments:
             small["++dataset.seconds_per_sample"] = "0.0005"
-    if "search.candidates" in given:
-        small.pop("search.max_workers")
+    if "num_workers" in given:
+        small.pop("max_workers")
     return [*arguments, *(f"{key}={value}" for key, value in small.items() if key not in given)]
 
 
@@ -90,8 +90,8 @@ def project(tmp_path: Path) -> Path:
     (tmp_path / "my_module.py").write_text(f"{module}        super().__init__()\n")
     sleeping = {"_target_": "nws_sweep.datasets.synthetic.Sleep", "length": 640, "seconds_per_sample": 0.001}
     measured = configuration(
-        dataset=sleeping, consumer={"_target_": "nws_sweep.dataloading.consumers.Nothing"},
-        measure=MeasureRules(window_s=0.02, max_seconds=0.2),
+        dataset=sleeping, training_step={"_target_": "nws_sweep.dataloading.training_steps.Nothing"},
+        measure=MeasureRules(window_s=0.02, trial_limit_s=0.2),
     )  # fmt: skip
     recorded = replace(recorded_trial(2, BatchCost(cpu_s=0.0, wait_s=0.064)), measurement=trial(2, 2.0).measurement)
     grid = store_grid(tmp_path, search_result(trial(0, 4.0), recorded, configuration=measured))

@@ -46,7 +46,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(schema, "WITHOUT_LIMIT", (0, 1, 2))
-    monkeypatch.setattr(api, "MeasureRules", lambda: MeasureRules(window_s=0.02, max_seconds=1.0))
+    monkeypatch.setattr(api, "MeasureRules", lambda: MeasureRules(window_s=0.02, trial_limit_s=1.0))
 
 
 def blocks(document: str, containing: str) -> list[str]:
@@ -76,7 +76,7 @@ def test_a_script() -> None:
 
 @pytest.mark.usefixtures("composing")
 def test_a_program_that_passes_its_config() -> None:
-    node = {"search": {"candidates": [1]}, "measure": {"window_s": 0.02, "max_seconds": 0.2}}
+    node = {"search": {"candidates": [1]}, "measure": {"window_s": 0.02, "trial_limit_s": 0.2}}
     cfg = OmegaConf.create({"nws_sweep": OmegaConf.merge(compose("base"), node)})
     found = run(shown("docs/guides/hydra.md", "cfg.get"), loader=DataLoader(Slow(), batch_size=64), cfg=cfg)
     assert found["loader"].num_workers == 1

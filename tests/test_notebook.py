@@ -26,7 +26,7 @@ class Slow(Dataset):  # a class of the notebook
         return index
 
 torch.rand(500, 500) @ torch.rand(500, 500)
-result = nws_sweep.search(Slow(), batch_size=10, candidates=[0, 2], measure=nws_sweep.MeasureRules(window_s=0.02))
+result = nws_sweep.search(Slow(), batch_size=10, num_workers=[0, 2], measure=nws_sweep.MeasureRules(window_s=0.02))
 result
 """
 
@@ -64,5 +64,5 @@ def test_a_notebook_shows_progress_and_results(run: Callable[[str], dict[str, li
     assert f"num_workers={best}" in result["data"]["text/html"]
     picture = run("result.plot()")["execute_result"][0]["data"]
     assert picture["image/png"]
-    tuned = run("print(nws_sweep.tune(DataLoader(Slow(), batch_size=10), candidates=[0, 2]).num_workers)")
+    tuned = run("print(nws_sweep.tune(DataLoader(Slow(), batch_size=10), num_workers=[0, 2]).num_workers)")
     assert [text["text"] for text in tuned["stream"] if text["name"] == "stdout"] in (["0\n"], ["2\n"])

@@ -81,7 +81,7 @@ def check(python: Path, host: Path, *folders: Path, is_installed: bool = True, *
         assert "axis/batch_size: small, wide" in run([python, "-m", "nws_sweep", "--help"], folder)
         if is_installed:
             assert "axis/batch_size: small, wide" in run([python.with_name("nws-sweep"), "--help"], folder)
-    chosen = ["+nws_sweep=base", "nws_sweep/search=exhaustive", "nws_sweep.patience=5"]
+    chosen = ["+nws_sweep=base", "nws_sweep.strategy=exhaustive", "nws_sweep.patience=5"]
     output = run([python, "train.py", *chosen], host, **environment)
     for line in ("batch_size: 32\n", "    strategy: exhaustive\n", "  patience: 5\n"):
         assert line in output
@@ -102,7 +102,7 @@ def test_a_wheel_measures_a_project_which_uses_the_result(python: Path, tmp_path
     shutil.copytree(ROOT / "tests" / "projects" / "plain", folder)
     config = folder / "conf" / "config.yaml"
     config.write_text(config.read_text().replace("workers: 0", "workers: ${nws_best:num_workers,0,provisional}"))
-    quick = ["measure=quick", "measure.window_s=0.02", "measure.max_seconds=0.2", "search.candidates=[2]"]
+    quick = ["measure=quick", "measure.window_s=0.02", "measure.trial_limit_s=0.2", "num_workers=[2]"]
     project = ["dataset=project", "dataset.config=conf/config.yaml", "dataset.imports=[train]"]
     run([python, "-m", "nws_sweep", *project, *quick, "hydra.run.dir=found"], folder, **own_folders)
     assert (folder / "found" / "report.html").is_file()

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nws_sweep.analysis.diagnosis import Diagnosis
-from nws_sweep.measurement.quantities import MIN_CONSUMER_SHARE
+from nws_sweep.measurement.quantities import MIN_STEP_SHARE
 from nws_sweep.replay.counterfactual import Bottleneck, Counterfactual
 from nws_sweep.results import Measurement, Noise
 from nws_sweep.units import counted, interval, ratio, seconds, share
 
 _NEGLIGIBLE_GAIN = 0.01
-_NO_CONSUMER = 1 / MIN_CONSUMER_SHARE  # a loader that takes so many times the consumer's time
+_NO_STEP = 1 / MIN_STEP_SHARE  # a loader that takes so many times the training step's time
 _RISE = 1.5  # ratio of costs in the last third of an epoch and in the first that is worth a line
 
 # How each bottleneck is called, what is taken away, and figures with the remedy.
@@ -27,9 +27,9 @@ _TEXTS = {
         "beside workers it takes {beside} per batch on {cpus} instead of {alone}; cheaper transforms, fewer threads "
         "for the step (torch.set_num_threads) or more CPUs help, more workers do not",
     ),
-    Bottleneck.CONSUMER: (
-        "consumer-bound", "with an instant consumer",
-        "the consumer takes {consume} of {batch} per batch; {enough}, and more workers will not help",
+    Bottleneck.STEP: (
+        "step-bound", "with an instant training step",
+        "the training step takes {step} of {batch} per batch; {enough}, and more workers will not help",
     ),
     Bottleneck.TRANSFER: (
         "transfer-bound", "without hand-over",
@@ -38,8 +38,8 @@ _TEXTS = {
     ),
     Bottleneck.CPU: (
         "CPU-bound", "with enough CPUs",
-        "with {more_cpus} {with_more} less; {busy}; cheaper transforms{consumer} or more CPUs help, more workers do "
-        "not",
+        "with {more_cpus} {with_more} less; {busy}; cheaper transforms{cheaper_step} or more CPUs help, more workers "
+        "do not",
     ),
     Bottleneck.LATENCY: (
         "latency-bound", "without I/O wait",
@@ -77,7 +77,7 @@ def further(diagnosis: Diagnosis) -> Iterator[str]:
         )
     if diagnosis.suggestions and diagnosis.bottlenecks[:1] != (Bottleneck.ORDER,):
         yield _suggested(diagnosis)
-    if bound < _NO_CONSUMER:
+    if bound < _NO_STEP:
         much = f"speed up training {ratio(bound)}" if bound - 1 > _NEGLIGIBLE_GAIN else "not speed up training"
         yield f"upper bound: an infinitely fast loader would {much}"
 
@@ -102,8 +102,8 @@ def _noise(diagnosis: Diagnosis) -> str:
 def _figures(diagnosis: Diagnosis, replayed: Counterfactual) -> dict[str, str]:
     best, found = diagnosis.best.num_workers, diagnosis.best.measurement or Measurement(startup_s=0)
     means = replayed.means
-    cores, consume_s, cpu_s = diagnosis.result.host.usable_cpus, found.consume_s or 0.0, found.cpu_s
-    batch_s = found.batch_s.value if found.batch_s else consume_s + (found.wait_s or 0.0)
+    cores, step_s, cpu_s = diagnosis.result.host.usable_cpus, found.step_s or 0.0, found.cpu_s
+    batch_s = found.batch_s.value if found.batch_s else step_s + (found.wait_s or 0.0)
     busy = "CPU time unknown"
     if cpu_s is not None and batch_s:
         utilization = share(min(1.0, cpu_s / (cores * batch_s)))
@@ -126,14 +126,14 @@ def _figures(diagnosis: Diagnosis, replayed: Counterfactual) -> dict[str, str]:
         "beside": seconds(means.beside_s),
         "alone": seconds(means.alone_s),
         "cpus": counted(cores, "CPU"),
-        "consume": seconds(consume_s),
+        "step": seconds(step_s),
         "batch": seconds(batch_s),
         "enough": f"{counted(best, 'worker')} keep{'s' if best == 1 else ''} up" if best else "no workers are needed",
         "handed_over": handed_over,
         "more_cpus": counted(2 * cores, "CPU"),
         "with_more": share(replayed.without(Bottleneck.CPU, cpus=2 * cores)) if is_cpu_bound else "",
         "busy": busy,
-        "consumer": ", a consumer that needs less CPU" if replayed.free_loader < _NO_CONSUMER else "",
+        "cheaper_step": ", a training step that needs less CPU" if replayed.free_loader < _NO_STEP else "",
         "load": load,
         "waiting": share(means.wait_s / means.load_s if means.load_s else 0.0),
     }

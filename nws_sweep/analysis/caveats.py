@@ -60,7 +60,7 @@ def about_tie(verdict: Verdict) -> str:
 
 
 def _about_edge(result: SearchRecord, best: Trial | None, diagnosis: Diagnosis | None) -> Iterator[str]:
-    """More workers may be better: by the replay, or without one if the consumer waits."""
+    """More workers may be better: by the replay, or without one if the training step waits."""
     search = result.configuration.search
     if best is None or best.num_workers != max(search.candidates) or len(search.candidates) == 1:
         return
@@ -106,8 +106,8 @@ def _about_ranking(result: SearchRecord, best: Trial) -> Iterator[str]:
     beyond = 1 + result.configuration.search.tolerance
     if own_s > beyond * least_s and epoch_s > beyond * best.objective_s:
         yield (
-            f"without the consumer num_workers={number} loads fastest ({units.seconds(least_s)} per batch instead of "
-            f"{units.seconds(own_s)}), but training is {units.share(epoch_s / best.objective_s - 1)} slower with it"
+            f"without the training step num_workers={number} loads fastest ({units.seconds(least_s)} per batch instead "
+            f"of {units.seconds(own_s)}), but training is {units.share(epoch_s / best.objective_s - 1)} slower with it"
         )
 
 

@@ -189,13 +189,13 @@ def _settings_of(one: ConfigurationSummary) -> dict[str, Any]:
     known = {"num_workers", *configuration.columns}
     parts: dict[str, Mapping[str, Any]] = {
         "dataset": configuration.dataset,
-        "consumer": configuration.consumer,
-        "loader": {name: value for name, value in asdict(configuration.loader).items() if name not in known},
+        "training_step": configuration.training_step,
         "measure": {"mode": configuration.measure.mode, "cache": configuration.measure.cache},
     }
     return {
         **dict.fromkeys(configuration.columns),  # these come first
         **{f"{part}.{name}": value for part, values in parts.items() for name, value in values.items()},
+        **{name: value for name, value in asdict(configuration.loader).items() if name not in known},
         "collate_fn": configuration.collate_fn,
         "ranks": configuration.ranks,
         **({"samples of the dataset": facts.samples} if facts else {}),

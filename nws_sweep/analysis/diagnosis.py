@@ -1,7 +1,8 @@
 """Bottlenecks of a configuration at its best setting: its epoch is replayed with one thing taken away. Pure.
 
 A bottleneck is what saves at least a tenth of the epoch when it is taken away. If nothing does, two things may limit
-together, such as the CPUs and the consumer: then both are bottlenecks. See ``replay.counterfactual`` and ``advice``.
+together, such as the CPUs and the training step: then both are bottlenecks. See ``replay.counterfactual`` and
+``advice``.
 """
 
 from __future__ import annotations

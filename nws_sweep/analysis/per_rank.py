@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from nws_sweep import units
 from nws_sweep.results import RankMeasurement, Trial
 
-HEADER = ("rank", "samples/s", "own time", "data wait", "consumer", "barrier wait", "start-up")
+HEADER = ("rank", "samples/s", "own time", "data wait", "training_step", "barrier wait", "start-up")
 _WORTH_NAMING = 0.02  # slower than the next rank by at least this share
 
 
@@ -65,5 +65,5 @@ def _about_slowest(ranks: Sequence[RankMeasurement], judged: Sequence[RankMeasur
 def rows(ranks: Sequence[RankMeasurement]) -> Iterator[tuple[str, ...]]:
     """The cells of each rank under ``HEADER``."""
     for rank in ranks:
-        times = map(units.seconds, (rank.wait_s, rank.consume_s, rank.barrier_s, rank.startup_s))
+        times = map(units.seconds, (rank.wait_s, rank.step_s, rank.barrier_s, rank.startup_s))
         yield str(rank.rank), units.number(rank.samples_per_s), units.interval(rank.own_s), *times

@@ -74,7 +74,7 @@ def record(runs: Sequence[ProgramRun], *, finished: bool) -> SearchRecord:
         configuration=Configuration(
             columns={"dataset": facts.type.rpartition(".")[2] if facts else "unknown", **latest[0].columns},
             dataset={"_target_": facts.type if facts else ""},
-            consumer={"_target_": latest[0].program},
+            training_step={"_target_": latest[0].program},
             loader=replace(typical, num_workers=0),
             measure=MeasureRules(cache="as_is"),
             search=search,
@@ -163,16 +163,16 @@ def _trial(run: ProgramRun, typical: LoaderSettings, *, by_epoch: bool) -> Trial
 
 
 def _measurement(run: ProgramRun, settings: LoaderSettings, *, by_epoch: bool) -> Measurement | None:
-    """Summarises the windows, with the mean consumer time of the counted windows in the warm-up.
+    """Summarises the windows, with the mean training step time of the counted windows in the warm-up.
 
     The first steps of a program take longer (memory, compilation, the context of an accelerator), which is not start-up
     of the loader and would count against the candidate that runs first.
     """
     if not run.windows:
         return None
-    steps_s = [step_s for window in run.windows if window.counts for step_s in window.consume_s]
+    steps_s = [step_s for window in run.windows if window.counts for step_s in window.step_s]
     windows = [
-        window if window.counts or not steps_s else replace(window, consume_s=(fmean(steps_s),) * window.batches)
+        window if window.counts or not steps_s else replace(window, step_s=(fmean(steps_s),) * window.batches)
         for window in run.windows
     ]
     conditions = Conditions(

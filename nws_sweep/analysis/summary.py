@@ -32,7 +32,7 @@ class ConfigurationSummary:
     best: Trial | None  # recommended: the fewest workers not slower than the fastest by more than the tolerance
     fastest: Trial | None  # the trial with the least time
     gain_over_zero: Ratio | None  # speed-up over num_workers=0: its time / the time of the best
-    gain_over_reference: Ratio | None  # speed-up over num_workers = usable CPUs (search.reference)
+    gain_over_reference: Ratio | None  # speed-up over num_workers = usable CPUs (reference)
     searched: tuple[str, ...]  # names of the DataLoader settings that were searched, or that vary in the grid
 
     @functools.cached_property
@@ -150,7 +150,7 @@ def summarise(stored: Stored) -> Summary:
         stored=stored,
         configurations=tuple(_configuration(run, varying, stored.axes) for run in stored.runs),
         varying=varying,
-        searched_others=any(result.configuration.search.also for result in results),
+        searched_others=any(result.configuration.search.settings for result in results),
         warnings=(*caveats.on_all(results), *stored.unreadable, *stored.set_aside),
         failures=tuple(line for result in results for line in _failures(result, varying)),
     )
@@ -189,7 +189,7 @@ def _configuration(run: StoredRun, varying: Sequence[str], axes: Sequence[str]) 
         fastest=fastest,
         gain_over_zero=_gain(result, best, 0),
         gain_over_reference=_gain(result, best, result.configuration.search.reference),
-        searched=tuple(dict.fromkeys([*result.configuration.search.also, *columns])),
+        searched=tuple(dict.fromkeys([*result.configuration.search.settings, *columns])),
     )
 
 

@@ -1,4 +1,4 @@
-"""Predicts one configuration with other settings, other CPUs and another consumer, from its recorded costs. Pure."""
+"""Predicts one configuration with other settings, CPUs and training steps, from its recorded costs. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from nws_sweep.analysis.diagnosis import worker_trials
 from nws_sweep.errors import ConfigurationError
-from nws_sweep.measurement.quantities import MIN_CONSUMER_SHARE
+from nws_sweep.measurement.quantities import MIN_STEP_SHARE
 from nws_sweep.replay.model import Model, model_of, queue_settings
 from nws_sweep.replay.prediction import MOST_BATCHES
 from nws_sweep.replay.queue import QueueSettings
@@ -20,11 +20,11 @@ _RANGES: dict[str, tuple[Any, float, float]] = {
     "num_workers": (Integral, 0, 4096),
     "prefetch_factor": (Integral, 1, 4096),
     "cpus": (Real, 0.01, 100_000),
-    "consumer_s": (Real, 0, 86_400),
+    "training_step": (Real, 0, 86_400),
 }
 _MOST_LISTED = 16  # numbers of workers; of more only those of a ladder
 _LADDER = {0, 1, *(2**n for n in range(1, 13)), *(3 * 2**n for n in range(11))}
-_MOSTLY = 0.5  # share of CPU time from which a consumer computes, so that more CPUs would change it
+_MOSTLY = 0.5  # share of CPU time from which a training step computes, so that more CPUs would change it
 _UNLIMITED = 100_000.0  # CPUs
 _LONG = 1000  # batches of an epoch that is hardly delayed by the start of workers
 
@@ -37,7 +37,7 @@ class Predicted:
     batch_s: Estimate  # at the steady pace
     epoch_s: Estimate | None  # None if the length of an epoch is unknown
     samples_per_s: float | None  # at the steady pace; None if the size of a batch is unknown
-    measured: Measurement | None  # of a trial with these settings, CPUs and consumer; None if there is none
+    measured: Measurement | None  # of a trial with these settings, CPUs and training step; None if there is none
 
     @property
     def cost_s(self) -> Estimate:
@@ -50,7 +50,7 @@ class WhatIf:
     """What the records of one configuration predict.
 
     Attributes:
-        model: Of all trials with records, or of another consumer.
+        model: Of all trials with records, or of another training step.
         own: The best setting, on the CPUs of the run.
         result: Of the search.
         has_length: Whether the length of an epoch is known.
@@ -68,31 +68,32 @@ class WhatIf:
 
     @property
     def loop(self) -> LoopCosts:
-        """Costs of the main process, with the least time of the consumer."""
-        return min((known.records.loop for known in self.model.known), key=lambda loop: loop.consumer_s)
+        """Costs of the main process, with the least time of the training step."""
+        return min((known.records.loop for known in self.model.known), key=lambda loop: loop.step_s)
 
     @property
     def step_s(self) -> float:
-        """Seconds of the consumer per batch; 0 if there is none."""
-        if self.model.consumer_s is not None:
-            return self.model.consumer_s
-        consumer_s = self.loop.consumer_s
-        return consumer_s if consumer_s >= MIN_CONSUMER_SHARE * self.model.batch_s(self.own) else 0.0
+        """Seconds of the training step per batch; 0 if there is none."""
+        if self.model.step_s is not None:
+            return self.model.step_s
+        step_s = self.loop.step_s
+        return step_s if step_s >= MIN_STEP_SHARE * self.model.batch_s(self.own) else 0.0
 
-    def asked(self, *, consumer_s: float | None = None, **asked: Any) -> tuple[WhatIf, QueueSettings]:
-        """The same with another consumer, and the best setting with other values; None keeps a value.
+    def asked(self, *, training_step: float | None = None, **asked: Any) -> tuple[WhatIf, QueueSettings]:
+        """The same with another training step, and the best setting with other values; None keeps a value.
 
         Args:
-            consumer_s: Seconds per batch.
+            training_step: Seconds per batch.
             asked: num_workers, prefetch_factor, in_order and cpus.
 
         Raises:
             ConfigurationError: If a value is not allowed.
         """
-        given = {name: value for name, value in {**asked, "consumer_s": consumer_s}.items() if value is not None}
+        asked["training_step"] = training_step
+        given = {name: value for name, value in asked.items() if value is not None}
         for name, value in given.items():
             check(name, value)
-        model = replace(self.model, consumer_s=given.pop("consumer_s", self.model.consumer_s))
+        model = replace(self.model, step_s=given.pop("training_step", self.model.step_s))
         return replace(self, model=model), replace(self.own, **given)
 
     def predict(self, settings: QueueSettings) -> Predicted:
@@ -118,13 +119,14 @@ class WhatIf:
         return next(row for row in rows if row.cost_s.value <= limit_s)
 
     def sizing(self, settings: QueueSettings, numbers: Iterable[int]) -> dict[int, tuple[float, int]]:
-        """Seconds per batch and num_workers on 1, 2, 4, ... CPUs, until the consumer hardly waits.
+        """Seconds per batch and num_workers on 1, 2, 4, ... CPUs, until the training step hardly waits.
 
         That is, after the start, for at most ``tolerance`` of its time; if no number of CPUs is enough for that, until
-        more of them gain at most as much. Empty without a consumer, and for one that computes, which more CPUs change.
+        more of them gain at most as much. Empty without a training step, and for one that computes, which more CPUs
+        change.
         """
         step_s = self.step_s
-        if not step_s or (self.model.consumer_s is None and self.loop.consumer_cpu_s > _MOSTLY * step_s):
+        if not step_s or (self.model.step_s is None and self.loop.step_cpu_s > _MOSTLY * step_s):
             return {}
         known = (replace(one, records=replace(one.records, batches=_LONG)) for one in self.model.known)
         model, steps = (
@@ -145,7 +147,7 @@ class WhatIf:
         return paces
 
     def _measured(self, settings: QueueSettings) -> Measurement | None:
-        if self.model.consumer_s is not None or settings.cpus != self.own.cpus:
+        if self.model.step_s is not None or settings.cpus != self.own.cpus:
             return None
         made = (trial for trial in self.result.trials if queue_settings(trial.settings, settings.cpus) == settings)
         return next((trial.measurement for trial in made if trial.state is TrialState.OK), None)

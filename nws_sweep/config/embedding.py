@@ -61,10 +61,10 @@ def served(folder: Path | None, config_path: str) -> Path | None:
 def register_resolvers() -> None:
     """Registers the resolvers of conf/, which import their modules at the first use; may be called again."""
 
-    def usable_cpus(times: int = 1, ranks: int = 1) -> int:
+    def usable_cpus(ranks: int = 1) -> int:
         from nws_sweep.system import host
 
-        return host.cpus_of_rank(max(1, ranks), times)
+        return host.cpus_of_rank(max(1, ranks))
 
     def best_setting(name: str, *given: Any, _root_: Any) -> Any:
         from nws_sweep.config import best_resolver

@@ -11,7 +11,7 @@ import difflib
 import functools
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, make_dataclass, replace
 from numbers import Integral
 from typing import Any, cast
@@ -22,17 +22,23 @@ from hydra.errors import MissingConfigException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from nws_sweep.config import earlier_names
 from nws_sweep.config.embedding import register_resolvers, require_composed
 from nws_sweep.errors import ConfigurationError, one_line
 from nws_sweep.results import Configuration, LoaderSettings, MeasureRules, SearchRules, shown
 from nws_sweep.results.result_cache import REUSES
 from nws_sweep.results.storage import NAMELESS, folder_name
-from nws_sweep.system import extras
-from nws_sweep.tuning.strategy import ALSO, STRATEGIES
+from nws_sweep.system import extras, host
+from nws_sweep.tuning.strategy import SEARCHABLE, STRATEGIES
 
 # The columns of every configuration, in the order of results.csv.
 AXES = ("batch_size", "pin_memory", "prefetch_factor", "patience")
-_GROUPS = ("dataset", "search", "measure", "consumer", "paths", "experiment")
+_GROUPS = ("dataset", "measure", "training_step", "paths", "experiment")
+# Other keywords of DataLoader, and threads of its workers.
+_LOADER = (
+    "shuffle", "drop_last", "persistent_workers", "multiprocessing_context", "timeout", "in_order",
+    "threads_per_worker",
+)  # fmt: skip
 _QUOTES = ("'", '"')
 
 
@@ -73,9 +79,9 @@ _CANDIDATES = Allowed(
     "a list of different integers of at least 0, such as [0,2,4]",
     lambda value: value and all(map(_is_count, value)) and len(set(value)) == len(value),
 )
-_ALSO = Allowed(
-    f"a list of different names out of {', '.join(ALSO)}",
-    lambda value: set(value) <= set(ALSO) and len(set(value)) == len(value),
+_SETTINGS = Allowed(
+    f"a list of different names out of {', '.join(SEARCHABLE)}",
+    lambda value: set(value) <= set(SEARCHABLE) and len(set(value)) == len(value),
 )
 # Every dotted key with its type and range.
 _KEYS: dict[str, tuple[Any, Allowed]] = {
@@ -85,30 +91,29 @@ _KEYS: dict[str, tuple[Any, Allowed]] = {
     "patience": (int, _at_least(0)),
     "ranks": (int, _at_least(1)),
     # Keywords of DataLoader; null for those of the DataLoader that the dataset comes in.
-    "loader.shuffle": (bool | None, _YES_OR_NO),
-    "loader.drop_last": (bool | None, _YES_OR_NO),
-    "loader.persistent_workers": (bool | None, _YES_OR_NO),
-    "loader.multiprocessing_context": (str | None, _one_of("fork", "spawn", "forkserver", None)),
-    "loader.timeout": (float | None, _or_null(_at_least(0, "seconds, a number"))),
-    "loader.in_order": (bool | None, _YES_OR_NO),
-    "loader.threads_per_worker": (int | None, _or_null(_at_least(1))),
-    "loader.collate_fn": (dict[str, Any] | None, Allowed("a _target_ with its arguments, or null")),
-    "search.strategy": (str, _one_of(*STRATEGIES)),
-    "search.maximum_patience": (int, _at_least(0)),
-    "search.candidates": (list[int] | None, _or_null(_CANDIDATES)),
-    "search.max_workers": (int | None, _or_null(_at_least(0))),
-    "search.reference": (int | None, _or_null(_at_least(0))),
-    "search.tolerance": (float, Allowed("a number from 0 to 1", lambda value: 0 <= value <= 1)),
-    "search.also": (list[str], _ALSO),
-    "search.time_budget_s": (float | None, _or_null(_above_zero())),
+    "shuffle": (bool | None, _YES_OR_NO),
+    "drop_last": (bool | None, _YES_OR_NO),
+    "persistent_workers": (bool | None, _YES_OR_NO),
+    "multiprocessing_context": (str | None, _one_of("fork", "spawn", "forkserver", None)),
+    "timeout": (float | None, _or_null(_at_least(0, "seconds, a number"))),
+    "in_order": (bool | None, _YES_OR_NO),
+    "threads_per_worker": (int | None, _or_null(_at_least(1))),
+    "collate_fn": (dict[str, Any] | None, Allowed("a _target_ with its arguments, or null")),
+    "strategy": (str, _one_of(*STRATEGIES)),
+    "num_workers": (list[int] | None, _or_null(_CANDIDATES)),
+    "max_workers": (int | None, _or_null(_at_least(0))),
+    "reference": (int | None, _or_null(_at_least(0))),
+    "tolerance": (float, Allowed("a number from 0 to 1", lambda value: 0 <= value <= 1)),
+    "settings": (list[str], _SETTINGS),
+    "time_limit_s": (float | None, _or_null(_above_zero())),
     "measure.mode": (str, _one_of("steady", "epoch")),
     "measure.precision": (float, Allowed("a number above 0 and up to 1", lambda value: 0 < value <= 1)),
     "measure.window_s": (float, _above_zero()),
     "measure.windows": (int, _at_least(1)),
-    "measure.max_seconds": (float, _above_zero()),
+    "measure.trial_limit_s": (float, _above_zero()),
     "measure.max_batches": (int | None, _or_null(_at_least(1))),
     "measure.epochs": (int, _at_least(1)),
-    "measure.timeout_s": (float | None, _or_null(_above_zero())),
+    "measure.kill_after_s": (float | None, _or_null(_above_zero())),
     "measure.interleave": (int, _at_least(1)),
     "measure.cache": (str, _one_of("warm", "cold", "as_is")),
     "measure.cache_files": (list[str] | None, _or_null(Allowed("a list of files and folders, such as [data/train]"))),
@@ -138,7 +143,7 @@ def _schema() -> type:
     for name, keys in groups.items():
         inner = globals()[f"{name.title()}Schema"] = make(f"{name.title()}Schema", keys)
         top.append((name, inner, field(default_factory=inner)))
-    for name in ("dataset", "consumer", "services"):  # a _target_ with its arguments
+    for name in ("dataset", "training_step", "services"):  # a _target_ with its arguments
         top.append((name, dict[str, Any], field(default_factory=dict)))
     return make("SweepSchema", top)
 
@@ -153,10 +158,20 @@ def register() -> None:
     OmegaConf.register_new_resolver("nws_sweep.folder_name", folder_name, replace=True)
 
 
-def with_quoted_overrides(argument: str) -> str:
-    """Quotes the elements of a list such as ``dataset.overrides=[data=cifar]``, where Hydra forbids a bare ``=``."""
-    match = re.fullmatch(r"(\+{0,2}dataset\.overrides=)(.*)", argument, re.DOTALL)
-    return match[1] + ",".join(map(_with_quoted_elements, _split_at_commas(match[2]))) if match else argument
+def hydra_arguments(argument: str) -> list[str]:
+    """An argument of the command line as Hydra accepts it.
+
+    Elements of a list such as ``dataset.overrides=[data=cifar]`` are quoted, since Hydra forbids a bare ``=`` there. A
+    number as training step, ``training_step=0.05``, sets the group and its key, since a group takes no number. One
+    name, ``settings=pin_memory``, is a list of one.
+    """
+    if match := re.fullmatch(r"(\+{0,2}dataset\.overrides=)(.*)", argument, re.DOTALL):
+        return [match[1] + ",".join(map(_with_quoted_elements, _split_at_commas(match[2])))]
+    if match := re.fullmatch(r"training_step=(-?[\d.][\d.e,-]*)", argument):
+        return ["training_step=sleep", f"training_step.seconds_per_batch={match[1]}"]
+    if match := re.fullmatch(r"settings=([a-z_]+)", argument):
+        return [f"settings=[{match[1]}]"]
+    return [argument]
 
 
 def _with_quoted_elements(value: str) -> str:
@@ -193,9 +208,8 @@ def configuration(
     for key in map(str, config):  # Hydra adds any key with a plus, such as +bach_size=64, which would have no effect
         if key not in {each.name for each in fields(SweepSchema)}:
             raise ConfigurationError(f"{key}={shown(config[key])}: {no_such_key(key)}")
-    plain = _checked(config, "dataset", "consumer")
-    given = {**{name: plain[name] for name in AXES[:3]}, **plain["loader"], "collate_fn": None}
-    given = {name: value for name, value in given.items() if value is not None}
+    plain = _checked(config, "dataset", "training_step")
+    given = {name: plain[name] for name in (*AXES[:3], *_LOADER) if plain[name] is not None}
     loader = replace(own or LoaderSettings(batch_size=None), **{**given, "num_workers": 0})
     columns = {"dataset": dataset_name, **{name: getattr(loader, name) for name in AXES[:3]}}
     columns["patience"] = plain["patience"]
@@ -203,14 +217,14 @@ def configuration(
         key = override.partition("=")[0].lstrip("+")
         if key not in columns and not key.startswith(("~", *NAMELESS, "experiment/")):
             columns[key] = column_value(config, key, override)
-    values = {**plain, "columns": columns, "loader": loader, "collate_fn": plain["loader"]["collate_fn"]}
-    return msgspec.convert(values, Configuration)
+    return msgspec.convert({**plain, "columns": columns, "loader": loader}, Configuration)
 
 
 def has_open_settings(config: DictConfig) -> bool:
     """True if a setting is null and must be taken from the DataLoader that the dataset comes in."""
-    own = ("shuffle", "drop_last", "persistent_workers", "timeout", "in_order")  # null has another meaning elsewhere
-    return None in [config.batch_size, config.pin_memory, *(config.loader[name] for name in own)]
+    # Null has another meaning elsewhere.
+    own = ("batch_size", "pin_memory", "shuffle", "drop_last", "persistent_workers", "timeout", "in_order")
+    return None in [config[name] for name in own]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,7 +233,7 @@ class Embedded:
 
     search: SearchRules
     measure: MeasureRules
-    consumer: dict[str, Any]
+    training_step: dict[str, Any]
     check_samples: bool | None
     reuse: str
     ranks: int
@@ -228,9 +242,11 @@ class Embedded:
 def embedded(node: Any) -> Embedded:
     """Reads the node that a program composed with ``+nws_sweep=base``, or a plain mapping of it."""
     require_composed(node)
-    plain = OmegaConf.to_container(node, resolve=True) if OmegaConf.is_config(node) else node
+    plain: Any = OmegaConf.to_container(node, resolve=True) if OmegaConf.is_config(node) else dict(node)
+    if is_seconds(plain.get("training_step")):
+        plain["training_step"] = sleeping(plain["training_step"])
     try:
-        checked = _checked(OmegaConf.merge(OmegaConf.structured(SweepSchema), plain), "consumer")
+        checked = _checked(OmegaConf.merge(OmegaConf.structured(SweepSchema), plain), "training_step")
     except OmegaConfBaseException as error:
         raise ConfigurationError(one_line(f"config: {error}")) from error
     return msgspec.convert(checked, Embedded)
@@ -238,10 +254,27 @@ def embedded(node: Any) -> Embedded:
 
 def no_such_key(key: str) -> str:
     """The message for an unknown key."""
-    if key.startswith(("dataset.", "consumer.")):
+    if key.startswith(("dataset.", "training_step.")):
         return f"the chosen {key.partition('.')[0]} has no such argument; ++{key}=VALUE passes it anyway"
+    if new := earlier_names.present(key, {*RANGES, *_GROUPS}):
+        return f"there is no key {key}; it is called {new}"
     close = difflib.get_close_matches(key, [*RANGES, *_GROUPS], n=1)
     return f"there is no key {key}; " + (f"did you mean {close[0]}?" if close else "--help lists the keys")
+
+
+def is_seconds(value: Any) -> bool:
+    """Whether a training step is given as a number, the seconds of a batch."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf
+
+
+def sleeping(seconds: float) -> dict[str, Any]:
+    """The node of a training step that sleeps for so many seconds per batch."""
+    return {"_target_": "nws_sweep.dataloading.training_steps.Sleep", "seconds_per_batch": float(seconds)}
+
+
+def names(settings: str | Iterable[str]) -> tuple[str, ...]:
+    """The names of settings; a text is one name."""
+    return (settings,) if isinstance(settings, str) else tuple(settings)
 
 
 def _checked(config: Any, *targets: str) -> dict[str, Any]:
@@ -253,21 +286,20 @@ def _checked(config: Any, *targets: str) -> dict[str, Any]:
         if name not in values:
             raise ConfigurationError(f"~{key}: the key cannot be deleted; allowed is {permitted.text}")
         require(key, values[name], written=shown(values[name]))
-    for group in ("loader", "search", "measure"):
-        for name, value in plain[group].items():
-            if (key := f"{group}.{name}") not in RANGES:
-                raise ConfigurationError(f"{key}={shown(value)}: {no_such_key(key)}")
+    for name, value in plain["measure"].items():
+        if (key := f"measure.{name}") not in RANGES:
+            raise ConfigurationError(f"{key}={shown(value)}: {no_such_key(key)}")
     for key in targets:
         if "_target_" not in plain[key]:
             raise ConfigurationError(
                 f"{key}={shown(plain[key])}: needs a _target_, such as {key}._target_=package.Class"
             )
-    return {**plain, "search": search_rules(plain["search"])}
+    return {**plain, "search": search_rules(plain)}
 
 
-def require(name: str, value: Any, key: str | None = None, *, written: str | None = None) -> None:
-    """Raises ConfigurationError if a value is out of the range of its key, which is ``name`` by default."""
-    permitted = RANGES[key or name]
+def require(name: str, value: Any, *, written: str | None = None) -> None:
+    """Raises ConfigurationError if a value is out of the range of its key."""
+    permitted = RANGES[name]
     with contextlib.suppress(TypeError):  # a value of another type
         if permitted.test(value):
             return
@@ -275,14 +307,19 @@ def require(name: str, value: Any, key: str | None = None, *, written: str | Non
 
 
 def search_rules(values: Mapping[str, Any]) -> SearchRules:
-    """The rules of valid values of the keys below ``search``."""
-    candidates = values["candidates"]
+    """The rules of a search, of valid values by the names of their keys."""
+    candidates, most = values["num_workers"], values["max_workers"]
+    if most is None and values["strategy"] != "adaptive":
+        most = host.cpus_of_rank(values["ranks"], 2)
     if candidates is None:
-        candidates = WITHOUT_LIMIT if values["max_workers"] is None else range(values["max_workers"] + 1)
+        candidates = WITHOUT_LIMIT if most is None else range(most + 1)
     tried = tuple(sorted(map(int, candidates)))
-    reference = values["reference"] if values["reference"] in tried else None
-    rest = {name: value for name, value in values.items() if name != "max_workers"}
-    return SearchRules(**{**rest, "candidates": tried, "reference": reference, "also": tuple(values["also"])})
+    return SearchRules(
+        candidates=tried,
+        reference=values["reference"] if values["reference"] in tried else None,
+        settings=tuple(values["settings"]),
+        **{name: values[name] for name in ("strategy", "patience", "tolerance", "time_limit_s")},
+    )
 
 
 def column_value(config: DictConfig, key: str, override: str) -> Any:
@@ -309,6 +346,9 @@ def _about_override(error: Exception) -> str | None:
     if match := re.search(r"Could not load 'hydra/launcher/(\w+)'", str(error)):
         return extras.advice(match.group(1))
     if match := re.match(r"Ambiguous value for argument '(.*)'", str(error)):
+        key, _, values = match.group(1).partition("=")
+        if key == "num_workers":
+            return f"{match.group(1)}: the candidates of a search are a list, num_workers=[{values}]"
         return f"{match.group(1)}: several values are a grid, which needs -m"
     return None
 
@@ -318,7 +358,9 @@ def _about_key(error: Exception, overrides: Sequence[str]) -> str | None:
     if (match := re.search(r"(?:Could not override|full_key:)\s*'?([\w./]+)'?", text)) is None:
         return None
     key = match.group(1)
-    given = next((text for text in reversed(overrides) if text.lstrip("+").partition("=")[0] == key), None)
+    typed = {text.lstrip("+").partition("=")[0]: text for text in overrides}
+    key = next((name for name in typed if name.startswith(f"{key}.")), key)  # of a group that does not exist
+    given = typed.get(key)
     if "not in '" in text or "is not in struct" in text:
         return f"{given or key}: {no_such_key(key)}"
     if "Missing mandatory value" in text:

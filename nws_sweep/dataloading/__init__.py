@@ -1,4 +1,4 @@
-"""The user's datasets, DataLoaders and consumers: made, copied, pickled, described and observed.
+"""The user's datasets, DataLoaders and training steps: made, copied, pickled, described and observed.
 
 May import: ``datasets``, ``config`` and below.
 
@@ -8,5 +8,5 @@ May import: ``datasets``, ``config`` and below.
 - ``recording``: what batches cost, and samples finished; ``digests``: hashes by which samples of loaders are compared.
 - ``objects``: Python objects and open files of a dataset that forked workers copy or share.
 - ``watching``: times of the batches of an unchanged program.
-- ``consumers``, ``training``: what uses each batch: nothing, a sleep, or a training step.
+- ``training_steps``: what uses each batch: nothing, a sleep, or a training step.
 """

@@ -5,8 +5,8 @@ and did not (the kernel's run delay), and waiting, which is the rest: a record t
 waiting as one taken on an idle machine. What other threads of the worker do, among them torch's own that copies a batch
 into shared memory, is CPU time of handing over.
 
-Batches reach the consumer in multiples of the workers; samples, which are finished one by one, are counted too. The
-dataset in each worker gets a subclass of its own class for that. User code that reads ``get_worker_info().dataset``
+Batches reach the training step in multiples of the workers; samples, which are finished one by one, are counted too.
+The dataset in each worker gets a subclass of its own class for that. User code that reads ``get_worker_info().dataset``
 sees the same object.
 """
 

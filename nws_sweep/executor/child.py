@@ -123,8 +123,8 @@ class _ChildCommands:
             self._other_ranks = lockstep.join(self._spec.rank)
         data, source = self._data, self._data.source
         torch.manual_seed(self._spec.seed)
-        self._consumer = _make_consumer(self._spec.consumer)
-        self._collate_fn = _make("loader.collate_fn", self._spec.collate_fn, ConfigurationError)
+        self._training_step = _make_step(self._spec.training_step)
+        self._collate_fn = _make("collate_fn", self._spec.collate_fn, ConfigurationError)
         return DatasetFacts(
             type=f"{type(source.dataset).__module__}.{type(source.dataset).__qualname__}",
             iterable=isinstance(source.dataset, IterableDataset),
@@ -151,7 +151,7 @@ class _ChildCommands:
             )
         self._session = LoaderSession(
             loader,
-            self._consumer,
+            self._training_step,
             default_batch_length=settings.batch_size or 1,
             # Only a DataLoader that makes the batches has a known number of samples in each.
             produced=log.produced if log and settings.batch_size is not None else (lambda: None),
@@ -160,7 +160,7 @@ class _ChildCommands:
             cpu_clock=time.process_time,
             delay_clock=run_delay_clock(),
             on_epoch=log.begin_epoch if log else lambda: None,
-            consumer_synchronizes=self._other_ranks is not None and lockstep.synchronizes_itself(self._consumer),
+            step_synchronizes=self._other_ranks is not None and lockstep.synchronizes_itself(self._training_step),
         )
         self._positions = objects.positions(self._data.files)
         return self._batches
@@ -382,20 +382,20 @@ def _found_in(dataset: Any, look: Callable[[Any], tuple[Any, ...]]) -> tuple[Any
         return ()
 
 
-def _make_consumer(config: Mapping[str, Any]) -> Any:
-    hint = "a function that takes a batch needs ++consumer._partial_=true"
+def _make_step(config: Mapping[str, Any]) -> Any:
+    hint = "a function that takes a batch needs ++training_step._partial_=true"
     try:
-        consumer = _make("consumer", config, ConfigurationError)
+        training_step = _make("training_step", config, ConfigurationError)
     except ConfigurationError as error:
         if "missing" in str(error) and "argument" in str(error) and not config.get("_partial_"):
             raise ConfigurationError(f"{error}; {hint}") from None
         raise
-    if not callable(consumer):
-        kind = type(consumer).__name__
+    if not callable(training_step):
+        kind = type(training_step).__name__
         raise ConfigurationError(
-            f"consumer {config.get('_target_')}: got {kind}, which cannot be called with a batch; {hint}"
+            f"training step {config.get('_target_')}: got {kind}, which cannot be called with a batch; {hint}"
         )
-    return consumer
+    return training_step
 
 
 def _forward_progress(connection: Connection) -> None:

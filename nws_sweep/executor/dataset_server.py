@@ -35,7 +35,7 @@ class DatasetServer(contextlib.ExitStack):
     def start(self, spec: ProcessSpec, supervision: Supervision = UNLIMITED) -> Iterator[ChildProcess]:
         """Starts a trial process and prepares it; kills it at the end.
 
-        DatasetError if the dataset cannot be made, ConfigurationError if the consumer or the collate_fn cannot,
+        DatasetError if the dataset cannot be made, ConfigurationError if the training step or the collate_fn cannot,
         TrialError if the process exited while making them.
         """
         key = (spec.dataset, spec.seed, spec.start_method or processes.start_method(), spec.working_folder)
@@ -63,7 +63,7 @@ class DatasetServer(contextlib.ExitStack):
 
         def start_process(chosen: Configuration, memory_bytes: int | None) -> AbstractContextManager[TrialProcess]:
             supervision = Supervision(
-                timeout_s=chosen.measure.timeout_s, memory_budget_bytes=memory_bytes, on_progress=on_progress
+                kill_after_s=chosen.measure.kill_after_s, memory_budget_bytes=memory_bytes, on_progress=on_progress
             )
             if chosen.ranks > 1:  # each rank makes its dataset, which may depend on the rank
                 return ranks.start(spec_of(chosen), chosen.ranks, supervision)
@@ -76,7 +76,7 @@ def spec_of(configuration: Configuration, working_folder: str, log_path: str | N
     """The specification of a configuration's trial processes; see ``ProcessSpec`` for the folder and the log."""
     return ProcessSpec(
         dataset=configuration.dataset,
-        consumer=configuration.consumer,
+        training_step=configuration.training_step,
         collate_fn=configuration.collate_fn,
         seed=configuration.seed,
         start_method=multiprocessing.get_start_method(allow_none=True),

@@ -56,7 +56,7 @@ class Lockstep:
         Raises TrialError if another rank takes no such step: in a training all ranks would wait forever.
         """
         deadline = time.monotonic() + _LATE_S
-        while self._rows[:, 0].min() < self._steps:  # rarely: the consumer's barrier has just passed
+        while self._rows[:, 0].min() < self._steps:  # rarely: the training step's barrier has just passed
             if time.monotonic() > deadline:
                 raise TrialError(f"another rank made no step for {_LATE_S:g} s: its epoch is shorter, or it hangs")
             time.sleep(_POLL_S)
@@ -93,11 +93,11 @@ def _lost(error: RuntimeError) -> RankLost:
     return RankLost(one_line(f"no connection to the other ranks: {error}"))
 
 
-def synchronizes_itself(consumer: Any) -> bool:
-    """Whether a consumer contains a DistributedDataParallel model, whose steps are barriers."""
+def synchronizes_itself(training_step: Any) -> bool:
+    """Whether a training step contains a DistributedDataParallel model, whose steps are barriers."""
     from torch.nn.parallel import DistributedDataParallel
 
-    held = [consumer]
+    held = [training_step]
     for _ in range(_MAX_DEPTH):  # in attributes and arguments of partial functions
         held += [each for value in held for each in getattr(value, "__dict__", {}).values()]
         partials = [value for value in held if isinstance(value, functools.partial)]

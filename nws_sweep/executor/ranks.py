@@ -1,8 +1,8 @@
 """Several trial processes as one: the ranks of a host, which load in lockstep as in DistributedDataParallel.
 
 Each rank is a trial process with a dataset, a DataLoader and torchrun's environment. Measuring sees one process
-whose batch is a step of all ranks, timed from barrier to barrier. Where the barrier is in the consumer, the consumer's
-own time is that of the rank that waits least.
+whose batch is a step of all ranks, timed from barrier to barrier. Where the barrier is in the training step, its own
+time is that of the rank that waits least.
 """
 
 from __future__ import annotations
@@ -113,16 +113,16 @@ def _missing(folder: str) -> list[int]:
 
 def merged_window(ranks: Sequence[Window]) -> Window:
     """A window of steps from the windows of all ranks, equal in batches; times are means over the ranks."""
-    if not all(rank.barrier_s for rank in ranks):  # the consumer's least time of all ranks is its own
-        own_s = tuple(map(min, zip(*(rank.consume_s for rank in ranks), strict=True)))
-        beside_s = [tuple(map(operator.sub, rank.consume_s, own_s)) for rank in ranks]
-        ranks = [replace(rank, consume_s=own_s, barrier_s=s) for rank, s in zip(ranks, beside_s, strict=True)]
+    if not all(rank.barrier_s for rank in ranks):  # the training step's least time of all ranks is its own
+        own_s = tuple(map(min, zip(*(rank.step_s for rank in ranks), strict=True)))
+        beside_s = [tuple(map(operator.sub, rank.step_s, own_s)) for rank in ranks]
+        ranks = [replace(rank, step_s=own_s, barrier_s=s) for rank, s in zip(ranks, beside_s, strict=True)]
     waits_s = [map(sum, zip(rank.wait_s, rank.barrier_s, strict=True)) for rank in ranks]
     return Window(
         kind=ranks[0].kind,
         startup_s=_combined(max, (rank.startup_s for rank in ranks)),
         wait_s=_means(waits_s),
-        consume_s=_means(rank.consume_s for rank in ranks),
+        step_s=_means(rank.step_s for rank in ranks),
         samples=sum(rank.samples for rank in ranks),
         end_s=_combined(max, (rank.end_s for rank in ranks)),
         produced=_combined(sum, (rank.produced for rank in ranks), needs_all=True),

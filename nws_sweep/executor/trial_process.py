@@ -31,7 +31,7 @@ from nws_sweep.system import processes, temporary, usage
 
 # Imported by the fork server: what each trial process needs, and modules whose import is slow and has no side effects.
 _PRELOADED = ("nws_sweep.executor.child", "hydra.utils")
-_PRELOADABLE = ("torchvision", "nws_sweep.datasets", "nws_sweep.dataloading.training")
+_PRELOADABLE = ("torchvision", "nws_sweep.datasets", "nws_sweep.dataloading.training_steps")
 _ORDERLY_EXIT_S = 3.0
 STALL_S = 10.0  # a window that takes longer may wait for a lock held by a paused candidate
 _SIGNALLED_S = 0.1
@@ -43,7 +43,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 class Supervision:
     """What the parent checks while a command runs."""
 
-    timeout_s: float | None = None  # for all commands together, making the dataset included; None for no limit
+    kill_after_s: float | None = None  # for all commands together, making the dataset included; None for no limit
     memory_budget_bytes: int | None = None  # of all its processes; None for no limit
     on_progress: Callable[[str], None] = lambda text: None  # called with a line of text while a dataset is made
 
@@ -78,7 +78,7 @@ class CommandSender(TrialProcess):
         raise NotImplementedError
 
     def prepare(self) -> None:
-        """Makes the dataset, unless the process has it, the consumer and the collate_fn."""
+        """Makes the dataset, unless the process has it, the training step and the collate_fn."""
         self.facts = self.request("prepare")
 
     def open(self, settings: LoaderSettings) -> None:
@@ -95,7 +95,7 @@ class ChildProcess(CommandSender):
         super().__init__(supervision)
         self._child, self._connection = child, connection
         self._supervision, self._template = supervision, template
-        self._left_s = supervision.timeout_s
+        self._left_s = supervision.kill_after_s
         self._kernel_kills = processes.out_of_memory_kills()
         self._settings: LoaderSettings | None = None
         self._failure: TrialError | None = None  # of a command without an answer
@@ -181,7 +181,7 @@ class ChildProcess(CommandSender):
             if ready:
                 raise EOFError
             if remaining == 0:
-                limit = f"measure.timeout_s={self._supervision.timeout_s:g} s"
+                limit = f"measure.kill_after_s={self._supervision.kill_after_s:g} s"
                 raise TrialTimeout(f"not finished within {limit}; the candidate was killed")
             check_memory([self.pid], self.memory_limit_bytes)
             if time.monotonic() >= stall_at:
@@ -267,7 +267,7 @@ def start(
     if multiprocessing.current_process().daemon:
         raise ConfigurationError("a daemonic process cannot start processes: measure in the program's main process")
     if template is None:
-        preload([spec.dataset, spec.consumer])
+        preload([spec.dataset, spec.training_step])
     with contextlib.ExitStack() as stack:
         # Ctrl-C during a start would send the fork server half a message, on which it exits with a traceback.
         with processes.uninterrupted():

@@ -11,7 +11,7 @@ from nws_sweep.measurement.environment import Environment, TrialProcess
 from nws_sweep.results import Configuration, WindowKind, WindowRequest
 from nws_sweep.system import page_cache
 
-_NO_CONSUMER = {"_target_": "nws_sweep.dataloading.consumers.Nothing"}
+_NO_STEP = {"_target_": "nws_sweep.dataloading.training_steps.Nothing"}
 # A time slice that reads from the page cache takes up to this many times as many batches as one that reads from disk.
 _SPEEDUP_WHEN_WARM = 8
 
@@ -24,7 +24,7 @@ class CacheControl:
     """
 
     def __init__(self, configuration: Configuration, environment: Environment) -> None:
-        self._configuration = replace(configuration, consumer=_NO_CONSUMER)
+        self._configuration = replace(configuration, training_step=_NO_STEP)
         self._environment = environment
         self._state = configuration.measure.cache
         named = configuration.measure.cache_files if self._state == "cold" else None

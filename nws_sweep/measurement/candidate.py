@@ -155,7 +155,7 @@ class Candidate:
         try:
             while request is None or (request.kind is WindowKind.WARM_UP and not self.progress.exhausted):
                 if self.is_late():
-                    raise errors.TimeBudgetSpent
+                    raise errors.TimeLimitReached
                 taken, conditions = [*self.progress.windows, *windows], self.progress.conditions
                 request = schedule.next_request(taken, conditions, was_paused=was_paused and not windows)
                 windows.append(process.window(request))

@@ -69,14 +69,14 @@ def loop_costs(slices: Sequence[TimeSlice], settings: LoaderSettings) -> LoopCos
     receive_s = sum(window.receive_cpu_s or 0.0 for window in windows) / taken
     delay_s = sum(window.receive_delay_s for window in windows) / taken
     # The first training steps take longer.
-    consuming = [window for window in windows if window.counts and window.batches] or windows
-    consumed = sum(window.batches for window in consuming)
+    counted = [window for window in windows if window.counts and window.batches] or windows
+    taken = sum(window.batches for window in counted)
     ready_s = [wait_s for epoch in epochs(slices) for wait_s in _waits_for_ready_batches(epoch)]
     return LoopCosts(
         receive_s=receive_s if workers else 0.0,
         receive_wait_s=max(0.0, statistics.median(ready_s) - receive_s - delay_s) if ready_s else 0.0,
-        consumer_s=sum(sum(window.consume_s) for window in consuming) / consumed,
-        consumer_cpu_s=sum(window.consume_cpu_s or 0.0 for window in consuming) / consumed,
+        step_s=sum(sum(window.step_s) for window in counted) / taken,
+        step_cpu_s=sum(window.step_cpu_s or 0.0 for window in counted) / taken,
         fork_s=sum(starts_s) / len(starts_s) / workers if workers and starts_s else 0.0,
         start_s=start_s,
         stop_s=_STOP_S if workers else 0.0,
@@ -84,14 +84,14 @@ def loop_costs(slices: Sequence[TimeSlice], settings: LoaderSettings) -> LoopCos
 
 
 def _waits_for_ready_batches(epoch: Sequence[Placed]) -> Iterator[float]:
-    """The consumer's waits for batches that their worker had handed over before the consumer asked for them."""
+    """The waits for batches that their worker had handed over before they were asked for."""
     made = {record.number: record for window, _ in epoch for record in window.records}
     number = 0
     for window, _ in epoch:
         asked_s = window.began_s
-        for wait_s, consume_s in zip(window.wait_s, window.consume_s, strict=True):
+        for wait_s, step_s in zip(window.wait_s, window.step_s, strict=True):
             record = made.get(number)
             if record and record.ended_s + record.cost.copy_s < asked_s:
                 yield wait_s
-            asked_s += wait_s + consume_s
+            asked_s += wait_s + step_s
             number += 1

@@ -1,11 +1,11 @@
 """The quantities of a trial, whether they are precise enough, and whether they are possible. Pure.
 
-Throughput is measured at both ends of the queue: batches taken by the consumer, and samples finished by the workers.
-Over a long time both rates are equal; in a window they differ by the change of the queue. If the queue fills or empties
-from window to window, the steady pace is that of the slower side: workers that fill a queue are ahead of the batch that
-the consumer waits for, or of the consumer; a consumer that empties a queue uses batches that lay ready. If the queue is
-in balance, the pace is that of the workers where the consumer waits, because samples do not finish in multiples of the
-workers, else that of the consumer.
+Throughput is measured at both ends of the queue: batches taken by the training step, and samples finished by the
+workers. Over a long time both rates are equal; in a window they differ by the change of the queue. If the queue fills
+or empties from window to window, the steady pace is that of the slower side: workers that fill a queue are ahead of the
+batch that the training step waits for, or of the training step; a training step that empties a queue uses batches that
+lay ready. If the queue is in balance, the pace is that of the workers where the training step waits, because samples do
+not finish in multiples of the workers, else that of the training step.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from nws_sweep.measurement.schedule import (
 from nws_sweep.measurement.stats import estimate_mean, half_width
 from nws_sweep.results import Estimate, Measurement, RankMeasurement, TimeSlice, Window, WindowKind
 
-# A consumer that waits for a smaller share of its time is not limited by the workers.
+# A training step that waits for a smaller share of its time is not limited by the workers.
 _HARDLY_WAITS = 0.05
 # Standard errors above which the change of the queue is more than chance.
 _BEYOND_CHANCE = 2.0
 # Stopping at a narrow interval selects intervals that are too narrow. With this factor and the rule of ``converged``, a
 # nominal 95 % covers 94 to 97 % in simulations (test_quantities.py), without them 90 to 96 %.
 _SEQUENTIAL = 1.1
-# A consumer with a smaller share of the time does nothing: the time is that of the call.
-MIN_CONSUMER_SHARE = 0.01
+# A training step with a smaller share of the time does nothing: the time is that of the call.
+MIN_STEP_SHARE = 0.01
 # CPU time and pace come from stretches that differ by a few batches.
 _MARGIN = 1.05
 
@@ -69,8 +69,8 @@ def summarise(slices: Sequence[TimeSlice], conditions: Conditions) -> Measuremen
     )
     if steady is None:
         return found
-    batch_s, consume_s = steady.estimate.value, _consume_s(steady.usable)
-    wait_s = max(0.0, batch_s - consume_s)
+    batch_s, step_s = steady.estimate.value, _step_s(steady.usable)
+    wait_s = max(0.0, batch_s - step_s)
     samples = sum(window.samples for window in steady.usable)
     batch_length = samples / _taken(steady.usable) if samples else conditions.batch_length
     return replace(
@@ -79,8 +79,8 @@ def summarise(slices: Sequence[TimeSlice], conditions: Conditions) -> Measuremen
         bias_bound=steady.bias_bound,
         samples_per_s=batch_length / batch_s if batch_s > 0 else None,
         wait_s=wait_s,
-        consume_s=consume_s,
-        stall_fraction=wait_s / (wait_s + consume_s) if wait_s + consume_s > 0 else None,
+        step_s=step_s,
+        stall_fraction=wait_s / (wait_s + step_s) if wait_s + step_s > 0 else None,
         ranks=_of_ranks(steady.usable, starts, batch_s),
     )
 
@@ -94,14 +94,14 @@ def _of_ranks(usable: Sequence[Window], starts: Sequence[Window], batch_s: float
 
 
 def _of_rank(rank: int, own: Sequence[Window], starts: Sequence[Window], batch_s: float) -> RankMeasurement:
-    taken, wait_s, consume_s = _taken(own), _wait_s(own), _consume_s(own)
-    means_s = [(sum(window.wait_s) + sum(window.consume_s)) / window.batches for window in own]
+    taken, wait_s, step_s = _taken(own), _wait_s(own), _step_s(own)
+    means_s = [(sum(window.wait_s) + sum(window.step_s)) / window.batches for window in own]
     return RankMeasurement(
         rank=rank,
         startup_s=statistics.fmean(window.startup_s or 0.0 for window in starts),
-        own_s=estimate_mean(means_s, wait_s + consume_s, _SEQUENTIAL),
+        own_s=estimate_mean(means_s, wait_s + step_s, _SEQUENTIAL),
         wait_s=wait_s,
-        consume_s=consume_s,
+        step_s=step_s,
         barrier_s=sum(sum(window.barrier_s) for window in own) / taken,
         samples_per_s=sum(window.samples for window in own) / taken / batch_s if batch_s else None,
     )
@@ -173,8 +173,8 @@ def _wait_s(windows: Sequence[Window]) -> float:
     return sum(sum(window.wait_s) for window in windows) / max(1, _taken(windows))
 
 
-def _consume_s(windows: Sequence[Window]) -> float:
-    return sum(sum(window.consume_s) for window in windows) / max(1, _taken(windows))
+def _step_s(windows: Sequence[Window]) -> float:
+    return sum(sum(window.step_s) for window in windows) / max(1, _taken(windows))
 
 
 def _made(windows: Sequence[Window], conditions: Conditions) -> float | None:
@@ -273,8 +273,8 @@ def out_of_limits(windows: Sequence[Window], conditions: Conditions) -> str:
     # In mode epoch, epochs are counted, not timed; otherwise at least one window or epoch is taken.
     if rules.mode == "epoch" or not (steady_windows(windows) or epoch_windows(windows)):
         return ""
-    if sum(window.elapsed_s for window in windows) >= rules.max_seconds:
-        return f"measure.max_seconds={rules.max_seconds:g}"
+    if sum(window.elapsed_s for window in windows) >= rules.trial_limit_s:
+        return f"measure.trial_limit_s={rules.trial_limit_s:g}"
     if rules.max_batches is not None and _taken(windows) >= rules.max_batches:
         return f"measure.max_batches={rules.max_batches}"
     return ""
@@ -283,10 +283,10 @@ def out_of_limits(windows: Sequence[Window], conditions: Conditions) -> str:
 def violation(slices: Sequence[TimeSlice], conditions: Conditions) -> str:
     """Why a trial is impossible, with the figures; empty if it is possible.
 
-    A batch takes at least its CPU time divided by the usable CPUs, and at least the time of its consumer. Whole epochs
-    are compared by the stopwatch, because their CPU time includes start and end; the consumer gives no bound there,
-    because its time is a part of the stopwatch's. Windows are compared by the upper end of the interval, or without an
-    interval by the slowest window, which may be the one that the CPU time belongs to.
+    A batch takes at least its CPU time divided by the usable CPUs, and at least the time of its training step. Whole
+    epochs are compared by the stopwatch, because their CPU time includes start and end; the training step gives no
+    bound there, because its time is a part of the stopwatch's. Windows are compared by the upper end of the interval,
+    or without an interval by the slowest window, which may be the one that the CPU time belongs to.
     """
     epochs = [epoch for epoch in epoch_windows(all_windows(slices)) if epoch.batches]
     steady = _steady(all_windows(slices), conditions)
@@ -301,9 +301,9 @@ def violation(slices: Sequence[TimeSlice], conditions: Conditions) -> str:
         least = units.seconds(cpu_s / conditions.cores)
         cores = units.counted(conditions.cores, "usable CPU")
         return f"{claim}: it takes {units.seconds(cpu_s)} of CPU time, at least {least} on {cores}"
-    consume_s = _consume_s(steady.usable) if steady and not epochs else 0.0
-    if pace_s * _MARGIN < consume_s:
-        return f"{claim}: the consumer alone takes {units.seconds(consume_s)}"
+    step_s = _step_s(steady.usable) if steady and not epochs else 0.0
+    if pace_s * _MARGIN < step_s:
+        return f"{claim}: the training step alone takes {units.seconds(step_s)}"
     return ""
 
 

@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
-from nws_sweep.errors import TimeBudgetSpent
+from nws_sweep.errors import TimeLimitReached
 from nws_sweep.measurement.cache_control import CacheControl
 from nws_sweep.measurement.candidate import Candidate
 from nws_sweep.measurement.environment import Environment, Observer
@@ -38,7 +38,7 @@ class Rounds(ExitStack):
     def measure(self, chosen: Sequence[LoaderSettings], beside: Sequence[LoaderSettings] = ()) -> None:
         """Measures new candidates until their trials are finished; those that do not fit start later.
 
-        Candidates ``beside`` them, if still alive, take part in ``measure.windows`` rounds. TimeBudgetSpent after the
+        Candidates ``beside`` them, if still alive, take part in ``measure.windows`` rounds. TimeLimitReached after the
         deadline.
         """
         waiting = [self._candidate(settings) for settings in sorted(chosen, key=lambda s: s.num_workers)]
@@ -58,7 +58,7 @@ class Rounds(ExitStack):
     ) -> None:
         """Takes one round with windows of at least ``window_s``; starts new candidates, ends ``dropped`` trials.
 
-        TimeBudgetSpent after the deadline.
+        TimeLimitReached after the deadline.
         """
         out = [candidate for candidate in self.search.candidates if candidate.settings in dropped and candidate.alive]
         self._end(out, lambda one: one.retire(f"eliminated after {len(one.progress.by_round)} rounds"))
@@ -140,7 +140,7 @@ class Rounds(ExitStack):
     def _take_slice(self, candidate: Candidate, window_s: float | None) -> None:
         self._environment.check_interrupts()
         if self._is_late():
-            raise TimeBudgetSpent
+            raise TimeLimitReached
         was_done = candidate.done
         self._observer.slice_started(candidate.settings.num_workers)
         self._cache.prepare(candidate, self.search.memory_left)

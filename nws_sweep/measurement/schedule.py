@@ -154,7 +154,7 @@ def part_of(window: Window, begin: int, end: int) -> Window:
         window,
         startup_s=None if begin else window.startup_s,
         wait_s=waits,
-        consume_s=window.consume_s[kept],
+        step_s=window.step_s[kept],
         samples=window.samples * len(waits) // max(1, window.batches),
         end_s=None,
         produced=None,

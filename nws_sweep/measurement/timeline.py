@@ -147,7 +147,7 @@ def _as_one(epoch: Epoch, paused: Mapping[int, float], conditions: Conditions) -
         kind=WindowKind.WARM_UP,
         startup_s=waits[0],
         wait_s=tuple(waits[:batches]),
-        consume_s=tuple(used) or (0.0,),
+        step_s=tuple(used) or (0.0,),
         samples=batches * (epoch.batch_length or conditions.batch_length),
         end_s=epoch.over_s[1] - epoch.over_s[0] if epoch.over_s else None,
     )
@@ -164,7 +164,7 @@ def _steady(
     worker_multiple, window_s = conditions.worker_multiple, conditions.rules.window_s
     limit = whole.batches if conditions.last_position is None else conditions.last_position
     last = whole.batches - conditions.settings.queued_batches if whole.ended_epoch else min(whole.batches, limit)
-    at = [0.0, *accumulate(wait_s + use_s for wait_s, use_s in zip(whole.wait_s, whole.consume_s, strict=True))]
+    at = [0.0, *accumulate(wait_s + use_s for wait_s, use_s in zip(whole.wait_s, whole.step_s, strict=True))]
     begin = math.ceil(conditions.warm_up / worker_multiple) * worker_multiple
     while is_first and begin + worker_multiple <= last / 2 and at[begin] < window_s:
         begin += worker_multiple

@@ -1,12 +1,12 @@
 """Takes windows of batches from any iterable and times them with any clock. Imports no torch.
 
-The clock is read after each ``next()`` and after each call of the consumer, so waits and consumer times add up to the
+The clock is read after each ``next()`` and after each call of the training step, so waits and step times add up to the
 elapsed time.
 
 Several sessions run in lockstep as the ranks of a training: in DistributedDataParallel no rank starts a step before the
 slowest rank has its batch. Ranks wait for each other at a barrier before a window and after every batch, and read the
-clock after the barrier. A consumer that synchronizes the ranks itself replaces the barrier of each batch; the state of
-the window is then published one step ahead.
+clock after the barrier. A training step that synchronizes the ranks itself replaces the barrier of each batch; the
+state of the window is then published one step ahead.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from typing import Any, Protocol
 
 from nws_sweep.results import Window, WindowKind, WindowRequest
 
-Consumer = Callable[[Any], object]
-_Step = tuple[float, float, int]  # wait, s; consumer, s; samples
+TrainingStep = Callable[[Any], object]
+_Step = tuple[float, float, int]  # wait, s; training step, s; samples
 
 
 class OtherRanks(Protocol):
@@ -58,14 +58,14 @@ class LoaderSession:
     """
 
     loader: Iterable[Any]  # ``iter(loader)`` starts an epoch
-    consume: Consumer  # called with each batch
+    training_step: TrainingStep  # called with each batch
     default_batch_length: int = 1  # samples of a batch without a length
     clock: Callable[[], float] = time.perf_counter  # seconds from any fixed point
     produced: Callable[[], int | None] = lambda: None  # samples that the workers have finished; None if not counted
     # Take the rest of an epoch, untimed, before a new epoch: persistent workers would finish it during the start-up.
     drain: bool = False
     others: OtherRanks | None = None  # None for a single rank
-    consumer_synchronizes: bool = False  # the consumer makes the ranks wait for each other
+    step_synchronizes: bool = False  # the training step makes the ranks wait for each other
     cpu_clock: Callable[[], float] = lambda: 0.0  # CPU seconds of this process
     delay_clock: Callable[[], float] = lambda: 0.0  # seconds in which this thread was ready to run and did not
     on_epoch: Callable[[], None] = lambda: None  # called before an epoch starts
@@ -101,13 +101,13 @@ class LoaderSession:
         steps: list[_Step] = []
         barrier_s: list[float] = []
         end_s, size_bytes, tensors = None, None, None
-        ahead = self.others is not None and self.consumer_synchronizes
+        ahead = self.others is not None and self.step_synchronizes
         produced_before = self.produced()
         started = now = self.clock()
         if ahead and self.others is not None:
             self.others.publish(_state(request, 1, 0.0))
         state = _State.CONTINUES
-        self._start_cpu_s, receive_cpu_s, receive_delay_s, consume_cpu_s = None, 0.0, 0.0, 0.0
+        self._start_cpu_s, receive_cpu_s, receive_delay_s, step_cpu_s = None, 0.0, 0.0, 0.0
         while state is _State.CONTINUES:
             cpu_s, delay_s = self.cpu_clock(), self.delay_clock()
             batch = self._next()
@@ -116,8 +116,8 @@ class LoaderSession:
             finished = arrived = self.clock()
             if batch is not _END:
                 cpu_s = self.cpu_clock()
-                self.consume(batch)
-                consume_cpu_s += self.cpu_clock() - cpu_s
+                self.training_step(batch)
+                step_cpu_s += self.cpu_clock() - cpu_s
                 finished = self.clock()
                 steps.append((arrived - now, finished - arrived, batch_length(batch, self.default_batch_length)))
                 if fresh and len(steps) == 1:
@@ -133,14 +133,14 @@ class LoaderSession:
             kind=request.kind,
             startup_s=steps[0][0] if fresh and steps else None,
             wait_s=tuple(wait_s for wait_s, _, _ in steps),
-            consume_s=tuple(consume_s for _, consume_s, _ in steps),
+            step_s=tuple(step_s for _, step_s, _ in steps),
             samples=sum(samples for _, _, samples in steps),
             end_s=end_s,
             produced=None if produced is None or produced_before is None else produced - produced_before,
             batch_bytes=size_bytes,
             batch_tensors=tensors,
             receive_cpu_s=receive_cpu_s - (self._start_cpu_s or 0.0),
-            consume_cpu_s=consume_cpu_s,
+            step_cpu_s=step_cpu_s,
             receive_delay_s=receive_delay_s,
             began_s=started,
             start_cpu_s=self._start_cpu_s,

@@ -9,13 +9,15 @@ from typing import Any, TypeVar
 
 from torch.utils.data import DataLoader, IterableDataset, MapDataPipe
 
+from nws_sweep.config.earlier_names import explained
+from nws_sweep.config.schema import names
 from nws_sweep.dataloading import loaders
 from nws_sweep.dataloading.inputs import DATALOADER_DEFAULTS, loader_input_of
 from nws_sweep.dataloading.pickling import placeholder
 from nws_sweep.online import agreement
 from nws_sweep.online.iterator import TunedIterator
 from nws_sweep.online.plan import Tuning
-from nws_sweep.online.tuner import ALSO, Tuner, When, require_options
+from nws_sweep.online.tuner import SEARCHABLE, Tuner, When, require_options
 from nws_sweep.report.progress import Print, announcer, printer_for
 from nws_sweep.results import (
     ONLINE_STRATEGY,
@@ -92,11 +94,12 @@ def _tuned_class(kind: type[DataLoader[Any]], options: Mapping[str, Any]) -> typ
     return _classes[key]
 
 
+@explained
 def autotune(
     loader: AnyLoader,
     *,
     max_workers: int | None = None,
-    also: Iterable[str] = ALSO,
+    settings: str | Iterable[str] = SEARCHABLE,
     reuse: str = "fresh",
     progress: bool | Print | None = None,
 ) -> AnyLoader:
@@ -110,7 +113,7 @@ def autotune(
     Args:
         loader: A DataLoader, or an object that wraps one, such as a loader of accelerate. It is not changed.
         max_workers: Never more workers; None for what memory and the prediction allow.
-        also: Other settings that may change: ``prefetch_factor``, or nothing.
+        settings: Further settings that may change: ``prefetch_factor``, or nothing.
         reuse: Whether an earlier answer for the same dataset and settings on this machine is the first setting:
             ``fresh`` for one of the last 30 days with the same versions, ``always``, or ``never``.
         progress: Where the line is printed, as for ``search``; it is logged at INFO in any case.
@@ -118,8 +121,11 @@ def autotune(
     Raises:
         ConfigurationError: If the loader or a value is not allowed.
     """
-    options: dict[str, Any] = {"max_workers": max_workers, "also": tuple(also), "reuse": reuse, "progress": progress}
-    require_options(max_workers, options["also"], reuse)
+    chosen = names(settings)
+    require_options(max_workers, chosen, reuse)
+    options: dict[str, Any] = {
+        "max_workers": max_workers, "settings": chosen, "reuse": reuse, "progress": progress,
+    }  # fmt: skip
     inner = loaders.unwrapped(loader)
     if isinstance(inner, TunedLoader):
         return loader
@@ -129,7 +135,11 @@ def autotune(
 
 
 def tuner_of(
-    loader: DataLoader[Any], max_workers: int | None, also: tuple[str, ...], reuse: str, progress: bool | Print | None
+    loader: DataLoader[Any],
+    max_workers: int | None,
+    settings: tuple[str, ...],
+    reuse: str,
+    progress: bool | Print | None,
 ) -> Tuner:
     """The tuner of a plain DataLoader; the arguments are those of ``autotune``."""
     base = loaders.settings_of(loader, in_effect=True).canonical()
@@ -142,7 +152,7 @@ def tuner_of(
         when=_when(loader),
         cpus=host.usable_cores(),
         most_workers=max_workers,
-        prefetches="prefetch_factor" in also,
+        prefetches="prefetch_factor" in settings,
         refusals=_refusals,
         on_decided=functools.partial(_conclude, announcer(progress, print_line)),
         others=agreement.make(),
@@ -154,7 +164,7 @@ def _configuration(loader: DataLoader[Any]) -> Configuration:
     return Configuration(
         columns={"dataset": given.name, "batch_size": given.settings.batch_size},
         dataset=placeholder(given.name, given.fingerprint),
-        consumer=placeholder("the training", ""),
+        training_step=placeholder("the training", ""),
         loader=replace(given.settings, num_workers=0),
         measure=MeasureRules(cache="as_is"),
         search=SearchRules(strategy=ONLINE_STRATEGY, candidates=(0,)),

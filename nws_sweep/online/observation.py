@@ -51,10 +51,10 @@ class Observation:
     _start_s: float = 0.0
     _start_cpu_s: float = 0.0
     _wait_s: list[float] = field(default_factory=list)
-    _consume_s: list[float] = field(default_factory=list)
+    _step_s: list[float] = field(default_factory=list)
     _receive_cpu_s: float = 0.0
     _receive_delay_s: float = 0.0
-    _consume_cpu_s: float = 0.0
+    _step_cpu_s: float = 0.0
     _began_s: float | None = None  # when the first batch of the open window was asked for
     _given: Moment | None = None
     _asked_s: float = 0.0
@@ -66,13 +66,13 @@ class Observation:
         self._start_s, self._start_cpu_s = start_s, start_cpu_s
         self._given = self._began_s = None
         self._wait_s.clear()
-        self._consume_s.clear()
+        self._step_s.clear()
 
     def asked(self, now: Moment) -> None:
         """The training asks for a batch."""
         if self._given is not None:
-            self._consume_s.append(now.clock_s - self._given.clock_s)
-            self._consume_cpu_s += now.cpu_s - self._given.cpu_s
+            self._step_s.append(now.clock_s - self._given.clock_s)
+            self._step_cpu_s += now.cpu_s - self._given.cpu_s
         self._given, self._asked_s = None, now.clock_s
         if self._began_s is None:
             self._began_s = now.clock_s - self._start_s
@@ -96,10 +96,10 @@ class Observation:
             worker_start_s: Mean CPU seconds of a worker before its first batch.
             ended_s: When the epoch ended, on the clock of ``Moment``, if it has.
         """
-        batches = len(self._consume_s)
+        batches = len(self._step_s)
         if not batches or self._began_s is None:
             return
-        is_first, usual = not self._cut, statistics.median(self._consume_s)
+        is_first, usual = not self._cut, statistics.median(self._step_s)
         waits = self._wait_s[:batches]
         if is_first:
             waits[0] += self._start_s
@@ -112,7 +112,7 @@ class Observation:
                 kind=kind,
                 startup_s=waits[0] if is_first else None,
                 wait_s=tuple(waits),
-                consume_s=tuple(usual if one > _PAUSE * usual + 0.1 else one for one in self._consume_s),
+                step_s=tuple(usual if one > _PAUSE * usual + 0.1 else one for one in self._step_s),
                 samples=batches * (self.settings.batch_size or 1),
                 end_s=None if ended_s is None else max(0.0, ended_s - self._asked_s),
                 batch_bytes=self._batch_sizes[0] if is_first else None,
@@ -121,15 +121,15 @@ class Observation:
                 receive_cpu_s=self._receive_cpu_s,
                 receive_delay_s=self._receive_delay_s,
                 began_s=self._began_s,
-                consume_cpu_s=min(self._consume_cpu_s, sum(self._consume_s)),
+                step_cpu_s=min(self._step_cpu_s, sum(self._step_s)),
                 start_cpu_s=self._start_cpu_s if is_first else None,
                 worker_start_s=worker_start_s,
             )
         )
         self._cut += batches
         del self._wait_s[:batches]
-        self._consume_s.clear()
-        self._receive_cpu_s = self._receive_delay_s = self._consume_cpu_s = 0.0
+        self._step_s.clear()
+        self._receive_cpu_s = self._receive_delay_s = self._step_cpu_s = 0.0
         self._began_s = self._asked_s
 
     @property
@@ -145,9 +145,9 @@ class Observation:
     @property
     def ends_window(self) -> bool:
         """Whether the open window that counts is long enough, in whole multiples of the workers."""
-        batches = len(self._consume_s)
+        batches = len(self._step_s)
         is_whole = bool(batches) and batches % max(1, self.settings.num_workers) == 0
-        return bool(self._cut) and is_whole and sum(self._wait_s) + sum(self._consume_s) >= _WINDOW_S
+        return bool(self._cut) and is_whole and sum(self._wait_s) + sum(self._step_s) >= _WINDOW_S
 
     @property
     def is_long_enough(self) -> bool:

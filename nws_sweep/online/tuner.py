@@ -21,19 +21,19 @@ from nws_sweep.online.observation import Observation
 from nws_sweep.online.plan import Plan, Switch, Tuning
 from nws_sweep.results import Configuration, LoaderSettings, Trial
 
-ALSO = ("prefetch_factor",)  # settings that may change beside num_workers
+SEARCHABLE = ("prefetch_factor",)  # settings that may change beside num_workers
 _MOST_SWITCHES = 3
 _USUAL_LIMIT, _STEP = 32, 4  # most workers at first, and most workers / those in use
 _REPEATED = "its dataset does not read get_worker_info().num_workers, so every worker has all samples"
 _AGREED_S, _AGREED_BATCHES = 0.5, 8  # ranks learn of a plan so long before it
 
 
-def require_options(max_workers: int | None, also: Sequence[str], reuse: str) -> None:
+def require_options(max_workers: int | None, settings: Sequence[str], reuse: str) -> None:
     """Raises ConfigurationError if an option of ``autotune`` is out of range."""
-    require("max_workers", max_workers, "search.max_workers")
+    require("max_workers", max_workers)
     require("reuse", reuse)
-    if unknown := [name for name in also if name not in ALSO]:
-        raise ConfigurationError(f"also={unknown}: allowed is {', '.join(ALSO)}, or nothing")
+    if unknown := [name for name in settings if name not in SEARCHABLE]:
+        raise ConfigurationError(f"settings={unknown}: allowed is {', '.join(SEARCHABLE)}, or nothing")
 
 
 class When(Enum):

@@ -32,7 +32,7 @@ class Bottleneck(str, Enum):
     ORDER = "head-of-line"
     MEMORY = "memory"
     COMPETITION = "competition"
-    CONSUMER = "consumer"
+    STEP = "step"
     TRANSFER = "transfer"
     CPU = "CPU"
     LATENCY = "latency"
@@ -53,8 +53,8 @@ class MeanCosts(NamedTuple):
     load_s: float  # in one process
     wait_s: float  # of ``load_s``: the process neither runs nor is ready to run
     hand_over_s: float  # in a worker and in the main process
-    alone_s: float  # of the consumer without workers, if that was measured
-    beside_s: float  # of the consumer beside the fewest workers
+    alone_s: float  # of the training step without workers, if that was measured
+    beside_s: float  # of the training step beside the fewest workers
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Counterfactual:
         model: Of the trials.
         best: The best setting.
         allowed: Numbers of workers that are possible, including the best's.
-        is_slowed: Whether workers slow down the consumer, so that it is as fast as without workers if CPUs are free.
+        is_slowed: Whether workers slow down the training step, which is as fast as without workers if CPUs are free.
     """
 
     model: Model
@@ -93,7 +93,7 @@ class Counterfactual:
         """Time of the epoch / its time with a loader that takes no time."""
         records = self.model.records_for(self.best.num_workers)
         loop = self._undisturbed(records.loop)
-        least_s = records.batches * max(loop.consumer_s, loop.consumer_cpu_s / self.best.cpus)
+        least_s = records.batches * max(loop.step_s, loop.step_cpu_s / self.best.cpus)
         return self._now_s[self.best.num_workers] / least_s if least_s else math.inf
 
     @property
@@ -114,7 +114,7 @@ class Counterfactual:
         copy_s = statistics.fmean(cost.copy_s for cost in costs) + (1 - self._making) * cpu_s
         hand_over_s = copy_s + loop.receive_s + loop.receive_wait_s
         load_s = self._making * cpu_s + wait_s
-        return MeanCosts(load_s, wait_s, hand_over_s, alone.consumer_s, fewest.consumer_s)
+        return MeanCosts(load_s, wait_s, hand_over_s, alone.step_s, fewest.step_s)
 
     @functools.cached_property
     def _epochs(self) -> dict[int, _Epoch]:
@@ -141,8 +141,8 @@ class Counterfactual:
                 loop = replace(loop, fork_s=0.0, start_s=0.0, stop_s=0.0)
             case Bottleneck.ORDER:
                 settings = replace(settings, in_order=False)
-            case Bottleneck.CONSUMER:
-                loop = replace(loop, consumer_s=0.0, consumer_cpu_s=0.0)
+            case Bottleneck.STEP:
+                loop = replace(loop, step_s=0.0, step_cpu_s=0.0)
             case Bottleneck.TRANSFER:
                 making = self._making if settings.num_workers else 1.0
                 costs = [BatchCost(making * cost.cpu_s, cost.wait_s) for cost in costs]
@@ -156,9 +156,9 @@ class Counterfactual:
 
     def _undisturbed(self, loop: LoopCosts) -> LoopCosts:
         alone = self._ends[0].records.loop
-        if not self.is_slowed or alone.consumer_s >= loop.consumer_s:
+        if not self.is_slowed or alone.step_s >= loop.step_s:
             return loop
-        return replace(loop, consumer_s=alone.consumer_s, consumer_cpu_s=alone.consumer_cpu_s)
+        return replace(loop, step_s=alone.step_s, step_cpu_s=alone.step_cpu_s)
 
     @functools.cached_property
     def _making(self) -> float:

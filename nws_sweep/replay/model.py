@@ -80,8 +80,8 @@ class Known:
 
     @property
     def loading_s(self) -> float:
-        """Seconds of a batch without the consumer."""
-        return epoch_of(_with_consumer(self.records, 0.0, self.factor), self.settings)[1]
+        """Seconds of a batch without the training step."""
+        return epoch_of(_with_step(self.records, 0.0, self.factor), self.settings)[1]
 
 
 @dataclass(frozen=True)
@@ -91,12 +91,12 @@ class Model:
     Attributes:
         known: The trials, by num_workers.
         start_method: Of workers: fork, spawn or forkserver.
-        consumer_s: Seconds of another consumer per batch, which takes no CPU time; None for the recorded consumer.
+        step_s: Seconds of another training step per batch, which takes no CPU time; None for the recorded one.
     """
 
     known: tuple[Known, ...]
     start_method: str = "fork"
-    consumer_s: float | None = None
+    step_s: float | None = None
 
     def predict(self, settings: QueueSettings) -> Prediction:
         """An epoch and a batch with their bands."""
@@ -161,9 +161,9 @@ class Model:
         return tuple(one for one in self.known if one.settings.num_workers)
 
     def _inputs(self, num_workers: int) -> tuple[Records, float]:
-        """What is replayed, and the factor; of another consumer, the factor is in the records."""
+        """What is replayed, and the factor; of another training step, the factor is in the records."""
         records, factor = self.records_for(num_workers), self.factor(num_workers)
-        return (records, factor) if self.consumer_s is None else (_with_consumer(records, self.consumer_s, factor), 1.0)
+        return (records, factor) if self.step_s is None else (_with_step(records, self.step_s, factor), 1.0)
 
     def records_for(self, num_workers: int) -> Records:
         """The records that stand for this number of workers."""
@@ -243,14 +243,14 @@ def known_of(trial: Trial, batches: int | None, cpus: float, instead: Records | 
         made = tuple(_with_usual_wait(trial.records))
         records = Records(made=made, loop=trial.loop, batches=batches or len(trial.records))
         return Known(settings, records, whole_s or batch_s * records.batches, trial.spans)
-    workers, consumer_s = settings.num_workers, found.consume_s or 0.0
-    making_s = max(1e-9, batch_s * workers if workers else batch_s - consumer_s)
+    workers, step_s = settings.num_workers, found.step_s or 0.0
+    making_s = max(1e-9, batch_s * workers if workers else batch_s - step_s)
     if instead is None:
         cost = BatchCost(cpu_s := min(making_s, (found.cpu_s or 0.0) / max(1, len(found.ranks))), making_s - cpu_s)
         made = (BatchRecord(number=0, position=0.0, began_s=0.0, ended_s=0.0, cost=cost),)
-        instead = Records(made=made, loop=LoopCosts(consumer_s=consumer_s), batches=batches or _BATCHES)
+        instead = Records(made=made, loop=LoopCosts(step_s=step_s), batches=batches or _BATCHES)
     start_s = max(0.0, found.startup_s - making_s) / workers if workers else 0.0
-    records = replace(instead, loop=replace(instead.loop, consumer_s=consumer_s, fork_s=start_s))
+    records = replace(instead, loop=replace(instead.loop, step_s=step_s, fork_s=start_s))
     return Known(settings, records, whole_s or batch_s * records.batches)
 
 
@@ -313,10 +313,10 @@ def _shrunk(own_s: float, theirs_s: float, share: float) -> float:
     return float((own_s / theirs_s) ** weight) if share else 1.0
 
 
-def _with_consumer(records: Records, consumer_s: float, factor: float) -> Records:
-    """Another consumer, which takes no CPU time, beside loading that costs ``factor`` times as much."""
+def _with_step(records: Records, step_s: float, factor: float) -> Records:
+    """Another training step, which takes no CPU time, beside loading that costs ``factor`` times as much."""
     slower = records.slower(factor)
-    return replace(slower, loop=replace(slower.loop, consumer_s=consumer_s, consumer_cpu_s=0.0))
+    return replace(slower, loop=replace(slower.loop, step_s=step_s, step_cpu_s=0.0))
 
 
 def _doublings(known: Known, num_workers: int) -> float:

@@ -87,8 +87,8 @@ class Records:
         return replace(self, made=tuple(chosen))
 
     def slower(self, factor: float) -> Records:
-        """The same consumer beside loading that costs ``factor`` times as much."""
-        loop = {name: factor * value for name, value in asdict(self.loop).items() if not name.startswith("consumer")}
+        """The same training step beside loading that costs ``factor`` times as much."""
+        loop = {name: factor * value for name, value in asdict(self.loop).items() if not name.startswith("step")}
         made = (replace(one, cost=one.cost.scaled([factor] * 3)) for one in self.made)
         return replace(self, made=tuple(made), loop=replace(self.loop, **loop))
 

@@ -1,4 +1,4 @@
-"""The queue between a DataLoader's workers and its consumer, replayed with known costs of batches.
+"""The queue between a DataLoader's workers and its training step, replayed with known costs of batches.
 
 The rules are those of ``torch.utils.data.dataloader._MultiProcessingDataLoaderIter`` (torch 2.6 and later):
 
@@ -40,8 +40,8 @@ class Replayed:
     """One epoch as replayed.
 
     Attributes:
-        returned_s: When each batch was returned to the consumer, in seconds from ``iter(loader)``; ascending.
-        epoch_s: When the epoch ended: the last batch consumed and, unless they are persistent, the workers ended.
+        returned_s: When each batch was returned to the training step, in seconds from ``iter(loader)``; ascending.
+        epoch_s: When the epoch ended: the last batch taken and, unless they are persistent, the workers ended.
     """
 
     returned_s: tuple[float, ...]
@@ -63,11 +63,11 @@ def replay(batches: Sequence[BatchCost], loop: LoopCosts, settings: QueueSetting
 
 def _without_workers(batches: Sequence[BatchCost], loop: LoopCosts, cpus: float) -> Replayed:
     now, returned = 0.0, []
-    consumer_s = max(loop.consumer_s, loop.consumer_cpu_s / cpus)
+    step_s = max(loop.step_s, loop.step_cpu_s / cpus)
     for batch in batches:
         now += batch.cpu_s / min(1.0, cpus) + batch.wait_s
         returned.append(now)
-        now += consumer_s
+        now += step_s
     return Replayed(tuple(returned), now)
 
 
@@ -123,12 +123,12 @@ class _Epoch:
         self._is_idle = [False] * settings.num_workers
         self._next_worker, self._sent = 0, 0
         self._finished: deque[tuple[int, int]] = deque()  # (batch, its worker), not yet received
-        self._main_is_idle, self._is_consumed = False, False
+        self._main_is_idle, self._is_step_done = False, False
         self._returned_s: list[float] = []
 
     def run(self) -> Replayed:
         next(self._processes[-1])
-        while not self._is_consumed:
+        while not self._is_step_done:
             next(self._processes[self._machine.advance()])
         if not self._settings.persistent_workers:
             for number in range(self._settings.num_workers):
@@ -163,8 +163,8 @@ class _Epoch:
             next(worker)
         for _ in range(self._settings.queued_batches):
             self._assign()
-        threads = max(1.0, loop.consumer_cpu_s / loop.consumer_s) if loop.consumer_s else 1.0
-        consumer_wait_s = loop.consumer_s - loop.consumer_cpu_s / threads
+        threads = max(1.0, loop.step_cpu_s / loop.step_s) if loop.step_s else 1.0
+        step_wait_s = loop.step_s - loop.step_cpu_s / threads
         received: dict[int, int] = {}  # the worker of each batch that is kept until its turn
         for expected in range(len(self._batches)):
             while expected not in received:
@@ -181,11 +181,11 @@ class _Epoch:
             self._outstanding[received.pop(expected)] -= 1
             self._assign()
             self._returned_s.append(machine.now)
-            machine.compute(own, loop.consumer_cpu_s, threads)
+            machine.compute(own, loop.step_cpu_s, threads)
             yield
-            machine.wait(own, consumer_wait_s)
+            machine.wait(own, step_wait_s)
             yield
-        self._is_consumed = True
+        self._is_step_done = True
         yield
 
     def _assign(self) -> None:

@@ -75,10 +75,10 @@ def _curves(summary: Summary) -> Iterator[Illustration]:
 
 def _batches(c: ConfigurationSummary, batches: Batches) -> Iterator[Illustration]:
     if lines := batch_times.timelines(batches(c)):
-        alt = f"Waiting and consumer of each batch, {units.counted(len(lines), 'candidate')}, in the order of arrival."
+        alt = f"Waiting and step of each batch, {units.counted(len(lines), 'candidate')}, in the order of arrival."
         if c.best and (found := c.best.measurement) and found.wait_s is not None:
-            waiting, consumer = units.seconds(found.wait_s), units.seconds(found.consume_s)
-            alt += f" A batch of the best waits {waiting} and is consumed in {consumer}."
+            waiting, step = units.seconds(found.wait_s), units.seconds(found.step_s)
+            alt += f" A batch of the best waits {waiting} and the step takes {step}."
         draw = partial(batch_times.draw_timelines, best=c.best.num_workers if c.best else None)
         yield Illustration(storage.BATCHES_PLOT, draw, lines, f"Time of each batch: {c.label}", alt)
 

@@ -33,7 +33,7 @@ def of(configuration: ConfigurationSummary, options: Namespace) -> str:
     found = what_if.of(storage.with_records(configuration.run), configuration.best)
     if found is None:
         raise ConfigurationError(f"{configuration.label}: {what_if.NOTHING_RECORDED}")
-    found, _ = found.asked(consumer_s=options.consumer)
+    found, _ = found.asked(training_step=options.training_step)
     asked = (found.asked(prefetch_factor=p, in_order=o, cpus=options.cpus) for p in prefetches for o in orders)
     return f"{configuration.label}: {_render(found, [settings for _, settings in asked], numbers)}"
 
@@ -63,10 +63,10 @@ def _render(found: WhatIf, variants: Sequence[QueueSettings], asked: Sequence[in
     best = found.recommended(rows).settings
     varied = [name for name in _VARIED if len({getattr(variant, name) for variant in variants}) > 1]
     fixed = [f"{name}={shown(getattr(best, name))}" for name in _VARIED if name not in varied]
-    consumer = f"a consumer of {units.seconds(found.step_s)} a batch" if found.step_s else "no consumer"
+    training_step = f"a training step of {units.seconds(found.step_s)} a batch" if found.step_s else "no training step"
     costs = sum(len(known.records.made) for known in found.model.known)
     lines = [
-        f"predicted for {', '.join([units.counted(best.cpus, 'CPU'), consumer, *fixed])}",
+        f"predicted for {', '.join([units.counted(best.cpus, 'CPU'), training_step, *fixed])}",
         f"from the costs of {costs} batches with num_workers={', '.join(map(str, recorded))}",
         f"\n{_table(rows, varied)}",
         f"fewest workers within {units.share(found.tolerance)} of the fastest: "
@@ -96,7 +96,7 @@ def _sizing(found: WhatIf, best: QueueSettings, numbers: Sequence[int]) -> Itera
     *fewer, (cpus, (batch_s, num_workers)) = paces.items()
     half = f", with half of the CPUs {units.seconds(fewer[-1][1][0])}" if fewer else ""
     are = f"{units.counted(cpus, 'CPU')} {'is' if cpus == 1 else 'are'}"
-    answer = f"{are} enough so that the consumer never waits after the start"
+    answer = f"{are} enough so that the training step never waits after the start"
     if batch_s > found.step_s * (1 + found.tolerance):
-        answer = f"no number of CPUs is enough so that the consumer never waits; {are} as fast as any"
+        answer = f"no number of CPUs is enough so that the training step never waits; {are} as fast as any"
     yield f"{answer}: a batch takes {units.seconds(batch_s)} with num_workers={num_workers}{half}"

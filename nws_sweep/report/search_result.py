@@ -11,6 +11,7 @@ from nws_sweep.analysis import summary, what_if
 from nws_sweep.analysis.diagnosis import Diagnosis
 from nws_sweep.analysis.summary import Summary
 from nws_sweep.analysis.what_if import Predicted
+from nws_sweep.config.earlier_names import explained
 from nws_sweep.errors import ConfigurationError, NwsSweepError
 from nws_sweep.report import formatted, snippets
 from nws_sweep.results import LoaderSettings, SearchRecord, Trial
@@ -98,6 +99,7 @@ class SearchResult:
         """When the search began: an ISO 8601 time with zone."""
         return self.record.started_at
 
+    @explained
     def predict(
         self,
         *,
@@ -105,7 +107,7 @@ class SearchResult:
         prefetch_factor: int | None = None,
         in_order: bool | None = None,
         cpus: float | None = None,
-        consumer_s: float | None = None,
+        training_step: float | None = None,
     ) -> Predicted:
         """Predicts the times with other settings, which need not have been measured (docs/guides/what-if.md).
 
@@ -114,7 +116,7 @@ class SearchResult:
             prefetch_factor: Batches that each worker loads ahead.
             in_order: Whether batches are delivered in the order of the sampler.
             cpus: Of the machine; None for those of the search.
-            consumer_s: Seconds of a training step per batch, on an accelerator; None for the consumer of the search.
+            training_step: Seconds per batch, of a step on an accelerator; None for that of the search.
 
         Returns:
             ``batch_s`` and ``epoch_s``, each with ``value``, ``low`` and ``high`` in s; epoch_s is None if the length
@@ -128,7 +130,7 @@ class SearchResult:
             raise ConfigurationError(what_if.NOTHING_RECORDED)
         found, settings = recorded.asked(
             num_workers=num_workers, prefetch_factor=prefetch_factor, in_order=in_order, cpus=cpus,
-            consumer_s=consumer_s,
+            training_step=training_step,
         )  # fmt: skip
         return found.predict(settings)
 

@@ -212,9 +212,18 @@ def best_header(summary: Summary) -> list[str]:
     references = {configuration.configuration.search.reference for configuration in summary.configurations}
     number = references.pop() if len(references) == 1 else None
     reference = "vs CPU count" + (f" ({number})" if number is not None else "")
-    also = ["also"] if summary.searched_others else []
+    settings = ["settings"] if summary.searched_others else []
     each = " per rank" if any(c.configuration.ranks > 1 for c in summary.configurations) else ""
-    return [*summary.varying, f"num_workers{each}", *also, "samples/s", "per batch", "epoch", "vs 0 workers", reference]
+    return [
+        *summary.varying,
+        f"num_workers{each}",
+        *settings,
+        "samples/s",
+        "per batch",
+        "epoch",
+        "vs 0 workers",
+        reference,
+    ]
 
 
 def best_cells(summary: Summary, configuration: ConfigurationSummary) -> list[str]:
@@ -224,11 +233,11 @@ def best_cells(summary: Summary, configuration: ConfigurationSummary) -> list[st
     best = configuration.best
     if best is None or best.measurement is None:
         return [*identity, "failed", *[units.NOTHING] * (6 if summary.searched_others else 5)]
-    also = [configuration.changed_settings] if summary.searched_others else []
+    settings = [configuration.changed_settings] if summary.searched_others else []
     figures = formatted.of_trial(best, configuration.configuration)
     gains = (configuration.gain_over_zero, configuration.gain_over_reference)
     speed_ups = (gain and gain.speed_up for gain in gains)
-    found = [*also, figures.rate, figures.batch, figures.epoch, *speed_ups]
+    found = [*settings, figures.rate, figures.batch, figures.epoch, *speed_ups]
     return [*identity, str(best.num_workers), *(str(cell or units.NOTHING) for cell in found)]
 
 

@@ -113,7 +113,7 @@ def markdown(summary: Summary, pictures: Iterable[tuple[str, Path]]) -> str:
 _METHOD = (
     "Intervals (±) are 95 % intervals over windows of batches; fewer than three windows give none. "
     "The recommended candidate has the fewest workers among those that are slower than the fastest by at most "
-    "search.tolerance."
+    "tolerance."
 )
 
 

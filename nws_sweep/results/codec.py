@@ -21,13 +21,13 @@ SCHEMA_VERSION = 4
 # Errors of reading: invalid JSON, a missing key, or a value of the wrong type or out of range.
 UNREADABLE = (ValueError, KeyError, TypeError, AttributeError)  # msgspec.ValidationError is a ValueError
 
-BATCH_COLUMNS = ("num_workers", "window", "index", "warm_up", "wait_s", "consume_s", "outlier", "settings")
+BATCH_COLUMNS = ("num_workers", "window", "index", "warm_up", "wait_s", "step_s", "outlier", "settings")
 COST_COLUMNS = (
     "num_workers", "epoch", "number", "position", "cpu_s", "wait_s", "copy_s", "was_stopped", "settings",
 )  # fmt: skip
 _RECORD_FIELDS, _COST_FIELDS = COST_COLUMNS[1:4] + COST_COLUMNS[7:8], COST_COLUMNS[4:7]
 _SUMMARISED = (
-    "kind", "batches", "samples", "startup_s", "wait_s", "consume_s", "end_s", "produced", "batch_bytes",
+    "kind", "batches", "samples", "startup_s", "wait_s", "step_s", "end_s", "produced", "batch_bytes",
     "batch_tensors",
 )  # fmt: skip
 
@@ -47,7 +47,7 @@ def to_text(result: SearchRecord) -> str:
 
 
 def _summary(window: Window) -> dict[str, Any]:
-    sums = {"kind": window.kind.value, "wait_s": sum(window.wait_s), "consume_s": sum(window.consume_s)}
+    sums = {"kind": window.kind.value, "wait_s": sum(window.wait_s), "step_s": sum(window.step_s)}
     return {name: sums[name] if name in sums else getattr(window, name) for name in _SUMMARISED}
 
 
@@ -68,8 +68,8 @@ def batches_text(result: SearchRecord) -> str:
         for number, window in enumerate(trial.windows):
             identity = trial.num_workers, number
             outlier = int(trial.noise is not None and number in trial.noise.outliers)
-            for wait_s, consume_s in zip(window.wait_s, window.consume_s, strict=True):
-                rows.append((*identity, index, int(not window.counts), wait_s, consume_s, outlier, settings))
+            for wait_s, step_s in zip(window.wait_s, window.step_s, strict=True):
+                rows.append((*identity, index, int(not window.counts), wait_s, step_s, outlier, settings))
                 index += 1
     return _csv_text(rows)
 
@@ -134,10 +134,10 @@ def with_windows(result: SearchRecord, text: str, batches: str) -> SearchRecord:
 
 
 def _window_of(summary: Mapping[str, Any], rows: Sequence[BatchTime]) -> Window:
-    if summary["kind"] == "loading":  # of an earlier version, without the consumer: its batches have no rows
+    if summary["kind"] == "loading":  # of an earlier version, without the training step: its batches have no rows
         summary = {**summary, "kind": WindowKind.WARM_UP.value, "batches": 0}
     count = summary["batches"]
-    waits, consumes = [row.wait_s for row in rows], [row.consume_s for row in rows]
+    waits, steps = [row.wait_s for row in rows], [row.step_s for row in rows]
     if len(waits) != count:
         raise ValueError(f"{len(waits)} of {count} batches of a window")
-    return msgspec.convert({**summary, "wait_s": waits, "consume_s": consumes}, Window)
+    return msgspec.convert({**summary, "wait_s": waits, "step_s": steps}, Window)

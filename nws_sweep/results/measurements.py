@@ -25,7 +25,7 @@ class TrialState(str, enum.Enum):
     TIMEOUT = "timeout"
     OUT_OF_MEMORY = "out_of_memory"
     SKIPPED = "skipped"  # not started, because the machine lacks the resources
-    MISMEASURED = "mismeasured"  # faster than the CPUs or the consumer allow, so the measurement is wrong
+    MISMEASURED = "mismeasured"  # faster than the CPUs or the training step allow, so the measurement is wrong
     WRONG_SAMPLES = "wrong_samples"  # workers deliver other samples than loading without workers
 
 
@@ -87,8 +87,8 @@ class LoopCosts:
 
     receive_s: float = 0.0  # CPU time for receiving one batch from a worker
     receive_wait_s: float = 0.0  # beside it, until a batch that is finished has been received
-    consumer_s: float = 0.0  # of the consumer per batch, with all CPUs free
-    consumer_cpu_s: float = 0.0  # CPU time of all threads in ``consumer_s``
+    step_s: float = 0.0  # of the training step per batch, with all CPUs free
+    step_cpu_s: float = 0.0  # CPU time of all threads in ``step_s``
     fork_s: float = 0.0  # CPU time of the main process for starting one worker
     start_s: float = 0.0  # CPU time of a worker before its first batch
     stop_s: float = 0.0  # CPU time for ending one worker
@@ -96,7 +96,7 @@ class LoopCosts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """Seconds in which the consumer took the batches of one window: measured, and as replayed with their costs."""
+    """Seconds in which the training step took the batches of one window: measured, and as replayed with their costs."""
 
     measured_s: float
     replayed_s: float
@@ -114,7 +114,7 @@ class Window:
     kind: WindowKind
     startup_s: NotNegative | None  # from ``iter(loader)`` to the first batch, if an epoch began; equal to wait_s[0]
     wait_s: tuple[float, ...]  # in ``next()``, one per batch
-    consume_s: tuple[float, ...]  # in the consumer, one per batch
+    step_s: tuple[float, ...]  # in the training step, one per batch
     samples: int  # of all batches
     end_s: NotNegative | None = None  # from the last batch to the end of the epoch, if the epoch ended
     produced: int | None = None  # samples that the workers finished during the window; None if not counted
@@ -124,10 +124,12 @@ class Window:
     receive_cpu_s: float | None = None  # CPU time of the main process in ``next()``, without the start of an epoch
     receive_delay_s: float = 0.0  # in ``next()``, in which the main thread was ready to run and did not
     began_s: float = 0.0  # on the clock of the records
-    consume_cpu_s: float | None = None  # CPU time of the main process in the consumer
+    step_cpu_s: float | None = None  # CPU time of the main process in the training step
     start_cpu_s: float | None = None  # CPU time of the main process for starting an epoch's workers
     worker_start_s: float | None = None  # mean CPU time of a worker before its first batch
-    barrier_s: tuple[float, ...] = ()  # of a rank: at the barrier, one per batch; empty if the consumer has the barrier
+    barrier_s: tuple[
+        float, ...
+    ] = ()  # of a rank: at the barrier, one per batch; empty if the training step has the barrier
     ranks: tuple[Window, ...] = ()  # with several ranks: the window of each rank, by rank
 
     @property
@@ -137,8 +139,8 @@ class Window:
 
     @property
     def elapsed_s(self) -> float:
-        """Duration of the window, s: waits, consumer, barrier and the end of the epoch."""
-        return sum(self.wait_s) + sum(self.consume_s) + sum(self.barrier_s) + (self.end_s or 0.0)
+        """Duration of the window, s: waits, training step, barrier and the end of the epoch."""
+        return sum(self.wait_s) + sum(self.step_s) + sum(self.barrier_s) + (self.end_s or 0.0)
 
     @property
     def counts(self) -> bool:
@@ -160,7 +162,7 @@ class BatchTime:
     index: int  # in the trial, from 0
     warm_up: bool
     wait_s: float
-    consume_s: float
+    step_s: float
     settings: str = ""  # that differ from the configuration, except num_workers; not in files of version 1
 
 
@@ -223,7 +225,7 @@ class RankMeasurement:
     startup_s: NotNegative  # from ``iter(loader)`` to the first batch, mean over epochs
     own_s: Estimate  # per step, without the barrier: the rank with the largest value delays the others
     wait_s: NotNegative  # per step, in ``next()``
-    consume_s: NotNegative  # per step
+    step_s: NotNegative  # per step
     barrier_s: NotNegative  # per step, at the barrier
     samples_per_s: NotNegative | None = None
 
@@ -236,15 +238,15 @@ class Measurement:
     """
 
     startup_s: NotNegative  # from ``iter(loader)`` to the first batch, mean over epochs
-    batch_s: Estimate | None = None  # steady seconds per batch as the consumer sees them
+    batch_s: Estimate | None = None  # steady seconds per batch as the training step sees them
     # Bound on the relative error of batch_s from a change of the queue: |batches made - batches taken| / batches taken.
     bias_bound: NotNegative | None = None
     samples_per_s: Positive | None = None  # steady
     wait_s: NotNegative | None = None  # in ``next()``, per steady batch
-    consume_s: NotNegative | None = None  # in the consumer, likewise
-    stall_fraction: NotNegative | None = None  # waits / (waits + consumer)
+    step_s: NotNegative | None = None  # in the training step, likewise
+    stall_fraction: NotNegative | None = None  # waits / (waits + training step)
     epoch_s: NotNegative | None = None  # measured or projected; None if the length of an epoch is unknown
-    # Per batch without the consumer, predicted; None if there is no consumer.
+    # Per batch without the training step, predicted; None if there is no training step.
     loading_s: NotNegative | None = None
     cpu_s: NotNegative | None = None  # of all processes per batch, user and system
     memory_bytes: Bytes | None = None  # of all processes, the maximum after a time slice; shared memory counts once

@@ -80,10 +80,10 @@ class MeasureRules:
     precision: float = 0.05  # half-width of the 95 % interval to reach, as a share of the mean
     window_s: float = 0.5  # least duration of a window
     windows: int = 5  # least number of windows, in mode ``steady``; an interval needs three
-    max_seconds: float = 20.0  # no window begins later in a trial
+    trial_limit_s: float = 20.0  # no window begins later in a trial
     max_batches: int | None = None  # no window begins after this many batches; None for no limit
     epochs: int = 1  # least number of epochs, in mode ``epoch``
-    timeout_s: float | None = 600.0  # a trial that takes longer is killed; None for no limit
+    kill_after_s: float | None = 600.0  # a trial that takes longer is killed; None for no limit
     interleave: int = 8  # candidates measured in interleaved time slices; 1 measures one after the other
     cache: str = "warm"  # page cache: ``warm`` (filled first), ``cold`` (dropped before each time slice), ``as_is``
     cache_files: tuple[str, ...] | None = None  # files that ``cold`` drops; None for those named by dataset attributes
@@ -92,21 +92,21 @@ class MeasureRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchRules:
-    """Which candidates are measured and how the best is chosen; presets are in conf/search."""
+    """Which candidates are measured and how the best is chosen."""
 
     strategy: str  # ``adaptive``, ``patience``, ``exhaustive``, ``program`` or ``online``
     candidates: Candidates  # allowed values of num_workers, ascending and distinct
-    maximum_patience: int = 3  # consecutive candidates without improvement allowed before the search stops
+    patience: int = 3  # consecutive candidates without improvement allowed before the search stops
     tolerance: float = 0.03  # a candidate slower by at most this share counts as equally fast
     reference: int | None = None  # num_workers for comparison; dropped if it is no candidate; None for none
-    time_budget_s: float | None = None  # ends the search with the best so far; None for the runner's default
-    also: tuple[str, ...] = ()  # names of settings to search after num_workers
+    time_limit_s: float | None = None  # ends the search with the best so far; None for the runner's default
+    settings: tuple[str, ...] = ()  # names of settings to search after num_workers
 
     @property
     def more_workers_hint(self) -> str:
         """The option that allows more workers."""
         by_program = self.strategy == PROGRAM_STRATEGY
-        return "larger hydra.callbacks.nws_sweep.candidates" if by_program else "a larger search.max_workers"
+        return "larger hydra.callbacks.nws_sweep.candidates" if by_program else "a larger max_workers"
 
     @property
     def measure_longer_hint(self) -> str:
@@ -121,7 +121,7 @@ class Configuration:
 
     columns: Mapping[str, Any]  # identifying columns, in the order of results.csv
     dataset: Mapping[str, Any]  # Hydra node: ``_target_`` and its arguments
-    consumer: Mapping[str, Any]  # Hydra node
+    training_step: Mapping[str, Any]  # Hydra node
     loader: LoaderSettings  # its num_workers has no meaning
     measure: MeasureRules
     search: SearchRules
@@ -171,7 +171,7 @@ class ProcessSpec:
     """The specification of a trial process: plain values, which can be sent to any process."""
 
     dataset: Mapping[str, Any]  # Hydra node
-    consumer: Mapping[str, Any]  # Hydra node
+    training_step: Mapping[str, Any]  # Hydra node
     collate_fn: Mapping[str, Any] | None = None  # Hydra node; None for the DataLoader's default
     seed: int = 0  # of torch
     start_method: str | None = None  # of multiprocessing, which workers follow; None for the platform's default

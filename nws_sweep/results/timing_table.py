@@ -12,13 +12,13 @@ from nws_sweep.results.measurements import Trial
 from nws_sweep.results.search_record import SearchRecord
 
 TIMING_COLUMNS = (
-    "num_workers", "startup_s", "batch_s", "batch_s_low", "batch_s_high", "samples_per_s", "wait_s", "consume_s",
+    "num_workers", "startup_s", "batch_s", "batch_s_low", "batch_s_high", "samples_per_s", "wait_s", "step_s",
     "stall_fraction", "epoch_s", "loading_s", "cpu_s", "memory_bytes", "shm_bytes", "memory_growth_bytes", "state",
     "reason", "windows", "bias_bound", "cache", "disk_bytes", "other_cpus", "steal", "throttled", "outliers", "cost_s",
     "settings", "notes",
 )  # fmt: skip
 RANK_COLUMNS = (
-    "num_workers", "rank", "samples_per_s", "own_s", "own_s_low", "own_s_high", "wait_s", "consume_s", "barrier_s",
+    "num_workers", "rank", "samples_per_s", "own_s", "own_s_low", "own_s_high", "wait_s", "step_s", "barrier_s",
     "startup_s", "settings",
 )  # fmt: skip
 

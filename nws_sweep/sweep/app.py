@@ -152,9 +152,9 @@ def prepare(composed: DictConfig, session: Session, *, is_grid: bool) -> None:
 
 
 def _check_datasets(samples: list[Configuration], session: Session) -> None:
-    """Makes each distinct dataset and consumer once, so that missing files are reported or downloaded beforehand."""
+    """Makes each distinct dataset and training step once: missing files are reported or downloaded beforehand."""
     distinct = {parts_of(configuration): configuration for configuration in samples}.values()
-    trial_process.preload(node for each in distinct for node in (each.dataset, each.consumer))
+    trial_process.preload(node for each in distinct for node in (each.dataset, each.training_step))
     for configuration in distinct:
         name = configuration.columns["dataset"]
         session.view.status(f"preparing dataset {name}")

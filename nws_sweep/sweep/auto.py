@@ -90,7 +90,7 @@ class ProgramSweep(Callback):
         if key in given:
             self._candidates = given[key]
         else:
-            require(f"{_CALLBACK}.candidates", self._candidates, "search.candidates")
+            require("num_workers", self._candidates)
             tried = default_candidates(host.usable_cpus()) if self._candidates is None else self._candidates
             self._candidates = tuple(sorted(tried))
             overrides = config.hydra.overrides.task  # Hydra passes these to its sweeper after this callback

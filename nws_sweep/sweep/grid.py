@@ -183,8 +183,8 @@ def _plan(checked: Sequence[Configuration], size: int, varying: tuple[str, ...],
 
 
 def _search_s(point: Configuration) -> float:
-    if point.search.time_budget_s is not None:
-        return point.search.time_budget_s + _TRIAL_OVERHEAD_S
+    if point.search.time_limit_s is not None:
+        return point.search.time_limit_s + _TRIAL_OVERHEAD_S
     if point.measure.mode == "epoch":
         return math.inf
-    return most_candidates(point.search) * (point.measure.max_seconds + _TRIAL_OVERHEAD_S)
+    return most_candidates(point.search) * (point.measure.trial_limit_s + _TRIAL_OVERHEAD_S)

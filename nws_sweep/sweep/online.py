@@ -36,9 +36,9 @@ class OnlineTuning(Callback):
     """Tunes the training's loader of another program; the arguments are those of ``nws_sweep.autotune``."""
 
     def __init__(
-        self, max_workers: int | None = None, also: Sequence[str] = ("prefetch_factor",), reuse: str = "fresh"
+        self, max_workers: int | None = None, settings: Sequence[str] = ("prefetch_factor",), reuse: str = "fresh"
     ) -> None:
-        self._options: dict[str, Any] = {"max_workers": max_workers, "also": tuple(also), "reuse": reuse}
+        self._options: dict[str, Any] = {"max_workers": max_workers, "settings": tuple(settings), "reuse": reuse}
         self._hook: TuningHook | None = None
 
     def on_job_start(self, config: DictConfig, **kwargs: Any) -> None:

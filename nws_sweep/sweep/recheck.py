@@ -72,11 +72,13 @@ def recheck_configuration(configuration: Configuration, best: Trial, within: flo
     """The configuration that measures one setting, with an interval narrower than the allowed difference."""
     rules = configuration.measure
     precise = replace(
-        rules, precision=min(rules.precision, within / _PRECISION_FACTOR), max_seconds=_TIME_FACTOR * rules.max_seconds
+        rules,
+        precision=min(rules.precision, within / _PRECISION_FACTOR),
+        trial_limit_s=_TIME_FACTOR * rules.trial_limit_s,
     )
     only = replace(
-        configuration.search, strategy="exhaustive", candidates=(best.num_workers,), reference=None, also=(),
-        time_budget_s=None,
+        configuration.search, strategy="exhaustive", candidates=(best.num_workers,), reference=None, settings=(),
+        time_limit_s=None,
     )  # fmt: skip
     return replace(configuration, loader=best.settings, search=only, measure=precise)
 

@@ -80,7 +80,7 @@ class Session:
 
 def parts_of(configuration: Configuration) -> str:
     """Identifies all that must be made before a configuration is measured; many points of a grid share it."""
-    parts = (configuration.dataset, configuration.consumer, configuration.collate_fn, configuration.services)
+    parts = (configuration.dataset, configuration.training_step, configuration.collate_fn, configuration.services)
     return repr((*parts, configuration.ranks > 1))
 
 

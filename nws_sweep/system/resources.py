@@ -121,7 +121,7 @@ def resource_needs(windows: Sequence[Window], memory_bytes: Mapping[int, int]) -
 def reason_not_fitting(settings: LoaderSettings, needs: ResourceNeeds, free: FreeResources, ranks: int = 1) -> str:
     """Why a candidate cannot fit, with the figures; empty if it fits as far as is known.
 
-    In flight are the batches of the workers (prefetch_factor x num_workers) and the consumer's, for each rank; the
+    In flight are the batches of the workers (prefetch_factor x num_workers) and the training step's, for each rank; the
     memory in ``needs`` is that of all ranks together.
     """
     workers, queued = settings.num_workers, settings.queued_batches + 1

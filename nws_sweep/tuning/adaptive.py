@@ -79,7 +79,7 @@ class Adaptive(Strategy):
     def _after_failures(self, observations: Sequence[Observation]) -> Decision:
         """The next candidate after failures only, within the patience."""
         untried = self._untried(observations)
-        if len(observations) > self.rules.maximum_patience or not untried:
+        if len(observations) > self.rules.patience or not untried:
             return Stop(reason=f"{units.counted(len(observations), 'candidate')} could not be measured")
         return self._round([with_workers(self.base, untried[0])])
 
@@ -97,7 +97,7 @@ class Adaptive(Strategy):
         if all(o.num_workers == measured[0] for o in observations):
             wanted = {self._first(fits, comparison, forecast), self.guess, self.rules.reference}
             return [with_workers(self.base, n) for n in self._untried(observations) if n in wanted]
-        if len(observations) >= MOST_PREDICTED + self.rules.maximum_patience:
+        if len(observations) >= MOST_PREDICTED + self.rules.patience:
             return []
         choices = [with_workers(self.base, n) for n in apart(fits, measured)]
         chosen = self._faster(choices, comparison, forecast) or self._cheaper(choices, comparison, forecast)
@@ -182,7 +182,7 @@ class Adaptive(Strategy):
         if recommended != fastest:
             reason = f"num_workers={recommended} is within {tolerance} of the fastest, num_workers={fastest}"
         if cost_of(comparison.fastest) <= self._enough(forecast.floor_s):
-            return f"{reason}; no candidate can be faster, since it keeps the consumer busy all the time"
+            return f"{reason}; no candidate can be faster, since it keeps the training step busy all the time"
         if fastest == self.rules.candidates[-1]:
             return f"{reason}; it is the largest candidate"
         more = sorted(o.num_workers for o in observations if o.num_workers > fastest)

@@ -38,17 +38,17 @@ class Forecast:
     def least_s(self, settings: LoaderSettings) -> float:
         """A cost that the candidate may reach: one standard deviation of the misfit below the prediction.
 
-        It is not below the time of the consumer, which no loader can save.
+        It is not below the time of the training step, which no loader can save.
         """
         optimistic_s = self.cost_s(settings) * math.exp(-self.model.misfit(settings.num_workers))
         return max(optimistic_s, min(self.floor_s, self.cost_s(settings)))
 
     @property
     def floor_s(self) -> float:
-        """The cost of the consumer alone."""
+        """The cost of the training step alone."""
         records = self.model.known[0].records
-        consumer_s = min(one.records.loop.consumer_s for one in self.model.known)
-        return consumer_s * (records.batches if self.per_epoch else 1)
+        step_s = min(one.records.loop.step_s for one in self.model.known)
+        return step_s * (records.batches if self.per_epoch else 1)
 
     def corrected(self, observation: Observation) -> Observation:
         """The observation with its cost by the replay of all records, in total and by round.

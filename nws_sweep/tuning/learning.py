@@ -9,12 +9,12 @@ from operator import attrgetter
 from nws_sweep.results import Configuration, SearchRecord, Trial, TrialState
 
 # What must be equal for batches to take the same time, and for times to be measured the same way.
-_LOADING = attrgetter("dataset", "consumer", "collate_fn", "services")
+_LOADING = attrgetter("dataset", "training_step", "collate_fn", "services")
 _MEASURING = attrgetter("measure", "seed", "ranks")
 
 
 def first_guess(configuration: Configuration, earlier: Iterable[SearchRecord]) -> int | None:
-    """The best num_workers of the most similar configuration of the same dataset and consumer; None for none."""
+    """The best num_workers of the most similar configuration of the same dataset and training step; None for none."""
     mine = asdict(configuration.loader).items()
     similar = [r for r in earlier if r.verdict and _LOADING(r.configuration) == _LOADING(configuration)]
     nearest = max(similar, key=lambda r: len(mine & asdict(r.configuration.loader).items()), default=None)

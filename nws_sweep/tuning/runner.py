@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from nws_sweep.errors import TimeBudgetSpent
+from nws_sweep.errors import TimeLimitReached
 from nws_sweep.measurement.candidate import Candidate
 from nws_sweep.measurement.environment import Environment, Observer
-from nws_sweep.measurement.quantities import MIN_CONSUMER_SHARE
+from nws_sweep.measurement.quantities import MIN_STEP_SHARE
 from nws_sweep.measurement.rounds import Rounds
 from nws_sweep.measurement.search_progress import SearchProgress
 from nws_sweep.replay.model import known_of
@@ -72,10 +72,10 @@ def _follow(strategy: Strategy, rounds: Rounds) -> tuple[str, bool]:
             is_first = False
             if rounds.search.stream_error and rounds.conclude():
                 return f"workers deliver wrong samples: {rounds.search.stream_error}", False
-    except TimeBudgetSpent:
-        default = f"the default limit ({DEFAULT_LIMIT}) was reached; search.time_budget_s=SECONDS sets another"
-        budget_s = rules.time_budget_s
-        spent = default if budget_s is None else f"search.time_budget_s={budget_s:g} was spent"
+    except TimeLimitReached:
+        default = f"the default limit ({DEFAULT_LIMIT}) was reached; time_limit_s=SECONDS sets another"
+        limit_s = rules.time_limit_s
+        spent = default if limit_s is None else f"time_limit_s={limit_s:g} was spent"
         rounds.stop(f"stopped when {spent}")
         return spent, True
 
@@ -83,12 +83,12 @@ def _follow(strategy: Strategy, rounds: Rounds) -> tuple[str, bool]:
 def _deadline(configuration: Configuration, began: float, observations: Sequence[Observation]) -> float | None:
     """When the search must end: by its budget or, for an adaptive search without one, by the default limit."""
     rules = configuration.search
-    if rules.time_budget_s is not None:
-        return began + rules.time_budget_s
+    if rules.time_limit_s is not None:
+        return began + rules.time_limit_s
     epochs_s = [o.cost_s for o in observations if o.cost_s is not None and o.batches is not None]
     if rules.strategy != "adaptive" or configuration.measure.mode == "epoch" or not epochs_s:
         return None
-    return began + (1 + len(rules.also)) * max(_LEAST_LIMIT_S, _LIMIT_EPOCHS * min(epochs_s))
+    return began + (1 + len(rules.settings)) * max(_LEAST_LIMIT_S, _LIMIT_EPOCHS * min(epochs_s))
 
 
 def _observations(rounds: Rounds) -> list[Observation]:
@@ -107,7 +107,7 @@ def _observations(rounds: Rounds) -> list[Observation]:
 
 
 def _with_predictions(trials: tuple[Trial, ...], observations: Sequence[Observation]) -> tuple[Trial, ...]:
-    """The trials with predicted times: of a whole epoch, by which candidates are compared, and without the consumer."""
+    """The trials with predicted times: of a whole epoch, which ranks candidates, and without the training step."""
     seen = {o.settings: o for o in observations}
     return tuple(_with_prediction(trial, seen[trial.settings]) for trial in trials)
 
@@ -118,7 +118,7 @@ def _with_prediction(trial: Trial, seen: Observation) -> Trial:
         return trial
     if seen.batches is not None and seen.cost_s is not None:
         found = replace(found, epoch_s=seen.cost_s)
-    if found.batch_s and (found.consume_s or 0.0) >= MIN_CONSUMER_SHARE * found.batch_s.value:
+    if found.batch_s and (found.step_s or 0.0) >= MIN_STEP_SHARE * found.batch_s.value:
         found = replace(found, loading_s=seen.known.loading_s)
     return replace(trial, measurement=found)
 

@@ -26,7 +26,7 @@ from nws_sweep.tuning.paired_comparison import (
     with_workers,
 )
 
-ALSO = (
+SEARCHABLE = (
     "prefetch_factor", "pin_memory", "persistent_workers", "multiprocessing_context", "in_order", "threads_per_worker",
 )  # fmt: skip
 _PREFETCH_FACTORS = (1, 2, 4, 8)
@@ -37,7 +37,7 @@ _WORTH_A_TRIAL = 0.01  # predicted gain
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patience(Strategy):
-    """Measures candidates in ascending order until more than ``maximum_patience`` in a row have not improved the best.
+    """Measures candidates in ascending order until more than ``patience`` in a row have not improved the best.
 
     An improvement of any size resets the count; a failed candidate is no improvement. All candidates that are certain
     to be measured, whatever the results, are decided together. Observations out of order, such as that of the
@@ -48,7 +48,7 @@ class Patience(Strategy):
         """The next candidates; stops if the patience is exceeded or no candidate is left."""
         candidates, reference = self.rules.candidates, self.rules.reference
         costs = {observation.num_workers: observation.cost_s for observation in observations}
-        most = len(candidates) if self.rules.strategy == "exhaustive" else self.rules.maximum_patience
+        most = len(candidates) if self.rules.strategy == "exhaustive" else self.rules.patience
         best, best_s, without_improvement = None, math.inf, 0
         for number, candidate in enumerate(candidates):
             if candidate not in costs:
@@ -86,7 +86,7 @@ class Patience(Strategy):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OtherSettingsSearch(Strategy):
-    """Searches num_workers, and then the settings in ``rules.also``.
+    """Searches num_workers, and then the settings in ``rules.settings``.
 
     A value is kept only if it is faster than the best so far and the interval of the ratio excludes 1, so a setting
     without effect stays unchanged. Of settings that the replay predicts only the best value is measured, if any.
@@ -112,7 +112,7 @@ class OtherSettingsSearch(Strategy):
         known = {o.settings: o for o in observations}
         best, reason = verdict.recommended, decision.reason
         forecast = forecast_of(of_workers, self.cores, "fork")
-        for name in self.rules.also:
+        for name in self.rules.settings:
             variants = self._variants(best, name)
             if forecast and name in _PREDICTED and variants:
                 # A later prediction does not replace the value that is being measured.
@@ -208,13 +208,13 @@ def make(
         workers = Adaptive(rules=rules, base=base, measure=measure, cores=cores, guess=guess, start_method=method)
     else:
         workers = STRATEGIES[rules.strategy](rules=rules, base=base, measure=measure)
-    if not rules.also:
+    if not rules.settings:
         return workers
     return OtherSettingsSearch(workers=workers, rules=rules, base=base, measure=measure, cores=cores)
 
 
 def most_candidates(rules: SearchRules) -> int:
     """Upper bound on the values of num_workers that a search measures."""
-    adaptive = MOST_PREDICTED + 2 * rules.maximum_patience  # those beyond the best are limited by the patience
+    adaptive = MOST_PREDICTED + 2 * rules.patience  # those beyond the best are limited by the patience
     most = adaptive if rules.strategy == "adaptive" else len(rules.candidates)
     return min(most, len(rules.candidates))

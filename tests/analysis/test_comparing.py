@@ -237,12 +237,12 @@ NODE_2 = replace(HOST, hostname="node2", usable_cpus=4, memory_bytes=HOST.memory
     ("b", "settings", "hosts"),
     [
         (
-            found(1.0, {"dataset": "cifar10", "consumer": "train"}),
-            [("dataset", "photos", "cifar10"), ("consumer", "-", "train")], [],
+            found(1.0, {"dataset": "cifar10", "training_step": "train"}),
+            [("dataset", "photos", "cifar10"), ("training_step", "-", "train")], [],
         ),
         (
             found(1.0, configuration=OTHER, facts=replace(FACTS, samples=200)),
-            [("dataset.files", "100", "200"), ("loader.shuffle", "false", "true"),
+            [("dataset.files", "100", "200"), ("shuffle", "false", "true"),
              ("samples of the dataset", "4160", "200")], [],
         ),
         (

@@ -49,7 +49,7 @@ class Workload:
     cores: int = 2
     batches: int = 1000
     waits: tuple[float, ...] = (1.0,)
-    beside_s: float | None = None  # the consumer beside workers
+    beside_s: float | None = None  # the training step beside workers
     tried: tuple[int, ...] = (0, 1, 2, 4, 8, 16)
     refused: tuple[int, ...] = ()
     spawns: bool = False
@@ -57,8 +57,8 @@ class Workload:
     def trial(self, n: int) -> Trial:
         scale = self.waits * (self.batches // len(self.waits))
         costs = [replace(self.cost, wait_s=factor * self.cost.wait_s) for factor in scale]
-        loop = self.loop if n else LoopCosts(consumer_s=self.loop.consumer_s, consumer_cpu_s=self.loop.consumer_cpu_s)
-        loop = replace(loop, consumer_s=self.beside_s) if n and self.beside_s else loop
+        loop = self.loop if n else LoopCosts(step_s=self.loop.step_s, step_cpu_s=self.loop.step_cpu_s)
+        loop = replace(loop, step_s=self.beside_s) if n and self.beside_s else loop
         found = replay(costs, loop, QueueSettings(n, self.cores))
         records = tuple(
             BatchRecord(number=place, position=place / len(costs), began_s=0.0, ended_s=0.0, cost=cost)
@@ -72,10 +72,10 @@ class Workload:
             measurement=Measurement(
                 startup_s=found.returned_s[0],
                 batch_s=Estimate(value=batch_s, low=batch_s / 1.02, high=batch_s * 1.02, n=5),
-                consume_s=loop.consumer_s,
+                step_s=loop.step_s,
                 epoch_s=found.epoch_s,
                 cpu_s=self.cost.cpu_s,
-                stall_fraction=1 - loop.consumer_s / batch_s,
+                stall_fraction=1 - loop.step_s / batch_s,
             ),
             noise=Noise(),
             records=records,
@@ -104,8 +104,8 @@ class Workload:
         return found
 
 
-def consuming(seconds: float, **costs: float) -> LoopCosts:
-    return replace(START, consumer_s=seconds, **costs)
+def with_step(seconds: float, **costs: float) -> LoopCosts:
+    return replace(START, step_s=seconds, **costs)
 
 
 WAITING = Workload(cost=BatchCost(0.0002, 0.032))
@@ -153,18 +153,18 @@ MOVING = BatchCost(0.001, 0.0, copy_s=0.0015)
             "needs 9 GB, 4 GB are free); 4 workers did; also: N % less without I/O wait",
         ),
         (
-            Workload(cost=BatchCost(0.002, 0.0), loop=consuming(0.008, receive_s=0.0016)),
-            [Bottleneck.CONSUMER, Bottleneck.TRANSFER], 0.79,
-            "consumer-bound: with an instant consumer the epoch would take N % less; the consumer takes 8.00 ms of "
-            "9.60 ms per batch; 1 worker keeps up, and more workers will not help; also: N % less without hand-over",
+            Workload(cost=BatchCost(0.002, 0.0), loop=with_step(0.008, receive_s=0.0016)),
+            [Bottleneck.STEP, Bottleneck.TRANSFER], 0.79,
+            "step-bound: with an instant training step the epoch would take N % less; the training step takes 8.00 ms "
+            "of 9.60 ms per batch; 1 worker keeps up, and more workers will not help; also: N % less without hand-over",
         ),
         (
-            Workload(cost=BatchCost(0.016, 0.0), loop=consuming(0.008)), [Bottleneck.CONSUMER, Bottleneck.CPU], 0.87,
-            "consumer-bound and CPU-bound: with an instant consumer and with enough CPUs the epoch would take ",
+            Workload(cost=BatchCost(0.016, 0.0), loop=with_step(0.008)), [Bottleneck.STEP, Bottleneck.CPU], 0.87,
+            "step-bound and CPU-bound: with an instant training step and with enough CPUs the epoch would take ",
         ),
         (
-            Workload(cost=BatchCost(0.016, 0.0), loop=consuming(0.082), beside_s=0.121, tried=(0, 1)),
-            [Bottleneck.COMPETITION, Bottleneck.CONSUMER, Bottleneck.CPU], 0.16,
+            Workload(cost=BatchCost(0.016, 0.0), loop=with_step(0.082), beside_s=0.121, tried=(0, 1)),
+            [Bottleneck.COMPETITION, Bottleneck.STEP, Bottleneck.CPU], 0.16,
             "workers compete with the training step: with an undisturbed step the epoch would take N % less; beside "
             "workers it takes 121 ms per batch on 2 CPUs instead of 82.0 ms; cheaper transforms, fewer threads",
         ),
@@ -260,8 +260,8 @@ def test_settings_that_save_more_than_the_tolerance_are_suggested() -> None:
 
 
 def test_the_upper_bound_is_the_gain_of_an_infinitely_fast_loader() -> None:
-    """16 ms of loading by at most two workers, for a consumer of 5 ms: 8 ms a batch where 5 ms are possible."""
-    half = Workload(cost=BatchCost(0.0002, 0.0158), loop=consuming(0.005), tried=(0, 1, 2))
+    """16 ms of loading by at most two workers, for a training step of 5 ms: 8 ms a batch where 5 ms are possible."""
+    half = Workload(cost=BatchCost(0.0002, 0.0158), loop=with_step(0.005), tried=(0, 1, 2))
     enough = replace(half, tried=(0, 4))
     assert [list(further(each.diagnosis)) for each in (half, enough)] == [
         ["upper bound: an infinitely fast loader would speed up training 1.60x"],
@@ -277,19 +277,19 @@ def test_more_workers_are_suggested_with_what_they_save() -> None:
     waiting = replace(WAITING, tried=(0, 1, 2, 4))
     assert edge(waiting) == [
         "the best value is the largest one allowed (num_workers=4); 16 workers would save 73 % of the epoch "
-        "(a larger search.max_workers)"
+        "(a larger max_workers)"
     ]
-    assert edge(replace(waiting, loop=consuming(0.009))) == []
+    assert edge(replace(waiting, loop=with_step(0.009))) == []
     result, best = waiting.result, waiting.trial(4)
-    assert [line for line in caveats.on(result, best) if "a larger search.max_workers may find a better one" in line]
+    assert [line for line in caveats.on(result, best) if "a larger max_workers may find a better one" in line]
 
 
 def test_a_longer_step_beside_workers_may_be_the_work_of_an_accelerator() -> None:
     """16 ms of loading while the accelerator works: the step takes 80 ms of 100 without workers, 103 ms with them."""
-    busy = Workload(cost=BatchCost(0.016, 0.0), loop=consuming(0.08), beside_s=0.103, tried=(0, 1))
+    busy = Workload(cost=BatchCost(0.016, 0.0), loop=with_step(0.08), beside_s=0.103, tried=(0, 1))
     found = diagnose(replace(busy.result, facts=replace(FACTS, accelerator="cuda")), busy.trial(0))
     assert found is not None
-    assert found.bottlenecks == (Bottleneck.CONSUMER,)
+    assert found.bottlenecks == (Bottleneck.STEP,)
     assert busy.diagnosis.bottlenecks[0] is Bottleneck.COMPETITION
 
 

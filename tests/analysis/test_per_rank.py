@@ -27,7 +27,7 @@ def rank(number: int, own_s: float, barrier_s: float = 0.0, width: float = 0.01)
         startup_s=0.5,
         own_s=Estimate(value=own_s, low=own_s * (1 - width), high=own_s * (1 + width), n=5),
         wait_s=own_s / 2,
-        consume_s=own_s / 2,
+        step_s=own_s / 2,
         barrier_s=barrier_s,
         samples_per_s=64.0,
     )

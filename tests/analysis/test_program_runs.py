@@ -25,8 +25,8 @@ def run(num_workers: int, **changes: Any) -> ProgramRun:
         "facts": FACTS,
         "batches_per_epoch": 8,
         "windows": (
-            window(WindowKind.WARM_UP, 1, startup_s=1.0, wait_s=(1.0,), consume_s=(0.0,)),
-            window(batches=4, wait_s=(pace_s - 0.5,) * 4, consume_s=(0.5,) * 4),
+            window(WindowKind.WARM_UP, 1, startup_s=1.0, wait_s=(1.0,), step_s=(0.0,)),
+            window(batches=4, wait_s=(pace_s - 0.5,) * 4, step_s=(0.5,) * 4),
         ),
         "started_at": f"2024-05-01T12:{num_workers:02}:00+00:00",
         "elapsed_s": 40.0,
@@ -44,7 +44,7 @@ def test_runs_become_the_trials_of_one_search() -> None:
     assert [trial.objective_s for trial in found.trials] == [1.5 + 7 * 8.0, 1.5 + 7 * 6.0, 1.5 + 7 * 4.0]
     assert found.configuration.columns == {"dataset": "Photos", "lr": 0.5}
     assert found.configuration.search.strategy == PROGRAM_STRATEGY
-    assert found.configuration.consumer == {"_target_": "train"}
+    assert found.configuration.training_step == {"_target_": "train"}
     assert (found.configuration.search.candidates, found.configuration.search.reference) == ((0, 2, 4), None)
     assert (found.stop_reason, found.cost_s) == ("the program ran with 3 candidates", 120.0)
     assert all(not found.configuration.differing(trial.settings) for trial in found.trials)
@@ -98,7 +98,7 @@ def test_what_was_measured_before_the_program_failed_is_kept_and_never_recommend
 
 
 def test_slow_first_steps_are_no_start_up_of_the_loader() -> None:
-    start = window(WindowKind.WARM_UP, 1, startup_s=1.0, wait_s=(1.0,), consume_s=(30.0,))
+    start = window(WindowKind.WARM_UP, 1, startup_s=1.0, wait_s=(1.0,), step_s=(30.0,))
     slow = run(0, windows=(start, *run(0).windows[1:]))
     found = record(slow, run(2), run(4))
     assert found.trials[0].objective_s == 1.5 + 7 * 8.0
@@ -107,9 +107,9 @@ def test_slow_first_steps_are_no_start_up_of_the_loader() -> None:
 
 def timed(num_workers: int, batch_s: float, spread: float = 0.02, other_cpus: float = 0.0) -> ProgramRun:
     """A run with three windows whose times differ by ``spread``."""
-    start = window(WindowKind.WARM_UP, 1, startup_s=1.0, wait_s=(1.0,), consume_s=(0.0,))
+    start = window(WindowKind.WARM_UP, 1, startup_s=1.0, wait_s=(1.0,), step_s=(0.0,))
     paces = [batch_s * factor for factor in (1 - spread, 1.0, 1 + spread)]
-    paced = [window(batches=4, wait_s=(pace_s,) * 4, consume_s=(0.0,) * 4) for pace_s in paces]
+    paced = [window(batches=4, wait_s=(pace_s,) * 4, step_s=(0.0,) * 4) for pace_s in paces]
     noise = Noise(other_cpus=other_cpus)
     return run(num_workers, windows=(start, *paced), batches_per_epoch=None, noise=noise)
 

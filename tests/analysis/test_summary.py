@@ -89,10 +89,10 @@ def test_gains_are_the_time_of_the_other_candidate_over_that_of_the_best(
 def test_only_the_columns_that_differ_and_the_dataset_tell_configurations_apart() -> None:
     found = summary_of_grid(
         search_result(trial(0, 1.0), columns={"pin_memory": True}),
-        search_result(trial(0, 1.0), columns={"pin_memory": False, "consumer.ms": 5}),
+        search_result(trial(0, 1.0), columns={"pin_memory": False, "training_step.ms": 5}),
     )
-    assert found.varying == ("dataset", "pin_memory", "consumer.ms")
-    assert found.configurations[1].label == "dataset=photos pin_memory=false consumer.ms=5"
+    assert found.varying == ("dataset", "pin_memory", "training_step.ms")
+    assert found.configurations[1].label == "dataset=photos pin_memory=false training_step.ms=5"
 
 
 def test_other_settings_do_not_mix_with_the_numbers_of_workers() -> None:
@@ -138,7 +138,7 @@ def verdict(*tied: int, **changes: Any) -> Verdict:
         (search_result(trial(2, 2.0), trial(4, 8.0)), []),
         (
             search_result(trial(2, 8.0), trial(4, 2.0)),
-            ["the best value is the largest one allowed (num_workers=4); a larger search.max_workers may "],
+            ["the best value is the largest one allowed (num_workers=4); a larger max_workers may "],
         ),
         (
             search_result(trial(4, 2.0), configuration=configuration(search=search_rules((4,)))),
@@ -171,7 +171,7 @@ def verdict(*tied: int, **changes: Any) -> Verdict:
         (search_result(trial(0, 4.0), trial(2, 8.0), facts=HOLDING), []),
         (
             search_result(loading(0, 8.0, 0.05), loading(2, 4.0, 0.02), loading(4, 5.0, 0.01)),
-            ["without the consumer num_workers=4 loads fastest (10.0 ms per batch instead of 20.0 ms), but training "],
+            ["without the training step num_workers=4 loads fastest (10.0 ms per batch instead of 20.0 ms), but "],
         ),
         (search_result(loading(2, 4.0, 0.02), loading(4, 4.05, 0.01)), []),
         (search_result(loading(2, 4.0, 0.02), loading(4, 5.0, None)), []),

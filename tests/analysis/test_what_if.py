@@ -1,4 +1,4 @@
-"""Predictions for a configuration: known costs of batches, other CPUs and consumers, values that are not allowed."""
+"""Predictions for a configuration: known costs, other CPUs and training steps, values that are not allowed."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def of(cost: BatchCost, **loop: float) -> WhatIf:
         (WAITS, {"num_workers": 1, "cpus": 1}, 0.08, 650 * 0.08),
         (COMPUTES, {"num_workers": 16}, 0.01, 650 * 0.01),
         (COMPUTES, {"num_workers": 16, "cpus": 2}, 0.04, 650 * 0.04),
-        (WAITS, {"num_workers": 0, "consumer_s": 0.5}, 0.58, 650 * 0.58),
-        (WAITS, {"consumer_s": 0.5}, 0.5, 0.08 + 650 * 0.5),
+        (WAITS, {"num_workers": 0, "training_step": 0.5}, 0.58, 650 * 0.58),
+        (WAITS, {"training_step": 0.5}, 0.5, 0.08 + 650 * 0.5),
         (WAITS, {"num_workers": 2, "prefetch_factor": 4, "in_order": False}, 0.04, 325 * 0.08),
     ],
 )
@@ -53,8 +53,8 @@ def test_times_follow_from_the_costs(cost: BatchCost, asked: dict[str, Any], bat
     assert low <= predicted.epoch_s.value <= high <= 1.4 * low
 
 
-def test_what_loading_costs_matters_little_if_the_consumer_decides() -> None:
-    other, settings = of(WAITS).asked(consumer_s=0.5)
+def test_what_loading_costs_matters_little_if_the_training_step_decides() -> None:
+    other, settings = of(WAITS).asked(training_step=0.5)
     low, high = other.predict(settings).batch_s.ends
     assert high == pytest.approx(low, rel=0.001)
 
@@ -66,11 +66,11 @@ def test_without_the_length_of_an_epoch_a_batch_is_predicted() -> None:
     assert known.cost_s(known.own) == pytest.approx(predicted.batch_s.value)
 
 
-def test_a_trial_with_the_same_settings_cpus_and_consumer_has_the_measured_times() -> None:
+def test_a_trial_with_the_same_settings_cpus_and_training_step_has_the_measured_times() -> None:
     measured = recorded_trial(4, WAITS)
     known = found(trial(0, 8.0), measured)
     assert known.predict(known.own).measured == measured.measurement
-    for asked in ({"num_workers": 2}, {"cpus": 9}, {"in_order": False}, {"consumer_s": 0.1}):
+    for asked in ({"num_workers": 2}, {"cpus": 9}, {"in_order": False}, {"training_step": 0.1}):
         other, settings = known.asked(**asked)
         assert other.predict(settings).measured is None
 
@@ -82,19 +82,19 @@ def test_the_fewest_workers_and_batches_ahead_within_the_tolerance_are_recommend
     assert (best.num_workers, best.prefetch_factor, best.in_order) == (8, 2, True)
 
 
-def test_cpus_are_doubled_until_the_consumer_no_longer_waits() -> None:
-    known, settings = of(COMPUTES).asked(consumer_s=0.02)
+def test_cpus_are_doubled_until_the_training_step_no_longer_waits() -> None:
+    known, settings = of(COMPUTES).asked(training_step=0.02)
     paces = known.sizing(settings, NUMBERS)
     assert list(paces) == [1, 2, 4]
     assert [batch_s for batch_s, _ in paces.values()] == pytest.approx([0.08, 0.04, 0.02], rel=0.02)
     assert paces[4][1] == 4
-    known, settings = of(WAITS).asked(consumer_s=0.02)
+    known, settings = of(WAITS).asked(training_step=0.02)
     assert known.sizing(settings, [1, 2])[1] == pytest.approx((0.04, 2), rel=0.02)  # more CPUs gain nothing
 
 
-def test_a_recorded_consumer_counts_unless_it_computes_or_takes_no_time() -> None:
-    waiting, computing = (of(WAITS, consumer_s=0.02, consumer_cpu_s=cpu_s) for cpu_s in (0.001, 0.02))
-    assert (waiting.step_s, computing.step_s, of(WAITS, consumer_s=1e-5).step_s) == (0.02, 0.02, 0)
+def test_a_recorded_training_step_counts_unless_it_computes_or_takes_no_time() -> None:
+    waiting, computing = (of(WAITS, step_s=0.02, step_cpu_s=cpu_s) for cpu_s in (0.001, 0.02))
+    assert (waiting.step_s, computing.step_s, of(WAITS, step_s=1e-5).step_s) == (0.02, 0.02, 0)
     assert list(waiting.sizing(waiting.own, NUMBERS)) == [1]
     assert computing.sizing(computing.own, NUMBERS) == of(WAITS).sizing(waiting.own, NUMBERS) == {}
 
@@ -108,7 +108,7 @@ def test_a_recorded_consumer_counts_unless_it_computes_or_takes_no_time() -> Non
         ("in_order", 1, "true or false"),
         ("cpus", 0, "a number from 0.01 to 100000"),
         ("cpus", "x", "a number from 0.01 to 100000"),
-        ("consumer_s", float("nan"), "a number from 0 to 86400"),
+        ("training_step", float("nan"), "a number from 0 to 86400"),
     ],
 )
 def test_a_wrong_value_is_refused(name: str, value: Any, allowed: str) -> None:

@@ -22,13 +22,13 @@ from tests.conftest import ROOT, orphaned_segments
 PYTHON = str(Path(sys.prefix).parent / "bin" / "python") if Path(sys.prefix).name == "cluster" else sys.executable
 # A sample sleeps 1 ms: two configurations of three candidates take about five seconds.
 GRID = (
-    "-m", "batch_size=4,8", "search=exhaustive", "search.candidates=[0,1,2]", "dataset=sleep", "dataset.length=200",
-    "dataset.seconds_per_sample=0.001", "measure.window_s=0.05", "measure.windows=3", "measure.max_seconds=0.4",
+    "-m", "batch_size=4,8", "strategy=exhaustive", "num_workers=[0,1,2]", "dataset=sleep", "dataset.length=200",
+    "dataset.seconds_per_sample=0.001", "measure.window_s=0.05", "measure.windows=3", "measure.trial_limit_s=0.4",
     "hydra.sweep.dir=out",
 )  # fmt: skip
 TRIALS = 6
 # For launchers, whose jobs take longer to start than to measure.
-SMALL = ("-m", "dataset=sleep", "dataset.seconds_per_sample=0.0005", "measure=quick", "search.max_workers=1",
+SMALL = ("-m", "dataset=sleep", "dataset.seconds_per_sample=0.0005", "measure=quick", "max_workers=1",
          "hydra.sweep.dir=grid")  # fmt: skip
 TIMEOUT_S = 300
 _GONE_WITHIN_S = 120.0  # the fork server notices its parent's exit after importing torch

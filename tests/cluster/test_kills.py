@@ -85,7 +85,7 @@ def test_a_signal_finishes_the_window_and_writes_the_report(
     program: Program, shared_nws: Command, number: signal.Signals, whom: str
 ) -> None:
     # A search continues for seconds after its first trial; between two searches there is no window to finish.
-    grid, out = (*GRID, "dataset.length=4000", "measure.max_seconds=2"), program.folder / "out"
+    grid, out = (*GRID, "dataset.length=4000", "measure.trial_limit_s=2"), program.folder / "out"
     process = program.start(*grid)
     wait_until(lambda: finished_trials(out))
     if whom == "group":
@@ -106,7 +106,7 @@ def test_a_signal_finishes_the_window_and_writes_the_report(
 
 
 def test_a_second_ctrl_c_ends_it_at_once(program: Program) -> None:
-    endless = ("measure.window_s=3600", "measure.max_seconds=3600", "measure.timeout_s=null")
+    endless = ("measure.window_s=3600", "measure.trial_limit_s=3600", "measure.kill_after_s=null")
     process = program.start(*(text for text in GRID if not text.startswith("measure.")), *endless)
     wait_until(lambda: results(program.folder / "out"))
     time.sleep(5)  # until the window has started

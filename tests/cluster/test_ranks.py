@@ -27,12 +27,12 @@ MOST_OFF = 0.25
 
 
 def predicted(dataset: dict[str, Any]) -> dict[int, Trial]:
-    """nws_sweep's trials by num_workers; the consumer is the training step."""
+    """nws_sweep's trials by num_workers; the training step is the training step."""
     configuration = factories.configuration(
         dataset=dataset,
-        consumer={"_target_": "tests.cluster.training.Step", "step_s": STEP_S},
+        training_step={"_target_": "tests.cluster.training.Step", "step_s": STEP_S},
         loader=LoaderSettings(batch_size=BATCH_SIZE, shuffle=True),
-        measure=MeasureRules(window_s=0.5, windows=3, max_seconds=3.0, timeout_s=120.0),
+        measure=MeasureRules(window_s=0.5, windows=3, trial_limit_s=3.0, kill_after_s=120.0),
         search=SearchRules(strategy="exhaustive", candidates=CANDIDATES),
         ranks=RANKS,
     )

@@ -20,7 +20,7 @@ from tests.conftest import ROOT
 from tests.hosts import write, write_host
 
 CONF = ROOT / "conf"
-GROUPS = ("consumer", "dataset", "measure", "paths", "search")
+GROUPS = ("dataset", "measure", "paths", "training_step")
 
 
 @pytest.fixture(autouse=True)
@@ -43,10 +43,10 @@ def in_host(folder: Path, *overrides: str) -> Any:
 @pytest.mark.parametrize(
     ("path", "is_group", "is_config"),
     [
-        *((path, True, False) for path in ("", "nws_sweep", "nws_sweep/search", "nws_sweep/consumer/model")),
-        *((f"nws_sweep/{name}", False, True) for name in ("base", "auto", "base.yaml", "search/exhaustive")),
-        *((path, False, False) for path in ("base", "config", "dataset", "search", "search/exhaustive")),
-        *((f"nws_sweep/{name}", False, False) for name in ("nope", "search/nope", "config", "config.yaml", "local")),
+        *((path, True, False) for path in ("", "nws_sweep", "nws_sweep/measure", "nws_sweep/training_step/model")),
+        *((f"nws_sweep/{name}", False, True) for name in ("base", "auto", "base.yaml", "measure/quick")),
+        *((path, False, False) for path in ("base", "config", "dataset", "measure", "measure/quick")),
+        *((f"nws_sweep/{name}", False, False) for name in ("nope", "measure/nope", "config", "config.yaml", "local")),
         *((f"nws_sweep/hydra{name}", False, False) for name in ("", "/callbacks", "/help/nws_sweep")),
         *((f"nws_sweep/{name}", False, False) for name in ("axis/batch_size", "experiment/full_search")),
     ],
@@ -67,8 +67,8 @@ def test_a_host_sees_only_files_that_it_may_compose(
     [
         ("", ["nws_sweep"], []),
         ("nws_sweep", list(GROUPS), ["auto", "base", "online"]),
-        ("nws_sweep/search", [], ["adaptive", "exhaustive", "patience"]),
-        ("search", [], []),
+        ("nws_sweep/measure", [], ["default", "epoch", "quick", "rigorous"]),
+        ("measure", [], []),
     ],
 )
 def test_a_group_lists_what_a_host_may_compose(
@@ -80,8 +80,8 @@ def test_a_group_lists_what_a_host_may_compose(
 
 
 def test_a_configuration_is_read_with_its_header(source: NwsSweepConfigSource, tmp_path: Path) -> None:
-    read = source.load_config("nws_sweep/search/exhaustive")
-    assert OmegaConf.to_container(read.config) == {"strategy": "exhaustive"}
+    read = source.load_config("nws_sweep/measure/epoch")
+    assert OmegaConf.to_container(read.config) == {"mode": "epoch", "epochs": 1, "kill_after_s": None}
     assert read.header == {"package": None}
     assert (read.path, read.provider) == ("nws-sweep://nws_sweep.conf", "nws_sweep")
     write(tmp_path / "other.yaml", "# @package a.b\nname: é\n")
@@ -96,20 +96,18 @@ def test_a_host_composes_the_configuration_below_one_node_and_overrides_it(tmp_p
     assert (found["batch_size"], found["dataset"]) == (32, {"name": "b"})
     assert found["nws_sweep"]["batch_size"] == 64
     assert found["nws_sweep"]["dataset"]["root"] == found["nws_sweep"]["paths"]["cache_dir"]
-    assert found["nws_sweep"]["search"]["max_workers"] is None
-    assert found["nws_sweep"]["search"]["reference"] == host.usable_cpus()
+    assert found["nws_sweep"]["reference"] == host.usable_cpus()
     write(tmp_path / "conf" / "nws_sweep" / "mine.yaml", "defaults: [base, _self_]\nseed: 7\n")  # of the host
     found = in_host(
-        tmp_path, "+nws_sweep=mine", "nws_sweep/search=exhaustive", "nws_sweep/measure=quick",
-        "nws_sweep.search.time_budget_s=10", "nws_sweep.patience=5", "batch_size=64",
+        tmp_path, "+nws_sweep=mine", "nws_sweep.strategy=exhaustive", "nws_sweep/measure=quick",
+        "nws_sweep.time_limit_s=10", "nws_sweep.patience=5", "batch_size=64",
     )  # fmt: skip
     assert (found["batch_size"], found["nws_sweep"]["seed"]) == (64, 7)
-    search = found["nws_sweep"]["search"]
-    assert (search["strategy"], search["time_budget_s"], search["maximum_patience"]) == ("exhaustive", 10, 5)
-    assert search["max_workers"] == 2 * host.usable_cpus()
-    assert found["nws_sweep"]["measure"]["max_seconds"] == 5.0
-    with pytest.raises(HydraException, match=r"Available options in 'nws_sweep/search':\s+adaptive\s+exhaustive"):
-        in_host(tmp_path, "+nws_sweep=base", "nws_sweep/search=nope")
+    node = found["nws_sweep"]
+    assert (node["strategy"], node["time_limit_s"], node["patience"]) == ("exhaustive", 10, 5)
+    assert node["measure"]["trial_limit_s"] == 5.0
+    with pytest.raises(HydraException, match=r"Available options in 'nws_sweep/measure':\s+default\s+epoch"):
+        in_host(tmp_path, "+nws_sweep=base", "nws_sweep/measure=nope")
 
 
 @pytest.mark.parametrize("group", GROUPS)

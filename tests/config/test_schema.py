@@ -38,20 +38,20 @@ def refused(*overrides: str) -> str:
 
 def test_defaults_are_the_cpus_of_a_rank(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host, "shared_cores", lambda *_: 48.0)
-    found = configured("ranks=4", "search=patience")
+    found = configured("ranks=4", "strategy=patience")
     assert (found.ranks, found.columns["ranks"]) == (4, 4)
     assert found.search.candidates == tuple(range(24 + 1))  # 2 x 48 CPUs / 4 ranks
     assert found.search.reference == 12
     assert configured("ranks=96").search.candidates[-1] == 1024  # the adaptive search has no limit of its own
-    assert configured("ranks=4", "search.max_workers=5").search.candidates == tuple(range(5 + 1))
+    assert configured("ranks=4", "max_workers=5").search.candidates == tuple(range(5 + 1))
 
 
 def test_values_reach_the_configuration() -> None:
     assert configured("batch_size=null").loader.batch_size is None, "the dataset makes the batches"
-    assert configured("patience=7").search.maximum_patience == 7
-    assert configured("search.candidates=[8,0,2]").search.candidates == (0, 2, 8)
-    assert configured("search.max_workers=3", "search.reference=4").search.reference is None
-    assert configured("search.max_workers=4", "search.reference=4").search.reference == 4
+    assert configured("patience=7").search.patience == 7
+    assert configured("num_workers=[8,0,2]").search.candidates == (0, 2, 8)
+    assert configured("max_workers=3", "reference=4").search.reference is None
+    assert configured("max_workers=4", "reference=4").search.reference == 4
 
 
 def test_other_overrides_become_columns_and_presets_do_not() -> None:
@@ -68,16 +68,16 @@ _OUT_OF_RANGE = {
     ],
     "an integer of at least 0": ["patience=-1"],
     "true, false or null": ["pin_memory=maybe"],
-    "adaptive or patience or exhaustive": ["search.strategy=bisect"],
-    "fork or spawn or forkserver or null": ["loader.multiprocessing_context=thread"],
-    "a number from 0 to 1": ["search.tolerance=2.0"],
-    "seconds, a number above 0": ["measure.window_s=0.0", "measure.max_seconds=inf"],
-    "null or seconds, a number above 0": ["search.time_budget_s=0.0", "measure.timeout_s=inf"],
+    "adaptive or patience or exhaustive": ["strategy=bisect"],
+    "fork or spawn or forkserver or null": ["multiprocessing_context=thread"],
+    "a number from 0 to 1": ["tolerance=2.0"],
+    "seconds, a number above 0": ["measure.window_s=0.0", "measure.trial_limit_s=inf"],
+    "null or seconds, a number above 0": ["time_limit_s=0.0", "measure.kill_after_s=inf"],
     "null or a list of different integers of at least 0, such as [0,2,4]": [
-        "search.candidates=[]", "search.candidates=[1, 1]", "search.candidates=[-1, 2]",
+        "num_workers=[]", "num_workers=[1, 1]", "num_workers=[-1, 2]", "num_workers=4",
     ],
     "a list of different names out of prefetch_factor, pin_memory, persistent_workers, multiprocessing_context, "
-    "in_order, threads_per_worker": ["search.also=['batch_size']"],
+    "in_order, threads_per_worker": ["settings=['batch_size']"],
 }  # fmt: skip
 
 
@@ -88,14 +88,27 @@ _OUT_OF_RANGE = {
         ("~batch_size", "~batch_size: the key cannot be deleted; allowed is null or an integer of at least 1"),
         ("+bach_size=64", "bach_size=64: there is no key bach_size; did you mean batch_size?"),
         ("xyzzy=1", "xyzzy=1: there is no key xyzzy; --help lists the keys"),
-        ("measure.max_sec=3", "measure.max_sec=3: there is no key measure.max_sec; did you mean measure.max_seconds?"),
+        ("measure.windo=3", "measure.windo=3: there is no key measure.windo; did you mean measure.windows?"),
         (
             "dataset.size=3",
             "dataset.size=3: the chosen dataset has no such argument; ++dataset.size=VALUE passes it anyway",
         ),
         ("dataset=image_folder", "dataset.root is missing: set dataset.root=VALUE"),
-        ("search=adaptve", "search=adaptve: allowed are adaptive, exhaustive, patience"),
+        ("measure=quik", "measure=quik: allowed are default, epoch, quick, rigorous"),
         ("batch_size=64,256", "batch_size=64,256: several values are a grid, which needs -m"),
+        ("num_workers=0,4", "num_workers=0,4: the candidates of a search are a list, num_workers=[0,4]"),
+        ("in_ordr=false", "in_ordr=false: there is no key in_ordr; did you mean in_order?"),
+        # names of earlier versions
+        ("search=exhaustive", "search=exhaustive: there is no key search; it is called strategy"),
+        ("search.max_workers=4", "search.max_workers=4: there is no key search.max_workers; it is called max_workers"),
+        ("search.also=[]", "search.also=[]: there is no key search.also; it is called settings"),
+        ("loader.shuffle=true", "loader.shuffle=true: there is no key loader.shuffle; it is called shuffle"),
+        ("+consumer.ms=5", "consumer={'ms': 5}: there is no key consumer; it is called training_step"),
+        ("consumer=train", "consumer=train: there is no key consumer; it is called training_step"),
+        (
+            "measure.timeout_s=3",
+            "measure.timeout_s=3: there is no key measure.timeout_s; it is called measure.kill_after_s",
+        ),
         ("a b=3", "a b=3: not an override; expected key=value"),
     ],
 )
@@ -106,7 +119,7 @@ def test_bad_input_is_one_line_with_the_value_and_its_range(override: str, line:
 def test_the_schema_is_pickled_by_name() -> None:
     """Launchers send it to other processes, where a copy of a dataclass has no fields."""
     inner = [each.default_factory for each in fields(schema.SweepSchema) if is_dataclass(each.default_factory)]
-    assert len(inner) == 5
+    assert len(inner) == 3
     for one in (schema.SweepSchema, *inner):
         assert pickle.loads(pickle.dumps(one)) is one
 
@@ -116,7 +129,7 @@ def test_no_value_of_the_schema_is_a_folder_of_conf() -> None:
     assert not {path.name for path in CONF.iterdir() if path.is_dir()} & set(schema.RANGES)
 
 
-@pytest.mark.parametrize("group", ["dataset", "measure", "search", "consumer", "experiment"])
+@pytest.mark.parametrize("group", ["dataset", "measure", "training_step", "experiment"])
 def test_every_option_of_the_groups_composes(group: str) -> None:
     given = {
         "image_folder": ["dataset.root=/images"],
@@ -140,7 +153,7 @@ def test_a_null_setting_is_taken_from_the_dataloader_of_the_dataset() -> None:
         batch_size=24, num_workers=5, pin_memory=True, prefetch_factor=3, persistent_workers=True, drop_last=True,
         timeout=7.0, in_order=False,
     )  # fmt: skip
-    composed = compose("config", overrides=["dataset=project", "dataset.config=x.yaml", "loader.drop_last=false"])
+    composed = compose("config", overrides=["dataset=project", "dataset.config=x.yaml", "drop_last=false"])
     assert schema.has_open_settings(composed)
     found = schema.configuration(composed, "project", (), own)
     assert found.loader == replace(own, num_workers=0, drop_last=False)
@@ -165,12 +178,30 @@ def test_the_apis_defaults_are_those_of_an_embedded_configuration() -> None:
     ],
 )
 def test_overrides_of_a_project_need_no_quotes(typed: str, lists: list[list[str]]) -> None:
-    override = OverridesParser.create().parse_override(schema.with_quoted_overrides(typed))
+    (argument,) = schema.hydra_arguments(typed)
+    override = OverridesParser.create().parse_override(argument)
     values = cast("Any", override.value())
     found = values.list if override.is_sweep_override() else [values]
     assert [[getattr(element, "text", element) for element in each] for each in found] == lists
 
 
-@pytest.mark.parametrize("typed", ["dataset.overrides=choice([a],[b])", "dataset.root=[a=b]", "-m", "batch_size=1,2"])
-def test_other_arguments_are_not_quoted(typed: str) -> None:
-    assert schema.with_quoted_overrides(typed) == typed
+@pytest.mark.parametrize(
+    "typed", ["dataset.overrides=choice([a],[b])", "dataset.root=[a=b]", "-m", "batch_size=1,2", "training_step=train"]
+)
+def test_other_arguments_stay(typed: str) -> None:
+    assert schema.hydra_arguments(typed) == [typed]
+
+
+@pytest.mark.parametrize("number", ["0.05", "0.05,0.1", "2e-3", "-1"])
+def test_a_number_is_a_training_step(number: str) -> None:
+    assert schema.hydra_arguments(f"training_step={number}") == [
+        "training_step=sleep", f"training_step.seconds_per_batch={number}",
+    ]  # fmt: skip
+    composed = compose("base")
+    composed.training_step = 0.05
+    assert schema.embedded(composed).training_step == schema.sleeping(0.05)
+
+
+def test_one_name_is_a_list_of_settings() -> None:
+    assert schema.hydra_arguments("settings=pin_memory") == ["settings=[pin_memory]"]
+    assert schema.names("pin_memory") == schema.names(["pin_memory"]) == ("pin_memory",)

@@ -27,9 +27,11 @@ PROJECTS = ROOT / "tests" / "projects"
 def composed(folder: Path, config: str, **arguments: Any) -> Iterator[ChildProcess]:
     node = {"_target_": "nws_sweep.dataloading.project.load", "config": config, **arguments}
     spec = ProcessSpec(
-        dataset=node, consumer={"_target_": "nws_sweep.dataloading.consumers.Nothing"}, working_folder=str(folder)
+        dataset=node,
+        training_step={"_target_": "nws_sweep.dataloading.training_steps.Nothing"},
+        working_folder=str(folder),
     )
-    with trial_process.start(spec, trial_process.Supervision(timeout_s=120)) as process:
+    with trial_process.start(spec, trial_process.Supervision(kill_after_s=120)) as process:
         yield process
 
 
@@ -146,8 +148,8 @@ def test_a_project_in_the_layout_of_the_lightning_template(tmp_path: Path, share
     """Its LightningDataModule is measured with its own settings, and ``best`` prints keys of its config."""
     shutil.copytree(PROJECTS / "lightning_template", tmp_path / "project")
     measured = shared_nws(
-        "-m", "dataset=project", "dataset.config=configs/train.yaml", "batch_size=null,16", "search.candidates=[0,4]",
-        "measure=quick", "measure.window_s=0.02", "measure.max_seconds=0.2", "search=exhaustive",
+        "-m", "dataset=project", "dataset.config=configs/train.yaml", "batch_size=null,16", "num_workers=[0,4]",
+        "measure=quick", "measure.window_s=0.02", "measure.trial_limit_s=0.2", "strategy=exhaustive",
         cwd=tmp_path / "project",
     )  # fmt: skip
     assert (measured.returncode, measured.stderr) == (0, "")

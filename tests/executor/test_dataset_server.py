@@ -23,7 +23,7 @@ from tests.factories import process_spec as spec
 pytestmark = pytest.mark.usefixtures("no_leftovers")
 
 MB = 2**20
-CONSUMER = spec("Plain").consumer
+STEP = spec("Plain").training_step
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def test_a_dataset_that_cannot_be_forked_is_made_by_each_trial_process(
 ) -> None:
     chosen = spec("NotesItsMaking", path=str(makings), leaves=leaves)
     for times in (1, 2):
-        with dataset_server.start(chosen, Supervision(timeout_s=60.0)) as process:
+        with dataset_server.start(chosen, Supervision(kill_after_s=60.0)) as process:
             assert one_epoch(process, 1) == 64
         assert times_made(makings) == times
 
@@ -97,14 +97,14 @@ def test_trial_processes_have_the_current_environment_and_import_path(
     monkeypatch.syspath_prepend(tmp_path)
     for length in (5, 7):  # the fork server is running
         monkeypatch.setenv("NWS_TEST_LENGTH", str(length))
-        chosen = configuration(dataset={"_target_": "set_up_later.numbers"}, consumer=CONSUMER, seed=length)
+        chosen = configuration(dataset={"_target_": "set_up_later.numbers"}, training_step=STEP, seed=length)
         with dataset_server.start(spec_of(chosen, str(tmp_path))) as process:
             assert process.facts.samples == length
 
 
 def test_a_killed_template_process_is_reported_and_replaced(dataset_server: DatasetServer, makings: Path) -> None:
     chosen = spec("NotesItsMaking", path=str(makings))
-    with dataset_server.start(chosen, Supervision(timeout_s=30.0)) as process:
+    with dataset_server.start(chosen, Supervision(kill_after_s=30.0)) as process:
         os.kill(template_pid(makings), signal.SIGKILL)
         with pytest.raises(TrialError, match="the template process, which holds the dataset, was killed"):
             [one_epoch(process) for _ in itertools.count()]  # the exit shows after a moment
@@ -119,12 +119,12 @@ def test_a_dataset_that_cannot_be_made_fails_each_time(dataset_server: DatasetSe
             pass
 
 
-def test_a_consumer_that_cannot_be_made_keeps_the_template_process(
+def test_a_training_step_that_cannot_be_made_keeps_the_template_process(
     dataset_server: DatasetServer, makings: Path
 ) -> None:
     good = spec("NotesItsMaking", path=str(makings))
-    sleep = {"_target_": "nws_sweep.dataloading.consumers.Sleep", "seconds": -1}
-    with pytest.raises(ConfigurationError), dataset_server.start(replace(good, consumer=sleep)):
+    sleep = {"_target_": "nws_sweep.dataloading.training_steps.Sleep", "seconds": -1}
+    with pytest.raises(ConfigurationError), dataset_server.start(replace(good, training_step=sleep)):
         pass
     with dataset_server.start(good) as process:
         assert one_epoch(process) == 64

@@ -17,7 +17,7 @@ from tests.searching import real_search
 
 pytestmark = pytest.mark.usefixtures("no_leftovers")
 
-MEASURE: dict[str, Any] = {"window_s": 0.02, "windows": 2, "max_seconds": 0.3, "timeout_s": 60.0}
+MEASURE: dict[str, Any] = {"window_s": 0.02, "windows": 2, "trial_limit_s": 0.3, "kill_after_s": 60.0}
 
 
 def searched(
@@ -32,7 +32,7 @@ def searched(
     spec = factories.process_spec(dataset, **arguments)
     configuration = factories.configuration(
         dataset=spec.dataset,
-        consumer=spec.consumer,
+        training_step=spec.training_step,
         collate_fn={"_target_": f"tests.user_datasets.{collate}", "_partial_": True} if collate else None,
         loader=LoaderSettings(**{"batch_size": 8, **(loader or {})}),
         measure=MeasureRules(**{**MEASURE, **(measure or {})}),
@@ -64,7 +64,7 @@ def test_a_good_dataset_gives_every_quantity() -> None:
     [("Raises", None, "ValueError: bad sample 40"), ("Plain", "broken_collate", "KeyError: 'label'")],
 )
 def test_a_sample_or_a_collate_fn_that_raises(dataset: str, collate: str | None, reason: str) -> None:
-    whole = {"mode": "epoch", "max_seconds": 60.0}  # a short trial on a busy machine may end before sample 40
+    whole = {"mode": "epoch", "trial_limit_s": 60.0}  # a short trial on a busy machine may end before sample 40
     for workers, trial in searched(dataset, (0, 1), collate=collate, measure=whole).items():
         check(trial, TrialState.FAILED, reason)
         assert trial.reason.endswith("(in a worker)") is (workers > 0)
@@ -77,23 +77,23 @@ def test_a_killed_worker_fails_its_candidate_only() -> None:
     assert (trials[0].state, trials[2].state) == (TrialState.OK, TrialState.OK)
 
 
-@pytest.mark.parametrize(("start", "timeout_s"), [(None, 1.0), ("spawn", 3.0)])
-def test_a_worker_that_hangs_and_ignores_signals_is_a_timeout(start: str | None, timeout_s: float) -> None:
+@pytest.mark.parametrize(("start", "kill_after_s"), [(None, 1.0), ("spawn", 3.0)])
+def test_a_worker_that_hangs_and_ignores_signals_is_a_timeout(start: str | None, kill_after_s: float) -> None:
     used = {"multiprocessing_context": start}
-    for trial in searched("Hangs", (0, 1), loader=used, measure={"timeout_s": timeout_s}).values():
-        check(trial, TrialState.TIMEOUT, f"measure.timeout_s={timeout_s:g} s", "killed")
+    for trial in searched("Hangs", (0, 1), loader=used, measure={"kill_after_s": kill_after_s}).values():
+        check(trial, TrialState.TIMEOUT, f"measure.kill_after_s={kill_after_s:g} s", "killed")
 
 
 def test_the_time_limit_holds_for_the_whole_trial() -> None:
     """Each window is short; the number of windows exceeds the limit."""
-    endless = {"timeout_s": 3.0, "max_seconds": 999.0, "precision": 1e-9}
+    endless = {"kill_after_s": 3.0, "trial_limit_s": 999.0, "precision": 1e-9}
     trial = searched("Slow", (0,), measure=endless, length=10_000, seconds=0.005)[0]
-    check(trial, TrialState.TIMEOUT, "measure.timeout_s=3 s")
+    check(trial, TrialState.TIMEOUT, "measure.kill_after_s=3 s")
     assert len(trial.windows) > 2
 
 
 def test_a_worker_that_exceeds_the_memory_budget_is_out_of_memory() -> None:
-    budget = {"memory_budget_bytes": 1_000_000_000, "max_seconds": 60.0, "window_s": 30.0, "timeout_s": 300.0}
+    budget = {"memory_budget_bytes": 1_000_000_000, "trial_limit_s": 60.0, "window_s": 30.0, "kill_after_s": 300.0}
     trial = searched("Leaks", (1,), measure=budget, length=100_000)[1]
     check(trial, TrialState.OUT_OF_MEMORY, "of memory", "measure.memory_budget_bytes", "killed")
 

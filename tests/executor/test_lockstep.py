@@ -23,23 +23,28 @@ STEADY = WindowKind.STEADY
 def windows(
     make_s: Sequence[float],
     asked: WindowRequest,
-    consume_s: float = 0.0,
+    step_s: float = 0.0,
     batches: Sequence[int] = (100, 100, 100),
     has_barrier: bool = False,
 ) -> tuple[list[Window], FakeRanks]:
-    """A window of each rank; with ``has_barrier`` the consumer waits for the other ranks, as in DDP."""
+    """A window of each rank; with ``has_barrier`` the training step waits for the other ranks, as in DDP."""
     ranks = FakeRanks(len(make_s))
 
     def work(rank: FakeRank) -> Window:
         loader = SimulatedLoader(rank.clock, batches[rank.number], make_s[rank.number])
 
-        def consume(batch: Any) -> None:
-            rank.clock.advance(consume_s)
+        def training_step(batch: Any) -> None:
+            rank.clock.advance(step_s)
             if has_barrier:
                 rank.barrier(0)
 
         session = LoaderSession(
-            loader, consume, clock=rank.clock, produced=loader.produced, others=rank, consumer_synchronizes=has_barrier
+            loader,
+            training_step,
+            clock=rank.clock,
+            produced=loader.produced,
+            others=rank,
+            step_synchronizes=has_barrier,
         )
         return session.window(asked)
 
@@ -47,9 +52,9 @@ def windows(
 
 
 def test_every_step_takes_as_long_as_the_slowest_rank() -> None:
-    (quick, slow), ranks = windows([0.25, 1.0], WindowRequest(kind=STEADY, min_batches=3), consume_s=0.5)
+    (quick, slow), ranks = windows([0.25, 1.0], WindowRequest(kind=STEADY, min_batches=3), step_s=0.5)
     assert quick.wait_s == (0.25,) * 3
-    assert quick.consume_s == slow.consume_s == (0.5,) * 3
+    assert quick.step_s == slow.step_s == (0.5,) * 3
     assert quick.barrier_s == (0.75,) * 3
     assert slow.wait_s == (1.0,) * 3
     assert slow.barrier_s == (0.0,) * 3
@@ -90,13 +95,13 @@ def test_all_ranks_discard_the_batches_of_the_fullest_queue() -> None:
     assert [window.batches for window in FakeRanks(2).run(work)] == [7, 7]
 
 
-def test_a_consumer_with_a_barrier_gets_no_second_one() -> None:
-    found, ranks = windows([0.25, 1.0], WindowRequest(kind=STEADY, min_batches=4), consume_s=0.5, has_barrier=True)
+def test_a_training_step_with_a_barrier_gets_no_second_one() -> None:
+    found, ranks = windows([0.25, 1.0], WindowRequest(kind=STEADY, min_batches=4), step_s=0.5, has_barrier=True)
     assert [window.batches for window in found] == [4, 4]
-    assert ranks.barriers_passed == 1 + 4  # the consumer's own
-    assert found[0].consume_s == (1.25,) * 4
+    assert ranks.barriers_passed == 1 + 4  # the training step's own
+    assert found[0].step_s == (1.25,) * 4
     merged = merged_window(found)
-    assert merged.consume_s == (0.5,) * 4
+    assert merged.step_s == (0.5,) * 4
     assert merged.wait_s == (1.0,) * 4
     assert [rank.barrier_s for rank in merged.ranks] == [(0.75,) * 4, (0.0,) * 4]
 

@@ -92,8 +92,8 @@ def test_the_ranks_of_a_real_program_get_the_same_loader(tmp_path: Path, environ
         rank, data = int(sys.argv[1]), range(200)
         dist.init_process_group("gloo", init_method="file://" + sys.argv[2], rank=rank, world_size=2)
         loader = DataLoader(data, batch_size=10, sampler=DistributedSampler(data, shuffle=False))
-        rules = nws_sweep.MeasureRules(window_s=0.05, max_seconds=0.5)
-        tuned = nws_sweep.tune(loader, candidates=[0, 2], measure=rules)
+        rules = nws_sweep.MeasureRules(window_s=0.05, trial_limit_s=0.5)
+        tuned = nws_sweep.tune(loader, num_workers=[0, 2], measure=rules)
         found = torch.cat(list(tuned)).tolist()
         assert found == list(range(rank, 200, 2)), found
         print(rank, tuned.num_workers)

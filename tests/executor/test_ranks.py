@@ -29,14 +29,14 @@ from tests.user_datasets import Plain
 pytestmark = pytest.mark.usefixtures("no_leftovers")
 
 STEPS: dict[str, Any] = {"samples": 32, "produced": 32}
-QUICK = factories.window(wait_s=(0.25,) * 4, consume_s=(0.25,) * 4, barrier_s=(0.5,) * 4, **STEPS)
-SLOW = factories.window(wait_s=(0.5,) * 4, consume_s=(0.5,) * 4, barrier_s=(0.0,) * 4, **STEPS)
+QUICK = factories.window(wait_s=(0.25,) * 4, step_s=(0.25,) * 4, barrier_s=(0.5,) * 4, **STEPS)
+SLOW = factories.window(wait_s=(0.5,) * 4, step_s=(0.5,) * 4, barrier_s=(0.0,) * 4, **STEPS)
 FEW = WindowRequest(kind=WindowKind.STEADY, min_batches=8)
 
 
 def test_a_step_lasts_from_barrier_to_barrier_and_samples_add_up() -> None:
     merged = merged_window([QUICK, SLOW])
-    assert merged.consume_s == (0.375,) * 4
+    assert merged.step_s == (0.375,) * 4
     assert merged.wait_s == (0.625,) * 4
     assert merged.elapsed_s == QUICK.elapsed_s == SLOW.elapsed_s == 4.0
     assert (merged.samples, merged.produced, merged.batches) == (64, 64, 4)
@@ -80,7 +80,7 @@ def test_rates_and_cpu_time_are_sums_over_ranks() -> None:
     assert [rank.own_s.value for rank in found.ranks] == [0.5, 1.0]
     assert [rank.own_s.n for rank in found.ranks] == [3, 3]
     assert [rank.barrier_s for rank in found.ranks] == [0.5, 0.0]
-    assert [(rank.wait_s, rank.consume_s, rank.startup_s) for rank in found.ranks] == [(0.25, 0.25, 1), (0.5, 0.5, 1)]
+    assert [(rank.wait_s, rank.step_s, rank.startup_s) for rank in found.ranks] == [(0.25, 0.25, 1), (0.5, 0.5, 1)]
 
 
 def test_the_roofline_counts_all_ranks_on_all_cores() -> None:
@@ -125,9 +125,9 @@ def own_folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def started(
-    dataset: str, count: int = 2, timeout_s: float = 60.0, **arguments: Any
+    dataset: str, count: int = 2, kill_after_s: float = 60.0, **arguments: Any
 ) -> AbstractContextManager[RankedProcesses]:
-    return ranks.start(factories.process_spec(dataset, **arguments), count, Supervision(timeout_s=timeout_s))
+    return ranks.start(factories.process_spec(dataset, **arguments), count, Supervision(kill_after_s=kill_after_s))
 
 
 def opened(process: RankedProcesses, num_workers: int = 0) -> None:
@@ -178,9 +178,9 @@ def test_a_rank_that_fails_ends_all_and_is_named() -> None:
 
 
 def test_a_rank_that_hangs_is_named() -> None:
-    with started("OfRank", 3, timeout_s=4.0, rank=2, does="hang") as process:
+    with started("OfRank", 3, kill_after_s=4.0, rank=2, does="hang") as process:
         opened(process)
-        with pytest.raises(TrialTimeout, match=r"^rank 2: not finished within measure.timeout_s=4 s"):
+        with pytest.raises(TrialTimeout, match=r"^rank 2: not finished within measure.kill_after_s=4 s"):
             process.window(FEW)
 
 
@@ -201,20 +201,20 @@ def test_the_memory_budget_holds_for_all_ranks_together() -> None:
 
 
 def test_the_training_step_of_a_model_on_the_cpu_is_a_barrier() -> None:
-    consumer = {
-        "_target_": "nws_sweep.dataloading.training.Train",
+    training_step = {
+        "_target_": "nws_sweep.dataloading.training_steps.Train",
         "model": {"_target_": "torch.nn.Linear", "in_features": 4, "out_features": 1},
         "loss": {"_target_": "torch.nn.MSELoss"},
         "optimizer": {"_target_": "torch.optim.SGD", "_partial_": True, "lr": 0.1},
         "device": "cpu",
     }
     made = factories.process_spec("SlowPairs", slow_rank=1, seconds=0.01)
-    with ranks.start(replace(made, consumer=consumer), 2) as process:
+    with ranks.start(replace(made, training_step=training_step), 2) as process:
         opened(process)
         window = process.window(FEW)
     quick, slow = window.ranks
     assert statistics.median(quick.barrier_s) > 5 * statistics.median(slow.barrier_s)
-    assert quick.consume_s == slow.consume_s
+    assert quick.step_s == slow.step_s
 
 
 def test_a_search_over_several_ranks_in_a_program_of_a_launcher(
@@ -224,10 +224,10 @@ def test_a_search_over_several_ranks_in_a_program_of_a_launcher(
     monkeypatch.setenv("NWS_SWEEP_LOCK_FILE", str(tmp_path / "lock"))
     monkeypatch.setenv("RANK", "0")
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
-    rules = MeasureRules(window_s=0.05, windows=3, max_seconds=0.5)
+    rules = MeasureRules(window_s=0.05, windows=3, trial_limit_s=0.5)
     dataset = Plain(4000)
     loader = DataLoader(dataset, batch_size=8, sampler=DistributedSampler(dataset, 1, 0))
-    result = nws_sweep.search(loader, candidates=[0, 1], ranks=2, measure=rules, progress=False)
+    result = nws_sweep.search(loader, num_workers=[0, 1], ranks=2, measure=rules, progress=False)
     assert result.num_workers in (0, 1)
     for trial in result.trials:
         assert trial.measurement is not None

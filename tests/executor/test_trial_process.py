@@ -38,7 +38,7 @@ def settings(num_workers: int, **changes: Any) -> LoaderSettings:
 
 
 def one_epoch(chosen: ProcessSpec, used: LoaderSettings) -> Any:
-    with trial_process.start(chosen, trial_process.Supervision(timeout_s=60.0)) as process:
+    with trial_process.start(chosen, trial_process.Supervision(kill_after_s=60.0)) as process:
         process.open(used)
         return process.window(WHOLE_EPOCH)
 
@@ -97,14 +97,14 @@ def test_the_reason_of_a_failed_sample_is_reported(name: str, num_workers: int, 
         one_epoch(spec(name), settings(num_workers))
 
 
-NEGATIVE_SLEEP = {"_target_": "nws_sweep.dataloading.consumers.Sleep", "seconds_per_batch": -1}
+NEGATIVE_SLEEP = {"_target_": "nws_sweep.dataloading.training_steps.Sleep", "seconds_per_batch": -1}
 SYNTHETIC = "nws_sweep.datasets.synthetic"
 NO_FILES = {"_target_": "torchvision.datasets.MNIST", "root": "nowhere"}
-REMEDY = r" needs \+\+consumer._partial_=true"
+REMEDY = r" needs \+\+training_step._partial_=true"
 
 
 @pytest.mark.parametrize(
-    ("dataset", "consumer", "kind", "message"),
+    ("dataset", "training_step", "kind", "message"),
     [
         ({"_target_": f"{USERS}.Plain", "length": 0}, {}, DatasetError, "is empty: 0 samples"),
         ({"_target_": "no_such_module.Dataset"}, {}, DatasetError, "No module named 'no_such_module'"),
@@ -120,11 +120,11 @@ REMEDY = r" needs \+\+consumer._partial_=true"
         ({}, {"_target_": f"{USERS}.step"}, ConfigurationError, rf"step: .*missing 1 required.*{REMEDY}"),
     ],
 )
-def test_invalid_datasets_and_consumers_are_reported_in_one_line(
-    dataset: dict[str, Any], consumer: dict[str, Any], kind: type[Exception], message: str
+def test_invalid_datasets_and_training_steps_are_reported_in_one_line(
+    dataset: dict[str, Any], training_step: dict[str, Any], kind: type[Exception], message: str
 ) -> None:
     usual = spec("Plain")
-    chosen = replace(usual, dataset=dataset or usual.dataset, consumer=consumer or usual.consumer)
+    chosen = replace(usual, dataset=dataset or usual.dataset, training_step=training_step or usual.training_step)
     with pytest.raises(kind, match=message) as caught, trial_process.start(chosen):
         pass
     assert "\n" not in str(caught.value)
@@ -153,9 +153,9 @@ torch.ones(500, 500) @ torch.ones(500, 500)  # a fork of this process could hang
 print("training", flush=True)
 spec = ProcessSpec(
     dataset={"_target_": "nws_sweep.datasets.synthetic.tensor", "length": 6000},
-    consumer={"_target_": "nws_sweep.dataloading.consumers.Nothing"},
+    training_step={"_target_": "nws_sweep.dataloading.training_steps.Nothing"},
 )
-with trial_process.start(spec, trial_process.Supervision(timeout_s=60)) as process:
+with trial_process.start(spec, trial_process.Supervision(kill_after_s=60)) as process:
     process.open(LoaderSettings(batch_size=3000, num_workers=2, persistent_workers=True))
     print(process.window(WindowRequest(kind=WindowKind.EPOCH)).samples, flush=True)
 """

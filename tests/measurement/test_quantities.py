@@ -32,9 +32,9 @@ def conditions(num_workers: int = 4, batches: int | None = None, **rules: Any) -
 
 
 def window(kind: WindowKind = WindowKind.STEADY, batches: int = 8, batch_s: float = 0.25, **changes: Any) -> Window:
-    """Each batch of 8 samples waits 0.25 s and is consumed in 0.25 s."""
+    """Each batch of 8 samples waits 0.25 s, and the training step takes 0.25 s."""
     samples = 8 * batches
-    defaults = {"wait_s": (batch_s,) * batches, "consume_s": (0.25,) * batches, "samples": samples, "produced": samples}
+    defaults = {"wait_s": (batch_s,) * batches, "step_s": (0.25,) * batches, "samples": samples, "produced": samples}
     return factories.window(kind, batches, **{**defaults, **changes})
 
 
@@ -46,8 +46,8 @@ def slices(*windows: Window) -> list[TimeSlice]:
 
 
 def waiting(*means_s: float, **changes: Any) -> list[TimeSlice]:
-    """Windows of 8 batches without a consumer."""
-    return slices(*(window(batch_s=mean_s, consume_s=(0.0,) * 8, **changes) for mean_s in means_s))
+    """Windows of 8 batches without a training step."""
+    return slices(*(window(batch_s=mean_s, step_s=(0.0,) * 8, **changes) for mean_s in means_s))
 
 
 def measured(*windows: Window, num_workers: int = 4) -> Measurement:
@@ -59,7 +59,7 @@ def measured(*windows: Window, num_workers: int = 4) -> Measurement:
     [
         # The batches taken differ from window to window, the samples made hardly do.
         ([window(batches=4, produced=60), window(batches=12, produced=70), window(produced=70)], 12.0 / 25, 1 / 24),
-        # The queue fills: a slow consumer, or batches behind a slow batch.
+        # The queue fills: a slow training step, or batches behind a slow batch.
         ([window(produced=80), window(produced=72), window(produced=80)], 0.5, 5 / 24),
         ([window(produced=80)], 0.5, 2 / 8),
         # The queue empties: 4 batches made while 8 were taken.
@@ -76,21 +76,21 @@ def test_the_pace_is_that_of_the_slower_end_of_the_queue(
     assert found.bias_bound == pytest.approx(bias_bound)
 
 
-def test_waits_and_consumer_add_up_to_the_pace_and_samples_are_those_that_the_batches_had() -> None:
+def test_waits_and_training_step_add_up_to_the_pace_and_samples_are_those_that_the_batches_had() -> None:
     found = measured(window(produced=40), window(produced=40))  # 10 batches made in 8 s, 16 taken
-    assert (found.wait_s, found.consume_s, found.stall_fraction) == pytest.approx((0.55, 0.25, 0.6875))
+    assert (found.wait_s, found.step_s, found.stall_fraction) == pytest.approx((0.55, 0.25, 0.6875))
     assert measured(window(samples=48)).samples_per_s == pytest.approx(12.0)
     assert measured(window(produced=None), num_workers=0).bias_bound == 0.0
 
 
 @pytest.mark.parametrize("num_workers", [0, 1, 3, 8])
-@pytest.mark.parametrize("consume_s", [0.0, 0.05, 0.3, 2.0])
+@pytest.mark.parametrize("step_s", [0.0, 0.05, 0.3, 2.0])
 @pytest.mark.parametrize("batches", [96, 397])
-def test_the_projected_epoch_is_that_of_a_stopwatch(num_workers: int, consume_s: float, batches: int) -> None:
+def test_the_projected_epoch_is_that_of_a_stopwatch(num_workers: int, step_s: float, batches: int) -> None:
     """Up to the time of one batch: at the end of an epoch some workers are idle."""
-    _, projected = simulate(num_workers, consume_s=consume_s, batches=batches, start_s=2.0)
+    _, projected = simulate(num_workers, step_s=step_s, batches=batches, start_s=2.0)
     whole = MeasureRules(mode="epoch")
-    _, stopped = simulate(num_workers, consume_s=consume_s, batches=batches, start_s=2.0, rules=whole)
+    _, stopped = simulate(num_workers, step_s=step_s, batches=batches, start_s=2.0, rules=whole)
     assert projected.epoch_s is not None
     assert stopped.epoch_s is not None
     assert abs(projected.epoch_s - stopped.epoch_s) <= 1.0 + 0.02 * stopped.epoch_s
@@ -101,7 +101,7 @@ def test_the_projected_epoch_is_that_of_a_stopwatch(num_workers: int, consume_s:
 def epoch_start(startup_s: float) -> TimeSlice:
     """A time slice that starts an epoch; its first 8 batches arrive together."""
     wait_s = (startup_s,) + (0.0,) * 7
-    return TimeSlice(windows=(window(WindowKind.WARM_UP, startup_s=startup_s, wait_s=wait_s, consume_s=(0.0,) * 8),))
+    return TimeSlice(windows=(window(WindowKind.WARM_UP, startup_s=startup_s, wait_s=wait_s, step_s=(0.0,) * 8),))
 
 
 def test_the_start_of_an_epoch_is_the_mean_of_all_starts_but_the_first() -> None:
@@ -122,7 +122,7 @@ def test_the_start_of_persistent_workers_is_shared_by_the_epochs(epochs: int, ex
 
 
 def test_the_start_of_a_second_epoch_does_not_replace_the_first_one_that_was_measured_whole() -> None:
-    whole = window(WindowKind.EPOCH, batches=100, batch_s=0.1, consume_s=(0.0,) * 100, startup_s=1.0, produced=800)
+    whole = window(WindowKind.EPOCH, batches=100, batch_s=0.1, step_s=(0.0,) * 100, startup_s=1.0, produced=800)
     found = summarise([TimeSlice(windows=(whole,)), epoch_start(30.0)], conditions(batches=100))
     assert found.epoch_s == pytest.approx(10.0)
 
@@ -232,10 +232,10 @@ def test_a_batch_takes_at_least_its_cpu_time_on_all_usable_cpus(taken: list[Time
     assert (violation([START, *taken], conditions()) == "") is possible
 
 
-def test_a_batch_takes_at_least_the_consumers_time() -> None:
-    """Samples counted in a later window than they were made in do not make a batch faster than its consumer."""
+def test_a_batch_takes_at_least_the_training_steps_time() -> None:
+    """Samples counted in a later window than they were made in do not make a batch faster than its training step."""
     taken = slices(*[window()] * 97, *[window(produced=8 * 400)] * 3)
-    assert violation(taken, conditions()).endswith("ms a batch cannot be: the consumer alone takes 250 ms")
+    assert violation(taken, conditions()).endswith("ms a batch cannot be: the training step alone takes 250 ms")
 
 
 # Noise.
@@ -290,7 +290,7 @@ def test_a_trial_converges_with_enough_windows_that_agree(taken: list[TimeSlice]
     ("lengths_s", "expected"), [((1.0, 1.01, 1.0, 1.0), True), ((1.0, 1.01, 1.0), False), ((1.0, 1.5, 1.0, 1.5), False)]
 )
 def test_a_trial_of_whole_epochs_converges_when_they_agree(lengths_s: tuple[float, ...], expected: bool) -> None:
-    whole = (window(WindowKind.EPOCH, batch_s=s / 8, consume_s=(0.0,) * 8, startup_s=s / 8) for s in lengths_s)
+    whole = (window(WindowKind.EPOCH, batch_s=s / 8, step_s=(0.0,) * 8, startup_s=s / 8) for s in lengths_s)
     assert converged([TimeSlice(windows=(each,)) for each in whole], conditions(batches=8, windows=3)) is expected
 
 
@@ -304,7 +304,7 @@ def noisy_trial(rng: random.Random, correlation: float, outlier_share: float, sp
             state = correlation * state + math.sqrt(1 - correlation**2) * rng.gauss(0.0, 1.0)
             slow = 5.0 if rng.random() < outlier_share else 1.0
             waits.append(0.01 * slow * math.exp(spread * state - spread**2 / 2) / (1 + 4 * outlier_share))
-        one = factories.window(wait_s=tuple(waits), consume_s=(0.0,) * per_window, samples=per_window)
+        one = factories.window(wait_s=tuple(waits), step_s=(0.0,) * per_window, samples=per_window)
         taken.append(TimeSlice(windows=(one,)))
     return summarise(taken, serial).batch_s
 

@@ -246,18 +246,18 @@ Search = Callable[..., nws_sweep.SearchResult]
 def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Search:
     monkeypatch.setenv("NWS_SWEEP_CACHE_DIR", str(tmp_path))
     monkeypatch.setenv("NWS_SWEEP_LOCK_FILE", str(tmp_path / "lock"))
-    rules = MeasureRules(window_s=0.02, max_seconds=2.0)
+    rules = MeasureRules(window_s=0.02, trial_limit_s=2.0)
     return functools.partial(nws_sweep.search, batch_size=5, measure=rules, progress=False)
 
 
 def test_a_stream_that_is_not_shared_is_loaded_without_workers(measured: Search) -> None:
     with pytest.warns(UserWarning, match=r"nws_sweep: num_workers=\d is excluded: .*utils\.data\.get_worker_info"):
-        result = measured(Stream(None), candidates=[0, 2, 4])
+        result = measured(Stream(None), num_workers=[0, 2, 4])
     assert result.num_workers == 0
     assert {trial.state.value for trial in result.trials if trial.num_workers} == {"wrong_samples"}
     loader = DataLoader(Stream(None), batch_size=5)
     with pytest.warns(UserWarning, match="is excluded"):  # also from a stored result
-        tuned = nws_sweep.tune(loader, candidates=[0, 2, 4], measure=result.record.configuration.measure)
+        tuned = nws_sweep.tune(loader, num_workers=[0, 2, 4], measure=result.record.configuration.measure)
     assert (tuned.num_workers, sum(map(len, tuned))) == (0, 60)
 
 
@@ -266,7 +266,7 @@ def test_candidates_whose_workers_share_an_open_file_fail(measured: Search, tmp_
     path.write_bytes(b"".join(index.to_bytes(4, "little") for index in range(600)))
     lines: list[str] = []
     with pytest.warns(UserWarning, match="through one open file, whose position all of them move"):
-        result = measured(lambda: SharedFile(path), candidates=[0, 1, 3], progress=lines.append, strategy="exhaustive")
+        result = measured(lambda: SharedFile(path), num_workers=[0, 1, 3], progress=lines.append, strategy="exhaustive")
     states = {trial.num_workers: trial.state.value for trial in result.trials}
     assert states == {0: "ok", 1: "ok", 3: "wrong_samples"}
     (named,) = (line for line in lines if line.startswith("forked workers share dataset.file (FileIO"))
@@ -274,14 +274,14 @@ def test_candidates_whose_workers_share_an_open_file_fail(measured: Search, tmp_
 
 
 def test_random_transforms_are_not_wrong_samples(measured: Search) -> None:
-    result = measured(Augmented(), candidates=[0, 2, 4], strategy="exhaustive", shuffle=True)
+    result = measured(Augmented(), num_workers=[0, 2, 4], strategy="exhaustive", shuffle=True)
     assert {trial.state.value for trial in result.trials} == {"ok"}
     assert result.record.cost is not None
     assert 0 < result.record.cost.samples_s < result.cost_s
 
 
 def test_samples_of_real_workers_are_counted(measured: Search) -> None:
-    few, enough = (measured(Stream(shards), candidates=[4], check_samples=True).warnings for shards in (3, 4))
+    few, enough = (measured(Stream(shards), num_workers=[4], check_samples=True).warnings for shards in (3, 4))
     assert not [line for line in enough if "samples" in line]
     assert "1 of 4 workers get no samples" in "".join(few)
     assert "1 of 4 workers got no samples in an epoch" in "".join(few)  # also without check_samples

@@ -15,7 +15,7 @@ from nws_sweep.results import LoaderSettings, Measurement, MeasureRules, TimeSli
 from tests import factories
 from tests.fakes import FakeClock, FakeMachine, SimulatedLoader
 
-RULES: dict[str, Any] = {"windows": 3, "window_s": 10.0, "max_seconds": 1000.0}
+RULES: dict[str, Any] = {"windows": 3, "window_s": 10.0, "trial_limit_s": 1000.0}
 
 
 class Simulation:
@@ -27,7 +27,7 @@ class Simulation:
         *,
         batches: int = 10_000,
         declared: int | None = -1,
-        consume_s: float = 0.0,
+        step_s: float = 0.0,
         rules: MeasureRules | None = None,
         **loader: Any,
     ) -> None:
@@ -35,7 +35,7 @@ class Simulation:
         sizes = {"batch_size": loader.get("batch_size", 1), "prefetch_factor": loader.get("prefetch_factor", 2)}
         settings = LoaderSettings(num_workers=num_workers, **sizes).canonical()
         simulated = SimulatedLoader(self.clock, batches, **{"make_s": 1.0, "num_workers": num_workers, **loader})
-        machine = FakeMachine(lambda _: simulated, length, self.clock, consume_s)
+        machine = FakeMachine(lambda _: simulated, length, self.clock, step_s)
         held = factories.configuration(measure=rules or MeasureRules(**RULES))
         self.candidate = Candidate(settings, held, machine.environment(), lambda: False, lambda _: None, lambda: False)
         self.progress = self.candidate.progress
@@ -66,20 +66,20 @@ def pace(found: Measurement) -> float:
 
 
 @pytest.mark.parametrize("num_workers", [1, 2, 3, 5, 8])
-@pytest.mark.parametrize("consume_s", [0.0, 0.1, 0.3, 2.0])
+@pytest.mark.parametrize("step_s", [0.0, 0.1, 0.3, 2.0])
 @pytest.mark.parametrize("prefetch_factor", [1, 2, 8])
-def test_steady_time_is_the_slower_of_workers_and_consumer_in_windows_of_whole_multiples(
-    num_workers: int, consume_s: float, prefetch_factor: int
+def test_steady_time_is_the_slower_of_workers_and_training_step_in_windows_of_whole_multiples(
+    num_workers: int, step_s: float, prefetch_factor: int
 ) -> None:
-    """A steady batch takes max(m / n, y): n workers make a batch in m, the consumer takes y."""
-    windows, found = simulate(num_workers, consume_s=consume_s, prefetch_factor=prefetch_factor)
-    assert pace(found) == pytest.approx(max(1.0 / num_workers, consume_s), rel=0.02)
+    """A steady batch takes max(m / n, y): n workers make a batch in m, the training step takes y."""
+    windows, found = simulate(num_workers, step_s=step_s, prefetch_factor=prefetch_factor)
+    assert pace(found) == pytest.approx(max(1.0 / num_workers, step_s), rel=0.02)
     assert {window.batches % num_workers for window in windows if window.kind is WindowKind.STEADY} == {0}
 
 
-def test_without_workers_loader_and_consumer_add_up_and_no_batch_is_discarded_after_a_pause() -> None:
-    windows, found = simulate(0, consume_s=0.25)
-    assert (pace(found), found.wait_s, found.consume_s) == pytest.approx((1.25, 1.0, 0.25))
+def test_without_workers_loader_and_training_step_add_up_and_no_batch_is_discarded_after_a_pause() -> None:
+    windows, found = simulate(0, step_s=0.25)
+    assert (pace(found), found.wait_s, found.step_s) == pytest.approx((1.25, 1.0, 0.25))
     assert found.stall_fraction == pytest.approx(0.8)
     assert kinds(windows[1:]) == ["warm_up", "steady", "steady", "steady", "steady"]
 
@@ -120,14 +120,14 @@ def test_after_a_pause_one_multiple_is_discarded_or_the_whole_queue_without_coun
     windows, _ = simulate(4)
     assert kinds(windows[:5]) == ["warm_up", "warm_up", "steady", "warm_up", "steady"]
     assert windows[3].batches == 4
-    uncounted = Window(kind=WindowKind.STEADY, startup_s=1.0, wait_s=(1.0,) * 24, consume_s=(0.0,) * 24, samples=24)
+    uncounted = Window(kind=WindowKind.STEADY, startup_s=1.0, wait_s=(1.0,) * 24, step_s=(0.0,) * 24, samples=24)
     conditions = Simulation(4, prefetch_factor=5, declared=None).progress.conditions
     request = next_request([uncounted], conditions, was_paused=True)
     assert (request.kind, request.min_batches) == (WindowKind.WARM_UP, 20)
 
 
 def test_windows_end_before_the_workers_run_out_of_work() -> None:
-    rules = MeasureRules(windows=5, window_s=20.0, max_seconds=1000.0)
+    rules = MeasureRules(windows=5, window_s=20.0, trial_limit_s=1000.0)
     windows, found = simulate(4, batches=200, start_s=5.0, rules=rules)
     position = 0
     for window in windows:
@@ -141,9 +141,9 @@ def test_windows_end_before_the_workers_run_out_of_work() -> None:
 @pytest.mark.parametrize(
     ("changes", "batches"),
     [
-        ({"window_s": 10.0, "max_seconds": 25.0}, [1, 9, 10, 10]),  # 10 s of warm-up
+        ({"window_s": 10.0, "trial_limit_s": 25.0}, [1, 9, 10, 10]),  # 10 s of warm-up
         ({"window_s": 10.0, "max_batches": 15}, [1, 9, 10]),
-        ({"window_s": 0.5, "max_seconds": 0.001}, [1, 1]),  # at least one window
+        ({"window_s": 0.5, "trial_limit_s": 0.001}, [1, 1]),  # at least one window
     ],
 )
 def test_after_the_maximum_of_time_or_batches_no_window_starts(changes: dict[str, Any], batches: list[int]) -> None:
@@ -193,7 +193,7 @@ def test_an_epoch_shorter_than_its_length_or_of_unknown_length_is_measured_whole
 
 
 def test_a_window_cut_short_by_the_end_of_an_epoch_of_unknown_length_does_not_count() -> None:
-    rules = MeasureRules(windows=3, window_s=20.0, max_seconds=1000.0)
+    rules = MeasureRules(windows=3, window_s=20.0, trial_limit_s=1000.0)
     windows, found = simulate(2, batches=100, declared=None, rules=rules)
     cut = [window for window in windows if window.kind is WindowKind.STEADY and window.ended_epoch]
     assert cut
@@ -204,7 +204,7 @@ def test_a_window_cut_short_by_the_end_of_an_epoch_of_unknown_length_does_not_co
 
 
 def test_mode_epoch_takes_its_epochs_only_for_any_length() -> None:
-    rules = MeasureRules(mode="epoch", epochs=3, max_seconds=1.0)
+    rules = MeasureRules(mode="epoch", epochs=3, trial_limit_s=1.0)
     windows, found = simulate(2, batches=20, start_s=3.0, end_s=0.5, rules=rules)
     assert kinds(windows) == ["epoch"] * 3
     assert (found.startup_s, found.epoch_s) == pytest.approx((4.0, 13.5))

@@ -45,13 +45,13 @@ def test_an_epoch_is_warm_up_windows_and_the_end_of_the_queue() -> None:
     assert kinds(found) == [(WARM_UP, 4), (STEADY, 4), (STEADY, 4), (STEADY, 4), (WARM_UP, 6)]
     assert found[0].startup_s == found[0].wait_s[0] == ITER_S + WAIT_S
     assert found[1].wait_s == (WAIT_S,) * 4
-    assert found[1].consume_s == (USE_S,) * 4
+    assert found[1].step_s == (USE_S,) * 4
     assert [window.startup_s for window in found[1:]] == [None] * 4
     assert [window.end_s for window in found] == [None] * 4 + [END_S]
     assert [window.samples for window in found] == [16, 16, 16, 16, 24]
     assert sum(window.elapsed_s for window in found) == ITER_S + 22 * (WAIT_S + USE_S) + END_S  # the whole epoch
     (single,) = windows(line(epoch(1, ended=False), batches=1000))
-    assert (single.startup_s, single.wait_s, single.consume_s) == (ITER_S + WAIT_S, (ITER_S + WAIT_S,), (0.0,))
+    assert (single.startup_s, single.wait_s, single.step_s) == (ITER_S + WAIT_S, (ITER_S + WAIT_S,), (0.0,))
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_a_validation_pass_is_not_the_trainings_time_and_fills_the_queue() -> No
     found = windows(line(interrupted), other)
     # Batches 8 and 9 are too few for a window, 10 to 13 were ready.
     assert kinds(found) == [(WARM_UP, 4), (STEADY, 4), (WARM_UP, 6), *[(STEADY, 4)] * 3, (WARM_UP, 4)]
-    assert found[2].consume_s[1] == USE_S + 1.0
+    assert found[2].step_s[1] == USE_S + 1.0
     steady = [window for window in found if window.kind is STEADY]
     assert {window.elapsed_s for window in steady} == {0.5}
 
@@ -116,7 +116,7 @@ def test_other_loaders_are_a_part_of_the_step_unless_they_run_rarely_between_two
     interrupted = epoch(30, breaks={9: 2.0})
     single = epoch(1, began_s=interrupted.given_s[9] + 0.25, ended=False)
     found = windows(line(interrupted), line(single))
-    assert sum(sum(window.consume_s) for window in found) == 30 * USE_S + 2.0
+    assert sum(sum(window.step_s) for window in found) == 30 * USE_S + 2.0
 
 
 def test_the_training_is_the_longest_loader_with_the_number_of_workers() -> None:

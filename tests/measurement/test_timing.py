@@ -17,20 +17,20 @@ from tests.fakes import FakeClock, SimulatedLoader
 EPOCH = WindowRequest(kind=WindowKind.EPOCH)
 
 
-def session(clock: FakeClock, loader: Any, consume_s: float = 0.0) -> LoaderSession:
-    return LoaderSession(loader, lambda batch: clock.advance(consume_s), clock=clock)
+def session(clock: FakeClock, loader: Any, step_s: float = 0.0) -> LoaderSession:
+    return LoaderSession(loader, lambda batch: clock.advance(step_s), clock=clock)
 
 
 def request(**changes: Any) -> WindowRequest:
     return WindowRequest(**{"kind": WindowKind.STEADY, **changes})
 
 
-def test_waits_and_consumer_times_add_up_to_the_clock() -> None:
+def test_waits_and_training_step_times_add_up_to_the_clock() -> None:
     clock = FakeClock()
-    measured = session(clock, SimulatedLoader(clock, 10, make_s=0.3), consume_s=0.2)
+    measured = session(clock, SimulatedLoader(clock, 10, make_s=0.3), step_s=0.2)
     window = measured.window(request(min_batches=4))
     assert window.wait_s == pytest.approx([0.3] * 4)
-    assert window.consume_s == pytest.approx([0.2] * 4)
+    assert window.step_s == pytest.approx([0.2] * 4)
     assert window.elapsed_s == pytest.approx(clock.now)
 
 

@@ -12,7 +12,7 @@ from nws_sweep.replay.queue import QueueSettings, replay
 from nws_sweep.results import BatchCost, BatchRecord, LoopCosts, TimeSlice, Window, WindowKind
 from tests.factories import window
 
-LOOP = LoopCosts(receive_s=0.001, consumer_s=0.002, fork_s=0.01, start_s=0.01)
+LOOP = LoopCosts(receive_s=0.001, step_s=0.002, fork_s=0.01, start_s=0.01)
 SETTINGS = QueueSettings(4, 2.0)
 
 
@@ -21,7 +21,7 @@ def taken(kind: WindowKind, returned_s: tuple[float, ...], first: int, last: int
     moments_s = [returned_s[first - 1] if first else 0.0, *returned_s[first:last]]
     waits_s = tuple(slower * (late - early) for early, late in pairwise(moments_s))
     startup_s = None if first else waits_s[0]
-    return window(kind, last - first, startup_s=startup_s, wait_s=waits_s, consume_s=(0.0,) * len(waits_s))
+    return window(kind, last - first, startup_s=startup_s, wait_s=waits_s, step_s=(0.0,) * len(waits_s))
 
 
 @pytest.mark.parametrize("slower", [1.0, 1.3])

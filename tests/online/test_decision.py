@@ -22,8 +22,8 @@ def ahead(**changes: Any) -> Prospect:
     return Prospect(**{**usual, **changes})
 
 
-def trial_of(num_workers: int, cost: BatchCost, consumer_s: float, stall: float = 0.5) -> Trial:
-    found = recorded_trial(num_workers, cost, LoopCosts(consumer_s=consumer_s, fork_s=0.01))
+def trial_of(num_workers: int, cost: BatchCost, step_s: float, stall: float = 0.5) -> Trial:
+    found = recorded_trial(num_workers, cost, LoopCosts(step_s=step_s, fork_s=0.01))
     batch_s = found.measurement.batch_s if found.measurement else None
     return replace(
         found,
@@ -36,13 +36,13 @@ def chosen(trial: Trial, **changes: Any) -> Choice | None:
     return choose([trial], trial.settings, ahead(**changes))
 
 
-@pytest.mark.parametrize(("consumer_s", "workers"), [(0.04, 3), (0.02, 5), (0.01, 10)])
-def test_the_fewest_workers_that_keep_up_if_loading_takes_a_quarter_longer(consumer_s: float, workers: int) -> None:
-    found = chosen(trial_of(0, WAITS, consumer_s))
+@pytest.mark.parametrize(("step_s", "workers"), [(0.04, 3), (0.02, 5), (0.01, 10)])
+def test_the_fewest_workers_that_keep_up_if_loading_takes_a_quarter_longer(step_s: float, workers: int) -> None:
+    found = chosen(trial_of(0, WAITS, step_s))
     assert found is not None
     assert found.settings.num_workers == workers
-    assert found.predicted_s == pytest.approx(1000 * consumer_s, rel=0.05)
-    assert found.current_s == pytest.approx(1000 * (0.08 + consumer_s), rel=0.05)
+    assert found.predicted_s == pytest.approx(1000 * step_s, rel=0.05)
+    assert found.current_s == pytest.approx(1000 * (0.08 + step_s), rel=0.05)
 
 
 def test_a_training_that_hardly_waits_is_left_alone_until_the_next_epoch() -> None:

@@ -140,7 +140,7 @@ def test_without_room_for_new_workers_nothing_changes_and_the_line_says_why(monk
     assert "threads for its" in lines[0]
 
 
-@pytest.mark.parametrize("given", [{"max_workers": -1}, {"also": ["pin_memory"]}, {"reuse": "often"}])
+@pytest.mark.parametrize("given", [{"max_workers": -1}, {"settings": ["pin_memory"]}, {"reuse": "often"}])
 def test_values_that_are_not_allowed_are_refused(given: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError, match="allowed is"):
         nws_sweep.autotune(DataLoader(Items(4)), **given)

@@ -43,7 +43,7 @@ class EveryBatch(Observation):
 
     @property
     def ends_warm_up(self) -> bool:
-        return bool(self._consume_s)
+        return bool(self._step_s)
 
 
 class Scripted(Tuner):

@@ -28,4 +28,4 @@ def test_each_window_begins_when_its_first_batch_was_asked_for() -> None:
     assert first.began_s == pytest.approx(100 - START_S)
     assert len(others) > 3
     for before, after in zip([first, *others], others, strict=False):
-        assert after.began_s == pytest.approx(before.began_s + sum(before.wait_s) + sum(before.consume_s))
+        assert after.began_s == pytest.approx(before.began_s + sum(before.wait_s) + sum(before.step_s))

@@ -29,7 +29,7 @@ class Seen(Observation):
 
     def trial(self, configuration: Configuration, cores: float) -> Trial:
         batch_s, workers = self.batch_s(self.settings), self.settings.num_workers
-        loop = LoopCosts(consumer_s=STEP_S, fork_s=0.01 if workers else 0.0)
+        loop = LoopCosts(step_s=STEP_S, fork_s=0.01 if workers else 0.0)
         found = measurement(
             65.0, batch_s=factories.estimate(batch_s), stall_fraction=max(0.0, 1 - STEP_S / batch_s), epoch_s=None
         )

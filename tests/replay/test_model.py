@@ -89,10 +89,10 @@ def test_the_factor_of_a_window_with_one_batch_of_each_worker_is_nearer_to_one()
     assert 1.1 < short < 1.3 < long < 1.5
 
 
-def test_the_factor_is_one_of_loading_not_of_another_consumer() -> None:
+def test_the_factor_is_one_of_loading_not_of_another_training_step() -> None:
     model, settings = Model((of_trial(epoch("equal"), 8, 300, factor=1.5),)), QueueSettings(8, 2.0)
-    free = replace(model, consumer_s=0.0)
-    assert replace(model, consumer_s=1.0).batch_s(settings) == pytest.approx(1.0, rel=0.01)
+    free = replace(model, step_s=0.0)
+    assert replace(model, step_s=1.0).batch_s(settings) == pytest.approx(1.0, rel=0.01)
     assert free.batch_s(settings) == pytest.approx(model.batch_s(settings))
     assert free.predict(settings).epoch_s.value == pytest.approx(model.epoch_s(settings), rel=0.01)
 

@@ -28,8 +28,8 @@ def returned(batches: list[BatchCost], using: QueueSettings, loop: LoopCosts = F
     return [pytest.approx(moment) for moment in replay(batches, loop, using).returned_s]
 
 
-def test_without_workers_batches_and_consumer_take_turns() -> None:
-    found = replay([BatchCost(1.0, 2.0)] * 3, LoopCosts(consumer_s=4.0), settings(0))
+def test_without_workers_batches_and_training_step_take_turns() -> None:
+    found = replay([BatchCost(1.0, 2.0)] * 3, LoopCosts(step_s=4.0), settings(0))
     assert found == Replayed(returned_s=(3.0, 10.0, 17.0), epoch_s=21.0)
 
 
@@ -50,8 +50,8 @@ def test_out_of_order_batches_go_to_workers_with_fewer_than_prefetch_factor() ->
 
 
 def test_a_prefetch_factor_of_one_leaves_a_worker_idle_until_its_batch_is_returned() -> None:
-    assert returned(waits(1, 1, 1, 1), settings(1, prefetch_factor=1), LoopCosts(consumer_s=1.0)) == [1, 2, 3, 4]
-    assert returned(waits(1, 1, 1, 1), settings(1, prefetch_factor=1), LoopCosts(consumer_s=3.0)) == [1, 4, 7, 10]
+    assert returned(waits(1, 1, 1, 1), settings(1, prefetch_factor=1), LoopCosts(step_s=1.0)) == [1, 2, 3, 4]
+    assert returned(waits(1, 1, 1, 1), settings(1, prefetch_factor=1), LoopCosts(step_s=3.0)) == [1, 4, 7, 10]
 
 
 @pytest.mark.parametrize(("num_workers", "epoch_s"), [(1, 8.0), (2, 4.0), (4, 4.0), (8, 4.0)])
@@ -65,8 +65,8 @@ def test_receiving_takes_cpu_time_of_the_main_process_which_workers_compete_for(
     assert replay(computed(*[1.0] * 8), loop, settings(4, cpus=1.0)).epoch_s == pytest.approx(16.0)
 
 
-def test_a_consumer_with_threads_uses_several_cpus() -> None:
-    loop = LoopCosts(consumer_s=1.0, consumer_cpu_s=2.0)
+def test_a_training_step_with_threads_uses_several_cpus() -> None:
+    loop = LoopCosts(step_s=1.0, step_cpu_s=2.0)
     assert replay(waits(*[1.0] * 4), loop, settings(1)).epoch_s == pytest.approx(5.0)
     assert replay(waits(*[1.0] * 4), loop, settings(1, cpus=1.0)).epoch_s == pytest.approx(9.0)
     assert replay(waits(*[1.0] * 4), loop, settings(0, cpus=1.0)).epoch_s == pytest.approx(12.0)
@@ -85,7 +85,7 @@ def random_epoch(seed: int) -> tuple[list[BatchCost], LoopCosts, QueueSettings]:
     scale = draw.choice([0.0, 0.1, 1.0])
     batches = [BatchCost(scale * draw.expovariate(1), draw.lognormvariate(-1, 1)) for _ in range(draw.randint(1, 60))]
     loop = LoopCosts(*(draw.choice([0.0, 0.1 * draw.random()]) for _ in range(6)))
-    loop = changed(loop, consumer_cpu_s=min(loop.consumer_cpu_s, loop.consumer_s))
+    loop = changed(loop, step_cpu_s=min(loop.step_cpu_s, loop.step_s))
     using = QueueSettings(
         draw.randint(1, 20), draw.choice([1.0, 1.5, 2.0, 16.0]), draw.randint(1, 8), draw.random() < 0.7
     )
@@ -97,19 +97,17 @@ def test_no_epoch_is_faster_than_a_bound_or_slower_than_one_thing_at_a_time(seed
     batches, loop, using = random_epoch(seed)
     found, count = replay(batches, loop, using), len(batches)
     work_s = sum(batch.cpu_s for batch in batches)
-    own_s = count * (loop.receive_s + loop.consumer_cpu_s) + using.num_workers * (
-        loop.fork_s + loop.start_s + loop.stop_s
-    )
+    own_s = count * (loop.receive_s + loop.step_cpu_s) + using.num_workers * (loop.fork_s + loop.start_s + loop.stop_s)
     bounds = [
         (work_s + own_s) / using.cpus,
         sum(batch.cpu_s + batch.wait_s for batch in batches) / using.num_workers,
         max(batch.cpu_s + batch.wait_s for batch in batches),
-        count * (loop.receive_s + loop.receive_wait_s + loop.consumer_s) + using.num_workers * loop.fork_s,
+        count * (loop.receive_s + loop.receive_wait_s + loop.step_s) + using.num_workers * loop.fork_s,
     ]
     assert len(found.returned_s) == count
     assert all(earlier <= later for earlier, later in pairwise(found.returned_s))
     assert found.epoch_s >= max(bounds) * (1 - 1e-9)
-    alone = sum(batch.wait_s for batch in batches) + work_s + count * (loop.consumer_s + loop.receive_wait_s) + own_s
+    alone = sum(batch.wait_s for batch in batches) + work_s + count * (loop.step_s + loop.receive_wait_s) + own_s
     assert found.epoch_s <= alone * (1 + 1e-9)
 
 
@@ -118,11 +116,11 @@ def test_more_cpus_and_cheaper_batches_are_never_slower_with_waits_alone_or_one_
     batches, loop, using = random_epoch(seed)
     using = changed(using, in_order=True)
     idle = [changed(batch, cpu_s=0.0) for batch in batches]
-    free = LoopCosts(consumer_s=loop.consumer_s)
+    free = LoopCosts(step_s=loop.step_s)
     slow = replay(idle, free, using).epoch_s
     assert replay(idle, free, changed(using, prefetch_factor=using.prefetch_factor + 1)).epoch_s <= slow * (1 + 1e-9)
     assert replay([changed(batch, wait_s=batch.wait_s / 2) for batch in idle], free, using).epoch_s <= slow * (1 + 1e-9)
-    assert replay(idle, changed(free, consumer_s=0.0), using).epoch_s <= slow * (1 + 1e-9)
+    assert replay(idle, changed(free, step_s=0.0), using).epoch_s <= slow * (1 + 1e-9)
     one = changed(using, num_workers=1)
     shared = replay(batches, loop, changed(one, cpus=1.0)).epoch_s
     assert replay(batches, loop, changed(one, cpus=4.0)).epoch_s <= shared * (1 + 1e-9)

@@ -96,7 +96,7 @@ def test_descriptions_have_the_main_figures() -> None:
     assert of_four["throughput_vs_num_workers"].endswith(" The best: 3460 with num_workers=4 (256 · true).")
     assert of_four["best_per_configuration"].endswith("fastest has num_workers=4 (batch_size=256, pin_memory=true).")
     assert of_four["best_throughput"].endswith("over batch_size and pin_memory: 435 to 3460 samples per second.")
-    assert of_four["batch_times"].endswith("A batch of the best waits 13.3 ms and is consumed in 60.6 ms.")
+    assert of_four["batch_times"].endswith("A batch of the best waits 13.3 ms and the step takes 60.6 ms.")
 
 
 @pytest.mark.parametrize("name", [*GRIDS, "run"])

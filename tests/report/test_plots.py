@@ -285,7 +285,7 @@ def test_of_many_candidates_the_ends_and_the_recommended_one_are_shown() -> None
     assert [axes.get_title(loc="left") for axes in figure.axes[:2]] == ["0 workers", "3 workers (best)"]
     assert [text.get_text() for text in figure.legends[0].get_texts()] == [
         "waiting for the loader, s (means of up to 38 batches)",
-        "consumer, s",
+        "training step, s",
         "warm-up, not counted",
     ]
     assert len(style.rendered(figure, "svg").decode()) < 150_000

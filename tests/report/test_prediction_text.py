@@ -16,7 +16,7 @@ from nws_sweep.results import BatchCost, storage
 from tests.factories import recorded_trial, search_result, store_grid, store_run, trial
 
 COST = BatchCost(cpu_s=0.08, wait_s=0.0)
-DEFAULTS = {"num_workers": "0..64", "prefetch_factor": None, "in_order": None, "cpus": None, "consumer": None}
+DEFAULTS = {"num_workers": "0..64", "prefetch_factor": None, "in_order": None, "cpus": None, "training_step": None}
 
 
 def options(**changes: Any) -> Namespace:
@@ -33,7 +33,7 @@ def run(tmp_path: Path) -> ConfigurationSummary:
 
 def test_predicted_and_measured_times_stand_side_by_side(run: ConfigurationSummary) -> None:
     assert prediction_text.of(run, options(num_workers="2,4")) == (
-        "dataset=photos: predicted for 8 CPUs, no consumer, prefetch_factor=2, in_order=true\n"
+        "dataset=photos: predicted for 8 CPUs, no training step, prefetch_factor=2, in_order=true\n"
         "from the costs of 20 batches with num_workers=4\n"
         "\n"
         "| num_workers | per batch      | measured    | epoch         | measured | samples/s |\n"
@@ -45,13 +45,15 @@ def test_predicted_and_measured_times_stand_side_by_side(run: ConfigurationSumma
     )
 
 
-def test_with_another_consumer_the_cpus_of_a_node_are_told(run: ConfigurationSummary) -> None:
-    enough = prediction_text.of(run, options(consumer=0.02)).splitlines()[-1]
-    assert enough.startswith("4 CPUs are enough so that the consumer never waits after the start: a batch takes 20")
+def test_with_another_training_step_the_cpus_of_a_node_are_told(run: ConfigurationSummary) -> None:
+    enough = prediction_text.of(run, options(training_step=0.02)).splitlines()[-1]
+    assert enough.startswith(
+        "4 CPUs are enough so that the training step never waits after the start: a batch takes 20"
+    )
     assert enough.endswith(" with num_workers=4, with half of the CPUs 40.0 ms")
-    too_few = prediction_text.of(run, options(consumer=0.02, num_workers="0..1")).splitlines()[-1]
+    too_few = prediction_text.of(run, options(training_step=0.02, num_workers="0..1")).splitlines()[-1]
     assert too_few.startswith(
-        "no number of CPUs is enough so that the consumer never waits; 1 CPU is as fast as any: a batch takes 8"
+        "no number of CPUs is enough so that the training step never waits; 1 CPU is as fast as any: a batch takes 8"
     )
 
 

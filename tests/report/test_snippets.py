@@ -77,7 +77,7 @@ def test_what_is_pasted_is_spelt_as_its_reader_takes_it(form: str, key: str | No
         ({"facts": replace(FACTS, loader=loader_settings(2))}, "num_workers=4"),
         ({"facts": replace(FACTS, loader=loader_settings(4, pin_memory=True))}, "num_workers=4, pin_memory=False"),
         (
-            {"configuration": configuration(search=search_rules(also=("pin_memory", "in_order")))},
+            {"configuration": configuration(search=search_rules(settings=("pin_memory", "in_order")))},
             "batch_size=64, num_workers=4, pin_memory=False, in_order=True",
         ),
     ],
@@ -235,7 +235,7 @@ def test_what_a_configuration_lacks_is_a_dash_and_failed_what_could_not_be_measu
     found = grid()
     assert snippets.best_header(found)[-1] == "vs CPU count"  # none was measured
     assert snippets.best_cells(found, found.configurations[2]) == ["photos", "x", "failed", "-", "-", "-", "-", "-"]
-    found = summary_of_grid(search_result(trial(0, 8.0)), search_result(trial(0, 8.0), columns={"consumer.ms": 5}))
+    found = summary_of_grid(search_result(trial(0, 8.0)), search_result(trial(0, 8.0), columns={"training_step.ms": 5}))
     assert [snippets.best_cells(found, each)[:2] for each in found.configurations] == [["photos", "-"], ["photos", "5"]]
 
 

@@ -46,7 +46,7 @@ def test_timings_csv_has_a_row_per_trial_with_identifying_columns_and_empty_cell
     folder = store_run(tmp_path, search_result(trial(2, 8.0, notes=("one", "two")), odd))
     assert (folder / "timings.csv").read_text().splitlines()[0] == (
         "dataset,batch_size,pin_memory,prefetch_factor,patience,"
-        "num_workers,startup_s,batch_s,batch_s_low,batch_s_high,samples_per_s,wait_s,consume_s,stall_fraction,epoch_s,"
+        "num_workers,startup_s,batch_s,batch_s_low,batch_s_high,samples_per_s,wait_s,step_s,stall_fraction,epoch_s,"
         "loading_s,cpu_s,memory_bytes,shm_bytes,memory_growth_bytes,state,reason,windows,bias_bound,cache,disk_bytes,"
         "other_cpus,steal,throttled,outliers,cost_s,settings,notes"
     )
@@ -54,7 +54,7 @@ def test_timings_csv_has_a_row_per_trial_with_identifying_columns_and_empty_cell
     identity = {"dataset": "photos", "batch_size": "64", "pin_memory": "False", "patience": "3"}
     assert {name: text for name, text in measured.items() if text} == identity | {
         "num_workers": "2", "startup_s": "4.0", "batch_s": "0.0625", "batch_s_low": "0.046875",
-        "batch_s_high": "0.09375", "samples_per_s": "1024.0", "wait_s": "0.046875", "consume_s": "0.015625",
+        "batch_s_high": "0.09375", "samples_per_s": "1024.0", "wait_s": "0.046875", "step_s": "0.015625",
         "stall_fraction": "0.75", "epoch_s": "8.0", "state": "ok", "windows": "5", "bias_bound": "0.03125",
         "cache": "warm", "disk_bytes": "0.0", "other_cpus": "0.125", "steal": "0.0", "throttled": "0.0",
         "outliers": "0", "cpu_s": "0.0078125", "memory_bytes": "1048576", "shm_bytes": "65536",
@@ -134,7 +134,7 @@ def test_an_unreadable_result_beside_a_readable_one_is_reported(tmp_path: Path) 
         (["axis/batch_size=wide"], "default"),
         (["axis/batch_size=wide", "pin_memory=true", "batch_size=64"], "batch_size=64,pin_memory=true"),
         (["pin_memory=False", "dataset.name=Truest", "seed=None"], "dataset.name=Truest,pin_memory=false,seed=none"),
-        (["+consumer.ms=5", "~seed", "dataset.ids=[1,2]"], "+consumer.ms=5,dataset.ids=[1,2],~seed"),
+        (["+training_step.ms=5", "~seed", "dataset.ids=[1,2]"], "+training_step.ms=5,dataset.ids=[1,2],~seed"),
     ],
 )
 def test_a_folder_is_named_after_its_sorted_overrides_without_presets(overrides: list[str], name: str) -> None:

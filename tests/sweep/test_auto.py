@@ -130,7 +130,7 @@ def test_the_axis_is_added_to_the_command_line(multirun: Composed) -> None:
     started(config)
     values = ",".join(map(str, default_candidates(host.usable_cpus())))
     assert task(config) == ["+nws_sweep=auto", "loader.batch_size=8", f"{KEY}={values}"]
-    config = multirun(f"{NAME}.candidates=[4,0]", f"{NAME}.key={KEY}", "+val.num_workers=1")
+    config = multirun(f"{NAME}.num_workers=[4,0]", f"{NAME}.key={KEY}", "+val.num_workers=1")
     started(config)
     assert task(config)[-1] == f"{KEY}=0,4"
 
@@ -210,7 +210,7 @@ def sixteen() -> DataLoader[Any]:
 
 
 def test_each_job_writes_its_trial_and_the_result_so_far(multirun: Composed, tmp_path: Path) -> None:
-    callback = started(multirun("loader.batch_size=2", f"{NAME}.candidates=[0,1,2,3]"))
+    callback = started(multirun("loader.batch_size=2", f"{NAME}.num_workers=[0,1,2,3]"))
     job(multirun, callback, 0, sixteen())
     folder = tmp_path / "sweep" / storage.PROGRAM_GRID / "loader.batch_size=2"
     (first,) = storage.find(folder).runs
@@ -259,7 +259,7 @@ def test_a_job_holds_the_lock_of_the_machine_and_waits_for_others(
 
 
 def test_after_two_equal_failures_the_other_runs_are_skipped_unless_keep_going_is_true(multirun: Composed) -> None:
-    callback = started(multirun(f"{NAME}.candidates=[0,1,2]"))
+    callback = started(multirun(f"{NAME}.num_workers=[0,1,2]"))
     for number in (0, 1):
         job(multirun, callback, number, status=JobStatus.FAILED, _return_value=RuntimeError("no luck"))
     with pytest.raises(SystemExit) as stopped:
@@ -275,7 +275,7 @@ def test_after_two_equal_failures_the_other_runs_are_skipped_unless_keep_going_i
 @pytest.mark.slow
 def test_a_program_that_fails_with_one_value_is_swept_and_reported(tmp_path: Path, environment: dict[str, str]) -> None:
     write_training_host(tmp_path)
-    auto = ("-m", "+nws_sweep=auto", "hydra.sweep.dir=sweep", f"{NAME}.candidates=[0,1,2]")
+    auto = ("-m", "+nws_sweep=auto", "hydra.sweep.dir=sweep", f"{NAME}.num_workers=[0,1,2]")
     done = subprocess.run(
         [sys.executable, "train.py", *auto, "fails_with=1", "loader.dataset.length=48"], cwd=tmp_path,
         env={**environment, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S,

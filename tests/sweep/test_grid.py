@@ -40,7 +40,7 @@ def test_axes_are_expanded_as_by_hydra_and_the_command_line_replaces_a_preset(
 
 
 def test_the_plan_counts_configurations_and_candidates(composer: Callable[..., Composer]) -> None:
-    plan, shown = grid.check(composer("axis/batch_size=wide", "pin_memory=true,false", "search.max_workers=5"))
+    plan, shown = grid.check(composer("axis/batch_size=wide", "pin_memory=true,false", "max_workers=5"))
     assert plan.configurations == 8
     assert plan.candidates == (0, 1, 2, 3, 4, 5)
     assert plan.varying == ("dataset", "batch_size", "pin_memory")
@@ -52,10 +52,10 @@ def test_the_plan_counts_configurations_and_candidates(composer: Callable[..., C
 @pytest.mark.parametrize(
     ("overrides", "tried", "at_most_s"),
     [
-        (["search.max_workers=5", "measure=quick", "batch_size=8,16"], 6, 2 * 6 * (5.0 + 2.0)),
-        (["search.max_workers=64", "patience=3", "measure=quick"], 5 + 2 * 3, 11 * (5.0 + 2.0)),
-        (["search.max_workers=5", "search.time_budget_s=30", "batch_size=8,16"], 6, 2 * (30.0 + 2.0)),
-        (["search.max_workers=5", "measure=epoch"], 6, None),  # of unknown length
+        (["max_workers=5", "measure=quick", "batch_size=8,16"], 6, 2 * 6 * (5.0 + 2.0)),
+        (["max_workers=64", "patience=3", "measure=quick"], 5 + 2 * 3, 11 * (5.0 + 2.0)),
+        (["max_workers=5", "time_limit_s=30", "batch_size=8,16"], 6, 2 * (30.0 + 2.0)),
+        (["max_workers=5", "measure=epoch"], 6, None),  # of unknown length
     ],
 )
 def test_the_plan_has_an_upper_limit_of_the_time(
@@ -119,16 +119,16 @@ def test_interleaved_repeats_follow_each_other_in_different_orders() -> None:
     [
         [],
         ["dataset=sleep", "+dataset.more=1", "dataset.seconds_per_sample=1e-3"],
-        ["search.candidates=[0,2,4]", "search=exhaustive", "search.tolerance=0.1"],
+        ["num_workers=[0,2,4]", "strategy=exhaustive", "tolerance=0.1"],
         ["dataset._target_=package.Mine", "batch_size=null", "seed=3"],
         ["experiment=batch_timeline", "prefetch_factor=4"],
-        ["++dataset.files=9", "~consumer", "consumer=none"],
+        ["++dataset.files=9", "~training_step", "training_step=none"],
         ["batch_size=4", "++batch_size=8"],
         ["dataset=sleep", "dataset.length=5", "++dataset={length:6}"],
         ["batch_size='8'"],
-        ["search.tolerance=half"],
-        ["patience=2", "search.maximum_patience=${patience}"],
-        ["axis/batch_size=wide", "batch_size=32", "order=interleaved", "loader.multiprocessing_context=spawn"],
+        ["tolerance=half"],
+        ["patience=2", "patience=${patience}"],
+        ["axis/batch_size=wide", "batch_size=32", "order=interleaved", "multiprocessing_context=spawn"],
     ],
 )
 def test_a_point_is_composed_as_by_hydra(composer: Callable[..., Composer], overrides: list[str]) -> None:

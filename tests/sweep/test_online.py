@@ -46,7 +46,7 @@ def test_the_training_of_an_unchanged_program_gets_workers_while_it_runs(
     assert (folder / "run" / "nws_sweep" / storage.REPORT).exists()
 
 
-@pytest.mark.parametrize("override", ["max_workers=-1", "also=[pin_memory]", "reuse=often"])
+@pytest.mark.parametrize("override", ["max_workers=-1", "settings=[pin_memory]", "reuse=often"])
 def test_a_wrong_option_stops_the_program_with_one_line(
     tmp_path: Path, environment: dict[str, str], override: str
 ) -> None:

@@ -61,13 +61,13 @@ def test_epochs_are_compared_without_steady_batches_and_trials_without_a_common_
 
 
 def test_only_the_best_setting_is_measured_with_higher_precision() -> None:
-    before = configuration(measure=MeasureRules(precision=0.05, max_seconds=10))
+    before = configuration(measure=MeasureRules(precision=0.05, trial_limit_s=10))
     best = trial(4, 2.0)
     again = recheck.recheck_configuration(before, best, 0.03)
     assert again.search.candidates == (4,)
     assert again.loader == best.settings
     assert again.measure.precision == pytest.approx(0.01)
-    assert again.measure.max_seconds == 20
+    assert again.measure.trial_limit_s == 20
 
 
 def test_configurations_that_cannot_be_measured_again_are_reported_and_the_others_are_measured() -> None:
@@ -92,8 +92,8 @@ def test_the_exit_status_reports_a_change(
 ) -> None:
     chosen = configuration(
         dataset={"_target_": "nws_sweep.datasets.synthetic.Sleep", "length": 640, "seconds_per_sample": 0.001},
-        consumer={"_target_": "nws_sweep.dataloading.consumers.Nothing"},
-        measure=MeasureRules(window_s=0.05, max_seconds=0.5),
+        training_step={"_target_": "nws_sweep.dataloading.training_steps.Nothing"},
+        measure=MeasureRules(window_s=0.05, trial_limit_s=0.5),
     )
     grid = store_grid(tmp_path, search_result(timed(then_s, None), configuration=chosen))
     done = shared_nws("check", grid, "--within", within)

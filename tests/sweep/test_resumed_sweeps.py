@@ -65,7 +65,7 @@ def best(result: SearchRecord) -> tuple[int, float]:
 @pytest.mark.parametrize("strategy", ["exhaustive", "patience", "adaptive"])
 @pytest.mark.parametrize("per_worker_s", [USELESS, USEFUL])
 def test_a_search_finds_the_same_after_any_interruption(strategy: str, per_worker_s: float) -> None:
-    rules = factories.search_rules(strategy=strategy, candidates=tuple(range(7)), maximum_patience=2, reference=None)
+    rules = factories.search_rules(strategy=strategy, candidates=tuple(range(7)), patience=2, reference=None)
     configuration = factories.configuration(search=rules)
     _, whole = interrupt(configuration, per_worker_s, 10**6)
     expected, least_s = best(whole)

@@ -115,7 +115,7 @@ def test_the_users_threads_count_against_a_small_limit(
     assert resources.now(None, tmp_path) == FreeResources(threads=expected, open_files=1024)
 
 
-# Nine batches in flight: two of each of four workers, and the consumer's.
+# Nine batches in flight: two of each of four workers, and the training step's.
 SETTINGS = LoaderSettings(batch_size=32, num_workers=4, prefetch_factor=2)
 NEEDS = resources.ResourceNeeds(batch_bytes=100 * MB, batch_tensors=3, process_bytes=GB, worker_bytes=500 * MB)
 

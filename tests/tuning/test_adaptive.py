@@ -27,7 +27,7 @@ class Truth:
 
     batch_s: Callable[[int], float]
     cpu_s: float = 0.0
-    consume_s: float = 0.0
+    step_s: float = 0.0
     cores: float = 8.0
     batches: int | None = 1000  # None if the length of an epoch is unknown
     startup_s: Callable[[int], float] = lambda n: 0.01 * n
@@ -96,7 +96,7 @@ class Simulation:
             known=self._known(settings, mean),
             batches=truth.batches,
             spent_s=before.spent_s + length_s + settings.queued_batches * true_s,
-            may_continue=measured_s < 20.0,  # as measure.max_seconds
+            may_continue=measured_s < 20.0,  # as measure.trial_limit_s
         )
 
     def _known(self, settings: LoaderSettings, factor: float) -> Known | None:
@@ -105,7 +105,7 @@ class Simulation:
             startup_s=truth.startup_s(settings.num_workers) + batch_s,
             batch_s=factories.estimate(batch_s),
             epoch_s=None if truth.batches is None else truth.cost_s(settings.num_workers, factor),
-            consume_s=truth.consume_s * factor,
+            step_s=truth.step_s * factor,
             cpu_s=truth.cpu_s,
         )
         instead = next((o.known.records for o in self.known.values() if o.known), None)
@@ -118,12 +118,12 @@ class Simulation:
 
 
 def waiting(knee: int, loading_s: float = 0.32) -> Truth:
-    """A dataset that sleeps, and a consumer that ``knee`` workers keep busy."""
-    consume_s = loading_s / knee
+    """A dataset that sleeps, and a training step that ``knee`` workers keep busy."""
+    step_s = loading_s / knee
     return Truth(
-        batch_s=lambda n: max(loading_s / n, consume_s) if n else loading_s + consume_s,
+        batch_s=lambda n: max(loading_s / n, step_s) if n else loading_s + step_s,
         cpu_s=0.002,
-        consume_s=consume_s,
+        step_s=step_s,
     )
 
 
@@ -147,7 +147,7 @@ TRUTHS: dict[str, Truth] = {
     "flat": Truth(batch_s=lambda n: 0.05, cpu_s=0.005),
     "peak at 20": peaked(20),
     "two humps": Truth(batch_s=lambda n: 0.1 * float(np.interp(n, list(HUMPS), list(HUMPS.values()))), cpu_s=0.004),
-    "consumer": Truth(batch_s=lambda n: 0.1 if n else 0.15, cpu_s=0.05, consume_s=0.1),
+    "training_step": Truth(batch_s=lambda n: 0.1 if n else 0.15, cpu_s=0.05, step_s=0.1),
     "crashes above": replace(waiting(16), crashes=range(10, 65)),
     "no length": replace(waiting(4), batches=None),
     "short": replace(waiting(16), batches=20, startup_s=lambda n: 0.05 + 0.03 * n),

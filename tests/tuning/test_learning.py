@@ -24,12 +24,12 @@ def found(chosen: Configuration, best: int = 4, workers: tuple[int, ...] = (0, 4
     )
 
 
-def test_the_guess_is_the_best_of_the_most_similar_configuration_of_the_same_dataset_and_consumer() -> None:
+def test_the_guess_is_the_best_of_the_most_similar_configuration_of_the_same_dataset_and_training_step() -> None:
     earlier = [
         found(configuration(batch_size=32, prefetch_factor=4), best=3),
         found(configuration(batch_size=64, prefetch_factor=4), best=5),
         found(configuration(dataset={"_target_": "other.Data"}), best=9),
-        found(configuration(consumer={"_target_": "other.Step"}), best=9),
+        found(configuration(training_step={"_target_": "other.Step"}), best=9),
     ]
     assert first_guess(configuration(), earlier[2:]) is None
     assert first_guess(configuration(batch_size=64, prefetch_factor=2), earlier) == 5

@@ -34,17 +34,15 @@ def configuration(
     strategy: str = "exhaustive",
     candidates: tuple[int, ...] = (0, 1, 2, 4),
     reference: int | None = None,
-    maximum_patience: int = 0,
+    patience: int = 0,
     seed: int = 0,
     **measure: Any,
 ) -> Configuration:
-    rules = {"windows": 3, "window_s": 10.0, "max_seconds": 1000.0, **measure}
+    rules = {"windows": 3, "window_s": 10.0, "trial_limit_s": 1000.0, **measure}
     return factories.configuration(
         loader=LoaderSettings(batch_size=8, prefetch_factor=2, persistent_workers=True),
         measure=MeasureRules(**rules),
-        search=SearchRules(
-            strategy=strategy, candidates=candidates, maximum_patience=maximum_patience, reference=reference
-        ),
+        search=SearchRules(strategy=strategy, candidates=candidates, patience=patience, reference=reference),
         seed=seed,
     )
 
@@ -101,9 +99,9 @@ def test_every_candidate_is_measured_and_reported_with_its_true_times() -> None:
     assert noise.other_cpus == pytest.approx(0.5, rel=0.2)  # in each batch of 0.25 s
 
 
-def test_the_time_of_loading_without_the_consumer_is_reported() -> None:
-    """A consumer of 0.4 s hides the 0.25 s of 4 workers per batch, and adds to the loading without workers."""
-    machine = machine_of(consume_s=0.4, start_s=0.0)
+def test_the_time_of_loading_without_the_training_step_is_reported() -> None:
+    """A training step of 0.4 s hides the 0.25 s of 4 workers per batch, and adds to the loading without workers."""
+    machine = machine_of(step_s=0.4, start_s=0.0)
     trials = measured(configuration(), machine)
     loading_s = {number: found(trials[number]).loading_s for number in (0, 4)}
     assert loading_s == pytest.approx({0: 1.0, 4: 0.25}, rel=0.03)
@@ -111,7 +109,7 @@ def test_the_time_of_loading_without_the_consumer_is_reported() -> None:
 
 
 def test_after_whole_epochs_workers_are_started_once_more_to_measure_their_memory() -> None:
-    machine = machine_of(consume_s=0.4, batches=50)
+    machine = machine_of(step_s=0.4, batches=50)
     loader = LoaderSettings(batch_size=8, prefetch_factor=2)
     trials = measured(replace(configuration(mode="epoch"), loader=loader), machine)
     looks = [(n, request.min_batches) for n, request in machine.requests if request.kind is WindowKind.WARM_UP]
@@ -153,11 +151,11 @@ def test_noisy_candidates_are_measured_longer_up_to_the_limit() -> None:
         return replace(window, produced=max(8, round((window.produced or 0) * rng.uniform(0.5, 1.5)) // 8 * 8))
 
     machine.distort = distort
-    trials = measured(configuration(max_seconds=300.0), machine)
+    trials = measured(configuration(trial_limit_s=300.0), machine)
     assert count(trials[2]) > 2 * count(trials[1])
     assert count(trials[0]) == count(trials[1]) == 4
     assert trials[2].notes == (
-        "stopped at measure.max_seconds=300 before the interval was within measure.precision=0.05",
+        "stopped at measure.trial_limit_s=300 before the interval was within measure.precision=0.05",
     )
 
 
@@ -234,7 +232,7 @@ def test_a_second_measurement_that_is_correct_counts_alone() -> None:
 def test_a_finished_candidate_that_fails_beside_others_keeps_its_trial() -> None:
     machine = machine_of()
     raising(machine, TrialError("killed"), lambda _: machine.requests[-1][0] == 0 and len(machine.slices) > 9)
-    result, recorder = run_search(configuration("patience", tuple(range(8)), maximum_patience=1), machine)
+    result, recorder = run_search(configuration("patience", tuple(range(8)), patience=1), machine)
     best = by_workers(result)[0]
     assert 0 in machine.slices[9:], "the best so far is measured beside later candidates"
     assert (best.state, best.reason) == (TrialState.OK, "")

@@ -38,9 +38,9 @@ def configuration(measure: dict[str, Any] | None = None, **rules: Any) -> Config
     )
 
 
-def sleeping(batch_s: float = 0.32, consume_s: float = 0.04, batches: int | None = 2000) -> FakeMachine:
-    """A dataset that sleeps, and a consumer that eight workers keep busy."""
-    return machine_of(lambda workers: batch_s, batches, consume_s, start_s=0.01)
+def sleeping(batch_s: float = 0.32, step_s: float = 0.04, batches: int | None = 2000) -> FakeMachine:
+    """A dataset that sleeps, and a training step that eight workers keep busy."""
+    return machine_of(lambda workers: batch_s, batches, step_s, start_s=0.01)
 
 
 def recommended(result: SearchRecord) -> LoaderSettings:
@@ -54,7 +54,7 @@ def test_the_knee_is_predicted_and_found_in_a_fraction_of_an_epoch() -> None:
     trials = by_workers(result)
     assert recommended(result).num_workers == 8
     assert result.stop_reason == (
-        "num_workers=8 is the fastest; no candidate can be faster, since it keeps the consumer busy all the time"
+        "num_workers=8 is the fastest; no candidate can be faster, since it keeps the training step busy all the time"
     )
     assert result.cost_s < 0.25 * 2000 * 0.04
     assert len(trials) <= 4
@@ -82,13 +82,13 @@ def test_the_knee_is_predicted_and_found_in_a_fraction_of_an_epoch() -> None:
 )
 def test_a_time_budget_ends_the_search_to_within_a_window_with_the_best_so_far(budget_s: float, strategy: str) -> None:
     machine = sleeping()
-    result, _ = run_search(configuration(time_budget_s=budget_s, strategy=strategy), machine)
+    result, _ = run_search(configuration(time_limit_s=budget_s, strategy=strategy), machine)
     assert result.verdict is not None
     assert result.verdict.provisional
-    assert result.stop_reason == f"search.time_budget_s={budget_s:g} was spent"
+    assert result.stop_reason == f"time_limit_s={budget_s:g} was spent"
     windows = [window.elapsed_s for trial in result.trials for window in trial.windows]
     assert budget_s <= machine.clock.now <= budget_s + max(windows) + 0.5
-    nothing, _ = run_search(configuration(time_budget_s=1e-6, strategy=strategy), sleeping())
+    nothing, _ = run_search(configuration(time_limit_s=1e-6, strategy=strategy), sleeping())
     assert (nothing.verdict, nothing.complete) == (None, True)
     assert result.complete
     assert all(trial.state is TrialState.OK for trial in result.trials)

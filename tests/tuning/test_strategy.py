@@ -31,8 +31,8 @@ def made(rules: SearchRules, **others: Any) -> Strategy:
     return make(rules, BASE, MeasureRules(), **others)
 
 
-def patient(candidates: tuple[int, ...], maximum_patience: int) -> Strategy:
-    return made(search_rules(candidates, strategy="patience", maximum_patience=maximum_patience))
+def patient(candidates: tuple[int, ...], patience: int) -> Strategy:
+    return made(search_rules(candidates, strategy="patience", patience=patience))
 
 
 def search(strategy: Strategy, costs: Costs) -> tuple[list[int], str]:
@@ -45,7 +45,7 @@ def search(strategy: Strategy, costs: Costs) -> tuple[list[int], str]:
 
 
 @pytest.mark.parametrize(
-    ("maximum_patience", "costs", "tried", "reason"),
+    ("patience", "costs", "tried", "reason"),
     [
         (3, [9, 5, 6, 6, 6, 6, 1], 6, "4 candidates after num_workers=1 did not improve on it (patience 3)"),
         # Any improvement of the best resets the count; an improvement on the previous candidate does not.
@@ -57,10 +57,10 @@ def search(strategy: Strategy, costs: Costs) -> tuple[list[int], str]:
     ],
 )
 def test_patience_stops_after_more_candidates_without_improvement_and_exhaustive_never(
-    maximum_patience: int | None, costs: list[float | None], tried: int, reason: str
+    patience: int | None, costs: list[float | None], tried: int, reason: str
 ) -> None:
-    rules = search_rules(tuple(range(len(costs))), maximum_patience=maximum_patience or 0)
-    strategy = made(replace(rules, strategy="exhaustive" if maximum_patience is None else "patience"))
+    rules = search_rules(tuple(range(len(costs))), patience=patience or 0)
+    strategy = made(replace(rules, strategy="exhaustive" if patience is None else "patience"))
     assert search(strategy, dict(enumerate(costs))) == (list(range(tried)), reason)
 
 
@@ -81,7 +81,7 @@ def by_rounds(chosen: LoaderSettings, *costs: float) -> Observation:
 
 
 def also(*names: str) -> Strategy:
-    return made(search_rules((2,), also=names), cores=2.0)
+    return made(search_rules((2,), settings=names), cores=2.0)
 
 
 def prefetching(factor: int) -> LoaderSettings:
@@ -129,7 +129,7 @@ def test_the_next_setting_is_compared_with_the_best_value_of_the_previous_one() 
 )
 def test_the_values_of_a_setting_to_measure(name: str, workers: int, values: tuple[object, ...]) -> None:
     best = with_workers(BASE, workers)
-    decision = made(search_rules((workers,), also=(name,)), cores=8.0).decide([by_rounds(best, 1.0, 1.0, 1.0)])
+    decision = made(search_rules((workers,), settings=(name,)), cores=8.0).decide([by_rounds(best, 1.0, 1.0, 1.0)])
     tried = decision.candidates[1:] if isinstance(decision, MeasureRound) else ()
     assert sorted(map(str, (getattr(one, name) for one in tried))) == sorted(map(str, values))
 
@@ -153,7 +153,7 @@ def test_the_best_predicted_value_is_measured_to_its_end(monkeypatch: pytest.Mon
 def test_the_time_to_start_workers_counts_before_it_is_measured(start_method: str, most: int) -> None:
     rules = SearchRules(strategy="adaptive", candidates=tuple(range(33)))
     first = by_rounds(with_workers(BASE, 0), 1.7)
-    found = factories.measurement(1.7, startup_s=0.07, batch_s=factories.estimate(0.067), cpu_s=0.001, consume_s=0.0)
+    found = factories.measurement(1.7, startup_s=0.07, batch_s=factories.estimate(0.067), cpu_s=0.001, step_s=0.0)
     trial = Trial(settings=first.settings, state=TrialState.OK, measurement=found)
     first = replace(first, known=known_of(trial, 25, 2.0), batches=25)
     decision = made(rules, cores=2.0, start_method=start_method).decide([first])

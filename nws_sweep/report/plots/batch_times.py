@@ -1,4 +1,4 @@
-"""Waiting and consumer time of each batch, a panel per candidate; from a pure value."""
+"""Waiting and training step time of each batch, a panel per candidate; from a pure value."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Timeline:
 
     num_workers: int
     wait_s: tuple[float, ...]
-    consume_s: tuple[float, ...]
+    step_s: tuple[float, ...]
     warm_up: tuple[bool, ...]
     together: int = 1
 
@@ -38,22 +38,22 @@ def timelines(batches: Sequence[BatchTime]) -> list[Timeline]:
     """The per-batch times of a run, one timeline per candidate, ascending."""
     found: dict[int, list[tuple[float, float, bool]]] = {}
     for batch in batches:
-        found.setdefault(batch.num_workers, []).append((batch.wait_s, batch.consume_s, batch.warm_up))
+        found.setdefault(batch.num_workers, []).append((batch.wait_s, batch.step_s, batch.warm_up))
     lines = []
     for num_workers, mine in sorted(found.items()):
-        wait_s, consume_s, warm_up = zip(*mine, strict=True)
-        lines.append(Timeline(num_workers, wait_s, consume_s, warm_up))
+        wait_s, step_s, warm_up = zip(*mine, strict=True)
+        lines.append(Timeline(num_workers, wait_s, step_s, warm_up))
     return lines
 
 
 def coarser(line: Timeline, most: int) -> Timeline:
     """Averages successive batches, so that the timeline has at most ``most`` steps."""
     size = -(-len(line.wait_s) // most)
-    wait_s, consume_s = (
+    wait_s, step_s = (
         tuple(fmean(times[start : start + size]) for start in range(0, len(times), size))
-        for times in (line.wait_s, line.consume_s)
+        for times in (line.wait_s, line.step_s)
     )
-    return Timeline(line.num_workers, wait_s, consume_s, line.warm_up[::size], size)
+    return Timeline(line.num_workers, wait_s, step_s, line.warm_up[::size], size)
 
 
 def picked(lines: Sequence[Timeline], best: int | None) -> list[Timeline]:
@@ -66,7 +66,7 @@ def picked(lines: Sequence[Timeline], best: int | None) -> list[Timeline]:
 
 @style.styled
 def draw_timelines(lines: Sequence[Timeline], title: str, best: int | None = None) -> Figure:
-    """A panel per candidate: waiting below, consumer on top, warm-up shaded."""
+    """A panel per candidate: waiting below, training step on top, warm-up shaded."""
     shown = [coarser(line, _MOST_STEPS // min(len(lines), _MOST_PANELS)) for line in picked(lines, best)]
     left_out = f" ({len(shown)} of {len(lines)} candidates)" if len(lines) > len(shown) else ""
     figure, panels = style.panels(title + left_out, len(shown), 1, 1.05, sharey=True)
@@ -77,7 +77,7 @@ def draw_timelines(lines: Sequence[Timeline], title: str, best: int | None = Non
     panels[-1].set_xlabel("batch, in the order of arrival")
     most = max(line.together for line in shown)
     means = f" (means of up to {most} batches)" if most > 1 else ""
-    entries = {f"waiting for the loader, s{means}": COLOURS[0], "consumer, s": COLOURS[1]}
+    entries = {f"waiting for the loader, s{means}": COLOURS[0], "training step, s": COLOURS[1]}
     if any(any(line.warm_up) for line in shown):
         entries["warm-up, not counted"] = BAND
     style.legend(figure, [Patch(color=colour, label=text) for text, colour in entries.items()])
@@ -86,9 +86,9 @@ def draw_timelines(lines: Sequence[Timeline], title: str, best: int | None = Non
 
 def highest(lines: Sequence[Timeline]) -> float:
     """The longest batch after warm-up, s, or of all if there is none; warm-up would hide the others."""
-    every = [step for line in lines for step in zip(line.wait_s, line.consume_s, line.warm_up, strict=True)]
-    counted = [wait + consume for wait, consume, warm_up in every if not warm_up]
-    return max(counted or [wait + consume for wait, consume, _ in every]) or 1.0
+    every = [step for line in lines for step in zip(line.wait_s, line.step_s, line.warm_up, strict=True)]
+    counted = [wait + step for wait, step, warm_up in every if not warm_up]
+    return max(counted or [wait + step for wait, step, _ in every]) or 1.0
 
 
 def _draw_timeline(axes: Axes, line: Timeline, top: float) -> None:
@@ -97,7 +97,7 @@ def _draw_timeline(axes: Axes, line: Timeline, top: float) -> None:
         numbers = [number for number, _ in steps]
         if is_warm_up:
             axes.axvspan(edges[numbers[0]], edges[numbers[-1] + 1], color=BAND, linewidth=0, zorder=0)
-    total = [wait + consume for wait, consume in zip(line.wait_s, line.consume_s, strict=True)]
+    total = [wait + step for wait, step in zip(line.wait_s, line.step_s, strict=True)]
     axes.stairs(total, edges, fill=True, color=COLOURS[1])
     axes.stairs(line.wait_s, edges, fill=True, color=COLOURS[0])
     axes.set_xlim(edges[0], max(edges[-1], edges[0] + 1))

@@ -9,8 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from nws_sweep.dataloading.consumers import SHAPES, Sleep
-from nws_sweep.dataloading.training import Train, inputs_and_targets, mlp, to_device
+from nws_sweep.dataloading.training_steps import SHAPES, Sleep, Train, inputs_and_targets, mlp, to_device
 from nws_sweep.errors import ConfigurationError
 
 
@@ -26,9 +25,9 @@ def test_sleep_times_have_the_given_mean_and_spread(shape: str) -> None:
 def test_all_candidates_get_the_same_sleep_times(monkeypatch: pytest.MonkeyPatch) -> None:
     slept: list[float] = []
     monkeypatch.setattr(time, "sleep", slept.append)
-    for consumer in (Sleep(0.1, spread=0.5, seed=3), Sleep(0.1, spread=0.5, seed=3), Sleep(0.1)):
+    for training_step in (Sleep(0.1, spread=0.5, seed=3), Sleep(0.1, spread=0.5, seed=3), Sleep(0.1)):
         for _ in range(5):
-            consumer(None)
+            training_step(None)
     assert slept[:5] == slept[5:10]
     assert len(set(slept[:5])) == 5
     assert slept[10:] == [0.1] * 5
@@ -37,10 +36,19 @@ def test_all_candidates_get_the_same_sleep_times(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"seconds_per_batch": -0.1}, "consumer.seconds_per_batch=-0.1: allowed is a number of at least 0"),
-        ({"seconds_per_batch": 0.1, "spread": float("nan")}, "consumer.spread=nan: allowed is a number of at least 0"),
-        ({"seconds_per_batch": 0.1, "shape": "normal"}, "consumer.shape=normal: allowed are lognormal, gamma, uniform"),
-        ({"seconds_per_batch": 0.1, "shape": "uniform", "spread": 0.6}, "consumer.spread=0.6: allowed is at most 0.57"),
+        ({"seconds_per_batch": -0.1}, "training_step.seconds_per_batch=-0.1: allowed is a number of at least 0"),
+        (
+            {"seconds_per_batch": 0.1, "spread": float("nan")},
+            "training_step.spread=nan: allowed is a number of at least 0",
+        ),
+        (
+            {"seconds_per_batch": 0.1, "shape": "normal"},
+            "training_step.shape=normal: allowed are lognormal, gamma, uniform",
+        ),
+        (
+            {"seconds_per_batch": 0.1, "shape": "uniform", "spread": 0.6},
+            "training_step.spread=0.6: allowed is at most 0.57",
+        ),
     ],
 )
 def test_errors_of_sleep_name_the_key(arguments: dict[str, Any], message: str) -> None:
@@ -83,5 +91,5 @@ def test_tensors_in_nested_containers_are_copied_to_the_device() -> None:
 
 def test_batches_without_targets_are_refused_with_a_remedy() -> None:
     for batch in (torch.zeros(3), [torch.zeros(3)], {"x": torch.zeros(3)}, 5):
-        with pytest.raises(TypeError, match=r"needs batches of inputs and targets.*consumer=custom"):
+        with pytest.raises(TypeError, match=r"needs batches of inputs and targets.*training_step=custom"):
             inputs_and_targets(batch)

@@ -1,10 +1,13 @@
-"""A training step as consumer: forward, loss, backward, optimiser.
+"""What is done with each batch: nothing, a sleep as long as a training step, or a real training step.
 
-A step on the CPU competes with the workers for cores, so candidates can rank differently than without a consumer.
+A step on the CPU competes with the workers for cores, so candidates can rank differently than without a training step.
 """
 
 from __future__ import annotations
 
+import math
+import random
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
@@ -12,7 +15,56 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from nws_sweep.errors import ConfigurationError
 from nws_sweep.system import accelerator
+
+
+class Nothing:
+    """Does nothing with a batch, to measure the loader alone."""
+
+    def __call__(self, batch: Any) -> None:
+        """Discards the batch."""
+
+
+class Sleep:
+    """Sleeps for each batch, as a training step on an accelerator uses no CPU time.
+
+    ConfigurationError if an argument is out of range.
+
+    Args:
+        seconds_per_batch: Mean time per batch, s, at least 0.
+        spread: Standard deviation of the time / its mean, at least 0; 0 for equal times.
+        shape: Distribution of the times, a key of ``SHAPES``; ``uniform`` allows a spread of at most 0.57.
+        seed: Seed of the times; every candidate gets the same times in the same order.
+    """
+
+    def __init__(self, seconds_per_batch: float, spread: float = 0.0, shape: str = "lognormal", seed: int = 0) -> None:
+        for name, value in (("seconds_per_batch", seconds_per_batch), ("spread", spread)):
+            if not 0 <= value < math.inf:
+                raise ConfigurationError(f"training_step.{name}={value}: allowed is a number of at least 0")
+        if shape not in SHAPES:
+            raise ConfigurationError(f"training_step.shape={shape}: allowed are {', '.join(SHAPES)}")
+        if shape == "uniform" and spread > _MOST_UNIFORM_SPREAD:
+            raise ConfigurationError(
+                f"training_step.spread={spread}: allowed is at most 0.57 with training_step.shape=uniform"
+            )
+        self._mean_s = seconds_per_batch
+        self._spread = spread
+        self._factor = SHAPES[shape]
+        self._random = random.Random(seed)
+
+    def __call__(self, batch: Any) -> None:
+        """Sleeps for the next time of the sequence."""
+        time.sleep(self._mean_s * (self._factor(self._random, self._spread) if self._spread else 1.0))
+
+
+_MOST_UNIFORM_SPREAD = 1 / math.sqrt(3)
+# Each draws a factor with mean 1 and the given standard deviation; gamma with spread 1 is the exponential distribution.
+SHAPES: Mapping[str, Callable[[random.Random, float], float]] = {
+    "lognormal": lambda source, spread: source.lognormvariate(-math.log1p(spread**2) / 2, math.log1p(spread**2) ** 0.5),
+    "gamma": lambda source, spread: source.gammavariate(1 / spread**2, spread**2),
+    "uniform": lambda source, spread: 1 + math.sqrt(3) * spread * source.uniform(-1, 1),
+}
 
 
 class Train:
@@ -70,7 +122,7 @@ def inputs_and_targets(batch: Any) -> tuple[Any, Any]:
     if not isinstance(parts, Sequence) or len(parts) < 2:
         raise TypeError(
             f"a training step needs batches of inputs and targets, got {type(batch).__name__}; "
-            "for other batches write a consumer: consumer=custom consumer._target_=module.Class"
+            "for other batches write a training step: training_step=custom training_step._target_=module.Class"
         )
     return parts[0], parts[1]
 
