@@ -41,7 +41,7 @@ def only_folder(parent: Path) -> Path:
         (["predict", "."], ".: not a run or a grid of nws_sweep (no result.json in it or in a folder in it)"),
         (["compare", "nowhere", "."], "nowhere: not a run or a grid of nws_sweep (no such folder)"),
         ([*PLAIN, "+dataset.length=0"], "dataset tests.user_datasets.Plain is empty: 0 samples, at least 1 is needed"),
-        (["dataset=image_folder", "dataset.root=empty"], "dataset.root=empty: expected one sub-folder per class"),
+        (["dataset=image_folder", "dataset.root=empty"], "No such file or directory: 'empty'; put its files into /"),
         (["-m", "dataset=sleep", "dataset.length=5,0"], "dataset.length=0: allowed is at least 1"),
         (
             ["dataset=custom", "dataset._target_=tests.user_datasets.DiesWhenMade"],

@@ -46,7 +46,7 @@ def commands(documents: Sequence[Path] = DOCUMENTS) -> list[str]:
 
 EXPERIMENTS = {
     "experiment=batch_timeline": ["dataset.seconds_per_sample=0.01", "training_step.seconds_per_batch=0.0025"],
-    "experiment=full_search": ["paths.data_dir=data"],
+    "experiment=full_search": ["paths.data_dir=data", "dataset._target_=tests.real_files.Cifar10"],
     "experiment=mnist_training": ["paths.data_dir=data"],
 }
 

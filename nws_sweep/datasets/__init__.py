@@ -2,7 +2,7 @@
 
 May import: ``system`` and below.
 
-- ``photos``: JPEG files; ``vision``: CIFAR-10, MNIST and folders of images, with torchvision.
+- ``photos``: JPEG files.
 - ``synthetic``: samples that take a known time, and tensors in memory or on a device.
 - ``remote``: objects of a store, read through fsspec; ``object_server``: such a store on this machine.
 """

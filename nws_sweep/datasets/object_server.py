@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import math
-import multiprocessing
-import os
 import random
-import signal
-import socket
-import sys
+import threading
 import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 from nws_sweep.errors import ConfigurationError
-from nws_sweep.system import extras, processes
+from nws_sweep.system import extras
 
 _FOLDER = "objects"
 _CHUNK_BYTES = 65536
@@ -30,35 +27,11 @@ def running(
     spread: float = 0.5,
     bytes_per_s: float = 50e6,
 ) -> Iterator[str]:
-    """Serves objects in a process of its own during the context and yields their URL; see experiment=remote_store.
+    """Serves objects from threads of this process and yields their URL; see experiment=remote_store.
 
     ConfigurationError if the port is taken, or if the package that ``Remote`` needs for HTTP is missing.
     """
     extras.require("the object store", "aiohttp")
-    try:
-        listener = socket.create_server(("127.0.0.1", port))
-    except OSError as error:
-        raise ConfigurationError(
-            f"the object store did not start on port {port} ({error.strerror}); services.store.port=NUMBER chooses "
-            "another"
-        ) from error
-    with listener:  # queues connections until the process accepts them
-        served = (listener, objects, object_bytes, latency_s, spread, bytes_per_s)
-        process = multiprocessing.get_context("spawn").Process(target=_serve, args=served, daemon=True)
-        process.start()
-    try:
-        yield f"http://127.0.0.1:{port}/{_FOLDER}"
-    finally:
-        process.kill()
-        process.join()
-
-
-def _serve(
-    listener: socket.socket, objects: int, object_bytes: int, latency_s: float, spread: float, bytes_per_s: float
-) -> None:
-    processes.die_with_parent()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent kills this process
-    sys.stderr = open(os.devnull, "w")  # noqa: SIM115, PTH123 - a line per request and per broken connection
     names = dict.fromkeys(f"{index:06d}.bin" for index in range(objects))
     page = "".join(f'<a href="{name}">{name}</a>\n' for name in names).encode()
     content = random.Random(0).randbytes(object_bytes)
@@ -81,6 +54,26 @@ def _serve(
                 self.wfile.write(chunk)
                 time.sleep(len(chunk) / bytes_per_s)
 
-    with ThreadingHTTPServer(listener.getsockname(), Handler, bind_and_activate=False) as server:
-        server.socket = listener
-        server.serve_forever()
+        def log_message(self, *_: Any) -> None:
+            """Prints no line per request."""
+
+    try:
+        server = _Server(("127.0.0.1", port), Handler)
+    except OSError as error:
+        raise ConfigurationError(
+            f"the object store did not start on port {port} ({error.strerror}); services.store.port=NUMBER chooses "
+            "another"
+        ) from error
+    with server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{port}/{_FOLDER}"
+        finally:
+            server.shutdown()
+
+
+class _Server(ThreadingHTTPServer):
+    request_queue_size = 128  # connections that arrive together from many workers
+
+    def handle_error(self, *_: Any) -> None:
+        """Prints nothing when a killed worker breaks its connection."""

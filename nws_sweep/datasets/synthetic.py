@@ -6,6 +6,7 @@ import math
 import random
 import time
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -56,6 +57,15 @@ def tensor(length: int = 60_000, shape: Sequence[int] = (784,), classes: int = 1
     if length < 1:
         raise DatasetError(f"dataset.length={length}: allowed is at least 1")
     return TensorDataset(torch.randn(length, *shape), torch.randint(classes, (length,)))
+
+
+def pixels(dataset: Any) -> TensorDataset:
+    """The images of torchvision's MNIST as two tensors in memory.
+
+    The pixels are standardised, float32, shape (n, 784); the labels are int64, shape (n,).
+    """
+    images = dataset.data.flatten(1).float()
+    return TensorDataset((images - images.mean()) / images.std(), dataset.targets)
 
 
 class OnDevice(Dataset[tuple[Tensor, ...]]):

@@ -360,7 +360,17 @@ def _make(key: str, config: Mapping[str, Any] | None, error_type: type[NwsSweepE
         if isinstance(cause, NwsSweepError):
             raise cause from None
         traceback.print_exc()
-        raise error_type(f"{key} {config.get('_target_')}: {_describe(cause)}") from error
+        raise error_type(f"{key} {config.get('_target_')}: {_describe(cause)}{_folder_of_files(config)}") from error
+
+
+def _folder_of_files(node: Mapping[str, Any]) -> str:
+    """Where a dataset of torchvision reads its files, which its errors do not name; empty for others."""
+    module, _, name = str(node.get("_target_")).rpartition(".")
+    if module.startswith("torchvision.datasets") and "root" in node:
+        inner = f"{name}/raw" if name.endswith("MNIST") else ""
+        return f"; put its files into {Path(node['root'], inner).expanduser().absolute()}"
+    nested = (_folder_of_files(value) for value in node.values() if isinstance(value, Mapping))
+    return next(filter(None, nested), "")
 
 
 def _found_in(dataset: Any, look: Callable[[Any], tuple[Any, ...]]) -> tuple[Any, ...]:

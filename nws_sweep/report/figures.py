@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from nws_sweep import units
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary
-from nws_sweep.report.plots import bar_charts, batch_times, heat_map, line_charts, memory_charts, style, what_if_chart
+from nws_sweep.report.plots import bar_charts, batch_times, heat_map, line_charts, style, what_if_chart
 from nws_sweep.results import BatchTime, storage
 
 if TYPE_CHECKING:
@@ -36,13 +36,11 @@ class Illustration:
 
 def of(summary: Summary, batches: Batches) -> tuple[Illustration, ...]:
     """The pictures for which this run or grid has data, the most important first."""
-    times, waiting, costs = _times(summary), _waiting(summary), _costs(summary)
     if not summary.stored.is_grid:
         (only,) = summary.configurations
-        return (*times, *_what_if(only), *waiting, *_batches(only, batches), *costs)
+        return (*_curves(summary), *of_configuration(only, batches))
     fastest = _batches(summary.fastest, batches) if summary.fastest else ()
-    maps = (*_throughput(summary), *_best(summary), *_heat(summary))
-    return (*maps, *waiting, *_memory(summary), *fastest, *costs)
+    return (*_curves(summary), *_best(summary), *_heat(summary), *fastest)
 
 
 def of_configuration(summary: ConfigurationSummary, batches: Batches) -> tuple[Illustration, ...]:
@@ -59,12 +57,20 @@ def _what_if(c: ConfigurationSummary) -> Iterator[Illustration]:
         yield Illustration(storage.WHAT_IF_PLOT, what_if_chart.draw, chart, title, alt)
 
 
-def _times(summary: Summary) -> Iterator[Illustration]:
-    if chart := line_charts.times(summary):
+def _curves(summary: Summary) -> Iterator[Illustration]:
+    """The throughput of a grid, the time of a run."""
+    name, what, of, choose = (
+        (storage.THROUGHPUT_PLOT, "Throughput", line_charts.throughput, max)
+        if summary.stored.is_grid
+        else (storage.TIME_PLOT, "Time", line_charts.times, min)
+    )
+    if chart := of(summary):
         alt = f"{chart.quantity.capitalize()} against num_workers."
-        for _, _, point in chart.recommended:
-            alt += f" {units.number(point.value)} with the recommended {point.num_workers}."
-        yield Illustration(storage.TIME_PLOT, line_charts.draw, chart, "Time against num_workers", alt)
+        if chart.recommended:
+            title, curve, best = choose(chart.recommended, key=lambda found: found[2].value)
+            value = units.rate(best.value, best.low, best.high)
+            alt += f" The best: {value} with num_workers={best.num_workers}{_named(title, curve.label)}."
+        yield Illustration(name, line_charts.draw, chart, f"{what} against num_workers", alt)
 
 
 def _batches(c: ConfigurationSummary, batches: Batches) -> Iterator[Illustration]:
@@ -90,41 +96,6 @@ def _heat(summary: Summary) -> Iterator[Illustration]:
         yield Illustration(storage.HEAT_PLOT, heat_map.draw_heat_map, chart, title, alt)
 
 
-def _memory(summary: Summary) -> Iterator[Illustration]:
-    if chart := memory_charts.fields(summary):
-        spots = [spot for field in chart for spot in field.front]
-        least, most = min(spots, key=lambda s: s.memory_bytes), min(spots, key=lambda s: s.seconds)
-        alt = (
-            "Seconds per 1000 samples against memory at the best setting of each configuration. The one with the least "
-            f"memory holds {units.memory(least.memory_bytes)} and takes {units.seconds(least.seconds)}; "
-            f"the fastest holds {units.memory(most.memory_bytes)} and takes {units.seconds(most.seconds)}."
-        )
-        title = "Time against memory, best setting of each configuration"
-        yield Illustration(storage.MEMORY_PLOT, memory_charts.draw_fields, chart, title, alt)
-
-
-def _costs(summary: Summary) -> Iterator[Illustration]:
-    if costs := bar_charts.costs(summary):
-        parts_s = bar_charts.summed(costs)
-        total_s = sum(parts_s)
-        shares = [units.share(part_s / total_s) for part_s in parts_s]
-        parts = ", ".join(f"{part} {share}" for part, share in zip(bar_charts.PARTS, shares, strict=True))
-        alt = f"{len(costs)} search{'' if len(costs) == 1 else 'es'} took {units.seconds(total_s)}: {parts}."
-        yield Illustration(storage.COST_PLOT, bar_charts.draw_costs, costs, "Time of the search by part", alt)
-
-
-def _throughput(summary: Summary) -> Iterator[Illustration]:
-    if chart := line_charts.throughput(summary):
-        curves = sum(map(len, chart.panels.values()))
-        alt = f"Samples per second against num_workers, {units.counted(curves, 'configuration')}."
-        if chart.recommended:
-            title, curve, best = max(chart.recommended, key=lambda found: found[2].value)
-            rate = units.rate(best.value, best.low, best.high)
-            where = _named(title, curve.label)
-            alt += f" The best: {rate} samples per second with num_workers={best.num_workers}{where}."
-        yield Illustration(storage.THROUGHPUT_PLOT, line_charts.draw, chart, "Throughput against num_workers", alt)
-
-
 def _best(summary: Summary) -> Iterator[Illustration]:
     if bars := bar_charts.bars(summary):
         first, last = bars[0], bars[-1]
@@ -135,15 +106,6 @@ def _best(summary: Summary) -> Iterator[Illustration]:
             f"fastest has num_workers={first.num_workers}{_named(*settings)}."
         )
         yield Illustration(storage.BEST_PLOT, bar_charts.draw_bars, bars, "Best setting per configuration", alt)
-
-
-def _waiting(summary: Summary) -> Iterator[Illustration]:
-    if chart := line_charts.waiting(summary):
-        alt = "The share of the time in which the training step waits for the loader, against num_workers."
-        if shares := [f"{point.value:.0f}" for _, _, point in chart.recommended]:
-            least, most = min(shares, key=float), max(shares, key=float)
-            alt += f" At the best settings {least if least == most else f'{least} to {most}'} %."
-        yield Illustration(storage.WAITING_PLOT, line_charts.draw, chart, "Time spent waiting for data", alt)
 
 
 def _named(*names: str) -> str:

@@ -175,7 +175,7 @@ def _facts(summary: Summary) -> Iterator[tuple[str, str]]:
 
 
 def report(page: Page, pictures: Sequence[tuple[str, str, str]]) -> str:
-    """The report as one HTML file; each picture is a title, a description and an SVG element."""
+    """The report as one HTML file; each picture is a title, a description and an SVG document in base64."""
     return _render("report.html", title=page.summary.title, page=page, pictures=pictures)
 
 

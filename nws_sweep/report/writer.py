@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import astuple
@@ -27,20 +28,19 @@ def write(folder: Path) -> tuple[Summary, list[Path]]:
         NotARunError: If the folder is neither.
     """
     from nws_sweep.report import figures, page
-    from nws_sweep.report.plots import style
 
     summary = summarise(storage.find(folder))
     plots = folder / storage.PLOTS if summary.stored.is_grid else folder
     plots.mkdir(exist_ok=True)
-    pictures, inlined = [], []
+    pictures, embedded = [], []
     for one in figures.of(summary, _batches):
         png, svg = one.save(plots)
         pictures.append((one.alt, png.relative_to(folder)))
-        inlined.append((one.title, one.alt, style.inline(svg.read_text("utf-8"), one.name, one.title, one.alt)))
+        embedded.append((one.title, one.alt, base64.b64encode(svg.read_bytes()).decode()))
     drawn = [plots] if summary.stored.is_grid else [folder / path for _, path in pictures]
     own = [*_write_tables(summary), *_write_best(summary), *drawn]
     atomic.write_text(folder / storage.REPORT, markdown(summary, pictures))
-    atomic.write_text(folder / storage.PAGE, page.report(page.page(summary), inlined))
+    atomic.write_text(folder / storage.PAGE, page.report(page.page(summary), embedded))
     return summary, [folder / storage.PAGE, folder / storage.REPORT, *own]
 
 

@@ -34,13 +34,10 @@ PAGE = "report.html"
 PLOTS = "plots"  # folder of the plots of a grid; each is a PNG and an SVG with one of these names
 THROUGHPUT_PLOT = "throughput_vs_num_workers"
 TIME_PLOT = "time_vs_num_workers"
-WAITING_PLOT = "waiting_vs_num_workers"
 BEST_PLOT = "best_per_configuration"
 HEAT_PLOT = "best_throughput"
-MEMORY_PLOT = "time_vs_memory"
 BATCHES_PLOT = "batch_times"
 WHAT_IF_PLOT = "what_if"
-COST_PLOT = "search_cost"
 UNREADABLE = "unreadable"  # part of the name of an unreadable file that was set aside
 # Prefixes of overrides that do not identify a configuration: how the grid is run, and presets.
 NAMELESS = (

@@ -1,6 +1,7 @@
 """A real Slurm on this machine: its daemons on loopback, with their own files, ports and key.
 
-Two nodes, each a slurmd, as Slurm's developers test it; the second has one CPU. There is no accounting (sacct).
+Two nodes, each a slurmd, as Slurm's developers test it; the second has one CPU. Accounting would need a database:
+a ``sacct`` that reads the queue answers submitit.
 """
 
 from __future__ import annotations
@@ -51,6 +52,10 @@ NodeName=small NodeHostname=localhost NodeAddr=127.0.0.1 Port={small} CPUs=1
 PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 PartitionName=gpu Nodes=big MaxTime=INFINITE State=UP
 """
+_SACCT = """#!/bin/sh
+echo "JobID|State|NodeList"
+exec squeue --noheader --array --states=all --format="%i|%T|%N"
+"""
 
 
 @dataclass(frozen=True)
@@ -76,7 +81,7 @@ def missing() -> list[str]:
 def running() -> Iterator[Slurm]:
     with tempfile.TemporaryDirectory(prefix="slurm-") as name, contextlib.ExitStack() as stack:
         folder = Path(name)
-        cluster = Slurm({"SLURM_CONF": str(_write_files(folder)), "PATH": _PATH})
+        cluster = Slurm({"SLURM_CONF": str(_write_files(folder)), "PATH": f"{folder}:{_PATH}"})
 
         def start(*command: str) -> None:
             log = stack.enter_context((folder / f"{len(list(folder.iterdir()))}.out").open("w"))
@@ -107,6 +112,8 @@ def _write_files(folder: Path) -> Path:
     (folder / "slurm.conf").write_text(text)
     (folder / "munge.key-file").write_bytes(secrets.token_bytes(1024))
     (folder / "munge.key-file").chmod(0o600)
+    (folder / "sacct").write_text(_SACCT)
+    (folder / "sacct").chmod(0o700)
     for name in ("state", "spool-big", "spool-small"):
         (folder / name).mkdir()
     return folder / "slurm.conf"

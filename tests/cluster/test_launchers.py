@@ -12,7 +12,7 @@ import pytest
 
 from nws_sweep.results import storage
 from tests.cluster.conftest import need
-from tests.cluster.program import SMALL, Program, complete, has_started, results, wait_until
+from tests.cluster.program import SMALL, TIMEOUT_S, Program, complete, has_started, results, wait_until
 from tests.conftest import Command
 from tests.test_docs import ON_CLUSTERS, every_command
 
@@ -44,18 +44,21 @@ def measuring(result: dict[str, Any]) -> tuple[float, float]:
     return began_s, began_s + result["cost_s"]
 
 
-def test_ray_tasks_measure_a_grid_and_a_killed_one_is_a_row(program: Program) -> None:
-    folder = program.folder / "grid"
-    process = program.start(*ON_RAY, "+hydra.launcher.ray.init.include_dashboard=false", "batch_size=4,8,16")
-    wait_until(lambda: has_started(folder, 4))
+def test_ray_tasks_measure_a_grid_and_the_same_command_repeats_a_lost_one(program: Program) -> None:
+    folder, grid = program.folder / "grid", (*ON_RAY, "+hydra.launcher.ray.init.include_dashboard=false")
+    process = program.start(*grid, "batch_size=4,8")
+    wait_until(lambda: complete(folder).get(4) and has_started(folder, 8))
     family = psutil.Process(process.pid).children(recursive=True)
     next(one for one in family if "_run_job" in " ".join(one.cmdline())).kill()
-    status, printed = program.end_of(process)
-    assert status == 1, printed
-    assert complete(folder) == {4: False, 8: True, 16: True}
-    assert results(folder)[4]["error"].startswith("the task was lost: ")
-    assert "batch_size=4: the task was lost" in (folder / storage.REPORT).read_text("utf-8")
+    printed, _ = process.communicate(timeout=TIMEOUT_S)  # perhaps with a traceback of the killed task's processes
+    program.check_nothing_left()
+    assert process.returncode == 1, printed
+    assert complete(folder) == {4: True, 8: False}
+    assert results(folder)[8]["error"].startswith("the launcher failed: ")
+    assert "batch_size=8: the launcher failed" in (folder / storage.REPORT).read_text("utf-8")
     assert "best: num_workers=" in printed  # printed by the tasks
+    status, printed = program.run(*grid, "batch_size=4,8")
+    assert (status, complete(folder)) == (0, {4: True, 8: True}), printed
 
 
 @pytest.mark.parametrize("command", [line for line in every_command() if ON_CLUSTERS in line])

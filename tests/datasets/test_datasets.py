@@ -1,26 +1,22 @@
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
-from urllib.error import URLError
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 from torch.utils.data import DataLoader, TensorDataset
-from torchvision import datasets as torchvision_datasets
+from torchvision.datasets import MNIST
 
-from nws_sweep.datasets import vision
 from nws_sweep.datasets.photos import Photos
-from nws_sweep.datasets.synthetic import OnDevice, Sleep, tensor
+from nws_sweep.datasets.synthetic import OnDevice, Sleep, pixels, tensor
 from nws_sweep.errors import DatasetError
-from tests.real_files import write_cifar10, write_mnist
+from tests.real_files import write_mnist
 
 
 def test_photos_are_jpeg_files_of_the_given_size_with_labels(tmp_path: Path) -> None:
@@ -97,18 +93,14 @@ def test_sleep_times_are_log_normal_and_equal_for_all_candidates(monkeypatch: py
     assert np.log(slept[:2000]).std() == pytest.approx(0.5, rel=0.05)
 
 
-def test_files_of_cifar10_and_mnist_are_read(tmp_path: Path) -> None:
-    for make, write, lengths, size in (
-        (vision.cifar10, write_cifar10, (60, 12), (32, 32)), (vision.mnist, write_mnist, (12, 2), (28, 28))
-    ):  # fmt: skip
-        write(tmp_path, images=12)
-        found = make(str(tmp_path), download=False)
-        image, label = found[3]
-        assert (len(found), len(make(str(tmp_path), train=False))) == lengths
-        assert (image.size, label) == (size, found.targets[3])
-    pixels, label = vision.mnist_tensors(str(tmp_path))[5]  # normalised once
-    assert (pixels.shape, pixels.dtype, int(label)) == (torch.Size([784]), torch.float32, found[5][1])
-    assert torch.allclose(pixels * 0.3081 + 0.1307, found.data[5].flatten() / 255)
+def test_tensors_have_the_shape_and_type_that_a_network_expects(tmp_path: Path) -> None:
+    write_mnist(tmp_path, images=12)
+    mnist = MNIST(str(tmp_path))
+    image, label = pixels(mnist)[5]
+    assert (image.shape, image.dtype, int(label)) == (torch.Size([784]), torch.float32, mnist[5][1])
+    images, _ = pixels(mnist).tensors
+    assert images.std() == pytest.approx(1.0)
+    assert images.mean() == pytest.approx(0.0, abs=1e-5)
     sample, label = tensor(length=5, shape=[3, 2], classes=4)[4]
     assert (sample.shape, sample.dtype, 0 <= label < 4) == (torch.Size([3, 2]), torch.float32, True)
 
@@ -121,32 +113,3 @@ def test_batches_on_the_device() -> None:
     assert torch.equal(torch.cat([labels for _, labels in batches]), source.tensors[1])
     assert torch.equal(batches[1][0], source.tensors[0][8:16])
     assert [int(part.sum()) for part in OnDevice(source)[3]] == [13, 3]
-
-
-@pytest.mark.parametrize(("cut_short", "download"), [(False, False), (True, False), (False, True)])
-def test_missing_files_are_reported_in_one_line_with_the_folder(
-    cut_short: bool, download: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(torchvision_datasets.CIFAR10, "download", Mock(side_effect=URLError("no network")))
-    if cut_short:
-        write_cifar10(tmp_path, images=4)
-        os.truncate(tmp_path / "cifar-10-batches-py" / "data_batch_2", 100)
-    with pytest.raises(DatasetError) as caught:
-        vision.cifar10(str(tmp_path), download=download)
-    line = str(caught.value)
-    assert f" is not in {tmp_path.resolve()} and was not downloaded (" in line
-    assert "); put " in line
-    assert ("<urlopen error no network>" in line) == download
-    assert "\n" not in line
-
-
-def test_image_folder_reads_classes_from_sub_folders_and_reports_missing_ones_in_one_line(tmp_path: Path) -> None:
-    for root in (tmp_path / "missing", tmp_path):
-        with pytest.raises(DatasetError, match=rf"^dataset\.root={root}: .*one sub-folder per class") as caught:
-            vision.image_folder(str(root))
-        assert "\n" not in str(caught.value)
-    for name in ("cat", "dog"):
-        (tmp_path / name).mkdir()
-        Image.new("RGB", (8, 6)).save(tmp_path / name / "1.png")
-    found = vision.image_folder(str(tmp_path))
-    assert [(image.size, label) for image, label in found] == [((8, 6), 0), ((8, 6), 1)]

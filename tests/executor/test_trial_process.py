@@ -53,7 +53,7 @@ def test_an_epoch_is_complete_with_each_start_method(num_workers: int, context: 
 
 
 def test_torchvision_is_preloaded_if_the_datasets_source_contains_its_name() -> None:
-    assert trial_process.mentions("nws_sweep.datasets.vision", "torchvision")
+    assert trial_process.mentions("tests.real_files", "torchvision")
     assert not trial_process.mentions("tests.user_datasets", "torchvision")
 
 
@@ -98,6 +98,8 @@ def test_the_reason_of_a_failed_sample_is_reported(name: str, num_workers: int, 
 
 
 NEGATIVE_SLEEP = {"_target_": "nws_sweep.dataloading.training_steps.Sleep", "seconds_per_batch": -1}
+SYNTHETIC = "nws_sweep.datasets.synthetic"
+NO_FILES = {"_target_": "torchvision.datasets.MNIST", "root": "nowhere"}
 REMEDY = r" needs \+\+training_step._partial_=true"
 
 
@@ -106,6 +108,13 @@ REMEDY = r" needs \+\+training_step._partial_=true"
     [
         ({"_target_": f"{USERS}.Plain", "length": 0}, {}, DatasetError, "is empty: 0 samples"),
         ({"_target_": "no_such_module.Dataset"}, {}, DatasetError, "No module named 'no_such_module'"),
+        (NO_FILES, {}, DatasetError, r"RuntimeError: .*; put its files into /.*/nowhere/MNIST/raw$"),
+        (
+            {"_target_": f"{SYNTHETIC}.pixels", "dataset": NO_FILES},
+            {},
+            DatasetError,
+            "pixels: .*; put its files into /",
+        ),
         ({}, NEGATIVE_SLEEP, ConfigurationError, "=-1: allowed is a"),
         ({}, {"_target_": "builtins.dict"}, ConfigurationError, rf"dict: .*got dict, which cannot be called.*{REMEDY}"),
         ({}, {"_target_": f"{USERS}.step"}, ConfigurationError, rf"step: .*missing 1 required.*{REMEDY}"),

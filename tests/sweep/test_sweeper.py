@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import sys
 from collections.abc import Callable, Sequence
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hydra.core.utils import JobReturn, JobStatus
 from hydra.plugins.launcher import Launcher
 
-from nws_sweep.errors import ConfigurationError
 from nws_sweep.sweep import sweeper
 
 POINTS = [[f"batch_size={size}"] for size in (1, 2, 4, 8, 16)]
@@ -36,10 +32,10 @@ Answer = Callable[[str], "JobReturn | Exception"]
 
 
 class FakeLauncher(Launcher):
-    """Returns the given answers, then the last one again; raises the first exception, as Hydra's launchers do."""
+    """Returns the given answers; raises the first exception, as Hydra's launchers do."""
 
-    def __init__(self, *attempts: Answer) -> None:
-        self._attempts = list(attempts)
+    def __init__(self, answer: Answer) -> None:
+        self._answer = answer
         self.got: list[tuple[int, list[str]]] = []
 
     def setup(self, **_: Any) -> None: ...
@@ -47,8 +43,7 @@ class FakeLauncher(Launcher):
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
         names = [" ".join(overrides) for overrides in job_overrides]
         self.got.append((initial_job_idx, names))
-        answer = self._attempts.pop(0) if len(self._attempts) > 1 else self._attempts[0]
-        answers = [answer(name) for name in names]
+        answers = [self._answer(name) for name in names]
         for one in answers:
             if isinstance(one, Exception):
                 raise one
@@ -89,7 +84,8 @@ def test_failed_and_lost_jobs_do_not_end_the_grid() -> None:
     launcher, grid_state = FakeLauncher(lambda name: answers.get(name, fine)(name)), GridState()
     sweeper.run(POINTS, grid_state, launcher, 1)
     assert len(launcher.got) == 5
-    assert grid_state.lost == [(["batch_size=2"], "it failed"), (["batch_size=8"], "batch_size=8 died")]
+    lost = "the launcher failed: RuntimeError: batch_size=8 died"
+    assert grid_state.lost == [(["batch_size=2"], "it failed"), (["batch_size=8"], lost)]
 
 
 def test_points_are_read_one_at_a_time() -> None:
@@ -116,67 +112,15 @@ def launch(launcher: Launcher, *finished: str) -> list[str]:
     return ["" if error is None else str(error) for error in errors]
 
 
-def test_after_an_error_of_the_launcher_unfinished_points_are_launched_alone() -> None:
-    launcher = FakeLauncher(failing("b"), failing("b"), fine)
-    assert launch(launcher, "a") == ["", "b died", ""]
-    assert launcher.got == [(10, ["a", "b", "c"]), (11, ["b"]), (12, ["c"])]
+def test_after_an_error_of_the_launcher_unfinished_points_are_lost_and_not_launched_again() -> None:
+    launcher = FakeLauncher(failing("b"))
+    lost = "the launcher failed: RuntimeError: b died"
+    assert launch(launcher, "a") == ["", lost, lost]
+    assert launcher.got == [(10, ["a", "b", "c"])]
 
 
 @pytest.mark.parametrize(
-    ("answer", "error"),
-    [
-        (failing("a"), "a died"),  # a single point is not repeated
-        (failed, "it failed"),
-        (lambda name: JobReturn(), "the job returned no result: None"),
-    ],
+    ("answer", "error"), [(failed, "it failed"), (lambda name: JobReturn(), "the job returned no result: None")]
 )
 def test_the_error_that_ended_a_job_is_returned(answer: Answer, error: str) -> None:
-    launcher = FakeLauncher(answer)
-    (found,) = sweeper.launch(launcher, [["a"]], 0, lambda point: False)
-    assert str(found) == error
-    assert len(launcher.got) == 1
-
-
-def test_a_patched_launcher_is_called_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sweeper._PATCHES, "tests.sweep", contextlib.nullcontext)
-    with pytest.raises(ConfigurationError, match=r"^hydra/launcher: no job could be launched: a died$"):
-        launch(FakeLauncher(failing("a")))
-
-
-def test_a_lost_task_of_ray_is_a_failed_job(monkeypatch: pytest.MonkeyPatch) -> None:
-    class RayError(Exception): ...
-
-    def get(task: str) -> str:
-        if task == "dead":
-            raise RayError("worker crashed")
-        return task
-
-    ray = SimpleNamespace(get=get, exceptions=SimpleNamespace(RayError=RayError))
-    core = SimpleNamespace(ray=ray)
-    monkeypatch.setitem(sys.modules, "hydra_plugins.hydra_ray_launcher._core", core)
-    with sweeper._patched_ray():
-        assert core.ray.get("alive") == "alive"
-        lost = core.ray.get("dead")
-    assert core.ray is ray
-    assert lost.status is JobStatus.FAILED
-    assert str(lost._return_value) == "the task was lost: RayError: worker crashed"
-
-
-def test_the_states_of_jobs_are_read_from_the_queue() -> None:
-    queue = "\n7_0 COMPLETED big\n7_1 RUNNING big\n7_2 PENDING\n8 NODE_FAIL small\n9 SUSPENDED small\n"
-    assert sweeper.job_states(queue, ["7_0", "7_1", "7_2", "8", "9", "5"]) == {
-        "7_0": "COMPLETED on big", "7_1": "RUNNING", "7_2": "RUNNING", "8": "NODE_FAIL on small", "9": "RUNNING",
-        "5": "not in the queue",
-    }  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("log", "reason"),
-    [
-        ("something\nsrun: error: big: task 0: Killed\nlast", ": srun: error: big: task 0: Killed"),
-        ("ValueError: x\nsrun: error: big: task 0: Exited with exit code 1", ": ValueError: x"),
-        ("one\ntwo\n", ": two"),
-    ],
-)
-def test_the_reason_of_a_lost_job_has_the_most_informative_line_of_its_log(log: str, reason: str) -> None:
-    assert sweeper.loss_reason("7", "FAILED", log) == f"job 7 was lost (FAILED){reason}"
+    assert launch(FakeLauncher(answer)) == [error] * 3

@@ -2,8 +2,7 @@
 
 May import: ``analysis`` and below.
 
-- ``line_charts``, ``bar_charts``, ``heat_map``, ``batch_times``; ``memory_charts``: time against memory;
-  ``what_if_chart``: predicted times
+- ``line_charts``, ``bar_charts``, ``heat_map``, ``batch_times``; ``what_if_chart``: predicted times
 - ``facets``: how the configurations of a grid are divided among panels
-- ``style``: the style of all figures; SVG documents as parts of HTML pages
+- ``style``: the style of all figures
 """

@@ -103,3 +103,4 @@ def _draw_timeline(axes: Axes, line: Timeline, top: float) -> None:
     axes.set_xlim(edges[0], max(edges[-1], edges[0] + 1))
     axes.set_ylim(0, 1.05 * top)
     axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
+    axes.yaxis.set_major_locator(MaxNLocator(4, min_n_ticks=3))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -13,29 +11,26 @@ from nws_sweep.results import TrialState, shown
 
 DATASET = "dataset"
 BETWEEN = " · "
-_MOST_CURVES, _MOST_PANELS = 8, 9
+_MOST_PANELS = 9
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Facets:
-    """The configurations in panels."""
+    """The configurations in panels, and the columns that differ within panels."""
 
-    across: tuple[str, ...]  # columns that differ between panels
-    within: tuple[str, ...]  # columns that differ within panels
+    within: tuple[str, ...]
     panels: Mapping[str, Sequence[ConfigurationSummary]]  # by title; all have measurements
 
 
 def facets(summary: Summary) -> Facets:
-    """The panels of a run or a grid: one per dataset, and per value of a further column if there are many curves."""
+    """The panels of a run or a grid: one per dataset, or one for all if there are too many."""
     axes = values(summary)
-    across = _across(summary.configurations, axes)
-    panels = {}
-    for key in itertools.product(*(axes[name] for name in across)):
-        titles = (text if name == DATASET else f"{name}={text}" for name, text in zip(across, key, strict=True))
-        mine = [c for c in summary.configurations if cells(c, across) == key]
-        if measured := [c for c in mine if any(t.state is TrialState.OK for t in c.worker_trials)]:
-            panels[BETWEEN.join(titles)] = measured
-    return Facets(across=across, within=tuple(name for name in axes if name not in across), panels=panels)
+    is_divided = 1 < len(axes.get(DATASET, ())) <= _MOST_PANELS
+    panels: dict[str, list[ConfigurationSummary]] = {}
+    for c in summary.configurations:
+        if any(trial.state is TrialState.OK for trial in c.worker_trials):
+            panels.setdefault(cell(c, DATASET) if is_divided else "", []).append(c)
+    return Facets(tuple(name for name in axes if not (is_divided and name == DATASET)), panels)
 
 
 def values(summary: Summary) -> dict[str, tuple[str, ...]]:
@@ -63,20 +58,3 @@ def columns(summary: Summary, most: int) -> tuple[str, ...]:
     found = values(summary) or {DATASET: ()}
     chosen = sorted(found, key=lambda name: -len(found[name]))[:most]
     return tuple(name for name in found if name in chosen)
-
-
-def _across(configurations: Sequence[ConfigurationSummary], axes: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
-    names = (DATASET,) if 1 < len(axes.get(DATASET, ())) <= _MOST_PANELS else ()
-    if max(_curves(configurations, names)) <= _MOST_CURVES:
-        return names
-    options = []
-    for name in axes:
-        curves = _curves(configurations, (*names, name))
-        if name not in names and len(curves) <= _MOST_PANELS and max(curves) > 1:
-            options.append((max(*curves, _MOST_CURVES), len(curves), name))
-    return (*names, min(options)[2]) if options else names
-
-
-def _curves(configurations: Sequence[ConfigurationSummary], names: Sequence[str]) -> Sequence[int]:
-    """The number of configurations in each panel if these columns differ between panels."""
-    return [*Counter(cells(c, names) for c in configurations).values()]

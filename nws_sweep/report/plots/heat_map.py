@@ -14,7 +14,7 @@ from nws_sweep import units
 from nws_sweep.analysis.summary import Summary
 from nws_sweep.report.plots import facets, style
 from nws_sweep.report.plots.facets import DATASET
-from nws_sweep.report.plots.style import FIXED_DARK, FIXED_LIGHT, LETTER, PAPER, WIDTH
+from nws_sweep.report.plots.style import INK, LETTER, PAPER, WIDTH
 
 _MOST_PANELS = 4
 _MOST_CELLS = 40  # along an axis
@@ -116,7 +116,7 @@ def _draw_cells(axes: Axes, rows: Rows, room: float) -> None:
     for y, row in enumerate(rows):
         for x, heat in enumerate(row):
             if heat and fitting:
-                colour = FIXED_LIGHT if scale(heat.samples_per_s) >= _DARK_FROM else FIXED_DARK
+                colour = PAPER if scale(heat.samples_per_s) >= _DARK_FROM else INK
                 axes.text(x, y, fitting[0](heat), ha="center", va="center", color=colour)
 
 

@@ -1,4 +1,4 @@
-"""Quantities against num_workers, a panel per dataset: throughput, time, waiting; from one pure value."""
+"""Throughput or time against num_workers, a panel per dataset; from one pure value."""
 
 from __future__ import annotations
 
@@ -10,18 +10,16 @@ from typing import Any, NamedTuple
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import NullFormatter
 
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary
 from nws_sweep.report.plots import facets, style
-from nws_sweep.report.plots.facets import BETWEEN, DATASET, Facets
+from nws_sweep.report.plots.facets import BETWEEN, Facets
 from nws_sweep.report.plots.style import COLOURS, DASHES, MARKERS, MUTED, PAPER, WIDTH
 from nws_sweep.results import Trial, TrialState
 
 _MOST_NAMED = 8  # curves in the legend
 _IN_A_CROWD = 6  # in the legend if there are more curves
 _SPREAD = 0.24  # workers, the horizontal distance over which curves are spread
-_LOG_FROM = 20  # largest / smallest value from which the axis is logarithmic
 
 
 class Point(NamedTuple):
@@ -50,22 +48,12 @@ class Chart:
     quantity: str  # label of the vertical axis, with its unit
     legend_title: str  # columns of the curves' labels; empty if there is one curve in each panel
     panels: dict[str, list[Curve]]  # by title
-    comparable: bool = False  # whether panels share an axis, since they show the same dataset
-    top: float | None = None  # end of the axis; None for the largest value
 
     @property
     def recommended(self) -> list[tuple[str, Curve, Point]]:
         """The recommended candidates of the curves in the legend: panel, curve, point."""
         curves = [(title, curve) for title, curves in self.panels.items() for curve in curves if curve.look]
         return [(title, curve, p) for title, curve in curves for p in curve.points if p.num_workers == curve.best]
-
-    @property
-    def is_log(self) -> bool:
-        """Whether the values of a panel differ so much that the axis is logarithmic."""
-        panels = list(self.panels.values())
-        groups = [[curve for curves in panels for curve in curves]] if self.comparable else panels
-        reaches = [[point.value for curve in curves for point in curve.points] for curves in groups]
-        return self.top is None and any(max(reach) > _LOG_FROM * min(reach) > 0 for reach in reaches)
 
 
 def throughput(summary: Summary) -> Chart | None:
@@ -79,11 +67,6 @@ def times(summary: Summary) -> Chart | None:
     if all(trial.measurement and trial.measurement.epoch_s is not None for trial in trials):
         return _chart(summary, "seconds per epoch", _epoch)
     return _chart(summary, "seconds per 1000 samples", _thousand)
-
-
-def waiting(summary: Summary) -> Chart | None:
-    """The share of the time that the training step waits, %; None if unknown."""
-    return _chart(summary, "time spent waiting for data, %", _stall, top=100.0)
 
 
 def _measured(c: ConfigurationSummary) -> Iterator[Trial]:
@@ -112,14 +95,7 @@ def _thousand(trial: Trial) -> Point | None:
     return Point(point.num_workers, 1000 / point.value, 1000 / point.high, 1000 / point.low) if point else None
 
 
-def _stall(trial: Trial) -> Point | None:
-    share = trial.measurement.stall_fraction if trial.measurement else None
-    return None if share is None else Point(trial.num_workers, 100 * share, 100 * share, 100 * share)
-
-
-def _chart(
-    summary: Summary, quantity: str, measure: Callable[[Trial], Point | None], top: float | None = None
-) -> Chart | None:
+def _chart(summary: Summary, quantity: str, measure: Callable[[Trial], Point | None]) -> Chart | None:
     shared = facets.facets(summary)
     looks, panels = _looks(shared), {}
     for title, configurations in shared.panels.items():
@@ -133,30 +109,21 @@ def _chart(
             panels[title] = curves
     if not panels:
         return None
-    legend_title, comparable = BETWEEN.join(shared.within), DATASET not in shared.across
-    return Chart(quantity=quantity, legend_title=legend_title, panels=panels, comparable=comparable, top=top)
+    return Chart(quantity=quantity, legend_title=BETWEEN.join(shared.within), panels=panels)
 
 
 def _looks(shared: Facets) -> dict[tuple[str, ...], tuple[int, int]]:
-    """Indices of colour and dash for the curves in the legend; dashes distinguish the values of one column."""
+    """Indices of colour and dash for the curves in the legend: of many, the fastest ones of their panels."""
     shares: dict[tuple[str, ...], float] = {}
     for configurations in shared.panels.values():
         most = max(c.best_rate for c in configurations) or 1.0
         for c in configurations:
             cells = facets.cells(c, shared.within)
             shares[cells] = max(shares.get(cells, 0.0), c.best_rate / most)
-    if len(shares) > _MOST_NAMED:  # the best, relative to the fastest of their panel
-        best = sorted(shares, key=lambda cells: -shares[cells])[:_IN_A_CROWD]
-        return {cells: (number, 0) for number, cells in enumerate(best)}
-    columns = [list(dict.fromkeys(column)) for column in zip(*shares, strict=True)]
-    few = [index for index, column in enumerate(columns) if 1 < len(column) <= len(DASHES)]
-    if len(columns) > 1 and few:
-        dashed = min(few, key=lambda index: (len(columns[index]), -index))
-        rest = {cells: (*cells[:dashed], *cells[dashed + 1 :]) for cells in shares}
-        colours = list(dict.fromkeys(rest.values()))
-        if len(colours) <= len(COLOURS):
-            return {cells: (colours.index(rest[cells]), columns[dashed].index(cells[dashed])) for cells in shares}
-    return {cells: (number % len(COLOURS), number // len(COLOURS)) for number, cells in enumerate(shares)}
+    named = list(shares)
+    if len(named) > _MOST_NAMED:
+        named = sorted(shares, key=lambda cells: -shares[cells])[:_IN_A_CROWD]
+    return {cells: (number % len(COLOURS), number // len(COLOURS)) for number, cells in enumerate(named)}
 
 
 @style.styled
@@ -166,10 +133,10 @@ def draw(chart: Chart | None, title: str) -> Figure:
         return style.panels(title, 0, 1, 1.0)[0]
     count = len(chart.panels)
     columns = 1 if count == 1 else 2 if count in (2, 4) else 3
-    figure, panels = style.panels(title, count, columns, 3.4 if count == 1 else 2.0, sharey=chart.comparable)
+    figure, panels = style.panels(title, count, columns, 3.4 if count == 1 else 2.0)
     for axes, (name, curves) in zip(panels, chart.panels.items(), strict=True):
         axes.set_title(style.fitting(name, WIDTH / columns - 0.6))
-        _draw_panel(axes, chart, curves)
+        _draw_panel(axes, curves)
     for axes in panels[::columns]:
         axes.set_ylabel(chart.quantity)
     for axes in panels[-columns:]:
@@ -199,7 +166,7 @@ def _look(curve: Curve) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _draw_panel(axes: Axes, chart: Chart, curves: list[Curve]) -> None:
+def _draw_panel(axes: Axes, curves: list[Curve]) -> None:
     # Curves outside the legend are one thin line with gaps.
     gap, others = Point(math.nan, math.nan, math.nan, math.nan), [curve for curve in curves if not curve.look]
     points = [point for curve in others for point in (*curve.points, gap)]
@@ -208,12 +175,7 @@ def _draw_panel(axes: Axes, chart: Chart, curves: list[Curve]) -> None:
     for index, curve in enumerate(named):
         # Side by side, so that intervals of similar curves do not overlap.
         _draw_curve(axes, curve, _SPREAD * (index - (len(named) - 1) / 2) / max(1, len(named) - 1))
-    if chart.is_log:
-        axes.set_yscale("log")
-        axes.yaxis.set_minor_formatter(NullFormatter())
-    else:
-        axes.set_ylim(0, chart.top)
-    axes.yaxis.set_major_formatter("{x:.6g}")
+    style.scale_values(axes, [point.value for curve in curves for point in curve.points])
     axes.grid(axis="y")
     style.label_workers(axes, [point.num_workers for curve in curves for point in curve.points])
 

@@ -1,6 +1,5 @@
-"""The style of all figures, how they are saved, and SVG documents as parts of HTML pages.
+"""The style of all figures, and how they are saved.
 
-Colours with a role (ink, grid, a series) have a value here, and a CSS variable in the page, which dark pages override.
 Figures are made as ``matplotlib.figure.Figure``, without pyplot or a display, and placed by constrained layout.
 """
 
@@ -13,7 +12,6 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
-from html import escape
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -23,19 +21,17 @@ from matplotlib.axes import Axes
 from matplotlib.container import Container
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from nws_sweep.results.atomic import write_bytes
 
 # Okabe and Ito's colours for colour-blind readers, some left out or darkened: each has a contrast of at least 3 to
-# white and to dark paper (#14161a), as WCAG asks for graphics. The last one is the ink.
+# white, as WCAG asks for graphics. The last one is the ink.
 INK = "#1f2328"
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#3a93c9", INK)
 MUTED = "#858585"  # secondary lines
 GRID, BAND = "#dddddd", "#e9e9e9"
 PAPER = "#ffffff"
-FIXED_DARK, FIXED_LIGHT = "#101418", "#fdfdfd"  # text on coloured cells, in light and dark pages
-BACKGROUND = "background"  # identifier of the patch behind a figure
 MARKERS = "osD^vX"
 DASHES = ("-", (0, (4, 1.6)), (0, (1.2, 1.4)))
 WIDTH = 7.6  # inches
@@ -43,6 +39,7 @@ LINE = 0.165  # inches, a line of text
 TITLE = 0.4  # inches, a title of one line
 LETTER = 0.07  # inches, an average letter
 _TITLE_WIDTH = 78  # characters
+_LOG_FROM = 20  # largest / smallest value from which an axis is logarithmic
 
 # Text stays text in common fonts; equal figures give equal bytes; names are never parsed as formulas.
 _STYLE: Any = {
@@ -71,16 +68,6 @@ _STYLE: Any = {
     "ytick.color": MUTED,
     "ytick.labelcolor": INK,
 }
-_CSS = {
-    INK: "currentColor",
-    MUTED: f"var(--muted, {MUTED})",
-    GRID: "var(--grid, #ddd)",
-    BAND: f"var(--band, {BAND})",
-    PAPER: "var(--paper, #fff)",
-    **{colour: f"var(--series-{number}, {colour})" for number, colour in enumerate(COLOURS[:-1], 1)},
-}
-# The style sheet would apply to the whole page, which also has its own background.
-_LEFT_OUT = re.compile(rf'<g id="{BACKGROUND}">.*?</g>|<style.*?</style>|<metadata.*?</metadata>|<!--.*?-->', re.S)
 _NO_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))
 
 Drawing = TypeVar("Drawing", bound=Callable[..., Figure])
@@ -121,7 +108,6 @@ def panels(title: str, count: int, columns: int, row: float, **how: Any) -> tupl
     rows = max(1, -(-count // columns))
     lines = textwrap.wrap(shortened(title, 3 * _TITLE_WIDTH), _TITLE_WIDTH, break_on_hyphens=False)
     figure = Picture(figsize=(WIDTH, TITLE + LINE * (len(lines) - 1) + rows * row), dpi=120)
-    figure.patch.set_gid(BACKGROUND)
     figure.suptitle("\n".join(map(plain, lines)), x=0.01, ha="left", size=11, weight="bold")
     axes = [*figure.subplots(rows, columns, squeeze=False, **how).flat]
     for unused in axes[count:]:
@@ -144,6 +130,17 @@ def label_workers(axes: Axes, numbers: Iterable[float]) -> None:
     axes.set_xlim(candidates[0] - 0.5, candidates[-1] + 0.5)
     axes.xaxis.set_major_locator(MaxNLocator(nbins="auto", integer=True, steps=[1, 2, 4, 5, 10]))
     axes.set_xticks(candidates, minor=True)
+
+
+def scale_values(axes: Axes, values: Sequence[float]) -> None:
+    """Labels the vertical axis, which begins at 0, or is logarithmic if the values differ widely."""
+    if max(values) > _LOG_FROM * min(values) > 0:
+        axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.yaxis.set_minor_formatter(NullFormatter())
+    else:
+        axes.set_ylim(bottom=0)
+    axes.yaxis.set_major_formatter("{x:.6g}")
 
 
 def ring(axes: Axes, x: float, y: float, colour: str) -> None:
@@ -193,27 +190,3 @@ def rendered(figure: Figure, kind: str) -> bytes:
         return content.getvalue()
     # Coordinates are cut to hundredths of a point.
     return re.sub(rb"<path[^>]*>", lambda tag: re.sub(rb"(\.\d\d)\d+", rb"\1", tag[0]), content.getvalue())
-
-
-def inline(document: str, prefix: str, title: str, description: str) -> str:
-    """An SVG element for an HTML page from a document of matplotlib, in the ink of the text around it.
-
-    ``prefix`` makes its identifiers unique in the page; title and description are for screen readers.
-    """
-    found = re.search(r'<svg[^>]*viewBox="0 0 ([\d.]+) ([\d.]+)"[^>]*>(.*)', document, re.S)
-    if found is None:
-        raise ValueError("no SVG")
-    content = re.sub(r"<[^/!?][^>]*>", lambda tag: _adapted(tag[0], prefix), _LEFT_OUT.sub("", found[3]))
-    width_px = float(found[1]) * 4 / 3
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" role="img" '
-        f'viewBox="0 0 {found[1]} {found[2]}" aria-labelledby="{prefix}-title {prefix}-desc" stroke-linejoin="round" '
-        f'fill="currentColor" style="--wide:{width_px:.0f}px;width:100%;max-width:var(--wide);height:auto">'
-        f'<title id="{prefix}-title">{escape(title)}</title><desc id="{prefix}-desc">{escape(description)}</desc>'
-    ) + re.sub(r">\s+<", "><", content).strip()
-
-
-def _adapted(tag: str, prefix: str) -> str:
-    """Adds the prefix to identifiers, and replaces colours by CSS variables."""
-    tag = re.sub(r'( id="|href="#|url\(#)', rf"\g<1>{prefix}-", tag)
-    return re.sub(r"#[0-9a-f]{6}\b", lambda colour: _CSS.get(colour[0], colour[0]), tag)

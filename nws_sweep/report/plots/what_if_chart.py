@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, LogLocator, NullFormatter, NullLocator
+from matplotlib.ticker import FixedLocator, NullLocator
 
 from nws_sweep import units
 from nws_sweep.analysis import what_if
@@ -73,10 +73,8 @@ def draw(shown: WhatIfChart, title: str) -> Figure:
     axes.xaxis.set_major_locator(FixedLocator(numbers))
     axes.xaxis.set_major_formatter("{x:g}")
     axes.xaxis.set_minor_locator(NullLocator())
-    axes.set(xlabel="num_workers (ring: recommended)", ylabel=shown.quantity, yscale="log")
-    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 3, 5)))
-    axes.yaxis.set_major_formatter("{x:g}")
-    axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.set(xlabel="num_workers (ring: recommended)", ylabel=shown.quantity)
+    style.scale_values(axes, [point.value for points in (shown.measured, *shown.curves.values()) for point in points])
     axes.grid(axis="y")
     style.legend(figure, axes.get_legend_handles_labels()[0][: len(shown.curves) + 1])
     return figure
