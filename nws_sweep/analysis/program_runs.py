@@ -76,7 +76,7 @@ def record(runs: Sequence[ProgramRun], *, finished: bool) -> SearchRecord:
             dataset={"_target_": facts.type if facts else ""},
             training_step={"_target_": latest[0].program},
             loader=replace(typical, num_workers=0),
-            measure=MeasureRules(cache="as_is"),
+            measure=MeasureRules(),
             search=search,
         ),
         host=host,

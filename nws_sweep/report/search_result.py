@@ -113,7 +113,7 @@ class SearchResult:
             num_workers: None for the recommended value, as for prefetch_factor and in_order.
             prefetch_factor: Batches that each worker loads ahead.
             in_order: Whether batches are delivered in the order of the sampler.
-            cpus: Of the machine; None for those of the search.
+            cpus: Of the loader; None for those of the search, shared by its ranks.
             step_s: Seconds of a training step per batch, on an accelerator; None for the training step of the search.
 
         Returns:
