@@ -98,8 +98,8 @@ def search(  # noqa: PLR0913, PLR0917 - the DataLoader's own keywords, then ours
         check_samples: Which samples of workers are compared with those loaded without workers (docs/guides/samples.md):
             None for a few of each candidate, True also for a whole epoch of an iterable dataset, False for none.
             Candidates that deliver other samples fail, with a warning (``warnings.warn``).
-        ranks: Number of loaders measured simultaneously and in step, as the ranks of a host in DistributedDataParallel
-            (docs/guides/ddp.md); the result, ``num_workers`` and ``max_workers`` are per rank.
+        ranks: Number of loaders that run at the same time, as the ranks of a host (docs/guides/ddp.md). One of them is
+            measured: the result, ``num_workers`` and ``max_workers`` are per rank.
         reuse: Whether to return an earlier result of the same search on this machine: ``fresh`` (same versions, at most
             30 days old), ``always`` or ``never``.
         config: The node ``cfg.get("nws_sweep")`` of a Hydra program that composed ``+nws_sweep=base``; it replaces the

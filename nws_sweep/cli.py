@@ -185,7 +185,9 @@ def check(arguments: Sequence[str]) -> int:
 def predict(arguments: Sequence[str]) -> int:
     """Predicts other settings, CPUs and training steps from the recorded costs of batches; measures nothing."""
     parser = _parser(predict, "DIR", selects=True)
-    parser.add_argument("--cpus", metavar="N", type=float, help="CPUs (default: those of the run)")
+    parser.add_argument(
+        "--cpus", metavar="N", type=float, help="CPUs of the loader (default: those of the run, shared by its ranks)"
+    )
     parser.add_argument(
         "--training-step", metavar="SECONDS", type=float,
         help="of a training step, per batch, on an accelerator; 0 for none (default: the training step of the run)",

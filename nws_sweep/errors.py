@@ -47,10 +47,6 @@ class WrongSamples(TrialError):  # noqa: N818 - the state's name, as in the row
     """The workers of a candidate deliver other samples than loading without workers."""
 
 
-class RankLost(TrialError):  # noqa: N818 - an event
-    """A rank waited at a barrier for a rank that has exited; the exited rank reports the cause."""
-
-
 class TimeLimitReached(Exception):  # noqa: N818 - no error
     """The time budget of a search is spent."""
 

@@ -1,12 +1,10 @@
-"""A fake clock; simulated loaders, trial processes, machines and ranks with exactly known times."""
+"""A fake clock; simulated loaders, trial processes and machines with exactly known times."""
 
 from __future__ import annotations
 
 import contextlib
 import math
-import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -309,57 +307,3 @@ class FakeMachine:
             enforced_cores=lambda: self.cores,
             drop_files=lambda files: self.dropped.append(tuple(files)),
         )
-
-
-class FakeRanks:
-    """Ranks in threads, each with its own clock; a barrier sets all clocks to the latest."""
-
-    def __init__(self, count: int) -> None:
-        self.clocks = [FakeClock() for _ in range(count)]
-        self.barriers_passed = 0
-        self.numbers = [0] * count
-        self.largest = 0
-        self.agreed: list[list[int]] = [[] for _ in range(count)]
-        self.changed = threading.Condition()
-        self.barrier = threading.Barrier(count, self._align, timeout=60.0)
-
-    def _align(self) -> None:
-        self.barriers_passed += 1
-        self.largest = max(self.numbers)
-        latest = max(clock.now for clock in self.clocks)
-        for clock in self.clocks:
-            clock.now = latest
-
-    def run(self, work: Callable[[FakeRank], Window]) -> list[Window]:
-        """The result of each rank."""
-        with ThreadPoolExecutor(len(self.clocks)) as threads:
-            return list(threads.map(work, [FakeRank(self, number) for number in range(len(self.clocks))]))
-
-
-@dataclass(frozen=True)
-class FakeRank:
-    """One rank and its view of the others (``timing.OtherRanks``)."""
-
-    ranks: FakeRanks
-    number: int
-
-    @property
-    def clock(self) -> FakeClock:
-        return self.ranks.clocks[self.number]
-
-    def barrier(self, number: int) -> int:
-        self.ranks.numbers[self.number] = number
-        self.ranks.barrier.wait()
-        return self.ranks.largest
-
-    def publish(self, number: int) -> None:
-        with self.ranks.changed:
-            self.ranks.agreed[self.number].append(number)
-            self.ranks.changed.notify_all()
-
-    def agreed(self) -> int:
-        agreed = self.ranks.agreed
-        times = len(agreed[self.number])
-        with self.ranks.changed:
-            assert self.ranks.changed.wait_for(lambda: all(len(one) >= times for one in agreed), timeout=60.0)
-            return max(one[times - 1] for one in agreed)

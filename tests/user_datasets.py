@@ -227,45 +227,18 @@ class Locks(With):
 
 
 class OfRank(Plain):
-    """Raises, is killed, hangs or is slow in one rank."""
+    """Notes each sample with its rank in a file; in one rank, samples from the ``at``-th on raise or kill."""
 
-    def __init__(self, length: int = 4000, rank: int = -1, does: str = "", at: int = 40, seconds: float = 0.0) -> None:
+    def __init__(
+        self, length: int, path: str, rank: int = -1, does: str = "", at: int = 40, seconds: float = 0.001
+    ) -> None:
         super().__init__(length)
-        self.mine, self.does, self.at, self.seconds = os.environ.get("RANK") == str(rank), does, at, seconds
-        if self.mine and does == "no dataset":
-            raise ValueError("no data here")
+        self.path, self.faulty, self.does, self.at, self.seconds = path, str(rank), does, at, seconds
 
     def act(self, index: int) -> None:
         time.sleep(self.seconds)
-        self.at -= self.mine
-        kinds: dict[str, Callable[[], Any]] = {
-            "raise": lambda: fail(ValueError("bad sample")),
-            "kill": kill_this_process,
-            "hang": lambda: time.sleep(1e6),
-        }
-        if self.mine and self.at <= 0:
-            kinds.get(self.does, bool)()
-
-
-class KnowsItsRank(Plain):
-    """Warns with the rank by its environment and by torch.distributed."""
-
-    def __init__(self, length: int = 4000) -> None:
-        super().__init__(length)
-        names = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR")
-        variables = " ".join(f"{name}={os.environ[name]}" for name in names)
-        group = f"{torch.distributed.get_rank()}/{torch.distributed.get_world_size()}"
-        leads = os.getsid(0) == os.getpid() == os.getpgid(0)
-        warnings.warn(f"{variables} group={group} threads={torch.get_num_threads()} leads={leads}", stacklevel=1)
-
-
-class SlowPairs(Plain):
-    """Inputs and targets, slow in one rank."""
-
-    def __init__(self, slow_rank: int, seconds: float) -> None:
-        super().__init__(4000)
-        self.seconds = seconds if os.environ.get("RANK") == str(slow_rank) else 0.0
-
-    def __getitem__(self, index: int) -> Any:
-        time.sleep(self.seconds)
-        return torch.ones(4), torch.ones(1)
+        with Path(self.path).open("a") as file:
+            file.write(f"{os.environ['RANK']} {index}\n")
+        self.at -= os.environ["RANK"] == self.faulty
+        if self.at <= 0:
+            fail(ValueError("bad sample")) if self.does == "raise" else kill_this_process()

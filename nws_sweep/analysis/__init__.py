@@ -8,5 +8,5 @@ May import: ``config``, ``tuning`` and below. Pure functions.
 - ``caveats``: warnings about an answer, and the candidate with lower memory
 - ``time_ratios``: the ratio of two times with its interval
 - ``comparing``: two runs side by side; the settings of one grid against each other
-- ``per_rank``, ``node_kinds``: differences between ranks; results from several kinds of nodes
+- ``node_kinds``: results from several kinds of nodes
 """

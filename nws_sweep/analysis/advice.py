@@ -102,7 +102,7 @@ def _noise(diagnosis: Diagnosis) -> str:
 def _figures(diagnosis: Diagnosis, replayed: Counterfactual) -> dict[str, str]:
     best, found = diagnosis.best.num_workers, diagnosis.best.measurement or Measurement(startup_s=0)
     means = replayed.means
-    cores, step_s, cpu_s = diagnosis.result.host.usable_cpus, found.step_s or 0.0, found.cpu_s
+    cores, step_s, cpu_s = diagnosis.result.cpus, found.step_s or 0.0, found.cpu_s
     batch_s = found.batch_s.value if found.batch_s else step_s + (found.wait_s or 0.0)
     busy = "CPU time unknown"
     if cpu_s is not None and batch_s:

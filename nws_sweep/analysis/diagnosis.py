@@ -96,13 +96,13 @@ def diagnose(result: SearchRecord, best: Trial | None) -> Diagnosis | None:
     if best is None or best.measurement is None:
         return None
     found = Diagnosis(result=result, best=best, saved={Bottleneck.NOISE: 0.0})
-    cores, ranks = result.host.usable_cpus, result.configuration.ranks
+    cores = result.cpus
     if _is_too_noisy(found, cores):
         return found
     recorded = [trial for trial in worker_trials(result) if trial.records and trial.objective_s is not None]
-    batches = result.facts.batches_of(best.settings, ranks) if result.facts else None
+    batches = result.facts.batches_of(best.settings, result.configuration.ranks) if result.facts else None
     context = result.configuration.loader.multiprocessing_context
-    model = model_of(recorded, batches or _ENDLESS, cores, context) if ranks == 1 else None
+    model = model_of(recorded, batches or _ENDLESS, cores, context)
     if model is None:
         return None
     replayed = Counterfactual(model, queue_settings(best.settings, cores), _allowed(found))

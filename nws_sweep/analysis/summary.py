@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nws_sweep.analysis import advice, caveats, node_kinds, per_rank
+from nws_sweep.analysis import advice, caveats, node_kinds
 from nws_sweep.analysis.diagnosis import Diagnosis, diagnose, worker_trials
 from nws_sweep.analysis.time_ratios import Ratio, times_of
 from nws_sweep.results import (
@@ -62,11 +62,10 @@ class ConfigurationSummary:
         """Why the best is the best: its bottlenecks first, then further gains and the candidate with lower memory."""
         if self.best is None:
             return ()
-        alone = next((trial for trial in self.worker_trials if trial.num_workers == 0), None)
         found = self.diagnosis
         bottlenecks, gains = (advice.sentence(found), advice.further(found)) if found else ("", ())
         lower_memory = caveats.lower_memory(self.run.result, self.best)
-        lines = (bottlenecks, per_rank.sentence(self.best, alone), *gains, lower_memory)
+        lines = (bottlenecks, *gains, lower_memory)
         return tuple(line for line in lines if line)
 
     @property

@@ -154,14 +154,14 @@ class WhatIf:
 
 
 def of(result: SearchRecord, best: Trial | None, most_batches: int = MOST_BATCHES) -> WhatIf | None:
-    """What the records of a search predict; None without a best trial, without records, or of several ranks.
+    """What the records of a search predict, with several ranks for one of them; None without a best trial or records.
 
     ``most_batches`` of a long epoch are replayed, at least five for each worker if it has two ahead.
     """
-    if best is None or result.configuration.ranks > 1:  # ranks wait for each other
+    if best is None:
         return None
-    cpus, loader = float(result.host.usable_cpus), best.settings if best.num_workers else result.configuration.loader
-    batches = result.facts.batches_of(best.settings, 1) if result.facts else None
+    cpus, loader = result.cpus, best.settings if best.num_workers else result.configuration.loader
+    batches = result.facts.batches_of(best.settings, result.configuration.ranks) if result.facts else None
     succeeded = [trial for trial in worker_trials(result) if trial.state is TrialState.OK]
     model = model_of(succeeded, batches, cpus, loader.multiprocessing_context, most_batches)
     own = replace(queue_settings(loader, cpus), num_workers=best.num_workers)

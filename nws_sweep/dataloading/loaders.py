@@ -19,7 +19,7 @@ from torch.utils.data.distributed import DistributedSampler
 
 from nws_sweep.dataloading.recording import WorkerStart
 from nws_sweep.errors import ConfigurationError
-from nws_sweep.results import DEFAULT_PREFETCH, LoaderSettings, ProjectFacts, Rank
+from nws_sweep.results import DEFAULT_PREFETCH, LoaderSettings, ProjectFacts
 
 AnyLoader = TypeVar("AnyLoader")
 Loader = TypeVar("Loader", bound="DataLoader[Any]")
@@ -195,22 +195,23 @@ class Source:
     Args:
         made: A dataset; a DataLoader, which is copied and not iterated itself; or a project with either.
         seed: Seed of the order of the samples where no sampler of the user decides it; equal for all ranks.
-        rank: The rank that gets its share of the samples; None for a single process.
+        rank: The rank whose share of the samples is loaded.
+        ranks: Number of ranks.
     """
 
-    def __init__(self, made: Any, seed: int, rank: Rank | None = None) -> None:
+    def __init__(self, made: Any, seed: int, rank: int = 0, ranks: int = 1) -> None:
         self.project = made.facts if isinstance(made, Project) else None  # node in the project's config
         made = made.made if isinstance(made, Project) else made
         self._template: DataLoader[Any] | None = made if isinstance(made, DataLoader) else None
         self.settings = settings_of(made) if isinstance(made, DataLoader) else None  # None for a dataset
         self.dataset: Any = made.dataset if isinstance(made, DataLoader) else made
         self._seed = seed
-        self._rank = rank
+        self.rank, self._ranks = rank, ranks
 
     @property
     def samples(self) -> int | None:
         """Samples per epoch, of all ranks if a sampler shares them among ranks; None if unknown."""
-        if self._template is None or (self._rank and isinstance(self._template.sampler, DistributedSampler)):
+        if self._template is None or (self._ranks > 1 and isinstance(self._template.sampler, DistributedSampler)):
             return length(self.dataset)
         return samples_per_epoch(self._template)
 
@@ -226,7 +227,7 @@ class Source:
             loader.collate_fn = collate_fn
         if init is not None:
             loader.worker_init_fn = replace(init, user_function=loader.worker_init_fn)
-        return loader if self._rank is None else _of_rank(loader, self._rank, self._seed)
+        return loader if self._ranks == 1 else _of_rank(loader, self.rank, self._ranks, self._seed)
 
     def _of_dataset(self, settings: LoaderSettings) -> DataLoader[Any]:
         keywords = asdict(settings)
@@ -272,26 +273,17 @@ def spread(loader: DataLoader[Any]) -> SpreadBatches | None:
     return order
 
 
-class EpochSampler(DistributedSampler[Any]):
-    """Calls ``set_epoch`` before each epoch but the first, as a training loop does."""
-
-    def __iter__(self) -> Iterator[Any]:
-        order = super().__iter__()
-        self.set_epoch(self.epoch + 1)
-        return order
-
-
-def _of_rank(loader: DataLoader[Any], rank: Rank, seed: int) -> DataLoader[Any]:
+def _of_rank(loader: DataLoader[Any], rank: int, ranks: int, seed: int) -> DataLoader[Any]:
     """The loader with a DistributedSampler, unless its own sampler or dataset shares the samples among ranks."""
     whole: Any = loader.sampler
-    of_others = type(whole) is DistributedSampler and (whole.num_replicas, whole.rank) != (rank.ranks, rank.number)
+    of_others = type(whole) is DistributedSampler and (whole.num_replicas, whole.rank) != (ranks, rank)
     ignores_ranks = type(whole) in {RandomSampler, SequentialSampler}
     if isinstance(loader.dataset, IterableDataset) or not (of_others or ignores_ranks):
         return loader
-    share = EpochSampler(
+    share: DistributedSampler[Any] = DistributedSampler(
         loader.dataset,
-        num_replicas=rank.ranks,
-        rank=rank.number,
+        num_replicas=ranks,
+        rank=rank,
         shuffle=whole.shuffle if of_others else isinstance(whole, RandomSampler),
         seed=seed,
         drop_last=loader.drop_last,

@@ -75,8 +75,7 @@ class Train:
         loss: Called with the model's outputs and the targets.
         optimizer: Called with the model's parameters; returns the optimiser.
         device: Device of the model; ``auto`` for the accelerator of this rank if there is one, else the CPU. Inputs
-            and targets are copied to it, asynchronously from pinned memory. With several ranks on the CPU, the model is
-            wrapped in DistributedDataParallel.
+            and targets are copied to it, asynchronously from pinned memory.
         synchronize: Whether to wait for the accelerator after each step. Without waiting, the main process loads
             (num_workers=0) or pins the next batch while the step runs, and that work counts as time of the step.
 
@@ -94,11 +93,6 @@ class Train:
     ) -> None:
         self._device = torch.device((accelerator.of_rank() or "cpu") if device == "auto" else device)
         self._model = model.to(self._device).train()
-        several = torch.distributed.is_available() and torch.distributed.is_initialized()
-        learns = any(parameter.requires_grad for parameter in model.parameters())
-        # On accelerators the communication between ranks takes no CPU time.
-        if several and torch.distributed.get_world_size() > 1 and learns and self._device.type == "cpu":
-            self._model = nn.parallel.DistributedDataParallel(self._model)
         self._loss = loss
         self._optimizer = optimizer(self._model.parameters())
         self._synchronize = synchronize

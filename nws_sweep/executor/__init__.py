@@ -6,6 +6,6 @@ May import ``dataloading`` and below. ``child`` runs in the trial process and is
 - ``trial_process``: the parent's handle of a trial process, with time limit and memory budget
 - ``child``: the trial process itself, which owns the DataLoader and answers commands
 - ``forking``: whether a process with a dataset may be forked
-- ``ranks``: several trial processes as one, as in DistributedDataParallel; ``lockstep``: their barriers
+- ``background``: loaders of other ranks, which run while a candidate is measured
 - ``rank0``: one search for all ranks of the user's training program
 """

@@ -39,8 +39,7 @@ from nws_sweep.dataloading.digests import SampleLog, identify, identify_one, loa
 from nws_sweep.dataloading.loaders import Source
 from nws_sweep.dataloading.recording import BatchLog, BatchTimer, TimedCollate, WorkerStart, run_delay_clock
 from nws_sweep.errors import ConfigurationError, DatasetError, NwsSweepError, TrialError, one_line
-from nws_sweep.executor import forking, lockstep
-from nws_sweep.executor.lockstep import Lockstep
+from nws_sweep.executor import forking
 from nws_sweep.measurement.timing import LoaderSession
 from nws_sweep.results import (
     DatasetFacts,
@@ -51,6 +50,7 @@ from nws_sweep.results import (
     SamplesLogged,
     SamplesSeen,
     Window,
+    WindowKind,
     WindowRequest,
 )
 from nws_sweep.system import accelerator, page_cache, processes, streams, temporary
@@ -63,6 +63,7 @@ _EXPECTED_WARNINGS = (
 )
 _MAX_WARNINGS = 5
 _OOM_SCORE_ADJ = "300"  # of 1000: as if the process held 30 % more of the machine's memory
+_SHORT = WindowRequest(kind=WindowKind.WARM_UP, min_batches=1, min_seconds=0.005)
 _IDLE_WITHIN_S, _EXITED_WITHIN_S, _POLL_S = 5.0, 1.0, 0.005
 
 
@@ -82,19 +83,20 @@ class _ChildCommands:
     def __init__(self, spec: ProcessSpec, folder: str) -> None:
         self._spec, self._folder = spec, folder
         self._warnings: dict[str, None] = {}
-        self._other_ranks: Lockstep | None = None
+        self.is_iterating = False  # takes batches between commands, as a background loader
         self.listener: socket.socket | None = None  # of a template process: forks trial processes on request
 
     def forked(self, spec: ProcessSpec, folder: str) -> _ChildCommands:
         """Those of a trial process forked from this template process, with its dataset and the warnings so far."""
         self._spec, self._folder, self.listener = spec, folder, None
+        self._data.source.rank = spec.rank
         return self
 
     @cached_property
     def _data(self) -> _LoadedDataset:
         spec, before = self._spec, objects.open_files()
         torch.manual_seed(spec.seed)
-        source = Source(_make("dataset", spec.dataset, DatasetError), spec.seed, spec.rank)
+        source = Source(_make("dataset", spec.dataset, DatasetError), spec.seed, spec.rank, spec.ranks)
         dataset, target = source.dataset, spec.dataset.get("_target_")
         if not (hasattr(dataset, "__getitem__") or hasattr(dataset, "__iter__")):
             kind = type(dataset).__name__
@@ -119,10 +121,8 @@ class _ChildCommands:
         return "", self.listener.getsockname()
 
     def prepare(self) -> DatasetFacts:
-        if self._spec.rank is not None:  # before the dataset, which may ask for its rank
-            self._other_ranks = lockstep.join(self._spec.rank)
         data, source = self._data, self._data.source
-        torch.manual_seed(self._spec.seed)
+        torch.manual_seed(self._spec.seed + self._spec.rank)  # samplers of the user draw another order in each rank
         self._training_step = _make_step(self._spec.training_step)
         self._collate_fn = _make("collate_fn", self._spec.collate_fn, ConfigurationError)
         return DatasetFacts(
@@ -156,11 +156,9 @@ class _ChildCommands:
             # Only a DataLoader that makes the batches has a known number of samples in each.
             produced=log.produced if log and settings.batch_size is not None else (lambda: None),
             drain=settings.persistent_workers,
-            others=self._other_ranks,
             cpu_clock=time.process_time,
             delay_clock=run_delay_clock(),
             on_epoch=log.begin_epoch if log else lambda: None,
-            step_synchronizes=self._other_ranks is not None and lockstep.synchronizes_itself(self._training_step),
         )
         self._positions = objects.positions(self._data.files)
         return self._batches
@@ -175,7 +173,17 @@ class _ChildCommands:
             self._warnings[f"{idle} of {len(log.samples)} workers got no samples in an epoch: {reason}"] = None
         return replace(window, records=log.new(), worker_start_s=log.start_s)
 
+    def iterate(self) -> None:
+        self.is_iterating = True
+
+    def take_batches(self, must_stop: Callable[[], bool]) -> None:
+        """As a background loader: takes batches, epoch after epoch, until ``must_stop``, or an epoch without any."""
+        while self.is_iterating and not must_stop():
+            if self.window(_SHORT).ended_epoch:
+                self.is_iterating = self.window(_SHORT).batches > 0
+
     def wait_until_idle(self) -> None:
+        self.is_iterating = False
         deadline = time.monotonic() + _IDLE_WITHIN_S
         while not self._session.is_idle(self._queued_batches, self._batches) and time.monotonic() < deadline:
             time.sleep(_POLL_S)
@@ -236,11 +244,9 @@ def main(connection: Connection, spec: ProcessSpec, temporary_folder: str) -> No
         warnings.filterwarnings("ignore", message=pattern)
     processes.set_socket_folder(temporary_folder)
     temporary.register_process(temporary_folder)
-    if spec.rank is None:
-        os.setpgid(0, 0)  # the parent stops and kills the whole group
-    else:
-        # As torchrun does: Linux shares the CPUs among sessions first (sched(7), autogroup).
-        os.setsid()
+    os.setpgid(0, 0)  # the parent stops and kills the whole group
+    if spec.ranks > 1 and (threads := os.environ.get("OMP_NUM_THREADS", "")).isdecimal():
+        torch.set_num_threads(max(1, int(threads)))  # torch has read the variable in the fork server
     if _template is None:
         # A collection over the objects of torch's modules takes tenths of a second at a random moment, which would
         # distort a search of a few seconds.
@@ -271,12 +277,12 @@ def _kill_group_with_parent() -> None:
 def _serve(connection: Connection, commands: _ChildCommands) -> None:
     exits = _WorkerExits()
     while (command := connection.recv()) is not None:
-        try:
-            answer = _answer(commands, exits, *command)
-        except RuntimeError as error:  # a second worker exited while the answer to the first exit was made
-            answer = "error", _trial_error(error)
-        exits.disable()
-        connection.send(answer)
+        connection.send(_answer(commands, exits, *command))
+        if commands.is_iterating:
+            answer = _answer(commands, exits, "take_batches", connection.poll)
+            if answer[0] == "error":  # sent unasked
+                commands.is_iterating = False
+                connection.send(answer)
         if commands.listener is not None:
             global _template  # noqa: PLW0603 - processes forked from this one read it
             _template = commands
@@ -284,6 +290,15 @@ def _serve(connection: Connection, commands: _ChildCommands) -> None:
 
 
 def _answer(commands: _ChildCommands, exits: _WorkerExits, name: str, *arguments: Any) -> tuple[str, Any]:
+    try:
+        answer = _result(commands, exits, name, *arguments)
+    except RuntimeError as error:  # a second worker exited while the answer to the first exit was made
+        answer = "error", _trial_error(error)
+    exits.disable()
+    return answer
+
+
+def _result(commands: _ChildCommands, exits: _WorkerExits, name: str, *arguments: Any) -> tuple[str, Any]:
     """``"result"`` with the command's result, or ``"error"`` with the exception and the signal that killed a worker."""
     try:
         exits.enable()

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 
-from nws_sweep.executor import ranks, trial_process
+from nws_sweep.executor import background, trial_process
 from nws_sweep.executor.trial_process import UNLIMITED, ChildProcess, Supervision
 from nws_sweep.measurement.environment import ProcessFactory, TrialProcess
 from nws_sweep.results import Configuration, ProcessSpec
@@ -38,7 +38,7 @@ class DatasetServer(contextlib.ExitStack):
         DatasetError if the dataset cannot be made, ConfigurationError if the training step or the collate_fn cannot,
         TrialError if the process exited while making them.
         """
-        key = (spec.dataset, spec.seed, spec.start_method or processes.start_method(), spec.working_folder)
+        key = (spec.dataset, spec.seed, spec.start_method or processes.start_method(), spec.working_folder, spec.ranks)
         is_current = self._template_key == key and self._template is not None and self._template.alive
         is_forkable = key not in self._unforkable and sys.platform == "linux"  # ``forking`` reads /proc
         if is_forkable and not is_current:
@@ -65,8 +65,8 @@ class DatasetServer(contextlib.ExitStack):
             supervision = Supervision(
                 kill_after_s=chosen.measure.kill_after_s, memory_budget_bytes=memory_bytes, on_progress=on_progress
             )
-            if chosen.ranks > 1:  # each rank makes its dataset, which may depend on the rank
-                return ranks.start(spec_of(chosen), chosen.ranks, supervision)
+            if chosen.ranks > 1:
+                return background.start(self.start, spec_of(chosen), supervision)
             return self.start(spec_of(chosen), supervision)
 
         return start_process
@@ -74,7 +74,7 @@ class DatasetServer(contextlib.ExitStack):
 
 def spec_of(configuration: Configuration, working_folder: str, log_path: str | None = None) -> ProcessSpec:
     """The specification of a configuration's trial processes; see ``ProcessSpec`` for the folder and the log."""
-    return ProcessSpec(
+    spec = ProcessSpec(
         dataset=configuration.dataset,
         training_step=configuration.training_step,
         collate_fn=configuration.collate_fn,
@@ -86,4 +86,6 @@ def spec_of(configuration: Configuration, working_folder: str, log_path: str | N
         environment=dict(os.environ),
         logs_samples=configuration.check_samples is not False,
         import_path=tuple(os.path.abspath(folder) for folder in sys.path),  # noqa: PTH100 - "" is the current folder
+        ranks=configuration.ranks,
     )
+    return spec if spec.ranks == 1 else background.of_rank(spec, 0)

@@ -52,12 +52,12 @@ UNLIMITED = Supervision()
 
 
 def _sent(command: _Command) -> _Command:
-    """A method with the command's name and signature that sends it to the processes and returns the answer."""
+    """A method with the command's name and signature that sends it to the process and returns the answer."""
     return cast(_Command, lambda process, *arguments: process.request(command.__name__, *arguments))
 
 
 class CommandSender(TrialProcess):
-    """Sends the commands of ``TrialProcess`` to one or several processes, where ``child`` answers them."""
+    """Sends the commands of ``TrialProcess`` to a process, where ``child`` answers them."""
 
     def __init__(self, supervision: Supervision) -> None:
         self.memory_limit_bytes = supervision.memory_budget_bytes
@@ -101,6 +101,7 @@ class ChildProcess(CommandSender):
         self._failure: TrialError | None = None  # of a command without an answer
         self._pauses_s: list[tuple[float, float]] = []  # on the clock of ``BatchRecord``
         self._paused_at_s: float | None = None
+        self.beside: Sequence[int] = ()  # processes whose memory counts with that of this one
         self.fork_server: Any = None  # of a template process: starts processes as multiprocessing's own server does
 
     def make_template(self) -> str:
@@ -124,6 +125,11 @@ class ChildProcess(CommandSender):
     def alive(self) -> bool:
         """Whether the trial process runs."""
         return not wait([self._child.sentinel], 0)
+
+    @property
+    def has_answer(self) -> bool:
+        """Whether the trial process has sent what was not read, or has exited."""
+        return bool(wait([self._connection, self._child.sentinel], 0))
 
     def pause(self) -> None:
         """Stops the trial process and its workers."""
@@ -183,7 +189,7 @@ class ChildProcess(CommandSender):
             if remaining == 0:
                 limit = f"measure.kill_after_s={self._supervision.kill_after_s:g} s"
                 raise TrialTimeout(f"not finished within {limit}; the candidate was killed")
-            check_memory([self.pid], self.memory_limit_bytes)
+            check_memory([self.pid, *self.beside], self.memory_limit_bytes)
             if time.monotonic() >= stall_at:
                 stall_at = math.inf
                 self.on_stall()
@@ -209,11 +215,6 @@ class ChildProcess(CommandSender):
         if killed_by == signal.SIGBUS:
             return TrialError(f"{error} (shared memory, /dev/shm, is too small for the batches in flight)")
         return error
-
-    def kill(self) -> None:
-        """Kills the trial process and its workers at once; ``close`` is still needed."""
-        processes.signal_group(self.pid, signal.SIGKILL)
-        self._child.kill()  # before it leads its group
 
     def close(self) -> None:
         """Kills the trial process and its descendants, after an orderly exit of workers that share semaphores."""

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
+from dataclasses import replace
 
 from nws_sweep.measurement.stats import outliers
-from nws_sweep.results import Noise, TimeSlice, Window
+from nws_sweep.results import Noise, TimeSlice, Window, WindowKind
 
 _MIN_POINTS_FOR_GROWTH = 3
-# Bytes that a process may read from storage for itself, such as a part of a library.
-_MAX_STRAY_BYTES = 65536
-# A page fault reads ahead (128 kB to 8 MB, by device).
-_BYTES_OF_A_FAULT = 2**23
-_PROGRAM_BYTES = 2**20
+# Bytes that a new process reads from storage for itself: its libraries. A page fault reads ahead, by device up to 8 MB.
+_PROGRAM_BYTES, _BYTES_OF_A_FAULT = 2**20, 2**23
 
 
 def all_windows(slices: Sequence[TimeSlice]) -> list[Window]:
@@ -24,6 +22,10 @@ def all_windows(slices: Sequence[TimeSlice]) -> list[Window]:
 def cpu_time_s(slices: Sequence[TimeSlice]) -> float:
     """CPU seconds of the trial's processes."""
     return sum(time_slice.after.cpu_s - time_slice.before.cpu_s for time_slice in slices)
+
+
+def _background_cpu_s(slices: Sequence[TimeSlice]) -> float:
+    return sum(time_slice.after.background_cpu_s - time_slice.before.background_cpu_s for time_slice in slices)
 
 
 def memory_growth_bytes(slices: Sequence[TimeSlice]) -> float | None:
@@ -39,18 +41,18 @@ def memory_growth_bytes(slices: Sequence[TimeSlice]) -> float | None:
     return 1000 * statistics.linear_regression(batches, memory).slope if enough else None
 
 
-def came_from_disk(time_slice: TimeSlice, *, at_first: bool = False) -> bool:
-    """Whether a time slice read data from storage: a few such samples may take as long as hundreds of others.
-
-    In the first time slices (``at_first``), bytes read by page faults, and a little more, are the program's libraries.
-    Later they are a dataset that is mapped into memory.
-    """
-    before, after = time_slice.before.disk_bytes, time_slice.after.disk_bytes
-    if before is None or after is None:
+def came_from_storage(time_slice: TimeSlice) -> bool:
+    """Whether the first time slice of a trial process read data from storage, beside the program's libraries."""
+    before, after = time_slice.before, time_slice.after
+    if before.disk_bytes is None or after.disk_bytes is None:
         return False
-    faults = (time_slice.after.major_faults or 0) - (time_slice.before.major_faults or 0)
-    program = _PROGRAM_BYTES + faults * _BYTES_OF_A_FAULT if at_first else 0
-    return after - before - program > _MAX_STRAY_BYTES
+    faults = (after.major_faults or 0) - (before.major_faults or 0)
+    return after.disk_bytes - before.disk_bytes > _PROGRAM_BYTES + faults * _BYTES_OF_A_FAULT
+
+
+def as_warm_up(time_slice: TimeSlice) -> TimeSlice:
+    """The time slice with windows that do not count."""
+    return replace(time_slice, windows=tuple(replace(one, kind=WindowKind.WARM_UP) for one in time_slice.windows))
 
 
 def noise_of(slices: Sequence[TimeSlice], cores: float, first_window: int = 0) -> Noise | None:
@@ -61,9 +63,10 @@ def noise_of(slices: Sequence[TimeSlice], cores: float, first_window: int = 0) -
     elapsed_s = sum(time_slice.elapsed_s for time_slice in slices)
     if elapsed_s <= 0:
         return None
+    busy_s = sum(time_slice.machine.busy_s for time_slice in slices)
     measured = [(n, b.elapsed_s / b.batches) for n, b in enumerate(all_windows(slices)) if b.counts and b.batches]
     return Noise(
-        other_cpus=max(0.0, sum(time_slice.machine.busy_s for time_slice in slices) - cpu_time_s(slices)) / elapsed_s,
+        other_cpus=max(0.0, busy_s - cpu_time_s(slices) - _background_cpu_s(slices)) / elapsed_s,
         steal=sum(time_slice.machine.steal_s for time_slice in slices) / (elapsed_s * cores),
         throttled=min(1.0, sum(time_slice.machine.throttled_s for time_slice in slices) / elapsed_s),
         outliers=tuple(first_window + measured[index][0] for index in outliers([mean_s for _, mean_s in measured])),

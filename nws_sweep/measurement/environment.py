@@ -29,7 +29,7 @@ from nws_sweep.system.resources import FreeResources
 
 
 class TrialProcess(Protocol):
-    """The commands of a trial process: a child process, the ranks of one, or a simulated process."""
+    """The commands of a trial process: a child process, alone or beside background loaders, or a simulated process."""
 
     facts: DatasetFacts
     batches_per_epoch: int | None

@@ -27,7 +27,7 @@ from nws_sweep.measurement.schedule import (
     whole_epochs,
 )
 from nws_sweep.measurement.stats import estimate_mean, half_width
-from nws_sweep.results import Estimate, Measurement, RankMeasurement, TimeSlice, Window, WindowKind
+from nws_sweep.results import Estimate, Measurement, TimeSlice, Window, WindowKind
 
 # A training step that waits for a smaller share of its time is not limited by the workers.
 _HARDLY_WAITS = 0.05
@@ -81,29 +81,6 @@ def summarise(slices: Sequence[TimeSlice], conditions: Conditions) -> Measuremen
         wait_s=wait_s,
         step_s=step_s,
         stall_fraction=wait_s / (wait_s + step_s) if wait_s + step_s > 0 else None,
-        ranks=_of_ranks(steady.usable, starts, batch_s),
-    )
-
-
-def _of_ranks(usable: Sequence[Window], starts: Sequence[Window], batch_s: float) -> tuple[RankMeasurement, ...]:
-    """The quantities of each rank; empty for a single rank."""
-    own = zip(*(window.ranks for window in usable if window.batches), strict=False)
-    own_starts = zip(*(window.ranks for window in starts), strict=False)
-    ranks = enumerate(zip(own, own_starts, strict=False))
-    return tuple(_of_rank(rank, taken, started, batch_s) for rank, (taken, started) in ranks)
-
-
-def _of_rank(rank: int, own: Sequence[Window], starts: Sequence[Window], batch_s: float) -> RankMeasurement:
-    taken, wait_s, step_s = _taken(own), _wait_s(own), _step_s(own)
-    means_s = [(sum(window.wait_s) + sum(window.step_s)) / window.batches for window in own]
-    return RankMeasurement(
-        rank=rank,
-        startup_s=statistics.fmean(window.startup_s or 0.0 for window in starts),
-        own_s=estimate_mean(means_s, wait_s + step_s, _SEQUENTIAL),
-        wait_s=wait_s,
-        step_s=step_s,
-        barrier_s=sum(sum(window.barrier_s) for window in own) / taken,
-        samples_per_s=sum(window.samples for window in own) / taken / batch_s if batch_s else None,
     )
 
 
@@ -167,10 +144,6 @@ def _workers_decide(usable: Sequence[Window], conditions: Conditions) -> bool:
 
 def _taken(windows: Sequence[Window]) -> int:
     return sum(window.batches for window in windows)
-
-
-def _wait_s(windows: Sequence[Window]) -> float:
-    return sum(sum(window.wait_s) for window in windows) / max(1, _taken(windows))
 
 
 def _step_s(windows: Sequence[Window]) -> float:

@@ -29,7 +29,6 @@ class Rounds(ExitStack):
         self._environment = environment
         self._observer = observer
         self._cache = CacheControl(start.configuration, environment)
-        self.callback(self._cache.close)
         self._samples = SampleChecker(self.search, observer)
         self._number = 0
         self._waits_until_idle = False
@@ -143,12 +142,12 @@ class Rounds(ExitStack):
             raise TimeLimitReached
         was_done = candidate.done
         self._observer.slice_started(candidate.settings.num_workers)
-        self._cache.prepare(candidate, self.search.memory_left)
+        self._cache.drop()
         candidate.time_slice(self.search.memory_left, self._number, window_s)
         self._pause_others()
         self._samples.check(candidate)
         self._pause_others()
-        self._cache.update(candidate)
+        self._cache.find_files(candidate)
         self.search.wrong_length = self.search.wrong_length or candidate.progress.wrong_length
         if self.search.wrong_length:
             for other in self.search.candidates:

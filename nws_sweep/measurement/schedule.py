@@ -23,12 +23,11 @@ class Conditions:
     rules: MeasureRules
     batches_per_epoch: int | None  # None if unknown
     cores: float = 1.0  # CPUs that the processes of the trial may use together
-    ranks: int = 1  # loaders in lockstep; a batch is then one batch of each
 
     @property
     def batch_length(self) -> int:
         """Samples of a batch; 1 where the DataLoader does not set the batch size."""
-        return (self.settings.batch_size or 1) * self.ranks
+        return self.settings.batch_size or 1
 
     @property
     def worker_multiple(self) -> int:
@@ -158,8 +157,6 @@ def part_of(window: Window, begin: int, end: int) -> Window:
         samples=window.samples * len(waits) // max(1, window.batches),
         end_s=None,
         produced=None,
-        barrier_s=window.barrier_s[kept],
-        ranks=tuple(part_of(rank, begin, end) for rank in window.ranks),
     )
 
 

@@ -2,11 +2,6 @@
 
 The clock is read after each ``next()`` and after each call of the training step, so waits and step times add up to the
 elapsed time.
-
-Several sessions run in lockstep as the ranks of a training: in DistributedDataParallel no rank starts a step before the
-slowest rank has its batch. Ranks wait for each other at a barrier before a window and after every batch, and read the
-clock after the barrier. A training step that synchronizes the ranks itself replaces the barrier of each batch; the
-state of the window is then published one step ahead.
 """
 
 from __future__ import annotations
@@ -16,37 +11,14 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from enum import IntEnum
-from typing import Any, Protocol
+from typing import Any
 
 from nws_sweep.results import Window, WindowKind, WindowRequest
 
 TrainingStep = Callable[[Any], object]
 _Step = tuple[float, float, int]  # wait, s; training step, s; samples
 
-
-class OtherRanks(Protocol):
-    """The other ranks, as seen from one rank; all ranks make the same sequence of calls."""
-
-    def barrier(self, number: int) -> int:
-        """Waits until all ranks have called it, and returns the largest of their numbers."""
-
-    def agreed(self) -> int:
-        """The largest of the numbers that all ranks published together with the latest number of this rank."""
-
-    def publish(self, number: int) -> None:
-        """Sends a number to the other ranks without waiting."""
-
-
 _END = object()
-
-
-class _State(IntEnum):
-    """State of a window after a batch; the largest of all ranks decides."""
-
-    CONTINUES = 0
-    SATISFIED = 1
-    ENDED = 2  # the epoch ended; it ends for all ranks
 
 
 @dataclass(eq=False)
@@ -64,8 +36,6 @@ class LoaderSession:
     produced: Callable[[], int | None] = lambda: None  # samples that the workers have finished; None if not counted
     # Take the rest of an epoch, untimed, before a new epoch: persistent workers would finish it during the start-up.
     drain: bool = False
-    others: OtherRanks | None = None  # None for a single rank
-    step_synchronizes: bool = False  # the training step makes the ranks wait for each other
     cpu_clock: Callable[[], float] = lambda: 0.0  # CPU seconds of this process
     delay_clock: Callable[[], float] = lambda: 0.0  # seconds in which this thread was ready to run and did not
     on_epoch: Callable[[], None] = lambda: None  # called before an epoch starts
@@ -83,8 +53,6 @@ class LoaderSession:
             self._iterator = None
         fresh = self._iterator is None
         least = max(request.min_batches, self._buffered_batches() if request.cover_buffer and not fresh else 0)
-        if self.others is not None:  # all ranks start together, and take as many batches as the fullest queue holds
-            least = self.others.barrier(least)
         return self._take(replace(request, min_batches=least), fresh)
 
     def is_idle(self, queued_batches: int, batches_per_epoch: int | None) -> bool:
@@ -99,33 +67,26 @@ class LoaderSession:
 
     def _take(self, request: WindowRequest, fresh: bool) -> Window:
         steps: list[_Step] = []
-        barrier_s: list[float] = []
         end_s, size_bytes, tensors = None, None, None
-        ahead = self.others is not None and self.step_synchronizes
         produced_before = self.produced()
         started = now = self.clock()
-        if ahead and self.others is not None:
-            self.others.publish(_state(request, 1, 0.0))
-        state = _State.CONTINUES
         self._start_cpu_s, receive_cpu_s, receive_delay_s, step_cpu_s = None, 0.0, 0.0, 0.0
-        while state is _State.CONTINUES:
+        while end_s is None and not _is_satisfied(request, len(steps), now - started):
             cpu_s, delay_s = self.cpu_clock(), self.delay_clock()
             batch = self._next()
             receive_cpu_s += self.cpu_clock() - cpu_s
             receive_delay_s += self.delay_clock() - delay_s
-            finished = arrived = self.clock()
-            if batch is not _END:
-                cpu_s = self.cpu_clock()
-                self.training_step(batch)
-                step_cpu_s += self.cpu_clock() - cpu_s
-                finished = self.clock()
-                steps.append((arrived - now, finished - arrived, batch_length(batch, self.default_batch_length)))
-                if fresh and len(steps) == 1:
-                    size_bytes, tensors = tensor_sizes(batch)
-            state = _State.ENDED if batch is _END else _state(request, len(steps) + ahead, finished - started)
-            if self.others is not None:
-                state, finished = self._synchronize(self.others, state, finished, steps, barrier_s, ahead)
-            end_s = finished - now if state is _State.ENDED else None
+            arrived = self.clock()
+            if batch is _END:
+                end_s = arrived - now
+                continue
+            cpu_s = self.cpu_clock()
+            self.training_step(batch)
+            step_cpu_s += self.cpu_clock() - cpu_s
+            finished = self.clock()
+            steps.append((arrived - now, finished - arrived, batch_length(batch, self.default_batch_length)))
+            if fresh and len(steps) == 1:
+                size_bytes, tensors = tensor_sizes(batch)
             now = finished
         self._taken += len(steps)
         produced = self.produced()
@@ -144,33 +105,7 @@ class LoaderSession:
             receive_delay_s=receive_delay_s,
             began_s=started,
             start_cpu_s=self._start_cpu_s,
-            barrier_s=tuple(barrier_s),
         )
-
-    def _synchronize(
-        self,
-        others: OtherRanks,
-        state: _State,
-        finished: float,
-        steps: list[_Step],
-        barrier_s: list[float],
-        ahead: bool,
-    ) -> tuple[_State, float]:
-        """The state that all ranks share and the moment after that; drops a batch that not all ranks have."""
-        if not ahead:
-            agreed, passed = _State(others.barrier(state)), self.clock()
-            if agreed is _State.ENDED:
-                self._iterator = None
-                del steps[len(barrier_s) :]
-            else:
-                barrier_s.append(passed - finished)
-            return agreed, passed
-        if state is _State.ENDED:  # there is no next step
-            others.publish(state)
-            return _State(others.agreed()), self.clock()
-        agreed = _State(others.agreed())  # of the previous step
-        others.publish(state)
-        return agreed, self.clock()
 
     def _next(self) -> Any:
         if self._iterator is None:
@@ -193,14 +128,14 @@ class LoaderSession:
         return max(0, made - self._taken)
 
 
-def _state(request: WindowRequest, batches: int, elapsed_s: float) -> _State:
-    """State of a window within an epoch."""
-    if request.kind is WindowKind.EPOCH:
-        return _State.CONTINUES
-    enough = batches >= request.min_batches and elapsed_s >= request.min_seconds
+def _is_satisfied(request: WindowRequest, batches: int, elapsed_s: float) -> bool:
+    """Whether a window within an epoch has what was requested; a whole epoch ends with the epoch."""
+    if request.kind is WindowKind.EPOCH or not batches:
+        return False
     if request.max_batches is not None and batches >= request.max_batches:
-        return _State.SATISFIED
-    return _State.SATISFIED if enough and batches % request.multiple_of == 0 else _State.CONTINUES
+        return True
+    enough = batches >= request.min_batches and elapsed_s >= request.min_seconds
+    return enough and batches % request.multiple_of == 0
 
 
 def tensor_sizes(batch: Any) -> tuple[int | None, int | None]:

@@ -30,11 +30,6 @@ _STATES: dict[type[TrialError], TrialState] = {
     errors.WrongSamples: TrialState.WRONG_SAMPLES,
 }
 
-# If reads still come from storage after this many restarts, the page cache does not hold the data: measured as it is.
-_MAX_COLD_SLICES = 3
-# By the end of its second time slice a process has read the parts of its libraries that it needs.
-_FIRST_SLICES = 2
-
 
 @dataclass(eq=False)
 class TrialProgress:
@@ -54,10 +49,8 @@ class TrialProgress:
     done: bool = False  # the state of the trial is final; later time slices only make it more precise
     must_restart: bool = False  # the next time slice needs a new trial process
     exhausted: bool = False  # the data can be read only once, and were
-    came_from_disk: bool = False  # the latest time slice read from storage
     violations: int = 0  # times that the trial was found impossible
     cost_s: float = 0.0
-    _cold_slices: int = 0
 
     def __post_init__(self) -> None:
         """Notes configured settings that have no meaning without workers."""
@@ -81,7 +74,6 @@ class TrialProgress:
             rules=rules if self.window_s is None else replace(rules, window_s=self.window_s),
             batches_per_epoch=self.batches_per_epoch,
             cores=self.cores,
-            ranks=self.configuration.ranks,
         )
 
     @property
@@ -95,7 +87,7 @@ class TrialProgress:
     def trial(self) -> Trial:
         """The trial, finished or not."""
         found = self.measurement
-        uncounted = [replace(window, kind=WindowKind.WARM_UP) for window in counters.all_windows(self.discarded)]
+        uncounted = counters.all_windows([*map(counters.as_warm_up, self.discarded)])
         records = costs.batch_records(self.slices, self.settings, self.batches_per_epoch)
         loop = costs.loop_costs(self.slices, self.settings)
         queue = queue_settings(self.settings, self.cores)
@@ -166,13 +158,14 @@ class TrialProgress:
         self.discarded, self.slices, self.must_restart = [*self.discarded, *self.slices], [], False
 
     def judge(self) -> None:
-        """Finishes the trial if it is precise or at a limit; restarts it if the page cache was cold."""
-        self.came_from_disk = counters.came_from_disk(self.slices[-1], at_first=len(self.slices) <= _FIRST_SLICES)
-        # A whole epoch has read all data once.
-        most = 1 if schedule.whole_epochs(self.windows, self.conditions) else _MAX_COLD_SLICES
-        if self.came_from_disk and self.configuration.measure.cache == "warm" and self._cold_slices < most:
-            self._cold_slices += 1
-            self.must_restart = True
+        """Finishes the trial if it is precise or at a limit.
+
+        A first time slice that read from storage does not count: of all candidates the first one would pay for a cold
+        page cache.
+        """
+        is_first, is_cold = len(self.slices) == 1, self.configuration.measure.cache == "cold"
+        if is_first and not is_cold and counters.came_from_storage(self.slices[0]):
+            self.slices[0] = counters.as_warm_up(self.slices[0])
         elif quantities.converged(self.slices, self.conditions):
             self.finish()
         elif limit := self.limit:

@@ -166,7 +166,7 @@ def _configuration(loader: DataLoader[Any]) -> Configuration:
         dataset=placeholder(given.name, given.fingerprint),
         training_step=placeholder("the training", ""),
         loader=replace(given.settings, num_workers=0),
-        measure=MeasureRules(cache="as_is"),
+        measure=MeasureRules(),
         search=SearchRules(strategy=ONLINE_STRATEGY, candidates=(0,)),
     )
 

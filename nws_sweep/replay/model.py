@@ -246,7 +246,7 @@ def known_of(trial: Trial, batches: int | None, cpus: float, instead: Records | 
     workers, step_s = settings.num_workers, found.step_s or 0.0
     making_s = max(1e-9, batch_s * workers if workers else batch_s - step_s)
     if instead is None:
-        cost = BatchCost(cpu_s := min(making_s, (found.cpu_s or 0.0) / max(1, len(found.ranks))), making_s - cpu_s)
+        cost = BatchCost(cpu_s := min(making_s, found.cpu_s or 0.0), making_s - cpu_s)
         made = (BatchRecord(number=0, position=0.0, began_s=0.0, ended_s=0.0, cost=cost),)
         instead = Records(made=made, loop=LoopCosts(step_s=step_s), batches=batches or _BATCHES)
     start_s = max(0.0, found.startup_s - making_s) / workers if workers else 0.0

@@ -14,7 +14,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from nws_sweep import units
-from nws_sweep.analysis import caveats, per_rank, time_ratios
+from nws_sweep.analysis import caveats, time_ratios
 from nws_sweep.analysis.comparing import RunComparison, effects
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary, best_settings
 from nws_sweep.report import comparison_text, formatted, snippets
@@ -44,7 +44,6 @@ class Answer:
     snippets: tuple[tuple[str, str], ...]  # settings ready to paste: destination and text
     warnings: tuple[str, ...]
     error: str  # why there is no answer; empty if there is one
-    ranks: Table  # a row for each rank; none for a single rank
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +94,6 @@ def _answer(configuration: ConfigurationSummary) -> Answer:
         snippets=tuple(zip(("DataLoader", "Hydra overrides"), to_paste, strict=True)) if best else (),
         warnings=(*configuration.warnings, *snippets.left_out(configuration)),
         error=configuration.run.result.error or ("" if best else "no candidate could be measured"),
-        ranks=Table(per_rank.HEADER, [*per_rank.rows(best.measurement.ranks)] if best and best.measurement else []),
     )
 
 

@@ -115,7 +115,7 @@ class SearchResult:
             num_workers: None for the recommended value, as for prefetch_factor and in_order.
             prefetch_factor: Batches that each worker loads ahead.
             in_order: Whether batches are delivered in the order of the sampler.
-            cpus: Of the machine; None for those of the search.
+            cpus: Of the loader; None for those of the search, shared by its ranks.
             training_step: Seconds per batch, of a step on an accelerator; None for that of the search.
 
         Returns:

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import astuple
 from pathlib import Path
 
-from nws_sweep.analysis import per_rank
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary, summarise
 from nws_sweep.errors import NotARunError
 from nws_sweep.report import formatted, snippets, tables
@@ -118,7 +117,7 @@ _METHOD = (
 
 
 def _about(configuration: ConfigurationSummary, summary: Summary) -> Iterator[str]:
-    result, best = configuration.run.result, configuration.best
+    result = configuration.run.result
     yield f"## {_escaped(configuration.label)}"
     if result.error:
         yield f"Failed: {_escaped(result.error)}"
@@ -126,9 +125,6 @@ def _about(configuration: ConfigurationSummary, summary: Summary) -> Iterator[st
     yield f"Stopped: {result.stop_reason or 'did not finish'}. The {snippets.cost_line(result)}."
     rows = [[*astuple(formatted.of_trial(trial, configuration.configuration))] for trial in configuration.trials]
     yield snippets.markdown_table([*formatted.HEADER], rows)
-    if best and best.measurement and best.measurement.ranks:
-        yield f"The ranks with num_workers={best.num_workers} each, by step:"
-        yield snippets.markdown_table(list(per_rank.HEADER), [*map(list, per_rank.rows(best.measurement.ranks))])
     if summary.stored.is_grid:  # pictures that its job has written
         for name, what in ((storage.WHAT_IF_PLOT, "predicted times"), (storage.BATCHES_PLOT, "per-batch times")):
             path = configuration.run.folder / f"{name}.png"

@@ -4,12 +4,12 @@ May import: ``errors``. Names end in their unit; an undefined value is None, nev
 
 - Values: ``settings`` (what is asked for), ``measurements`` (windows, trials), ``search_record`` (one search).
 - Files: ``storage`` (folders and files, ``--where``), ``codec`` (result.json, batches.csv), ``timing_table``
-  (timings.csv, ranks.csv), ``result_cache`` (earlier results), ``atomic`` (writing).
+  (timings.csv), ``result_cache`` (earlier results), ``atomic`` (writing).
 """
 
 from nws_sweep.results.measurements import (
-    BatchCost, BatchRecord, BatchTime, Estimate, LoopCosts, MachineTime, Measurement, Noise, RankMeasurement, Span,
-    TimeSlice, Trial, TrialState, Usage, Window, WindowKind, WindowRequest,
+    BatchCost, BatchRecord, BatchTime, Estimate, LoopCosts, MachineTime, Measurement, Noise, Span, TimeSlice, Trial,
+    TrialState, Usage, Window, WindowKind, WindowRequest,
 )  # fmt: skip
 from nws_sweep.results.search_record import (
     DatasetFacts, Host, MACHINE, ProjectFacts, PythonObjects, SampleCheck, SampleMade, SamplePart,
@@ -17,15 +17,15 @@ from nws_sweep.results.search_record import (
 )  # fmt: skip
 from nws_sweep.results.settings import (
     Configuration, DEFAULT_PREFETCH, LoaderSettings, MeasureRules, ONLINE_STRATEGY, ProcessSpec,
-    Rank, SearchRules, shown, varying_columns,
+    SearchRules, shown, varying_columns,
 )  # fmt: skip
 
 __all__ = [
     "DEFAULT_PREFETCH", "MACHINE", "ONLINE_STRATEGY", "VERSIONS", "BatchCost", "BatchRecord",
     "BatchTime", "Configuration", "DatasetFacts", "Estimate", "Host", "LoaderSettings", "LoopCosts", "MachineTime",
     "MeasureRules",
-    "Measurement", "Noise", "ProcessSpec", "ProjectFacts", "PythonObjects", "Rank", "RankMeasurement",
-    "SampleCheck", "SampleMade", "SamplePart", "SamplesLogged", "SamplesSeen", "SearchCost", "SearchRecord",
-    "SearchRules", "Span", "TimeSlice", "Trial", "TrialState", "Usage", "Verdict", "Window", "WindowKind",
+    "Measurement", "Noise", "ProcessSpec", "ProjectFacts", "PythonObjects", "SampleCheck",
+    "SampleMade", "SamplePart", "SamplesLogged", "SamplesSeen", "SearchCost", "SearchRecord", "SearchRules", "Span",
+    "TimeSlice", "Trial", "TrialState", "Usage", "Verdict", "Window", "WindowKind",
     "WindowRequest", "shown", "varying_columns",
 ]  # fmt: skip

@@ -41,8 +41,6 @@ def to_text(result: SearchRecord) -> str:
         del data["configuration"]["ranks"]
     for trial, stored in zip(result.trials, data["trials"], strict=True):
         stored["windows"] = [_summary(window) for window in trial.windows]
-        if trial.measurement and not trial.measurement.ranks:
-            del stored["measurement"]["ranks"]
     return json.dumps({"schema_version": SCHEMA_VERSION, **data}, indent=1) + "\n"
 
 

@@ -106,10 +106,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """Consecutive batches that are timed together, observed at both ends of the queue.
-
-    With several ranks a batch is a step: one batch of each rank, until the slowest rank has finished its own.
-    """
+    """Consecutive batches that are timed together, observed at both ends of the queue."""
 
     kind: WindowKind
     startup_s: NotNegative | None  # from ``iter(loader)`` to the first batch, if an epoch began; equal to wait_s[0]
@@ -127,10 +124,6 @@ class Window:
     step_cpu_s: float | None = None  # CPU time of the main process in the training step
     start_cpu_s: float | None = None  # CPU time of the main process for starting an epoch's workers
     worker_start_s: float | None = None  # mean CPU time of a worker before its first batch
-    barrier_s: tuple[
-        float, ...
-    ] = ()  # of a rank: at the barrier, one per batch; empty if the training step has the barrier
-    ranks: tuple[Window, ...] = ()  # with several ranks: the window of each rank, by rank
 
     @property
     def batches(self) -> int:
@@ -139,8 +132,8 @@ class Window:
 
     @property
     def elapsed_s(self) -> float:
-        """Duration of the window, s: waits, training step, barrier and the end of the epoch."""
-        return sum(self.wait_s) + sum(self.step_s) + sum(self.barrier_s) + (self.end_s or 0.0)
+        """Duration of the window, s: waits, training step and the end of the epoch."""
+        return sum(self.wait_s) + sum(self.step_s) + (self.end_s or 0.0)
 
     @property
     def counts(self) -> bool:
@@ -175,6 +168,7 @@ class Usage:
     shm_bytes: int | None = None  # shared memory, including batches in the queue
     disk_bytes: int | None = None  # read from storage, not from the page cache
     major_faults: int | None = None  # page faults that waited for storage
+    background_cpu_s: float = 0.0  # of the candidate's background loaders, user and system
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,24 +212,8 @@ class Estimate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RankMeasurement:
-    """The quantities of one of several ranks; a step is one batch of each rank."""
-
-    rank: int  # from 0
-    startup_s: NotNegative  # from ``iter(loader)`` to the first batch, mean over epochs
-    own_s: Estimate  # per step, without the barrier: the rank with the largest value delays the others
-    wait_s: NotNegative  # per step, in ``next()``
-    step_s: NotNegative  # per step
-    barrier_s: NotNegative  # per step, at the barrier
-    samples_per_s: NotNegative | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """The quantities of one trial.
-
-    With several ranks a batch is a step of all ranks; samples, CPU time and memory are sums over the ranks.
-    """
+    """The quantities of one trial; with several ranks those of one rank, except memory, which is that of all."""
 
     startup_s: NotNegative  # from ``iter(loader)`` to the first batch, mean over epochs
     batch_s: Estimate | None = None  # steady seconds per batch as the training step sees them
@@ -253,7 +231,6 @@ class Measurement:
     shm_bytes: Bytes | None = None  # shared memory, likewise
     memory_growth_bytes: Finite | None = None  # per 1000 batches
     disk_bytes: NotNegative | None = None  # per batch, from storage
-    ranks: tuple[RankMeasurement, ...] = ()  # by rank; empty for a single loader
 
     @property
     def rate(self) -> Estimate | None:

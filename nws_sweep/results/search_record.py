@@ -103,7 +103,7 @@ class SearchCost:
     measuring_s: Finite = 0.0
     samples_s: Finite = 0.0  # comparing samples with and without workers
     waiting_s: Finite = 0.0  # for another measurement on this machine
-    other_s: Finite = 0.0  # ending processes, filling the page cache, deciding, saving
+    other_s: Finite = 0.0  # ending processes, deciding, saving
 
     @property
     def total_s(self) -> float:
@@ -181,6 +181,11 @@ class SearchRecord:
     def complete(self) -> bool:
         """True if the search ended regularly."""
         return bool(self.stop_reason) and not self.error
+
+    @property
+    def cpus(self) -> float:
+        """CPUs of the measured loader: the usable ones, shared by the ranks."""
+        return round(self.host.usable_cpus / self.configuration.ranks, 2)
 
     @property
     def provisional(self) -> str:

@@ -84,7 +84,7 @@ class MeasureRules:
     epochs: int = 1  # least number of epochs, in mode ``epoch``
     kill_after_s: float | None = 600.0  # a trial that takes longer is killed; None for no limit
     interleave: int = 8  # candidates measured in interleaved time slices; 1 measures one after the other
-    cache: str = "warm"  # page cache: ``warm`` (filled first), ``cold`` (dropped before each time slice), ``as_is``
+    cache: str = "as_is"  # page cache: ``as_is``, or ``cold``: files are dropped before each time slice
     cache_files: tuple[str, ...] | None = None  # files that ``cold`` drops; None for those named by dataset attributes
     memory_budget_bytes: int | None = None  # of all trial processes together; None for most of the free memory
 
@@ -117,8 +117,7 @@ class Configuration:
     seed: int = 0  # of torch in each trial
     # Compared samples: None for a few of each candidate, True also for an epoch of an iterable dataset, False for none.
     check_samples: bool | None = None
-    # Loaders measured together, step by step, as the ranks of DistributedDataParallel; settings are those of each rank.
-    ranks: int = 1
+    ranks: int = 1  # loaders that run at the same time on this host, of which one is measured; settings are of each
 
     def label_of(self, columns: Iterable[str]) -> str:
         """The given identifying columns as one line of ``key=value``."""
@@ -145,15 +144,6 @@ class Configuration:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rank:
-    """The rank of a trial process, numbered as by torchrun."""
-
-    number: int  # from 0
-    ranks: int  # number of ranks, at least 1
-    folder: str  # of the ranks' FileStore and step counters
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessSpec:
     """The specification of a trial process: plain values, which can be sent to any process."""
 
@@ -166,7 +156,8 @@ class ProcessSpec:
     log_path: str | None = None  # file for standard output and error of the trial process and its workers
     environment: Mapping[str, str] | None = field(default=None, repr=False)  # None for that of the dataset server
     import_path: tuple[str, ...] | None = None  # ``sys.path`` of the program; None for that of the dataset server
-    rank: Rank | None = None  # None for a single process
+    rank: int = 0  # whose share of the samples is loaded
+    ranks: int = 1
     logs_samples: bool = False  # workers log some of their samples for comparison
 
 

@@ -22,7 +22,6 @@ RESULT = "result.json"
 TIMINGS = "timings.csv"
 BATCHES = "batches.csv"
 COSTS = "costs.csv"
-RANKS = "ranks.csv"  # with several ranks
 BEST = "best.yaml"
 BEST_GROUP = "best"  # folder that is a config group of Hydra: one option per configuration
 TRIAL_LOG = "trial.log"
@@ -124,8 +123,6 @@ def save(folder: Path, result: SearchRecord) -> None:
     write_timings(folder, result)
     atomic.write_text(folder / BATCHES, codec.batches_text(result), durable=True)
     atomic.write_text(folder / COSTS, codec.costs_text(result))
-    if result.configuration.ranks > 1:
-        atomic.write_text(folder / RANKS, timing_table.ranks_text(result))
     atomic.write_text(folder / RESULT, codec.to_text(result), durable=True)
 
 
@@ -183,7 +180,7 @@ def numbered_folders(folder: Path) -> Iterator[Path]:
 
 def set_aside(folder: Path, why: str) -> Path:
     """Renames the files of a configuration; returns the new path of its result."""
-    for name in (TIMINGS, BATCHES, COSTS, RANKS):
+    for name in (TIMINGS, BATCHES, COSTS):
         if (folder / name).exists():
             atomic.set_aside(folder / name, why)
     return atomic.set_aside(folder / RESULT, why)

@@ -1,10 +1,10 @@
-"""timings.csv and ranks.csv: one row per trial, and one per trial and rank; the identifying columns come first."""
+"""timings.csv: one row per trial; the identifying columns come first."""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import Any
 
@@ -17,21 +17,12 @@ TIMING_COLUMNS = (
     "reason", "windows", "bias_bound", "cache", "disk_bytes", "other_cpus", "steal", "throttled", "outliers", "cost_s",
     "settings", "notes",
 )  # fmt: skip
-RANK_COLUMNS = (
-    "num_workers", "rank", "samples_per_s", "own_s", "own_s_low", "own_s_high", "wait_s", "step_s", "barrier_s",
-    "startup_s", "settings",
-)  # fmt: skip
 
 
 def text_of(result: SearchRecord) -> str:
     """The content of timings.csv."""
     rows = (timing_row(trial, result) for trial in result.trials)
     return csv_text((*result.configuration.columns, *TIMING_COLUMNS), rows)
-
-
-def ranks_text(result: SearchRecord) -> str:
-    """The content of ranks.csv."""
-    return csv_text((*result.configuration.columns, *RANK_COLUMNS), _rank_rows(result))
 
 
 def csv_text(columns: Iterable[str], rows: Iterable[Mapping[str, Any]]) -> str:
@@ -48,7 +39,6 @@ def timing_row(trial: Trial, result: SearchRecord) -> dict[str, Any]:
     configuration = result.configuration
     measurement, noise = _values(trial.measurement), _values(trial.noise)
     batch = measurement.pop("batch_s", None)
-    measurement.pop("ranks", None)  # the rows of ranks.csv
     if batch:
         measurement |= {"batch_s": batch.value, "batch_s_low": batch.low, "batch_s_high": batch.high}
     return {
@@ -70,11 +60,3 @@ def timing_row(trial: Trial, result: SearchRecord) -> dict[str, Any]:
 def _values(record: Any) -> dict[str, Any]:
     """The fields without copies: asdict takes seconds for thousands of trials."""
     return {} if record is None else {each.name: getattr(record, each.name) for each in fields(record)}
-
-
-def _rank_rows(result: SearchRecord) -> Iterator[dict[str, Any]]:
-    for trial in result.trials:
-        columns, settings = result.configuration.columns, result.configuration.differing(trial.settings)
-        for rank in trial.measurement.ranks if trial.measurement else ():
-            own = {"own_s": rank.own_s.value, "own_s_low": rank.own_s.low, "own_s_high": rank.own_s.high}
-            yield {**columns, "num_workers": trial.num_workers, **_values(rank), **own, "settings": settings}

@@ -14,7 +14,6 @@ from hydra.errors import HydraException
 from hydra.utils import instantiate
 
 from nws_sweep.errors import ConfigurationError, NwsSweepError, one_line
-from nws_sweep.executor import ranks
 from nws_sweep.executor.dataset_server import DatasetServer, spec_of
 from nws_sweep.executor.trial_process import Supervision
 from nws_sweep.results import Configuration, DatasetFacts, SearchRecord
@@ -60,10 +59,7 @@ class Session:
         key = parts_of(configuration)
         if key not in self._facts:
             spec, supervision = spec_of(configuration, working_folder), Supervision(on_progress=self.view.status)
-            # One rank only, so that missing files are downloaded once.
-            is_ranked = configuration.ranks > 1
-            starting = ranks.start(spec, 1, supervision) if is_ranked else self.dataset_server.start(spec, supervision)
-            with services(configuration), starting as process:
+            with services(configuration), self.dataset_server.start(spec, supervision) as process:
                 self._facts[key] = process.facts
         return self._facts[key]
 
@@ -80,7 +76,7 @@ class Session:
 def parts_of(configuration: Configuration) -> str:
     """Identifies all that must be made before a configuration is measured; many points of a grid share it."""
     parts = (configuration.dataset, configuration.training_step, configuration.collate_fn, configuration.services)
-    return repr((*parts, configuration.ranks > 1))
+    return repr((*parts, configuration.ranks))
 
 
 @contextlib.contextmanager

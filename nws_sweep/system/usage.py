@@ -38,8 +38,8 @@ def of_tree(pid: int) -> Usage:
         cpu_s=sum(_cpu_s(member) for member in members),
         memory_bytes=memory_bytes(pids),
         shm_bytes=_shared_memory_bytes(pids) if _HAS_PROC else None,
-        disk_bytes=_known_sum(cgroups.fields(Path(f"/proc/{pid}/io")).get("read_bytes") for pid in pids),
-        major_faults=_known_sum(map(_major_faults, pids)),
+        disk_bytes=known_sum(cgroups.fields(Path(f"/proc/{pid}/io")).get("read_bytes") for pid in pids),
+        major_faults=known_sum(map(_major_faults, pids)),
     )
 
 
@@ -58,7 +58,8 @@ def of_machine(root: Path = Path("/")) -> MachineTime:
     )
 
 
-def _known_sum(values: Iterable[int | None]) -> int | None:
+def known_sum(values: Iterable[int | None]) -> int | None:
+    """The sum of the values that are not None; None without one."""
     known = [value for value in values if value is not None]
     return sum(known) if known else None
 

@@ -21,7 +21,6 @@ from nws_sweep.dataloading.objects import python_objects
 from nws_sweep.datasets import object_server
 from nws_sweep.datasets.remote import Remote, first_bytes, image
 from nws_sweep.errors import ConfigurationError, DatasetError
-from nws_sweep.executor.ranks import free_port
 
 
 class Unreliable(BaseHTTPRequestHandler):
@@ -94,7 +93,8 @@ def test_failed_reads_are_retried_and_then_raise(fault: str, name: str, counts: 
 
 
 def test_the_object_server_has_its_latency_and_bandwidth_and_ends_with_the_context() -> None:
-    port = free_port()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
     with object_server.running(
         port, objects=8, object_bytes=100_000, latency_s=0.1, spread=0.5, bytes_per_s=1e6
     ) as url:
