@@ -119,7 +119,6 @@ def answer_of(result: SearchRecord) -> dict[str, Any]:
             "stop_reason": result.stop_reason,
             "objective_s": [[trial.num_workers, trial.objective_s] for trial in result.trials],
             "not_ok": [_trial_line(trial) for trial in result.trials if trial.state is not TrialState.OK],
-            "cost": asdict(result.cost) if result.cost else None,
             "verdict": asdict(found) if found else None,
         },
     }

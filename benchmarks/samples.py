@@ -6,12 +6,12 @@ import random
 import statistics
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from benchmarks import support, sweep_search
 from benchmarks.catalogue import SEARCH_WORKLOADS, Workload, chosen
-from nws_sweep.results import MeasureRules, SearchCost, SearchRecord, SearchRules
+from nws_sweep.results import MeasureRules, SearchRecord, SearchRules
 from nws_sweep.system import host_lock
 
 NAMES = ("latency", "cpu", "memory", "jpeg", "cifar")
@@ -20,15 +20,7 @@ BEGIN, END = "<!-- written by scripts/benchmark samples -->\n", "<!-- end -->\n"
 _CANDIDATES = (0, 1, 2, 4, 8)
 _MEASURE = MeasureRules(precision=1.0, window_s=0.25)
 
-Pairs = Mapping[str, Sequence["Pair"]]
-
-
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """One search with and one without comparing samples."""
-
-    ratio: float  # seconds with / seconds without
-    share: float  # of the former, seconds of comparing without the digests in the workers
+Pairs = Mapping[str, Sequence[float]]  # seconds with comparing samples / seconds without, by workload
 
 
 def run(rounds: int, only: Sequence[str], output: Path, command: str) -> None:
@@ -37,7 +29,7 @@ def run(rounds: int, only: Sequence[str], output: Path, command: str) -> None:
     ``rounds`` is the number of pairs of each workload; ``only`` has names of workloads, empty for ``NAMES``.
     """
     workloads = chosen(SEARCH_WORKLOADS, only or NAMES)
-    pairs: dict[str, list[Pair]] = {workload.name: [] for workload in workloads}
+    pairs: dict[str, list[float]] = {workload.name: [] for workload in workloads}
     with host_lock.held(support.LOCK_FILE, "scripts/benchmark samples", support.print_line):
         support.start_fork_server()
         for workload in workloads:  # not counted: reads files, loads libraries
@@ -53,12 +45,11 @@ def run(rounds: int, only: Sequence[str], output: Path, command: str) -> None:
     )
 
 
-def _pair(workload: Workload, number: int) -> Pair:
+def _pair(workload: Workload, number: int) -> float:
     order = [None, False]
     random.Random(f"{workload.name}-{number}").shuffle(order)
     found = {check: _search(workload, number, check) for check in order}
-    spent = found[None].cost or SearchCost()
-    return Pair(found[None].cost_s / found[False].cost_s, spent.samples_s / found[None].cost_s)
+    return found[None].cost_s / found[False].cost_s
 
 
 def _search(workload: Workload, number: int, check_samples: bool | None) -> SearchRecord:
@@ -80,8 +71,8 @@ def table(workloads: Sequence[Workload], pairs: Pairs, origin: str) -> str:
     every = [pair for found in pairs.values() for pair in found]
     return "\n".join(
         [
-            "| workload | | with / without, median | lowest to highest | share of comparing, median | at most |",
-            "|---|---|---|---|---|---|",
+            "| workload | | with / without, median | lowest to highest |",
+            "|---|---|---|---|",
             *rows,
             _row("all", f"{len(every)} pairs", every),
             "",
@@ -91,9 +82,5 @@ def table(workloads: Sequence[Workload], pairs: Pairs, origin: str) -> str:
     )
 
 
-def _row(name: str, about: str, pairs: Sequence[Pair]) -> str:
-    ratios, shares = [pair.ratio for pair in pairs], [pair.share for pair in pairs]
-    return (
-        f"| {name} | {about} | {statistics.median(ratios):.3f} | {min(ratios):.3f} to {max(ratios):.3f} "
-        f"| {100 * statistics.median(shares):.1f} % | {100 * max(shares):.1f} % |"
-    )
+def _row(name: str, about: str, ratios: Sequence[float]) -> str:
+    return f"| {name} | {about} | {statistics.median(ratios):.3f} | {min(ratios):.3f} to {max(ratios):.3f} |"

@@ -22,7 +22,6 @@ from nws_sweep.dataloading.loaders import Loader
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.executor import rank0
 from nws_sweep.executor.dataset_server import DatasetServer, spec_of
-from nws_sweep.measurement import epoch_check
 from nws_sweep.measurement.environment import Environment, ProcessFactory
 from nws_sweep.report.progress import Print, ProgressReporter, announcer, printer_for
 from nws_sweep.report.search_result import SearchResult
@@ -305,8 +304,7 @@ def _measured(
             )
         start_process = stack.enter_context(DatasetServer()).factory(lambda configuration: spec, reporter.print_line)
         start = _with_settings_of_maker(start, start_process) if loader_input.settings_unknown else start
-        record = run_search(start, Environment(start_process=start_process), reporter)
-        return epoch_check.with_epoch_check(record, start_process) if start.configuration.check_samples else record
+        return run_search(start, Environment(start_process=start_process), reporter)
 
 
 def _with_settings_of_maker(start: SearchRecord, start_process: ProcessFactory) -> SearchRecord:

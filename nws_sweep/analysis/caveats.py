@@ -8,7 +8,7 @@ from dataclasses import replace
 from nws_sweep import units
 from nws_sweep.analysis import node_kinds
 from nws_sweep.analysis.diagnosis import Diagnosis
-from nws_sweep.measurement import epoch_check, sample_check
+from nws_sweep.measurement import sample_check
 from nws_sweep.results import SearchRecord, Trial, TrialState, Verdict
 
 # Noise is reported above these limits: 0.2 CPUs, and shares that show in an interval of 5 %.
@@ -34,8 +34,6 @@ def on(result: SearchRecord, best: Trial | None, diagnosis: Diagnosis | None = N
         yield f"num_workers={wrong.num_workers} is excluded: {wrong.reason}"
     if result.facts and result.facts.handles and best is not None and best.num_workers > 1:
         yield sample_check.shared_handles_warning(result.facts)
-    if result.sample_check is not None:
-        yield from epoch_check.warnings(result.sample_check)
     if best is not None:
         yield from _about_objects(result)
         yield from _about_ranking(result, best)

@@ -28,25 +28,6 @@ STREAM_SAMPLES = 64  # logged samples of each worker of an iterable dataset
 _LOG = "samples-"
 
 
-def identify(samples: Any) -> tuple[int, list[bytes | None]]:
-    """A ``collate_fn``: the worker of a batch, and a digest of each sample; None for one that cannot be compared."""
-    worker = get_worker_info()
-    return (worker.id if worker else 0), [digest_of(sample) for sample in samples]
-
-
-def identify_one(sample: Any) -> tuple[int, list[bytes | None]]:
-    """``identify`` for ``batch_size=None``, where DataLoader calls the ``collate_fn`` with one sample."""
-    return identify([sample])
-
-
-def digest_of(sample: Any) -> bytes | None:
-    """Eight bytes, equal for equal samples; None if a part of the sample cannot be compared."""
-    parts = list(parts_of(sample))
-    if any(part.content is None for part in parts):
-        return None
-    return _digest(*(part.form + (part.content or b"") for part in parts))
-
-
 def parts_of(value: Any, place: str = "") -> Iterator[SamplePart]:
     """Digests of the tensors, arrays, images and plain values in a sample, in their order."""
     place = f"{place}/{type(value).__name__}"

@@ -35,7 +35,7 @@ from hydra.utils import instantiate
 from torch.utils.data import IterableDataset
 
 from nws_sweep.dataloading import loaders, objects
-from nws_sweep.dataloading.digests import SampleLog, identify, identify_one, load_in_process, load_one_by_one
+from nws_sweep.dataloading.digests import SampleLog, load_in_process, load_one_by_one
 from nws_sweep.dataloading.loaders import Source
 from nws_sweep.dataloading.recording import BatchLog, BatchTimer, TimedCollate, WorkerStart, run_delay_clock
 from nws_sweep.errors import ConfigurationError, DatasetError, NwsSweepError, TrialError, one_line
@@ -205,18 +205,12 @@ class _ChildCommands:
         return load_one_by_one(self._data.source.loader(settings, None, WorkerStart()), samples)
 
     def samples(self, settings: LoaderSettings, most: int, limit_s: float = math.inf) -> SamplesSeen:
-        collate_fn = identify_one if settings.batch_size is None else identify
-        began = time.monotonic()
-        digests: list[bytes | None] = []
-        workers: set[int] = set()
-        is_complete = True
-        for worker, found in self._data.source.loader(settings, collate_fn, WorkerStart()):
-            workers.add(worker)
-            digests += found
-            if len(digests) >= most or time.monotonic() - began > limit_s:
-                is_complete = False
-                break
-        return SamplesSeen(digests=tuple(digests), workers=frozenset(workers), complete=is_complete)
+        began, count = time.monotonic(), 0
+        for made in self._data.source.loader(settings, _one if settings.batch_size is None else len, WorkerStart()):
+            count += made
+            if count >= most or time.monotonic() - began > limit_s:
+                return SamplesSeen(count=count, complete=False)
+        return SamplesSeen(count=count, complete=True)
 
     def warned(self) -> tuple[str, ...]:
         return tuple(self._warnings)
@@ -225,6 +219,11 @@ class _ChildCommands:
         """Replaces ``warnings.showwarning``."""
         has_room = len(self._warnings) < _MAX_WARNINGS  # each sample may issue its own
         self._warnings[one_line(message) if has_room else "further warnings omitted"] = None
+
+
+def _one(sample: Any) -> int:
+    """A ``collate_fn`` that counts, where DataLoader calls it with one sample."""
+    return 1
 
 
 _template: _ChildCommands | None = None  # set in a template process, and so in the trial processes forked from it

@@ -15,6 +15,5 @@ candidate        the windows of one time slice of one candidate
 search_progress  the candidates of a search, its record and cost, and which of them fits beside the others
 cache_control    the state of the page cache before each time slice
 sample_check     compares the samples of workers with those loaded without workers
-epoch_check      counts the samples of whole epochs
 rounds           runs the candidates in rounds of time slices, with all modules above
 """

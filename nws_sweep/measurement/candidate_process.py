@@ -26,17 +26,14 @@ class CandidateProcess:
     running: TrialProcess | None = None  # None before the start and after ``close``
     facts: DatasetFacts | None = None  # what the dataset reported about itself; None before the first start
     usage: Usage = Usage()  # resources used up to the latest pause; nothing without a process
-    startup_s: float = 0.0  # of all starts together
     _stack: ExitStack = field(default_factory=ExitStack)
 
     def start(self, memory_bytes: int | None) -> TrialProcess:
         """Starts the trial process with a memory limit, and makes its DataLoader; TrialError if that fails."""
-        began = self.environment.clock()
         process = self._stack.enter_context(self.environment.start_process(self.configuration, memory_bytes))
         self.running, self.facts = process, process.facts
         process.open(self.settings)
         self.read_usage()
-        self.startup_s += self.environment.clock() - began
         return process
 
     def pause(self) -> None:

@@ -8,6 +8,7 @@ dataset the streams of the workers are compared with each other.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -18,7 +19,7 @@ from nws_sweep.errors import TrialError, WrongSamples
 from nws_sweep.measurement.candidate import Candidate
 from nws_sweep.measurement.environment import Observer, TrialProcess
 from nws_sweep.measurement.search_progress import SearchProgress
-from nws_sweep.results import DatasetFacts, LoaderSettings, SampleMade, SamplePart, SamplesLogged
+from nws_sweep.results import DatasetFacts, LoaderSettings, SampleMade, SamplePart, SamplesLogged, SamplesSeen
 
 Parts = tuple[SamplePart, ...]
 Reference = Mapping[int | str, Parts]
@@ -40,6 +41,7 @@ _MIN_STREAM, _MIN_STREAM_FOR_PARTS = 2, 32
 _FIRST_SAMPLES = 4
 # Where samples repeat, two epochs are compared in length: up to this many samples and seconds, and this ratio.
 _MAX_COUNTED, _COUNT_S, _LONGER = 10_000, 5.0, 1.5
+_MAX_EPOCH = 50_000  # samples of an epoch that are counted with check_samples=true
 
 REMEDY = "open files and connections in each worker, on first use or in worker_init_fn"
 HOW_TO_SHARD = (
@@ -58,7 +60,7 @@ class SampleChecker:
     def __init__(self, search: SearchProgress, observer: Observer) -> None:
         self._search = search
         self._observer = observer
-        self._comparison = SampleComparison()
+        self._comparison = SampleComparison(counts_epochs=bool(search.start.configuration.check_samples))
         self._checked: set[LoaderSettings] = set()
         self._handles_reported = False
 
@@ -72,7 +74,6 @@ class SampleChecker:
         if logged is None or facts is None or settings in self._checked or not is_enabled:
             return
         self._checked.add(settings)
-        began = self._search.environment.clock()
         ask = partial(self._ask, is_stream=facts.iterable)
         progress = candidate.progress
         try:
@@ -83,8 +84,6 @@ class SampleChecker:
             for one in self._search.candidates if facts.iterable else [candidate]:
                 if one.settings.num_workers:
                     one.fail(error)
-        finally:
-            self._search.samples_s += self._search.environment.clock() - began
 
     def _ask(self, question: Question, is_stream: bool) -> Any:
         """Asks a candidate without workers; a new process if a question would advance the candidate's stream."""
@@ -102,7 +101,9 @@ class SampleChecker:
 class SampleComparison:
     """The samples of one search: those loaded without workers, and which of their parts are random."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, counts_epochs: bool = False) -> None:
+        """``counts_epochs``: the samples of whole epochs of an iterable dataset are counted, once."""
+        self._counts_epochs = counts_epochs
         self._reference: dict[int | str, Parts] = {}
         self._random_parts: frozenset[int] = frozenset()
         self._comparable = False
@@ -160,6 +161,9 @@ class SampleComparison:
             raise WrongSamples(
                 f"{count} of the first {compared} samples were delivered by another worker too: {HOW_TO_SHARD}"
             )
+        if settings.num_workers > 1 and self._counts_epochs:
+            self._counts_epochs, self._comparable = False, True
+            return _compare_epochs(settings, ask)
         if settings.num_workers > 1 and not self._comparable:
             alone = ask(lambda process: process.load(range(_FIRST_SAMPLES), None)) or ()
             contents = {(part.form, part.content) for sample in made for part in sample.parts if part.content}
@@ -171,12 +175,39 @@ class SampleComparison:
 
 def _is_longer(settings: LoaderSettings, ask: Ask) -> bool:
     """Whether an epoch has more samples than without workers; if not, the repeated samples are equal by content."""
-    alone = ask(lambda process: process.samples(replace(settings, num_workers=0).canonical(), _MAX_COUNTED, _COUNT_S))
+    alone = _counted(replace(settings, num_workers=0).canonical(), ask, _MAX_COUNTED, _COUNT_S)
     if alone is None or not alone.complete:
         return True
-    most = round(_LONGER * len(alone.digests))
-    shared = ask(lambda process: process.samples(settings, most, _COUNT_S))
-    return shared is None or len(shared.digests) >= most or not shared.complete
+    most = round(_LONGER * alone.count)
+    shared = _counted(settings, ask, most, _COUNT_S)
+    return shared is None or shared.count >= most or not shared.complete
+
+
+def _counted(settings: LoaderSettings, ask: Ask, most: int, limit_s: float = math.inf) -> SamplesSeen | None:
+    found: SamplesSeen | None = ask(lambda process: process.samples(settings, most, limit_s))
+    return found
+
+
+def _compare_epochs(settings: LoaderSettings, ask: Ask) -> str:
+    """Counts the samples of an epoch without workers and of one with; WrongSamples if samples are repeated or lost.
+
+    A warning if drop_last explains what is lost, or if the epochs cannot be counted; else empty.
+    """
+    alone = _counted(replace(settings, num_workers=0).canonical(), ask, _MAX_EPOCH)
+    shared = _counted(settings, ask, _MAX_EPOCH)
+    if not (alone and shared and alone.complete and shared.complete):
+        return f"check_samples: no whole epoch of at most {_MAX_EPOCH} samples could be counted"
+    found = f"with num_workers={settings.num_workers}: {shared.count} in an epoch instead of {alone.count}"
+    # Workers of a dataset that makes batches itself end with shorter batches.
+    if shared.count > alone.count + (settings.num_workers if settings.batch_size is None else 0):
+        raise WrongSamples(f"samples are repeated {found}: {HOW_TO_SHARD}")
+    if shared.count < alone.count and not settings.drop_last:
+        raise WrongSamples(f"samples are lost {found}")
+    return (
+        f"samples are lost {found}: drop_last drops a shorter batch of each worker"
+        if shared.count < alone.count
+        else ""
+    )
 
 
 def shared_handles_warning(facts: DatasetFacts) -> str:

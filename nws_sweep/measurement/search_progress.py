@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from functools import reduce
+from dataclasses import dataclass, field, replace
 
 from nws_sweep.errors import TrialSkipped
 from nws_sweep.measurement.candidate import Candidate
 from nws_sweep.measurement.environment import Environment
-from nws_sweep.results import DatasetFacts, LoaderSettings, SearchCost, SearchRecord, Trial
+from nws_sweep.results import DatasetFacts, LoaderSettings, SearchRecord, Trial
 from nws_sweep.system.resources import reason_not_fitting, resource_needs
 
 
@@ -23,11 +22,9 @@ class SearchProgress:
     candidates: list[Candidate] = field(default_factory=list)  # all that were started or skipped
     wrong_length: str = ""  # an epoch that is not as long as the dataset's length says, in words
     stream_error: str = ""  # why every candidate with workers is wrong; empty if no such reason was found
-    samples_s: float = 0.0  # time for comparing samples
     # Adds what all trials together show about their times.
     predicted: Callable[[tuple[Trial, ...]], tuple[Trial, ...]] = lambda trials: trials
     began: float = field(init=False)  # moment on the clock
-    _profile: SearchCost = SearchCost()
 
     def __post_init__(self) -> None:
         """Starts the clock, and sets the memory budget."""
@@ -46,21 +43,7 @@ class SearchProgress:
         """All trials and the cost of the search so far."""
         trials = (*self.start.trials, *(candidate.progress.trial for candidate in self.candidates))
         cost_s = self.start.cost_s + self.environment.clock() - self.began
-        before = self.start.cost or SearchCost()  # of earlier calls, and of waiting for this one
-        known = replace(before.plus(self._cost).plus(self._profile), other_s=0.0)
-        cost = replace(known, other_s=cost_s - known.total_s)
-        return replace(self.start, trials=self.predicted(trials), facts=self.facts, cost_s=cost_s, cost=cost)
-
-    @property
-    def _cost(self) -> SearchCost:
-        starts_s = sum(candidate.process.startup_s for candidate in self.candidates)
-        parts = (candidate.progress.costs for candidate in self.candidates)
-        return reduce(SearchCost.plus, parts, SearchCost(samples_s=self.samples_s, startup_s=starts_s))
-
-    def end_profile(self) -> None:
-        """Books all time so far as the profile of the loader, and no longer as start-up, warm-up and measuring."""
-        negated = {name: -spent_s for name, spent_s in asdict(self._cost).items()}
-        self._profile = SearchCost(**(negated | {"profile_s": self.environment.clock() - self.began}))
+        return replace(self.start, trials=self.predicted(trials), facts=self.facts, cost_s=cost_s)
 
     @property
     def memory_left(self) -> int | None:

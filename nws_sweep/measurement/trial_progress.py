@@ -14,12 +14,10 @@ from nws_sweep.results import (
     Configuration,
     LoaderSettings,
     Measurement,
-    SearchCost,
     TimeSlice,
     Trial,
     TrialState,
     Window,
-    WindowKind,
 )
 
 _STATES: dict[type[TrialError], TrialState] = {
@@ -111,18 +109,6 @@ class TrialProgress:
     def by_round(self) -> dict[int, float]:
         """Seconds that candidates are ranked by, an epoch or a batch, estimated from each round alone."""
         return quantities.costs_by_round(self.slices, self.conditions) if self.measurement else {}
-
-    @property
-    def costs(self) -> SearchCost:
-        """Time in windows; without the start of the trial process."""
-        uncounted = counters.all_windows(self.discarded)
-        uncounted += [window for window in self.windows if window.kind is WindowKind.WARM_UP]
-        startup_s = sum(window.startup_s or 0.0 for window in uncounted)
-        return SearchCost(
-            startup_s=startup_s,
-            warm_up_s=sum(window.elapsed_s for window in uncounted) - startup_s,
-            measuring_s=sum(window.elapsed_s for window in self.windows if window.kind is not WindowKind.WARM_UP),
-        )
 
     @property
     def wrong_length(self) -> str:

@@ -18,17 +18,6 @@ from nws_sweep.errors import ConfigurationError, one_line
 from nws_sweep.report import formatted
 from nws_sweep.results import Configuration, Host, SearchRecord, Trial, shown, storage
 
-_SHORTEST_S = 0.05  # of a part of the cost that is shown
-_PARTS = {
-    "profile_s": "profile",
-    "startup_s": "start-up",
-    "warm_up_s": "warm-up",
-    "measuring_s": "measuring",
-    "samples_s": "comparing samples",
-    "other_s": "other",
-    "waiting_s": "after waiting",
-}
-
 FORMATS = ("table", "overrides", "kwargs", "lightning", "transformers", "yaml", "json")
 
 # Arguments ``dataloader_...`` of transformers.TrainingArguments, in every version and in newer ones.
@@ -267,16 +256,11 @@ def host_lines(host: Host) -> tuple[str, str]:
 
 
 def cost_line(result: SearchRecord) -> str:
-    """The cost of a search: ``search took 6.80 s, 1.5 epochs at the best setting (profile 500 ms, ...)``."""
+    """The cost of a search: ``search took 6.80 s, 1.5 epochs at the best setting``."""
     best, _ = best_and_fastest(result)
     epoch_s = best.measurement.epoch_s if best and best.measurement else None
     epochs = f", {units.number(result.cost_s / epoch_s)} epochs at the best setting" if epoch_s else ""
-    parts = [
-        f"{name} {units.seconds(getattr(result.cost, part))}"
-        for part, name in _PARTS.items()
-        if getattr(result.cost, part, 0.0) > _SHORTEST_S
-    ]
-    return f"search took {units.seconds(result.cost_s)}{epochs}" + (f" ({', '.join(parts)})" if parts else "")
+    return f"search took {units.seconds(result.cost_s)}{epochs}"
 
 
 def found_line(result: SearchRecord) -> str:

@@ -12,8 +12,8 @@ from nws_sweep.results.measurements import (
     TrialState, Usage, Window, WindowKind, WindowRequest,
 )  # fmt: skip
 from nws_sweep.results.search_record import (
-    DatasetFacts, Host, MACHINE, ProjectFacts, PythonObjects, SampleCheck, SampleMade, SamplePart,
-    SamplesLogged, SamplesSeen, SearchCost, SearchRecord, VERSIONS, Verdict,
+    DatasetFacts, Host, MACHINE, ProjectFacts, PythonObjects, SampleMade, SamplePart,
+    SamplesLogged, SamplesSeen, SearchRecord, VERSIONS, Verdict,
 )  # fmt: skip
 from nws_sweep.results.settings import (
     Configuration, DEFAULT_PREFETCH, LoaderSettings, MeasureRules, ONLINE_STRATEGY, ProcessSpec,
@@ -24,8 +24,8 @@ __all__ = [
     "DEFAULT_PREFETCH", "MACHINE", "ONLINE_STRATEGY", "VERSIONS", "BatchCost", "BatchRecord",
     "BatchTime", "Configuration", "DatasetFacts", "Estimate", "Host", "LoaderSettings", "LoopCosts", "MachineTime",
     "MeasureRules",
-    "Measurement", "Noise", "ProcessSpec", "ProjectFacts", "PythonObjects", "SampleCheck",
-    "SampleMade", "SamplePart", "SamplesLogged", "SamplesSeen", "SearchCost", "SearchRecord", "SearchRules", "Span",
+    "Measurement", "Noise", "ProcessSpec", "ProjectFacts", "PythonObjects",
+    "SampleMade", "SamplePart", "SamplesLogged", "SamplesSeen", "SearchRecord", "SearchRules", "Span",
     "TimeSlice", "Trial", "TrialState", "Usage", "Verdict", "Window", "WindowKind",
     "WindowRequest", "shown", "varying_columns",
 ]  # fmt: skip

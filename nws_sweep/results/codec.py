@@ -12,11 +12,11 @@ from typing import Any
 
 import msgspec
 
-from nws_sweep.results.measurements import BatchRecord, BatchTime, Window, WindowKind
+from nws_sweep.results.measurements import BatchRecord, BatchTime, Window
 from nws_sweep.results.search_record import SearchRecord
 
-# Version of result.json; to be raised when older programs cannot read the new files.
-SCHEMA_VERSION = 4
+# Version of result.json: raised when its keys change. 5: step_s and the search's own names instead of consume_s.
+SCHEMA_VERSION = 5
 
 # Errors of reading: invalid JSON, a missing key, or a value of the wrong type or out of range.
 UNREADABLE = (ValueError, KeyError, TypeError, AttributeError)  # msgspec.ValidationError is a ValueError
@@ -37,8 +37,6 @@ def to_text(result: SearchRecord) -> str:
     trials = tuple(replace(trial, windows=(), records=()) for trial in result.trials)
     data = msgspec.to_builtins(replace(result, trials=trials), enc_hook=str)
     data["configuration"]["fingerprint"] = result.configuration.fingerprint
-    if result.configuration.ranks == 1:
-        del data["configuration"]["ranks"]
     for trial, stored in zip(result.trials, data["trials"], strict=True):
         stored["windows"] = [_summary(window) for window in trial.windows]
     return json.dumps({"schema_version": SCHEMA_VERSION, **data}, indent=1) + "\n"
@@ -50,10 +48,10 @@ def _summary(window: Window) -> dict[str, Any]:
 
 
 def from_text(text: str) -> SearchRecord:
-    """Reads result.json of this version or an earlier one, without windows; ``UNREADABLE`` if it is not valid."""
+    """Reads result.json, without windows; ``UNREADABLE`` if it is not valid or of another version."""
     data = json.loads(text)
-    if data["schema_version"] > SCHEMA_VERSION:
-        raise ValueError(f"schema version {data['schema_version']}, this program reads up to {SCHEMA_VERSION}")
+    if data["schema_version"] != SCHEMA_VERSION:
+        raise ValueError(f"schema version {data['schema_version']}, this program reads {SCHEMA_VERSION}")
     trials = [{**trial, "windows": ()} for trial in msgspec.convert(data["trials"], list[dict[str, Any]])]
     return msgspec.convert({**data, "trials": trials}, SearchRecord)
 
@@ -125,17 +123,14 @@ def with_windows(result: SearchRecord, text: str, batches: str) -> SearchRecord:
     trials = []
     for trial, data in zip(result.trials, json.loads(text)["trials"], strict=True):
         workers, settings = trial.num_workers, result.configuration.differing(trial.settings)
-        summaries = enumerate(data.get("windows", ()))
+        summaries = enumerate(data["windows"])
         windows = tuple(_window_of(summary, rows[workers, settings, number]) for number, summary in summaries)
         trials.append(replace(trial, windows=windows))
     return replace(result, trials=tuple(trials))
 
 
 def _window_of(summary: Mapping[str, Any], rows: Sequence[BatchTime]) -> Window:
-    if summary["kind"] == "loading":  # of an earlier version, without the training step: its batches have no rows
-        summary = {**summary, "kind": WindowKind.WARM_UP.value, "batches": 0}
-    count = summary["batches"]
     waits, steps = [row.wait_s for row in rows], [row.step_s for row in rows]
-    if len(waits) != count:
-        raise ValueError(f"{len(waits)} of {count} batches of a window")
+    if len(waits) != summary["batches"]:
+        raise ValueError(f"{len(waits)} of {summary['batches']} batches of a window")
     return msgspec.convert({**summary, "wait_s": waits, "step_s": steps}, Window)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 
 from nws_sweep.results.measurements import Finite, NotNegative, Trial
 from nws_sweep.results.settings import Configuration, Count, LoaderSettings
@@ -94,28 +94,6 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SearchCost:
-    """The time of a search by part, s; ``waiting_s``, before the search, is not in the total."""
-
-    profile_s: Finite = 0.0  # first measurement without workers, including its process
-    startup_s: Finite = 0.0  # starting processes, making datasets, the first batch of each epoch
-    warm_up_s: Finite = 0.0
-    measuring_s: Finite = 0.0
-    samples_s: Finite = 0.0  # comparing samples with and without workers
-    waiting_s: Finite = 0.0  # for another measurement on this machine
-    other_s: Finite = 0.0  # ending processes, deciding, saving
-
-    @property
-    def total_s(self) -> float:
-        """Duration of the search, s."""
-        return float(sum(asdict(self).values()) - self.waiting_s)
-
-    def plus(self, more: SearchCost) -> SearchCost:
-        """The sum of both, part by part."""
-        return SearchCost(**{name: value + getattr(more, name) for name, value in asdict(self).items()})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SamplePart:
     """Digests of one tensor, array, image or plain value of a sample."""
 
@@ -144,21 +122,8 @@ class SamplesLogged:
 class SamplesSeen:
     """The samples delivered in an epoch."""
 
-    digests: tuple[bytes | None, ...]  # one per sample; None if it cannot be compared
-    workers: frozenset[int]  # that delivered samples
+    count: int
     complete: bool  # True if the whole epoch was loaded
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SampleCheck:
-    """The check whether the workers of an iterable dataset divide its samples among them."""
-
-    num_workers: int  # of the epoch
-    samples: int | None = None  # of the epoch; None if it was not complete
-    expected: int | None = None  # samples of an epoch without workers, likewise
-    repeated: int = 0  # repetitions in excess of those without workers
-    idle: int = 0  # workers without samples
-    error: str = ""  # why the check failed; empty otherwise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,9 +138,7 @@ class SearchRecord:
     error: str = ""  # why there is no result; empty if there is one
     started_at: str = ""  # ISO 8601 time with zone
     cost_s: NotNegative = 0.0  # of the whole search
-    cost: SearchCost | None = None
     verdict: Verdict | None = None  # None during the search, or if no candidate was measured
-    sample_check: SampleCheck | None = None  # None if not checked
 
     @property
     def complete(self) -> bool:

@@ -136,10 +136,7 @@ class Configuration:
     @property
     def fingerprint(self) -> str:
         """A short hash of all values; equal configurations have equal fingerprints."""
-        values = asdict(self)
-        if self.ranks == 1:
-            del values["ranks"]
-        text = json.dumps(values, sort_keys=True, default=str)
+        text = json.dumps(asdict(self), sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

@@ -14,9 +14,8 @@ from omegaconf import DictConfig
 
 from nws_sweep.errors import NotARunError, NwsSweepError, one_line
 from nws_sweep.executor.dataset_server import spec_of
-from nws_sweep.measurement import epoch_check
 from nws_sweep.measurement.environment import Environment
-from nws_sweep.results import Configuration, SearchCost, SearchRecord, Trial, atomic, storage
+from nws_sweep.results import Configuration, SearchRecord, Trial, atomic, storage
 from nws_sweep.results.result_cache import ResultStore
 from nws_sweep.sweep import resuming
 from nws_sweep.sweep.session import Session, services
@@ -56,7 +55,7 @@ def measure(
         storage.save(state.folder, start)
         session.remember(start)
         return session.view.search_finished(start)
-    recorder = _Recorder(state.folder, session, bool(configuration.check_samples))
+    recorder = _Recorder(state.folder, session)
     atomic.remove_temporary(state.folder)
     atomic.sync_parents(state.folder)  # Hydra has made it
     try:
@@ -86,25 +85,18 @@ def _label(configuration: Configuration, session: Session) -> str:
 
 
 def _reused(known: SearchRecord, source: str) -> SearchRecord:
-    return replace(known, stop_reason=f"{known.stop_reason} ({source})", cost_s=0.0, cost=SearchCost())
+    return replace(known, stop_reason=f"{known.stop_reason} ({source})", cost_s=0.0)
 
 
 def _search(
     start: SearchRecord, folder: Path, session: Session, recorder: _Recorder, working_folder: str
 ) -> SearchRecord:
     view, log = session.view, str(folder / storage.TRIAL_LOG)
-    waited = SearchCost(waiting_s=time.monotonic() - recorder.began_s)
-    start = replace(start, cost=waited.plus(start.cost or SearchCost()))
     start_process = session.dataset_server.factory(lambda chosen: spec_of(chosen, working_folder, log), view.status)
     environment = Environment(start_process=start_process, check_interrupts=session.interrupts.check)
     guess = learning.first_guess(start.configuration, session.results)
     with services(start.configuration), session.interrupts.deferred():
-        result = search(start, environment, recorder, guess)
-        if start.configuration.check_samples:
-            view.status("checking how the workers share the samples")
-            result = epoch_check.with_epoch_check(result, start_process)
-            storage.save(folder, result)
-    return result
+        return search(start, environment, recorder, guess)
 
 
 def _draw(folder: Path, session: Session) -> None:
@@ -151,12 +143,11 @@ def _record_failure(result: SearchRecord, error: BaseException, folder: Path, se
 class _Recorder:
     """Saves every trial as soon as it is finished, and unfinished trials between rounds."""
 
-    def __init__(self, folder: Path, session: Session, samples_follow: bool) -> None:
+    def __init__(self, folder: Path, session: Session) -> None:
         self._folder = folder
         self._view = session.view
         self.note, self.slice_started, self.interrupted = self._view.note, self._view.slice_started, self._save
-        self._samples_follow = samples_follow  # the result is complete only after the check of the samples
-        self.began_s = self._saved_at = time.monotonic()
+        self._saved_at = time.monotonic()
         self._saving_s = 0.0
         self.latest: SearchRecord | None = None
 
@@ -169,7 +160,7 @@ class _Recorder:
             self._save(result_so_far())
 
     def search_finished(self, result: SearchRecord) -> None:
-        self._save(replace(result, stop_reason="") if self._samples_follow else result)
+        self._save(result)
         self._view.search_finished(result)
 
     def _save(self, result: SearchRecord) -> None:

@@ -54,7 +54,7 @@ def search(start: SearchRecord, environment: Environment, observer: Observer, gu
 
 def _follow(strategy: Strategy, rounds: Rounds) -> tuple[str, bool]:
     """Measures until the strategy stops; returns the reason, and True if the time budget ended the search."""
-    rules, is_first = rounds.search.start.configuration.search, not rounds.search.start.trials
+    rules = rounds.search.start.configuration.search
     try:
         while True:
             observations = _observations(rounds)
@@ -67,9 +67,6 @@ def _follow(strategy: Strategy, rounds: Rounds) -> tuple[str, bool]:
             elif rounds.conclude():  # otherwise a candidate must be measured again
                 suffix = ", each rank" if rounds.search.start.configuration.ranks > 1 else ""
                 return decision.reason + suffix, False
-            if is_first and rules.strategy == "adaptive":
-                rounds.search.end_profile()
-            is_first = False
             if rounds.search.stream_error and rounds.conclude():
                 return f"workers deliver wrong samples: {rounds.search.stream_error}", False
     except TimeLimitReached:

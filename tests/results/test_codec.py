@@ -17,7 +17,6 @@ from nws_sweep.results import (
     BatchCost,
     BatchRecord,
     LoopCosts,
-    SearchCost,
     SearchRecord,
     Span,
     Verdict,
@@ -54,7 +53,6 @@ def whole() -> SearchRecord:
         configuration=factories.configuration(
             {"dataset.sizes": [1, 2], "größe": None}, collate_fn={"_target_": "package.pad"}
         ),
-        cost=SearchCost(profile_s=0.5, measuring_s=1.5),
         verdict=Verdict(recommended=other, fastest=loader_settings(4), tied=(loader_settings(3),)),
     )
 

@@ -98,7 +98,7 @@ def test_a_grid_is_found_with_its_configurations_in_the_order_of_measuring(tmp_p
         (None, "/run: not a run or a grid of nws_sweep (no result.json in it or in a folder in it)"),
         ("{", "/run/result.json: cannot be read (JSONDecodeError("),
         (b"\xff", "/run/result.json: cannot be read (UnicodeDecodeError("),
-        ('{"schema_version": 5}', "schema version 5, this program reads up to 4"),
+        ('{"schema_version": 4}', "schema version 4, this program reads 5"),
     ],
 )
 def test_a_folder_without_a_readable_result_is_not_a_run(

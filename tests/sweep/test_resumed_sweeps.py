@@ -79,11 +79,6 @@ def test_a_search_finds_the_same_after_any_interruption(strategy: str, per_worke
             assert found[workers].windows == trial.windows, "measured again"
             assert found[workers].objective_s == pytest.approx(trial.objective_s)
         assert result.complete
-        assert result.cost is not None
-        assert result.cost.total_s == pytest.approx(result.cost_s)
-        assert result.cost.other_s == pytest.approx(0, abs=1e-6), (
-            "the parts of the cost include the first part of the search"
-        )
         workers, epoch_s = best(result)
         assert epoch_s <= least_s * 1.03, slices
         if strategy != "adaptive":  # which depends on the precision of the first windows
