@@ -137,19 +137,12 @@ def compare(arguments: Sequence[str]) -> int:
         help="exit status 1 if any configuration of B is slower, faster or changed; slower and changed include a "
         "configuration that was measured in A but failed in B; inconclusive is neither",
     )  # fmt: skip
-    parser.add_argument("--html", metavar="FILE", type=Path, help="also write the comparison as a page")
     options = parser.parse_args(arguments)
     from nws_sweep.report import comparison_text
 
     a, b = (_summary(folder, options.where, f"{folder}: ") for folder in (options.a, options.b))
     comparison = comparing.compare(a, b, options.within / 100)
     print(comparison_text.render(comparison), end="")
-    if options.html:
-        from nws_sweep.report import page
-        from nws_sweep.results import atomic
-
-        atomic.write_text(options.html, page.comparison(comparison))
-        print(f"wrote {options.html}")
     return 1 if options.fail_if and comparison.alarming(options.fail_if) else 0
 
 

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from nws_sweep.analysis.comparing import compare
-from nws_sweep.analysis.summary import summarise
-from nws_sweep.report import page, writer
-from nws_sweep.results import Estimate, SearchRecord, Trial, atomic, storage
+from nws_sweep.report import writer
+from nws_sweep.results import Estimate, SearchRecord, Trial, storage
 from tests.factories import (
-    HOST,
     configuration,
     failed_trial,
     loader_settings,
@@ -74,21 +70,6 @@ GRID_OF_4 = (
 FAILED = search_result(failed_trial(0, f"OSError: {EVIL} is not a file"))
 
 
-def comparison(parent: Path) -> Path:
-    """All verdicts, configurations in one grid only, and different hosts."""
-    other = replace(HOST, hostname="node2", cpu_model=EVIL, torch="2.5.0")
-    columns = [{"batch_size": size, "dataset": EVIL} for size in (16, 32, 64, 128, 256)]
-    one = store_grid(parent / "before", *(searched(0.5, columns=each) for each in columns[:4]))
-    after = [
-        search_result(failed_trial(0), columns=columns[0], host=other),
-        *(searched(s, columns=c, host=other) for s, c in zip((0.75, 0.25, 0.5, 0.5), columns[1:], strict=True)),
-    ]
-    two = store_grid(parent / "after", *after)
-    found = compare(summarise(storage.find(one)), summarise(storage.find(two)), 0.03)
-    atomic.write_text(parent / "comparison.html", page.comparison(found))
-    return parent / "comparison.html"
-
-
 def page_of(folder: Path) -> Path:
     writer.write(folder)
     return folder / storage.PAGE
@@ -100,5 +81,4 @@ PAGES: dict[str, Callable[[Path], Path]] = {
     "grid_of_4": lambda parent: page_of(store_grid(parent, *GRID_OF_4)),
     "grid_of_24": lambda parent: page_of(store_grid(parent, *grid_of_24())),
     "grid_of_200": lambda parent: page_of(store_grid(parent, *grid_of_200())),
-    "comparison": comparison,
 }

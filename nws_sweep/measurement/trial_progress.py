@@ -8,7 +8,6 @@ from nws_sweep import errors
 from nws_sweep.errors import TrialError
 from nws_sweep.measurement import costs, counters, quantities, schedule
 from nws_sweep.measurement.schedule import Conditions
-from nws_sweep.measurement.verification import spans_of
 from nws_sweep.replay.model import queue_settings
 from nws_sweep.results import (
     Configuration,
@@ -102,7 +101,7 @@ class TrialProgress:
             cost_s=self.cost_s,
             records=records,
             loop=loop,
-            spans=spans_of(self.slices, records, loop, queue) if loop else (),
+            spans=costs.spans_of(self.slices, records, loop, queue) if loop else (),
         )
 
     @property

@@ -11,24 +11,24 @@ from nws_sweep.analysis.summary import ConfigurationSummary, Summary
 from nws_sweep.analysis.time_ratios import Change
 from nws_sweep.report import formatted, snippets
 
-HEADER = ["", "num_workers", "time of a", "A", "B", "B / A", "verdict"]
+_HEADER = ["", "num_workers", "time of a", "A", "B", "B / A", "verdict"]
 
 
 def render(comparison: RunComparison) -> str:
     """The comparison as printed text."""
-    table = snippets.markdown_table(HEADER, [row(pair) for pair in comparison.pairs])
-    heading = f"A: {origin(comparison.a)}\nB: {origin(comparison.b)}\n"
+    table = snippets.markdown_table(_HEADER, [_row(pair) for pair in comparison.pairs])
+    heading = f"A: {_origin(comparison.a)}\nB: {_origin(comparison.b)}\n"
     return f"{heading}\n{table}\n" + "\n".join(_lines(comparison)) + "\n"
 
 
-def origin(summary: Summary) -> str:
+def _origin(summary: Summary) -> str:
     """The folder, the host and the start time of a run or a grid."""
     started_at = summary.stored.runs[0].result.started_at
     return f"{summary.stored.folder}, measured on {summary.hosts[0].hostname}, started at {started_at}"
 
 
-def row(pair: Pair) -> list[str]:
-    """The cells of a configuration under ``HEADER``."""
+def _row(pair: Pair) -> list[str]:
+    """The cells of a configuration under ``_HEADER``."""
     times = pair.times
     return [
         pair.label,
@@ -50,7 +50,7 @@ def _verdict(pair: Pair) -> str:
     return pair.change.value if pair.change else f"failed in {' and '.join(sides)}"
 
 
-def about_all(comparison: RunComparison) -> Iterator[str]:
+def _about_all(comparison: RunComparison) -> Iterator[str]:
     """The number of pairs by verdict (``3 configurations in both: 1 slower, 2 same``), and the rule of the verdict."""
     verdicts = Counter(map(_verdict, comparison.pairs))
     counts = ", ".join(f"{count} {name}" for name, count in verdicts.items())
@@ -64,7 +64,7 @@ def about_all(comparison: RunComparison) -> Iterator[str]:
 
 
 def _lines(comparison: RunComparison) -> Iterator[str]:
-    yield from about_all(comparison)
+    yield from _about_all(comparison)
     yield from (f"note: {pair.label}: {note}" for pair in comparison.pairs for note in pair.notes)
     yield from (f"only in A: {label}" for label in comparison.only_a)
     yield from (f"only in B: {label}" for label in comparison.only_b)

@@ -15,9 +15,9 @@ from markupsafe import Markup
 
 from nws_sweep import units
 from nws_sweep.analysis import caveats, time_ratios
-from nws_sweep.analysis.comparing import RunComparison, effects
+from nws_sweep.analysis.comparing import effects
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary, best_settings
-from nws_sweep.report import comparison_text, formatted, snippets
+from nws_sweep.report import formatted, snippets
 from nws_sweep.results import Trial
 
 # Configurations shown in detail; the table has all.
@@ -175,25 +175,6 @@ def _facts(summary: Summary) -> Iterator[tuple[str, str]]:
 def report(page: Page, pictures: Sequence[tuple[str, str, str]]) -> str:
     """The report as one HTML file; each picture is a title, a description and an SVG document in base64."""
     return _render("report.html", title=page.summary.title, page=page, pictures=pictures)
-
-
-def comparison(value: RunComparison) -> str:
-    """The comparison of two runs or grids as one HTML file."""
-    differing = ("what", "A", "B")
-    header = ("configuration", *comparison_text.HEADER[1:], "note")
-    rows = [(*comparison_text.row(pair), "; ".join(pair.notes)) for pair in value.pairs]
-    return _render(
-        "comparison.html",
-        title=f"Comparison of {value.a.stored.folder.name} and {value.b.stored.folder.name}",
-        origins=(comparison_text.origin(value.a), comparison_text.origin(value.b)),
-        pairs=Table(header, rows),
-        summary=list(comparison_text.about_all(value)),
-        differences=(
-            ("settings", "Other differences between the settings", Table(differing, value.settings)),
-            ("hosts", "Differences between the hosts", Table(differing, value.hosts)),
-        ),
-        only=[*(f"A: {label}" for label in value.only_a), *(f"B: {label}" for label in value.only_b)],
-    )
 
 
 def _render(template: str, **values: Any) -> str:

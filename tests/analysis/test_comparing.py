@@ -290,7 +290,7 @@ def test_notes_of_a_pair(a: SearchRecord, b: SearchRecord, change: Change | None
     (pair,) = runs(a, b).pairs
     assert (pair.change, pair.notes) == (change, notes)
     verdict = f"failed in {'A' if a is BROKEN else 'B'}" if change is None else change.value
-    assert comparison_text.row(pair)[-1] == verdict
+    assert comparison_text._row(pair)[-1] == verdict
 
 
 @pytest.mark.parametrize(
