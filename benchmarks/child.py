@@ -9,6 +9,8 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any, TypeVar
 
+from benchmarks import support
+
 Argument = TypeVar("Argument")
 Result = TypeVar("Result")
 
@@ -17,13 +19,9 @@ _EXIT_WITHIN_S = 10.0
 
 def call(function: Callable[[Argument], Result], argument: Argument, timeout_s: float = 900.0) -> Result:
     """The result of a function of a module, called in a child; RuntimeError if there is none within ``timeout_s``."""
-    context = multiprocessing.get_context("forkserver")
-    receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=_run, args=(sender, function, argument), name=function.__module__)
-    process.start()
-    sender.close()
+    process = support.start_fork_server().fork(f"{__name__}:_run", function, argument)
     try:
-        result: Result = _received(receiver, process.name, timeout_s)
+        result: Result = _received(process.connection, function.__module__, timeout_s)
         return result
     finally:
         process.join(_EXIT_WITHIN_S)

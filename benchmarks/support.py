@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
 import os
 import sys
 import time
@@ -11,7 +10,8 @@ from datetime import date
 
 import psutil
 
-from nws_sweep.system import host, host_lock, processes
+from nws_sweep.system import fork_server, host, host_lock, processes
+from nws_sweep.system.fork_server import ForkServer
 
 LOCK_FILE = os.environ.get("NWS_SWEEP_LOCK_FILE", host_lock.DEFAULT)
 _PRELOAD = (
@@ -22,11 +22,10 @@ _MARK = "NWS_SWEEP_BENCHMARK"
 _GRACE_S = 2.0  # for killed processes to exit
 
 
-def start_fork_server() -> None:
+def start_fork_server() -> ForkServer:
     """Starts one fork server for all processes, with an environment variable by which ``descendants`` finds orphans."""
     os.environ[_MARK] = str(os.getpid())
-    multiprocessing.get_context("forkserver").set_forkserver_preload(list(_PRELOAD))
-    processes.start_fork_server()
+    return fork_server.ensure_running(_PRELOAD)
 
 
 def print_line(line: str) -> None:

@@ -17,6 +17,7 @@ from hydra.core.global_hydra import GlobalHydra
 
 from nws_sweep.config import schema
 from nws_sweep.system import processes, temporary
+from nws_sweep.system.fork_server import ForkedProcess
 from tests.one_process import SharedProcess
 
 # The tests start many processes, each of which would compile torch's modules again without cached bytecode.
@@ -110,7 +111,7 @@ def no_leftovers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     family: list[psutil.Process] = []
     kill_tree = processes.kill_tree
 
-    def noted(child: BaseProcess) -> None:
+    def noted(child: ForkedProcess | BaseProcess) -> None:
         with contextlib.suppress(psutil.NoSuchProcess):  # dead already
             process = psutil.Process(child.pid)
             family.extend([process, *process.children(recursive=True)])

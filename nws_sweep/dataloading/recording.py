@@ -216,12 +216,13 @@ class WorkerStart:
     user_function: Callable[[int], Any] | None = None  # the user's own, called first
     threads: int | None = None  # of torch's operations; None for the number that DataLoader sets
     log: SampleLog | None = None  # receives some samples of the worker's first epoch
+    folder: str | None = None  # the trial's temporary folder, in which the worker is registered
 
     def __call__(self, worker_id: int) -> None:
         """Runs in the worker before its first sample."""
         processes.die_with_parent()
-        if folder := processes.socket_folder():
-            temporary.register_process(folder)
+        if self.folder is not None:
+            temporary.register_process(self.folder)
         if self.threads is not None:
             torch.set_num_threads(self.threads)
         if self.user_function is not None:

@@ -1,7 +1,7 @@
 """The child side of a trial: the process that makes the dataset, owns one DataLoader and answers commands over a pipe.
 
-It is forked from the fork server or from a template process (``trial_process``). It kills its process group, workers
-included, when its parent exits.
+It is forked from the fork server or from a template process (``trial_process``). It leads a process
+group, which is paused, resumed and killed as one.
 """
 
 from __future__ import annotations
@@ -14,9 +14,7 @@ import multiprocessing
 import os
 import re
 import signal
-import socket
 import sys
-import threading
 import time
 import traceback
 import types
@@ -24,8 +22,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from multiprocessing import forkserver, parent_process
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -53,13 +50,13 @@ from nws_sweep.results import (
     WindowKind,
     WindowRequest,
 )
-from nws_sweep.system import accelerator, page_cache, processes, streams, temporary
+from nws_sweep.system import accelerator, fork_server, page_cache, processes, streams, temporary
 
 # torch issues these for each DataLoader that nws_sweep makes on purpose.
 _EXPECTED_WARNINGS = (
     r"This DataLoader will create \d+ worker processes",
     r"'pin_memory' argument is set as true but no accelerator is found",
-    r"This process .* is multi-threaded, use of fork\(\) may lead to deadlocks",  # Python 3.12; the watching thread
+    r"This process .* is multi-threaded, use of fork\(\) may lead to deadlocks",  # Python 3.12; threads of libraries
 )
 _MAX_WARNINGS = 5
 _OOM_SCORE_ADJ = "300"  # of 1000: as if the process held 30 % more of the machine's memory
@@ -84,11 +81,11 @@ class _ChildCommands:
         self._spec, self._folder = spec, folder
         self._warnings: dict[str, None] = {}
         self.is_iterating = False  # takes batches between commands, as a background loader
-        self.listener: socket.socket | None = None  # of a template process: forks trial processes on request
+        self.is_template = False  # a process that forks trial processes on request
 
     def forked(self, spec: ProcessSpec, folder: str) -> _ChildCommands:
         """Those of a trial process forked from this template process, with its dataset and the warnings so far."""
-        self._spec, self._folder, self.listener = spec, folder, None
+        self._spec, self._folder, self.is_template = spec, folder, False
         self._data.source.rank = spec.rank
         return self
 
@@ -109,16 +106,13 @@ class _ChildCommands:
         files = {number: path for number, path in objects.open_files().items() if number not in before}
         return _LoadedDataset(source, found, files, _found_in(dataset, partial(objects.handles, files.values())))
 
-    def make_template(self) -> tuple[str, str]:
-        """The obstacle to forking trial processes from this process; without one, the address that accepts requests."""
+    def make_template(self) -> str:
+        """The obstacle to forking trial processes from this process; without one, "", and it becomes a fork server."""
         before = forking.footprint()
         _ = self._data
-        if obstacle := forking.obstacle_since(before):
-            return obstacle, ""
-        self.listener = socket.socket(socket.AF_UNIX)
-        self.listener.bind(str(Path(self._folder, "template")))
-        self.listener.listen()
-        return "", self.listener.getsockname()
+        obstacle = forking.obstacle_since(before)
+        self.is_template = not obstacle
+        return obstacle
 
     def prepare(self) -> DatasetFacts:
         data, source = self._data, self._data.source
@@ -147,7 +141,7 @@ class _ChildCommands:
             timer = BatchTimer(log)
             loader.collate_fn = TimedCollate(timer, loader.collate_fn)
             loader.worker_init_fn = WorkerStart(
-                timer, loader.worker_init_fn, threads=settings.threads_per_worker, log=self._log
+                timer, loader.worker_init_fn, settings.threads_per_worker, self._log, self._folder
             )
         self._session = LoaderSession(
             loader,
@@ -202,11 +196,12 @@ class _ChildCommands:
         return load_in_process(self._data.source.dataset, keys, limit_s)
 
     def load_one_by_one(self, samples: Sequence[SampleMade], settings: LoaderSettings) -> tuple[SampleMade, ...]:
-        return load_one_by_one(self._data.source.loader(settings, None, WorkerStart()), samples)
+        return load_one_by_one(self._data.source.loader(settings, None, WorkerStart(folder=self._folder)), samples)
 
     def samples(self, settings: LoaderSettings, most: int, limit_s: float = math.inf) -> SamplesSeen:
         began, count = time.monotonic(), 0
-        for made in self._data.source.loader(settings, _one if settings.batch_size is None else len, WorkerStart()):
+        counts, start = _one if settings.batch_size is None else len, WorkerStart(folder=self._folder)
+        for made in self._data.source.loader(settings, counts, start):
             count += made
             if count >= most or time.monotonic() - began > limit_s:
                 return SamplesSeen(count=count, complete=False)
@@ -231,8 +226,7 @@ _template: _ChildCommands | None = None  # set in a template process, and so in 
 
 def main(connection: Connection, spec: ProcessSpec, temporary_folder: str) -> None:
     """Answers commands until the command is None or the parent closes the pipe."""
-    processes.release_fork_server()
-    # A child of the fork server would pass "forkserver" to the DataLoader's workers; this is the user's own method.
+    # The user's own; that of a forked process is "fork".
     multiprocessing.set_start_method(spec.start_method, force=True)
     if spec.environment is not None:
         os.environ.clear()
@@ -253,24 +247,15 @@ def main(connection: Connection, spec: ProcessSpec, temporary_folder: str) -> No
     else:  # when memory runs out, the kernel kills this process before the template process
         with contextlib.suppress(OSError):
             Path("/proc/self/oom_score_adj").write_text(_OOM_SCORE_ADJ)
-    processes.die_with_parent()
     os.chdir(spec.working_folder)
-    threading.Thread(target=_kill_group_with_parent, name="kill-group-with-parent", daemon=True).start()
     processes.restore_ending_signals()
     streams.redirect(spec.log_path)
     commands = (_template.forked if _template else _ChildCommands)(spec, temporary_folder)
     warnings.showwarning = commands.record_warning  # type: ignore[assignment]
     _forward_progress(connection)
-    # When the parent has exited, the pipe closes, and the thread above kills the workers.
+    # When the program has exited, the connection closes, and the fork server kills this process and its workers.
     with contextlib.suppress(EOFError, BrokenPipeError):
         _serve(connection, commands)
-
-
-def _kill_group_with_parent() -> None:
-    """Ends processes that the dataset has started, which the kernel does not end."""
-    parent: Any = parent_process()
-    wait([parent.sentinel])
-    os.killpg(0, signal.SIGKILL)
 
 
 def _serve(connection: Connection, commands: _ChildCommands) -> None:
@@ -282,10 +267,11 @@ def _serve(connection: Connection, commands: _ChildCommands) -> None:
             if answer[0] == "error":  # sent unasked
                 commands.is_iterating = False
                 connection.send(answer)
-        if commands.listener is not None:
+        if commands.is_template:
             global _template  # noqa: PLW0603 - processes forked from this one read it
             _template = commands
-            forkserver.main(commands.listener.detach(), connection.fileno(), [])
+            fork_server.serve(connection)
+            return
 
 
 def _answer(commands: _ChildCommands, exits: _WorkerExits, name: str, *arguments: Any) -> tuple[str, Any]:

@@ -1,33 +1,29 @@
 """The parent side of a trial: a child process per trial, so that a crash, a hang or memory exhaustion ends only that.
 
-Trial processes are forked from the standard library's fork server, which has imported torch and run no torch operation:
-with GNU OpenMP a process forked after one hangs at its first parallel operation. A trial process that has only made its
-dataset can become a template process; trial processes forked from it share its dataset.
+Trial processes are forked from a fork server that has imported torch and run no torch operation: with GNU OpenMP a
+process forked after one hangs at its first parallel operation. A trial process that has only made its dataset can
+become a template process, a fork server too: trial processes forked from it share its dataset.
 """
 
 from __future__ import annotations
 
 import contextlib
 import math
-import multiprocessing
 import signal
-import sys
 import time
-import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.machinery import PathFinder
-from multiprocessing import forkserver
-from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from nws_sweep import units
-from nws_sweep.errors import ConfigurationError, TrialError, TrialOutOfMemory, TrialTimeout, one_line
+from nws_sweep.errors import TrialError, TrialOutOfMemory, TrialTimeout, one_line
 from nws_sweep.measurement.environment import TrialProcess
 from nws_sweep.results import BatchRecord, LoaderSettings, ProcessSpec, Usage, Window, WindowRequest
-from nws_sweep.system import processes, temporary, usage
+from nws_sweep.system import fork_server, processes, temporary, usage
+from nws_sweep.system.fork_server import ForkedProcess, ForkServer
 
 # Imported by the fork server: what each trial process needs, and modules whose import is slow and has no side effects.
 _PRELOADED = ("nws_sweep.executor.child", "hydra.utils")
@@ -90,11 +86,11 @@ class ChildProcess(CommandSender):
     """The parent's handle of a trial process; ``start`` starts it and kills its process group."""
 
     def __init__(
-        self, child: BaseProcess, connection: Connection, supervision: Supervision, template: ChildProcess | None
+        self, child: ForkedProcess, start_method: str, supervision: Supervision, template: ChildProcess | None
     ) -> None:
         super().__init__(supervision)
-        self._child, self._connection = child, connection
-        self._supervision, self._template = supervision, template
+        self._child, self._connection = child, child.connection
+        self._start_method, self._supervision, self._template = start_method, supervision, template
         self._left_s = supervision.kill_after_s
         self._kernel_kills = processes.out_of_memory_kills()
         self._settings: LoaderSettings | None = None
@@ -102,23 +98,22 @@ class ChildProcess(CommandSender):
         self._pauses_s: list[tuple[float, float]] = []  # on the clock of ``BatchRecord``
         self._paused_at_s: float | None = None
         self.beside: Sequence[int] = ()  # processes whose memory counts with that of this one
-        self.fork_server: Any = None  # of a template process: starts processes as multiprocessing's own server does
 
     def make_template(self) -> str:
         """Makes only the dataset, to fork trial processes from this one; returns the obstacle to that, else ""."""
-        obstacle, address = self.request("make_template")
+        obstacle = str(self.request("make_template"))
         if not obstacle:  # a template process has no limits
             self._left_s = self.memory_limit_bytes = None
-            self.fork_server = forkserver.ForkServer()
-            self.fork_server._forkserver_address = address
-            self.fork_server._forkserver_alive_fd = self._connection.fileno()
-            self.fork_server.ensure_running = lambda: None  # it runs
-        return str(obstacle)
+        return obstacle
+
+    @property
+    def fork_server(self) -> ForkServer:
+        """A template process: forks trial processes with its dataset."""
+        return ForkServer(self._connection)
 
     @property
     def pid(self) -> int:
         """The process ID of the trial process."""
-        assert self._child.pid is not None
         return self._child.pid
 
     @property
@@ -219,8 +214,9 @@ class ChildProcess(CommandSender):
     def close(self) -> None:
         """Kills the trial process and its descendants, after an orderly exit of workers that share semaphores."""
         settings = self._settings
-        try:  # killed forked workers leave nothing behind; spawned ones must release their semaphores
-            if settings and settings.num_workers and settings.multiprocessing_context not in (None, "fork"):
+        method = (settings and settings.multiprocessing_context) or self._start_method
+        try:  # killed forked workers leave nothing behind; others must release their semaphores
+            if settings and settings.num_workers and method != "fork":
                 self.resume()
                 with contextlib.suppress(OSError):
                     self._connection.send(None)
@@ -265,59 +261,30 @@ def start(
 
     Raises the errors of ``DatasetServer.start``.
     """
-    if multiprocessing.current_process().daemon:
-        raise ConfigurationError("a daemonic process cannot start processes: measure in the program's main process")
-    if template is None:
-        preload([spec.dataset, spec.training_step])
+    server = template.fork_server if template else preload([spec.dataset, spec.training_step])
     with contextlib.ExitStack() as stack:
-        # Ctrl-C during a start would send the fork server half a message, on which it exits with a traceback.
         with processes.uninterrupted():
             folder = stack.enter_context(temporary.folder())
-            ours, theirs = multiprocessing.Pipe()
-            stack.callback(ours.close)
-            context = multiprocessing.get_context("forkserver")
-            child = context.Process(target=_run, args=(theirs, spec, folder), name="nws_sweep-trial")
             try:
-                with theirs, _starting(template):
-                    child.start()
-            except (EOFError, ConnectionError) as error:
+                child = server.fork("nws_sweep.executor.child:main", spec, folder)
+            except (EOFError, OSError) as error:
                 reason = "it was killed, or its import of torch failed"
                 raise TrialError(f"the fork server has exited ({one_line(error)}): {reason}") from error
-            process = ChildProcess(child, ours, supervision, template)
+            start_method = spec.start_method or processes.start_method()
+            process = ChildProcess(child, start_method, supervision, template)
             stack.callback(process.close)
         if prepare:
             process.prepare()
         yield process
 
 
-def _run(*arguments: Any) -> None:
-    from nws_sweep.executor.child import main
-
-    main(*arguments)
-
-
-@contextlib.contextmanager
-def _starting(template: ChildProcess | None) -> Iterator[None]:
-    """Hides the main module, which the child would import: a script without a main guard would run again."""
-    main, connect = sys.modules["__main__"], forkserver.connect_to_new_process
-    sys.modules["__main__"] = types.ModuleType("__main__")
-    if template is not None:
-        forkserver.connect_to_new_process = template.fork_server.connect_to_new_process
-    try:
-        yield
-    finally:
-        sys.modules["__main__"], forkserver.connect_to_new_process = main, connect
-
-
-def preload(nodes: Iterable[Mapping[str, Any]]) -> None:
-    """Starts the fork server, once, with the modules that these configuration nodes import."""
+def preload(nodes: Iterable[Mapping[str, Any]]) -> ForkServer:
+    """The fork server, which is started, once, with the modules that these configuration nodes import."""
     targets = {target for node in nodes for target in _targets(node)}
     modules = {target.rpartition(".")[0] for target in targets if target.startswith(_PRELOADABLE)}
     if any(mentions(target.rpartition(".")[0], "torchvision") for target in targets):
         modules.add("torchvision")
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([*_PRELOADED, *sorted(modules)])
-    processes.start_fork_server()
+    return fork_server.ensure_running([*_PRELOADED, *sorted(modules)])
 
 
 def mentions(module: str, name: str) -> bool:

@@ -6,7 +6,8 @@ May import ``results``, ``units`` and ``errors``.
 - ``resources``: free memory, shared memory, open files and threads, and candidates that do not fit
 - ``usage``: what processes and the machine have used
 - ``accelerator``, ``extras``: the machine's accelerator; optional packages
-- ``processes``: fork server, process groups and signals, such as Ctrl-C and SIGTERM
+- ``fork_server``: forks processes from one that has imported modules or made a dataset
+- ``processes``: process groups and signals, such as Ctrl-C and SIGTERM
 - ``host_lock``, ``temporary``: one measurement at a time; temporary folders
 - ``page_cache``, ``streams``: files in the page cache; standard input, output and error
 """

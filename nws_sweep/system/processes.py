@@ -1,26 +1,30 @@
-"""Processes: the fork server, signals such as Ctrl-C, process groups, and resources that killed processes leave."""
+"""Processes: signals such as Ctrl-C, process groups, and resources that killed processes leave."""
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
 import multiprocessing
+import multiprocessing.util
 import os
 import signal
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from multiprocessing import forkserver, resource_tracker
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from nws_sweep.system import cgroups
 
 if TYPE_CHECKING:
+    from multiprocessing.process import BaseProcess
+
     import psutil
+
+    from nws_sweep.system.fork_server import ForkedProcess
 
 # From Ctrl-C, batch systems and closed terminals.
 ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -30,40 +34,10 @@ _PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 _POLL_S = 0.002
 
 
-def start_fork_server() -> None:
-    """Starts it, unless it runs; it ignores the signals that end the program, which first finishes its window."""
-    server: Any = forkserver._forkserver
-    if server._forkserver_pid is not None:
-        try:
-            os.waitid(os.P_PID, server._forkserver_pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-        except ChildProcessError:  # the fork server of this process's parent
-            release_fork_server()
-            server._forkserver_address = server._forkserver_pid = None
-    with uninterrupted():
-        for start in (resource_tracker.ensure_running, forkserver.ensure_running):
-            # Blocked signals stay pending (ignored ones would be lost); the started process inherits the mask. The mask
-            # is set for each start, since the first start resets it, in Python 3.11 at least.
-            before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING_SIGNALS)
-            try:
-                start()
-            finally:
-                signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def release_fork_server() -> None:
-    """Closes this process's end of the pipe that keeps the fork server alive: a paused process could not close it."""
-    server: Any = forkserver._forkserver
-    if server._forkserver_alive_fd is not None:
-        os.close(server._forkserver_alive_fd)
-        server._forkserver_alive_fd = None
-
-
 def restore_ending_signals() -> None:
-    """Restores Python's default handlers of the signals that the fork server, this process's parent, blocks."""
+    """Restores Python's default handlers of the signals that the fork server, this process's parent, ignores."""
     for number in ENDING_SIGNALS:
-        signal.signal(number, signal.SIG_IGN)  # drops pending signals
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING_SIGNALS)
 
 
 def drop_foreign_start_method() -> None:
@@ -181,22 +155,19 @@ def _is_orphan() -> bool:
     parent = multiprocessing.parent_process()
     if parent is None:
         return False
-    of_server = getattr(multiprocessing.current_process(), "_start_method", None) == "forkserver"
-    return not parent.is_alive() if of_server else os.getppid() != parent.pid
+    if multiprocessing.get_start_method(allow_none=True) == "forkserver":  # it is the parent of this process's parent
+        return not parent.is_alive()
+    return os.getppid() != parent.pid
 
 
 def set_socket_folder(folder: str) -> None:
     """Sets the folder in which multiprocessing makes the sockets of this process and its children."""
-    config: dict[str, Any] = getattr(multiprocessing.current_process(), "_config", {})
-    config["tempdir"] = folder  # read by multiprocessing.util.get_temp_dir
+    usual, tempfile.tempdir = tempfile.tempdir, folder
+    multiprocessing.util.get_temp_dir()  # makes a folder there, once, which child processes inherit
+    tempfile.tempdir = usual
 
 
-def socket_folder() -> str | None:
-    """The folder set by ``set_socket_folder`` in this process or its parent; None if there is none."""
-    return cast("str | None", getattr(multiprocessing.current_process(), "_config", {}).get("tempdir"))
-
-
-def kill_tree(process: BaseProcess) -> None:
+def kill_tree(process: ForkedProcess | BaseProcess) -> None:
     """Kills a process and its descendants, waits for their exit, and removes their shared memory."""
     import psutil
 

@@ -163,7 +163,7 @@ def test_a_dataset_that_ends_its_process_is_one_line_or_failed_rows(
 def test_a_fork_server_that_exits_at_its_start_is_one_line(program: Program, end: str) -> None:
     """As when its import of torch fails."""
     (program.folder / "sitecustomize.py").write_text(
-        f"import os, sys\nif any('forkserver' in word for word in sys.orig_argv): {end}\n"
+        f"import os, sys\nif any('fork_server' in word for word in sys.orig_argv): {end}\n"
     )
     status, printed = program.run(*GRID)
     assert status == 2

@@ -75,96 +75,6 @@ def test_a_paused_process_is_killed_with_its_parent(end: str) -> None:
         assert becomes(lambda: not processes.is_alive(bound))
 
 
-FORKED = """
-import multiprocessing, os
-from multiprocessing import forkserver
-from nws_sweep.system import processes
-
-def main():
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([])
-    processes.start_fork_server()
-    first = forkserver._forkserver._forkserver_pid
-    pid = os.fork()
-    if pid:
-        assert os.waitpid(pid, 0)[1] == 0
-        processes.start_fork_server()
-        assert forkserver._forkserver._forkserver_pid == first
-        print("done", flush=True)
-        return
-    processes.start_fork_server()
-    assert forkserver._forkserver._forkserver_pid != first
-    worker = context.Process(target=print)
-    worker.start()
-    worker.join()
-    os._exit(worker.exitcode)
-
-if __name__ == "__main__":
-    main()
-"""
-
-
-def test_a_forked_process_starts_a_fork_server_of_its_own(tmp_path: Path) -> None:
-    """Python's own function waits for a process of the parent: ChildProcessError."""
-    assert output_of(FORKED, tmp_path).split() == ["done"]
-
-
-def output_of(program: str, folder: Path, *arguments: str) -> str:
-    (folder / "program.py").write_text(program)
-    return subprocess.run(
-        [sys.executable, "program.py", *arguments], cwd=folder, env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60, check=False,
-    ).stdout  # fmt: skip
-
-
-SIGNALLED = """
-import multiprocessing, os, signal, time
-from multiprocessing import forkserver
-from nws_sweep.system import processes
-
-received, ending, ensure_running = [], processes.ENDING_SIGNALS, forkserver.ensure_running
-
-def start_and_signal():
-    for number in ending:
-        os.kill(os.getpid(), number)
-    ensure_running()
-    assert not received
-
-def child():
-    processes.restore_ending_signals()
-    time.sleep(60)
-
-def end_of_child():
-    child_process = context.Process(target=child)
-    child_process.start()
-    os.kill(child_process.pid, signal.SIGTERM)  # perhaps before it restores its handlers
-    while child_process.exitcode is None:
-        time.sleep(0.01)
-        child_process.terminate()
-    return child_process.exitcode
-
-if __name__ == "__main__":
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([])
-    for number in ending:
-        signal.signal(number, lambda number, frame: received.append(number))
-    forkserver.ensure_running = start_and_signal
-    processes.start_fork_server()
-    assert sorted(received) == sorted(ending)
-    for number in ending:
-        os.kill(forkserver._forkserver._forkserver_pid, number)
-    assert end_of_child() == -signal.SIGTERM
-    os.kill(os.getpid(), signal.SIGINT)
-    assert received[-1] == signal.SIGINT and len(received) == 4
-    print("done")
-"""
-
-
-def test_signals_during_the_start_of_the_fork_server_are_not_lost(tmp_path: Path) -> None:
-    """Seen once: a cancelled job of Slurm continued. The fork server ignores the signals, its children do not."""
-    assert output_of(SIGNALLED, tmp_path) == "done\n"
-
-
 _ORPHAN = """
 import multiprocessing, os, pathlib, signal, sys, time
 from nws_sweep.system import processes
@@ -189,7 +99,9 @@ if __name__ == "__main__":
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_a_process_whose_parent_was_killed_earlier_exits(tmp_path: Path, method: str) -> None:
     """Seen once in 443 kills: workers that had just been forked kept running."""
-    output_of(_ORPHAN, tmp_path, method, str(tmp_path))
+    (tmp_path / "program.py").write_text(_ORPHAN)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    subprocess.run([sys.executable, "program.py", method, tmp_path], cwd=tmp_path, env=environment, check=False)
     pid = int((tmp_path / "begun").read_text())
     assert becomes(lambda: not processes.running([pid]))
     assert not (tmp_path / "lives").exists()

@@ -1,0 +1,227 @@
+"""Fork servers: processes that fork others from themselves in milliseconds, with modules or a dataset in memory.
+
+The program itself may have threads, an accelerator or locks in use, with which no process should be forked. A fork
+server is a fresh Python process that has imported modules, or a process that calls ``serve``, such as one that has made
+a dataset. Its children are processes of multiprocessing ("fork"), which may start others by each start method.
+
+A request is a byte on a Unix socket and two file descriptors: the child's end of its connection to the program, and
+the channel on which the server reports its process ID and its exit status. When the program exits, in whichever way,
+the connections of its servers close; each server kills its processes, with those that they have started, and exits.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import importlib
+import multiprocessing
+import os
+import pkgutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterable
+from multiprocessing import resource_tracker, spawn
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from types import FrameType
+from typing import Any
+
+from nws_sweep.system import processes
+
+_PROGRAM = "import sys; sys.path[:] = {}; from nws_sweep.system import fork_server; fork_server.main({})"
+_EXIT_WITHIN_S = 1.0
+
+
+class ForkedProcess:
+    """The program's handle of a process that a fork server has forked."""
+
+    def __init__(self, connection: Connection, channel: Connection) -> None:
+        """Waits for the process ID; raises OSError if the fork failed, EOFError if the server has exited."""
+        self.connection = connection  # its other end is the process's
+        self.sentinel = channel  # of multiprocessing.connection.wait: ready once the process has exited
+        self.exitcode: int | None = None  # set by ``join``; -N if signal N killed the process
+        answer = channel.recv()
+        if isinstance(answer, OSError):
+            raise answer
+        self.pid: int = answer
+
+    def join(self, kill_after_s: float) -> None:
+        """Waits for the exit; ``exitcode`` stays None if the process runs on, or its server was killed with it."""
+        if self.exitcode is None and self.sentinel.poll(kill_after_s):
+            with contextlib.suppress(EOFError, OSError):
+                self.exitcode = self.sentinel.recv()
+
+    def kill(self) -> None:
+        """Sends SIGKILL, unless the process has exited."""
+        self.join(0)
+        if self.exitcode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+
+
+class ForkServer:
+    """The program's end of a connection to a process that calls ``serve``, or will when the request comes."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+
+    def fork(self, function: str, *arguments: Any) -> ForkedProcess:
+        """Forks a process that calls ``function``, such as ``package.module:main``, with its connection and arguments.
+
+        Raises EOFError or OSError if there is no such process, since the server has exited or cannot fork.
+        """
+        ours, theirs = multiprocessing.Pipe()
+        channel, reported = multiprocessing.Pipe()
+        with theirs, reported, _socket_of(self.connection) as requests:
+            socket.send_fds(requests, [b"f"], [theirs.fileno(), reported.fileno()])
+        process = ForkedProcess(ours, channel)
+        key = bytes(multiprocessing.current_process().authkey)  # by which managers of the program know it
+        ours.send((function, arguments, sys.argv, key))
+        return process
+
+
+class _OwnServer(ForkServer):
+    """A fork server of a new Python process, the only one of this program."""
+
+    def __init__(self, modules: Iterable[str]) -> None:
+        ours, theirs = multiprocessing.Pipe()
+        super().__init__(ours)
+        flags = ["-O"] * sys.flags.optimize + [f"-W{option}" for option in sys.warnoptions]
+        code = _PROGRAM.format(sys.path, list(modules))
+        # Blocked signals stay pending here; the server inherits the mask and is not ended before it ignores them.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, processes.ENDING_SIGNALS)
+        try:
+            with theirs:
+                self.process = subprocess.Popen([spawn.get_executable(), *flags, "-c", code], stdin=theirs.fileno())
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    def close(self) -> None:
+        """Ends the server and its processes."""
+        self.connection.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):  # it is importing its modules
+            self.process.wait(_EXIT_WITHIN_S)
+        self.process.kill()
+        self.process.wait()
+
+
+_own_server: _OwnServer | None = None
+
+
+def ensure_running(modules: Iterable[str]) -> ForkServer:
+    """This program's fork server, which is started with these modules unless it runs; ends with the program."""
+    global _own_server  # noqa: PLW0603 - one for the whole program
+    with processes.uninterrupted():
+        if _own_server is not None and _own_server.process.poll() is not None:
+            _close_own_server()
+        if _own_server is None:
+            _own_server = _OwnServer(modules)
+    return _own_server
+
+
+@atexit.register
+def _close_own_server() -> None:
+    global _own_server  # noqa: PLW0603
+    if _own_server is not None:
+        _own_server.close()
+        _own_server = None
+
+
+def _forget_own_server() -> None:
+    """A forked process starts its own: the server of its parent would not exit with it."""
+    global _own_server  # noqa: PLW0603
+    if _own_server is not None:
+        _own_server.connection.close()
+        _own_server.process.returncode = 0  # else Popen warns of a process that still runs
+        _own_server = None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_own_server)
+
+
+def main(modules: Iterable[str]) -> None:
+    """The program of a fork server: its standard input is the connection to the program that started it."""
+    for number in processes.ENDING_SIGNALS:  # the program finishes its window first, then closes the connection
+        signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, processes.ENDING_SIGNALS)
+    os.setpgid(0, 0)  # not killed with the program's process group, but later, after its processes
+    connection = Connection(os.dup(0))
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    resource_tracker.ensure_running()  # inherited by the children; removes semaphores of those that are killed
+    for name in modules:
+        with contextlib.suppress(ImportError):  # reported where the module is needed
+            importlib.import_module(name)
+    serve(connection)
+    os._exit(0)
+
+
+def serve(connection: Connection) -> None:
+    """Forks a process for each request until the other end of ``connection`` is closed, then kills the processes.
+
+    In the main thread only.
+    """
+    exits, wakeup = multiprocessing.Pipe(duplex=False)
+    os.set_blocking(wakeup.fileno(), False)
+    signal.set_wakeup_fd(wakeup.fileno(), warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, _ignore)
+    channels: dict[BaseProcess, Connection] = {}
+    with _socket_of(connection) as requests:
+        while True:
+            ready = wait([requests, exits])
+            if exits in ready:
+                os.read(exits.fileno(), 4096)
+                _report_exits(channels)
+            if requests in ready:
+                _, numbers, _, _ = socket.recv_fds(requests, 1, 2)
+                if not numbers:
+                    break
+                _fork(Connection(numbers[0]), Connection(numbers[1]), channels, [connection, requests, exits, wakeup])
+    for process in channels:
+        processes.kill_tree(process)
+
+
+def _fork(theirs: Connection, channel: Connection, channels: dict[BaseProcess, Connection], held: list[Any]) -> None:
+    for passed in (theirs, channel):
+        os.set_inheritable(passed.fileno(), False)
+    context = multiprocessing.get_context("fork")
+    process = context.Process(target=_child, args=(theirs, [*held, channel, *channels.values()]))
+    with theirs, contextlib.suppress(OSError):  # the program has closed its end
+        try:
+            process.start()
+        except OSError as error:  # too many processes, or too little memory
+            channel.send(error)
+        else:
+            channels[process] = channel
+            channel.send(process.pid)
+
+
+def _report_exits(channels: dict[BaseProcess, Connection]) -> None:
+    for process in [process for process in channels if process.exitcode is not None]:
+        with channels.pop(process) as channel, contextlib.suppress(OSError):  # the program has closed its end
+            channel.send(process.exitcode)
+        process.join()
+        process.close()
+
+
+def _child(connection: Connection, held: Iterable[Any]) -> None:
+    """The forked process: its parent's files are closed, or others would not notice that the parent has exited."""
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    for each in held:
+        each.close()
+    processes.die_with_parent()
+    with contextlib.suppress(EOFError):  # the program has exited
+        function, arguments, sys.argv[:], key = connection.recv()
+        multiprocessing.current_process().authkey = key
+        pkgutil.resolve_name(function)(connection, *arguments)
+
+
+def _socket_of(connection: Connection) -> socket.socket:
+    return socket.socket(fileno=os.dup(connection.fileno()))
+
+
+def _ignore(number: int, frame: FrameType | None) -> None:
+    pass  # unlike SIG_IGN it writes to the wakeup file

@@ -1,0 +1,89 @@
+"""What processes of a fork server do in tests/system/test_fork_server.py; they import this module."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from multiprocessing.connection import Connection
+from typing import Any
+
+from nws_sweep.system import fork_server, processes
+
+WITHIN_S = 20.0  # far more than anything here takes
+_made_by: list[int] = []
+
+
+def end(connection: Connection, how: str) -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+    if how == "raises":
+        raise ValueError
+    if how == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if how == "exits":
+        sys.exit(3)
+
+
+def report_state(connection: Connection) -> None:
+    main, parent = sys.modules["__main__"], multiprocessing.parent_process()
+    assert parent is not None
+    connection.send(
+        {
+            "arguments": sys.argv,
+            "key": bytes(multiprocessing.current_process().authkey),
+            "main": (main.__spec__, getattr(main, "__file__", None)),
+            "is child": parent.pid == os.getppid() and parent.is_alive(),
+            "handler": signal.getsignal(signal.SIGCHLD),
+            "threads": sorted(thread.name for thread in threading.enumerate()),
+            "input": sys.stdin.read() + os.read(0, 1).decode(),
+        }
+    )
+
+
+def start_worker(connection: Connection, method: str) -> None:
+    context: Any = multiprocessing.get_context(method)
+    queue, lock = context.Queue(), context.Lock()
+    worker = context.Process(target=_work, args=(queue, lock))
+    worker.start()
+    connection.send(queue.get(timeout=WITHIN_S))
+    worker.join()
+
+
+def _work(queue: Any, lock: Any) -> None:
+    with lock:
+        queue.put(multiprocessing.get_start_method())
+
+
+def serve(connection: Connection) -> None:
+    _made_by.append(os.getpid())
+    connection.send("ready")
+    fork_server.serve(connection)
+
+
+def serve_without_memory(connection: Connection) -> None:
+    def fork() -> int:
+        raise BlockingIOError("too many processes")
+
+    os.fork = fork
+    serve(connection)
+
+
+def report_dataset(connection: Connection) -> None:
+    connection.send(_made_by)
+
+
+def sleep(connection: Connection) -> None:
+    processes.restore_ending_signals()
+    connection.send("ready")
+    time.sleep(600)
+
+
+def sleep_with_a_process(connection: Connection) -> None:
+    os.setpgid(0, 0)
+    with subprocess.Popen(["sleep", "600"]) as of_dataset:
+        connection.send(of_dataset.pid)
+        time.sleep(600)

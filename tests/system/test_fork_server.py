@@ -1,0 +1,182 @@
+"""Real fork servers and the processes that they fork, which call functions of tests/forked.py."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from multiprocessing.connection import wait
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nws_sweep.system import fork_server, processes
+from nws_sweep.system.fork_server import ForkedProcess, ForkServer
+from tests import forked
+from tests.children import child, line_of
+from tests.conftest import ROOT
+from tests.forked import WITHIN_S
+
+
+def own_server() -> Any:
+    return fork_server.ensure_running(["tests.forked", "no_such_module"])
+
+
+def fork(function: Callable[..., None], *arguments: Any, server: ForkServer | None = None) -> ForkedProcess:
+    return (server or own_server()).fork(f"tests.forked:{function.__name__}", *arguments)
+
+
+@pytest.mark.parametrize(("how", "status"), [("returns", 0), ("raises", 1), ("exits", 3), ("killed", -signal.SIGKILL)])
+def test_the_exit_status_is_reported(how: str, status: int) -> None:
+    process = fork(forked.end, how)
+    assert wait([process.sentinel], WITHIN_S)
+    process.kill()  # does nothing: its process ID may be another's by now
+    assert process.exitcode == status
+
+
+def test_a_process_has_the_state_of_a_child_and_what_its_program_passes() -> None:
+    assert fork(forked.report_state).connection.recv() == {
+        "arguments": sys.argv,
+        "key": bytes(multiprocessing.current_process().authkey),
+        "main": (None, None),  # the program's main module is not run again, neither here nor in spawned workers
+        "is child": True,
+        "handler": signal.SIG_DFL,
+        "threads": ["MainThread"],
+        "input": "",
+    }
+
+
+@pytest.mark.parametrize("method", multiprocessing.get_all_start_methods())
+def test_a_process_starts_others_by_each_method(method: str) -> None:
+    process = fork(forked.start_worker, method)
+    assert process.connection.recv() == method
+    process.join(WITHIN_S)
+    assert process.exitcode == 0
+
+
+def test_a_process_that_serves_forks_others_with_its_data() -> None:
+    template = fork(forked.serve)
+    assert template.connection.recv() == "ready"
+    server = ForkServer(template.connection)
+    children = [fork(forked.report_dataset, server=server) for _ in range(2)]
+    assert [process.connection.recv() for process in children] == [[template.pid]] * 2
+    lasting = fork(forked.sleep, server=server)
+    template.kill()
+    assert not processes.running([template.pid, lasting.pid], WITHIN_S)
+    assert wait([lasting.sentinel], WITHIN_S)
+    lasting.join(0)
+    assert lasting.exitcode is None  # no process reports it
+    with pytest.raises((EOFError, OSError)):
+        fork(forked.report_dataset, server=server)
+
+
+def test_a_fork_that_fails_is_reported_and_does_not_end_the_server() -> None:
+    template = fork(forked.serve_without_memory)
+    template.connection.recv()
+    for _ in range(2):
+        with pytest.raises(BlockingIOError, match="too many processes"):
+            fork(forked.report_dataset, server=ForkServer(template.connection))
+
+
+def test_a_killed_server_is_replaced() -> None:
+    server = own_server()
+    assert own_server() is server
+    server.process.kill()
+    server.process.wait()
+    assert fork(forked.end, "returns").pid
+    assert own_server() is not server
+
+
+def output_of(program: str, folder: Path) -> str:
+    (folder / "program.py").write_text(program)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.run(
+        [sys.executable, "-W", "error", "program.py"], cwd=folder, env=environment,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60, check=False,
+    ).stdout  # fmt: skip
+
+
+_FORKED = """
+import os, psutil, sys
+from nws_sweep.system import fork_server
+server = fork_server.ensure_running([])
+pid = os.fork()
+if not pid:
+    own = fork_server.ensure_running([])
+    process = own.fork("tests.forked:end", "exits")
+    process.join(20)
+    sys.exit(process.exitcode if own.process.pid != server.process.pid else "one server")
+assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 3
+assert fork_server.ensure_running([]) is server
+assert server.process.poll() is None
+print(*[each.pid for each in psutil.Process().children(recursive=True)])
+"""
+
+
+def test_a_forked_program_has_a_server_of_its_own_and_each_server_exits_with_its_program(tmp_path: Path) -> None:
+    """The output has no warning of a process that still runs."""
+    pids = [int(pid) for pid in output_of(_FORKED, tmp_path).split()]
+    assert pids
+    assert not processes.running(pids, WITHIN_S)
+
+
+_KILLED = """
+import os, signal, time
+from nws_sweep.system import fork_server
+server = fork_server.ensure_running([])
+template = server.fork("tests.forked:serve")
+template.connection.recv()
+family = [server.process.pid, template.pid]
+for of in (server, fork_server.ForkServer(template.connection)):
+    process = of.fork("tests.forked:sleep_with_a_process")
+    family += [process.pid, process.connection.recv()]
+    os.killpg(process.pid, signal.SIGSTOP)
+print(*family, flush=True)
+time.sleep(600)
+"""
+
+
+def test_all_processes_exit_with_a_killed_program_even_if_paused() -> None:
+    with child(_KILLED) as program:
+        pids = [int(pid) for pid in line_of(program).split()]
+        os.killpg(program.pid, signal.SIGKILL)
+        assert not processes.running(pids, WITHIN_S)
+
+
+_SIGNALLED = """
+import os, signal, subprocess
+from nws_sweep.system import fork_server, processes
+
+received, popen = [], subprocess.Popen
+
+def start_and_signal(*arguments, **named):
+    for number in processes.ENDING_SIGNALS:
+        os.kill(os.getpid(), number)
+    process = popen(*arguments, **named)
+    for number in processes.ENDING_SIGNALS:
+        process.send_signal(number)
+    assert not received
+    return process
+
+for number in processes.ENDING_SIGNALS:
+    signal.signal(number, lambda number, frame: received.append(number))
+subprocess.Popen = start_and_signal
+server = fork_server.ensure_running([])
+assert sorted(received) == sorted(processes.ENDING_SIGNALS)
+process = server.fork("tests.forked:sleep")
+process.connection.recv()
+for number in processes.ENDING_SIGNALS:
+    server.process.send_signal(number)
+os.kill(process.pid, signal.SIGTERM)
+process.join(20)
+print(process.exitcode, server.process.poll())
+"""
+
+
+def test_signals_during_the_start_are_not_lost_and_do_not_end_the_server(tmp_path: Path) -> None:
+    """Seen once: a cancelled job of Slurm continued. Processes of the server can be ended."""
+    assert output_of(_SIGNALLED, tmp_path) == f"{-signal.SIGTERM} None\n"
