@@ -15,7 +15,7 @@ from hydra import initialize_config_dir
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.global_hydra import GlobalHydra
 
-from nws_sweep.config import schema
+from nws_sweep.config import hydra_versions, schema
 from nws_sweep.system import processes, temporary
 from nws_sweep.system.fork_server import ForkedProcess
 from tests.one_process import SharedProcess
@@ -61,7 +61,7 @@ def environment(tmp_path: Path, photos_cache: Path) -> dict[str, str]:
 def composing() -> Iterator[ConfigLoader]:
     """Hydra composes configurations of conf/."""
     schema.register()
-    with initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "conf")):
+    with initialize_config_dir(config_dir=str(ROOT / "conf"), **hydra_versions.BASE):
         yield GlobalHydra.instance().config_loader()
     GlobalHydra.instance().clear()
 

@@ -28,9 +28,9 @@ from typing import Any
 
 import torch
 from hydra.errors import HydraException
-from hydra.utils import instantiate
 from torch.utils.data import IterableDataset
 
+from nws_sweep.config.hydra_versions import instantiate
 from nws_sweep.dataloading import loaders, objects
 from nws_sweep.dataloading.digests import SampleLog, load_in_process, load_one_by_one
 from nws_sweep.dataloading.loaders import Source
