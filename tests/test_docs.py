@@ -15,7 +15,7 @@ from PIL import Image
 
 from nws_sweep import __version__
 from nws_sweep.config import schema
-from nws_sweep.results import BatchCost, MeasureRules, codec, timing_table
+from nws_sweep.results import BatchCost, MeasureRules, codec
 from tests import command_line, figures, reference
 from tests.conftest import ROOT
 from tests.factories import configuration, recorded_trial, search_result, store_grid, trial
@@ -141,7 +141,7 @@ def test_every_script_that_the_documents_name_can_be_run(name: str) -> None:
 
 def test_every_column_is_explained() -> None:
     text = (ROOT / "docs" / "reference" / "files.md").read_text("utf-8")
-    for column in (*timing_table.TIMING_COLUMNS, *codec.BATCH_COLUMNS):
+    for column in (*codec.TIMING_COLUMNS, *codec.BATCH_COLUMNS):
         assert f"`{column}`" in text, column
 
 

@@ -36,7 +36,6 @@ def on(result: SearchRecord, best: Trial | None, diagnosis: Diagnosis | None = N
         yield sample_check.shared_handles_warning(result.facts)
     if best is not None:
         yield from _about_objects(result)
-        yield from _about_ranking(result, best)
     yield from _about_noise(result.trials)
     yield from dict.fromkeys(warning for trial in result.trials for warning in trial.warnings)
 
@@ -86,25 +85,6 @@ def _about_objects(result: SearchRecord) -> Iterator[str]:
             f"{units.memory(store.bytes)}): reading them copies them into each forked worker, up to "
             f"{units.memory(store.bytes * most.num_workers)} with {most.num_workers} workers; NumPy arrays of "
             "fixed-width strings or numbers, or pyarrow arrays, are shared"
-        )
-
-
-def _about_ranking(result: SearchRecord, best: Trial) -> Iterator[str]:
-    """A line if the candidate that loads fastest is not the one that trains fastest."""
-    loading = [
-        (trial.measurement.loading_s, trial.num_workers, trial.objective_s)
-        for trial in result.trials
-        if trial.objective_s is not None and trial.measurement and trial.measurement.loading_s
-    ]
-    own_s = best.measurement.loading_s if best.measurement else None
-    if not loading or own_s is None or not best.objective_s:
-        return
-    least_s, number, epoch_s = min(loading)
-    beyond = 1 + result.configuration.search.tolerance
-    if own_s > beyond * least_s and epoch_s > beyond * best.objective_s:
-        yield (
-            f"without the training step num_workers={number} loads fastest ({units.seconds(least_s)} per batch instead "
-            f"of {units.seconds(own_s)}), but training is {units.share(epoch_s / best.objective_s - 1)} slower with it"
         )
 
 

@@ -74,20 +74,14 @@ class _LoadedDataset:
     handles: tuple[str, ...] = ()
 
 
-class _ChildCommands:
-    """Answers the commands of ``TrialProcess``, ``prepare`` and ``make_template``."""
+class _DatasetCommands:
+    """Answers the commands that need the dataset alone, and ``make_template``."""
 
     def __init__(self, spec: ProcessSpec, folder: str) -> None:
         self._spec, self._folder = spec, folder
         self._warnings: dict[str, None] = {}
         self.is_iterating = False  # takes batches between commands, as a background loader
         self.is_template = False  # a process that forks trial processes on request
-
-    def forked(self, spec: ProcessSpec, folder: str) -> _ChildCommands:
-        """Those of a trial process forked from this template process, with its dataset and the warnings so far."""
-        self._spec, self._folder, self.is_template = spec, folder, False
-        self._data.source.rank = spec.rank
-        return self
 
     @cached_property
     def _data(self) -> _LoadedDataset:
@@ -113,6 +107,43 @@ class _ChildCommands:
         obstacle = forking.obstacle_since(before)
         self.is_template = not obstacle
         return obstacle
+
+    def files(self) -> tuple[str, ...]:
+        paths = page_cache.paths_in(self._data.source.dataset)
+        return tuple(map(os.path.abspath, paths))  # pathlib is slow for a million
+
+    def load(self, keys: Sequence[Any], limit_s: float | None) -> tuple[SampleMade, ...]:
+        return load_in_process(self._data.source.dataset, keys, limit_s)
+
+    def load_one_by_one(self, samples: Sequence[SampleMade], settings: LoaderSettings) -> tuple[SampleMade, ...]:
+        return load_one_by_one(self._data.source.loader(settings, None, WorkerStart(folder=self._folder)), samples)
+
+    def samples(self, settings: LoaderSettings, most: int, limit_s: float = math.inf) -> SamplesSeen:
+        began, count = time.monotonic(), 0
+        counts, start = _one if settings.batch_size is None else len, WorkerStart(folder=self._folder)
+        for made in self._data.source.loader(settings, counts, start):
+            count += made
+            if count >= most or time.monotonic() - began > limit_s:
+                return SamplesSeen(count=count, complete=False)
+        return SamplesSeen(count=count, complete=True)
+
+    def warned(self) -> tuple[str, ...]:
+        return tuple(self._warnings)
+
+    def record_warning(self, message: Warning | str, *_: Any) -> None:
+        """Replaces ``warnings.showwarning``."""
+        has_room = len(self._warnings) < _MAX_WARNINGS  # each sample may issue its own
+        self._warnings[one_line(message) if has_room else "further warnings omitted"] = None
+
+
+class _ChildCommands(_DatasetCommands):
+    """Answers the commands of ``TrialProcess`` and ``prepare``."""
+
+    def forked(self, spec: ProcessSpec, folder: str) -> _ChildCommands:
+        """Those of a trial process forked from this template process, with its dataset and the warnings so far."""
+        self._spec, self._folder, self.is_template = spec, folder, False
+        self._data.source.rank = spec.rank
+        return self
 
     def prepare(self) -> DatasetFacts:
         data, source = self._data, self._data.source
@@ -182,38 +213,11 @@ class _ChildCommands:
         while not self._session.is_idle(self._queued_batches, self._batches) and time.monotonic() < deadline:
             time.sleep(_POLL_S)
 
-    def files(self) -> tuple[str, ...]:
-        paths = page_cache.paths_in(self._data.source.dataset)
-        return tuple(map(os.path.abspath, paths))  # pathlib is slow for a million
-
     def logged(self) -> SamplesLogged:
         files = self._data.files
         moved = dict(objects.positions(files).items() - self._positions.items())
         samples = self._log.read() if self._log else ()
         return SamplesLogged(samples=samples, moved_files=tuple(files[number] for number in moved))
-
-    def load(self, keys: Sequence[Any], limit_s: float | None) -> tuple[SampleMade, ...]:
-        return load_in_process(self._data.source.dataset, keys, limit_s)
-
-    def load_one_by_one(self, samples: Sequence[SampleMade], settings: LoaderSettings) -> tuple[SampleMade, ...]:
-        return load_one_by_one(self._data.source.loader(settings, None, WorkerStart(folder=self._folder)), samples)
-
-    def samples(self, settings: LoaderSettings, most: int, limit_s: float = math.inf) -> SamplesSeen:
-        began, count = time.monotonic(), 0
-        counts, start = _one if settings.batch_size is None else len, WorkerStart(folder=self._folder)
-        for made in self._data.source.loader(settings, counts, start):
-            count += made
-            if count >= most or time.monotonic() - began > limit_s:
-                return SamplesSeen(count=count, complete=False)
-        return SamplesSeen(count=count, complete=True)
-
-    def warned(self) -> tuple[str, ...]:
-        return tuple(self._warnings)
-
-    def record_warning(self, message: Warning | str, *_: Any) -> None:
-        """Replaces ``warnings.showwarning``."""
-        has_room = len(self._warnings) < _MAX_WARNINGS  # each sample may issue its own
-        self._warnings[one_line(message) if has_room else "further warnings omitted"] = None
 
 
 def _one(sample: Any) -> int:

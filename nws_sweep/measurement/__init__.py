@@ -10,10 +10,8 @@ counters         CPU time, memory, storage and noise of time slices, from the co
 quantities       the quantities of a trial, whether they are precise enough, and whether they are possible
 environment      the interfaces of a search: trial processes, clock, machine, observer
 trial_progress   what was measured of one candidate so far, and the ``Trial`` that it makes
-candidate_process  the life of a candidate's trial process
-candidate        the windows of one time slice of one candidate
+candidate        the trial process of one candidate, and the windows of its time slices
 search_progress  the candidates of a search, its record and cost, and which of them fits beside the others
-cache_control    the state of the page cache before each time slice
 sample_check     compares the samples of workers with those loaded without workers
 rounds           runs the candidates in rounds of time slices, with all modules above
 """

@@ -78,11 +78,6 @@ class Known:
         squares = statistics.fmean(usual or [_NOISE**2]) + sum(math.log(one) ** 2 for one in self.round_ratios.values())
         return squares / max(1, len(self.round_ratios)) ** 2
 
-    @property
-    def loading_s(self) -> float:
-        """Seconds of a batch without the training step."""
-        return epoch_of(_with_step(self.records, 0.0, self.factor), self.settings)[1]
-
 
 @dataclass(frozen=True)
 class Model:

@@ -32,11 +32,13 @@ class SearchResult:
         record: All settings and measurements of the search.
         reused: Whether the result was stored by an earlier search.
         settings: All settings of the recommended candidate.
+        num_workers: The recommended number: the fewest workers not slower than the fastest by more than the tolerance.
     """
 
     record: SearchRecord
     reused: bool = False
     settings: LoaderSettings = field(init=False, compare=False)
+    num_workers: int = field(init=False, compare=False)
     _summary: Summary = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -47,12 +49,8 @@ class SearchResult:
         if best is None:
             raise NwsSweepError(f"no candidate could be measured: {next(iter(found.failures), 'there were none')}")
         object.__setattr__(self, "settings", best.settings)
+        object.__setattr__(self, "num_workers", best.num_workers)
         object.__setattr__(self, "_summary", found)
-
-    @property
-    def num_workers(self) -> int:
-        """The recommended number: the fewest workers not slower than the fastest by more than the tolerance."""
-        return self.settings.num_workers
 
     @property
     def loader_kwargs(self) -> dict[str, Any]:

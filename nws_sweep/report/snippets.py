@@ -20,10 +20,8 @@ from nws_sweep.results import Configuration, Host, SearchRecord, Trial, shown, s
 
 FORMATS = ("table", "overrides", "kwargs", "lightning", "transformers", "yaml", "json")
 
-# Arguments ``dataloader_...`` of transformers.TrainingArguments, in every version and in newer ones.
+# Arguments ``dataloader_...`` of transformers.TrainingArguments.
 _TRAINING_ARGUMENTS = ("num_workers", "pin_memory", "prefetch_factor", "persistent_workers")
-_NEWER_TRAINING_ARGUMENTS = ("multiprocessing_context", "in_order")
-_NEWER_TRANSFORMERS = "5.15"
 
 # The C version is ten times as fast; some platforms lack it.
 _DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
@@ -162,14 +160,9 @@ def transformers(settings: Settings) -> str:
 
 
 def unknown_to_transformers(settings: Settings) -> Iterator[str]:
-    """Comments on settings that some or all versions of TrainingArguments lack."""
-    newer = {f"dataloader_{name}": settings[name] for name in _NEWER_TRAINING_ARGUMENTS if name in settings}
-    known = ("batch_size", *_TRAINING_ARGUMENTS, *_NEWER_TRAINING_ARGUMENTS)
-    others = {name: value for name, value in settings.items() if name not in known}
-    if newer:
-        yield f"requires transformers {_NEWER_TRANSFORMERS} or later: {kwargs(newer)}"
-    if others:
-        yield f"not available in TrainingArguments: {kwargs(others)}"
+    """A comment on settings that TrainingArguments lacks; newer versions have some of them."""
+    if others := {name: value for name, value in settings.items() if name not in ("batch_size", *_TRAINING_ARGUMENTS)}:
+        yield f"not an argument of TrainingArguments in every version: {kwargs(others)}"
 
 
 def options(summary: Summary) -> dict[str, str]:

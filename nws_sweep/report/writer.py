@@ -11,7 +11,7 @@ from pathlib import Path
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary, summarise
 from nws_sweep.errors import NotARunError
 from nws_sweep.report import formatted, snippets, tables
-from nws_sweep.results import BatchTime, atomic, storage, timing_table
+from nws_sweep.results import BatchTime, atomic, codec, storage
 
 logger = logging.getLogger(__name__)
 
@@ -73,7 +73,7 @@ def _write_tables(summary: Summary) -> Iterator[Path]:
         return
     for name, table in ((storage.GRID_RESULTS, tables.trials(summary)), (storage.GRID_BEST, tables.best(summary))):
         path = summary.stored.folder / name
-        atomic.write_text(path, timing_table.csv_text(table.columns, table.rows))
+        atomic.write_text(path, codec.table_text(table.columns, table.rows))
         yield path
 
 

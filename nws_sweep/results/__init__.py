@@ -3,8 +3,8 @@
 May import: ``errors``. Names end in their unit; an undefined value is None, never 0.
 
 - Values: ``settings`` (what is asked for), ``measurements`` (windows, trials), ``search_record`` (one search).
-- Files: ``storage`` (folders and files, ``--where``), ``codec`` (result.json, batches.csv), ``timing_table``
-  (timings.csv), ``result_cache`` (earlier results), ``atomic`` (writing).
+- Files: ``storage`` (folders and files, ``--where``), ``codec`` (their text), ``result_cache`` (earlier results),
+  ``atomic`` (writing).
 """
 
 from nws_sweep.results.measurements import (

@@ -1,4 +1,4 @@
-"""result.json and batches.csv: writes a SearchRecord, and reads it back with the types and value ranges checked."""
+"""The files of a search as text: result.json, which is read back with types and value ranges checked, and CSV files."""
 
 from __future__ import annotations
 
@@ -7,20 +7,26 @@ import io
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import msgspec
 
-from nws_sweep.results.measurements import BatchRecord, BatchTime, Window
+from nws_sweep.results.measurements import BatchRecord, BatchTime, Trial, Window
 from nws_sweep.results.search_record import SearchRecord
 
-# Version of result.json: raised when its keys change. 5: step_s and the search's own names instead of consume_s.
+# Version of result.json: raised when its keys change.
 SCHEMA_VERSION = 5
 
 # Errors of reading: invalid JSON, a missing key, or a value of the wrong type or out of range.
 UNREADABLE = (ValueError, KeyError, TypeError, AttributeError)  # msgspec.ValidationError is a ValueError
 
+TIMING_COLUMNS = (
+    "num_workers", "startup_s", "batch_s", "batch_s_low", "batch_s_high", "samples_per_s", "wait_s", "step_s",
+    "stall_fraction", "epoch_s", "cpu_s", "memory_bytes", "shm_bytes", "memory_growth_bytes", "state",
+    "reason", "windows", "bias_bound", "cache", "disk_bytes", "other_cpus", "steal", "throttled", "outliers", "cost_s",
+    "settings", "notes",
+)  # fmt: skip
 BATCH_COLUMNS = ("num_workers", "window", "index", "warm_up", "wait_s", "step_s", "outlier", "settings")
 COST_COLUMNS = (
     "num_workers", "epoch", "number", "position", "cpu_s", "wait_s", "copy_s", "was_stopped", "settings",
@@ -134,3 +140,46 @@ def _window_of(summary: Mapping[str, Any], rows: Sequence[BatchTime]) -> Window:
     if len(waits) != summary["batches"]:
         raise ValueError(f"{len(waits)} of {summary['batches']} batches of a window")
     return msgspec.convert({**summary, "wait_s": waits, "step_s": steps}, Window)
+
+
+def timings_text(result: SearchRecord) -> str:
+    """The content of timings.csv."""
+    rows = (timing_row(trial, result) for trial in result.trials)
+    return table_text((*result.configuration.columns, *TIMING_COLUMNS), rows)
+
+
+def table_text(columns: Iterable[str], rows: Iterable[Mapping[str, Any]]) -> str:
+    """A table as CSV; missing values are empty cells, and repeated columns are left out."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(dict.fromkeys(columns)), restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def timing_row(trial: Trial, result: SearchRecord) -> dict[str, Any]:
+    """The row of a trial in timings.csv; undefined values are absent or None."""
+    configuration = result.configuration
+    measurement, noise = _values(trial.measurement), _values(trial.noise)
+    batch = measurement.pop("batch_s", None)
+    if batch:
+        measurement |= {"batch_s": batch.value, "batch_s_low": batch.low, "batch_s_high": batch.high}
+    return {
+        **configuration.columns,
+        "num_workers": trial.num_workers,
+        **measurement,
+        **noise,
+        **({"outliers": len(noise["outliers"])} if noise else {}),
+        "cache": configuration.measure.cache,
+        "state": trial.state.value,
+        "reason": trial.reason,
+        "windows": batch.n if batch else 0,
+        "cost_s": trial.cost_s,
+        "settings": configuration.differing(trial.settings),
+        "notes": "; ".join([*trial.notes, *trial.warnings]),
+    }
+
+
+def _values(record: Any) -> dict[str, Any]:
+    """The fields without copies: asdict takes seconds for thousands of trials."""
+    return {} if record is None else {each.name: getattr(record, each.name) for each in fields(record)}

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from nws_sweep.errors import ConfigurationError, NotARunError, one_line
-from nws_sweep.results import atomic, codec, timing_table
+from nws_sweep.results import atomic, codec
 from nws_sweep.results.measurements import BatchTime
 from nws_sweep.results.search_record import SearchRecord
 from nws_sweep.results.settings import shown, varying_columns
@@ -128,7 +128,7 @@ def save(folder: Path, result: SearchRecord) -> None:
 
 def write_timings(folder: Path, result: SearchRecord) -> None:
     """Writes timings.csv unless its content is up to date."""
-    path, text = folder / TIMINGS, timing_table.text_of(result)
+    path, text = folder / TIMINGS, codec.timings_text(result)
     if not path.is_file() or path.read_bytes() != text.encode():
         atomic.write_text(path, text)
 

@@ -8,7 +8,6 @@ from dataclasses import replace
 from nws_sweep.errors import TimeLimitReached
 from nws_sweep.measurement.candidate import Candidate
 from nws_sweep.measurement.environment import Environment, Observer
-from nws_sweep.measurement.quantities import MIN_STEP_SHARE
 from nws_sweep.measurement.rounds import Rounds
 from nws_sweep.measurement.search_progress import SearchProgress
 from nws_sweep.replay.model import known_of
@@ -104,20 +103,16 @@ def _observations(rounds: Rounds) -> list[Observation]:
 
 
 def _with_predictions(trials: tuple[Trial, ...], observations: Sequence[Observation]) -> tuple[Trial, ...]:
-    """The trials with predicted times: of a whole epoch, which ranks candidates, and without the training step."""
+    """The trials with the predicted time of an epoch, which ranks candidates."""
     seen = {o.settings: o for o in observations}
     return tuple(_with_prediction(trial, seen[trial.settings]) for trial in trials)
 
 
 def _with_prediction(trial: Trial, seen: Observation) -> Trial:
     found = trial.measurement
-    if found is None or seen.known is None:
+    if found is None or seen.known is None or seen.batches is None or seen.cost_s is None:
         return trial
-    if seen.batches is not None and seen.cost_s is not None:
-        found = replace(found, epoch_s=seen.cost_s)
-    if found.batch_s and (found.step_s or 0.0) >= MIN_STEP_SHARE * found.batch_s.value:
-        found = replace(found, loading_s=seen.known.loading_s)
-    return replace(trial, measurement=found)
+    return replace(trial, measurement=replace(found, epoch_s=seen.cost_s))
 
 
 def _observation(

@@ -66,22 +66,9 @@ class Patience(Strategy):
             if without_improvement > most:
                 count = units.counted(without_improvement, "candidate")
                 of_best = "could not be measured" if best is None else f"after num_workers={best} did not improve on it"
-                return Stop(reason=f"{count} {of_best} (patience {most}){self._about_reference(costs, best_s)}")
+                return Stop(reason=f"{count} {of_best} (patience {most})")
         within = "" if self.rules.strategy == "exhaustive" else f" within patience {most}"
         return Stop(reason=f"all {len(candidates)} candidates were measured{within}")
-
-    def _about_reference(self, costs: Mapping[int, float | None], best_s: float) -> str:
-        """A hint if the search stopped below the reference and the reference is faster."""
-        reference, untried = self.rules.reference, [n for n in self.rules.candidates if n not in costs]
-        reference_s = None if reference is None else costs.get(reference)
-        if reference is None or reference_s is None or math.isinf(best_s) or reference_s >= best_s:
-            return ""
-        if min(untried, default=reference) >= reference:
-            return ""
-        return (
-            f"; but the reference num_workers={reference} was faster, and {len(untried)} other candidates were not "
-            "tried: more patience may find a better one"
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

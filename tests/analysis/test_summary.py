@@ -119,10 +119,6 @@ HOLDING = replace(FACTS, handles=("dataset.file (FileIO of data.bin)",))
 CLOCK = ("the clock was set back",)
 
 
-def loading(num_workers: int, epoch_s: float, loading_s: float | None) -> Trial:
-    return trial(num_workers, epoch_s, measurement=measurement(epoch_s, loading_s=loading_s))
-
-
 def noisy(**noise: Any) -> SearchRecord:
     return search_result(trial(0, 8.0), trial(1, 9.0, noise=Noise(**noise)))
 
@@ -169,12 +165,6 @@ def verdict(*tied: int, **changes: Any) -> Verdict:
             ["num_workers=4 is excluded: all differ", "forked workers share dataset.file (FileIO of data.bin): open"],
         ),
         (search_result(trial(0, 4.0), trial(2, 8.0), facts=HOLDING), []),
-        (
-            search_result(loading(0, 8.0, 0.05), loading(2, 4.0, 0.02), loading(4, 5.0, 0.01)),
-            ["without the training step num_workers=4 loads fastest (10.0 ms per batch instead of 20.0 ms), but "],
-        ),
-        (search_result(loading(2, 4.0, 0.02), loading(4, 4.05, 0.01)), []),
-        (search_result(loading(2, 4.0, 0.02), loading(4, 5.0, None)), []),
         (  # each warning of a trial once; not what num_workers=0 has no use for
             search_result(trial(0, 2.0, notes=("-",), warnings=CLOCK), trial(1, 3.0, warnings=(*CLOCK, "a full disk"))),
             [*CLOCK, "a full disk"],

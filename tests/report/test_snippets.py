@@ -155,11 +155,11 @@ def test_a_provisional_answer_has_a_comment() -> None:
         assert rendered.file.startswith(f"# {line}\n")
 
 
-def test_settings_that_some_versions_of_transformers_lack_are_in_a_comment() -> None:
+def test_settings_that_transformers_lacks_are_in_a_comment() -> None:
     settings = {"num_workers": 2, "multiprocessing_context": "spawn", "in_order": False, "sampler": None}
     assert list(snippets.unknown_to_transformers(settings)) == [
-        "requires transformers 5.15 or later: dataloader_multiprocessing_context='spawn', dataloader_in_order=False",
-        "not available in TrainingArguments: sampler=None",
+        "not an argument of TrainingArguments in every version: multiprocessing_context='spawn', in_order=False, "
+        "sampler=None",
     ]
     assert snippets.transformers(settings) == "dataloader_num_workers=2"
     assert (

@@ -17,7 +17,7 @@ from nws_sweep.errors import NotARunError
 from nws_sweep.report import page, tables, writer
 from nws_sweep.report.page import Page, Table
 from nws_sweep.report.tables import Rows
-from nws_sweep.results import BatchCost, Noise, SearchRecord, Trial, TrialState, Verdict, storage, timing_table
+from nws_sweep.results import BatchCost, Noise, SearchRecord, Trial, TrialState, Verdict, codec, storage
 from tests.factories import (
     COLUMNS,
     configuration,
@@ -48,7 +48,7 @@ def two_configurations() -> Summary:
 
 
 def text_of(table: Rows) -> str:
-    return timing_table.csv_text(table.columns, table.rows)
+    return codec.table_text(table.columns, table.rows)
 
 
 def read_back(table: Rows) -> pd.DataFrame:
@@ -61,7 +61,7 @@ def test_the_trials_of_all_configurations_are_rows_in_the_order_of_measuring_wit
         search_result(endless_trial(1, 1 / 3), columns={"batch_size": 64}),
     )
     table = tables.trials(found)
-    assert table.columns == (*COLUMNS, *timing_table.TIMING_COLUMNS)
+    assert table.columns == (*COLUMNS, *codec.TIMING_COLUMNS)
     frame = read_back(table)
     rows = frame[["batch_size", "num_workers", "state"]].to_numpy().tolist()
     assert rows == [[256, 8, "ok"], [256, 0, "failed"], [64, 1, "ok"]]

@@ -99,15 +99,6 @@ def test_every_candidate_is_measured_and_reported_with_its_true_times() -> None:
     assert noise.other_cpus == pytest.approx(0.5, rel=0.2)  # in each batch of 0.25 s
 
 
-def test_the_time_of_loading_without_the_training_step_is_reported() -> None:
-    """A training step of 0.4 s hides the 0.25 s of 4 workers per batch, and adds to the loading without workers."""
-    machine = machine_of(step_s=0.4, start_s=0.0)
-    trials = measured(configuration(), machine)
-    loading_s = {number: found(trials[number]).loading_s for number in (0, 4)}
-    assert loading_s == pytest.approx({0: 1.0, 4: 0.25}, rel=0.03)
-    assert trials[4].objective_s == pytest.approx(1000 * 0.4, rel=0.01)
-
-
 def test_after_whole_epochs_workers_are_started_once_more_to_measure_their_memory() -> None:
     machine = machine_of(step_s=0.4, batches=50)
     loader = LoaderSettings(batch_size=8, prefetch_factor=2)
@@ -159,13 +150,10 @@ def test_noisy_candidates_are_measured_longer_up_to_the_limit() -> None:
     )
 
 
-def test_patience_stops_the_search_and_a_faster_reference_is_reported() -> None:
+def test_patience_stops_the_search_and_the_reference_is_measured() -> None:
     result, _ = run_search(configuration("patience", (0, 1, 2, 3, 4), reference=4), machine_of())
     assert sorted(by_workers(result)) == [0, 1, 4]  # one worker is slower than none
-    assert result.stop_reason == (
-        "1 candidate after num_workers=0 did not improve on it (patience 0); but the reference num_workers=4 was "
-        "faster, and 2 other candidates were not tried: more patience may find a better one"
-    )
+    assert result.stop_reason == "1 candidate after num_workers=0 did not improve on it (patience 0)"
 
 
 @pytest.mark.parametrize(
