@@ -20,7 +20,9 @@ IS_1_3 = _TRUST_ALL is None
 BASE: dict[str, Any] = {"version_base": "1.3"} if IS_1_3 else {}
 MAIN: dict[str, Any] = BASE if IS_1_3 else {"execution_whitelist": _TRUST_ALL}
 
-instantiate = functools.partial(hydra.utils.instantiate, **({} if IS_1_3 else {"_execution_whitelist_": _TRUST_ALL}))
+_TRUST = {} if IS_1_3 else {"_execution_whitelist_": _TRUST_ALL}
+
+instantiate: Any = functools.partial(hydra.utils.instantiate, **_TRUST)
 register_resolver: Any = OmegaConf.register_new_resolver if IS_1_3 else OmegaConf.register_resolver
 
 

@@ -51,6 +51,11 @@ def start_method() -> str:
     return multiprocessing.get_start_method(allow_none=True) or multiprocessing.get_all_start_methods()[0]
 
 
+def is_importing_main() -> bool:
+    """True in a spawned process that imports the program's script, in which multiprocessing starts no process."""
+    return bool(getattr(multiprocessing.current_process(), "_inheriting", False))  # as multiprocessing asks itself
+
+
 @contextlib.contextmanager
 def uninterrupted() -> Iterator[None]:
     """Defers signals with Python handlers, such as Ctrl-C, to the end of the block."""
