@@ -327,7 +327,9 @@ class _WorkerExits:
             self._handler(signal.SIGCHLD, None)
 
     def cause_of(self, error: Exception) -> Exception:
-        """The exit of a worker, if it explains a lost connection; else the error."""
+        """The exit of a worker, if torch names its signal or it explains a lost connection; else the error."""
+        if isinstance(error.__cause__, RuntimeError) and str(error.__cause__).startswith("DataLoader worker"):
+            return error.__cause__
         deadline = time.monotonic() + _EXITED_WITHIN_S
         is_lost = isinstance(error, ConnectionError | EOFError) and callable(self._handler)
         while is_lost and time.monotonic() < deadline:
