@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
+from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 import hydra.utils
@@ -20,10 +21,23 @@ IS_1_3 = _TRUST_ALL is None
 BASE: dict[str, Any] = {"version_base": "1.3"} if IS_1_3 else {}
 MAIN: dict[str, Any] = BASE if IS_1_3 else {"execution_whitelist": _TRUST_ALL}
 
-_TRUST = {} if IS_1_3 else {"_execution_whitelist_": _TRUST_ALL}
-
-instantiate: Any = functools.partial(hydra.utils.instantiate, **_TRUST)
+_TRUST: dict[str, Any] = {} if IS_1_3 else {"_execution_whitelist_": _TRUST_ALL}
 register_resolver: Any = OmegaConf.register_new_resolver if IS_1_3 else OmegaConf.register_resolver
+
+
+def instantiate(node: Any, **options: Any) -> Any:
+    """Hydra's ``instantiate`` for nodes whose targets are trusted; spawned workers can have the partials that it makes."""
+    _pickle_partials()
+    return hydra.utils.instantiate(node, **options, **_TRUST)
+
+
+@functools.cache
+def _pickle_partials() -> None:
+    kind = type(hydra.utils.instantiate({"_target_": "builtins.dict", "_partial_": True}, **_TRUST))
+    if kind is not functools.partial:  # that of Hydra 1.4 refuses to be pickled
+        ForkingPickler.register(
+            kind, lambda made: functools.partial(made.func, *made.args, **made.keywords).__reduce__()
+        )
 
 
 def require_command_line() -> None:

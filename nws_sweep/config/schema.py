@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import difflib
 import functools
-import functools
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence

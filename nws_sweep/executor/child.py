@@ -361,8 +361,8 @@ def _make(key: str, config: Mapping[str, Any] | None, error_type: type[NwsSweepE
         return None
     try:
         return instantiate(dict(config), _convert_="all")
-    except HydraException as error:
-        cause = error.__cause__ or error
+    except Exception as error:  # Hydra 1.4 raises that of the target itself
+        cause = error.__cause__ or error if isinstance(error, HydraException) else error
         if isinstance(cause, NwsSweepError):
             raise cause from None
         traceback.print_exc()
