@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import multiprocessing
 import os
 import subprocess
 import sys
@@ -55,6 +56,15 @@ def environment(tmp_path: Path, photos_cache: Path) -> dict[str, str]:
     """The environment of a user whose folders are the test's own."""
     own = {"NWS_SWEEP_CACHE_DIR": str(photos_cache), "NWS_SWEEP_LOCK_FILE": str(tmp_path / "lock"), "COLUMNS": "200"}
     return _plain_environment() | own
+
+
+@pytest.fixture
+def forked_workers() -> Iterator[None]:
+    """Workers are forked, as before Python 3.14: what follows from that, and what must not wait for their start."""
+    usual = multiprocessing.get_start_method(allow_none=True)
+    multiprocessing.set_start_method("fork", force=True)
+    yield
+    multiprocessing.set_start_method(usual, force=True)
 
 
 @pytest.fixture

@@ -66,12 +66,13 @@ def test_bad_input_ends_a_process_of_its_own(nws: Command, tmp_path: Path, argum
 
 
 def test_hydra_1_3_on_python_3_14_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(hydra_versions, "IS_1_3", True)
     monkeypatch.setattr(sys, "version_info", (3, 14, 0))
     assert cli.run(["batch_size=8"]) == 2
-    assert re.fullmatch(r"nws_sweep: Hydra \S+ does not start on Python 3\.14: .*Hydra 1\.4.*\n", capsys.readouterr().err)
+    refusal = r"nws_sweep: Hydra \S+ does not start on Python 3\.14: .*Hydra 1\.4.*\n"
+    assert re.fullmatch(refusal, capsys.readouterr().err)
 
 
 def check_refusal(done: subprocess.CompletedProcess[str], line: str, tmp_path: Path) -> None:

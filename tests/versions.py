@@ -84,8 +84,7 @@ def write_row(row: Sequence[str]) -> None:
 
 def main(name: str, *arguments: str) -> int:
     """Runs everything; exit status 1 if anything failed."""
-    packages = ", ".join(f"{label} {version(package)}" for label, package in (("torch", "torch"), ("Hydra", "hydra-core")))
-    versions = f"Python {platform.python_version()}, {packages}"
+    versions = f"Python {platform.python_version()}, torch {version('torch')}, Hydra {version('hydra-core')}"
     print(f"{name}: {versions}")
     with tempfile.TemporaryDirectory() as folder:
         results = {way: result_of(command, write_training_host(Path(folder))) for way, command in WAYS.items()}

@@ -12,8 +12,8 @@ from omegaconf import OmegaConf
 
 from nws_sweep.errors import ConfigurationError
 
-# Hydra 1.4 warns of each target that it makes unless the caller trusts them all or lists those that it trusts. Ours come
-# from the user's own command line or program; None in Hydra 1.3, which has no such lists.
+# Hydra 1.4 warns of each target unless the caller trusts all or lists those that it trusts. Ours come from the user's
+# own command line or program; None in Hydra 1.3, which has no such lists.
 _TRUST_ALL = getattr(hydra.utils, "UNSAFE_DISABLE_EXECUTION_CHECKS", None)
 IS_1_3 = _TRUST_ALL is None
 
@@ -26,7 +26,7 @@ register_resolver: Any = OmegaConf.register_new_resolver if IS_1_3 else OmegaCon
 
 
 def instantiate(node: Any, **options: Any) -> Any:
-    """Hydra's ``instantiate`` for nodes whose targets are trusted; spawned workers can have the partials that it makes."""
+    """Hydra's ``instantiate`` for nodes whose targets are trusted; its partials can be sent to spawned workers."""
     _pickle_partials()
     return hydra.utils.instantiate(node, **options, **_TRUST)
 
@@ -35,9 +35,11 @@ def instantiate(node: Any, **options: Any) -> Any:
 def _pickle_partials() -> None:
     kind = type(hydra.utils.instantiate({"_target_": "builtins.dict", "_partial_": True}, **_TRUST))
     if kind is not functools.partial:  # that of Hydra 1.4 refuses to be pickled
-        ForkingPickler.register(
-            kind, lambda made: functools.partial(made.func, *made.args, **made.keywords).__reduce__()
-        )
+        ForkingPickler.register(kind, _reduced)
+
+
+def _reduced(made: Any) -> Any:
+    return functools.partial(made.func, *made.args, **made.keywords).__reduce__()
 
 
 def require_command_line() -> None:

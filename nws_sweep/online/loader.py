@@ -62,9 +62,7 @@ class TunedLoader(DataLoader[Any]):
 
     def _get_iterator(self) -> Any:
         if processes.is_importing_main():  # without workers it would train a second time, in a worker of this loader
-            raise RuntimeError(
-                "a worker imports a script that iterates a loader outside of `if __name__ == '__main__':`"
-            )
+            raise RuntimeError("a worker imports a script that iterates outside of `if __name__ == '__main__':`")
         return iterator_of(self.plain(), self._own_tuner())
 
     def __reduce__(self) -> tuple[Any, ...]:

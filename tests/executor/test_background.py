@@ -89,6 +89,7 @@ def test_other_ranks_load_their_own_samples_until_the_candidate_is_paused(tmp_pa
     assert not grows(notes, 1, 0.3)  # the processes were killed
 
 
+@pytest.mark.usefixtures("forked_workers")
 def test_a_pause_is_neither_in_the_costs_of_batches_nor_a_timeout_of_background_loaders(tmp_path: Path) -> None:
     kill_after_s = 2.0
     with opened(tmp_path / "notes", 1, kill_after_s, seconds=0.05) as process:

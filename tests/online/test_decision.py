@@ -11,6 +11,7 @@ from nws_sweep.online.decision import Choice, Prospect, choose
 from nws_sweep.results import BatchCost, LoopCosts, Trial
 from tests.factories import loader_settings, measurement, recorded_trial
 
+pytestmark = pytest.mark.usefixtures("forked_workers")
 WAITS = BatchCost(cpu_s=0.0, wait_s=0.08)
 
 

@@ -25,7 +25,10 @@ from nws_sweep.system import resources
 from tests.conftest import rounds
 from tests.online.test_iterator import Items, scripted
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning"),
+    pytest.mark.usefixtures("forked_workers"),
+]
 
 
 class Fails(Items):
@@ -154,7 +157,7 @@ def test_a_training_that_is_interrupted_in_a_change_leaves_no_process_at_random(
         "from tests.online.test_faults import Slow\n"
         "from tests.online.test_iterator import scripted\n"
         "script = {(0, n): 1 + n % 5 for n in range(1, 200)}\n"
-        "loader = scripted(DataLoader(Slow(), batch_size=2, num_workers=2), script)\n"
+        "loader = scripted(DataLoader(Slow(), 2, num_workers=2, multiprocessing_context='fork'), script)\n"
         "for number, batch in enumerate(loader):\n"
         "    print(number, flush=True)\n",
         "utf-8",
@@ -175,3 +178,28 @@ def test_a_training_that_is_interrupted_in_a_change_leaves_no_process_at_random(
             assert "KeyboardInterrupt" in process.communicate(timeout=30)[1]
         _, alive = psutil.wait_procs(family, 10)
         assert not alive
+
+
+def test_a_script_without_a_guard_trains_once(tmp_path: Path) -> None:
+    """A spawned worker imports it again; there it must not train without workers instead."""
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import multiprocessing\n"
+        "from torch.utils.data import DataLoader\n"
+        "from tests.online.test_faults import Slow\n"
+        "from tests.online.test_iterator import scripted\n"
+        "multiprocessing.set_start_method('spawn', force=True)\n"
+        "loader = scripted(DataLoader(Slow(), 20), {(0, 3): 1})\n"
+        "print('trained', sum(map(len, loader)))\n",
+        "utf-8",
+    )
+    root = str(Path(__file__).parents[2])
+    done = subprocess.run(
+        [sys.executable, str(script)],
+        env={**os.environ, "PYTHONPATH": root},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "trained 400\n"
+    assert "a worker imports a script that iterates outside of `if __name__" in done.stderr
