@@ -41,7 +41,11 @@ def opened(
     spec = factories.process_spec("OfRank", length=LENGTH, path=str(notes), **arguments)
     first = background.of_rank(replace(spec, ranks=RANKS), 0)
     with DatasetServer() as server, background.start(server.start, first, Supervision(kill_after_s=60.0)) as process:
-        process.open(LoaderSettings(batch_size=8, num_workers=num_workers, timeout=timeout))
+        method = "fork" if num_workers else None  # the timeout must not end while workers start
+        settings = LoaderSettings(
+            batch_size=8, num_workers=num_workers, timeout=timeout, multiprocessing_context=method
+        )
+        process.open(settings)
         yield process
 
 
@@ -89,7 +93,6 @@ def test_other_ranks_load_their_own_samples_until_the_candidate_is_paused(tmp_pa
     assert not grows(notes, 1, 0.3)  # the processes were killed
 
 
-@pytest.mark.usefixtures("forked_workers")
 def test_a_pause_is_neither_in_the_costs_of_batches_nor_a_timeout_of_background_loaders(tmp_path: Path) -> None:
     kill_after_s = 2.0
     with opened(tmp_path / "notes", 1, kill_after_s, seconds=0.05) as process:
