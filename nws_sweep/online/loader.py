@@ -29,7 +29,7 @@ from nws_sweep.results import (
     Verdict,
 )
 from nws_sweep.results.result_cache import ResultStore
-from nws_sweep.system import accelerator, host, processes, resources, usage
+from nws_sweep.system import accelerator, host, platforms, processes, resources, usage
 
 AnyLoader = TypeVar("AnyLoader")
 
@@ -128,6 +128,9 @@ def autotune(
     }  # fmt: skip
     inner = loaders.unwrapped(loader)
     if isinstance(inner, TunedLoader):
+        return loader
+    if reason := platforms.reason_not("tuning"):
+        announcer(progress, printer_for(progress))(f"{reason}: the DataLoader stays as it is")
         return loader
     tuned = object.__new__(_tuned_class(type(inner), options))
     vars(tuned).update(vars(inner), _iterator=None)

@@ -8,7 +8,6 @@ import multiprocessing
 import multiprocessing.util
 import os
 import signal
-import sys
 import tempfile
 import threading
 import time
@@ -17,7 +16,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from nws_sweep.system import cgroups
+from nws_sweep.system import cgroups, platforms
 
 if TYPE_CHECKING:
     from multiprocessing.process import BaseProcess
@@ -26,8 +25,8 @@ if TYPE_CHECKING:
 
     from nws_sweep.system.fork_server import ForkedProcess
 
-# From Ctrl-C, batch systems and closed terminals.
-ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+# From Ctrl-C, batch systems and closed terminals; Windows has no SIGHUP.
+ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, *filter(None, [getattr(signal, "SIGHUP", None)]))
 _NOTICE = b"\nnws_sweep: Finishing the current window and writing the report. Press Ctrl-C again to stop now.\n"
 GONE_WITHIN_S = 5.0
 _PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
@@ -142,7 +141,7 @@ def signal_group(pid: int, number: int) -> None:
 
 def die_with_parent() -> None:
     """Makes the kernel kill this process when its parent exits, even while this process is paused. Linux only."""
-    if sys.platform != "linux":
+    if not platforms.IS_LINUX:
         return
     parent = os.getppid()
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
