@@ -11,7 +11,7 @@ from pathlib import Path
 
 from nws_sweep.system import processes
 
-_PREFIX = "nws_sweep-trial-"
+_PREFIX = "nws_sweep-"  # short: macOS allows 103 characters for the path of a socket in it
 _UNLOCKED, _LOCK, _PROCESS = ".begun", ".in_use", ".process"
 
 
