@@ -8,6 +8,7 @@ import multiprocessing
 import multiprocessing.util
 import os
 import signal
+import sys
 import tempfile
 import threading
 import time
@@ -48,6 +49,12 @@ def drop_foreign_start_method() -> None:
 def start_method() -> str:
     """How this program starts processes; multiprocessing's own function would fix the default."""
     return multiprocessing.get_start_method(allow_none=True) or multiprocessing.get_all_start_methods()[0]
+
+
+def runs_main(method: str) -> bool:
+    """Whether processes started by this method run the main script, which lacks ``if __name__ == "__main__"``."""
+    path = getattr(sys.modules["__main__"], "__file__", None)  # a notebook has none
+    return method != "fork" and path is not None and "__main__" not in cgroups.read(Path(path))
 
 
 @contextlib.contextmanager
