@@ -129,7 +129,7 @@ def autotune(
     inner = loaders.unwrapped(loader)
     if isinstance(inner, TunedLoader):
         return loader
-    if reason := platforms.reason_not("tuning"):
+    if reason := platforms.reason_not_autotuning():
         announcer(progress, printer_for(progress))(f"{reason}: the DataLoader stays as it is")
         return loader
     tuned = object.__new__(_tuned_class(type(inner), options))

@@ -48,7 +48,7 @@ class AutotuneCallback(ProgramCallback):
     def on_job_start(self, config: DictConfig, **kwargs: Any) -> None:
         """Wraps DataLoader."""
         self._tuners = []
-        if reason := platforms.reason_not("tuning"):
+        if reason := platforms.reason_not_autotuning():
             logger.warning("%s: the program runs as it is", reason)
             return
         self._by_loader: weakref.WeakKeyDictionary[Any, Tuner] = weakref.WeakKeyDictionary()  # cannot be pickled

@@ -15,6 +15,14 @@ def reason_not(doing: str) -> str:
     return "" if hasattr(os, "fork") else f"{doing} needs Linux or macOS"
 
 
+def reason_not_autotuning() -> str:
+    """Why a running training cannot be tuned here; empty if it can.
+
+    On macOS a worker takes seconds to start and, as torch shares memory there, up to 5 s to end; its memory is unknown.
+    """
+    return "" if IS_LINUX else "autotuning needs Linux"
+
+
 def require(doing: str) -> None:
     """Raises NwsSweepError where ``doing`` is impossible."""
     if reason := reason_not(doing):
