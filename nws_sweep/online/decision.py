@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from nws_sweep.replay.model import FORKED_S, Model, model_of, queue_settings
 from nws_sweep.replay.prediction import Records
 from nws_sweep.results import DEFAULT_PREFETCH, LoaderSettings, Trial
+from nws_sweep.system import processes
 
 _FEW_BATCHES, _QUEUES = 250, 8  # so many batches are replayed if they are so many times the queue
 _SPARE = 1.25  # workers are chosen so that loading may take so many times as long
@@ -151,12 +152,14 @@ class _Replays:
         if self.ahead.is_new_epoch:
             return model.epoch_s(queue)
         loop = model.records_for(queue.num_workers).loop
-        starts_s = 0.0 if settings == self.current else queue.num_workers * (loop.fork_s or FORKED_S)
-        return starts_s + (self.ahead.batches or _UNKNOWN_BATCHES) * model.batch_s(queue)
+        # The training and the new workers, which import torch unless they are forked, start them side by side.
+        start_s = 0.0 if settings == self.current else max(loop.fork_s or FORKED_S, loop.start_s / self.ahead.cpus)
+        return queue.num_workers * start_s + (self.ahead.batches or _UNKNOWN_BATCHES) * model.batch_s(queue)
 
 
 def _replays(trials: Sequence[Trial], current: LoaderSettings, ahead: Prospect) -> _Replays | None:
-    batches, method = ahead.batches or _UNKNOWN_BATCHES, ahead.base.multiprocessing_context
+    batches = ahead.batches or _UNKNOWN_BATCHES
+    method = ahead.base.multiprocessing_context or processes.start_method()
     long = model_of(trials, batches, ahead.cpus, method)
     if long is None:
         return None

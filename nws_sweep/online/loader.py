@@ -29,7 +29,7 @@ from nws_sweep.results import (
     Verdict,
 )
 from nws_sweep.results.result_cache import ResultStore
-from nws_sweep.system import accelerator, host, processes, resources, usage
+from nws_sweep.system import accelerator, host, platforms, processes, resources, usage
 
 AnyLoader = TypeVar("AnyLoader")
 
@@ -129,6 +129,9 @@ def autotune(
     inner = loaders.unwrapped(loader)
     if isinstance(inner, TunedLoader):
         return loader
+    if reason := platforms.reason_not_autotuning():
+        announcer(progress, printer_for(progress))(f"{reason}: the DataLoader stays as it is")
+        return loader
     tuned = object.__new__(_tuned_class(type(inner), options))
     vars(tuned).update(vars(inner), _iterator=None)
     return loaders.with_inner(loader, tuned)
@@ -145,9 +148,10 @@ def tuner_of(
     base = loaders.settings_of(loader, in_effect=True).canonical()
     configuration, print_line = _configuration(loader), printer_for(progress)
     known = ResultStore().find(configuration, host.describe(), reuse)
-    return Tuner(
+    runs_main = not base.num_workers and processes.runs_main(_start_method(loader))
+    tuner = Tuner(
         base=base,
-        current=known.verdict.recommended if known and known.verdict else base,
+        current=known.verdict.recommended if known and known.verdict and not runs_main else base,
         configuration=configuration,
         when=_when(loader),
         cpus=host.usable_cores(),
@@ -157,6 +161,14 @@ def tuner_of(
         on_decided=functools.partial(_conclude, announcer(progress, print_line)),
         others=agreement.make(),
     )
+    if runs_main:
+        tuner.decide('each new worker would run the main script, which has no if __name__ == "__main__"')
+    return tuner
+
+
+def _start_method(loader: DataLoader[Any]) -> str:
+    context = loader.multiprocessing_context
+    return context.get_start_method() if context else processes.start_method()
 
 
 def _configuration(loader: DataLoader[Any]) -> Configuration:
@@ -178,10 +190,8 @@ def _when(loader: DataLoader[Any]) -> When:
     memory can deadlock (pytorch/pytorch#75147, #130610).
     """
     pins = loader.pin_memory and accelerator.available() is not None
-    context = loader.multiprocessing_context
-    method = context.get_start_method() if context else processes.start_method()
     is_fixed = isinstance(loader.dataset, IterableDataset | MapDataPipe)
-    return When.NEXT_EPOCH if is_fixed or (pins and method == "fork") else When.NOW
+    return When.NEXT_EPOCH if is_fixed or (pins and _start_method(loader) == "fork") else When.NOW
 
 
 def _batches(loader: DataLoader[Any]) -> int | None:

@@ -20,6 +20,7 @@ from nws_sweep.online.tuner import require_options
 from nws_sweep.report import snippets
 from nws_sweep.results import atomic, storage
 from nws_sweep.sweep.program import ProgramCallback
+from nws_sweep.system import platforms
 
 if TYPE_CHECKING:
     from nws_sweep.online.tuner import Tuner
@@ -47,6 +48,9 @@ class AutotuneCallback(ProgramCallback):
     def on_job_start(self, config: DictConfig, **kwargs: Any) -> None:
         """Wraps DataLoader."""
         self._tuners = []
+        if reason := platforms.reason_not_autotuning():
+            logger.warning("%s: the program runs as it is", reason)
+            return
         self._by_loader: weakref.WeakKeyDictionary[Any, Tuner] = weakref.WeakKeyDictionary()  # cannot be pickled
         super().on_job_start(config, **kwargs)
 
@@ -55,7 +59,8 @@ class AutotuneCallback(ProgramCallback):
         super().on_job_end(config, job_return, **kwargs)
         tuner = self._training
         if tuner is None:
-            logger.info("no DataLoader has given a batch")
+            if self._hook is not None:
+                logger.info("no DataLoader has given a batch")
             return
         from nws_sweep.online.loader import record
 

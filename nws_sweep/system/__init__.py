@@ -8,6 +8,7 @@ May import ``results``, ``units`` and ``errors``.
 - ``accelerator``, ``extras``: the machine's accelerator; optional packages
 - ``fork_server``: forks processes from one that has imported modules or made a dataset
 - ``processes``: process groups and signals, such as Ctrl-C and SIGTERM
+- ``platforms``: what is impossible or unknown on this operating system
 - ``host_lock``, ``temporary``: one measurement at a time; temporary folders
 - ``page_cache``, ``streams``: files in the page cache; standard input, output and error
 """

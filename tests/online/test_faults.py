@@ -21,7 +21,7 @@ from torch.utils.data import DataLoader, Dataset
 
 import nws_sweep
 from nws_sweep.errors import ConfigurationError
-from nws_sweep.system import resources
+from nws_sweep.system import processes, resources
 from tests.conftest import rounds
 from tests.online.test_iterator import Items, scripted
 
@@ -175,3 +175,18 @@ def test_a_training_that_is_interrupted_in_a_change_leaves_no_process_at_random(
             assert "KeyboardInterrupt" in process.communicate(timeout=30)[1]
         _, alive = psutil.wait_procs(family, 10)
         assert not alive
+
+
+def test_workers_that_would_run_the_whole_script_are_not_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.modules["__main__"], "__file__", str(tmp_path / "train.py"), raising=False)
+    monkeypatch.setattr(processes, "start_method", lambda: "spawn")
+
+    def reason(source: str) -> str:
+        (tmp_path / "train.py").write_text(source)
+        loader: Any = nws_sweep.autotune(DataLoader(Items(8)), reuse="never", progress=False)
+        return str(loader.tuning.reason)
+
+    assert "would run the main script" in reason("train()")
+    assert not reason('if __name__ == "__main__": train()')
