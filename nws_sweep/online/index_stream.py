@@ -6,8 +6,6 @@ feed is closed does so too, while the next pool draws the following index lists.
 
 from __future__ import annotations
 
-import itertools
-from collections import deque
 from collections.abc import Iterator, Sized
 from typing import Any
 
@@ -23,21 +21,14 @@ class IndexStream:
     def __init__(self, sampler: Any) -> None:
         self.sampler = sampler
         self._lists: Iterator[Any] = iter(())
-        self._drawn: deque[Any] = deque()
 
     def restart(self) -> None:
         """Begins an epoch."""
         self._lists = iter(self.sampler)
-        self._drawn.clear()
-
-    def draw(self) -> None:
-        """Draws the next index list now, for ``next`` to return it later."""
-        if not self._drawn:
-            self._drawn.extend(itertools.islice(self._lists, 1))
 
     def __next__(self) -> Any:
         """The next index list, or the next index if the DataLoader does not make batches."""
-        return self._drawn.popleft() if self._drawn else next(self._lists)
+        return next(self._lists)
 
 
 class Feed:

@@ -105,10 +105,9 @@ def autotune(
 ) -> AnyLoader:
     """A copy of a DataLoader that finds ``num_workers`` while it is iterated, in the first epoch of a training.
 
-    It returns the same batches, each once and in the same order, and leaves the random numbers of this process as the
-    DataLoader would. Random numbers drawn in workers are others after a change of settings;
-    docs/guides/online-tuning.md says what is promised. The
-    attribute ``tuning`` has what was found; one line says so once.
+    Each epoch has the same batches, each once. Augmentations draw other random numbers after a change of settings;
+    docs/guides/online-tuning.md says what is promised. The attribute ``tuning`` has what was found; one line says so
+    once.
 
     Args:
         loader: A DataLoader, or an object that wraps one, such as a loader of accelerate. It is not changed.

@@ -8,15 +8,12 @@ an epoch, and the registration of the processes whose exit raises an error in th
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import hashlib
-import random
 import time
 import warnings
 from typing import Any
 
 import torch
-from numpy.random import MT19937, mtrand
 from torch.utils.data import DataLoader, IterableDataset, _utils
 
 from nws_sweep.dataloading import loaders
@@ -25,7 +22,6 @@ from nws_sweep.online.index_stream import Feed, IndexStream
 from nws_sweep.online.worker_probe import WorkerProbe, WorkerStates
 from nws_sweep.results import LoaderSettings
 
-_STATE_BYTES = 4 * 625
 _POLL_S = 0.001
 
 
@@ -38,8 +34,7 @@ class Pool:
         stream: Index lists of the epoch.
         seed: For the random numbers of the workers; None for the first pool of an epoch, which draws a seed from the
             DataLoader's generator as a plain DataLoader does, and begins the epoch at once.
-        had_workers: Whether a plain DataLoader has workers. It then iterates its sampler twice at the start, and the
-            random numbers of this process are not used for samples.
+        had_workers: Whether a plain DataLoader has workers. It then iterates its sampler twice at the start.
 
     Attributes:
         settings: Of the pool.
@@ -70,7 +65,6 @@ class Pool:
                 warnings.simplefilter("ignore")
             self._iterator: Any = self._loader._get_iterator()
         self.start_cpu_s = time.process_time() - began_s
-        self._own_numbers = _RandomNumbers(self.base_seed) if had_workers and self.log is None else None
         if seed is not None:
             self._register(is_used=False)
         else:
@@ -155,82 +149,15 @@ class Pool:
         """Does to the sampler what a plain DataLoader does at this point, and the pool has not done."""
         while self.feed.starts:
             self.feed.begin()
-        if self._own_numbers is not None:
-            self.feed.stream.draw()
 
     def next_batch(self) -> Any:
         """The next batch; StopIteration once all that was drawn has been returned and the feed has ended."""
-        if self._own_numbers is None:
-            return next(self._iterator)
-        self.feed.stream.draw()  # a sampler may draw random numbers of this process
-        with self._own_numbers:
-            return next(self._iterator)
+        return next(self._iterator)
 
     def end(self) -> None:
         """Ends the workers."""
         if self.log is not None:
             self._iterator._shutdown_workers()
-
-
-class _RandomNumbers:
-    """Within this context manager, random numbers of this process come from states of its own."""
-
-    def __init__(self, seed: int) -> None:
-        self._inside: tuple[Any, Any] = torch.Generator().manual_seed(seed).get_state(), random.Random(seed).getstate()
-        self._outside: tuple[Any, Any] = _states()
-        self._numpy = _NumPyNumbers(seed)
-
-    def __enter__(self) -> None:
-        self._outside = _states()
-        _set_states(self._inside)
-        self._numpy.exchange()
-
-    def __exit__(self, *_: object) -> None:
-        self._inside = _states()
-        _set_states(self._outside)
-        self._numpy.restore()
-
-
-def _states() -> tuple[Any, Any]:
-    return torch.get_rng_state(), random.getstate()
-
-
-def _set_states(states: tuple[Any, Any]) -> None:
-    torch.set_rng_state(states[0])
-    random.setstate(states[1])
-
-
-class _NumPyNumbers:
-    """NumPy's global random numbers. Bit generators are exchanged, since to get and set a state takes 70 us.
-
-    An exchange loses the second number of a pair that ``numpy.random.normal`` has made. Whether there is one, only the
-    state tells. It is read if the bit generator has been used since, or if there was such a number.
-    """
-
-    def __init__(self, seed: int) -> None:
-        self._inside: Any = MT19937(seed)
-        self._outside: Any = None
-        self._state: dict[str, Any] = {"has_gauss": 1}
-        self._seen = b""
-
-    def exchange(self) -> None:
-        self._outside = mtrand.get_bit_generator()
-        seen = _words(self._outside)
-        if self._state["has_gauss"] or seen != self._seen or not seen:
-            self._state, self._seen = mtrand.get_state(legacy=False), seen
-        mtrand.set_bit_generator(self._inside)
-
-    def restore(self) -> None:
-        self._inside = mtrand.get_bit_generator()
-        mtrand.set_bit_generator(self._outside)
-        if self._state["has_gauss"]:
-            mtrand.set_state(self._state)
-
-
-def _words(bit_generator: Any) -> bytes:
-    """The state of NumPy's usual bit generator, 624 words and a position, in memory; empty for another one."""
-    is_usual = isinstance(bit_generator, MT19937)
-    return ctypes.string_at(bit_generator.ctypes.state_address, _STATE_BYTES) if is_usual else b""
 
 
 def derived_seed(base_seed: int, number: int) -> int:
