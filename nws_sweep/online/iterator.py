@@ -17,6 +17,7 @@ from nws_sweep.online.observation import Moment, Observation
 from nws_sweep.online.plan import Plan
 from nws_sweep.online.pool import Pool, derived_seed
 from nws_sweep.online.tuner import Tuner
+from nws_sweep.system import torch_internals
 
 
 @dataclass(eq=False)
@@ -41,7 +42,7 @@ class TunedIterator:
     def __init__(self, loader: DataLoader[Any], tuner: Tuner, batches: int | None) -> None:
         self._loader, self._tuner, self._batches = loader, tuner, batches
         self._delay_s = run_delay_clock()
-        self._stream = IndexStream(loader._index_sampler)
+        self._stream = IndexStream(torch_internals.index_sampler(loader))
         self._change: _Change | None = None
         self._observation: Observation | None = None
         self._number = 0  # of the latest pool of this iterator

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
+import torch
 from torch.utils.data import DataLoader, IterableDataset, MapDataPipe
 
 from nws_sweep.config.earlier_names import explained
@@ -29,7 +30,7 @@ from nws_sweep.results import (
     Verdict,
 )
 from nws_sweep.results.result_cache import ResultStore
-from nws_sweep.system import accelerator, host, processes, resources, usage
+from nws_sweep.system import accelerator, host, processes, resources, torch_internals, usage
 
 AnyLoader = TypeVar("AnyLoader")
 
@@ -61,6 +62,8 @@ class TunedLoader(DataLoader[Any]):
         return tuner
 
     def _get_iterator(self) -> Any:
+        if torch_internals.missing_names():
+            return torch_internals.new_iterator(self.plain())
         return iterator_of(self.plain(), self._own_tuner())
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -77,7 +80,7 @@ def plain(loader: DataLoader[Any], kind: type[DataLoader[Any]]) -> DataLoader[An
     """A copy of a DataLoader, of that class and without an iterator."""
     other = object.__new__(kind)
     vars(other).update({name: value for name, value in vars(loader).items() if name != "_tuner"})
-    vars(other)["_iterator"] = None
+    torch_internals.forget_iterator(other)
     return other
 
 
@@ -129,7 +132,10 @@ def autotune(
     if isinstance(inner, TunedLoader):
         return loader
     tuned = object.__new__(_tuned_class(type(inner), options))
-    vars(tuned).update(vars(inner), _iterator=None)
+    vars(tuned).update(vars(inner))
+    torch_internals.forget_iterator(tuned)
+    if torch_internals.missing_names():
+        tuned._own_tuner()  # says so
     return loaders.with_inner(loader, tuned)
 
 
@@ -143,8 +149,9 @@ def tuner_of(
     """The tuner of a plain DataLoader; the arguments are those of ``autotune``."""
     base = loaders.settings_of(loader, in_effect=True).canonical()
     configuration, print_line = _configuration(loader), printer_for(progress)
-    known = ResultStore().find(configuration, host.describe(), reuse)
-    return Tuner(
+    missing = torch_internals.missing_names()
+    known = None if missing else ResultStore().find(configuration, host.describe(), reuse)
+    tuner = Tuner(
         base=base,
         current=known.verdict.recommended if known and known.verdict else base,
         configuration=configuration,
@@ -154,8 +161,11 @@ def tuner_of(
         prefetches="prefetch_factor" in settings,
         refusals=_refusals,
         on_decided=functools.partial(_conclude, announcer(progress, print_line)),
-        others=agreement.make(),
+        others=None if missing else agreement.make(),
     )
+    if missing:
+        tuner.decide(f"torch {torch.__version__} has no {', '.join(missing)}; autotune leaves the loader as it is")
+    return tuner
 
 
 def _configuration(loader: DataLoader[Any]) -> Configuration:
@@ -187,7 +197,7 @@ def _batches(loader: DataLoader[Any]) -> int | None:
     """Length of an epoch; samplers of others are not asked, since ``len`` of them may draw batches."""
     if isinstance(loader.dataset, IterableDataset):
         return None
-    sampler = loader._index_sampler
+    sampler = torch_internals.index_sampler(loader)
     is_torchs = type(sampler).__module__.startswith("torch.utils.data")
     return loaders.length(sampler) if is_torchs else None
 

@@ -1,8 +1,7 @@
 """The workers that make batches for a part of an epoch, with what each batch costs them.
 
 A pool that follows another is started without index lists, while the other goes on, and gets the first ones when all
-its workers are ready. Private parts of torch's iterators are used for it: ``_reset``, by which persistent workers begin
-an epoch, and the registration of the processes whose exit raises an error in the training.
+its workers are ready. Until then, the exit of one of them raises no error in the training.
 """
 
 from __future__ import annotations
@@ -14,13 +13,14 @@ import warnings
 from typing import Any
 
 import torch
-from torch.utils.data import DataLoader, IterableDataset, _utils
+from torch.utils.data import DataLoader, IterableDataset
 
 from nws_sweep.dataloading import loaders
 from nws_sweep.dataloading.recording import BatchLog, BatchTimer
 from nws_sweep.online.index_stream import Feed, IndexStream
 from nws_sweep.online.worker_probe import WorkerProbe, WorkerStates
 from nws_sweep.results import LoaderSettings
+from nws_sweep.system import torch_internals
 
 _POLL_S = 0.001
 
@@ -63,12 +63,12 @@ class Pool:
         with contextlib.nullcontext() if is_own else warnings.catch_warnings():
             if not is_own:  # DataLoader advises against more workers than CPUs, whatever they wait for
                 warnings.simplefilter("ignore")
-            self._iterator: Any = self._loader._get_iterator()
+            self._iterator: Any = torch_internals.new_iterator(self._loader)
         self.start_cpu_s = time.process_time() - began_s
-        if seed is not None:
-            self._register(is_used=False)
-        else:
+        if seed is None:
             self._begin()
+        elif self.log is not None:
+            torch_internals.raise_at_exit(self._iterator, is_wanted=False)
 
     def _copy(self, loader: DataLoader[Any], seed: int | None) -> DataLoader[Any]:
         other = loaders.copy_with(loader, self.settings)
@@ -81,26 +81,15 @@ class Pool:
             other.worker_init_fn = WorkerProbe(timer, self._states, user_function, self._is_iterable)
         return other
 
-    def _register(self, *, is_used: bool) -> None:
-        """Whether the exit of a worker raises an error in this process."""
-        if self.log is None or is_used == self._iterator._worker_pids_set:
-            return
-        handling: Any = _utils.signal_handling
-        if is_used:
-            handling._set_worker_pids(id(self._iterator), tuple(self.pids))
-        else:
-            handling._remove_worker_pids(id(self._iterator))
-        self._iterator._worker_pids_set = is_used
-
     @property
     def base_seed(self) -> int:
         """The seed of the random numbers of its workers."""
-        return int(self._iterator._base_seed)
+        return torch_internals.base_seed(self._iterator)
 
     @property
     def pids(self) -> list[int]:
         """Of its workers."""
-        return [worker.pid for worker in getattr(self._iterator, "_workers", ())]
+        return [worker.pid for worker in torch_internals.workers(self._iterator)]
 
     @property
     def is_ready(self) -> bool:
@@ -116,7 +105,7 @@ class Pool:
 
     @property
     def _dead(self) -> list[Any]:
-        return [worker for worker in getattr(self._iterator, "_workers", ()) if not worker.is_alive()]
+        return [worker for worker in torch_internals.workers(self._iterator) if not worker.is_alive()]
 
     def started_workers(self) -> int:
         """Waits until all workers can make batches; the number of them, without those that fail or have no samples."""
@@ -139,10 +128,10 @@ class Pool:
         """Draws its first index lists: the following ones of the epoch, or the first ones of a new epoch."""
         self.feed.is_open, self.feed.starts = True, int(begins_epoch)
         if self.log is not None:
-            self._register(is_used=True)
+            torch_internals.raise_at_exit(self._iterator, is_wanted=True)
             self.log.begin_epoch()
         if self.log is not None or begins_epoch:
-            self._iterator._reset(self._loader)
+            torch_internals.begin_epoch(self._iterator, self._loader)
         self._begin()
 
     def _begin(self) -> None:
@@ -157,7 +146,7 @@ class Pool:
     def end(self) -> None:
         """Ends the workers."""
         if self.log is not None:
-            self._iterator._shutdown_workers()
+            torch_internals.end_workers(self._iterator)
 
 
 def derived_seed(base_seed: int, number: int) -> int:

@@ -1,8 +1,4 @@
-"""What the workers of a pool tell the training's process: that they can make batches, and what each batch costs.
-
-This module and ``pool`` are the only ones that use private parts of ``torch.utils.data``: here the function that makes
-a batch in a worker, and the object that ``get_worker_info`` returns.
-"""
+"""What the workers of a pool tell the training's process: that they can make batches, and what each batch costs."""
 
 from __future__ import annotations
 
@@ -12,9 +8,10 @@ from dataclasses import dataclass
 from multiprocessing.sharedctypes import RawArray
 from typing import Any
 
-from torch.utils.data import _utils
+from torch.utils.data import get_worker_info
 
 from nws_sweep.dataloading.recording import BatchTimer
+from nws_sweep.system import torch_internals
 
 _STARTING, _READY, _FAILED, _EMPTY = range(4)
 
@@ -76,7 +73,7 @@ class WorkerProbe:
             with self._failing(worker_id):
                 self.user_function(worker_id)
         self.timer.start(worker_id)
-        fetchers = _utils.fetch._MapDatasetFetcher, _utils.fetch._IterableDatasetFetcher
+        fetchers = torch_internals.fetchers()
         for fetcher in fetchers:
             setattr(fetcher, "fetch", self._timed(fetcher.fetch))  # noqa: B010
         if self.is_iterable:
@@ -126,7 +123,7 @@ class WorkerProbe:
 
 def _notice_number(states: WorkerStates) -> None:
     """Gives the object of ``get_worker_info`` a class that notices reads of ``num_workers``."""
-    info = _utils.worker._worker_info
+    info = get_worker_info()
 
     class Noticing(type(info)):  # type: ignore[misc]
         __slots__ = ()
