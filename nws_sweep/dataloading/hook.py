@@ -16,7 +16,6 @@ from nws_sweep.system import torch_internals
 
 _MODULE = "torch.utils.data.dataloader"
 _METHOD = torch_internals.GET_ITERATOR
-logger = logging.getLogger(__name__)
 
 
 class LoaderHook:
@@ -67,7 +66,9 @@ class LoaderHook:
     def _wrap(self, module: ModuleType) -> None:
         owner, original = module.DataLoader, getattr(module.DataLoader, _METHOD, None)
         if original is None:  # the program goes on
-            logger.warning("this torch has no DataLoader.%s: its DataLoaders stay as they are", _METHOD)
+            logging.getLogger(__name__).warning(
+                "this torch has no DataLoader.%s: its DataLoaders stay as they are", _METHOD
+            )
             return
 
         @functools.wraps(original)

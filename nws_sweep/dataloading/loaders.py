@@ -164,6 +164,11 @@ def _kept_iterators(loader: DataLoader[Any]) -> list[str]:
     return [name for name, value in vars(loader).items() if isinstance(value, kinds)]
 
 
+def index_sampler(loader: DataLoader[Any]) -> Any:
+    """What a DataLoader iterates over: its batch sampler, or its sampler if it does not make batches."""
+    return loader.sampler if loader.batch_sampler is None else loader.batch_sampler
+
+
 def samples_per_epoch(loader: DataLoader[Any]) -> int | None:
     """Samples per epoch; None if unknown."""
     if isinstance(loader.dataset, IterableDataset):

@@ -89,14 +89,10 @@ class OnDevice(Dataset[tuple[Tensor, ...]]):
 
     def __getitems__(self, indices: Sequence[int]) -> list[_Batch]:
         """One batch: the rows of each tensor, of a class that torch's default collate leaves as it is."""
-        torch_internals.collate_functions()[_Batch] = _collate
+        torch_internals.collate_functions()[_Batch] = lambda batches, **_: list(batches[0])
         rows = torch.tensor(indices, device=self.tensors[0].device)
         return [_Batch(tensor[rows] for tensor in self.tensors)]
 
 
 class _Batch(tuple[Tensor, ...]):
     pass
-
-
-def _collate(batches: Sequence[_Batch], **_: Any) -> list[Tensor]:
-    return list(batches[0])

@@ -62,8 +62,6 @@ class TunedLoader(DataLoader[Any]):
         return tuner
 
     def _get_iterator(self) -> Any:
-        if torch_internals.missing_names():
-            return torch_internals.new_iterator(self.plain())
         return iterator_of(self.plain(), self._own_tuner())
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -71,8 +69,13 @@ class TunedLoader(DataLoader[Any]):
         return functools.partial(autotune, **self._options), (self.plain(),)
 
 
-def iterator_of(loader: DataLoader[Any], tuner: Tuner) -> TunedIterator:
-    """An iterator over one epoch of a plain DataLoader, or over all of them with persistent workers."""
+def iterator_of(loader: DataLoader[Any], tuner: Tuner, untuned: Any = torch_internals.new_iterator) -> Any:
+    """An iterator over one epoch of a plain DataLoader, or over all of them with persistent workers.
+
+    It is that of ``untuned`` if torch lacks names that tuning needs.
+    """
+    if torch_internals.missing_names():
+        return untuned(loader)
     return TunedIterator(loader, tuner, _batches(loader))
 
 
@@ -150,7 +153,7 @@ def tuner_of(
     base = loaders.settings_of(loader, in_effect=True).canonical()
     configuration, print_line = _configuration(loader), printer_for(progress)
     missing = torch_internals.missing_names()
-    known = None if missing else ResultStore().find(configuration, host.describe(), reuse)
+    known = ResultStore().find(configuration, host.describe(), "never" if missing else reuse)
     tuner = Tuner(
         base=base,
         current=known.verdict.recommended if known and known.verdict else base,
@@ -197,7 +200,7 @@ def _batches(loader: DataLoader[Any]) -> int | None:
     """Length of an epoch; samplers of others are not asked, since ``len`` of them may draw batches."""
     if isinstance(loader.dataset, IterableDataset):
         return None
-    sampler = torch_internals.index_sampler(loader)
+    sampler = loaders.index_sampler(loader)
     is_torchs = type(sampler).__module__.startswith("torch.utils.data")
     return loaders.length(sampler) if is_torchs else None
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import time
 import warnings
 from typing import Any
@@ -18,11 +19,12 @@ from torch.utils.data import DataLoader, IterableDataset
 from nws_sweep.dataloading import loaders
 from nws_sweep.dataloading.recording import BatchLog, BatchTimer
 from nws_sweep.online.index_stream import Feed, IndexStream
-from nws_sweep.online.worker_probe import WorkerProbe, WorkerStates
+from nws_sweep.online.worker_probe import FAILED, READY, STARTING, WorkerProbe, WorkerStates
 from nws_sweep.results import LoaderSettings
 from nws_sweep.system import torch_internals
 
 _POLL_S = 0.001
+_numbers = itertools.count()  # of the pools of this process that have a seed of their own
 
 
 class Pool:
@@ -32,9 +34,8 @@ class Pool:
         loader: A plain DataLoader, which is copied.
         settings: Of the pool.
         stream: Index lists of the epoch.
-        seed: For the random numbers of the workers; None for the first pool of an epoch, which draws a seed from the
-            DataLoader's generator as a plain DataLoader does, and begins the epoch at once.
-        had_workers: Whether a plain DataLoader has workers. It then iterates its sampler twice at the start.
+        is_first: Whether it begins an epoch at once and draws a seed for its workers from the DataLoader's generator,
+            as a plain DataLoader does. Otherwise it has a seed of its own.
 
     Attributes:
         settings: Of the pool.
@@ -44,20 +45,15 @@ class Pool:
     """
 
     def __init__(
-        self,
-        loader: DataLoader[Any],
-        settings: LoaderSettings,
-        stream: IndexStream,
-        seed: int | None = None,
-        *,
-        had_workers: bool = True,
+        self, loader: DataLoader[Any], settings: LoaderSettings, stream: IndexStream, *, is_first: bool
     ) -> None:
         self.settings = settings
-        self.feed = Feed(stream, is_open=seed is None, starts=0 if seed is not None else 1 + had_workers)
+        # A plain DataLoader with workers iterates its sampler twice at the start.
+        self.feed = Feed(stream, is_open=is_first, starts=is_first * (1 + (loader.num_workers > 0)))
         self.log = BatchLog(settings.num_workers) if settings.num_workers else None
         self._states = WorkerStates(settings.num_workers)
         self._is_iterable = isinstance(loader.dataset, IterableDataset)
-        self._loader = self._copy(loader, seed)
+        self._loader = self._copy(loader, is_first=is_first)
         began_s = time.process_time()
         is_own = settings.num_workers == loader.num_workers
         with contextlib.nullcontext() if is_own else warnings.catch_warnings():
@@ -65,26 +61,21 @@ class Pool:
                 warnings.simplefilter("ignore")
             self._iterator: Any = torch_internals.new_iterator(self._loader)
         self.start_cpu_s = time.process_time() - began_s
-        if seed is None:
+        if is_first:
             self._begin()
         elif self.log is not None:
             torch_internals.raise_at_exit(self._iterator, is_wanted=False)
 
-    def _copy(self, loader: DataLoader[Any], seed: int | None) -> DataLoader[Any]:
+    def _copy(self, loader: DataLoader[Any], *, is_first: bool) -> DataLoader[Any]:
         other = loaders.copy_with(loader, self.settings)
         own = vars(other)  # DataLoader.__setattr__ refuses samplers after __init__
         own["sampler" if loader.batch_sampler is None else "batch_sampler"] = self.feed
-        if seed is not None:
-            other.generator = torch.Generator().manual_seed(seed)
+        if not is_first:
+            other.generator = _new_generator(loader.generator or torch.default_generator)
         if self.log is not None:
             timer, user_function = BatchTimer(self.log), loader.worker_init_fn
             other.worker_init_fn = WorkerProbe(timer, self._states, user_function, self._is_iterable)
         return other
-
-    @property
-    def base_seed(self) -> int:
-        """The seed of the random numbers of its workers."""
-        return torch_internals.base_seed(self._iterator)
 
     @property
     def pids(self) -> list[int]:
@@ -94,14 +85,14 @@ class Pool:
     @property
     def is_ready(self) -> bool:
         """Whether all workers have been started, without the first batches of an iterable dataset."""
-        return not self._states.starting
+        return not self._states.count(STARTING)
 
     @property
     def failure(self) -> str:
         """Why the pool cannot be used; empty if it can."""
         if dead := self._dead:
             return f"a new worker exited with code {dead[0].exitcode}"
-        return "worker_init_fn failed in a new worker" if self._states.failed else ""
+        return "worker_init_fn failed in a new worker" if self._states.count(FAILED) else ""
 
     @property
     def _dead(self) -> list[Any]:
@@ -110,11 +101,11 @@ class Pool:
     def started_workers(self) -> int:
         """Waits until all workers can make batches; the number of them, without those that fail or have no samples."""
         try:
-            while self._states.starting and not self._dead:
+            while not self.is_ready and not self._dead:
                 time.sleep(_POLL_S)
         except RuntimeError:  # raised by torch's handler of SIGCHLD for the exit of a worker
             return 0
-        return 0 if self._dead else self._states.ready
+        return 0 if self._dead else self._states.count(READY)
 
     @property
     def distributes_among(self) -> int | None:
@@ -130,14 +121,13 @@ class Pool:
         if self.log is not None:
             torch_internals.raise_at_exit(self._iterator, is_wanted=True)
             self.log.begin_epoch()
-        if self.log is not None or begins_epoch:
-            torch_internals.begin_epoch(self._iterator, self._loader)
+        torch_internals.begin_epoch(self._iterator, self._loader)
         self._begin()
 
     def _begin(self) -> None:
         """Does to the sampler what a plain DataLoader does at this point, and the pool has not done."""
         while self.feed.starts:
-            self.feed.begin()
+            iter(self.feed)
 
     def next_batch(self) -> Any:
         """The next batch; StopIteration once all that was drawn has been returned and the feed has ended."""
@@ -149,7 +139,7 @@ class Pool:
             torch_internals.end_workers(self._iterator)
 
 
-def derived_seed(base_seed: int, number: int) -> int:
-    """A seed for pool ``number`` of an epoch whose first pool has ``base_seed``; no two pools share one by design."""
-    digest = hashlib.sha256(f"{base_seed} {number}".encode()).digest()
-    return int.from_bytes(digest[:8], "little") >> 1
+def _new_generator(plain: torch.Generator) -> torch.Generator:
+    """The generator of another pool: no two have the same seed by design, and nothing is drawn from the plain one."""
+    digest = hashlib.sha256(f"{plain.initial_seed()} {next(_numbers)}".encode()).digest()
+    return torch.Generator().manual_seed(int.from_bytes(digest[:8], "little") >> 1)

@@ -13,14 +13,15 @@ from torch.utils.data import get_worker_info
 from nws_sweep.dataloading.recording import BatchTimer
 from nws_sweep.system import torch_internals
 
-_STARTING, _READY, _FAILED, _EMPTY = range(4)
+STARTING, READY, FAILED, EMPTY = range(4)
 
 
 class WorkerStates:
     """One state of each worker, in shared memory.
 
     A worker of a map-style dataset is ready after ``worker_init_fn``; one of an iterable dataset after its first batch,
-    since only then it is known whether it has samples.
+    since only then it is known whether it has samples. It has failed if ``worker_init_fn`` or, with an iterable
+    dataset, its first batch raised an exception.
     """
 
     def __init__(self, num_workers: int) -> None:
@@ -40,20 +41,9 @@ class WorkerStates:
         """Whether the dataset has read the number of workers; one that has not cannot distribute its samples."""
         return bool(self._asked[0])
 
-    @property
-    def ready(self) -> int:
-        """Workers that can make batches."""
-        return list(self._states).count(_READY)
-
-    @property
-    def failed(self) -> int:
-        """Workers whose ``worker_init_fn`` or, with an iterable dataset, first batch raised an exception."""
-        return list(self._states).count(_FAILED)
-
-    @property
-    def starting(self) -> int:
-        """Workers of which nothing is known yet."""
-        return list(self._states).count(_STARTING)
+    def count(self, state: int) -> int:
+        """Workers in this state."""
+        return list(self._states).count(state)
 
 
 @dataclass(frozen=True)
@@ -79,7 +69,7 @@ class WorkerProbe:
         if self.is_iterable:
             self._tell_first_batch(fetchers[1], worker_id)
         else:
-            self.states.set(worker_id, _READY)
+            self.states.set(worker_id, READY)
 
     def _timed(self, fetch: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
         def timed(fetcher: Any, index: Any) -> Any:
@@ -105,9 +95,9 @@ class WorkerProbe:
                 with self._failing(worker_id):
                     batch = fetch(self_, index)
             except StopIteration:
-                self.states.set(worker_id, _EMPTY)
+                self.states.set(worker_id, EMPTY)
                 raise
-            self.states.set(worker_id, _READY)
+            self.states.set(worker_id, READY)
             return batch
 
         fetcher.__init__, fetcher.fetch = first_init, first_fetch
@@ -117,7 +107,7 @@ class WorkerProbe:
         try:
             yield
         except BaseException:
-            self.states.set(worker_id, _FAILED)
+            self.states.set(worker_id, FAILED)
             raise
 
 

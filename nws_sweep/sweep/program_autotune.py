@@ -20,7 +20,6 @@ from nws_sweep.online.tuner import require_options
 from nws_sweep.report import snippets
 from nws_sweep.results import atomic, storage
 from nws_sweep.sweep.program import ProgramCallback
-from nws_sweep.system import torch_internals
 
 if TYPE_CHECKING:
     from nws_sweep.online.tuner import Tuner
@@ -73,19 +72,18 @@ class AutotuneCallback(ProgramCallback):
 
     def get_iterator(self, original: Callable[[Any], Any], loader: Any) -> Any:
         """An iterator that tunes the loader."""
+        from nws_sweep.dataloading.loaders import index_sampler
         from nws_sweep.online.index_stream import Feed
         from nws_sweep.online.loader import iterator_of, plain
 
-        if isinstance(torch_internals.index_sampler(loader), Feed):  # of a pool, which takes torch's own iterator
+        if isinstance(index_sampler(loader), Feed):  # of a pool, which takes torch's own iterator
             return original(loader)
         try:
             tuner = self._tuner_of(loader)
         except Exception as error:  # the training goes on without
             logger.warning("the DataLoader is not tuned: %s", one_line(f"{type(error).__name__}: {error}"))
             return original(loader)
-        if torch_internals.missing_names():  # of which the tuner has told
-            return original(loader)
-        return iterator_of(plain(loader, type(loader)), tuner)
+        return iterator_of(plain(loader, type(loader)), tuner, original)
 
     def _tuner_of(self, loader: Any) -> Tuner:
         from nws_sweep.dataloading.loaders import settings_of
