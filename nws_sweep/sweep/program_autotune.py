@@ -77,17 +77,18 @@ class AutotuneCallback(ProgramCallback):
 
     def get_iterator(self, original: Callable[[Any], Any], loader: Any) -> Any:
         """An iterator that tunes the loader."""
+        from nws_sweep.dataloading.loaders import index_sampler
         from nws_sweep.online.index_stream import Feed
         from nws_sweep.online.loader import iterator_of, plain
 
-        if isinstance(loader._index_sampler, Feed):  # of a pool, which takes torch's own iterator
+        if isinstance(index_sampler(loader), Feed):  # of a pool, which takes torch's own iterator
             return original(loader)
         try:
             tuner = self._tuner_of(loader)
         except Exception as error:  # the training goes on without
             logger.warning("the DataLoader is not tuned: %s", one_line(f"{type(error).__name__}: {error}"))
             return original(loader)
-        return iterator_of(plain(loader, type(loader)), tuner)
+        return iterator_of(plain(loader, type(loader)), tuner, original)
 
     def _tuner_of(self, loader: Any) -> Tuner:
         from nws_sweep.dataloading.loaders import settings_of

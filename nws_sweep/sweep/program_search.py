@@ -17,7 +17,7 @@ from omegaconf import DictConfig
 from nws_sweep.config.schema import RANGES, require
 from nws_sweep.errors import ConfigurationError, one_line
 from nws_sweep.sweep.program import ProgramCallback, report
-from nws_sweep.system import platforms, processes
+from nws_sweep.system import platforms, processes, torch_internals
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ class _EndingIterator:
         return self
 
     def __next__(self) -> NoReturn:
-        self._loader._iterator = None  # a loader with persistent workers keeps its iterator
+        torch_internals.forget_iterator(self._loader)  # one with persistent workers keeps it
         self._callback.end(self._loader)
 
     def _reset(self, loader: Any) -> None:

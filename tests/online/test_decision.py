@@ -22,8 +22,8 @@ def forking(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def ahead(**changes: Any) -> Prospect:
     usual: dict[str, Any] = {
-        "base": loader_settings(2, prefetch_factor=2), "cpus": 4.0, "allowed": lambda _: True, "most_workers": 32,
-        "prefetches": False, "batches": 1000, "is_new_epoch": False, "tolerance": 0.03,
+        "base": loader_settings(2, prefetch_factor=2), "cpus": 4.0, "allowed": lambda _: True, "fewest_workers": 0,
+        "most_workers": 32, "prefetches": False, "batches": 1000, "is_new_epoch": False, "tolerance": 0.03,
     }  # fmt: skip
     return Prospect(**{**usual, **changes})
 
@@ -88,3 +88,10 @@ def test_settings_that_do_not_fit_are_not_chosen() -> None:
     found = chosen(trial_of(0, WAITS, 0.01), allowed=lambda settings: settings.num_workers <= 3)
     assert found is not None
     assert found.settings.num_workers == 3
+
+
+@pytest.mark.parametrize("fewest", [0, 1])
+def test_no_fewer_workers_than_allowed_are_chosen(fewest: int) -> None:
+    found = chosen(trial_of(8, BatchCost(cpu_s=0.0, wait_s=1e-5), 0.02), is_new_epoch=True, fewest_workers=fewest)
+    assert found is not None
+    assert found.settings.num_workers == fewest
