@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,7 +19,6 @@ from nws_sweep.online.observation import Moment, Observation
 from nws_sweep.online.plan import Plan
 from nws_sweep.online.pool import Pool
 from nws_sweep.online.tuner import Tuner
-from nws_sweep.results import LoaderSettings
 
 
 @dataclass(eq=False)
@@ -41,9 +41,9 @@ class TunedIterator:
     """
 
     def __init__(self, loader: DataLoader[Any], tuner: Tuner, batches: int | None) -> None:
-        self._loader, self._tuner, self._batches = loader, tuner, batches
-        self._delay_s = run_delay_clock()
+        self._tuner, self._batches, self._delay_s = tuner, batches, run_delay_clock()
         self._stream = IndexStream(loaders.index_sampler(loader))
+        self._new_pool = functools.partial(Pool, loader, stream=self._stream)
         self._change: _Change | None = None
         self._observation: Observation | None = None
         self._begin_epoch(lambda: self._new_pool(tuner.current, is_first=True))
@@ -63,9 +63,6 @@ class TunedIterator:
         self._tuner.epoch += 1
         self._epoch = self._tuner.epoch
         self._observe(time.perf_counter() - began_s)
-
-    def _new_pool(self, settings: LoaderSettings, *, is_first: bool = False) -> Pool:
-        return Pool(self._loader, settings, self._stream, is_first=is_first)
 
     def _next_pool(self) -> Pool:
         """The same pool, or another one if the settings have changed; it begins an epoch."""

@@ -45,7 +45,7 @@ class Pool:
     """
 
     def __init__(
-        self, loader: DataLoader[Any], settings: LoaderSettings, stream: IndexStream, *, is_first: bool
+        self, loader: DataLoader[Any], settings: LoaderSettings, stream: IndexStream, *, is_first: bool = False
     ) -> None:
         self.settings = settings
         # A plain DataLoader with workers iterates its sampler twice at the start.
