@@ -243,7 +243,7 @@ def _search_here(loader_input: LoaderInput, plan: Embedded, given: Mapping[str, 
     if result := _cached_result(store, start, reuse, announce):
         return result
     lock = os.environ.get("NWS_SWEEP_LOCK_FILE", host_lock.DEFAULT)
-    with host_lock.held(lock, f"{loader_input.name} in a program", announce):
+    with host_lock.held(lock, announce):
         # Another process may have finished the same search meanwhile, such as a rank without a process group.
         if result := _cached_result(store, start, reuse, announce):
             return result
