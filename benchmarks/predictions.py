@@ -18,7 +18,7 @@ from benchmarks.support import print_line
 from nws_sweep.replay.model import model_of
 from nws_sweep.replay.queue import QueueSettings, replay
 from nws_sweep.results import BatchCost, LoopCosts, MeasureRules, SearchRules, Trial
-from nws_sweep.system import host, host_lock
+from nws_sweep.system import host, host_lock, processes
 
 _RECORDED, _MOST_RECORDED_S = (2, 8, 0), 2.0  # numbers of workers in the order in which their trials are used
 _RECORDING = MeasureRules(window_s=0.12, windows=3, trial_limit_s=0.5, precision=1.0)
@@ -69,7 +69,7 @@ def _forecasts(workload: Workload, repeat: int, options: Options) -> list[Foreca
     log_path = options.journal.with_name(f"predictions-{workload.name}.log")
     trials = sweep_search.find(replace(configuration, check_samples=False), log_path, lambda _: None).trials
     used, recorded_s = recorded(trials)
-    model = model_of(used, workload.batches, host.usable_cores(), None)
+    model = model_of(used, workload.batches, host.usable_cores(), processes.start_method())
     if model is None:
         raise RuntimeError(f"{workload.name}: nothing was recorded: {[trial.reason for trial in trials]}")
     batch_bytes = max(window.batch_bytes or 0 for trial in used for window in trial.windows)

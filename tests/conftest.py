@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import multiprocessing
 import os
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from hydra import initialize_config_dir
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.global_hydra import GlobalHydra
 
-from nws_sweep.config import schema
+from nws_sweep.config import hydra_versions, schema
 from nws_sweep.system import processes, temporary
 from nws_sweep.system.fork_server import ForkedProcess
 from tests.one_process import SharedProcess
@@ -58,10 +59,19 @@ def environment(tmp_path: Path, photos_cache: Path) -> dict[str, str]:
 
 
 @pytest.fixture
+def forked_workers() -> Iterator[None]:
+    """Workers are forked, as before Python 3.14: what follows from that, and what must not wait for their start."""
+    usual = multiprocessing.get_start_method(allow_none=True)
+    multiprocessing.set_start_method("fork", force=True)
+    yield
+    multiprocessing.set_start_method(usual, force=True)
+
+
+@pytest.fixture
 def composing() -> Iterator[ConfigLoader]:
     """Hydra composes configurations of conf/."""
     schema.register()
-    with initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "conf")):
+    with initialize_config_dir(config_dir=str(ROOT / "conf"), **hydra_versions.BASE):
         yield GlobalHydra.instance().config_loader()
     GlobalHydra.instance().clear()
 

@@ -7,15 +7,19 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from nws_sweep.config import hydra_versions
 from tests.conftest import COMMAND_TIMEOUT_S
 
+_TRUSTING = "execution_whitelist=hydra.utils.UNSAFE_DISABLE_EXECUTION_CHECKS"  # without it Hydra 1.4 warns
+_MAIN = 'version_base="1.3"' if hydra_versions.IS_1_3 else _TRUSTING
+
 # Prints its configuration, which has its own batch_size and dataset.
-PROGRAM = """\
+PROGRAM = f"""\
 import hydra
 from omegaconf import OmegaConf
 
 
-@hydra.main(version_base="1.3", config_path="conf", config_name="config")
+@hydra.main({_MAIN}, config_path="conf", config_name="config")
 def main(config):
     print(OmegaConf.to_yaml(config, resolve=True))
 
@@ -46,7 +50,7 @@ def write(path: Path, text: str) -> None:
 
 
 # Resembles a training: samples sleep, and before each epoch it iterates a second loader.
-TRAINING = """\
+TRAINING = f"""\
 import time
 
 import hydra
@@ -66,7 +70,7 @@ class Sleeping:
         return index
 
 
-@hydra.main(version_base="1.3", config_path="conf", config_name="config")
+@hydra.main({_MAIN}, config_path="conf", config_name="config")
 def main(config):
     loader = instantiate(config.loader)
     if config.fails_with == config.loader.batch_size:
@@ -74,7 +78,7 @@ def main(config):
     try:
         for _ in range(2):
             with torch.no_grad():
-                list(instantiate(config.loader, dataset={"length": 8}, shuffle=False))
+                list(instantiate(config.loader, dataset={{"length": 8}}, shuffle=False))
             print("seen", sorted(index for batch in loader for index in batch.tolist())[-1])
     except Exception as error:
         print("caught", repr(error))

@@ -14,7 +14,7 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 import nws_sweep
-from nws_sweep.config import schema
+from nws_sweep.config import hydra_versions, schema
 from nws_sweep.results import shown
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -113,7 +113,7 @@ def _different_defaults() -> str:
 def _defaults() -> dict[str, Any]:
     """The unresolved values of ``python -m nws_sweep`` by dotted key."""
     schema.register()
-    with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
+    with initialize_config_dir(config_dir=str(CONF), **hydra_versions.BASE):
         composed = OmegaConf.to_container(compose("config"), resolve=False)
     assert isinstance(composed, dict)
     return dict(_flat({str(key): value for key, value in composed.items()}))

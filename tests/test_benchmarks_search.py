@@ -171,7 +171,7 @@ def test_exceptions_are_part_of_the_outcome_and_rules_of_thumb_have_no_cost(monk
 
 
 def test_processes_left_behind_are_counted_and_killed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nws_sweep.system.processes.start_fork_server", lambda: None)
+    monkeypatch.setattr("nws_sweep.system.fork_server.ensure_running", lambda _: None)
     monkeypatch.setenv("NWS_SWEEP_BENCHMARK", "")
     support.start_fork_server()
     before = support.descendants()

@@ -18,7 +18,8 @@ import pytest
 import yaml
 from PIL import Image
 
-from nws_sweep import __version__
+from nws_sweep import __version__, cli
+from nws_sweep.config import hydra_versions
 from nws_sweep.system import processes
 from tests.conftest import Command
 
@@ -62,6 +63,16 @@ def test_bad_input_is_one_line_status_2_and_nothing_written(
 @pytest.mark.parametrize("arguments", [["batch_size=0"], ["-m", "batch_size=64,0"]])
 def test_bad_input_ends_a_process_of_its_own(nws: Command, tmp_path: Path, arguments: list[str]) -> None:
     check_refusal(nws(*arguments), "batch_size=0: allowed is null or an integer of at least 1", tmp_path)
+
+
+def test_hydra_1_3_on_python_3_14_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(hydra_versions, "IS_1_3", True)
+    monkeypatch.setattr(sys, "version_info", (3, 14, 0))
+    assert cli.run(["batch_size=8"]) == 2
+    refusal = r"nws_sweep: Hydra \S+ does not start on Python 3\.14: .*Hydra 1\.4.*\n"
+    assert re.fullmatch(refusal, capsys.readouterr().err)
 
 
 def check_refusal(done: subprocess.CompletedProcess[str], line: str, tmp_path: Path) -> None:

@@ -57,12 +57,12 @@ def shrunk(arguments: list[str]) -> list[str]:
     if (arguments[:1] and arguments[0] in ("report", "best", "check", "compare", "predict")) or "--" in text:
         return arguments
     if "experiment=remote_store" in text:
-        arguments = ["experiment=remote_store", "services.store.objects=64", "services.store.latency_s=0.002",
+        arguments = ["-m", "experiment=remote_store", "services.store.objects=64", "services.store.latency_s=0.002",
                      "num_workers=[0,4]"]  # fmt: skip
-    arguments = [*arguments, *EXPERIMENTS.get(arguments[0] if arguments else "", ())]
+    arguments += [small for argument in arguments for small in EXPERIMENTS.get(argument, ())]
     given = {argument.lstrip("+").partition("=")[0] for argument in arguments}
     small = {"measure": "quick", "measure.window_s": "0.01", "measure.trial_limit_s": "0.1"}
-    small["max_workers"] = "1" if "-m" not in arguments else "0"
+    small["max_workers"] = "1" if "-m" not in arguments or "experiment" in given else "0"
     if "dataset=project" in text:
         small.pop("max_workers")
         small["num_workers"] = "[1]"

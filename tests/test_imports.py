@@ -48,7 +48,7 @@ def test_the_plugin_imports_only_light_modules() -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, check=True)
     ours = [
         "hydra_plugins", "hydra_plugins.nws_sweep_plugin", "nws_sweep", "nws_sweep.config",
-        "nws_sweep.config.embedding", "nws_sweep.errors",
+        "nws_sweep.config.embedding", "nws_sweep.config.hydra_versions", "nws_sweep.errors",
     ]  # fmt: skip
     assert done.stdout.split() == ours
 

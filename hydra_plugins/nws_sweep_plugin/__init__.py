@@ -7,6 +7,8 @@ and adds one group, ``nws_sweep``, so that it does not affect a program with its
 
 from __future__ import annotations
 
+import warnings
+
 from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.object_type import ObjectType
 from hydra.errors import ConfigCompositionException
@@ -88,3 +90,5 @@ class NwsSweepSearchPath(SearchPathPlugin):
         mains = [element.path for element in search_path.get_path() if element.provider == "main"]
         if not any(path is not None and embedding.is_our_own(path) for path in mains):
             search_path.append(provider="nws_sweep", path=embedding.SEARCH_PATH)
+            # Hydra 1.4 warns of every target, unless the program lists those that it trusts; the user named this one.
+            warnings.filterwarnings("ignore", r"\s*hydra\.utils\.instantiate\(\) resolved _target_='nws_sweep\.")

@@ -16,6 +16,7 @@ from nws_sweep.measurement.stats import half_width
 from nws_sweep.replay.counterfactual import REMOVABLE, Bottleneck, Counterfactual
 from nws_sweep.replay.model import model_of, queue_settings
 from nws_sweep.results import Noise, SearchRecord, Trial, TrialState
+from nws_sweep.system import processes
 
 _LEAST_SAVED = 0.1  # share of the epoch
 # Noise above these limits hides the bottleneck: relative half-width, steal, and CPUs as a share of the usable ones.
@@ -101,8 +102,8 @@ def diagnose(result: SearchRecord, best: Trial | None) -> Diagnosis | None:
         return found
     recorded = [trial for trial in worker_trials(result) if trial.records and trial.objective_s is not None]
     batches = result.facts.batches_of(best.settings, result.configuration.ranks) if result.facts else None
-    context = result.configuration.loader.multiprocessing_context
-    model = model_of(recorded, batches or _ENDLESS, cores, context)
+    method = result.configuration.loader.multiprocessing_context or processes.start_method()
+    model = model_of(recorded, batches or _ENDLESS, cores, method)
     if model is None:
         return None
     replayed = Counterfactual(model, queue_settings(best.settings, cores), _allowed(found))

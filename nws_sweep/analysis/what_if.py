@@ -14,6 +14,7 @@ from nws_sweep.replay.model import Model, model_of, queue_settings
 from nws_sweep.replay.prediction import MOST_BATCHES
 from nws_sweep.replay.queue import QueueSettings
 from nws_sweep.results import Estimate, LoopCosts, Measurement, SearchRecord, Trial, TrialState
+from nws_sweep.system import processes
 
 NOTHING_RECORDED = "no costs of batches were recorded, so nothing can be predicted"
 _RANGES: dict[str, tuple[Any, float, float]] = {
@@ -163,7 +164,8 @@ def of(result: SearchRecord, best: Trial | None, most_batches: int = MOST_BATCHE
     cpus, loader = result.cpus, best.settings if best.num_workers else result.configuration.loader
     batches = result.facts.batches_of(best.settings, result.configuration.ranks) if result.facts else None
     succeeded = [trial for trial in worker_trials(result) if trial.state is TrialState.OK]
-    model = model_of(succeeded, batches, cpus, loader.multiprocessing_context, most_batches)
+    method = loader.multiprocessing_context or processes.start_method()
+    model = model_of(succeeded, batches, cpus, method, most_batches)
     own = replace(queue_settings(loader, cpus), num_workers=best.num_workers)
     return WhatIf(model=model, own=own, result=result, has_length=batches is not None) if model else None
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 import importlib.util
 from pathlib import Path, PurePosixPath
 
-from omegaconf import OmegaConf
-
+from nws_sweep.config import hydra_versions
 from nws_sweep.errors import ConfigurationError
 
 GROUP = "nws_sweep"
@@ -67,7 +66,7 @@ def register_resolvers() -> None:
 
         return host.cpus_of_rank(max(1, ranks))
 
-    OmegaConf.register_new_resolver("nws_sweep.usable_cpus", usable_cpus, replace=True)
+    hydra_versions.register_resolver("nws_sweep.usable_cpus", usable_cpus, replace=True)
 
 
 def require_composed(node: object) -> None:

@@ -24,6 +24,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from nws_sweep.config import earlier_names
 from nws_sweep.config.embedding import register_resolvers, require_composed
+from nws_sweep.config.hydra_versions import register_resolver
 from nws_sweep.errors import ConfigurationError, one_line
 from nws_sweep.results import Configuration, LoaderSettings, MeasureRules, SearchRules, shown
 from nws_sweep.results.result_cache import REUSES
@@ -147,11 +148,12 @@ def _schema() -> type:
 SweepSchema = _schema()
 
 
+@functools.cache  # Hydra 1.4 warns of a second registration
 def register() -> None:
     """Registers the schema and the resolvers; may be called again."""
     ConfigStore.instance().store(name="nws_sweep_schema", node=SweepSchema)
     register_resolvers()
-    OmegaConf.register_new_resolver("nws_sweep.folder_name", folder_name, replace=True)
+    register_resolver("nws_sweep.folder_name", folder_name, replace=True)
 
 
 def hydra_arguments(argument: str) -> list[str]:

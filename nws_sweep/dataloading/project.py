@@ -18,11 +18,12 @@ from typing import Any
 
 from hydra import compose, initialize_config_dir
 from hydra.core.hydra_config import HydraConfig
-from hydra.utils import get_object, instantiate
+from hydra.utils import get_object
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import UnsupportedInterpolationType
 from torch.utils.data import DataLoader, Dataset
 
+from nws_sweep.config.hydra_versions import BASE, instantiate
 from nws_sweep.config.project_keys import is_of_another_split, keys_of, nodes_in
 from nws_sweep.dataloading.loaders import Project
 from nws_sweep.errors import ConfigurationError
@@ -84,7 +85,7 @@ def _set_import_path(config: Path) -> None:
 
 
 def _compose(path: Path, overrides: Sequence[str]) -> DictConfig:
-    with initialize_config_dir(version_base="1.3", config_dir=str(path.parent)):
+    with initialize_config_dir(config_dir=str(path.parent), **BASE):
         composed = compose(config_name=path.stem, overrides=list(overrides), return_hydra_config=True)
     with open_dict(composed.hydra):
         composed.hydra.runtime.output_dir = tempfile.gettempdir()  # for ${hydra:runtime.output_dir}; nothing is written

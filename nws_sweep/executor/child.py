@@ -28,9 +28,9 @@ from typing import Any
 
 import torch
 from hydra.errors import HydraException
-from hydra.utils import instantiate
 from torch.utils.data import IterableDataset
 
+from nws_sweep.config.hydra_versions import instantiate
 from nws_sweep.dataloading import loaders, objects
 from nws_sweep.dataloading.digests import SampleLog, load_in_process, load_one_by_one
 from nws_sweep.dataloading.loaders import Source
@@ -327,7 +327,9 @@ class _WorkerExits:
             self._handler(signal.SIGCHLD, None)
 
     def cause_of(self, error: Exception) -> Exception:
-        """The exit of a worker, if it explains a lost connection; else the error."""
+        """The exit of a worker, if torch names its signal or it explains a lost connection; else the error."""
+        if isinstance(error.__cause__, RuntimeError) and str(error.__cause__).startswith("DataLoader worker"):
+            return error.__cause__
         deadline = time.monotonic() + _EXITED_WITHIN_S
         is_lost = isinstance(error, ConnectionError | EOFError) and callable(self._handler)
         while is_lost and time.monotonic() < deadline:
@@ -359,8 +361,8 @@ def _make(key: str, config: Mapping[str, Any] | None, error_type: type[NwsSweepE
         return None
     try:
         return instantiate(dict(config), _convert_="all")
-    except HydraException as error:
-        cause = error.__cause__ or error
+    except Exception as error:  # Hydra 1.4 raises that of the target itself
+        cause = error.__cause__ or error if isinstance(error, HydraException) else error
         if isinstance(cause, NwsSweepError):
             raise cause from None
         traceback.print_exc()

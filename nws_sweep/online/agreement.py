@@ -17,6 +17,7 @@ from torch import distributed
 from nws_sweep.online.plan import Plan
 from nws_sweep.system.torch_internals import default_store
 
+_PUBLISHED = "published"  # key of the number of plans
 _numbers = itertools.count(1)  # of the loaders with an agreement in this process
 
 
@@ -31,11 +32,12 @@ class Agreement:
     def publish(self, plan: Plan) -> None:
         """Called by rank 0."""
         self._store.set(str(self._count), json.dumps(asdict(plan)))
+        self._store.add(_PUBLISHED, 1)
         self._count += 1
 
     def next(self) -> Plan | None:
         """The next plan of rank 0; None if there is none yet. Called by the other ranks."""
-        if not self._store.check([str(self._count)]):
+        if self._store.add(_PUBLISHED, 0) <= self._count:
             return None
         text = self._store.get(str(self._count))
         self._count += 1

@@ -203,7 +203,7 @@ class Model:
 
 
 def model_of(
-    trials: Sequence[Trial], batches: int | None, cpus: float, start_method: str | None, most: int = MOST_BATCHES
+    trials: Sequence[Trial], batches: int | None, cpus: float, start_method: str, most: int = MOST_BATCHES
 ) -> Model | None:
     """The model of all trials with records; None if there are none.
 
@@ -211,13 +211,13 @@ def model_of(
         trials: Trials of one configuration that differ in num_workers only.
         batches: Length of an epoch; None if unknown: then as many batches as were recorded.
         cpus: CPUs that the processes of a trial may use.
-        start_method: Of workers; None for fork.
+        start_method: Of workers.
         most: Batches of a longer epoch that are replayed.
     """
     recorded = sorted((trial for trial in trials if trial.records), key=lambda trial: trial.num_workers)
     known = [one for one in (known_of(trial, batches, cpus) for trial in recorded) if one]
     shorter = (replace(one, records=replace(one.records, most=most)) for one in known)
-    return Model(tuple(shorter), start_method or "fork") if known else None
+    return Model(tuple(shorter), start_method) if known else None
 
 
 def known_of(trial: Trial, batches: int | None, cpus: float, instead: Records | None = None) -> Known | None:

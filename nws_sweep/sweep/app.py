@@ -21,7 +21,7 @@ from hydra.experimental.callback import Callback
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
-from nws_sweep.config import embedding, schema
+from nws_sweep.config import embedding, hydra_versions, schema
 from nws_sweep.errors import ConfigurationError, DatasetError, NwsSweepError, TrialError
 from nws_sweep.executor import trial_process
 from nws_sweep.results import Configuration, storage
@@ -43,6 +43,7 @@ _LOCAL_LAUNCHERS = (".BasicLauncher", ".JoblibLauncher", ".LocalLauncher")
 def run() -> int:
     """Runs ``sys.argv``; exit status 1 if a configuration failed; NwsSweepError if a value is wrong."""
     global current  # noqa: PLW0603 - see there
+    hydra_versions.require_command_line()
     current = session = Session()
     schema.register()
     temporary.remove_stale()
@@ -53,7 +54,7 @@ def run() -> int:
 
 
 def _run_and_conclude(session: Session) -> int:
-    application = hydra.main(version_base="1.3", config_path=embedding.config_path(), config_name="config")(task)
+    application = hydra.main(config_path=embedding.config_path(), config_name="config", **hydra_versions.MAIN)(task)
     status = 0
     try:
         application()

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hydra.errors import HydraException
-from hydra.utils import instantiate
 
+from nws_sweep.config.hydra_versions import instantiate
 from nws_sweep.errors import ConfigurationError, NwsSweepError, one_line
 from nws_sweep.executor.dataset_server import DatasetServer, spec_of
 from nws_sweep.executor.trial_process import Supervision

@@ -116,6 +116,7 @@ def test_a_wrong_value_is_refused(name: str, value: Any, allowed: str) -> None:
         of(WAITS).asked(**{name: value})
 
 
+@pytest.mark.usefixtures("forked_workers")
 def test_the_start_method_of_workers_counts_before_any_was_started() -> None:
     spawned = configuration(loader=loader_settings(multiprocessing_context="spawn"))
     forked, slow = (found(recorded_trial(0, WAITS), **changes) for changes in ({}, {"configuration": spawned}))

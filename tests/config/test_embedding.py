@@ -13,7 +13,7 @@ from hydra.plugins.config_source import ConfigLoadError
 from omegaconf import OmegaConf
 
 from hydra_plugins.nws_sweep_plugin import NwsSweepConfigSource
-from nws_sweep.config import embedding
+from nws_sweep.config import embedding, hydra_versions
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.system import host
 from tests.conftest import ROOT
@@ -36,7 +36,7 @@ def source() -> NwsSweepConfigSource:
 
 def in_host(folder: Path, *overrides: str) -> Any:
     """The plain values that a program with its own batch_size and dataset composes."""
-    with initialize_config_dir(version_base="1.3", config_dir=str(write_host(folder) / "conf")):
+    with initialize_config_dir(config_dir=str(write_host(folder) / "conf"), **hydra_versions.BASE):
         return OmegaConf.to_container(compose("config", overrides=list(overrides)), resolve=True)
 
 
@@ -123,11 +123,11 @@ def test_the_group_is_the_last_entry_of_the_search_path_of_other_programs_only(t
     def providers() -> list[str]:
         return [source.provider for source in GlobalHydra.instance().config_loader().get_sources()]
 
-    with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
+    with initialize_config_dir(config_dir=str(CONF), **hydra_versions.BASE):
         assert "nws_sweep" not in providers()
-    with initialize_config_module(version_base="1.3", config_module=embedding.PACKAGE):
+    with initialize_config_module(config_module=embedding.PACKAGE, **hydra_versions.BASE):
         assert "nws_sweep" not in providers()
-    with initialize_config_dir(version_base="1.3", config_dir=str(write_host(tmp_path) / "conf")):
+    with initialize_config_dir(config_dir=str(write_host(tmp_path) / "conf"), **hydra_versions.BASE):
         found = [provider for provider in providers() if provider in {"hydra", "main", "nws_sweep", "schema"}]
     assert found == ["hydra", "main", "nws_sweep", "schema"]
 

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hydra.utils import instantiate
 from torch.utils.data import DataLoader, TensorDataset
 
+from nws_sweep.config.hydra_versions import instantiate
 from nws_sweep.dataloading import loaders, pickling
 from nws_sweep.errors import ConfigurationError
 

@@ -160,6 +160,7 @@ def test_errors_are_one_line(memory: Any, arguments: dict[str, Any], line: str) 
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("forked_workers")  # which have the environment of now
 def test_objects_of_s3(monkeypatch: pytest.MonkeyPatch) -> None:
     import boto3
     from moto.server import ThreadedMotoServer

@@ -41,7 +41,11 @@ def opened(
     spec = factories.process_spec("OfRank", length=LENGTH, path=str(notes), **arguments)
     first = background.of_rank(replace(spec, ranks=RANKS), 0)
     with DatasetServer() as server, background.start(server.start, first, Supervision(kill_after_s=60.0)) as process:
-        process.open(LoaderSettings(batch_size=8, num_workers=num_workers, timeout=timeout))
+        method = "fork" if num_workers else None  # the timeout must not end while workers start
+        settings = LoaderSettings(
+            batch_size=8, num_workers=num_workers, timeout=timeout, multiprocessing_context=method
+        )
+        process.open(settings)
         yield process
 
 

@@ -115,6 +115,7 @@ def test_an_iterable_dataset_that_ends_early_is_measured_to_its_end() -> None:
         check(trial, TrialState.FAILED, "gave no batch of 8")
 
 
+@pytest.mark.usefixtures("forked_workers")
 def test_a_dataset_that_cannot_be_pickled_fails_with_spawn_only() -> None:
     assert searched("Unpicklable", (0, 1), length=4000)[1].state is TrialState.OK
     spawned = searched("Unpicklable", (0, 1), loader={"multiprocessing_context": "spawn"}, length=4000)

@@ -254,6 +254,7 @@ def test_a_stream_that_is_not_shared_is_loaded_without_workers(measured: Search)
     assert (tuned.num_workers, sum(map(len, tuned))) == (0, 60)
 
 
+@pytest.mark.usefixtures("forked_workers")
 def test_candidates_whose_workers_share_an_open_file_fail(measured: Search, tmp_path: Path) -> None:
     path = tmp_path / "records"
     path.write_bytes(b"".join(index.to_bytes(4, "little") for index in range(600)))

@@ -12,6 +12,7 @@ from nws_sweep.results import BatchCost, LoopCosts, Trial
 from nws_sweep.system import processes
 from tests.factories import loader_settings, measurement, recorded_trial
 
+pytestmark = pytest.mark.usefixtures("forked_workers")
 WAITS = BatchCost(cpu_s=0.0, wait_s=0.08)
 
 

@@ -25,7 +25,10 @@ from nws_sweep.system import processes, resources
 from tests.conftest import rounds
 from tests.online.test_iterator import Items, scripted
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning"),
+    pytest.mark.usefixtures("forked_workers"),
+]
 
 
 class Fails(Items):
@@ -154,7 +157,7 @@ def test_a_training_that_is_interrupted_in_a_change_leaves_no_process_at_random(
         "from tests.online.test_faults import Slow\n"
         "from tests.online.test_iterator import scripted\n"
         "script = {(0, n): 1 + n % 5 for n in range(1, 200)}\n"
-        "loader = scripted(DataLoader(Slow(), batch_size=2, num_workers=2), script)\n"
+        "loader = scripted(DataLoader(Slow(), 2, num_workers=2, multiprocessing_context='fork'), script)\n"
         "for number, batch in enumerate(loader):\n"
         "    print(number, flush=True)\n",
         "utf-8",

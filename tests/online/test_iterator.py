@@ -128,6 +128,7 @@ def test_batches_order_and_random_numbers_are_those_of_the_plain_loader_whatever
     assert all(switch.before != switch.after for switch in tuned.tuning.switches)
 
 
+@pytest.mark.usefixtures("forked_workers")
 def test_workers_of_two_pools_never_have_the_same_random_numbers() -> None:
     tuned = scripted(DataLoader(Items(64), batch_size=2, num_workers=2), {(0, 4): 4, (0, 12): 2, (0, 20): 3})
     drawn = torch.cat([numbers for _, numbers in tuned]).tolist()

@@ -11,6 +11,7 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from nws_sweep.analysis.summary import Summary, summarise
+from nws_sweep.config import hydra_versions
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.report import snippets
 from nws_sweep.results import LoaderSettings, ProjectFacts, storage
@@ -209,7 +210,7 @@ def test_hydra_composes_the_options_whatever_the_values_are_called(tmp_path: Pat
     results = [search_result(trial(0, 8.0), columns={"dataset.root": value}) for value in DIFFICULT]
     options = snippets.options(summary_of_grid(*results))
     storage.write_options(tmp_path / "best", options)
-    with initialize_config_dir(str(tmp_path), version_base="1.3"):
+    with initialize_config_dir(str(tmp_path), **hydra_versions.BASE):
         composed = [compose(overrides=[f"+best@data={name}"]) for name in options]
     assert [OmegaConf.to_container(each) for each in composed] == [
         {"data": {"batch_size": 64, "num_workers": 0}}

@@ -19,6 +19,7 @@ from hydra.types import HydraContext
 from torch.utils.data import DataLoader
 
 from nws_sweep import api
+from nws_sweep.config import hydra_versions
 from nws_sweep.errors import NwsSweepError
 from nws_sweep.report.search_result import SearchResult
 from nws_sweep.results import storage
@@ -48,7 +49,7 @@ def searched(monkeypatch: pytest.MonkeyPatch) -> list[DataLoader[Any]]:
 @pytest.fixture
 def job(tmp_path: Path, searched: list[DataLoader[Any]]) -> Iterator[Job]:
     """Hydra runs a job with the callback, as in a program."""
-    with initialize_config_dir(version_base="1.3", config_dir=str(write_host(tmp_path) / "conf"), job_name="train"):
+    with initialize_config_dir(config_dir=str(write_host(tmp_path) / "conf"), job_name="train", **hydra_versions.BASE):
         config = compose("config", overrides=[f"hydra.run.dir={tmp_path}/run"], return_hydra_config=True)
 
         def run(program: Callable[[], Any], **options: Any) -> JobReturn:

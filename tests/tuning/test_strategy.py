@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import multiprocessing
 from collections.abc import Mapping
 from dataclasses import replace
 from types import SimpleNamespace
@@ -123,7 +124,7 @@ def test_the_next_setting_is_compared_with_the_best_value_of_the_previous_one() 
         ("prefetch_factor", 2, (1, 4, 8)),
         ("prefetch_factor", 0, ()),
         ("persistent_workers", 2, (True,)),
-        ("multiprocessing_context", 2, ("spawn", "forkserver")),
+        ("multiprocessing_context", 2, tuple(multiprocessing.get_all_start_methods()[1:])),
         ("threads_per_worker", 2, (2, 4)),
     ],
 )
