@@ -86,6 +86,7 @@ def process_spec(name: str, log_path: Path | None = None, **arguments: Any) -> P
         dataset={"_target_": f"tests.user_datasets.{name}", **arguments},
         training_step={"_target_": "nws_sweep.dataloading.training_steps.Nothing"},
         log_path=str(log_path) if log_path else None,
+        working_folder=str(Path.cwd()),
     )
 
 

@@ -45,6 +45,7 @@ def report_state(connection: Connection) -> None:
 
 
 def start_worker(connection: Connection, method: str) -> None:
+    os.chdir("/")  # that of the server may have been a test's
     context: Any = multiprocessing.get_context(method)
     queue, lock = context.Queue(), context.Lock()
     worker = context.Process(target=_work, args=(queue, lock))

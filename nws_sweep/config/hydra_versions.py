@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import sys
-from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 import hydra.utils
@@ -33,6 +32,8 @@ def instantiate(node: Any, **options: Any) -> Any:
 
 @functools.cache
 def _pickle_partials() -> None:
+    from multiprocessing.reduction import ForkingPickler  # which not every Hydra program imports
+
     kind = type(hydra.utils.instantiate({"_target_": "builtins.dict", "_partial_": True}, **_TRUST))
     if kind is not functools.partial:  # that of Hydra 1.4 refuses to be pickled
         ForkingPickler.register(kind, _reduced)
