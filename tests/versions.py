@@ -36,11 +36,11 @@ if __name__ == "__main__":
     assert [sum(len(batch) for (batch,) in loader) for _ in range(2)] == [640, 640]
 """
 _LOADER = "DataLoader(dataset, batch_size=64, shuffle=True)"
-_RESULT = "nws_sweep.search(dataset, batch_size=64, shuffle=True, time_limit_s=3, **limits)"
+_RESULT = "nws_sweep.search(dataset, batch_size=64, shuffle=True, **limits)"
 WAYS: Mapping[str, Sequence[str]] = {
     "grid": (*_GRID, *_SMALL),
     "`search`": ("-c", _PROGRAM.format(loader=f"DataLoader(dataset, batch_size=64, **{_RESULT}.loader_kwargs)")),
-    "`tune`": ("-c", _PROGRAM.format(loader=f"nws_sweep.tune({_LOADER}, time_limit_s=3, **limits)")),
+    "`tune`": ("-c", _PROGRAM.format(loader=f"nws_sweep.tune({_LOADER}, **limits)")),
     "`autotune`": ("-c", _PROGRAM.format(loader=f"nws_sweep.autotune({_LOADER}, **limits)")),
     "`+nws_sweep=autotune`": ("train.py", "+nws_sweep=autotune"),
     "`+nws_sweep=search`": ("train.py", "+nws_sweep=search"),

@@ -272,6 +272,7 @@ def test_random_transforms_are_not_wrong_samples(measured: Search) -> None:
     assert {trial.state.value for trial in result.trials} == {"ok"}
 
 
+@pytest.mark.usefixtures("forked_workers")
 def test_samples_of_real_workers_are_counted(measured: Search) -> None:
     few, enough = (measured(Stream(shards), num_workers=[4], check_samples=True).warnings for shards in (3, 4))
     assert not [line for line in (*few, *enough) if "samples are" in line]
