@@ -120,7 +120,7 @@ def test_a_dataset_that_cannot_be_pickled_fails_with_spawn_only() -> None:
     assert searched("Unpicklable", (0, 1), length=4000)[1].state is TrialState.OK
     spawned = searched("Unpicklable", (0, 1), loader={"multiprocessing_context": "spawn"}, length=4000)
     assert spawned[0].state is TrialState.OK
-    check(spawned[1], TrialState.FAILED, "pickle")
+    check(spawned[1], TrialState.FAILED, "local object")
 
 
 def in_small_shared_memory(arguments: str) -> dict[int, str]:

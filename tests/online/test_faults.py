@@ -28,7 +28,7 @@ from tests.online.test_iterator import Items, scripted
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning"),
     pytest.mark.usefixtures("forked_workers"),
-    # After an exception torch's queues are collected in any order: a descriptor may be closed before its own thread does.
+    # After an exception torch's queues are collected in any order, descriptors before the threads that use them.
     pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
