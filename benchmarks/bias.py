@@ -75,7 +75,7 @@ def _measure(workload: Workload, number: int, options: Options, journal: Journal
     rules = SearchRules(strategy="exhaustive", candidates=tuple(sorted(options.workers)))
     configuration = sweep_search.configuration_of(workload, rules, number)
     log_path = options.journal.with_name(f"{workload.name}.log")
-    with host_lock.held(support.LOCK_FILE, "the benchmark", print_line):
+    with host_lock.held(support.LOCK_FILE, print_line):
         journal.add(*_bare(workload, number, BARE_BEFORE, options))
         result = sweep_search.find(configuration, log_path, lambda line: print_line(f"{label} nws_sweep: {line}"))
         journal.add(*(figure_of(workload, trial, number) for trial in result.trials))

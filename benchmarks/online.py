@@ -109,7 +109,7 @@ def run(options: Options) -> None:
     journal = Journal(options.journal, made_with, resume=options.resume)
     support.start_fork_server()
     cases = [case for case in CASES if not options.only or case.name in options.only]
-    with host_lock.held(support.LOCK_FILE, "the benchmark", print_line):
+    with host_lock.held(support.LOCK_FILE, print_line):
         best = {case.name: _best(case, journal) for case in cases}
         for repeat, case in itertools.product(range(1, options.repeats + 1), cases):
             played = {(one.training, one.method, one.start) for one in journal.of(Played) if one.repeat == repeat}

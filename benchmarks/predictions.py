@@ -51,7 +51,7 @@ def run(options: Options) -> None:
     workloads = chosen(PREDICTED_WORKLOADS, options.only)
     for repeat, workload in itertools.product(range(1, options.repeats + 1), workloads):
         if not any((f.workload, f.repeat) == (workload.name, repeat) for f in journal.of(Forecast)):
-            with host_lock.held(support.LOCK_FILE, "the benchmark", print_line):
+            with host_lock.held(support.LOCK_FILE, print_line):
                 journal.add(*_forecasts(workload, repeat, options))
     names = {workload.name for workload in workloads}
     found = [f for f in journal.of(Forecast) if f.workload in names and f.repeat <= options.repeats]

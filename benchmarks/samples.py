@@ -30,7 +30,7 @@ def run(rounds: int, only: Sequence[str], output: Path, command: str) -> None:
     """
     workloads = chosen(SEARCH_WORKLOADS, only or NAMES)
     pairs: dict[str, list[float]] = {workload.name: [] for workload in workloads}
-    with host_lock.held(support.LOCK_FILE, "scripts/benchmark samples", support.print_line):
+    with host_lock.held(support.LOCK_FILE, support.print_line):
         support.start_fork_server()
         for workload in workloads:  # not counted: reads files, loads libraries
             _search(workload, 0, False)

@@ -83,7 +83,7 @@ class _SearchBenchmark:
 
     def measure(self, workload: Workload, repeat: int) -> None:
         """Measures what is missing of a repeat of a workload, while no other nws_sweep runs on this machine."""
-        with host_lock.held(support.LOCK_FILE, "the benchmark", print_line):
+        with host_lock.held(support.LOCK_FILE, print_line):
             done = {o.method for o in self._journal.of(Outcome) if (o.workload, o.repeat) == (workload.name, repeat)}
             missing = [m for m in self._methods if m not in done and not takes_too_long(m, workload)]
             if missing:  # makes files and fills the page cache before the first method

@@ -60,7 +60,7 @@ def run(repeats: int, only: Sequence[str], output: Path, command: str) -> None:
     """
     cases = [case for case in CASES if not only or case.name in only]
     findings: list[Finding] = []
-    with host_lock.held(support.LOCK_FILE, "scripts/benchmark why", support.print_line):
+    with host_lock.held(support.LOCK_FILE, support.print_line):
         support.start_fork_server()
         for number in range(repeats):
             for case in cases:

@@ -27,7 +27,7 @@ from nws_sweep.report.progress import Print, ProgressReporter, announcer, printe
 from nws_sweep.report.search_result import SearchResult
 from nws_sweep.results import Configuration, MeasureRules, SearchRecord, SearchRules, TrialState
 from nws_sweep.results.result_cache import ResultStore
-from nws_sweep.system import host, host_lock, temporary
+from nws_sweep.system import host, host_lock, platforms, temporary
 from nws_sweep.system.host import cpus_of_rank
 from nws_sweep.tuning.runner import DEFAULT_LIMIT
 from nws_sweep.tuning.runner import search as run_search
@@ -127,6 +127,7 @@ def search(  # noqa: PLR0913, PLR0917 - the DataLoader's own keywords, then ours
         8
     """
     given = dict(locals())
+    platforms.require("searching")
     return _search_for_all_ranks(
         lambda: loader_input_of(dataset, {name: given[name] for name in DATALOADER_DEFAULTS}), given
     )
@@ -176,6 +177,9 @@ def tune(  # noqa: PLR0913
     maker = loader if callable(loader) and not loaders.is_loader(loader) else None
     if maker is None and not loaders.is_loader(loader):
         raise ConfigurationError(f"tune({type(loader).__name__}): allowed is a DataLoader; search() takes a dataset")
+    if reason := platforms.reason_not("tuning"):
+        announcer(progress, printer_for(progress))(f"{reason}: the DataLoader stays as it is")
+        return maker() if maker else cast("Loader", loader)
     measured = maker or loaders.unwrapped(loader)
     result = _search_for_all_ranks(lambda: loader_input_of(measured, DATALOADER_DEFAULTS), given)
     made: Loader = maker() if maker else cast("Loader", loader)
@@ -239,7 +243,7 @@ def _search_here(loader_input: LoaderInput, plan: Embedded, given: Mapping[str, 
     if result := _cached_result(store, start, reuse, announce):
         return result
     lock = os.environ.get("NWS_SWEEP_LOCK_FILE", host_lock.DEFAULT)
-    with host_lock.held(lock, f"{loader_input.name} in a program", announce):
+    with host_lock.held(lock, announce):
         # Another process may have finished the same search meanwhile, such as a rank without a process group.
         if result := _cached_result(store, start, reuse, announce):
             return result

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from nws_sweep import __version__
 from nws_sweep.errors import ConfigurationError, NwsSweepError
-from nws_sweep.system import streams
+from nws_sweep.system import platforms, streams
 
 if TYPE_CHECKING:
     from nws_sweep.analysis.summary import Summary
@@ -166,6 +166,7 @@ def check(arguments: Sequence[str]) -> int:
         help="largest allowed difference of the time per batch, in percent above 0 (default: %(default)g)",
     )  # fmt: skip
     options = parser.parse_args(arguments)
+    platforms.require("checking")
     _find_modules_here()
     from nws_sweep.report import snippets
     from nws_sweep.sweep import recheck

@@ -177,8 +177,8 @@ def measured(tmp_path: Path, arguments: str) -> tuple[str, Journal]:
 @pytest.mark.extended
 @pytest.mark.slow
 def test_quick_benchmarks_write_their_pages(tmp_path: Path) -> None:
-    text, journal = measured(tmp_path, "bias --only training step --rounds 1 --workers 2")
-    (line,) = [line for line in text.splitlines() if line.startswith("| training step | 2 |")]
+    text, journal = measured(tmp_path, "bias --only step_bound --rounds 1 --workers 2")
+    (line,) = [line for line in text.splitlines() if line.startswith("| step_bound | 2 |")]
     assert 0.5 < float(line.split("|")[4].split()[0]) < 2  # other tests run at the same time
     assert [figure.kind for figure in journal.of(Figure)] == [BARE_BEFORE, NWS_SWEEP, BARE_AFTER]
     text, journal = measured(tmp_path, "predictions --only short --settings 2")

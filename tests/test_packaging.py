@@ -83,7 +83,7 @@ def check(python: Path, host: Path, *folders: Path, is_installed: bool = True, *
             assert "axis/batch_size: small, wide" in run([python.with_name("nws-sweep"), "--help"], folder)
     chosen = ["+nws_sweep=base", "nws_sweep.strategy=exhaustive", "nws_sweep.patience=5"]
     output = run([python, "train.py", *chosen], host, **environment)
-    for line in ("batch_size: 32\n", "    strategy: exhaustive\n", "  patience: 5\n"):
+    for line in ("batch_size: 32\n", "  strategy: exhaustive\n", "  patience: 5\n"):
         assert line in output
 
 

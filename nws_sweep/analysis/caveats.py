@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from nws_sweep import units
 from nws_sweep.analysis import node_kinds
@@ -17,8 +16,6 @@ _DISTURBANCES = (
     ("steal", 0.05, "the hypervisor took {share} of the CPU time while {candidate} was measured"),
     ("throttled", 0.02, "{candidate} was throttled by its CPU quota {share} of the time"),
 )
-# The speed that a candidate with lower memory may lose, and the memory that it must save, as shares of the best's.
-_MOST_LOST, _LEAST_SAVED = 0.05, 0.1
 
 
 def on(result: SearchRecord, best: Trial | None, diagnosis: Diagnosis | None = None) -> Iterator[str]:
@@ -97,31 +94,6 @@ def _about_noise(trials: Sequence[Trial]) -> Iterator[str]:
     outlying = ", ".join(f"{len(noise.outliers)} of {candidate}" for noise, candidate in seen if noise.outliers)
     if outlying:
         yield f"outlier windows (included in the results): {outlying}"
-
-
-def lower_memory(result: SearchRecord, best: Trial) -> str:
-    """Names the candidate with the least memory that has 95 % of the best's speed and 10 % less memory; or empty."""
-    held = _held_bytes(best)
-    if not held or best.objective_s is None:
-        return ""
-    slowest_s, most = best.objective_s / (1 - _MOST_LOST), (1 - _LEAST_SAVED) * held
-    quick = [trial for trial in result.trials if trial.objective_s is not None and trial.objective_s <= slowest_s]
-    # More workers with less memory are an artefact of sampling: most of them had exited.
-    able = [trial for trial in quick if trial.num_workers <= best.num_workers and 0 < _held_bytes(trial) <= most]
-    if not able:
-        return ""
-    other = min(able, key=lambda trial: (_held_bytes(trial), trial.num_workers))
-    alike = replace(best.settings, num_workers=other.num_workers).canonical()
-    name = f"num_workers={other.num_workers} {other.settings.differing(alike)}".strip()
-    less, speed = _held_bytes(other), best.objective_s / (other.objective_s or 1.0)
-    return (
-        f"{name} has {units.share(min(1.0, speed))} of the speed with {units.memory(held - less)} "
-        f"less memory ({units.memory(less)} instead of {units.memory(held)})"
-    )
-
-
-def _held_bytes(trial: Trial) -> int:
-    return (trial.measurement.memory_bytes or 0) if trial.measurement else 0
 
 
 def on_all(results: Sequence[SearchRecord]) -> list[str]:

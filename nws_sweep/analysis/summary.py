@@ -59,14 +59,12 @@ class ConfigurationSummary:
 
     @property
     def explanation(self) -> tuple[str, ...]:
-        """Why the best is the best: its bottlenecks first, then further gains and the candidate with lower memory."""
+        """Why the best is the best: its bottlenecks first, then further gains."""
         if self.best is None:
             return ()
         found = self.diagnosis
         bottlenecks, gains = (advice.sentence(found), advice.further(found)) if found else ("", ())
-        lower_memory = caveats.lower_memory(self.run.result, self.best)
-        lines = (bottlenecks, *gains, lower_memory)
-        return tuple(line for line in lines if line)
+        return tuple(line for line in (bottlenecks, *gains) if line)
 
     @property
     def best_rate(self) -> float:
@@ -180,7 +178,6 @@ def best_and_fastest(result: SearchRecord) -> tuple[Trial | None, Trial | None]:
 def _configuration(run: StoredRun, varying: Sequence[str], axes: Sequence[str]) -> ConfigurationSummary:
     result = run.result
     best, fastest = best_and_fastest(result)
-    columns = [name.removeprefix("loader.") for name in (*varying, *axes)]
     return ConfigurationSummary(
         run=run,
         label=result.configuration.label_of(varying),
@@ -188,7 +185,7 @@ def _configuration(run: StoredRun, varying: Sequence[str], axes: Sequence[str]) 
         fastest=fastest,
         gain_over_zero=_gain(result, best, 0),
         gain_over_reference=_gain(result, best, result.configuration.search.reference),
-        searched=tuple(dict.fromkeys([*result.configuration.search.settings, *columns])),
+        searched=tuple(dict.fromkeys([*result.configuration.search.settings, *varying, *axes])),
     )
 
 

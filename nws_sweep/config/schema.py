@@ -40,7 +40,6 @@ _LOADER = (
     "shuffle", "drop_last", "persistent_workers", "multiprocessing_context", "timeout", "in_order",
     "threads_per_worker",
 )  # fmt: skip
-_QUOTES = ("'", '"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +111,6 @@ _KEYS: dict[str, tuple[Any, Allowed]] = {
     "measure.window_s": (float, _above_zero()),
     "measure.windows": (int, _at_least(1)),
     "measure.trial_limit_s": (float, _above_zero()),
-    "measure.max_batches": (int | None, _or_null(_at_least(1))),
     "measure.epochs": (int, _at_least(1)),
     "measure.kill_after_s": (float | None, _or_null(_above_zero())),
     "measure.interleave": (int, _at_least(1)),
@@ -126,7 +124,6 @@ _KEYS: dict[str, tuple[Any, Allowed]] = {
     "seed": (int, Allowed("an integer")),
     "check_samples": (bool | None, _YES_OR_NO),
     "reuse": (str, _one_of(*REUSES)),
-    "order": (str, _one_of("grid", "interleaved")),
 }
 RANGES: Mapping[str, Allowed] = {key: permitted for key, (_, permitted) in _KEYS.items()}
 
@@ -162,40 +159,17 @@ def register() -> None:
 def hydra_arguments(argument: str) -> list[str]:
     """An argument of the command line as Hydra accepts it.
 
-    Elements of a list such as ``dataset.overrides=[data=cifar]`` are quoted, since Hydra forbids a bare ``=`` there. A
-    number as training step, ``training_step=0.05``, sets the group and its key, since a group takes no number. One
-    name, ``settings=pin_memory``, is a list of one.
+    The value of ``dataset.overrides=data=cifar`` is quoted, since Hydra forbids a bare ``=`` there. A number as
+    training step, ``training_step=0.05``, sets the group and its key, since a group takes no number. One name,
+    ``settings=pin_memory``, is a list of one.
     """
-    if match := re.fullmatch(r"(\+{0,2}dataset\.overrides=)(.*)", argument, re.DOTALL):
-        return [match[1] + ",".join(map(_with_quoted_elements, _split_at_commas(match[2])))]
+    if match := re.fullmatch(r"(\+{0,2}dataset\.overrides=)([^'\"].*)", argument, re.DOTALL):
+        return [f"{match[1]}'{match[2]}'"]
     if match := re.fullmatch(r"training_step=(-?[\d.][\d.e,-]*)", argument):
         return ["training_step=sleep", f"training_step.seconds_per_batch={match[1]}"]
     if match := re.fullmatch(r"settings=([a-z_]+)", argument):
         return [f"settings=[{match[1]}]"]
     return [argument]
-
-
-def _with_quoted_elements(value: str) -> str:
-    if not re.fullmatch(r"\[.*\S.*\]", value, re.DOTALL):
-        return value
-    elements = [element.strip() for element in _split_at_commas(value[1:-1])]
-    quoted = ("'" + element.replace("'", "\\'") + "'" for element in elements)
-    return f"[{','.join(old if old[:1] in _QUOTES else new for old, new in zip(elements, quoted, strict=True))}]"
-
-
-def _split_at_commas(text: str) -> list[str]:
-    """The parts between commas outside of brackets and quotes."""
-    parts, depth, quote = [""], 0, ""
-    for char in text:
-        if quote or char in _QUOTES:
-            quote = char if not quote else quote.replace(char, "")
-        else:
-            depth += (char in "[{(") - (char in "]})")
-        if char == "," and not depth and not quote:
-            parts.append("")
-        else:
-            parts[-1] += char
-    return parts
 
 
 def configuration(

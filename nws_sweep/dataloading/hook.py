@@ -5,14 +5,17 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib.util
+import logging
 import sys
 from collections.abc import Callable
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
+from nws_sweep.system import torch_internals
+
 _MODULE = "torch.utils.data.dataloader"
-_METHOD = "_get_iterator"
+_METHOD = torch_internals.GET_ITERATOR
 
 
 class LoaderHook:
@@ -61,7 +64,12 @@ class LoaderHook:
         return spec
 
     def _wrap(self, module: ModuleType) -> None:
-        owner, original = module.DataLoader, getattr(module.DataLoader, _METHOD)
+        owner, original = module.DataLoader, getattr(module.DataLoader, _METHOD, None)
+        if original is None:  # the program goes on
+            logging.getLogger(__name__).warning(
+                "this torch has no DataLoader.%s: its DataLoaders stay as they are", _METHOD
+            )
+            return
 
         @functools.wraps(original)
         def wrapper(loader: Any) -> Any:

@@ -14,12 +14,12 @@ from typing import Any, TypeVar, cast
 
 import torch
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset, RandomSampler, SequentialSampler
-from torch.utils.data.dataloader import _BaseDataLoaderIter
 from torch.utils.data.distributed import DistributedSampler
 
 from nws_sweep.dataloading.recording import WorkerStart
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.results import DEFAULT_PREFETCH, LoaderSettings, ProjectFacts
+from nws_sweep.system import torch_internals
 
 AnyLoader = TypeVar("AnyLoader")
 Loader = TypeVar("Loader", bound="DataLoader[Any]")
@@ -74,7 +74,7 @@ def with_settings(loader: AnyLoader, settings: LoaderSettings) -> AnyLoader:
     """
     other = copy_with(unwrapped(loader), settings)
     for name in _kept_iterators(other):
-        vars(other)[name] = other._get_iterator()
+        vars(other)[name] = torch_internals.new_iterator(other)
     return with_inner(loader, other)
 
 
@@ -141,10 +141,8 @@ def copy_with(loader: Loader, settings: LoaderSettings) -> Loader:
             own[name] = getattr(settings, name)
     if settings.num_workers and settings.prefetch_factor is None:
         own["prefetch_factor"] = DEFAULT_PREFETCH
-    own["_iterator"] = own["_IterableDataset_len_called"] = None
-    own["_DataLoader__multiprocessing_context"] = None
-    if settings.multiprocessing_context is not None:
-        other.multiprocessing_context = cast("Any", settings.multiprocessing_context)
+    torch_internals.forget_iterator(other)
+    other.multiprocessing_context = cast("Any", settings.multiprocessing_context)
     if (settings.batch_size, settings.drop_last) != (loader.batch_size, loader.drop_last):
         size = settings.batch_size
         if size is None or type(loader.batch_sampler) is not BatchSampler:
@@ -162,7 +160,13 @@ class KeptIterator:
 
 
 def _kept_iterators(loader: DataLoader[Any]) -> list[str]:
-    return [name for name, value in vars(loader).items() if isinstance(value, _BaseDataLoaderIter | KeptIterator)]
+    kinds = torch_internals.iterator_class(), KeptIterator
+    return [name for name, value in vars(loader).items() if isinstance(value, kinds)]
+
+
+def index_sampler(loader: DataLoader[Any]) -> Any:
+    """What a DataLoader iterates over: its batch sampler, or its sampler if it does not make batches."""
+    return loader.sampler if loader.batch_sampler is None else loader.batch_sampler
 
 
 def samples_per_epoch(loader: DataLoader[Any]) -> int | None:

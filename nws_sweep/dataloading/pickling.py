@@ -18,10 +18,10 @@ from typing import Any
 import cloudpickle
 import numpy as np
 import torch
-from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from nws_sweep.dataloading.loaders import KeptIterator
 from nws_sweep.errors import ConfigurationError, one_line
+from nws_sweep.system import torch_internals
 
 _LOAD = f"{__name__}.load"
 
@@ -81,7 +81,7 @@ def placeholder(type_name: str, fingerprint: str) -> dict[str, Any]:
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc] # it has no types
     def reducer_override(self, obj: Any) -> Any:
-        if isinstance(obj, _BaseDataLoaderIter):
+        if isinstance(obj, torch_internals.iterator_class()):
             return KeptIterator, ()
         if isinstance(obj, torch.Generator):  # torch 2.2 refuses
             return _make_generator, (str(obj.device), obj.get_state())

@@ -9,6 +9,7 @@ import contextlib
 import importlib
 import os
 import re
+import shlex
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -35,7 +36,7 @@ _STAGES = {"test_dataloader": "test", "predict_dataloader": "predict"}
 
 def load(
     config: str,
-    overrides: Sequence[str] = (),
+    overrides: str = "",
     key: str | None = None,
     method: str = "train_dataloader",
     imports: Sequence[str] = (),
@@ -44,7 +45,7 @@ def load(
 
     Args:
         config: File of the primary config.
-        overrides: Arguments of the project's own command line.
+        overrides: Arguments of the project's own command line, separated by spaces.
         key: Dotted key of the node that makes a DataLoader, a Dataset or a LightningDataModule; None to find it.
         method: Method of a LightningDataModule that returns the DataLoader.
         imports: Modules to import first, which register resolvers or structured configs.
@@ -56,7 +57,7 @@ def load(
     for module in imports:
         importlib.import_module(module)
     try:
-        composed = _compose(path, overrides)
+        composed = _compose(path, shlex.split(overrides))
         chosen = key or find_node(composed)
         node = OmegaConf.select(composed, chosen, default=None)
         if node is None:

@@ -11,10 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.utils.data import Dataset, TensorDataset
-from torch.utils.data._utils.collate import default_collate_fn_map
 
 from nws_sweep.errors import DatasetError
-from nws_sweep.system import accelerator
+from nws_sweep.system import accelerator, torch_internals
 
 
 class Sleep(Dataset[Tensor]):
@@ -89,14 +88,11 @@ class OnDevice(Dataset[tuple[Tensor, ...]]):
         return tuple(tensor[index] for tensor in self.tensors)
 
     def __getitems__(self, indices: Sequence[int]) -> list[_Batch]:
-        """One batch: the rows of each tensor, of a type for which torch's default collate is replaced below."""
+        """One batch: the rows of each tensor, of a class that torch's default collate leaves as it is."""
+        torch_internals.collate_functions()[_Batch] = lambda batches, **_: list(batches[0])
         rows = torch.tensor(indices, device=self.tensors[0].device)
         return [_Batch(tensor[rows] for tensor in self.tensors)]
 
 
 class _Batch(tuple[Tensor, ...]):
     pass
-
-
-# The extension point that the documentation of torch's default_collate names.
-default_collate_fn_map[_Batch] = lambda batches, **_: list(batches[0])

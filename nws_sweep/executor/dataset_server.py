@@ -17,7 +17,7 @@ from nws_sweep.executor import background, trial_process
 from nws_sweep.executor.trial_process import UNLIMITED, ChildProcess, Supervision
 from nws_sweep.measurement.environment import ProcessFactory, TrialProcess
 from nws_sweep.results import Configuration, ProcessSpec
-from nws_sweep.system import processes
+from nws_sweep.system import platforms, processes
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ class DatasetServer(contextlib.ExitStack):
         """
         key = (spec.dataset, spec.seed, spec.start_method or processes.start_method(), spec.working_folder, spec.ranks)
         is_current = self._template_key == key and self._template is not None and self._template.alive
-        is_forkable = key not in self._unforkable and sys.platform == "linux"  # ``forking`` reads /proc
+        is_forkable = key not in self._unforkable and platforms.IS_LINUX  # ``forking`` reads /proc
         if is_forkable and not is_current:
             self.close()
             with contextlib.ExitStack() as making:

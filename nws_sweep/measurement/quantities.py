@@ -248,8 +248,6 @@ def out_of_limits(windows: Sequence[Window], conditions: Conditions) -> str:
         return ""
     if sum(window.elapsed_s for window in windows) >= rules.trial_limit_s:
         return f"measure.trial_limit_s={rules.trial_limit_s:g}"
-    if rules.max_batches is not None and _taken(windows) >= rules.max_batches:
-        return f"measure.max_batches={rules.max_batches}"
     return ""
 
 

@@ -15,6 +15,7 @@ import msgspec
 from torch import distributed
 
 from nws_sweep.online.plan import Plan
+from nws_sweep.system.torch_internals import default_store
 
 _PUBLISHED = "published"  # key of the number of plans
 _numbers = itertools.count(1)  # of the loaders with an agreement in this process
@@ -24,8 +25,7 @@ class Agreement:
     """The plans for one loader, which all ranks make in the same order; there must be a process group."""
 
     def __init__(self) -> None:
-        store = distributed.distributed_c10d._get_default_store()
-        self._store: Any = distributed.distributed_c10d.PrefixStore(f"nws_sweep/{next(_numbers)}", store)
+        self._store: Any = distributed.distributed_c10d.PrefixStore(f"nws_sweep/{next(_numbers)}", default_store())
         self._count = 0
         self.leads = distributed.get_rank() == 0
 

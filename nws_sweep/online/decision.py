@@ -33,6 +33,7 @@ class Prospect:
         base: Settings of the loader as the program made it.
         cpus: CPUs that the training and its workers may use.
         allowed: Whether settings fit into memory, shared memory and the limits of the system.
+        fewest_workers: The smallest number of workers.
         most_workers: The largest number of workers.
         prefetches: Whether ``prefetch_factor`` may change.
         batches: Batches of the epoch that are left, or of the next epoch; None if unknown.
@@ -43,6 +44,7 @@ class Prospect:
     base: LoaderSettings
     cpus: float
     allowed: Callable[[LoaderSettings], bool]
+    fewest_workers: int
     most_workers: int
     prefetches: bool
     batches: int | None
@@ -124,7 +126,7 @@ def _size(settings: LoaderSettings) -> tuple[int, int]:
 
 def _options(ahead: Prospect, prefetch_factor: int) -> Iterator[LoaderSettings]:
     """Numbers of workers in steps of a quarter."""
-    number = 0
+    number = ahead.fewest_workers
     while number <= ahead.most_workers:
         settings = replace(ahead.base, num_workers=number, prefetch_factor=prefetch_factor).canonical()
         if ahead.allowed(settings):
@@ -152,9 +154,9 @@ class _Replays:
         if self.ahead.is_new_epoch:
             return model.epoch_s(queue)
         loop = model.records_for(queue.num_workers).loop
-        start_s = (loop.fork_s or FORKED_S) + loop.start_s / self.ahead.cpus  # in this process, and in a worker
-        starts_s = 0.0 if settings == self.current else queue.num_workers * start_s
-        return starts_s + (self.ahead.batches or _UNKNOWN_BATCHES) * model.batch_s(queue)
+        # The training and the new workers, which import torch unless they are forked, start them side by side.
+        start_s = 0.0 if settings == self.current else max(loop.fork_s or FORKED_S, loop.start_s / self.ahead.cpus)
+        return queue.num_workers * start_s + (self.ahead.batches or _UNKNOWN_BATCHES) * model.batch_s(queue)
 
 
 def _replays(trials: Sequence[Trial], current: LoaderSettings, ahead: Prospect) -> _Replays | None:

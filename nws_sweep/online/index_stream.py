@@ -6,40 +6,26 @@ feed is closed does so too, while the next pool draws the following index lists.
 
 from __future__ import annotations
 
-import itertools
-from collections import deque
-from collections.abc import Iterator, Sized
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 
+@dataclass(eq=False)
 class IndexStream:
     """The index lists of the current epoch.
 
-    Args:
+    Attributes:
         sampler: The batch sampler of a DataLoader, or its sampler if the DataLoader does not make batches. ``iter`` of
             it is called whenever a plain DataLoader would call it: some samplers draw random numbers then.
+        lists: Those that have not been drawn; indices if the DataLoader does not make batches.
     """
 
-    def __init__(self, sampler: Any) -> None:
-        self.sampler = sampler
-        self._lists: Iterator[Any] = iter(())
-        self._drawn: deque[Any] = deque()
-
-    def restart(self) -> None:
-        """Begins an epoch."""
-        self._lists = iter(self.sampler)
-        self._drawn.clear()
-
-    def draw(self) -> None:
-        """Draws the next index list now, for ``next`` to return it later."""
-        if not self._drawn:
-            self._drawn.extend(itertools.islice(self._lists, 1))
-
-    def __next__(self) -> Any:
-        """The next index list, or the next index if the DataLoader does not make batches."""
-        return self._drawn.popleft() if self._drawn else next(self._lists)
+    sampler: Any
+    lists: Iterator[Any] = field(default=iter(()), init=False)
 
 
+@dataclass(eq=False)
 class Feed:
     """The sampler of one pool: it draws from the stream while it is open.
 
@@ -49,28 +35,22 @@ class Feed:
         starts: How often ``iter`` of it begins an epoch; afterwards it goes on where another feed was closed.
     """
 
-    def __init__(self, stream: IndexStream, *, is_open: bool, starts: int) -> None:
-        self.stream = stream
-        self.is_open = is_open
-        self.starts = starts
+    stream: IndexStream
+    is_open: bool
+    starts: int
 
     def __iter__(self) -> Iterator[Any]:
         if self.starts:
-            self.begin()
+            self.starts -= 1
+            self.stream.lists = iter(self.stream.sampler)
         return self._draws()
 
     def __len__(self) -> int:
-        sampler: Sized = self.stream.sampler
-        return len(sampler)
-
-    def begin(self) -> None:
-        """Begins an epoch, once of ``starts``."""
-        self.starts -= 1
-        self.stream.restart()
+        return len(self.stream.sampler)
 
     def _draws(self) -> Iterator[Any]:
         while self.is_open:
             try:
-                yield next(self.stream)
+                yield next(self.stream.lists)
             except StopIteration:
                 return

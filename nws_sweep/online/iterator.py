@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,13 +10,14 @@ from typing import Any
 
 from torch.utils.data import DataLoader
 
+from nws_sweep.dataloading import loaders
 from nws_sweep.dataloading.recording import run_delay_clock
 from nws_sweep.errors import one_line
 from nws_sweep.measurement.timing import tensor_sizes
 from nws_sweep.online.index_stream import IndexStream
 from nws_sweep.online.observation import Moment, Observation
 from nws_sweep.online.plan import Plan
-from nws_sweep.online.pool import Pool, derived_seed
+from nws_sweep.online.pool import Pool
 from nws_sweep.online.tuner import Tuner
 
 
@@ -39,52 +41,44 @@ class TunedIterator:
     """
 
     def __init__(self, loader: DataLoader[Any], tuner: Tuner, batches: int | None) -> None:
-        self._loader, self._tuner, self._batches = loader, tuner, batches
-        self._delay_s = run_delay_clock()
-        self._stream = IndexStream(loader._index_sampler)
+        self._tuner, self._batches, self._delay_s = tuner, batches, run_delay_clock()
+        self._stream = IndexStream(loaders.index_sampler(loader))
+        self._new_pool = functools.partial(Pool, loader, stream=self._stream)
         self._change: _Change | None = None
         self._observation: Observation | None = None
-        self._number = 0  # of the latest pool of this iterator
-        _change_between_epochs(tuner, batches)
-        began_s = time.perf_counter()
-        self._pool = Pool(loader, tuner.current, self._stream, had_workers=tuner.base.num_workers > 0)
-        self._base_seed = self._pool.base_seed
-        self._require_start()
-        self._start_epoch(time.perf_counter() - began_s)
+        self._begin_epoch(lambda: self._new_pool(tuner.current, is_first=True))
 
     def _reset(self, loader: DataLoader[Any]) -> None:
         """Called by DataLoader before another epoch with persistent workers, and draws no seed, as torch's own."""
         self._abandon()
-        _change_between_epochs(self._tuner, self._batches)
+        self._begin_epoch(self._next_pool)
+
+    def _begin_epoch(self, make: Callable[[], Pool]) -> None:
+        if plan := self._tuner.plan(0, self._batches):  # between epochs, no second pool is needed
+            self._tuner.switched(plan, 0, 0.0)
         began_s = time.perf_counter()
+        self._pool = make()
+        self._require_start()
+        self._returned = 0
+        self._tuner.epoch += 1
+        self._epoch = self._tuner.epoch
+        self._observe(time.perf_counter() - began_s)
+
+    def _next_pool(self) -> Pool:
+        """The same pool, or another one if the settings have changed; it begins an epoch."""
         if self._pool.settings != self._tuner.current:
             self._pool.end()
             self._pool = self._new_pool(self._tuner.current)
         self._pool.take_over(begins_epoch=True)
-        self._require_start()
-        self._start_epoch(time.perf_counter() - began_s)
-
-    def _new_pool(self, settings: Any) -> Pool:
-        self._number += 1
-        seed = derived_seed(self._base_seed, self._number)
-        return Pool(self._loader, settings, self._stream, seed, had_workers=self._tuner.base.num_workers > 0)
+        return self._pool
 
     def _require_start(self) -> None:
         """Where not all workers of changed settings can make batches: takes as many as can, or the settings before."""
         while self._pool.settings != self._tuner.base:
-            started = self._pool.started_workers()
-            if started == self._pool.settings.num_workers:
+            if (started := self._pool.started_workers()) == self._pool.settings.num_workers:
                 return
-            self._pool.end()
             self._tuner.reject(started)
-            self._pool = self._new_pool(self._tuner.current)
-            self._pool.take_over(begins_epoch=True)
-
-    def _start_epoch(self, start_s: float) -> None:
-        self._returned = 0
-        self._tuner.epoch += 1
-        self._epoch = self._tuner.epoch
-        self._observe(start_s)
+            self._pool = self._next_pool()
 
     def _observe(self, start_s: float) -> None:
         self._tuner.worker_pids = self._pool.pids
@@ -191,12 +185,6 @@ class TunedIterator:
         change, self._change = self._change, None
         if change is not None and change.pool is not self._pool:
             change.pool.end()
-
-
-def _change_between_epochs(tuner: Tuner, batches: int | None) -> None:
-    """There, no second pool is needed."""
-    if plan := tuner.plan(0, batches):
-        tuner.switched(plan, 0, 0.0)
 
 
 def _moment(delay_s: Callable[[], float]) -> Moment:

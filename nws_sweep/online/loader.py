@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
+import torch
 from torch.utils.data import DataLoader, IterableDataset, MapDataPipe
 
 from nws_sweep.config.earlier_names import explained
@@ -29,7 +30,7 @@ from nws_sweep.results import (
     Verdict,
 )
 from nws_sweep.results.result_cache import ResultStore
-from nws_sweep.system import accelerator, host, processes, resources, usage
+from nws_sweep.system import accelerator, host, platforms, processes, resources, torch_internals, usage
 
 AnyLoader = TypeVar("AnyLoader")
 
@@ -61,8 +62,6 @@ class TunedLoader(DataLoader[Any]):
         return tuner
 
     def _get_iterator(self) -> Any:
-        if processes.is_importing_main():  # without workers it would train a second time, in a worker of this loader
-            raise RuntimeError("a worker imports a script that iterates outside of `if __name__ == '__main__':`")
         return iterator_of(self.plain(), self._own_tuner())
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -70,8 +69,13 @@ class TunedLoader(DataLoader[Any]):
         return functools.partial(autotune, **self._options), (self.plain(),)
 
 
-def iterator_of(loader: DataLoader[Any], tuner: Tuner) -> TunedIterator:
-    """An iterator over one epoch of a plain DataLoader, or over all of them with persistent workers."""
+def iterator_of(loader: DataLoader[Any], tuner: Tuner, untuned: Any = torch_internals.new_iterator) -> Any:
+    """An iterator over one epoch of a plain DataLoader, or over all of them with persistent workers.
+
+    It is that of ``untuned`` if torch lacks names that tuning needs.
+    """
+    if torch_internals.missing_names():
+        return untuned(loader)
     return TunedIterator(loader, tuner, _batches(loader))
 
 
@@ -79,7 +83,7 @@ def plain(loader: DataLoader[Any], kind: type[DataLoader[Any]]) -> DataLoader[An
     """A copy of a DataLoader, of that class and without an iterator."""
     other = object.__new__(kind)
     vars(other).update({name: value for name, value in vars(loader).items() if name != "_tuner"})
-    vars(other)["_iterator"] = None
+    torch_internals.forget_iterator(other)
     return other
 
 
@@ -107,10 +111,9 @@ def autotune(
 ) -> AnyLoader:
     """A copy of a DataLoader that finds ``num_workers`` while it is iterated, in the first epoch of a training.
 
-    It returns the same batches, each once and in the same order, and leaves the random numbers of this process as the
-    DataLoader would. Random numbers drawn in workers are others after a change of settings;
-    docs/guides/online-tuning.md says what is promised. The
-    attribute ``tuning`` has what was found; one line says so once.
+    Each epoch has the same batches, each once. Augmentations draw other random numbers after a change of settings;
+    docs/guides/online-tuning.md says what is promised. The attribute ``tuning`` has what was found; one line says so
+    once.
 
     Args:
         loader: A DataLoader, or an object that wraps one, such as a loader of accelerate. It is not changed.
@@ -131,8 +134,14 @@ def autotune(
     inner = loaders.unwrapped(loader)
     if isinstance(inner, TunedLoader):
         return loader
+    if reason := platforms.reason_not_autotuning():
+        announcer(progress, printer_for(progress))(f"{reason}: the DataLoader stays as it is")
+        return loader
     tuned = object.__new__(_tuned_class(type(inner), options))
-    vars(tuned).update(vars(inner), _iterator=None)
+    vars(tuned).update(vars(inner))
+    torch_internals.forget_iterator(tuned)
+    if torch_internals.missing_names():
+        tuned._own_tuner()  # says so
     return loaders.with_inner(loader, tuned)
 
 
@@ -146,8 +155,9 @@ def tuner_of(
     """The tuner of a plain DataLoader; the arguments are those of ``autotune``."""
     base = loaders.settings_of(loader, in_effect=True).canonical()
     configuration, print_line = _configuration(loader), printer_for(progress)
-    known = ResultStore().find(configuration, host.describe(), reuse)
-    return Tuner(
+    reason = _reason_to_stay(loader, base)
+    known = ResultStore().find(configuration, host.describe(), "never" if reason else reuse)
+    tuner = Tuner(
         base=base,
         current=known.verdict.recommended if known and known.verdict else base,
         configuration=configuration,
@@ -157,8 +167,25 @@ def tuner_of(
         prefetches="prefetch_factor" in settings,
         refusals=_refusals,
         on_decided=functools.partial(_conclude, announcer(progress, print_line)),
-        others=agreement.make(),
+        others=None if reason else agreement.make(),
     )
+    if reason:
+        tuner.decide(reason)
+    return tuner
+
+
+def _reason_to_stay(loader: DataLoader[Any], base: LoaderSettings) -> str:
+    """Why the settings must stay as they are; empty if they may change."""
+    if missing := torch_internals.missing_names():
+        return f"torch {torch.__version__} has no {', '.join(missing)}; autotune leaves the loader as it is"
+    if not base.num_workers and processes.runs_main(_start_method(loader)):
+        return 'each new worker would run the main script, which has no if __name__ == "__main__"'
+    return ""
+
+
+def _start_method(loader: DataLoader[Any]) -> str:
+    context = loader.multiprocessing_context
+    return context.get_start_method() if context else processes.start_method()
 
 
 def _configuration(loader: DataLoader[Any]) -> Configuration:
@@ -180,17 +207,15 @@ def _when(loader: DataLoader[Any]) -> When:
     memory can deadlock (pytorch/pytorch#75147, #130610).
     """
     pins = loader.pin_memory and accelerator.available() is not None
-    context = loader.multiprocessing_context
-    method = context.get_start_method() if context else processes.start_method()
     is_fixed = isinstance(loader.dataset, IterableDataset | MapDataPipe)
-    return When.NEXT_EPOCH if is_fixed or (pins and method == "fork") else When.NOW
+    return When.NEXT_EPOCH if is_fixed or (pins and _start_method(loader) == "fork") else When.NOW
 
 
 def _batches(loader: DataLoader[Any]) -> int | None:
     """Length of an epoch; samplers of others are not asked, since ``len`` of them may draw batches."""
     if isinstance(loader.dataset, IterableDataset):
         return None
-    sampler = loader._index_sampler
+    sampler = loaders.index_sampler(loader)
     is_torchs = type(sampler).__module__.startswith("torch.utils.data")
     return loaders.length(sampler) if is_torchs else None
 

@@ -1,32 +1,30 @@
 """The workers that make batches for a part of an epoch, with what each batch costs them.
 
 A pool that follows another is started without index lists, while the other goes on, and gets the first ones when all
-its workers are ready. Private parts of torch's iterators are used for it: ``_reset``, by which persistent workers begin
-an epoch, and the registration of the processes whose exit raises an error in the training.
+its workers are ready. Until then, the exit of one of them raises no error in the training.
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import hashlib
-import random
+import itertools
 import time
 import warnings
 from typing import Any
 
 import torch
-from numpy.random import MT19937, mtrand
-from torch.utils.data import DataLoader, IterableDataset, _utils
+from torch.utils.data import DataLoader, IterableDataset
 
 from nws_sweep.dataloading import loaders
 from nws_sweep.dataloading.recording import BatchLog, BatchTimer
 from nws_sweep.online.index_stream import Feed, IndexStream
-from nws_sweep.online.worker_probe import WorkerProbe, WorkerStates
+from nws_sweep.online.worker_probe import FAILED, READY, STARTING, WorkerProbe, WorkerStates
 from nws_sweep.results import LoaderSettings
+from nws_sweep.system import torch_internals
 
-_STATE_BYTES = 4 * 625
 _POLL_S = 0.001
+_numbers = itertools.count()  # of the pools of this process that have a seed of their own
 
 
 class Pool:
@@ -36,10 +34,8 @@ class Pool:
         loader: A plain DataLoader, which is copied.
         settings: Of the pool.
         stream: Index lists of the epoch.
-        seed: For the random numbers of the workers; None for the first pool of an epoch, which draws a seed from the
-            DataLoader's generator as a plain DataLoader does, and begins the epoch at once.
-        had_workers: Whether a plain DataLoader has workers. It then iterates its sampler twice at the start, and the
-            random numbers of this process are not used for samples.
+        is_first: Whether it begins an epoch at once and draws a seed for its workers from the DataLoader's generator,
+            as a plain DataLoader does. Otherwise it has a seed of its own.
 
     Attributes:
         settings: Of the pool.
@@ -49,89 +45,67 @@ class Pool:
     """
 
     def __init__(
-        self,
-        loader: DataLoader[Any],
-        settings: LoaderSettings,
-        stream: IndexStream,
-        seed: int | None = None,
-        *,
-        had_workers: bool = True,
+        self, loader: DataLoader[Any], settings: LoaderSettings, stream: IndexStream, *, is_first: bool = False
     ) -> None:
         self.settings = settings
-        self.feed = Feed(stream, is_open=seed is None, starts=0 if seed is not None else 1 + had_workers)
+        # A plain DataLoader with workers iterates its sampler twice at the start.
+        self.feed = Feed(stream, is_open=is_first, starts=is_first * (1 + (loader.num_workers > 0)))
         self.log = BatchLog(settings.num_workers) if settings.num_workers else None
         self._states = WorkerStates(settings.num_workers)
         self._is_iterable = isinstance(loader.dataset, IterableDataset)
-        self._loader = self._copy(loader, seed)
+        self._loader = self._copy(loader, is_first=is_first)
         began_s = time.process_time()
         is_own = settings.num_workers == loader.num_workers
         with contextlib.nullcontext() if is_own else warnings.catch_warnings():
             if not is_own:  # DataLoader advises against more workers than CPUs, whatever they wait for
                 warnings.simplefilter("ignore")
-            self._iterator: Any = self._loader._get_iterator()
+            self._iterator: Any = torch_internals.new_iterator(self._loader)
         self.start_cpu_s = time.process_time() - began_s
-        self._own_numbers = _RandomNumbers(self.base_seed) if had_workers and self.log is None else None
-        if seed is not None:
-            self._register(is_used=False)
-        else:
+        if is_first:
             self._begin()
+        elif self.log is not None:
+            torch_internals.raise_at_exit(self._iterator, is_wanted=False)
 
-    def _copy(self, loader: DataLoader[Any], seed: int | None) -> DataLoader[Any]:
+    def _copy(self, loader: DataLoader[Any], *, is_first: bool) -> DataLoader[Any]:
         other = loaders.copy_with(loader, self.settings)
         own = vars(other)  # DataLoader.__setattr__ refuses samplers after __init__
         own["sampler" if loader.batch_sampler is None else "batch_sampler"] = self.feed
-        if seed is not None:
-            other.generator = torch.Generator().manual_seed(seed)
+        if not is_first:
+            other.generator = _new_generator(loader.generator or torch.default_generator)
         if self.log is not None:
             timer, user_function = BatchTimer(self.log), loader.worker_init_fn
             other.worker_init_fn = WorkerProbe(timer, self._states, user_function, self._is_iterable)
         return other
 
-    def _register(self, *, is_used: bool) -> None:
-        """Whether the exit of a worker raises an error in this process."""
-        if self.log is None or is_used == self._iterator._worker_pids_set:
-            return
-        handling: Any = _utils.signal_handling
-        if is_used:
-            handling._set_worker_pids(id(self._iterator), tuple(self.pids))
-        else:
-            handling._remove_worker_pids(id(self._iterator))
-        self._iterator._worker_pids_set = is_used
-
-    @property
-    def base_seed(self) -> int:
-        """The seed of the random numbers of its workers."""
-        return int(self._iterator._base_seed)
-
     @property
     def pids(self) -> list[int]:
         """Of its workers."""
-        return [worker.pid for worker in getattr(self._iterator, "_workers", ())]
+        return [worker.pid for worker in torch_internals.workers(self._iterator)]
 
     @property
     def is_ready(self) -> bool:
         """Whether all workers have been started, without the first batches of an iterable dataset."""
-        return not self._states.starting
+        return not self._states.count(STARTING)
 
     @property
     def failure(self) -> str:
         """Why the pool cannot be used; empty if it can."""
         if dead := self._dead:
             return f"a new worker exited with code {dead[0].exitcode}"
-        return "worker_init_fn failed in a new worker" if self._states.failed else ""
+        return "worker_init_fn failed in a new worker" if self._states.count(FAILED) else ""
 
     @property
     def _dead(self) -> list[Any]:
-        return [worker for worker in getattr(self._iterator, "_workers", ()) if not worker.is_alive()]
+        return [worker for worker in torch_internals.workers(self._iterator) if not worker.is_alive()]
 
     def started_workers(self) -> int:
         """Waits until all workers can make batches; the number of them, without those that fail or have no samples."""
         try:
-            while self._states.starting and not self._dead:
+            while not self.is_ready and not self._dead:
                 time.sleep(_POLL_S)
         except RuntimeError:  # raised by torch's handler of SIGCHLD for the exit of a worker
             return 0
-        return 0 if self._dead else self._states.ready
+        return 0 if self._dead else self._states.count(READY)
 
     @property
     def distributes_among(self) -> int | None:
@@ -145,95 +119,27 @@ class Pool:
         """Draws its first index lists: the following ones of the epoch, or the first ones of a new epoch."""
         self.feed.is_open, self.feed.starts = True, int(begins_epoch)
         if self.log is not None:
-            self._register(is_used=True)
+            torch_internals.raise_at_exit(self._iterator, is_wanted=True)
             self.log.begin_epoch()
-        if self.log is not None or begins_epoch:
-            self._iterator._reset(self._loader)
+        torch_internals.begin_epoch(self._iterator, self._loader)
         self._begin()
 
     def _begin(self) -> None:
         """Does to the sampler what a plain DataLoader does at this point, and the pool has not done."""
         while self.feed.starts:
-            self.feed.begin()
-        if self._own_numbers is not None:
-            self.feed.stream.draw()
+            iter(self.feed)
 
     def next_batch(self) -> Any:
         """The next batch; StopIteration once all that was drawn has been returned and the feed has ended."""
-        if self._own_numbers is None:
-            return next(self._iterator)
-        self.feed.stream.draw()  # a sampler may draw random numbers of this process
-        with self._own_numbers:
-            return next(self._iterator)
+        return next(self._iterator)
 
     def end(self) -> None:
         """Ends the workers."""
         if self.log is not None:
-            self._iterator._shutdown_workers()
+            torch_internals.end_workers(self._iterator)
 
 
-class _RandomNumbers:
-    """Within this context manager, random numbers of this process come from states of its own."""
-
-    def __init__(self, seed: int) -> None:
-        self._inside: tuple[Any, Any] = torch.Generator().manual_seed(seed).get_state(), random.Random(seed).getstate()
-        self._outside: tuple[Any, Any] = _states()
-        self._numpy = _NumPyNumbers(seed)
-
-    def __enter__(self) -> None:
-        self._outside = _states()
-        _set_states(self._inside)
-        self._numpy.exchange()
-
-    def __exit__(self, *_: object) -> None:
-        self._inside = _states()
-        _set_states(self._outside)
-        self._numpy.restore()
-
-
-def _states() -> tuple[Any, Any]:
-    return torch.get_rng_state(), random.getstate()
-
-
-def _set_states(states: tuple[Any, Any]) -> None:
-    torch.set_rng_state(states[0])
-    random.setstate(states[1])
-
-
-class _NumPyNumbers:
-    """NumPy's global random numbers. Bit generators are exchanged, since to get and set a state takes 70 us.
-
-    An exchange loses the second number of a pair that ``numpy.random.normal`` has made. Whether there is one, only the
-    state tells. It is read if the bit generator has been used since, or if there was such a number.
-    """
-
-    def __init__(self, seed: int) -> None:
-        self._inside: Any = MT19937(seed)
-        self._outside: Any = None
-        self._state: dict[str, Any] = {"has_gauss": 1}
-        self._seen = b""
-
-    def exchange(self) -> None:
-        self._outside = mtrand.get_bit_generator()
-        seen = _words(self._outside)
-        if self._state["has_gauss"] or seen != self._seen or not seen:
-            self._state, self._seen = mtrand.get_state(legacy=False), seen
-        mtrand.set_bit_generator(self._inside)
-
-    def restore(self) -> None:
-        self._inside = mtrand.get_bit_generator()
-        mtrand.set_bit_generator(self._outside)
-        if self._state["has_gauss"]:
-            mtrand.set_state(self._state)
-
-
-def _words(bit_generator: Any) -> bytes:
-    """The state of NumPy's usual bit generator, 624 words and a position, in memory; empty for another one."""
-    is_usual = isinstance(bit_generator, MT19937)
-    return ctypes.string_at(bit_generator.ctypes.state_address, _STATE_BYTES) if is_usual else b""
-
-
-def derived_seed(base_seed: int, number: int) -> int:
-    """A seed for pool ``number`` of an epoch whose first pool has ``base_seed``; no two pools share one by design."""
-    digest = hashlib.sha256(f"{base_seed} {number}".encode()).digest()
-    return int.from_bytes(digest[:8], "little") >> 1
+def _new_generator(plain: torch.Generator) -> torch.Generator:
+    """The generator of another pool: no two have the same seed by design, and nothing is drawn from the plain one."""
+    digest = hashlib.sha256(f"{plain.initial_seed()} {next(_numbers)}".encode()).digest()
+    return torch.Generator().manual_seed(int.from_bytes(digest[:8], "little") >> 1)

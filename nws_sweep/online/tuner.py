@@ -161,7 +161,7 @@ class Tuner:
         self._is_undone = True
         number, after = f"num_workers={self.current.num_workers}", units.seconds(after_s)
         reason = f"a batch took {after} with {number} and {units.seconds(before_s)} before"
-        return Plan(latest.before, reason, self.epoch + (not batch or self.when is When.NEXT_EPOCH))
+        return Plan(latest.before, reason, _epoch_of(self, latest.before, batch))
 
     def _better(self, trial: Trial, batch: int, batches: int | None) -> Plan | None:
         """Settings that are predicted to be better; decides if there are none."""
@@ -182,8 +182,7 @@ class Tuner:
         is_untried = all(one.num_workers for one in self.trials)
         if choice is None and is_untried and decision.workers_may_not_help(trial):
             none = replace(self.base, num_workers=0).canonical()
-            epoch = self.epoch + (not batch or self.when is When.NEXT_EPOCH)
-            return Plan(none, f"{_now(trial)}, and handing it over costs much", epoch)
+            return Plan(none, f"{_now(trial)}, and handing it over costs much", _epoch_of(self, none, batch))
         if choice is None and not refusal:
             choice, refusal = self._choice(ahead)
         if choice is None:
@@ -210,6 +209,7 @@ class Tuner:
             base=self.base,
             cpus=self.cpus,
             allowed=lambda _: True,
+            fewest_workers=0 if is_new_epoch else _fewest(self.base),
             most_workers=min(limit for limit in limits if limit is not None),
             prefetches=self.prefetches,
             batches=batches,
@@ -256,6 +256,17 @@ class Tuner:
         self.tuning = replace(self.tuning, is_decided=True, reason=reason, batch_s=batch_s)
         self.observation = None
         self.on_decided(self)
+
+
+def _fewest(base: LoaderSettings) -> int:
+    """Workers within an epoch: without workers, samples draw random numbers of the training's process."""
+    return min(1, base.num_workers)
+
+
+def _epoch_of(tuner: Tuner, settings: LoaderSettings, batch: int) -> int:
+    """The first epoch that can have these settings; ``batch`` is 0 before an epoch begins."""
+    is_later = not batch or tuner.when is When.NEXT_EPOCH or settings.num_workers < _fewest(tuner.base)
+    return tuner.epoch + is_later
 
 
 def _with(trials: Sequence[Trial], latest: Trial) -> list[Trial]:

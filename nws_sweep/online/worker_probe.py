@@ -1,8 +1,4 @@
-"""What the workers of a pool tell the training's process: that they can make batches, and what each batch costs.
-
-This module and ``pool`` are the only ones that use private parts of ``torch.utils.data``: here the function that makes
-a batch in a worker, and the object that ``get_worker_info`` returns.
-"""
+"""What the workers of a pool tell the training's process: that they can make batches, and what each batch costs."""
 
 from __future__ import annotations
 
@@ -12,18 +8,20 @@ from dataclasses import dataclass
 from multiprocessing.sharedctypes import RawArray
 from typing import Any
 
-from torch.utils.data import _utils
+from torch.utils.data import get_worker_info
 
 from nws_sweep.dataloading.recording import BatchTimer
+from nws_sweep.system import torch_internals
 
-_STARTING, _READY, _FAILED, _EMPTY = range(4)
+STARTING, READY, FAILED, EMPTY = range(4)
 
 
 class WorkerStates:
     """One state of each worker, in shared memory.
 
     A worker of a map-style dataset is ready after ``worker_init_fn``; one of an iterable dataset after its first batch,
-    since only then it is known whether it has samples.
+    since only then it is known whether it has samples. It has failed if ``worker_init_fn`` or, with an iterable
+    dataset, its first batch raised an exception.
     """
 
     def __init__(self, num_workers: int) -> None:
@@ -43,20 +41,9 @@ class WorkerStates:
         """Whether the dataset has read the number of workers; one that has not cannot distribute its samples."""
         return bool(self._asked[0])
 
-    @property
-    def ready(self) -> int:
-        """Workers that can make batches."""
-        return list(self._states).count(_READY)
-
-    @property
-    def failed(self) -> int:
-        """Workers whose ``worker_init_fn`` or, with an iterable dataset, first batch raised an exception."""
-        return list(self._states).count(_FAILED)
-
-    @property
-    def starting(self) -> int:
-        """Workers of which nothing is known yet."""
-        return list(self._states).count(_STARTING)
+    def count(self, state: int) -> int:
+        """Workers in this state."""
+        return list(self._states).count(state)
 
 
 @dataclass(frozen=True)
@@ -76,13 +63,13 @@ class WorkerProbe:
             with self._failing(worker_id):
                 self.user_function(worker_id)
         self.timer.start(worker_id)
-        fetchers = _utils.fetch._MapDatasetFetcher, _utils.fetch._IterableDatasetFetcher
+        fetchers = torch_internals.fetchers()
         for fetcher in fetchers:
             setattr(fetcher, "fetch", self._timed(fetcher.fetch))  # noqa: B010
         if self.is_iterable:
             self._tell_first_batch(fetchers[1], worker_id)
         else:
-            self.states.set(worker_id, _READY)
+            self.states.set(worker_id, READY)
 
     def _timed(self, fetch: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
         def timed(fetcher: Any, index: Any) -> Any:
@@ -108,9 +95,9 @@ class WorkerProbe:
                 with self._failing(worker_id):
                     batch = fetch(self_, index)
             except StopIteration:
-                self.states.set(worker_id, _EMPTY)
+                self.states.set(worker_id, EMPTY)
                 raise
-            self.states.set(worker_id, _READY)
+            self.states.set(worker_id, READY)
             return batch
 
         fetcher.__init__, fetcher.fetch = first_init, first_fetch
@@ -120,13 +107,13 @@ class WorkerProbe:
         try:
             yield
         except BaseException:
-            self.states.set(worker_id, _FAILED)
+            self.states.set(worker_id, FAILED)
             raise
 
 
 def _notice_number(states: WorkerStates) -> None:
     """Gives the object of ``get_worker_info`` a class that notices reads of ``num_workers``."""
-    info = _utils.worker._worker_info
+    info = get_worker_info()
 
     class Noticing(type(info)):  # type: ignore[misc]
         __slots__ = ()

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass
 from importlib.resources import files
-from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -160,24 +159,12 @@ def _trials(summary: Summary) -> Table:
 def _facts(summary: Summary) -> Iterator[tuple[str, str]]:
     for host in summary.hosts:
         yield from zip(("host", "versions"), snippets.host_lines(host), strict=True)
-    yield from (("fastest on", line) for line in snippets.fastest_lines(summary))
-    if noises := [trial.noise for c in summary.configurations for trial in c.trials if trial.noise]:
-        steal, throttled = (units.share(max(getattr(n, name) for n in noises)) for name in ("steal", "throttled"))
-        yield (
-            "noise",
-            f"while a candidate was measured, other programs used up to {max(n.other_cpus for n in noises):.1f} CPUs, "
-            f"the hypervisor took up to {steal} of the CPU time, and the CPU quota throttled up to {throttled} of it",
-        )
     cost_s = sum(run.result.cost_s for run in summary.stored.runs)
     yield "cost", f"all searches took {units.seconds(cost_s)}"
 
 
 def report(page: Page, pictures: Sequence[tuple[str, str, str]]) -> str:
     """The report as one HTML file; each picture is a title, a description and an SVG document in base64."""
-    return _render("report.html", title=page.summary.title, page=page, pictures=pictures)
-
-
-def _render(template: str, **values: Any) -> str:
     folder = files("nws_sweep.report") / "templates"
     style, behaviour = (Markup((folder / name).read_text("utf-8")) for name in ("style.css", "behaviour.js"))
     environment = Environment(
@@ -185,4 +172,5 @@ def _render(template: str, **values: Any) -> str:
         lstrip_blocks=True,
     )  # fmt: skip
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
-    return environment.get_template(template).render(style=style, behaviour=behaviour, **values)
+    values = {"title": page.summary.title, "page": page, "pictures": pictures, "style": style, "behaviour": behaviour}
+    return environment.get_template("report.html").render(values)

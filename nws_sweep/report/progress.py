@@ -1,8 +1,7 @@
-"""Progress of a search as lines: on standard error, in the cell of a notebook, or passed to a function."""
+"""Progress of a search as lines: on standard error, in a notebook, or passed to a function."""
 
 from __future__ import annotations
 
-import html
 import logging
 import sys
 from collections.abc import Callable
@@ -48,7 +47,7 @@ def printer_for(progress: bool | Print | None) -> Print:
         return _discard
     ipython = sys.modules.get("IPython")
     if ipython and getattr(ipython.get_ipython(), "kernel", None) is not None:
-        return _in_cell(ipython.display)
+        return print
     return _on_standard_error if progress or sys.stderr.isatty() else _discard
 
 
@@ -74,16 +73,3 @@ def _discard(line: str) -> None:
 def _on_standard_error(line: str) -> None:
     sys.stderr.write(f"nws_sweep: {line}\n")
     sys.stderr.flush()
-
-
-def _in_cell(display: Any) -> Print:
-    """Appends lines to one output of a notebook's cell."""
-    handle, lines = display.DisplayHandle(), list[str]()
-
-    def show(line: str) -> None:
-        lines.append(html.escape(line))
-        text = "\n".join(lines)
-        update = handle.display if len(lines) == 1 else handle.update
-        update(display.HTML(f"<pre>{text}</pre>"))
-
-    return show

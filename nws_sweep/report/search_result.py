@@ -153,13 +153,7 @@ class SearchResult:
         return "best: " + "\n".join([*_lines(self), "", snippets.markdown_table(header, rows).rstrip()])
 
     def _repr_html_(self) -> str:
-        best, *notes = (html.escape(line) for line in _lines(self))
-        items = "".join(f"<li>{note}</li>" for note in notes)
-        rows = []
-        for tag, row in zip(["th", *["td"] * len(self.trials)], _table(self), strict=True):
-            cells = "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in row)
-            rows.append(f"<tr>{cells}</tr>")
-        return f"<p>best: <code>{best}</code></p><ul>{items}</ul><table>{''.join(rows)}</table>"
+        return f"<pre>{html.escape(str(self))}</pre>"
 
 
 def _lines(result: SearchResult) -> list[str]:

@@ -11,7 +11,6 @@ from typing import Any
 import yaml
 
 from nws_sweep import units
-from nws_sweep.analysis import node_kinds
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary, best_and_fastest, best_settings
 from nws_sweep.config import project_keys
 from nws_sweep.errors import ConfigurationError, one_line
@@ -221,21 +220,6 @@ def best_cells(summary: Summary, configuration: ConfigurationSummary) -> list[st
     speed_ups = (gain and gain.speed_up for gain in gains)
     found = [*settings, figures.rate, figures.batch, figures.epoch, *speed_ups]
     return [*identity, str(best.num_workers), *(str(cell or units.NOTHING) for cell in found)]
-
-
-def fastest_lines(summary: Summary) -> list[str]:
-    """Which configuration is the fastest on each kind of node; empty if there is one kind."""
-    if node_kinds.COLUMN not in summary.varying:
-        return []
-    by_rate = sorted(summary.configurations, key=lambda c: c.best_rate)
-    fastest = {c.configuration.columns.get(node_kinds.COLUMN): c for c in by_rate}  # the last of equal keys
-    others = [name for name in summary.distinguishing if name != node_kinds.COLUMN]
-    return [
-        f"{node}: {one.configuration.label_of(others)} with num_workers={one.best.num_workers}, "
-        f"{units.number(one.best_rate)} samples/s"
-        for node, one in fastest.items()
-        if node is not None and one.best
-    ]
 
 
 def host_lines(host: Host) -> tuple[str, str]:

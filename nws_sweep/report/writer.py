@@ -94,7 +94,6 @@ def markdown(summary: Summary, pictures: Iterable[tuple[str, Path]]) -> str:
     """The report as Markdown, with these pictures; those of each configuration of a grid are in its section."""
     hosts = [line for host in summary.hosts for line in snippets.host_lines(host)]
     lists = {
-        "Fastest on each kind of node": snippets.fastest_lines(summary),
         "Failures": summary.failures,
         "Warnings": summary.all_warnings,
     }

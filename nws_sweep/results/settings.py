@@ -80,7 +80,6 @@ class MeasureRules:
     window_s: float = 0.5  # least duration of a window
     windows: int = 5  # least number of windows, in mode ``steady``; an interval needs three
     trial_limit_s: float = 20.0  # no window begins later in a trial
-    max_batches: int | None = None  # no window begins after this many batches; None for no limit
     epochs: int = 1  # least number of epochs, in mode ``epoch``
     kill_after_s: float | None = 600.0  # a trial that takes longer is killed; None for no limit
     interleave: int = 8  # candidates measured in interleaved time slices; 1 measures one after the other

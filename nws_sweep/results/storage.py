@@ -40,7 +40,7 @@ WHAT_IF_PLOT = "what_if"
 UNREADABLE = "unreadable"  # part of the name of an unreadable file that was set aside
 # Prefixes of overrides that do not identify a configuration: how the grid is run, and presets.
 NAMELESS = (
-    "axis/", "order=", "reuse=", "paths.output_dir=", "paths.lock_file=", "paths.cache_dir="
+    "axis/", "reuse=", "paths.output_dir=", "paths.lock_file=", "paths.cache_dir="
 )  # fmt: skip
 
 _LONGEST_NAME = 120  # bytes, without the hash; file systems allow 255

@@ -28,7 +28,7 @@ from nws_sweep.results import Configuration, storage
 from nws_sweep.sweep import grid, job, resuming
 from nws_sweep.sweep.grid import Composer, configuration_of
 from nws_sweep.sweep.session import Session, parts_of
-from nws_sweep.system import extras, host, processes, temporary
+from nws_sweep.system import extras, host, platforms, processes, temporary
 from nws_sweep.system.processes import Interrupted
 
 logger = logging.getLogger(__name__)
@@ -118,6 +118,7 @@ class GridCallback(Callback):
 
 def prepare(composed: DictConfig, session: Session, *, is_grid: bool) -> None:
     """Checks values, datasets and the output folder, and announces the plan; the session begins with them."""
+    platforms.require("searching")
     values = grid.without_hydra(composed)
     if is_grid:
         plan, samples = grid.check(Composer(composed, GlobalHydra.instance().config_loader()))

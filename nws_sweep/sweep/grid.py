@@ -10,7 +10,6 @@ import copy
 import functools
 import itertools
 import math
-import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
@@ -126,20 +125,9 @@ def axes_of(config: DictConfig, loader: ConfigLoader) -> dict[str, list[str]]:
     return expanded
 
 
-def points(expanded: Mapping[str, Sequence[str]], order: str) -> Iterator[list[str]]:
-    """Yields the points of a grid as lists of overrides; the same grid always has the same order.
-
-    Order ``grid`` varies the last axis fastest, as Hydra does. ``interleaved`` shuffles the points of each value of
-    ``seed``, so that drift of the machine affects all points equally.
-    """
-    if order == "grid":
-        yield from map(list, itertools.product(*expanded.values()))
-        return
-    for number, seed in enumerate(expanded.get("seed", [""])):
-        once = [[seed] if key == "seed" else values for key, values in expanded.items()]
-        drawn = [list(point) for point in itertools.product(*once)]
-        random.Random(number).shuffle(drawn)
-        yield from drawn
+def points(expanded: Mapping[str, Sequence[str]]) -> Iterator[list[str]]:
+    """Yields the points of a grid as lists of overrides; the last axis varies fastest, as in Hydra."""
+    yield from map(list, itertools.product(*expanded.values()))
 
 
 def samples(expanded: Mapping[str, Sequence[str]]) -> Iterator[list[str]]:

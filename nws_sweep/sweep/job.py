@@ -60,7 +60,7 @@ def measure(
     atomic.sync_parents(state.folder)  # Hydra has made it
     try:
         storage.save(state.folder, start)
-        with host_lock.held(composed.paths.lock_file, str(state.folder), session.view.status):
+        with host_lock.held(composed.paths.lock_file, session.view.status):
             result = _search(start, state.folder, session, recorder, working_folder)
             _draw(state.folder, session)  # while no other job of this machine measures
         session.remember(result)

@@ -20,6 +20,7 @@ from nws_sweep.online.tuner import require_options
 from nws_sweep.report import snippets
 from nws_sweep.results import atomic, storage
 from nws_sweep.sweep.program import ProgramCallback
+from nws_sweep.system import platforms
 
 if TYPE_CHECKING:
     from nws_sweep.online.tuner import Tuner
@@ -47,6 +48,9 @@ class AutotuneCallback(ProgramCallback):
     def on_job_start(self, config: DictConfig, **kwargs: Any) -> None:
         """Wraps DataLoader."""
         self._tuners = []
+        if reason := platforms.reason_not_autotuning():
+            logger.warning("%s: the program runs as it is", reason)
+            return
         self._by_loader: weakref.WeakKeyDictionary[Any, Tuner] = weakref.WeakKeyDictionary()  # cannot be pickled
         super().on_job_start(config, **kwargs)
 
@@ -55,7 +59,8 @@ class AutotuneCallback(ProgramCallback):
         super().on_job_end(config, job_return, **kwargs)
         tuner = self._training
         if tuner is None:
-            logger.info("no DataLoader has given a batch")
+            if self._hook is not None:
+                logger.info("no DataLoader has given a batch")
             return
         from nws_sweep.online.loader import record
 
@@ -72,17 +77,18 @@ class AutotuneCallback(ProgramCallback):
 
     def get_iterator(self, original: Callable[[Any], Any], loader: Any) -> Any:
         """An iterator that tunes the loader."""
+        from nws_sweep.dataloading.loaders import index_sampler
         from nws_sweep.online.index_stream import Feed
         from nws_sweep.online.loader import iterator_of, plain
 
-        if isinstance(loader._index_sampler, Feed):  # of a pool, which takes torch's own iterator
+        if isinstance(index_sampler(loader), Feed):  # of a pool, which takes torch's own iterator
             return original(loader)
         try:
             tuner = self._tuner_of(loader)
         except Exception as error:  # the training goes on without
             logger.warning("the DataLoader is not tuned: %s", one_line(f"{type(error).__name__}: {error}"))
             return original(loader)
-        return iterator_of(plain(loader, type(loader)), tuner)
+        return iterator_of(plain(loader, type(loader)), tuner, original)
 
     def _tuner_of(self, loader: Any) -> Tuner:
         from nws_sweep.dataloading.loaders import settings_of

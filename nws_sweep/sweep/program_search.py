@@ -17,7 +17,7 @@ from omegaconf import DictConfig
 from nws_sweep.config.schema import RANGES, require
 from nws_sweep.errors import ConfigurationError, one_line
 from nws_sweep.sweep.program import ProgramCallback, report
-from nws_sweep.system import processes
+from nws_sweep.system import platforms, processes, torch_internals
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ class _EndingIterator:
         return self
 
     def __next__(self) -> NoReturn:
-        self._loader._iterator = None  # a loader with persistent workers keeps its iterator
+        torch_internals.forget_iterator(self._loader)  # one with persistent workers keeps it
         self._callback.end(self._loader)
 
     def _reset(self, loader: Any) -> None:
@@ -67,6 +67,7 @@ class SearchCallback(ProgramCallback):
 
     def check_options(self) -> None:
         """Checks the ranges of values; the training step is checked by the search."""
+        platforms.require("searching")
         if self._number is not None and not (isinstance(self._number, int) and self._number >= 1):
             raise ConfigurationError(f"loader={self._number!r}: allowed is null or an integer of at least 1")
         for name in self._options.keys() & RANGES.keys():

@@ -87,7 +87,7 @@ def measure_again(configuration: Configuration) -> Trial:
     """The trial of the only candidate; relative paths of the dataset start in the current folder."""
     print_line, here = printer_for(True), str(Path.cwd())
     lock = os.environ.get("NWS_SWEEP_LOCK_FILE", host_lock.DEFAULT)
-    with host_lock.held(lock, "the check of an earlier result", print_line), DatasetServer() as dataset_server:
+    with host_lock.held(lock, print_line), DatasetServer() as dataset_server:
         start_process = dataset_server.factory(lambda chosen: spec_of(chosen, here), print_line)
         environment = Environment(start_process=start_process)
         with services(configuration):

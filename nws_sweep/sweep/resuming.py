@@ -28,10 +28,7 @@ def folder_lock(folder: Path) -> filelock.BaseFileLock:
     Not locked on file systems without locks; ConfigurationError if another program holds the lock.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    try:
-        lock = filelock.FileLock(folder / storage.FOLDER_LOCK, thread_local=False, fallback_to_soft=False)
-    except TypeError:  # a version of filelock without this argument
-        lock = filelock.FileLock(folder / storage.FOLDER_LOCK, thread_local=False)
+    lock = filelock.FileLock(folder / storage.FOLDER_LOCK, thread_local=False, fallback_to_soft=False)
     try:
         lock.acquire(timeout=_GRACE_S, poll_interval=0.1)
     except filelock.Timeout:

@@ -67,7 +67,7 @@ def sweep(config: DictConfig, loader: ConfigLoader, launcher: Launcher, batch_si
     folder.mkdir(parents=True, exist_ok=True)
     atomic.write_text(folder / "multirun.yaml", OmegaConf.to_yaml(config))  # as Hydra's own sweeper does
     is_local = str(config.hydra.launcher.get("_target_")).endswith(".BasicLauncher")
-    points = grid.points(grid.axes_of(config, loader), config.order)
+    points = grid.points(grid.axes_of(config, loader))
     run(points, grid_state, launcher, batch_size or (1 if is_local else None))
 
 

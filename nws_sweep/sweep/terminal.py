@@ -125,7 +125,6 @@ class View:
         self._console.print()
         self._console.print(_best_table(summary))
         groups = {
-            "fastest on": snippets.fastest_lines(summary),
             "why": summary.explanations,
             "failed": summary.failures,
             "warning": summary.all_warnings,

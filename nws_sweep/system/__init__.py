@@ -6,8 +6,10 @@ May import ``results``, ``units`` and ``errors``.
 - ``resources``: free memory, shared memory, open files and threads, and candidates that do not fit
 - ``usage``: what processes and the machine have used
 - ``accelerator``, ``extras``: the machine's accelerator; optional packages
+- ``torch_internals``: the private names of torch, and those that it lacks
 - ``fork_server``: forks processes from one that has imported modules or made a dataset
 - ``processes``: process groups and signals, such as Ctrl-C and SIGTERM
+- ``platforms``: what is impossible or unknown on this operating system
 - ``host_lock``, ``temporary``: one measurement at a time; temporary folders
 - ``page_cache``, ``streams``: files in the page cache; standard input, output and error
 """

@@ -22,7 +22,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterable
-from multiprocessing import resource_tracker, spawn
+from multiprocessing import reduction, resource_tracker, spawn
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from types import FrameType
@@ -75,7 +75,7 @@ class ForkServer:
         ours, theirs = multiprocessing.Pipe()
         channel, reported = multiprocessing.Pipe()
         with theirs, reported, _socket_of(self.connection) as requests:
-            socket.send_fds(requests, [b"f"], [theirs.fileno(), reported.fileno()])
+            reduction.sendfds(requests, [theirs.fileno(), reported.fileno()])  # on macOS until they are received
         process = ForkedProcess(ours, channel)
         key = bytes(multiprocessing.current_process().authkey)  # by which managers of the program know it
         ours.send((function, arguments, sys.argv, key))
@@ -175,8 +175,9 @@ def serve(connection: Connection) -> None:
                 os.read(exits.fileno(), 4096)
                 _report_exits(channels)
             if requests in ready:
-                _, numbers, _, _ = socket.recv_fds(requests, 1, 2)
-                if not numbers:
+                try:
+                    numbers = reduction.recvfds(requests, 2)
+                except EOFError:
                     break
                 _fork(Connection(numbers[0]), Connection(numbers[1]), channels, [connection, requests, exits, wakeup])
     for process in channels:

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from nws_sweep.system import cgroups
+from nws_sweep.system import cgroups, platforms
 
 if TYPE_CHECKING:
     from multiprocessing.process import BaseProcess
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from nws_sweep.system.fork_server import ForkedProcess
 
-# From Ctrl-C, batch systems and closed terminals.
-ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+# From Ctrl-C, batch systems and closed terminals; Windows has no SIGHUP.
+ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, *filter(None, [getattr(signal, "SIGHUP", None)]))
 _NOTICE = b"\nnws_sweep: Finishing the current window and writing the report. Press Ctrl-C again to stop now.\n"
 GONE_WITHIN_S = 5.0
 _PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
@@ -51,9 +51,10 @@ def start_method() -> str:
     return multiprocessing.get_start_method(allow_none=True) or multiprocessing.get_all_start_methods()[0]
 
 
-def is_importing_main() -> bool:
-    """True in a spawned process that imports the program's script, in which multiprocessing starts no process."""
-    return bool(getattr(multiprocessing.current_process(), "_inheriting", False))  # as multiprocessing asks itself
+def runs_main(method: str) -> bool:
+    """Whether processes started by this method run the main script, which lacks ``if __name__ == "__main__"``."""
+    path = getattr(sys.modules["__main__"], "__file__", None)  # a notebook has none
+    return method != "fork" and path is not None and "__main__" not in cgroups.read(Path(path))
 
 
 @contextlib.contextmanager
@@ -147,7 +148,7 @@ def signal_group(pid: int, number: int) -> None:
 
 def die_with_parent() -> None:
     """Makes the kernel kill this process when its parent exits, even while this process is paused. Linux only."""
-    if sys.platform != "linux":
+    if not platforms.IS_LINUX:
         return
     parent = os.getppid()
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

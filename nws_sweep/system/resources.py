@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import resource
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from statistics import linear_regression
 
 from nws_sweep import units
 from nws_sweep.results import LoaderSettings, Window
-from nws_sweep.system import cgroups
+from nws_sweep.system import cgroups, platforms
 
 _ROOT = Path("/")
 _MEMORY_SHARE = 0.9  # of the memory that is free at the start, so that the kernel never kills a process
@@ -35,12 +34,14 @@ class FreeResources:
 
 def now(memory_bytes: int | None, root: Path = _ROOT) -> FreeResources:
     """The free resources; ``memory_bytes`` is the rest of the memory budget, if there is one."""
+    import resource  # Windows, where nothing is measured, has none
+
     shm_bytes = None
     with contextlib.suppress(OSError):
         shm_bytes = shutil.disk_usage(root / "dev/shm").free
     open_files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     pids = (_difference(group / "pids.max", group / "pids.current") for _, group in cgroups.folders(root, "pids"))
-    threads = _least(_threads_left(), *pids)
+    threads = _least(_threads_left() if platforms.IS_LINUX else None, *pids)
     return FreeResources(
         shm_bytes=shm_bytes,
         memory_bytes=_least(memory_bytes, _free_memory_bytes(root)),
@@ -84,6 +85,8 @@ def _difference(limit: Path, used: Path) -> int | None:
 
 def _threads_left() -> int | None:
     """Threads that the limit of this user leaves; None for root, who has no limit."""
+    import resource
+
     soft, _ = resource.getrlimit(resource.RLIMIT_NPROC)
     if os.getuid() == 0 or soft == resource.RLIM_INFINITY or soft > _ROOMY_THREADS:
         return None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import shutil
 import tempfile
@@ -12,7 +11,7 @@ from pathlib import Path
 
 from nws_sweep.system import processes
 
-_PREFIX = "nws_sweep-trial-"
+_PREFIX = "nws_sweep-"  # short: macOS allows 103 characters for the path of a socket in it
 _UNLOCKED, _LOCK, _PROCESS = ".begun", ".in_use", ".process"
 
 
@@ -55,6 +54,8 @@ def _remove(path: Path, after_s: float = 0.0) -> None:
 @contextlib.contextmanager
 def _locked(path: Path, flags: int = 0) -> Iterator[bool]:
     """Locks a file until the end of the block; False if it is locked already, or cannot be."""
+    import fcntl  # Windows, where nothing is measured, has none
+
     is_locked = False
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError):

@@ -13,13 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nws_sweep.results import MachineTime, Usage
-from nws_sweep.system import cgroups
+from nws_sweep.system import cgroups, platforms
 
 if TYPE_CHECKING:
     import psutil
 
 _SHARED_MEMORY = Path("/dev/shm")
-_HAS_PROC = Path("/proc/self").exists()
 _BLOCK_BYTES = 512  # the unit of st_blocks
 _MAJFLT = 9  # field of /proc/<pid>/stat after the name; that of exited children follows (proc(5))
 
@@ -37,7 +36,7 @@ def of_tree(pid: int) -> Usage:
     return Usage(
         cpu_s=sum(_cpu_s(member) for member in members),
         memory_bytes=memory_bytes(pids),
-        shm_bytes=_shared_memory_bytes(pids) if _HAS_PROC else None,
+        shm_bytes=_shared_memory_bytes(pids) if platforms.IS_LINUX else None,
         disk_bytes=known_sum(cgroups.fields(Path(f"/proc/{pid}/io")).get("read_bytes") for pid in pids),
         major_faults=known_sum(map(_major_faults, pids)),
     )
@@ -72,7 +71,7 @@ def _cpu_s(process: psutil.Process) -> float:
     except psutil.Error:
         return 0.0
     own = times.user + times.system
-    if _HAS_PROC:
+    if platforms.IS_LINUX:
         # The CPU clock of clock_getcpuclockid(3), in nanoseconds; /proc has hundredths of a second.
         with contextlib.suppress(OSError):
             own = time.clock_gettime((~process.pid << 3) | 2)

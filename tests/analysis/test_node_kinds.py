@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from nws_sweep.analysis import comparing, node_kinds
-from nws_sweep.report import snippets, writer
+from nws_sweep.report import writer
 from nws_sweep.results import SearchRecord, storage
 from nws_sweep.results.storage import select
 from tests.factories import FACTS, HOST, search_result, store_grid, summary_of_grid, trial
@@ -36,7 +36,7 @@ def test_nothing_changes_where_all_are_of_one_kind() -> None:
     twin = search_result(trial(0, 8.0), host=replace(HOST, hostname="node2"))
     results = [search_result(trial(0, 8.0)), twin]
     found = summary_of_grid(*results)
-    assert (found.varying, found.warnings, snippets.fastest_lines(found)) == (("dataset",), (), [])
+    assert (found.varying, found.warnings) == (("dataset",), ())
     lost = search_result(host=SMALL, error="the job was lost")  # before any measurement: no kind
     assert summary_of_grid(results[0], lost).varying == ("dataset",)
     own = search_result(trial(0, 8.0), columns={"node": 7})  # a user's column has this name
@@ -58,8 +58,6 @@ def test_the_kind_is_an_axis_and_others_are_compared_within_one() -> None:
     assert found.varying == ("dataset", "batch_size", "node")
     assert found.warnings == ()
     assert {effect.axis: effect.pairs for effect in comparing.effects(found)} == {"batch_size": 2, "node": 2}
-    begin = [f"Example_{cpus}-CPUs_64-GiB: batch_size=64 with num_workers=0" for cpus in (4, 8)]
-    assert [line.partition(",")[0] for line in snippets.fastest_lines(found)] == begin
 
 
 def test_every_output_tells_the_kinds_of_two_grids_apart_and_one_can_be_picked(tmp_path: Path) -> None:
@@ -69,7 +67,6 @@ def test_every_output_tells_the_kinds_of_two_grids_apart_and_one_can_be_picked(t
     writer.write(folder)
     for name in (storage.GRID_RESULTS, storage.GRID_BEST, storage.BEST, storage.REPORT, storage.PAGE):
         assert "Example_4-CPUs_64-GiB" in (folder / name).read_text("utf-8"), name
-    assert "## Fastest on each kind of node\n\n- Example_4-CPUs" in (folder / storage.REPORT).read_text("utf-8")
 
     found = node_kinds.named(storage.find(folder))
     picked = select(found, ["node=Example_4-CPUs_64-GiB", "batch_size=64"])

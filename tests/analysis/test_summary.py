@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from nws_sweep.analysis.caveats import lower_memory
 from nws_sweep.analysis.summary import ConfigurationSummary, recommend
 from nws_sweep.results import Noise, PythonObjects, SearchRecord, Trial, TrialState, Verdict
 from tests.factories import (
@@ -217,34 +216,3 @@ def test_warnings_of_all_configurations_are_reported_once(
     expected = (*warnings, "a/result.json: cannot be read (gone)")
     assert all(line.startswith(start) for line, start in zip(found.warnings, expected, strict=True))
     assert [each.warnings for each in found.configurations] == [(), ()]
-
-
-def holding(num_workers: int, epoch_s: float, memory_bytes: int | None) -> Trial:
-    return trial(num_workers, epoch_s, measurement=measurement(epoch_s, memory_bytes=memory_bytes))
-
-
-@pytest.mark.parametrize(
-    ("memory_bytes", "others", "begin"),
-    [
-        (4 * GB, [(0, 3.0, GB), (2, 1.06, GB), (4, 1.05, 2 * GB), (6, 1.01, 3 * GB)], "num_workers=4 has 95 % of"),
-        (4 * GB, [(0, 1.0, GB)], "num_workers=0 has 100 % of"),
-        (4 * GB, [(6, 1.0, 3 * GB + 700_000_000)], ""),  # less than 10 % saved
-        (4 * GB, [(16, 1.0, GB)], ""),  # more workers are not lower memory
-        (4 * GB, [(4, 1.0, None)], ""),
-        (None, [(4, 1.0, GB)], ""),
-    ],
-)
-def test_the_candidate_with_lower_memory_is_nearly_as_fast(
-    memory_bytes: int | None, others: list[tuple[int, float, int | None]], begin: str
-) -> None:
-    best = holding(8, 1.0, memory_bytes)
-    found = lower_memory(search_result(*(holding(*other) for other in others), best), best)
-    assert found[: len(begin) or None] == begin
-
-
-def test_the_candidate_with_lower_memory_is_named_with_its_saving_and_its_speed() -> None:
-    best = replace(holding(4, 1.0, 2 * GB), settings=loader_settings(4, prefetch_factor=8))
-    lean = replace(holding(4, 1.05, GB), settings=loader_settings(4, prefetch_factor=2))
-    assert lower_memory(search_result(best, lean), best) == (
-        "num_workers=4 prefetch_factor=2 has 95 % of the speed with 1.00 GB less memory (1.00 GB instead of 2.00 GB)"
-    )

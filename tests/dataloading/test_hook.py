@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from torch.utils.data import DataLoader
 
+from nws_sweep.dataloading import hook as hook_module
 from nws_sweep.dataloading.hook import LoaderHook
 from tests.conftest import ROOT
 from tests.user_datasets import Plain
@@ -55,6 +56,14 @@ def test_a_program_that_wraps_the_loader_too_keeps_working() -> None:
         assert len(calls) == 1
     finally:
         setattr(DataLoader, "_get_iterator", ORIGINAL)  # noqa: B010
+
+
+def test_a_torch_without_the_method_is_left_as_it_is(monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
+    monkeypatch.setattr(hook_module, "_METHOD", "_gone")
+    hook = LoaderHook(lambda original, loader: original(loader))
+    hook.start()
+    hook.restore()
+    assert caplog.messages == ["this torch has no DataLoader._gone: its DataLoaders stay as they are"]
 
 
 def test_torch_is_wrapped_when_the_program_imports_it() -> None:

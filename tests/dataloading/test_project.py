@@ -48,9 +48,9 @@ def test_a_dataloader_is_found_with_its_settings_and_their_keys() -> None:
     assert (facts.type, facts.samples) == ("slow_data.Slow", 500)
     assert facts.project is not None
     assert facts.project.keys == {"batch_size": "loader.batch_size", "num_workers": "loader.num_workers"}
-    with plain(overrides=["dataset=slower", "batch_size=4"], key="val_loader") as process:
+    with plain(overrides="dataset=slower batch_size=4", key="val_loader") as process:
         assert process.facts.loader == LoaderSettings(batch_size=4)
-    with pytest.raises(NwsSweepError) as caught, plain(overrides=["dataset=nope"]):
+    with pytest.raises(NwsSweepError) as caught, plain(overrides="dataset=nope"):
         pass
     assert "Could not find 'dataset/nope'" in str(caught.value)
     assert "\n" not in str(caught.value)

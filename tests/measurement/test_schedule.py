@@ -142,11 +142,10 @@ def test_windows_end_before_the_workers_run_out_of_work() -> None:
     ("changes", "batches"),
     [
         ({"window_s": 10.0, "trial_limit_s": 25.0}, [1, 9, 10, 10]),  # 10 s of warm-up
-        ({"window_s": 10.0, "max_batches": 15}, [1, 9, 10]),
         ({"window_s": 0.5, "trial_limit_s": 0.001}, [1, 1]),  # at least one window
     ],
 )
-def test_after_the_maximum_of_time_or_batches_no_window_starts(changes: dict[str, Any], batches: list[int]) -> None:
+def test_after_the_limit_of_a_trial_no_window_starts(changes: dict[str, Any], batches: list[int]) -> None:
     windows, _ = simulate(0, rules=MeasureRules(windows=10, **changes))
     assert [window.batches for window in windows] == batches
 

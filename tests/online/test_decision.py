@@ -9,16 +9,22 @@ import pytest
 
 from nws_sweep.online.decision import Choice, Prospect, choose
 from nws_sweep.results import BatchCost, LoopCosts, Trial
+from nws_sweep.system import processes
 from tests.factories import loader_settings, measurement, recorded_trial
 
 pytestmark = pytest.mark.usefixtures("forked_workers")
 WAITS = BatchCost(cpu_s=0.0, wait_s=0.08)
 
 
+@pytest.fixture(autouse=True)
+def forking(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "start_method", lambda: "fork")
+
+
 def ahead(**changes: Any) -> Prospect:
     usual: dict[str, Any] = {
-        "base": loader_settings(2, prefetch_factor=2), "cpus": 4.0, "allowed": lambda _: True, "most_workers": 32,
-        "prefetches": False, "batches": 1000, "is_new_epoch": False, "tolerance": 0.03,
+        "base": loader_settings(2, prefetch_factor=2), "cpus": 4.0, "allowed": lambda _: True, "fewest_workers": 0,
+        "most_workers": 32, "prefetches": False, "batches": 1000, "is_new_epoch": False, "tolerance": 0.03,
     }  # fmt: skip
     return Prospect(**{**usual, **changes})
 
@@ -60,6 +66,14 @@ def test_nothing_changes_if_the_gain_does_not_pay_for_the_start_of_workers() -> 
     assert chosen(trial, batches=1) is None
 
 
+def test_spawned_workers_take_longer_to_start() -> None:
+    """Each imports torch, 2 s of CPU time."""
+    trial, base = trial_of(0, WAITS, 0.02), loader_settings(2, prefetch_factor=2, multiprocessing_context="spawn")
+    assert chosen(trial, batches=10) is not None
+    assert chosen(trial, batches=10, base=base) is None
+    assert chosen(trial, batches=1000, base=base) is not None
+
+
 def test_a_larger_prefetch_factor_is_chosen_where_batches_take_very_different_times() -> None:
     costs = [BatchCost(cpu_s=0.0, wait_s=0.9 if number % 20 == 7 else 0.03) for number in range(60)]
     trial = trial_of(4, costs[0], 0.03)
@@ -75,3 +89,10 @@ def test_settings_that_do_not_fit_are_not_chosen() -> None:
     found = chosen(trial_of(0, WAITS, 0.01), allowed=lambda settings: settings.num_workers <= 3)
     assert found is not None
     assert found.settings.num_workers == 3
+
+
+@pytest.mark.parametrize("fewest", [0, 1])
+def test_no_fewer_workers_than_allowed_are_chosen(fewest: int) -> None:
+    found = chosen(trial_of(8, BatchCost(cpu_s=0.0, wait_s=1e-5), 0.02), is_new_epoch=True, fewest_workers=fewest)
+    assert found is not None
+    assert found.settings.num_workers == fewest

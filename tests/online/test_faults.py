@@ -21,7 +21,7 @@ from torch.utils.data import DataLoader, Dataset
 
 import nws_sweep
 from nws_sweep.errors import ConfigurationError
-from nws_sweep.system import resources
+from nws_sweep.system import processes, resources
 from tests.conftest import rounds
 from tests.online.test_iterator import Items, scripted
 
@@ -183,26 +183,16 @@ def test_a_training_that_is_interrupted_in_a_change_leaves_no_process_at_random(
         assert not alive
 
 
-def test_a_script_without_a_guard_trains_once(tmp_path: Path) -> None:
-    """A spawned worker imports it again; there it must not train without workers instead."""
-    script = tmp_path / "train.py"
-    script.write_text(
-        "import multiprocessing\n"
-        "from torch.utils.data import DataLoader\n"
-        "from tests.online.test_faults import Slow\n"
-        "from tests.online.test_iterator import scripted\n"
-        "multiprocessing.set_start_method('spawn', force=True)\n"
-        "loader = scripted(DataLoader(Slow(), 20), {(0, 3): 1})\n"
-        "print('trained', sum(map(len, loader)))\n",
-        "utf-8",
-    )
-    root = str(Path(__file__).parents[2])
-    done = subprocess.run(
-        [sys.executable, str(script)],
-        env={**os.environ, "PYTHONPATH": root},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout == "trained 400\n"
-    assert "a worker imports a script that iterates outside of `if __name__" in done.stderr
+def test_workers_that_would_run_the_whole_script_are_not_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.modules["__main__"], "__file__", str(tmp_path / "train.py"), raising=False)
+    monkeypatch.setattr(processes, "start_method", lambda: "spawn")
+
+    def reason(source: str) -> str:
+        (tmp_path / "train.py").write_text(source)
+        loader: Any = nws_sweep.autotune(DataLoader(Items(8)), reuse="never", progress=False)
+        return str(loader.tuning.reason)
+
+    assert "would run the main script" in reason("train()")
+    assert not reason('if __name__ == "__main__": train()')

@@ -35,11 +35,3 @@ def test_a_feed_begins_an_epoch_as_often_as_it_is_told() -> None:
     feed = Feed(IndexStream(sampler), is_open=True, starts=2)
     iter(feed), iter(feed)
     assert (sampler.iterated, list(iter(feed)), sampler.iterated) == (2, [[2, 0], [2, 1]], 2)
-
-
-def test_an_index_list_that_was_drawn_early_is_returned_in_its_place() -> None:
-    stream = IndexStream(Sampler(2))
-    stream.restart()
-    stream.draw()
-    stream.draw()
-    assert [next(stream), next(stream)] == [[1, 0], [1, 1]]

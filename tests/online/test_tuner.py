@@ -130,6 +130,15 @@ def test_far_too_many_workers_become_fewer_before_the_next_epoch() -> None:
     assert 4 <= workers <= 6
 
 
+@pytest.mark.parametrize(("workers_of_program", "end"), [(0, (0, 200, 0)), (2, (1, 0, 0))])
+def test_workers_are_given_up_within_an_epoch_only_where_the_program_has_none(
+    workers_of_program: int, end: tuple[int, int, int]
+) -> None:
+    one = tuner(workers_of_program, lambda settings: 0.12 if settings.num_workers else 0.1)
+    one.current = replace(one.base, num_workers=0).canonical()
+    assert train(one) == [(0, 100, 5), end]
+
+
 def test_another_loader_does_not_change() -> None:
     one = tuner(may_change=lambda _: False)
     assert (train(one), one.tuning.is_decided) == ([], False)
@@ -139,9 +148,7 @@ def test_another_loader_does_not_change() -> None:
 def test_no_workers_are_tried_where_handing_a_batch_over_costs_much(alone_s: float, workers: int) -> None:
     one = tuner(8, lambda settings: 0.06 if settings.num_workers else alone_s, cpus=1.0)
     one.cost = BatchCost(cpu_s=0.04, wait_s=0.0, copy_s=0.02)
-    changes = train(one)
-    assert [number for *_, number in changes] == [0, 8][: 1 + (workers > 0)]
-    assert one.current.num_workers == workers
+    assert train(one) == [(1, 0, 0), (1, 100, 8)][: 1 + (workers > 0)]
 
 
 @pytest.mark.parametrize("limit", [0, 2])

@@ -89,31 +89,6 @@ def test_a_preset_without_a_grid_is_noted() -> None:
     assert re.search("only with -m; .*batch_size=32,64,128,256", plan.notes[0])
 
 
-AXES = {
-    "batch_size": ["batch_size=1", "batch_size=2", "batch_size=3"],
-    "seed": ["seed=0", "seed=1"],
-    "pin_memory": ["pin_memory=True", "pin_memory=False"],
-}
-
-
-def test_interleaved_repeats_follow_each_other_in_different_orders() -> None:
-    found = list(grid.points(AXES, "interleaved"))
-    assert found == list(grid.points(AXES, "interleaved")), "a resumed grid keeps its order"
-    in_order = list(grid.points(AXES, "grid"))
-    assert in_order[1:3] == [
-        ["batch_size=1", "seed=0", "pin_memory=False"],
-        ["batch_size=1", "seed=1", "pin_memory=True"],
-    ]
-    assert sorted(found) == sorted(in_order)
-    assert len(found) == 12
-    assert [point[1] for point in found] == ["seed=0"] * 6 + ["seed=1"] * 6
-    first, second = ([(point[0], point[2]) for point in half] for half in (found[:6], found[6:]))
-    assert sorted(first) not in (first, second)
-    assert first != second
-    without_repeats = {key: values for key, values in AXES.items() if key != "seed"}
-    assert len(list(grid.points(without_repeats, "interleaved"))) == 6
-
-
 @pytest.mark.parametrize(
     "overrides",
     [
@@ -128,7 +103,7 @@ def test_interleaved_repeats_follow_each_other_in_different_orders() -> None:
         ["batch_size='8'"],
         ["tolerance=half"],
         ["patience=2", "patience=${patience}"],
-        ["axis/batch_size=wide", "batch_size=32", "order=interleaved", "multiprocessing_context=spawn"],
+        ["axis/batch_size=wide", "batch_size=32", "multiprocessing_context=spawn"],
     ],
 )
 def test_a_point_is_composed_as_by_hydra(composer: Callable[..., Composer], overrides: list[str]) -> None:

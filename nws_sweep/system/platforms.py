@@ -1,0 +1,29 @@
+"""What this operating system lacks: Windows cannot measure, and some facts are known on Linux only."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from nws_sweep.errors import NwsSweepError
+
+IS_LINUX = sys.platform == "linux"  # which has /proc, /dev/shm and prctl, and limits the threads of a user
+
+
+def reason_not(doing: str) -> str:
+    """Why something that starts and pauses processes, such as ``searching``, is impossible here; empty if it is not."""
+    return "" if hasattr(os, "fork") else f"{doing} needs Linux or macOS"
+
+
+def reason_not_autotuning() -> str:
+    """Why a running training cannot be tuned here; empty if it can.
+
+    On macOS a worker takes seconds to start and, as torch shares memory there, up to 5 s to end; its memory is unknown.
+    """
+    return "" if IS_LINUX else "autotuning needs Linux"
+
+
+def require(doing: str) -> None:
+    """Raises NwsSweepError where ``doing`` is impossible."""
+    if reason := reason_not(doing):
+        raise NwsSweepError(reason)

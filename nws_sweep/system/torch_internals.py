@@ -1,0 +1,113 @@
+"""The private names of torch: no other module of the package reads, sets or calls one. Torch is imported on use.
+
+Other modules define two that torch calls: ``_get_iterator`` of a DataLoader and ``_reset`` of an iterator.
+"""
+
+from __future__ import annotations
+
+import functools
+import pkgutil
+from collections.abc import Mapping, Sequence
+from types import FunctionType
+from typing import Any
+
+GET_ITERATOR = "_get_iterator"  # the method by which a DataLoader makes an iterator over an epoch
+# What autotune needs: the owner, as for ``pkgutil.resolve_name``, and names of it or of its instances.
+NAMES: Mapping[str, Sequence[str]] = {
+    "torch.utils.data:DataLoader": (GET_ITERATOR, "_iterator", "_IterableDataset_len_called"),
+    "torch.utils.data.dataloader:_MultiProcessingDataLoaderIter": (
+        "_reset", "_shutdown_workers", "_worker_pids_set", "_workers",
+    ),
+    "torch.utils.data._utils.fetch": ("_IterableDatasetFetcher", "_MapDatasetFetcher"),
+    "torch.utils.data._utils.signal_handling": ("_remove_worker_pids", "_set_worker_pids"),
+    "torch.distributed.distributed_c10d": ("_get_default_store",),
+}  # fmt: skip
+
+
+@functools.cache
+def missing_names() -> tuple[str, ...]:
+    """Those of ``NAMES`` that this torch does not have; without them, autotune leaves a loader as it is."""
+    from torch import distributed
+
+    owners = [owner for owner in NAMES if distributed.is_available() or "distributed" not in owner]
+    missing = ((owner, name) for owner in owners for name in sorted({*NAMES[owner]} - _names_of(owner)))
+    return tuple(f"{owner.replace(':', '.')}.{name}" for owner, name in missing)
+
+
+def _names_of(owner: str) -> set[str]:
+    """Names of a module or class, and those that its functions use: methods set the attributes of instances."""
+    try:
+        found: Any = pkgutil.resolve_name(owner)
+    except (ImportError, AttributeError):
+        return set()
+    members = [member for one in getattr(found, "__mro__", [found]) for member in vars(one).items()]
+    codes = [
+        member.__code__ for _, member in members if type(member) is FunctionType
+    ]  # isinstance reads attributes, some warn
+    return {name for name, _ in members}.union(*(code.co_names for code in codes))
+
+
+@functools.cache
+def iterator_class() -> Any:
+    """For ``isinstance``: the class of all iterators of DataLoaders; no class if this torch does not have it."""
+    from torch.utils.data import dataloader
+
+    return getattr(dataloader, "_BaseDataLoaderIter", ())
+
+
+def new_iterator(loader: Any) -> Any:
+    """An iterator over one epoch of a DataLoader, or over all epochs with persistent workers; draws a seed."""
+    return getattr(loader, GET_ITERATOR)()
+
+
+def forget_iterator(loader: Any) -> None:
+    """Makes a DataLoader, or a copy, start new workers for its next epoch, though they are persistent."""
+    vars(loader)["_iterator"] = vars(loader)["_IterableDataset_len_called"] = None
+
+
+def begin_epoch(iterator: Any, loader: Any) -> None:
+    """Makes an iterator begin another epoch, as persistent workers do; ``iter`` of the sampler is called."""
+    iterator._reset(loader)
+
+
+def workers(iterator: Any) -> Any:
+    """The worker processes of an iterator, a sequence; none with ``num_workers=0``."""
+    return getattr(iterator, "_workers", ())
+
+
+def end_workers(iterator: Any) -> None:
+    """Ends the workers of an iterator that has some."""
+    iterator._shutdown_workers()
+
+
+def raise_at_exit(iterator: Any, *, is_wanted: bool) -> None:
+    """Says whether the exit of a worker of this iterator raises an error in this process, as it does at first."""
+    from torch.utils.data import _utils
+
+    handling: Any = _utils.signal_handling
+    if is_wanted and not iterator._worker_pids_set:
+        handling._set_worker_pids(id(iterator), tuple(worker.pid for worker in workers(iterator)))
+    elif not is_wanted:
+        handling._remove_worker_pids(id(iterator))
+    iterator._worker_pids_set = is_wanted
+
+
+def fetchers() -> tuple[Any, Any]:
+    """The classes whose ``fetch`` makes a batch: of a map-style dataset, of an iterable one."""
+    from torch.utils.data._utils import fetch
+
+    return fetch._MapDatasetFetcher, fetch._IterableDatasetFetcher
+
+
+def default_store() -> Any:
+    """The key-value store of the process group of torch.distributed."""
+    from torch.distributed import distributed_c10d
+
+    return distributed_c10d._get_default_store()
+
+
+def collate_functions() -> Any:
+    """The functions of ``default_collate`` for classes; its documentation names this table for extensions."""
+    from torch.utils.data._utils import collate
+
+    return collate.default_collate_fn_map

@@ -1,0 +1,61 @@
+"""The private names of torch: each one exists, and without one a training goes on as it is."""
+
+from __future__ import annotations
+
+import pkgutil
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import DataLoader
+from torch.utils.data.dataloader import _BaseDataLoaderIter
+
+import nws_sweep
+from nws_sweep.system import torch_internals
+
+LOADER, ITERATOR = list(torch_internals.NAMES)[:2]
+GONE = f"{ITERATOR.replace(':', '.')}._gone"
+
+
+@pytest.fixture(scope="module")
+def owners() -> Iterator[dict[str, Any]]:
+    """The object that has the names of each owner."""
+    loader: Any = DataLoader([1, 2], num_workers=1)  # type: ignore[arg-type]
+    iterator = iter(loader)
+    yield {LOADER: loader, ITERATOR: iterator}
+    list(iterator)
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"), [(one, name) for one, names in torch_internals.NAMES.items() for name in names]
+)
+def test_each_name_exists_and_is_known_to_exist(owners: dict[str, Any], owner: str, name: str) -> None:
+    assert hasattr(owners.get(owner) or pkgutil.resolve_name(owner), name)
+    assert torch_internals.missing_names() == ()
+
+
+def test_iterators_of_both_kinds_are_recognized(owners: dict[str, Any]) -> None:
+    assert torch_internals.iterator_class() is _BaseDataLoaderIter
+    assert isinstance(owners[ITERATOR], torch_internals.iterator_class())
+
+
+@pytest.fixture
+def lacks_a_name(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A torch without one of the names, and without another one's owner."""
+    names = {**torch_internals.NAMES, ITERATOR: ("_gone", "_workers"), "torch.gone:Loader": ("_name",)}
+    monkeypatch.setattr(torch_internals, "NAMES", names)
+    torch_internals.missing_names.cache_clear()
+    yield
+    torch_internals.missing_names.cache_clear()
+
+
+@pytest.mark.usefixtures("lacks_a_name")
+def test_autotune_leaves_the_loader_as_it_is_and_says_so_in_one_line() -> None:
+    lines: list[str] = []
+    tuned: Any = nws_sweep.autotune(DataLoader(range(6), batch_size=2), progress=lines.append)  # type: ignore[arg-type]
+    iterators = [iter(tuned), iter(tuned)]
+    assert [batch.tolist() for batch in iterators[0]] == [[0, 1], [2, 3], [4, 5]]
+    assert all(isinstance(one, torch_internals.iterator_class()) for one in iterators)
+    reason = f"torch {torch.__version__} has no {GONE}, torch.gone.Loader._name; autotune leaves the loader as it is"
+    assert lines == [f"range: {tuned.tuning}"] == [f"range: num_workers=0 stays: {reason}"]
