@@ -84,7 +84,7 @@ def run_peer(script: tuple[str, Recipe, Task]) -> tuple[int, list[Probe]]:
 
 def made(recipe: Recipe) -> tuple[Any, Callable[[Any], None]]:
     """The dataset and the training step."""
-    from hydra.utils import instantiate
+    from nws_sweep.config.hydra_versions import instantiate
 
     dataset, training_step = (
         instantiate(node, _convert_="all") for node in (recipe.workload.dataset, recipe.workload.training_step)

@@ -88,3 +88,10 @@ def sleep_with_a_process(connection: Connection) -> None:
     with subprocess.Popen(["sleep", "600"]) as of_dataset:
         connection.send(of_dataset.pid)
         time.sleep(600)
+
+
+def hold_a_semaphore(connection: Connection) -> None:
+    held = multiprocessing.get_context("spawn").Lock()
+    connection.send("made")
+    time.sleep(WITHIN_S)
+    held.acquire()

@@ -150,7 +150,10 @@ def main(modules: Iterable[str]) -> None:
     os.setpgid(0, 0)  # not killed with the program's process group, but later, after its processes
     connection = Connection(os.dup(0))
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    resource_tracker.ensure_running()  # inherited by the children; removes semaphores of those that are killed
+    # Inherited by the children; removes semaphores of those that are killed, without a warning of each.
+    sys.warnoptions.append("ignore::UserWarning:multiprocessing.resource_tracker")
+    resource_tracker.ensure_running()
+    sys.warnoptions.pop()
     for name in modules:
         with contextlib.suppress(ImportError):  # reported where the module is needed
             importlib.import_module(name)
