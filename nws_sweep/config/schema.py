@@ -164,7 +164,7 @@ def hydra_arguments(argument: str) -> list[str]:
     ``settings=pin_memory``, is a list of one.
     """
     if match := re.fullmatch(r"(\+{0,2}dataset\.overrides=)([^'\"].*)", argument, re.DOTALL):
-        return [f"{match[1]}'{match[2]}'"]
+        return [match[1] + "'" + match[2].replace("'", "\\'") + "'"]
     if match := re.fullmatch(r"training_step=(-?[\d.][\d.e,-]*)", argument):
         return ["training_step=sleep", f"training_step.seconds_per_batch={match[1]}"]
     if match := re.fullmatch(r"settings=([a-z_]+)", argument):

@@ -25,8 +25,6 @@ from nws_sweep.results import (
 )
 
 _STALLED = "it made no progress while the others were paused: a paused process may have held a lock that it needed"
-
-
 Answer = TypeVar("Answer")
 
 

@@ -41,9 +41,8 @@ def _names_of(owner: str) -> set[str]:
     except (ImportError, AttributeError):
         return set()
     members = [member for one in getattr(found, "__mro__", [found]) for member in vars(one).items()]
-    codes = [
-        member.__code__ for _, member in members if type(member) is FunctionType
-    ]  # isinstance reads attributes, some warn
+    # ``isinstance`` would read attributes, of which some warn.
+    codes = [member.__code__ for _, member in members if type(member) is FunctionType]
     return {name for name, _ in members}.union(*(code.co_names for code in codes))
 
 

@@ -170,6 +170,7 @@ def test_the_apis_defaults_are_those_of_an_embedded_configuration() -> None:
     ("typed", "values"),
     [
         ("data=cifar model.sizes=[1,2] ~x", ["data=cifar model.sizes=[1,2] ~x"]),
+        ("data=a name='x, y'", ["data=a name='x, y'"]),
         ("'data=a b=1','data=b'", ["data=a b=1", "data=b"]),
     ],
 )
