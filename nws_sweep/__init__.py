@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from nws_sweep.api import search as search
     from nws_sweep.api import tune as tune
+    from nws_sweep.dataloading.generators import seed_worker as seed_worker
     from nws_sweep.errors import ConfigurationError as ConfigurationError
     from nws_sweep.errors import DatasetError as DatasetError
     from nws_sweep.errors import NwsSweepError as NwsSweepError
@@ -32,6 +33,7 @@ __version__ = "0.2.0"
 # Imported at the first use: the API needs torch, which takes seconds to import.
 _MODULES = {
     "search": "api", "tune": "api", "autotune": "online.loader", "Tuning": "online.plan",
+    "seed_worker": "dataloading.generators",
     "SearchResult": "report.search_result", "MeasureRules": "results",
     "NwsSweepError": "errors", "ConfigurationError": "errors", "DatasetError": "errors",
 }  # fmt: skip

@@ -19,7 +19,7 @@ from torch.utils.data.distributed import DistributedSampler
 from nws_sweep.dataloading.recording import WorkerStart
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.results import DEFAULT_PREFETCH, LoaderSettings, ProjectFacts
-from nws_sweep.system import torch_internals
+from nws_sweep.system import processes, torch_internals
 
 AnyLoader = TypeVar("AnyLoader")
 Loader = TypeVar("Loader", bound="DataLoader[Any]")
@@ -56,6 +56,26 @@ def reason_not_training(loader: DataLoader[Any]) -> str:
     order = _innermost_sampler(loader)
     is_fixed = isinstance(order, SequentialSampler) or not getattr(order, "shuffle", True)  # a DistributedSampler's
     return "its order is fixed" if is_fixed and not isinstance(loader.dataset, IterableDataset) else ""
+
+
+def shuffles_by_default_generator(loader: DataLoader[Any]) -> bool:
+    """Whether the order of an epoch depends on what has been drawn from torch's default generator."""
+    order = _innermost_sampler(index_sampler(loader))
+    is_fixed = isinstance(order, SequentialSampler | DistributedSampler) or isinstance(loader.dataset, IterableDataset)
+    return not is_fixed and getattr(order, "generator", None) is None
+
+
+def order_restorer(loader: DataLoader[Any]) -> Callable[[], None]:
+    """A function that restores the generators which give the order of an epoch, to begin it once more."""
+    of_sampler = getattr(_innermost_sampler(index_sampler(loader)), "generator", None)
+    generators = {torch.default_generator, loader.generator, of_sampler} - {None}
+    before = [(one, one.get_state()) for one in generators if isinstance(one, torch.Generator)]
+
+    def restore() -> None:
+        for generator, state in before:
+            generator.set_state(state)
+
+    return restore
 
 
 def _innermost_sampler(sampler: Any) -> Any:
@@ -162,6 +182,12 @@ class KeptIterator:
 def _kept_iterators(loader: DataLoader[Any]) -> list[str]:
     kinds = torch_internals.iterator_class(), KeptIterator
     return [name for name, value in vars(loader).items() if isinstance(value, kinds)]
+
+
+def start_method(loader: DataLoader[Any]) -> str:
+    """How a DataLoader starts its workers."""
+    context = loader.multiprocessing_context
+    return context.get_start_method() if context else processes.start_method()
 
 
 def index_sampler(loader: DataLoader[Any]) -> Any:

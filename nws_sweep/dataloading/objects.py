@@ -9,15 +9,19 @@ worker needs its own.
 from __future__ import annotations
 
 import contextlib
+import functools
+import inspect
 import io
+import logging
 import os
 import stat
 import sys
+import sysconfig
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, islice
 from pathlib import Path
-from types import FunctionType, MethodType, ModuleType
+from types import BuiltinMethodType, FunctionType, MemberDescriptorType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -28,11 +32,14 @@ _LEAST_BYTES = 1_000_000
 # Elements from which on a container is taken to hold samples; smaller ones hold parts, such as datasets.
 _MANY = 1000
 _SAMPLED = 1000
-_MOST_DEPTH = 5
+_MOST_DEPTH = 5  # of sizes
+_MOST_OBJECTS = 20_000  # some tens of milliseconds
 _PAGE_BYTES = 4096  # copied of a large object: the page with its reference count
 _ARRAY_BYTES = 128
 _CONTAINERS = (list, tuple, set, frozenset, deque, dict)
-_ATOMS = (str, bytes, int, float, complex, bool, type(None), type, ModuleType, FunctionType, MethodType)
+_PLAIN = (str, bytes, int, float, complex, bool, type(None), ModuleType, logging.Logger)
+_ATOMS = (*_PLAIN, type, FunctionType, MethodType)
+_LIBRARIES = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 
 _POSITIONED = (io.BufferedReader, io.BufferedRandom, io.FileIO, io.TextIOWrapper)
 # Module and name of other classes whose objects must not be used after a fork.
@@ -47,7 +54,7 @@ def python_objects(dataset: Any) -> tuple[PythonObjects, ...]:
 
     Sizes are estimated from 1000 elements of each; repeated references to one object, such as a label, count once.
     """
-    large = (_summary(value, path) for path, value in _walk(dataset) if _is_large(value))
+    large = (_summary(value, path) for path, value in walk(dataset) if _is_large(value))
     return tuple(sorted((found for found in large if found.bytes >= _LEAST_BYTES), key=lambda found: -found.bytes))
 
 
@@ -57,9 +64,9 @@ def handles(files: Iterable[str], dataset: Any) -> tuple[str, ...]:
     ``files`` are the paths of the files that were opened while the dataset was made.
     """
     found: dict[str, str] = {}
-    for place, value in _walk(dataset):
+    for place, value in walk(dataset):
         module, kind = type(value).__module__.partition(".")[0], type(value).__name__
-        is_file = isinstance(value, _POSITIONED) and not value.closed
+        is_file = isinstance(value, _POSITIONED) and not value.closed and value.readable()
         if is_file or (module, kind) in _HANDLES:
             name = getattr(value, "name", None) or getattr(value, "filename", None)
             path = os.path.realpath(name) if isinstance(name, str | os.PathLike) else ""
@@ -67,25 +74,61 @@ def handles(files: Iterable[str], dataset: Any) -> tuple[str, ...]:
     return (*found, *dict.fromkeys(f"the open file {path}" for path in files if path not in found.values()))
 
 
-def _walk(
-    value: Any, path: str = "", depth: int = _MOST_DEPTH, seen: set[int] | None = None
-) -> Iterator[tuple[str, Any]]:
-    """The objects in a dataset except plain values and arrays, with their places such as ``parts[0].samples``."""
-    seen = set() if seen is None else seen
-    if depth == 0 or id(value) in seen or isinstance(value, _ATOMS) or _is_array(value):
-        return
-    seen.add(id(value))
-    yield path, value
-    elements = _elements(value)
-    if isinstance(value, dict) or (hasattr(type(value), "dtypes") and hasattr(type(value), "items")):  # or a DataFrame
-        parts = ((f"{path}[{key!r}]", inner) for key, inner in value.items())
+def walk(value: Any) -> Iterator[tuple[str, Any]]:
+    """The objects that a dataset reaches, the nearest first, with their places such as ``parts[0].samples``.
+
+    They are reached by attributes, elements of small containers, closures, and the globals of functions outside of
+    libraries. Plain values and arrays are left out.
+    """
+    seen: dict[int, Any] = {}  # holds references, so that no id is reused
+    waiting = deque([("", value)])
+    while waiting and len(seen) < _MOST_OBJECTS:
+        path, value = waiting.popleft()
+        if id(value) in seen or isinstance(value, _PLAIN) or _is_array(value):
+            continue
+        seen[id(value)] = value
+        yield path, value
+        if not _is_large(value):
+            waiting.extend(_parts(value, path))
+
+
+def _parts(value: Any, path: str) -> Iterator[tuple[str, Any]]:
+    elements, kind = _elements(value), type(value)
+    if isinstance(value, dict) or (hasattr(kind, "dtypes") and hasattr(kind, "items")):  # or a DataFrame
+        yield from ((f"{path}[{key!r}]", inner) for key, inner in value.items())
     elif elements is not None:
-        parts = ((f"{path}[{index}]", inner) for index, inner in enumerate(elements))
+        yield from ((f"{path}[{index}]", inner) for index, inner in enumerate(elements))
+    elif isinstance(value, MethodType | BuiltinMethodType):
+        yield from ((path, inner) for inner in (value.__self__, getattr(value, "__func__", None)))
+    elif isinstance(value, functools.partial):
+        yield from ((path, inner) for inner in (value.func, value.args, value.keywords))
+    elif isinstance(value, FunctionType):
+        yield from _used_by(value)
+    elif isinstance(value, type):
+        members = (getattr(member, "fget", member) for base in value.__mro__ for member in vars(base).values())
+        functions = (getattr(member, "__func__", member) for member in members)
+        yield from (one for function in functions if isinstance(function, FunctionType) for one in _used_by(function))
     else:
-        parts = ((f"{path}.{name}" if path else name, inner) for name, inner in getattr(value, "__dict__", {}).items())
-    if not _is_large(value):
-        for name, inner in parts:
-            yield from _walk(inner, name, depth - 1, seen)
+        yield from ((f"{path}.{name}" if path else name, inner) for name, inner in _attributes(value))
+        yield path, kind
+
+
+def _attributes(value: Any) -> Iterator[tuple[str, Any]]:
+    """Those that can be read without calling code of the user."""
+    yield from getattr(value, "__dict__", {}).items()
+    written_in_python = (vars(base) for base in type(value).__mro__ if "__slots__" in vars(base))
+    for slot in (one for members in written_in_python for one in members.values()):
+        if isinstance(slot, MemberDescriptorType):
+            with contextlib.suppress(AttributeError):  # not set
+                yield slot.__name__, slot.__get__(value)
+
+
+def _used_by(function: FunctionType) -> Iterator[tuple[str, Any]]:
+    """The variables of a closure, and the used globals; none of a library's function."""
+    if not function.__code__.co_filename.startswith((*_LIBRARIES, "<frozen")):
+        with contextlib.suppress(ValueError):  # an empty cell
+            used = inspect.getclosurevars(function)
+            yield from {**used.globals, **used.nonlocals}.items()
 
 
 def _summary(container: Any, path: str) -> PythonObjects:

@@ -6,26 +6,33 @@ ranks read it. No rank waits for another one: one that reads a plan late follows
 
 from __future__ import annotations
 
-import itertools
+import collections
 import json
 from dataclasses import asdict
 from typing import Any
 
 import msgspec
 from torch import distributed
+from torch.utils.data import DataLoader, DistributedSampler
 
+from nws_sweep.dataloading import loaders
 from nws_sweep.online.plan import Plan
 from nws_sweep.system.torch_internals import default_store
 
 _PUBLISHED = "published"  # key of the number of plans
-_numbers = itertools.count(1)  # of the loaders with an agreement in this process
+_made: collections.Counter[str] = collections.Counter()  # agreements of this process by what their loaders are
 
 
 class Agreement:
-    """The plans for one loader, which all ranks make in the same order; there must be a process group."""
+    """The plans for one loader; there must be a process group.
 
-    def __init__(self) -> None:
-        self._store: Any = distributed.distributed_c10d.PrefixStore(f"nws_sweep/{next(_numbers)}", default_store())
+    Args:
+        what: Tells the loader from others in all ranks; ranks make loaders of which this is equal in the same order.
+    """
+
+    def __init__(self, what: str) -> None:
+        _made[what] += 1
+        self._store: Any = distributed.distributed_c10d.PrefixStore(f"nws_sweep/{what}/{_made[what]}", default_store())
         self._count = 0
         self.leads = distributed.get_rank() == 0
 
@@ -44,8 +51,19 @@ class Agreement:
         return msgspec.convert(json.loads(text), Plan)
 
 
-def make() -> Agreement | None:
+def make(loader: DataLoader[Any]) -> Agreement | None:
     """An agreement if this process is one of several ranks."""
     if not (distributed.is_available() and distributed.is_initialized()) or distributed.get_world_size() == 1:
         return None
-    return Agreement()
+    return Agreement(kind_of(loader))
+
+
+def kind_of(loader: DataLoader[Any]) -> str:
+    """What a loader is, equal in all ranks: without what depends on the share of a rank, such as a length."""
+    sampler = loaders.index_sampler(loader)
+    inner = getattr(sampler, "sampler", sampler)
+    is_shared = isinstance(inner, DistributedSampler)  # all ranks have the whole dataset
+    parts = [type(loader), type(loader.dataset), loader.collate_fn, type(sampler), type(inner)]
+    names = [f"{part.__module__}.{getattr(part, '__qualname__', type(part).__qualname__)}" for part in parts]
+    order = getattr(inner, "shuffle", None), loaders.length(loader.dataset) if is_shared else None
+    return "/".join(map(str, [*names, *order, loaders.settings_of(loader)]))

@@ -33,11 +33,13 @@ class Feed:
         stream: Which it draws from.
         is_open: Whether it may draw.
         starts: How often ``iter`` of it begins an epoch; afterwards it goes on where another feed was closed.
+        has_drawn: Whether it has given an index list.
     """
 
     stream: IndexStream
     is_open: bool
     starts: int
+    has_drawn: bool = field(default=False, init=False)
 
     def __iter__(self) -> Iterator[Any]:
         if self.starts:
@@ -51,6 +53,8 @@ class Feed:
     def _draws(self) -> Iterator[Any]:
         while self.is_open:
             try:
-                yield next(self.stream.lists)
+                drawn = next(self.stream.lists)
             except StopIteration:
                 return
+            self.has_drawn = True
+            yield drawn

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable, Iterable, Mapping
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -12,10 +14,11 @@ from torch.utils.data import DataLoader, IterableDataset, MapDataPipe
 
 from nws_sweep.config.earlier_names import explained
 from nws_sweep.config.schema import names
-from nws_sweep.dataloading import loaders
+from nws_sweep.dataloading import generators, loaders
 from nws_sweep.dataloading.inputs import DATALOADER_DEFAULTS, loader_input_of
 from nws_sweep.dataloading.pickling import placeholder
-from nws_sweep.online import agreement
+from nws_sweep.errors import one_line
+from nws_sweep.online import agreement, saved_state
 from nws_sweep.online.iterator import TunedIterator
 from nws_sweep.online.plan import Tuning
 from nws_sweep.online.tuner import SEARCHABLE, Tuner, When, require_options
@@ -32,6 +35,7 @@ from nws_sweep.results import (
 from nws_sweep.results.result_cache import ResultStore
 from nws_sweep.system import accelerator, host, platforms, processes, resources, torch_internals, usage
 
+logger = logging.getLogger(__name__)
 AnyLoader = TypeVar("AnyLoader")
 
 
@@ -62,21 +66,59 @@ class TunedLoader(DataLoader[Any]):
         return tuner
 
     def _get_iterator(self) -> Any:
-        return iterator_of(self.plain(), self._own_tuner())
+        return iterator_of(self, self._plain_class, self._own_tuner)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickled like a plain DataLoader; what has been found is not."""
         return functools.partial(autotune, **self._options), (self.plain(),)
 
 
-def iterator_of(loader: DataLoader[Any], tuner: Tuner, untuned: Any = torch_internals.new_iterator) -> Any:
-    """An iterator over one epoch of a plain DataLoader, or over all of them with persistent workers.
+def iterator_of(
+    loader: DataLoader[Any],
+    kind: type[DataLoader[Any]],
+    find_tuner: Callable[[], Tuner],
+    untuned: Callable[[Any], Any] = torch_internals.new_iterator,
+) -> Any:
+    """An iterator over one epoch of a DataLoader, or over all of them with persistent workers.
 
-    It is that of ``untuned`` if torch lacks names that tuning needs.
+    It is that of ``untuned`` if tuning fails, or if torch lacks names that tuning needs.
+
+    Args:
+        loader: The DataLoader.
+        kind: Its class without tuning.
+        find_tuner: Gives the tuner of the loader.
+        untuned: Makes the iterator of a loader of this class.
     """
-    if torch_internals.missing_names():
-        return untuned(loader)
-    return TunedIterator(loader, tuner, _batches(loader))
+    restore: Callable[[], None] = lambda: None
+    found: list[Tuner] = []
+    try:
+        restore = loaders.order_restorer(loader)
+        found.append(find_tuner())
+        if not torch_internals.missing_names():
+            return _tuned_iterator(loader, plain(loader, kind), found[0])
+    except Exception as error:  # the training goes on without tuning
+        _report_failure(one_line(f"the DataLoader is not tuned: {type(error).__name__}: {error}"), found)
+        restore()
+    iterator = untuned(plain(loader, kind))
+    saved_state.forget_loaded(loader)
+    return iterator
+
+
+def _tuned_iterator(loader: DataLoader[Any], copy: DataLoader[Any], tuner: Tuner) -> TunedIterator:
+    workers = saved_state.loaded_workers(copy)
+    if workers is not None and workers != tuner.current.num_workers:
+        tuner.resume(workers)
+    iterator = TunedIterator(copy, tuner, _batches(copy))
+    saved_state.forget_loaded(copy)
+    saved_state.forget_loaded(loader)
+    return iterator
+
+
+def _report_failure(text: str, tuners: Sequence[Tuner]) -> None:
+    logger.warning(text)
+    for tuner in tuners:
+        with contextlib.suppress(Exception):
+            tuner.give_up(text)
 
 
 def plain(loader: DataLoader[Any], kind: type[DataLoader[Any]]) -> DataLoader[Any]:
@@ -167,7 +209,9 @@ def tuner_of(
         prefetches="prefetch_factor" in settings,
         refusals=_refusals,
         on_decided=functools.partial(_conclude, announcer(progress, print_line)),
-        others=None if reason else agreement.make(),
+        others=None if reason else agreement.make(loader),
+        own_generators=tuple(generators.of_loader(loader)),
+        has_own_state=saved_state.is_of_iterators(loader),
     )
     if reason:
         tuner.decide(reason)
@@ -178,14 +222,11 @@ def _reason_to_stay(loader: DataLoader[Any], base: LoaderSettings) -> str:
     """Why the settings must stay as they are; empty if they may change."""
     if missing := torch_internals.missing_names():
         return f"torch {torch.__version__} has no {', '.join(missing)}; autotune leaves the loader as it is"
-    if not base.num_workers and processes.runs_main(_start_method(loader)):
+    if reason := saved_state.reason_to_stay(loader):
+        return reason
+    if not base.num_workers and processes.runs_main(loaders.start_method(loader)):
         return 'each new worker would run the main script, which has no if __name__ == "__main__"'
     return ""
-
-
-def _start_method(loader: DataLoader[Any]) -> str:
-    context = loader.multiprocessing_context
-    return context.get_start_method() if context else processes.start_method()
 
 
 def _configuration(loader: DataLoader[Any]) -> Configuration:
@@ -203,12 +244,13 @@ def _configuration(loader: DataLoader[Any]) -> Configuration:
 def _when(loader: DataLoader[Any]) -> When:
     """When workers can be started.
 
-    An iterable dataset has no index lists that a second pool could go on with. Forking beside the thread that pins
+    An iterable dataset has no index lists that a second pool could go on with, and the iterators of a class of its own
+    keep them. Forking beside the thread that pins
     memory can deadlock (pytorch/pytorch#75147, #130610).
     """
     pins = loader.pin_memory and accelerator.available() is not None
-    is_fixed = isinstance(loader.dataset, IterableDataset | MapDataPipe)
-    return When.NEXT_EPOCH if is_fixed or (pins and _start_method(loader) == "fork") else When.NOW
+    is_fixed = isinstance(loader.dataset, IterableDataset | MapDataPipe) or torch_internals.makes_own_iterators(loader)
+    return When.NEXT_EPOCH if is_fixed or (pins and loaders.start_method(loader) == "fork") else When.NOW
 
 
 def _batches(loader: DataLoader[Any]) -> int | None:

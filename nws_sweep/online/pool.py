@@ -17,13 +17,15 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset
 
 from nws_sweep.dataloading import loaders
+from nws_sweep.dataloading.generators import SeededGenerators
 from nws_sweep.dataloading.recording import BatchLog, BatchTimer
 from nws_sweep.online.index_stream import Feed, IndexStream
 from nws_sweep.online.worker_probe import FAILED, READY, STARTING, WorkerProbe, WorkerStates
 from nws_sweep.results import LoaderSettings
 from nws_sweep.system import torch_internals
 
-_POLL_S = 0.001
+OF_POOL = "_nws_sweep_pool"  # attribute of the DataLoaders of pools
+_POLL_S, _START_WITHIN_S = 0.001, 300.0
 _numbers = itertools.count()  # of the pools of this process that have a seed of their own
 
 
@@ -35,52 +37,67 @@ class Pool:
         settings: Of the pool.
         stream: Index lists of the epoch.
         is_first: Whether it begins an epoch at once and draws a seed for its workers from the DataLoader's generator,
-            as a plain DataLoader does. Otherwise it has a seed of its own.
+            as a plain DataLoader does. Otherwise it has a seed of its own. A pool of a DataLoader whose class makes
+            iterators of its own always does so.
+        seeds: Whether workers seed generators of the dataset's own, unless they are as many as the DataLoader's.
 
     Attributes:
         settings: Of the pool.
+        has_ended: Whether its workers have been ended.
+        iterator: Of a copy of the DataLoader.
         feed: Index lists that the pool has not drawn yet.
         log: What batches cost the workers; None without workers.
         start_cpu_s: CPU seconds of this process for starting the workers.
     """
 
     def __init__(
-        self, loader: DataLoader[Any], settings: LoaderSettings, stream: IndexStream, *, is_first: bool = False
+        self,
+        loader: DataLoader[Any],
+        settings: LoaderSettings,
+        stream: IndexStream,
+        *,
+        is_first: bool = False,
+        seeds: bool = False,
     ) -> None:
-        self.settings = settings
+        self.settings, self.has_ended = settings, False
+        self._has_own_iterators = self._is_new = torch_internals.makes_own_iterators(loader)
         # A plain DataLoader with workers iterates its sampler twice at the start.
         self.feed = Feed(stream, is_open=is_first, starts=is_first * (1 + (loader.num_workers > 0)))
         self.log = BatchLog(settings.num_workers) if settings.num_workers else None
         self._states = WorkerStates(settings.num_workers)
         self._is_iterable = isinstance(loader.dataset, IterableDataset)
-        self._loader = self._copy(loader, is_first=is_first)
-        began_s = time.process_time()
         is_own = settings.num_workers == loader.num_workers
+        self._loader = self._copy(loader, seeds=seeds and not is_own)
+        if not (is_first or self._has_own_iterators):
+            self._loader.generator = _new_generator(loader.generator or torch.default_generator)
+        began_s = time.process_time()
         with contextlib.nullcontext() if is_own else warnings.catch_warnings():
             if not is_own:  # DataLoader advises against more workers than CPUs, whatever they wait for
                 warnings.simplefilter("ignore")
-            self._iterator: Any = torch_internals.new_iterator(self._loader)
+            self.iterator: Any = torch_internals.new_iterator(self._loader)
         self.start_cpu_s = time.process_time() - began_s
         if is_first:
             self._begin()
-        elif self.log is not None:
-            torch_internals.raise_at_exit(self._iterator, is_wanted=False)
+        elif self.log is not None and not self._has_own_iterators:
+            torch_internals.raise_at_exit(self.iterator, is_wanted=False)
 
-    def _copy(self, loader: DataLoader[Any], *, is_first: bool) -> DataLoader[Any]:
+    def _copy(self, loader: DataLoader[Any], *, seeds: bool) -> DataLoader[Any]:
         other = loaders.copy_with(loader, self.settings)
         own = vars(other)  # DataLoader.__setattr__ refuses samplers after __init__
-        own["sampler" if loader.batch_sampler is None else "batch_sampler"] = self.feed
-        if not is_first:
-            other.generator = _new_generator(loader.generator or torch.default_generator)
+        own[OF_POOL] = True
+        if not self._has_own_iterators:  # they save the state of the sampler
+            own["sampler" if loader.batch_sampler is None else "batch_sampler"] = self.feed
         if self.log is not None:
             timer, user_function = BatchTimer(self.log), loader.worker_init_fn
+            if seeds:
+                user_function = SeededGenerators(user_function, loader.collate_fn)
             other.worker_init_fn = WorkerProbe(timer, self._states, user_function, self._is_iterable)
         return other
 
     @property
     def pids(self) -> list[int]:
         """Of its workers."""
-        return [worker.pid for worker in torch_internals.workers(self._iterator)]
+        return [worker.pid for worker in torch_internals.workers(self.iterator)]
 
     @property
     def is_ready(self) -> bool:
@@ -92,16 +109,20 @@ class Pool:
         """Why the pool cannot be used; empty if it can."""
         if dead := self._dead:
             return f"a new worker exited with code {dead[0].exitcode}"
-        return "worker_init_fn failed in a new worker" if self._states.count(FAILED) else ""
+        return self._states.error if self._states.count(FAILED) else ""
 
     @property
     def _dead(self) -> list[Any]:
-        return [worker for worker in torch_internals.workers(self._iterator) if not worker.is_alive()]
+        return [worker for worker in torch_internals.workers(self.iterator) if not worker.is_alive()]
 
     def started_workers(self) -> int:
-        """Waits until all workers can make batches; the number of them, without those that fail or have no samples."""
+        """Waits until all workers can make batches; the number of them, without those that fail or have no samples.
+
+        Workers that cannot after ``_START_WITHIN_S`` are waited for no longer.
+        """
+        deadline_s = time.monotonic() + _START_WITHIN_S
         try:
-            while not self.is_ready and not self._dead:
+            while not self.is_ready and not self._dead and time.monotonic() < deadline_s:
                 time.sleep(_POLL_S)
         except RuntimeError:  # raised by torch's handler of SIGCHLD for the exit of a worker
             return 0
@@ -113,30 +134,38 @@ class Pool:
 
         An iterable dataset distributes its samples by ``get_worker_info().num_workers``, or each worker has all.
         """
-        return None if not self._is_iterable or self._states.is_number_asked else 1
+        is_unknown = self.log is None  # there is no worker
+        return None if not self._is_iterable or is_unknown or self._states.is_number_asked else 1
+
+    def begin_epoch(self) -> None:
+        """Begins a new epoch, unless the pool has begun one when it was made."""
+        if not self._is_new:
+            self.take_over(begins_epoch=True)
 
     def take_over(self, *, begins_epoch: bool = False) -> None:
         """Draws its first index lists: the following ones of the epoch, or the first ones of a new epoch."""
         self.feed.is_open, self.feed.starts = True, int(begins_epoch)
         if self.log is not None:
-            torch_internals.raise_at_exit(self._iterator, is_wanted=True)
+            torch_internals.raise_at_exit(self.iterator, is_wanted=True)
             self.log.begin_epoch()
-        torch_internals.begin_epoch(self._iterator, self._loader)
+        torch_internals.begin_epoch(self.iterator, self._loader)
         self._begin()
 
     def _begin(self) -> None:
         """Does to the sampler what a plain DataLoader does at this point, and the pool has not done."""
-        while self.feed.starts:
+        while self.feed.starts and not self._has_own_iterators:
             iter(self.feed)
 
     def next_batch(self) -> Any:
         """The next batch; StopIteration once all that was drawn has been returned and the feed has ended."""
-        return next(self._iterator)
+        self._is_new = False
+        return next(self.iterator)
 
     def end(self) -> None:
         """Ends the workers."""
+        self.has_ended = True
         if self.log is not None:
-            torch_internals.end_workers(self._iterator)
+            torch_internals.end_workers(self.iterator)
 
 
 def _new_generator(plain: torch.Generator) -> torch.Generator:

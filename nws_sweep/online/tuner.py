@@ -6,7 +6,7 @@ All epochs of a loader, and all its iterators, share one tuner. Only the newest 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import Enum
@@ -14,7 +14,7 @@ from typing import Protocol
 
 from nws_sweep import units
 from nws_sweep.config.schema import require
-from nws_sweep.errors import ConfigurationError
+from nws_sweep.errors import ConfigurationError, one_line
 from nws_sweep.online import decision
 from nws_sweep.online.decision import Choice, Prospect
 from nws_sweep.online.observation import Observation
@@ -24,7 +24,8 @@ from nws_sweep.results import Configuration, LoaderSettings, Trial
 SEARCHABLE = ("prefetch_factor",)  # settings that may change beside num_workers
 _MOST_SWITCHES = 3
 _USUAL_LIMIT, _STEP = 32, 4  # most workers at first, and most workers / those in use
-_REPEATED = "its dataset does not read get_worker_info().num_workers, so every worker has all samples"
+REPEATED = "its dataset does not read get_worker_info().num_workers, so every worker has all samples"
+_LONGER = 1.25  # more batches by this factor are not due to unequal shares of the workers
 _AGREED_S, _AGREED_BATCHES = 0.5, 8  # ranks learn of a plan so long before it
 
 
@@ -71,6 +72,10 @@ class Tuner:
         on_decided: Called once.
         others: The other ranks; None for a single process.
         may_change: Whether the settings of this loader, and not of another one, may change.
+        own_generators: Places of the random number generators of the dataset's own, which new workers seed.
+        has_own_state: Whether the loader has a ``state_dict``, which is for its number of workers.
+        draws_shuffle: Whether samples that were made without workers have drawn from the generator that shuffles.
+        plain_batches: Batches of an epoch of an iterable dataset with the program's settings; None if unknown.
     """
 
     base: LoaderSettings
@@ -84,6 +89,10 @@ class Tuner:
     on_decided: Callable[[Tuner], None]
     others: OtherRanks | None = None
     may_change: Callable[[Tuner], bool] = lambda _: True
+    own_generators: Sequence[str] = ()
+    has_own_state: bool = False
+    draws_shuffle: bool = False
+    plain_batches: int | None = None
     trials: list[Trial] = field(default_factory=list)
     tuning: Tuning = field(init=False)
     observation: Observation | None = None  # of the settings in use
@@ -169,15 +178,15 @@ class Tuner:
         first_s = pace_s(self.trials, switches[0].before) if switches else None
         why = _why(trial, first_s, self.configuration.search.tolerance)
         if self.distributes_among is not None and self.current.num_workers >= self.distributes_among:
-            self.decide(f"{_now(trial)}; {_REPEATED}")
+            self.decide(f"{_now(trial)}; {REPEATED}")
             return None
         if self._is_undone or len(switches) >= _MOST_SWITCHES - 1:  # one may be undone
             self.decide(switches[-1].reason if self._is_undone else why)
             return None
-        ahead, choice, refusal = self._ahead(batches, is_new_epoch=True), None, ""
+        ahead, choice, refusal = _ahead(self, batches, is_new_epoch=True), None, ""
         if batch and self.when is When.NOW:
             left = None if batches is None else batches - batch
-            choice, refusal = self._choice(self._ahead(left, is_new_epoch=False))
+            choice, refusal = self._choice(_ahead(self, left, is_new_epoch=False))
             ahead = ahead if choice is None else replace(ahead, is_new_epoch=False)
         is_untried = all(one.num_workers for one in self.trials)
         if choice is None and is_untried and decision.workers_may_not_help(trial):
@@ -202,29 +211,14 @@ class Tuner:
             choice = decision.choose(self.trials, self.current, replace(ahead, allowed=lambda one: not refusal(one)))
         return choice, why if choice is None else ""
 
-    def _ahead(self, batches: int | None, *, is_new_epoch: bool) -> Prospect:
-        usual = max(_USUAL_LIMIT, int(_STEP * self.cpus), _STEP * self.current.num_workers)
-        limits = (usual, self.most_workers, self.distributes_among)
-        return Prospect(
-            base=self.base,
-            cpus=self.cpus,
-            allowed=lambda _: True,
-            fewest_workers=0 if is_new_epoch else _fewest(self.base),
-            most_workers=min(limit for limit in limits if limit is not None),
-            prefetches=self.prefetches,
-            batches=batches,
-            is_new_epoch=is_new_epoch,
-            tolerance=self.configuration.search.tolerance,
-        )
-
     def switched(self, plan: Plan, batch: int, longest_wait_s: float) -> None:
         """The settings have changed as planned, from ``batch`` on."""
         switch = Switch(plan.epoch, batch, self.current, plan.settings, plan.reason, longest_wait_s)
         self.current = plan.settings
         self.tuning = replace(self.tuning, after=plan.settings, switches=(*self.tuning.switches, switch))
 
-    def reject(self, workers: int) -> None:
-        """Only so many of the workers that an epoch was to begin with can make batches: takes these, or undoes."""
+    def reject(self, workers: int, why: str) -> None:
+        """Only ``workers`` of the planned workers can make batches: keeps as many, or undoes the change."""
         *earlier, latest = self.tuning.switches or [None]
         before, wanted = latest.before if latest else self.base, self.current.num_workers
         self.most_workers, is_more = max(workers, self.base.num_workers), workers > before.num_workers
@@ -232,7 +226,41 @@ class Tuner:
         kept = [replace(latest, after=self.current)] if latest and is_more else []
         self.tuning = replace(self.tuning, after=self.current, switches=(*earlier, *kept))
         if latest and not is_more:
-            self.decide(f"of {wanted} workers, {workers} could make batches")
+            self.decide(f"of {wanted} workers, {workers} could make batches{f' ({why})' if why else ''}")
+
+    @property
+    def most_batches(self) -> int | None:
+        """Batches after which an epoch of an iterable dataset is too long; None if any length is right."""
+        if self.plain_batches is None or self.current.num_workers <= self.base.num_workers:
+            return None
+        return math.ceil(_LONGER * self.plain_batches) + self.current.num_workers
+
+    def notice_epoch(self, batches: int) -> None:
+        """An epoch of an iterable dataset has so many batches: its length must not depend on the number of workers."""
+        if self.current.num_workers == self.base.num_workers:
+            self.plain_batches = batches
+        elif self.plain_batches is not None and (
+            batches == self.most_batches or _LONGER * batches + self.base.num_workers < self.plain_batches
+        ):
+            number, most = self.current.num_workers, "more than " if batches == self.most_batches else ""
+            self.give_up(
+                f"the length of an epoch depends on it: {most}{batches} batches with num_workers={number}, "
+                f"{self.plain_batches} with {self.base.num_workers}"
+            )
+
+    def resume(self, workers: int) -> None:
+        """An epoch goes on with the state of a loader that had so many workers."""
+        self.current = replace(self.base, num_workers=workers).canonical()
+        self.tuning = replace(self.tuning, after=self.current)
+
+    def fail(self, error: Exception) -> None:
+        """Tuning is not possible from now on."""
+        self.decide(one_line(f"tuning failed: {type(error).__name__}: {error}"))
+
+    def give_up(self, reason: str) -> None:
+        """The settings are those of the program from now on, also if others have been decided for."""
+        self.current, self.tuning = self.base, replace(self.tuning, after=self.base, is_decided=False)
+        self.decide(reason)
 
     def postpone(self, plan: Plan) -> None:
         """The epoch ended before the plan was carried out: it is for the next one."""
@@ -253,9 +281,42 @@ class Tuner:
             self.others.publish(Plan(self.current, reason))
         settings = [*(switch.before for switch in self.tuning.switches), self.current]
         batch_s = tuple(found for one in settings if (found := pace_s(self.trials, one)) is not None)
+        reason = "; ".join([reason, *_consequences(self)])
         self.tuning = replace(self.tuning, is_decided=True, reason=reason, batch_s=batch_s)
         self.observation = None
         self.on_decided(self)
+
+
+def _ahead(tuner: Tuner, batches: int | None, *, is_new_epoch: bool) -> Prospect:
+    usual = max(_USUAL_LIMIT, int(_STEP * tuner.cpus), _STEP * tuner.current.num_workers)
+    limits = (usual, tuner.most_workers, tuner.distributes_among)
+    return Prospect(
+        base=tuner.base,
+        cpus=tuner.cpus,
+        allowed=lambda _: True,
+        fewest_workers=0 if is_new_epoch else _fewest(tuner.base),
+        most_workers=min(limit for limit in limits if limit is not None),
+        prefetches=tuner.prefetches,
+        batches=batches,
+        is_new_epoch=is_new_epoch,
+        tolerance=tuner.configuration.search.tolerance,
+    )
+
+
+def _consequences(tuner: Tuner) -> Iterator[str]:
+    """What differs from the plain loader because the number of workers has changed."""
+    before, after = tuner.base.num_workers, tuner.current.num_workers
+    if before == after:
+        return
+    if after and tuner.own_generators:
+        yield f"workers seed the random number generators of the dataset ({', '.join(tuner.own_generators)})"
+    if not before and tuner.draws_shuffle:
+        yield "later epochs have another order than without workers, since samples draw torch's random numbers"
+    if tuner.has_own_state:
+        yield (
+            "later epochs may have another order, and to load a state_dict() that was saved with "
+            f"num_workers={after} needs this number or autotune"
+        )
 
 
 def _fewest(base: LoaderSettings) -> int:

@@ -11,9 +11,11 @@ from typing import Any
 from torch.utils.data import get_worker_info
 
 from nws_sweep.dataloading.recording import BatchTimer
+from nws_sweep.errors import one_line
 from nws_sweep.system import torch_internals
 
 STARTING, READY, FAILED, EMPTY = range(4)
+_MOST_TEXT = 300  # bytes of an error
 
 
 class WorkerStates:
@@ -27,10 +29,21 @@ class WorkerStates:
     def __init__(self, num_workers: int) -> None:
         self._states = RawArray("b", num_workers)
         self._asked = RawArray("b", 1)
+        self._error = RawArray("c", _MOST_TEXT)
 
     def set(self, worker: int, state: int) -> None:
         """Called in the worker."""
         self._states[worker] = state
+
+    def fail(self, worker: int, error: BaseException) -> None:
+        """Called in the worker."""
+        self._error.value = one_line(f"{type(error).__name__}: {error}").encode()[: _MOST_TEXT - 1]
+        self.set(worker, FAILED)
+
+    @property
+    def error(self) -> str:
+        """The exception of the worker that has failed last; empty if none has."""
+        return str(self._error.value, errors="ignore")
 
     def notice_number_asked(self) -> None:
         """Called in a worker whose dataset reads ``get_worker_info().num_workers``."""
@@ -56,28 +69,40 @@ class WorkerProbe:
     is_iterable: bool
 
     def __call__(self, worker_id: int) -> None:
-        """Runs in the worker before its first batch. The dataset, which user code sees, is not changed."""
+        """Runs in the worker before its first batch. The dataset, which user code sees, is not changed.
+
+        If an own part fails, the worker makes batches all the same.
+        """
         if self.is_iterable:
-            _notice_number(self.states)
+            with contextlib.suppress(Exception):
+                _notice_number(self.states)
         if self.user_function is not None:
             with self._failing(worker_id):
                 self.user_function(worker_id)
+        for prepare in (self._time_batches, self._tell_state):
+            with contextlib.suppress(Exception):
+                prepare(worker_id)
+
+    def _time_batches(self, worker_id: int) -> None:
         self.timer.start(worker_id)
-        fetchers = torch_internals.fetchers()
-        for fetcher in fetchers:
+        for fetcher in torch_internals.fetchers():
             setattr(fetcher, "fetch", self._timed(fetcher.fetch))  # noqa: B010
+
+    def _tell_state(self, worker_id: int) -> None:
         if self.is_iterable:
-            self._tell_first_batch(fetchers[1], worker_id)
+            self._tell_first_batch(torch_internals.fetchers()[1], worker_id)
         else:
             self.states.set(worker_id, READY)
 
     def _timed(self, fetch: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
         def timed(fetcher: Any, index: Any) -> Any:
-            self.timer.begin()
+            with contextlib.suppress(Exception):
+                self.timer.begin()
             try:
                 return fetch(fetcher, index)
             finally:
-                self.timer.end()
+                with contextlib.suppress(Exception):
+                    self.timer.end()
 
         return timed
 
@@ -106,8 +131,8 @@ class WorkerProbe:
     def _failing(self, worker_id: int) -> Iterator[None]:
         try:
             yield
-        except BaseException:
-            self.states.set(worker_id, FAILED)
+        except BaseException as error:
+            self.states.fail(worker_id, error)
             raise
 
 

@@ -15,7 +15,6 @@ from hydra.core.utils import JobReturn
 from omegaconf import DictConfig
 
 from nws_sweep.analysis.summary import summarise
-from nws_sweep.errors import one_line
 from nws_sweep.online.tuner import require_options
 from nws_sweep.report import snippets
 from nws_sweep.results import atomic, storage
@@ -39,7 +38,7 @@ class AutotuneCallback(ProgramCallback):
     ) -> None:
         super().__init__()
         self._options: dict[str, Any] = {"max_workers": max_workers, "settings": tuple(settings), "reuse": reuse}
-        self._tuners: list[tuple[Any, Tuner]] = []  # with the dataset
+        self._tuners: list[tuple[str, Callable[[], Any], Tuner]] = []  # with the loader's kind and dataset
 
     def check_options(self) -> None:
         """Checks those of ``autotune``."""
@@ -73,34 +72,42 @@ class AutotuneCallback(ProgramCallback):
     @property
     def _training(self) -> Tuner | None:
         """The tuner of the loader that has given most batches; None if no loader has given any."""
-        return max((tuner for _, tuner in self._tuners if tuner.batches), key=lambda one: one.batches, default=None)
+        return max((tuner for *_, tuner in self._tuners if tuner.batches), key=lambda one: one.batches, default=None)
 
     def get_iterator(self, original: Callable[[Any], Any], loader: Any) -> Any:
         """An iterator that tunes the loader."""
-        from nws_sweep.dataloading.loaders import index_sampler
-        from nws_sweep.online.index_stream import Feed
-        from nws_sweep.online.loader import iterator_of, plain
+        from nws_sweep.online.loader import iterator_of
+        from nws_sweep.online.pool import OF_POOL
 
-        if isinstance(index_sampler(loader), Feed):  # of a pool, which takes torch's own iterator
+        if OF_POOL in vars(loader):  # a pool takes torch's own iterator
             return original(loader)
-        try:
-            tuner = self._tuner_of(loader)
-        except Exception as error:  # the training goes on without
-            logger.warning("the DataLoader is not tuned: %s", one_line(f"{type(error).__name__}: {error}"))
-            return original(loader)
-        return iterator_of(plain(loader, type(loader)), tuner, original)
+        return iterator_of(loader, type(loader), lambda: self._tuner_of(loader), original)
 
     def _tuner_of(self, loader: Any) -> Tuner:
-        from nws_sweep.dataloading.loaders import settings_of
+        if loader not in self._by_loader:
+            self._by_loader[loader] = self._known_tuner(loader)
+        return self._by_loader[loader]
+
+    def _known_tuner(self, loader: Any) -> Tuner:
+        """That of a loader of this kind which has the same dataset, or had one that is gone; else a new one."""
+        from nws_sweep.online.agreement import kind_of
         from nws_sweep.online.loader import tuner_of
 
-        if loader not in self._by_loader:
-            settings = settings_of(loader, in_effect=True).canonical()
-            known = (tuner for dataset, tuner in self._tuners if dataset is loader.dataset and tuner.base == settings)
-            tuner = next(known, None)
-            if tuner is None:
-                tuner = tuner_of(loader, **self._options, progress=False)
-                tuner.may_change = lambda one: one is self._training
-                self._tuners.append((loader.dataset, tuner))
-            self._by_loader[loader] = tuner
-        return self._by_loader[loader]
+        kind, dataset = kind_of(loader), loader.dataset
+        found = [one for one in self._tuners if one[0] == kind and any(one[1]() is each for each in (dataset, None))]
+        if found:
+            self._tuners.remove(found[0])
+            tuner = found[0][2]
+        else:
+            tuner = tuner_of(loader, **self._options, progress=False)
+            tuner.may_change = lambda one: one is self._training
+        self._tuners.append((kind, _weakly(dataset), tuner))
+        return tuner
+
+
+def _weakly(value: Any) -> Callable[[], Any]:
+    """A weak reference, or a strong one to what cannot be referenced weakly, such as a list."""
+    try:
+        return weakref.ref(value)
+    except TypeError:
+        return lambda: value

@@ -59,6 +59,13 @@ def new_iterator(loader: Any) -> Any:
     return getattr(loader, GET_ITERATOR)()
 
 
+def makes_own_iterators(loader: Any) -> bool:
+    """Whether the class of a DataLoader makes iterators of its own kind, such as torchdata's StatefulDataLoader."""
+    from torch.utils.data import DataLoader
+
+    return getattr(type(loader), GET_ITERATOR) is not getattr(DataLoader, GET_ITERATOR)
+
+
 def forget_iterator(loader: Any) -> None:
     """Makes a DataLoader, or a copy, start new workers for its next epoch, though they are persistent."""
     vars(loader)["_iterator"] = vars(loader)["_IterableDataset_len_called"] = None

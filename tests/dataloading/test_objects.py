@@ -121,9 +121,9 @@ def test_files_and_databases_are_named_by_the_attribute_that_holds_them(path: Pa
     with path.open("rb") as binary, path.open() as text, contextlib.closing(connection):
         dataset = holder(parts=[holder(file=binary)], index=text, table=connection)
         assert found(before, dataset) == (
-            f"dataset.parts[0].file (BufferedReader of {path})",
             f"dataset.index (TextIOWrapper of {path})",
             "dataset.table (sqlite3.Connection)",
+            f"dataset.parts[0].file (BufferedReader of {path})",
         )
         assert found(before, holder()) == (f"the open file {path}",)  # outside the dataset
 
