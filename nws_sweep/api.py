@@ -15,8 +15,9 @@ from nws_sweep import units
 from nws_sweep.config import schema
 from nws_sweep.config.earlier_names import explained
 from nws_sweep.config.schema import Embedded
-from nws_sweep.dataloading import loaders, pickling
+from nws_sweep.dataloading import generators, loaders, pickling
 from nws_sweep.dataloading.fingerprints import fingerprint
+from nws_sweep.dataloading.generators import SeededGenerators
 from nws_sweep.dataloading.inputs import DATALOADER_DEFAULTS, LoaderInput, loader_input_of
 from nws_sweep.dataloading.loaders import Loader
 from nws_sweep.errors import ConfigurationError
@@ -156,7 +157,8 @@ def tune(  # noqa: PLR0913
 
     Only ``num_workers``, those in ``settings`` and, if the best number is 0, those that DataLoader then rejects differ:
     ``timeout``, ``prefetch_factor``, ``persistent_workers`` and ``multiprocessing_context``. Class, attributes and the
-    order of the samples stay the same.
+    order of the samples stay the same. If the dataset has random number generators of its own, ``worker_init_fn`` seeds
+    them, so that workers do not draw the same numbers.
 
     Args:
         loader: A DataLoader, which does not change; or a wrapper of one, such as accelerate's and webdataset's loaders;
@@ -177,13 +179,17 @@ def tune(  # noqa: PLR0913
     maker = loader if callable(loader) and not loaders.is_loader(loader) else None
     if maker is None and not loaders.is_loader(loader):
         raise ConfigurationError(f"tune({type(loader).__name__}): allowed is a DataLoader; search() takes a dataset")
+    announce = announcer(progress, printer_for(progress))
     if reason := platforms.reason_not("tuning"):
-        announcer(progress, printer_for(progress))(f"{reason}: the DataLoader stays as it is")
+        announce(f"{reason}: the DataLoader stays as it is")
         return maker() if maker else cast("Loader", loader)
     measured = maker or loaders.unwrapped(loader)
     result = _search_for_all_ranks(lambda: loader_input_of(measured, DATALOADER_DEFAULTS), given)
     made: Loader = maker() if maker else cast("Loader", loader)
-    return loaders.with_settings(made, result.settings)
+    tuned = loaders.with_settings(made, result.settings)
+    if isinstance((inner := loaders.unwrapped(tuned)).worker_init_fn, SeededGenerators):
+        announce(generators.seeding(generators.of_loader(inner)))
+    return tuned
 
 
 def _search_for_all_ranks(make_loader_input: Callable[[], LoaderInput], given: Mapping[str, Any]) -> SearchResult:

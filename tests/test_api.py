@@ -125,6 +125,29 @@ def test_a_tuned_loader_differs_only_in_its_workers() -> None:
     assert nws_sweep.search(loader, num_workers=[0, 2], measure=QUICK).reused
 
 
+class Drawing(Dataset[float]):
+    """Draws from a generator of its own."""
+
+    def __init__(self) -> None:
+        self.rng = np.random.RandomState(0)
+
+    def __len__(self) -> int:
+        return 200
+
+    def __getitem__(self, index: int) -> float:
+        time.sleep(0.01)
+        return float(self.rng.random())
+
+
+def test_workers_of_a_tuned_loader_do_not_draw_the_same_numbers() -> None:
+    lines: list[str] = []
+    loader: DataLoader[Any] = DataLoader(Drawing(), batch_size=10)
+    tuned = nws_sweep.tune(loader, num_workers=[0, 2], measure=QUICK, progress=lines.append)
+    assert tuned.num_workers == 2
+    assert len({number for _ in range(2) for batch in tuned for number in batch.tolist()}) == 400
+    assert lines[-1] == "workers seed the random number generators of the dataset (rng)"
+
+
 def test_a_training_step_and_a_dataset_returned_by_a_function_are_measured() -> None:
     counted: list[int] = []
 

@@ -31,6 +31,8 @@ def on(result: SearchRecord, best: Trial | None, diagnosis: Diagnosis | None = N
         yield f"num_workers={wrong.num_workers} is excluded: {wrong.reason}"
     if result.facts and result.facts.handles and best is not None and best.num_workers > 1:
         yield sample_check.shared_handles_warning(result.facts)
+    if result.facts and result.facts.generators and best is not None and best.num_workers:
+        yield sample_check.equal_draws_warning(", ".join(result.facts.generators))
     if best is not None:
         yield from _about_objects(result)
     yield from _about_noise(result.trials)

@@ -8,7 +8,7 @@ workers draw the same numbers, and draw them again in each epoch. A program with
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,6 +41,11 @@ def of_loader(loader: DataLoader[Any]) -> dict[str, Any]:
     return {} if is_iterable else reachable(loader.dataset, loader.collate_fn)
 
 
+def seeding(places: Iterable[str]) -> str:
+    """Says that workers seed the generators at these places."""
+    return f"workers seed the random number generators of the dataset ({', '.join(places)})"
+
+
 def _is_seeded_by_numbers(generator: Any) -> bool:
     is_foreign = isinstance(generator, torch.Generator) and generator.device.type != "cpu"
     return not is_foreign and not isinstance(generator, random.SystemRandom)
@@ -48,7 +53,7 @@ def _is_seeded_by_numbers(generator: Any) -> bool:
 
 @dataclass(frozen=True)
 class SeededGenerators:
-    """A ``worker_init_fn`` that seeds a dataset's own generators from DataLoader's seed of the worker.
+    """A ``worker_init_fn`` that seeds a dataset's own generators with DataLoader's seed of the worker.
 
     That seed differs between workers and epochs. ``user_function`` is called afterwards: its own seeds stay.
     """

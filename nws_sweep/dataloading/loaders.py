@@ -16,6 +16,8 @@ import torch
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset, RandomSampler, SequentialSampler
 from torch.utils.data.distributed import DistributedSampler
 
+from nws_sweep.dataloading import generators
+from nws_sweep.dataloading.generators import SeededGenerators
 from nws_sweep.dataloading.recording import WorkerStart
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.results import DEFAULT_PREFETCH, LoaderSettings, ProjectFacts
@@ -90,9 +92,13 @@ def with_settings(loader: AnyLoader, settings: LoaderSettings) -> AnyLoader:
     An object that wraps one, such as the loaders of accelerate and webdataset, is copied too. The copy shares dataset,
     sampler, generator, collate_fn, worker_init_fn and the attributes of a subclass with the loader. Iterators in
     attributes (some subclasses keep one, to keep its workers) are made again. The settings are canonical; ``shuffle``
-    is ignored, since the sampler decides. ConfigurationError if another object makes batches of another size.
+    is ignored, since the sampler decides. Workers of another number than before seed random number generators of the
+    dataset's own. ConfigurationError if another object makes batches of another size.
     """
-    other = copy_with(unwrapped(loader), settings)
+    plain = unwrapped(loader)
+    other = copy_with(plain, settings)
+    if settings.num_workers not in (0, plain.num_workers) and generators.of_loader(plain):
+        other.worker_init_fn = SeededGenerators(plain.worker_init_fn, plain.collate_fn)
     for name in _kept_iterators(other):
         vars(other)[name] = torch_internals.new_iterator(other)
     return with_inner(loader, other)
@@ -237,6 +243,11 @@ class Source:
         self.dataset: Any = made.dataset if isinstance(made, DataLoader) else made
         self._seed = seed
         self.rank, self._ranks = rank, ranks
+
+    def unseeded_generators(self) -> tuple[str, ...]:
+        """Places of random number generators of the dataset's own, unless a ``worker_init_fn`` may seed them."""
+        loader: DataLoader[Any] = DataLoader(self.dataset) if self._template is None else self._template
+        return () if loader.worker_init_fn else tuple(generators.of_loader(loader))
 
     @property
     def samples(self) -> int | None:

@@ -65,7 +65,7 @@ def handles(files: Iterable[str], dataset: Any) -> tuple[str, ...]:
     """
     found: dict[str, str] = {}
     for place, value in walk(dataset):
-        module, kind = type(value).__module__.partition(".")[0], type(value).__name__
+        module, kind = str(type(value).__module__).partition(".")[0], type(value).__name__
         is_file = isinstance(value, _POSITIONED) and not value.closed and value.readable()
         if is_file or (module, kind) in _HANDLES:
             name = getattr(value, "name", None) or getattr(value, "filename", None)

@@ -157,6 +157,7 @@ class _ChildCommands(_DatasetCommands):
             accelerator=accelerator.available(),
             objects=data.objects,
             handles=data.handles,
+            generators=_found_in(source, Source.unseeded_generators),
             loader=source.settings,
             project=source.project,
         )

@@ -8,6 +8,7 @@ dataset the streams of the workers are compared with each other.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -32,6 +33,7 @@ _NEW_SAMPLES, _SHARE = 2, 0.01
 # Samples that are compared where some differ: more than half of them must differ, or two if open files are shared.
 MAX_COMPARED = 8
 _MIN_WRONG_WITH_HANDLES = 2
+_MIN_DRAWS = 3
 # Only samples of the first workers are compared, so that few workers must be started to load them again.
 _MAX_WORKERS = 4
 # Share of samples that another worker must have delivered too; least length of a stream, also for single parts.
@@ -128,7 +130,8 @@ class SampleComparison:
         known = [sample for sample in samples if sample.key in self._reference][:MAX_COMPARED]
         if any(differing(sample, self._reference) - self._random_parts for sample in known):
             self._compare_one_by_one(samples[:MAX_COMPARED], settings, facts, ask)
-        return ""
+        repeats = not facts.generators and has_equal_draws(logged.samples, self._random_parts)
+        return equal_draws_warning("equal parts in their samples") if repeats else ""
 
     def _load(self, samples: Sequence[SampleMade], limit_s: float | None, ask: Ask) -> None:
         """Loads samples without workers, each once."""
@@ -208,6 +211,35 @@ def _compare_epochs(settings: LoaderSettings, ask: Ask) -> str:
         if shared.count < alone.count
         else ""
     )
+
+
+def equal_draws_warning(where: str) -> str:
+    """A warning about workers that draw the same random numbers."""
+    return (
+        f"each worker draws the same random numbers in each epoch ({where}): seed the generator in worker_init_fn, "
+        "such as nws_sweep.seed_worker; tune and autotune do so"
+    )
+
+
+def has_equal_draws(made: Iterable[SampleMade], random_parts: Iterable[int]) -> bool:
+    """Whether two workers have made the same sequence of a random part, of other samples.
+
+    At least ``_MIN_DRAWS`` values, all different: equal ones by chance would have few values.
+    """
+    of_worker: dict[int, list[SampleMade]] = {}
+    for sample in made:
+        of_worker.setdefault(sample.worker, []).append(sample)
+    for one, other in itertools.combinations(of_worker.values(), 2):
+        pairs = [pair for pair in zip(one, other, strict=False) if pair[0].key != pair[1].key]
+        for position in random_parts:
+            drawn = [tuple(_content(sample, position) for sample in pair) for pair in pairs]
+            if len(set(drawn)) == len(drawn) >= _MIN_DRAWS and all(mine == theirs != b"" for mine, theirs in drawn):
+                return True
+    return False
+
+
+def _content(sample: SampleMade, position: int) -> bytes:
+    return (sample.parts[position].content or b"") if position < len(sample.parts) else b""
 
 
 def shared_handles_warning(facts: DatasetFacts) -> str:

@@ -66,6 +66,7 @@ class TunedIterator:
 
     def _reset(self, loader: DataLoader[Any]) -> None:
         """Called by DataLoader before another epoch with persistent workers, and draws no seed, as torch's own."""
+        restore = loaders.order_restorer(self._loader)
         try:
             self._abandon()
             self._begin_epoch(self._next_pool)
@@ -74,6 +75,7 @@ class TunedIterator:
                 self._tuner.give_up(one_line(f"an epoch could not begin: {type(error).__name__}: {error}"))
             self._pool.end()
             self._observation = None
+            restore()
             self._pool = self._new_pool(self._tuner.base)
             self._pool.begin_epoch()
             self._start_counting(None)

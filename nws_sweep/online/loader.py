@@ -89,7 +89,7 @@ def iterator_of(
         find_tuner: Gives the tuner of the loader.
         untuned: Makes the iterator of a loader of this class.
     """
-    restore: Callable[[], None] = lambda: None
+    restore: Callable[[], None] | None = None
     found: list[Tuner] = []
     try:
         restore = loaders.order_restorer(loader)
@@ -98,7 +98,8 @@ def iterator_of(
             return _tuned_iterator(loader, plain(loader, kind), found[0])
     except Exception as error:  # the training goes on without tuning
         _report_failure(one_line(f"the DataLoader is not tuned: {type(error).__name__}: {error}"), found)
-        restore()
+        if restore is not None:
+            restore()
     iterator = untuned(plain(loader, kind))
     saved_state.forget_loaded(loader)
     return iterator

@@ -14,6 +14,7 @@ from typing import Protocol
 
 from nws_sweep import units
 from nws_sweep.config.schema import require
+from nws_sweep.dataloading.generators import seeding
 from nws_sweep.errors import ConfigurationError, one_line
 from nws_sweep.online import decision
 from nws_sweep.online.decision import Choice, Prospect
@@ -309,7 +310,7 @@ def _consequences(tuner: Tuner) -> Iterator[str]:
     if before == after:
         return
     if after and tuner.own_generators:
-        yield f"workers seed the random number generators of the dataset ({', '.join(tuner.own_generators)})"
+        yield seeding(tuner.own_generators)
     if not before and tuner.draws_shuffle:
         yield "later epochs have another order than without workers, since samples draw torch's random numbers"
     if tuner.has_own_state:

@@ -38,6 +38,7 @@ class DatasetFacts:
     accelerator: str | None  # that copies from pinned memory
     objects: tuple[PythonObjects, ...] = ()  # the largest first
     handles: tuple[str, ...] = ()  # descriptions of open files and other handles that forked workers share
+    generators: tuple[str, ...] = ()  # places of random number generators of its own that no worker_init_fn may seed
     loader: LoaderSettings | None = None  # of the DataLoader that contained the dataset, if any
     project: ProjectFacts | None = None  # None if the dataset comes from no project's config
 

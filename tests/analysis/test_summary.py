@@ -115,6 +115,7 @@ def test_properties_of_all_configurations_are_computed_once() -> None:
 GB = 1_000_000_000
 STORE = PythonObjects(attribute="samples", type="list of tuple", count=1_281_167, bytes=200_000_000)
 HOLDING = replace(FACTS, handles=("dataset.file (FileIO of data.bin)",))
+DRAWING = replace(FACTS, generators=("transform.R",))
 CLOCK = ("the clock was set back",)
 
 
@@ -164,6 +165,10 @@ def verdict(*tied: int, **changes: Any) -> Verdict:
             ["num_workers=4 is excluded: all differ", "forked workers share dataset.file (FileIO of data.bin): open"],
         ),
         (search_result(trial(0, 4.0), trial(2, 8.0), facts=HOLDING), []),
+        (
+            search_result(trial(0, 4.0), trial(2, 2.0), facts=DRAWING),
+            ["each worker draws the same random numbers in each epoch (transform.R): seed the generator"],
+        ),
         (  # each warning of a trial once; not what num_workers=0 has no use for
             search_result(trial(0, 2.0, notes=("-",), warnings=CLOCK), trial(1, 3.0, warnings=(*CLOCK, "a full disk"))),
             [*CLOCK, "a full disk"],

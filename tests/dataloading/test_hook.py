@@ -39,6 +39,32 @@ def test_each_iteration_of_a_loader_is_replaced_until_it_is_restored(seen: list[
     assert type(loader) is DataLoader
 
 
+def test_classes_with_a_method_of_their_own_are_wrapped_too_until_they_are_restored() -> None:
+    class Before(DataLoader[Any]):
+        def _get_iterator(self) -> Any:
+            return super()._get_iterator()
+
+    own, seen = vars(Before)["_get_iterator"], []
+
+    def get_iterator(original: Callable[[Any], Any], loader: Any) -> Any:
+        seen.append(type(loader).__name__)
+        return original(loader)
+
+    hook = LoaderHook(get_iterator)
+    hook.start()
+
+    class After(Before):
+        def _get_iterator(self) -> Any:
+            return ORIGINAL(self)
+
+    assert [len(list(kind(Plain(6)))) for kind in (Before, After)] == [6, 6]
+    hook.restore()
+    assert [len(list(kind(Plain(6)))) for kind in (Before, After)] == [6, 6]
+    assert set(seen) == {"Before", "After"}
+    assert vars(Before)["_get_iterator"] is own
+    assert "__init_subclass__" not in vars(DataLoader)
+
+
 def test_a_program_that_wraps_the_loader_too_keeps_working() -> None:
     hook = LoaderHook(lambda original, loader: original(loader))
     hook.start()

@@ -277,3 +277,11 @@ def test_samples_of_real_workers_are_counted(measured: Search) -> None:
     few, enough = (measured(Stream(shards), num_workers=[4], check_samples=True).warnings for shards in (3, 4))
     assert not [line for line in (*few, *enough) if "samples are" in line]
     assert "1 of 4 workers got no samples in an epoch" in "".join(few)
+
+
+@pytest.mark.parametrize(("drawn", "is_equal"), [(lambda worker, n: n, True), (lambda worker, n: (worker, n), False)])
+def test_equal_draws_of_two_workers_are_noticed_in_random_parts(drawn: Any, is_equal: bool) -> None:
+    numbers = [(worker, number) for number in range(4) for worker in range(2)]
+    samples = [made(2 * n + worker, worker, drawn(worker, n), n % 2, worker=worker) for worker, n in numbers]
+    assert sample_check.has_equal_draws(samples, {1, 2}) is is_equal
+    assert not sample_check.has_equal_draws(samples, {0, 2})  # a part that differs between workers, one of few values

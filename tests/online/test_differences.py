@@ -1,0 +1,204 @@
+"""What workers would change in the samples of a program: prevented, undone, or told in the line."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import DataLoader, Dataset, DistributedSampler, IterableDataset, get_worker_info
+
+from nws_sweep.online import agreement
+from nws_sweep.online.loader import autotune
+from tests.online.test_iterator import Items, scripted
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning"),
+    pytest.mark.usefixtures("forked_workers"),
+]
+
+
+class Numbers(Dataset[Any]):
+    """Each sample is its index and what ``draw`` gives."""
+
+    def __init__(self, draw: Any = lambda: 0.0) -> None:
+        self.draw = draw
+
+    def __len__(self) -> int:
+        return 48
+
+    def __getitem__(self, index: int) -> tuple[int, float]:
+        return index, float(self.draw())
+
+
+def loader_of(dataset: Any, **keywords: Any) -> DataLoader[Any]:
+    return DataLoader(dataset, batch_size=2, **keywords)
+
+
+def taken(loader: Any, epochs: int = 3) -> list[Any]:
+    """The indices and the other parts of each epoch."""
+    found = []
+    for _ in range(epochs):
+        indices, others = zip(*loader, strict=True)
+        found.append((torch.cat(indices).tolist(), torch.cat(others).tolist()))
+    return found
+
+
+def line(tuned: Any) -> str:
+    tuned._own_tuner().decide("done")
+    return str(tuned.tuning)
+
+
+def test_augmentations_with_a_generator_of_the_datasets_own_do_not_repeat() -> None:
+    tuned = scripted(loader_of(Numbers(np.random.RandomState(0).random)), {(1, 0): 3, (2, 5): 5})
+    drawn = [number for _, numbers in taken(tuned) for number in numbers]
+    assert len(set(drawn)) == 3 * 48
+    assert line(tuned).endswith("done; workers seed the random number generators of the dataset (draw)")
+
+
+def test_a_file_that_the_program_has_opened_is_not_shared_by_workers(tmp_path: Path) -> None:
+    class Lazy(Numbers):
+        file: Any = None
+
+        def __getitem__(self, index: int) -> tuple[int, float]:
+            self.file = self.file or path.open("rb")
+            self.file.seek(index)
+            return index, float(self.file.read(1)[0])
+
+    path = tmp_path / "numbers"
+    path.write_bytes(bytes(range(48)))
+    dataset = Lazy()
+    tuned = scripted(loader_of(dataset), {(0, 4): 2, (1, 0): 2})
+    assert taken(tuned, 2) == [(list(range(48)), list(range(48)))] * 2
+    assert tuned.tuning.reason.startswith(f"forked workers would share dataset.file (BufferedReader of {path})")
+    dataset.file.close()
+
+
+@pytest.mark.parametrize("is_persistent", [False, True])
+@pytest.mark.parametrize("epoch", [0, 1])
+def test_a_change_of_the_dataset_reaches_the_workers_that_it_reaches_without_tuning(
+    is_persistent: bool, epoch: int
+) -> None:
+    def run(*, is_tuned: bool) -> list[Any]:
+        dataset = Items(24)
+        plain = loader_of(dataset, num_workers=1, persistent_workers=is_persistent)
+        loader = scripted(plain, {(epoch, 5): 3, (epoch + 1, 0): 3}) if is_tuned else plain
+        found: list[Any] = []
+        for number in range(3):
+            for batch, (indices, _) in enumerate(loader):
+                found.append(indices.tolist())
+                if (number, batch) == (epoch, 2):
+                    dataset.count = 12
+        return found
+
+    assert run(is_tuned=True) == run(is_tuned=False)
+
+
+def test_another_order_of_later_epochs_is_told() -> None:
+    def shuffled(draw: Any) -> Any:
+        return scripted(loader_of(Numbers(draw), shuffle=True), {(1, 0): 2})
+
+    drawing, other = shuffled(lambda: torch.rand(())), shuffled(random.random)
+    assert [len(set(indices)) for loader in (drawing, other) for indices, _ in taken(loader)] == [48] * 6
+    assert "later epochs have another order than without workers" in line(drawing)
+    assert "another order" not in line(other)
+
+
+class EachWorkerHasAnEpoch(IterableDataset[Any]):
+    """20 samples of each worker, as of a resampled stream."""
+
+    def __iter__(self) -> Iterator[tuple[int, float]]:
+        worker = get_worker_info()
+        return ((20 * (worker.id, worker.num_workers)[0] + n if worker else n, 0.0) for n in range(20))
+
+
+@pytest.mark.parametrize(("workers", "wanted", "longest"), [(0, 8, 21), (2, 8, 33), (2, 1, 20)])
+def test_epochs_whose_length_depends_on_the_workers_get_their_length_back(
+    workers: int, wanted: int, longest: int
+) -> None:
+    tuned = scripted(loader_of(EachWorkerHasAnEpoch(), num_workers=workers), {(1, 0): wanted})
+    plain = 10 * max(1, workers)
+    lengths = [sum(1 for _ in tuned) for _ in range(4)]
+    assert (lengths[0], lengths[2:], max(lengths)) == (plain, [plain] * 2, longest)
+    assert tuned.tuning.reason.startswith("the length of an epoch depends on it: ")
+
+
+class Itself:
+    """A sampler that is its own iterator, as those of Lhotse."""
+
+    def __iter__(self) -> Iterator[int]:
+        self.next = 0
+        return self
+
+    def __next__(self) -> int:
+        if self.next == 48:
+            raise StopIteration
+        self.next += 1
+        return self.next - 1
+
+
+@pytest.mark.parametrize(("workers", "script"), [(2, {(1, 0): 0}), (0, {(0, 7): 3, (1, 4): 1, (2, 0): 0})])
+def test_a_sampler_that_is_its_own_iterator_is_not_begun_anew(workers: int, script: Any) -> None:
+    tuned = scripted(DataLoader(Items(48), batch_size=None, sampler=Itself(), num_workers=workers), script)
+    assert [[int(index) for index, _ in tuned] for _ in range(3)] == [list(range(48))] * 3
+    assert tuned.tuning.switches
+
+
+class CountsOnWorkers(DataLoader[Any]):
+    def state_dict(self) -> Any:
+        return {"num_workers": self.num_workers}
+
+
+class SavedByIterators(DataLoader[Any]):
+    """In the layout of torchdata's StatefulDataLoader."""
+
+    next_iter_state: Any
+
+    def _get_iterator(self) -> Any:
+        made, self.begun_with = super()._get_iterator(), (self.next_iter_state, self.num_workers)
+        vars(made)["state_dict"] = lambda: {"_snapshot": {"_main_snapshot": {"_num_workers": self.num_workers}}}
+        begun.append(self.begun_with)
+        return made
+
+    def state_dict(self) -> Any:
+        return self._iterator.state_dict()  # type: ignore[union-attr]
+
+
+begun: list[Any] = []
+
+
+def test_a_loader_whose_own_state_counts_on_its_workers_keeps_them() -> None:
+    tuned: Any = autotune(CountsOnWorkers(Numbers(), batch_size=2), reuse="never", progress=False)
+    assert taken(tuned, 1) == taken(loader_of(Numbers()), 1)
+    assert tuned.tuning.reason.startswith("the state_dict() of CountsOnWorkers is for its number of workers; tune()")
+
+
+def test_a_state_of_an_iterator_is_loaded_with_its_number_of_workers_and_once() -> None:
+    def stateful(script: Any, state: Any = None) -> Any:
+        plain = SavedByIterators(Numbers(), batch_size=2)
+        plain.next_iter_state = state
+        return scripted(plain, script)
+
+    begun.clear()
+    saving = stateful({(0, 3): 2, (1, 0): 3})
+    iterators = [iter(saving) for _ in range(2) if taken(saving, 1)]
+    saving._iterator = iterators[-1]
+    state = saving.state_dict()
+    loading = stateful({}, state)
+    assert taken(loading, 2) == taken(loader_of(Numbers()), 2)
+    assert begun[-2:] == [(state, 3), (None, 3)]
+    assert "load a state_dict() that was saved with num_workers=3" in line(saving)
+
+
+def test_ranks_agree_about_loaders_by_what_they_are() -> None:
+    def of_rank(rank: int, *, shuffle: bool) -> str:
+        sampler: Any = DistributedSampler(Numbers(), 2, rank, shuffle=shuffle)
+        return agreement.kind_of(loader_of(sampler.dataset, sampler=sampler))
+
+    kinds = {of_rank(0, shuffle=True), of_rank(0, shuffle=False), agreement.kind_of(loader_of(Numbers()))}
+    assert len(kinds) == 3
+    assert of_rank(1, shuffle=True) in kinds
