@@ -197,7 +197,7 @@ def tuner_of(
 ) -> Tuner:
     """The tuner of a plain DataLoader; the arguments are those of ``autotune``."""
     base = loaders.settings_of(loader, in_effect=True).canonical()
-    configuration, print_line = _configuration(loader), printer_for(progress)
+    configuration, announce = _configuration(loader), announcer(progress, printer_for(progress))
     reason = _reason_to_stay(loader, base)
     known = ResultStore().find(configuration, host.describe(), "never" if reason else reuse)
     tuner = Tuner(
@@ -209,7 +209,8 @@ def tuner_of(
         most_workers=max_workers,
         prefetches="prefetch_factor" in settings,
         refusals=_refusals,
-        on_decided=functools.partial(_conclude, announcer(progress, print_line)),
+        tell=lambda text: announce(f"{configuration.columns['dataset']}: {text}"),
+        on_decided=functools.partial(_conclude, announce),
         others=None if reason else agreement.make(loader),
         own_generators=tuple(generators.of_loader(loader)),
         has_own_state=saved_state.is_of_iterators(loader),

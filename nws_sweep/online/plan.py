@@ -66,12 +66,15 @@ class Tuning:
         """Time per batch at first / time per batch at the end; 1 if nothing was changed."""
         return self.batch_s[0] / self.batch_s[-1] if len(self.batch_s) > 1 and self.after != self.before else 1.0
 
-    def __str__(self) -> str:
+    @property
+    def changes(self) -> str:
+        """The settings in use, and those as the program made the loader."""
         names = [name for name in ("num_workers", "prefetch_factor") if self._differs(name)]
         changes = [f"{name}={getattr(self.after, name)} instead of {getattr(self.before, name)}" for name in names]
-        return (
-            f"{', '.join(changes) or f'num_workers={self.after.num_workers} stays'}: {self.reason or 'not decided yet'}"
-        )
+        return ", ".join(changes) or f"num_workers={self.after.num_workers} stays"
+
+    def __str__(self) -> str:
+        return f"{self.changes}: {self.reason or 'not decided yet'}"
 
     def _differs(self, name: str) -> bool:
         then, now = (getattr(one, name) for one in (self.before, self.after))

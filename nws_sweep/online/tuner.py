@@ -15,9 +15,10 @@ from typing import Protocol
 from nws_sweep import units
 from nws_sweep.config.schema import require
 from nws_sweep.dataloading.generators import seeding
-from nws_sweep.errors import ConfigurationError, one_line
+from nws_sweep.errors import ConfigurationError
 from nws_sweep.online import decision
 from nws_sweep.online.decision import Choice, Prospect
+from nws_sweep.online.epoch_length import EpochLength
 from nws_sweep.online.observation import Observation
 from nws_sweep.online.plan import Plan, Switch, Tuning
 from nws_sweep.results import Configuration, LoaderSettings, Trial
@@ -26,7 +27,6 @@ SEARCHABLE = ("prefetch_factor",)  # settings that may change beside num_workers
 _MOST_SWITCHES = 3
 _USUAL_LIMIT, _STEP = 32, 4  # most workers at first, and most workers / those in use
 REPEATED = "its dataset does not read get_worker_info().num_workers, so every worker has all samples"
-_LONGER = 1.25  # more batches by this factor are not due to unequal shares of the workers
 _AGREED_S, _AGREED_BATCHES = 0.5, 8  # ranks learn of a plan so long before it
 
 
@@ -70,13 +70,14 @@ class Tuner:
         most_workers: Never more workers; None for what fits.
         prefetches: Whether ``prefetch_factor`` may change.
         refusals: Gives a function that says why settings do not fit beside the current workers; empty if they do.
+        tell: Called with a line about a change that is more than one of speed; each different line once.
         on_decided: Called once.
         others: The other ranks; None for a single process.
         may_change: Whether the settings of this loader, and not of another one, may change.
         own_generators: Places of the random number generators of the dataset's own, which new workers seed.
         has_own_state: Whether the loader has a ``state_dict``, which is for its number of workers.
         draws_shuffle: Whether samples that were made without workers have drawn from the generator that shuffles.
-        plain_batches: Batches of an epoch of an iterable dataset with the program's settings; None if unknown.
+        length: Of epochs of an iterable dataset.
     """
 
     base: LoaderSettings
@@ -87,13 +88,14 @@ class Tuner:
     most_workers: int | None
     prefetches: bool
     refusals: Callable[[Tuner], Callable[[LoaderSettings], str]]
+    tell: Callable[[str], None]
     on_decided: Callable[[Tuner], None]
     others: OtherRanks | None = None
     may_change: Callable[[Tuner], bool] = lambda _: True
     own_generators: Sequence[str] = ()
     has_own_state: bool = False
     draws_shuffle: bool = False
-    plain_batches: int | None = None
+    length: EpochLength = field(init=False)
     trials: list[Trial] = field(default_factory=list)
     tuning: Tuning = field(init=False)
     observation: Observation | None = None  # of the settings in use
@@ -103,11 +105,12 @@ class Tuner:
     distributes_among: int | None = None  # more workers would repeat samples, as far as is known; None for any number
     started_at: str = field(default_factory=lambda: datetime.now().astimezone().isoformat())
     planned: Plan | None = None  # for a later epoch
-    _is_undone: bool = False
+    is_undone: bool = False
 
     def __post_init__(self) -> None:
         """Nothing is known yet."""
         self.tuning = Tuning(before=self.base, after=self.current)
+        self.length = EpochLength(self.base.num_workers)
 
     def observe(self, batches_per_epoch: int | None) -> Observation | None:
         """The observation of the settings in use, which goes on over epochs; None if they are decided."""
@@ -152,26 +155,13 @@ class Tuner:
             return None
         trial = seen.trial(self.configuration, self.cpus)
         self.trials = _with(self.trials, trial)
-        plan = self._undo(batch) or self._better(trial, batch, batches)
+        plan = _undo(self, batch) or self._better(trial, batch, batches)
         if plan is not None and self.others is not None:
             if plan.epoch == self.epoch:
                 batches_ahead = math.ceil(_AGREED_S / (pace_s(self.trials, self.current) or _AGREED_S))
                 plan = replace(plan, batch=batch + max(_AGREED_BATCHES, batches_ahead))
             self.others.publish(plan)
         return plan
-
-    def _undo(self, batch: int) -> Plan | None:
-        """The settings before the latest change, if a batch takes longer since then by more than the tolerance."""
-        if not self.tuning.switches or self._is_undone:
-            return None
-        latest = self.tuning.switches[-1]
-        before_s, after_s = pace_s(self.trials, latest.before), pace_s(self.trials, self.current)
-        if not before_s or not after_s or after_s <= (1 + self.configuration.search.tolerance) * before_s:
-            return None
-        self._is_undone = True
-        number, after = f"num_workers={self.current.num_workers}", units.seconds(after_s)
-        reason = f"a batch took {after} with {number} and {units.seconds(before_s)} before"
-        return Plan(latest.before, reason, _epoch_of(self, latest.before, batch))
 
     def _better(self, trial: Trial, batch: int, batches: int | None) -> Plan | None:
         """Settings that are predicted to be better; decides if there are none."""
@@ -181,20 +171,20 @@ class Tuner:
         if self.distributes_among is not None and self.current.num_workers >= self.distributes_among:
             self.decide(f"{_now(trial)}; {REPEATED}")
             return None
-        if self._is_undone or len(switches) >= _MOST_SWITCHES - 1:  # one may be undone
-            self.decide(switches[-1].reason if self._is_undone else why)
+        if self.is_undone or len(switches) >= _MOST_SWITCHES - 1:  # one may be undone
+            self.decide(switches[-1].reason if self.is_undone else why)
             return None
         ahead, choice, refusal = _ahead(self, batches, is_new_epoch=True), None, ""
         if batch and self.when is When.NOW:
             left = None if batches is None else batches - batch
-            choice, refusal = self._choice(_ahead(self, left, is_new_epoch=False))
+            choice, refusal = _choice(self, _ahead(self, left, is_new_epoch=False))
             ahead = ahead if choice is None else replace(ahead, is_new_epoch=False)
         is_untried = all(one.num_workers for one in self.trials)
         if choice is None and is_untried and decision.workers_may_not_help(trial):
             none = replace(self.base, num_workers=0).canonical()
             return Plan(none, f"{_now(trial)}, and handing it over costs much", _epoch_of(self, none, batch))
         if choice is None and not refusal:
-            choice, refusal = self._choice(ahead)
+            choice, refusal = _choice(self, ahead)
         if choice is None:
             self.decide(f"other settings were not tried: {refusal}" if refusal else why)
             return None
@@ -202,21 +192,13 @@ class Tuner:
         reason = f"{_now(trial)}; {units.seconds(predicted_s)} predicted"
         return Plan(choice.settings, reason, self.epoch + ahead.is_new_epoch)
 
-    def _choice(self, ahead: Prospect) -> tuple[Choice | None, str]:
-        """The best settings that fit; if there are none, why better ones do not fit."""
-        choice = decision.choose(self.trials, self.current, ahead)
-        if choice is None:
-            return None, ""
-        refusal = self.refusals(self)
-        if why := refusal(choice.settings):
-            choice = decision.choose(self.trials, self.current, replace(ahead, allowed=lambda one: not refusal(one)))
-        return choice, why if choice is None else ""
-
     def switched(self, plan: Plan, batch: int, longest_wait_s: float) -> None:
         """The settings have changed as planned, from ``batch`` on."""
         switch = Switch(plan.epoch, batch, self.current, plan.settings, plan.reason, longest_wait_s)
         self.current = plan.settings
         self.tuning = replace(self.tuning, after=plan.settings, switches=(*self.tuning.switches, switch))
+        if consequences := "; ".join(_consequences(self)):
+            self.tell(f"{self.tuning.changes} from batch {batch} of epoch {plan.epoch} on: {consequences}")
 
     def reject(self, workers: int, why: str) -> None:
         """Only ``workers`` of the planned workers can make batches: keeps as many, or undoes the change."""
@@ -229,34 +211,15 @@ class Tuner:
         if latest and not is_more:
             self.decide(f"of {wanted} workers, {workers} could make batches{f' ({why})' if why else ''}")
 
-    @property
-    def most_batches(self) -> int | None:
-        """Batches after which an epoch of an iterable dataset is too long; None if any length is right."""
-        if self.plain_batches is None or self.current.num_workers <= self.base.num_workers:
-            return None
-        return math.ceil(_LONGER * self.plain_batches) + self.current.num_workers
-
     def notice_epoch(self, batches: int) -> None:
         """An epoch of an iterable dataset has so many batches: its length must not depend on the number of workers."""
-        if self.current.num_workers == self.base.num_workers:
-            self.plain_batches = batches
-        elif self.plain_batches is not None and (
-            batches == self.most_batches or _LONGER * batches + self.base.num_workers < self.plain_batches
-        ):
-            number, most = self.current.num_workers, "more than " if batches == self.most_batches else ""
-            self.give_up(
-                f"the length of an epoch depends on it: {most}{batches} batches with num_workers={number}, "
-                f"{self.plain_batches} with {self.base.num_workers}"
-            )
+        if why := self.length.notice(batches, self.current.num_workers):
+            self.give_up(why)
 
     def resume(self, workers: int) -> None:
         """An epoch goes on with the state of a loader that had so many workers."""
         self.current = replace(self.base, num_workers=workers).canonical()
         self.tuning = replace(self.tuning, after=self.current)
-
-    def fail(self, error: Exception) -> None:
-        """Tuning is not possible from now on."""
-        self.decide(one_line(f"tuning failed: {type(error).__name__}: {error}"))
 
     def give_up(self, reason: str) -> None:
         """The settings are those of the program from now on, also if others have been decided for."""
@@ -282,10 +245,34 @@ class Tuner:
             self.others.publish(Plan(self.current, reason))
         settings = [*(switch.before for switch in self.tuning.switches), self.current]
         batch_s = tuple(found for one in settings if (found := pace_s(self.trials, one)) is not None)
-        reason = "; ".join([reason, *_consequences(self)])
         self.tuning = replace(self.tuning, is_decided=True, reason=reason, batch_s=batch_s)
         self.observation = None
         self.on_decided(self)
+
+
+def _undo(tuner: Tuner, batch: int) -> Plan | None:
+    """The settings before the latest change, if a batch takes longer since then by more than the tolerance."""
+    if not tuner.tuning.switches or tuner.is_undone:
+        return None
+    latest = tuner.tuning.switches[-1]
+    before_s, after_s = pace_s(tuner.trials, latest.before), pace_s(tuner.trials, tuner.current)
+    if not before_s or not after_s or after_s <= (1 + tuner.configuration.search.tolerance) * before_s:
+        return None
+    tuner.is_undone = True
+    number, after = f"num_workers={tuner.current.num_workers}", units.seconds(after_s)
+    reason = f"a batch took {after} with {number} and {units.seconds(before_s)} before"
+    return Plan(latest.before, reason, _epoch_of(tuner, latest.before, batch))
+
+
+def _choice(tuner: Tuner, ahead: Prospect) -> tuple[Choice | None, str]:
+    """The best settings that fit; if there are none, why better ones do not fit."""
+    choice = decision.choose(tuner.trials, tuner.current, ahead)
+    if choice is None:
+        return None, ""
+    refusal = tuner.refusals(tuner)
+    if why := refusal(choice.settings):
+        choice = decision.choose(tuner.trials, tuner.current, replace(ahead, allowed=lambda one: not refusal(one)))
+    return choice, why if choice is None else ""
 
 
 def _ahead(tuner: Tuner, batches: int | None, *, is_new_epoch: bool) -> Prospect:

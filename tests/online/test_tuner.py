@@ -61,6 +61,7 @@ def tuner(start: int = 0, batch_s: Callable[[LoaderSettings], float] = as_predic
     given: dict[str, Any] = {
         "base": base, "current": base, "configuration": factories.configuration(), "when": When.NOW, "cpus": 4.0,
         "most_workers": None, "prefetches": False, "refusals": lambda _: lambda _: "", "on_decided": lambda _: None,
+        "tell": lambda _: None,
     }  # fmt: skip
     made = Simulated(**{**given, **changes})
     made.batch_s = batch_s

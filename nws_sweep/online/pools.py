@@ -1,0 +1,136 @@
+"""The pool that makes the batches of a DataLoader, and the next one while a change of settings is under way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from torch.utils.data import DataLoader
+
+from nws_sweep.dataloading import loaders
+from nws_sweep.online.index_stream import IndexStream
+from nws_sweep.online.plan import Plan
+from nws_sweep.online.pool import Pool
+from nws_sweep.online.safeguards import Safeguards
+from nws_sweep.online.tuner import REPEATED, Tuner
+from nws_sweep.results import LoaderSettings
+
+
+@dataclass(eq=False)
+class Change:
+    """A change of settings under way: the next pool, and the longest time that the training has waited meanwhile."""
+
+    plan: Plan
+    pool: Pool
+    draws: bool = False  # the pool has taken over the index lists; the one before has only what it has drawn
+    longest_wait_s: float = 0.0
+
+
+class Pools:
+    """One pool after another over the same index lists.
+
+    Args:
+        loader: A plain copy of the DataLoader.
+        tuner: Of the DataLoader.
+
+    Attributes:
+        current: The pool that makes the batches; there is none before ``start``.
+        change: Under way; None if there is none.
+        safeguards: Of the DataLoader.
+    """
+
+    current: Pool
+
+    def __init__(self, loader: DataLoader[Any], tuner: Tuner) -> None:
+        self._loader, self._tuner = loader, tuner
+        self._stream = IndexStream(loaders.index_sampler(loader))
+        self.change: Change | None = None
+        self.safeguards = Safeguards(loader, tuner)
+
+    def __len__(self) -> int:
+        return len(self._stream.sampler)
+
+    def make(self, settings: LoaderSettings, *, is_first: bool = False) -> Pool:
+        """Another pool; the first one begins an epoch."""
+        self.safeguards.note_start()
+        return Pool(self._loader, settings, self._stream, is_first=is_first, seeds=bool(self._tuner.own_generators))
+
+    def change_between_epochs(self, batches: int | None) -> None:
+        """Changes the settings if there is a plan; no second pool is needed."""
+        plan = self._tuner.plan(0, batches)
+        if plan is not None and self.safeguards.has_dataset_changed():
+            self._tuner.decide("the dataset has been changed since its persistent workers were started")
+        elif plan is not None and self._is_safe(plan):
+            self._tuner.switched(plan, 0, 0.0)
+
+    def begin_change(self, plan: Plan) -> None:
+        """Starts the pool of a plan, which takes over when it is ready."""
+        if self.safeguards.has_dataset_changed():
+            self._tuner.postpone(plan)
+        elif self._is_safe(plan):
+            self.change = Change(plan, self.make(plan.settings))
+
+    def _is_safe(self, plan: Plan) -> bool:
+        """Whether workers of a plan share no open file; decides against it if they do."""
+        if shared := self.safeguards.shared_by(plan):
+            self._tuner.decide(f"forked workers would share {shared}; with num_workers=1 a worker opens it")
+        return not shared
+
+    def start(self, make: Callable[[], Pool]) -> None:
+        """Begins an epoch with the pool of ``make``; with fewer workers or earlier settings if not all can start."""
+        restore = loaders.order_restorer(self._loader)
+        self.current = make()
+        while not self._has_started():
+            self.current.end()
+            restore()
+            self.current = make()
+
+    def next(self) -> Pool:
+        """The same pool, or another one if it has ended or the settings have changed; it begins an epoch."""
+        if self.current.has_ended or self.current.settings != self._tuner.current:
+            self.current.end()
+            self.current = self.make(self._tuner.current)
+        self.current.begin_epoch()
+        return self.current
+
+    def _has_started(self) -> bool:
+        """Whether the workers can make batches. If not, changes the settings: as many as can, or those before."""
+        pool, base = self.current, self._tuner.base
+        if pool.settings == base:
+            return True
+        started, among = pool.started_workers(), pool.distributes_among
+        if among is not None and started > max(among, base.num_workers):
+            self._tuner.reject(max(among, base.num_workers), REPEATED)
+        elif started < pool.settings.num_workers:
+            self._tuner.reject(started, pool.failure)
+        return pool.settings == self._tuner.current
+
+    def next_batch(self) -> Any:
+        """The next batch; StopIteration at the end of the epoch."""
+        while True:
+            try:
+                return self.current.next_batch()
+            except StopIteration:
+                if self.change is None or not self.change.draws or self.current is self.change.pool:
+                    raise
+                self.current.end()
+                self.current = self.change.pool
+
+    def hand_over(self, change: Change) -> bool:
+        """Whether the pool of a change takes over the index lists now: all its workers are ready."""
+        if failure := change.pool.failure:
+            self.abandon()
+            self._tuner.decide(f"num_workers={change.plan.settings.num_workers} could not be started: {failure}")
+        elif change.pool.is_ready:
+            self.current.feed.is_open = False
+            change.pool.take_over()
+            change.draws = True
+        return change.draws
+
+    def abandon(self) -> None:
+        """Ends a pool that has not returned a batch; one that draws index lists already has become the current one."""
+        change, self.change = self.change, None
+        if change is not None and change.pool is not self.current:
+            change.pool.end()
+            self.current.feed.is_open = True

@@ -1,0 +1,59 @@
+"""What new workers would do to the samples of a program: a change is given up, put off, or told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader
+
+from nws_sweep.dataloading import loaders, objects
+from nws_sweep.dataloading.fingerprints import fingerprint
+from nws_sweep.online.plan import Plan
+from nws_sweep.online.tuner import Tuner
+
+
+class Safeguards:
+    """Compares the dataset of one DataLoader, and the random numbers of the program, with what they were.
+
+    Args:
+        loader: A plain DataLoader.
+        tuner: Of the DataLoader.
+    """
+
+    def __init__(self, loader: DataLoader[Any], tuner: Tuner) -> None:
+        self._loader, self._tuner = loader, tuner
+        self._may_draw = not tuner.base.num_workers and loaders.shuffles_by_default_generator(loader)
+        self._copied = ""
+
+    def note_start(self) -> None:
+        """Workers are about to be started, with the dataset as it is."""
+        self._copied = self._dataset_now()
+
+    def has_dataset_changed(self) -> bool:
+        """Whether new workers would have another dataset than those in use."""
+        return bool(self._copied) and self._copied != self._dataset_now()
+
+    def _dataset_now(self) -> str:
+        """A hash of the dataset; empty if its changes need not be noticed.
+
+        Without workers a sample may change the dataset, and plain batches have each change of the program at once.
+        """
+        is_copied = self._tuner.base.num_workers and not self._tuner.tuning.is_decided
+        return fingerprint(self._loader.dataset) if is_copied else ""
+
+    def shared_by(self, plan: Plan) -> str:
+        """Open handles that the workers of a plan would share by a fork, in a program that had none."""
+        is_first = not self._tuner.base.num_workers and plan.settings.num_workers
+        is_forked = is_first and loaders.start_method(self._loader) == "fork"
+        return ", ".join(objects.handles((), self._loader.dataset)) if is_forked else ""
+
+    def random_state(self, workers: int) -> torch.Tensor | None:
+        """The state of the generator that shuffles, if making a batch with so many workers may draw from it."""
+        is_unknown = self._may_draw and not workers and not self._tuner.draws_shuffle
+        return torch.default_generator.get_state() if is_unknown else None
+
+    def note_batch(self, before: torch.Tensor | None) -> None:
+        """A batch has been made since the generator had the state ``before``."""
+        if before is not None:
+            self._tuner.draws_shuffle = not torch.equal(before, torch.default_generator.get_state())
