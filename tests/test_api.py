@@ -22,6 +22,7 @@ from nws_sweep.errors import ConfigurationError, NwsSweepError
 from nws_sweep.report import progress
 from nws_sweep.report.search_result import SearchResult
 from nws_sweep.results import BatchCost, MeasureRules, Verdict
+from nws_sweep.system import processes
 from tests import user_datasets
 from tests.factories import configuration, failed_trial, recorded_trial, search_result, search_rules, trial
 
@@ -123,6 +124,13 @@ def test_a_tuned_loader_differs_only_in_its_workers() -> None:
     assert (tuned.name, tuned.num_workers, loader.num_workers) == ("mine", 2, 0)
     assert [sample for batch in tuned for sample in batch] == [2 * index for index in expected]
     assert nws_sweep.search(loader, num_workers=[0, 2], measure=QUICK).reused
+
+
+def test_another_program_does_not_get_the_answer_of_this_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not small(slow(), batch_size=10, num_workers=[0]).reused
+    assert small(slow(), batch_size=10, num_workers=[0]).reused
+    monkeypatch.setattr(processes, "main_path", lambda: "/another/train.py")
+    assert not small(slow(), batch_size=10, num_workers=[0]).reused
 
 
 class Drawing(Dataset[float]):

@@ -1,29 +1,31 @@
 """Hashes of datasets and functions: equal hashes stand for the same data, loaded by the same code.
 
-A hash covers attributes, code and used globals; a pickle has the names of functions but not their code, and differs
-between two runs of a script. Large arrays and containers are sampled, so that a hash takes milliseconds.
+A hash covers attributes, code and used globals, and the source of modules of the project that the code uses; a pickle
+has the names of functions but not their code, and differs between two runs of a script. Large arrays and containers are
+sampled, so that a hash takes milliseconds.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dis
 import functools
 import hashlib
 import inspect
 import logging
-import os
-import sysconfig
 import types
 from collections import UserList, deque
 from collections.abc import Iterator, Mapping, Set
 from pathlib import PurePath
 from typing import Any
 
+from nws_sweep.dataloading import sources
+from nws_sweep.dataloading.sources import Source
+
 _MOST_DEPTH = 12
 _SAMPLED = 64  # elements of a container
 _MOST_VALUES = 20_000  # of one object, some tens of milliseconds
 _MOST_TEXT = 4096
-_LIBRARIES = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 _PLAIN = (int, float, complex, bool, type(None), range, slice, type(...))
 _TEXT = (str, bytes, PurePath)
 _SEQUENCES = (list, tuple, deque, UserList)  # other sequences may load data when they are indexed
@@ -59,6 +61,8 @@ def _parts(value: Any) -> Iterator[Any]:
             yield from _of_array(value)
         elif isinstance(value, (Mapping, Set, *_SEQUENCES)):
             yield from _of_container(value)
+        elif isinstance(value, Source):
+            yield from value.parts()
         elif isinstance(value, functools.partial):
             yield from (value.func, value.args, value.keywords)
         elif isinstance(value, type):
@@ -145,8 +149,19 @@ def _of_code(function: types.FunctionType) -> Iterator[Any]:
         codes += [constant for constant in code.co_consts if isinstance(constant, types.CodeType)]
         # The order of a frozen set differs between processes.
         yield repr([value for value in code.co_consts if not isinstance(value, types.CodeType | frozenset)])
-    if not function.__code__.co_filename.startswith((*_LIBRARIES, "<frozen")):
-        for name in sorted(names & function.__globals__.keys()):
-            used = function.__globals__[name]
-            if not isinstance(used, types.ModuleType | logging.Logger):
-                yield from (name, used)
+    if sources.is_library(function.__code__.co_filename):
+        return
+    for name in sorted(names & function.__globals__.keys()):
+        used = function.__globals__[name]
+        if isinstance(used, types.ModuleType):
+            used = sources.of_module(used)
+        if not isinstance(used, logging.Logger):
+            yield from (name, used)
+    yield from (sources.find(name) for code in codes for name in _imported(code, function.__module__))
+
+
+def _imported(code: types.CodeType, module: str) -> Iterator[str]:
+    """Names of the modules that a function imports when it runs, by themselves or in the package of its module."""
+    for instruction in dis.get_instructions(code):
+        if instruction.opname == "IMPORT_NAME":
+            yield from (instruction.argval, f"{(module or '').rpartition('.')[0]}.{instruction.argval}")

@@ -86,7 +86,8 @@ def _refuse_keywords(keywords: Mapping[str, Any]) -> None:
 def _of_template(template: DataLoader[Any], settings: LoaderSettings) -> LoaderInput:
     names = ("dataset", "collate_fn", "worker_init_fn", "sampler", "batch_sampler")
     parts = [getattr(template, name) for name in names]
-    identity = fingerprint(*parts, type(template), processes.start_method(), loaders.samples_per_epoch(template))
+    of_program = processes.start_method(), processes.main_path()
+    identity = fingerprint(*parts, type(template), *of_program, loaders.samples_per_epoch(template))
     return LoaderInput(name=type(template.dataset).__name__, settings=settings, made=template, fingerprint=identity)
 
 

@@ -17,6 +17,7 @@ from torch.utils.data import BatchSampler, DataLoader, IterableDataset, RandomSa
 from torch.utils.data.distributed import DistributedSampler
 
 from nws_sweep.dataloading import generators
+from nws_sweep.dataloading.fingerprints import fingerprint
 from nws_sweep.dataloading.generators import SeededGenerators
 from nws_sweep.dataloading.recording import WorkerStart
 from nws_sweep.errors import ConfigurationError
@@ -243,6 +244,12 @@ class Source:
         self.dataset: Any = made.dataset if isinstance(made, DataLoader) else made
         self._seed = seed
         self.rank, self._ranks = rank, ranks
+
+    def fingerprint(self) -> str:
+        """Of the dataset and the functions of the DataLoader."""
+        template = self._template
+        functions = () if template is None else (template.collate_fn, template.worker_init_fn, index_sampler(template))
+        return fingerprint(self.dataset, *functions)
 
     def unseeded_generators(self) -> tuple[str, ...]:
         """Places of random number generators of the dataset's own, unless a ``worker_init_fn`` may seed them."""

@@ -16,9 +16,8 @@ import logging
 import os
 import stat
 import sys
-import sysconfig
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from pathlib import Path
 from types import BuiltinMethodType, FunctionType, MemberDescriptorType, MethodType, ModuleType
@@ -26,6 +25,7 @@ from typing import Any
 
 import numpy as np
 
+from nws_sweep.dataloading.sources import is_library
 from nws_sweep.results import PythonObjects
 
 _LEAST_BYTES = 1_000_000
@@ -39,13 +39,12 @@ _ARRAY_BYTES = 128
 _CONTAINERS = (list, tuple, set, frozenset, deque, dict)
 _PLAIN = (str, bytes, int, float, complex, bool, type(None), ModuleType, logging.Logger)
 _ATOMS = (*_PLAIN, type, FunctionType, MethodType)
-_LIBRARIES = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 
 _POSITIONED = (io.BufferedReader, io.BufferedRandom, io.FileIO, io.TextIOWrapper)
-# Module and name of other classes whose objects must not be used after a fork.
-_HANDLES = {
-    ("sqlite3", "Connection"), ("h5py", "File"), ("h5py", "Group"), ("h5py", "Dataset"), ("lmdb", "Environment"),
-    ("lmdb", "Transaction"), ("zipfile", "ZipFile"), ("tarfile", "TarFile"), ("tables", "File"),
+# Modules with other classes whose objects must not be used after a fork. Classes of C may name another module.
+_HANDLES: Mapping[str, Sequence[str]] = {
+    "sqlite3": ("Connection",), "h5py": ("File", "Group", "Dataset"), "lmdb": ("Environment", "Transaction"),
+    "zipfile": ("ZipFile",), "tarfile": ("TarFile",), "tables": ("File",),
 }  # fmt: skip
 
 
@@ -63,15 +62,22 @@ def handles(files: Iterable[str], dataset: Any) -> tuple[str, ...]:
 
     ``files`` are the paths of the files that were opened while the dataset was made.
     """
+    kinds = {kind: f"{module}.{name}" for module, names in _HANDLES.items() for name, kind in _classes(module, names)}
     found: dict[str, str] = {}
     for place, value in walk(dataset):
-        module, kind = str(type(value).__module__).partition(".")[0], type(value).__name__
+        kind = next((name for one, name in kinds.items() if isinstance(value, one)), "")
         is_file = isinstance(value, _POSITIONED) and not value.closed and value.readable()
-        if is_file or (module, kind) in _HANDLES:
+        if is_file or kind:
             name = getattr(value, "name", None) or getattr(value, "filename", None)
             path = os.path.realpath(name) if isinstance(name, str | os.PathLike) else ""
-            found[f"dataset.{place} ({f'{kind} of {path}' if is_file else f'{module}.{kind}'})"] = path
+            found[f"dataset.{place} ({f'{type(value).__name__} of {path}' if is_file else kind})"] = path
     return (*found, *dict.fromkeys(f"the open file {path}" for path in files if path not in found.values()))
+
+
+def _classes(module: str, names: Iterable[str]) -> Iterator[tuple[str, type]]:
+    """Classes of a module that the program has imported."""
+    found = ((name, getattr(sys.modules.get(module), name, None)) for name in names)
+    yield from ((name, kind) for name, kind in found if isinstance(kind, type))
 
 
 def walk(value: Any) -> Iterator[tuple[str, Any]]:
@@ -125,7 +131,7 @@ def _attributes(value: Any) -> Iterator[tuple[str, Any]]:
 
 def _used_by(function: FunctionType) -> Iterator[tuple[str, Any]]:
     """The variables of a closure, and the used globals; none of a library's function."""
-    if not function.__code__.co_filename.startswith((*_LIBRARIES, "<frozen")):
+    if not is_library(function.__code__.co_filename):
         with contextlib.suppress(ValueError):  # an empty cell
             used = inspect.getclosurevars(function)
             yield from {**used.globals, **used.nonlocals}.items()

@@ -33,6 +33,7 @@ from torch.utils.data import IterableDataset
 from nws_sweep.config.hydra_versions import instantiate
 from nws_sweep.dataloading import loaders, objects
 from nws_sweep.dataloading.digests import SampleLog, load_in_process, load_one_by_one
+from nws_sweep.dataloading.fingerprints import fingerprint
 from nws_sweep.dataloading.loaders import Source
 from nws_sweep.dataloading.recording import BatchLog, BatchTimer, TimedCollate, WorkerStart, run_delay_clock
 from nws_sweep.errors import ConfigurationError, DatasetError, NwsSweepError, TrialError, one_line
@@ -72,6 +73,7 @@ class _LoadedDataset:
     objects: tuple[PythonObjects, ...]
     files: Mapping[int, str]
     handles: tuple[str, ...] = ()
+    code: str = ""
 
 
 class _DatasetCommands:
@@ -96,9 +98,10 @@ class _DatasetCommands:
             raise DatasetError(f"dataset {target} is empty: 0 samples, at least 1 is needed")
         found = _found_in(dataset, objects.python_objects)
         if multiprocessing.get_start_method() != "fork":
-            return _LoadedDataset(source, found, {})
+            return _LoadedDataset(source, found, {}, code=source.fingerprint())
         files = {number: path for number, path in objects.open_files().items() if number not in before}
-        return _LoadedDataset(source, found, files, _found_in(dataset, partial(objects.handles, files.values())))
+        handles = _found_in(dataset, partial(objects.handles, files.values()))
+        return _LoadedDataset(source, found, files, handles, source.fingerprint())
 
     def make_template(self) -> str:
         """The obstacle to forking trial processes from this process; without one, "", and it becomes a fork server."""
@@ -158,6 +161,7 @@ class _ChildCommands(_DatasetCommands):
             objects=data.objects,
             handles=data.handles,
             generators=_found_in(source, Source.unseeded_generators),
+            code=fingerprint(data.code, self._collate_fn),
             loader=source.settings,
             project=source.project,
         )

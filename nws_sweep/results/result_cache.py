@@ -27,7 +27,8 @@ class ResultStore:
     """Results in a folder of this user's cache folder, or of another one; the first result creates the folder."""
 
     def __init__(self, cache_dir: str | None = None) -> None:
-        cache = cache_dir or os.environ.get("NWS_SWEEP_CACHE_DIR") or "~/.cache/nws_sweep"
+        usual = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+        cache = cache_dir or os.environ.get("NWS_SWEEP_CACHE_DIR") or f"{usual}/nws_sweep"
         self._folder = atomic.expand_user(cache) / "results"
 
     def add(self, record: SearchRecord, working_folder: str = "") -> None:

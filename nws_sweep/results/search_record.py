@@ -39,6 +39,7 @@ class DatasetFacts:
     objects: tuple[PythonObjects, ...] = ()  # the largest first
     handles: tuple[str, ...] = ()  # descriptions of open files and other handles that forked workers share
     generators: tuple[str, ...] = ()  # places of random number generators of its own that no worker_init_fn may seed
+    code: str = ""  # hash of the dataset, its code and what this code reaches
     loader: LoaderSettings | None = None  # of the DataLoader that contained the dataset, if any
     project: ProjectFacts | None = None  # None if the dataset comes from no project's config
 

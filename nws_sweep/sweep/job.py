@@ -46,7 +46,8 @@ def measure(
     start = state.record or initial_record(configuration, session.results)
     if state.record is None and (known := store.find(configuration, start.host, composed.reuse, working_folder)):
         with contextlib.suppress(NwsSweepError):  # the search reports it
-            if known.facts and session.facts(configuration, working_folder).samples == known.facts.samples:
+            facts = session.facts(configuration, working_folder)
+            if known.facts and (facts.samples, facts.code) == (known.facts.samples, known.facts.code):
                 start = _reused(known, f"measured before, at {known.started_at}")
     if start.error:  # a failed search is repeated
         start = replace(start, error="", stop_reason="", verdict=None)

@@ -51,9 +51,15 @@ def start_method() -> str:
     return multiprocessing.get_start_method(allow_none=True) or multiprocessing.get_all_start_methods()[0]
 
 
+def main_path() -> str | None:
+    """The path of the main script; None in a notebook."""
+    path = getattr(sys.modules["__main__"], "__file__", None)
+    return None if path is None else os.path.abspath(path)  # noqa: PTH100
+
+
 def runs_main(method: str) -> bool:
     """Whether processes started by this method run the main script, which lacks ``if __name__ == "__main__"``."""
-    path = getattr(sys.modules["__main__"], "__file__", None)  # a notebook has none
+    path = main_path()
     return method != "fork" and path is not None and "__main__" not in cgroups.read(Path(path))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import os
 import subprocess
 import sys
@@ -126,3 +127,42 @@ def test_large_nested_objects_take_little_time() -> None:
     began = time.process_time()
     fingerprint(deep)
     assert time.process_time() - began < 2.0
+
+
+PROJECT = {
+    "data.py": "import helpers\nfrom lazily import *\nclass Data:\n    def __getitem__(self, i):\n"
+    "        import late\n        return helpers.decode(i) + late.VALUE\n",
+    "helpers.py": "from package import (  # what it uses\n    deep,\n)\ndef decode(x):\n    return deep.VALUE + x\n",
+    "package/__init__.py": "",
+    "package/deep.py": "from . import deeper\nVALUE = deeper.VALUE\n",
+    "package/deeper.py": "VALUE = 1\n",
+    "late.py": "VALUE = 1\n",
+    "lazily.py": "",
+    "unused.py": "",
+}
+
+
+def test_the_source_of_each_module_of_the_project_that_code_reaches_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def now() -> str:
+        for name in [one for one in sys.modules if f"{one.partition('.')[0]}.py" in {*PROJECT, "package.py"}]:
+            monkeypatch.delitem(sys.modules, name)
+        importlib.invalidate_caches()
+        return fingerprint(importlib.import_module("data").Data())
+
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    for path, content in PROJECT.items():
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        (tmp_path / path).write_text(content)
+    before, changed = now(), set()
+    assert now() == before
+    for path, content in PROJECT.items():
+        (tmp_path / path).write_text(content + "# changed\n")
+        if now() != before:
+            changed.add(path)
+        (tmp_path / path).write_text(content)
+    # A comment changes no code of the class itself; ``data`` uses no name of ``lazily``.
+    assert changed == {"helpers.py", "package/__init__.py", "package/deep.py", "package/deeper.py", "late.py"}
+    assert now() == before

@@ -6,6 +6,7 @@ import contextlib
 import functools
 import sqlite3
 import sys
+import types
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -126,6 +127,14 @@ def test_files_and_databases_are_named_by_the_attribute_that_holds_them(path: Pa
             f"dataset.parts[0].file (BufferedReader of {path})",
         )
         assert found(before, holder()) == (f"the open file {path}",)  # outside the dataset
+
+
+def test_a_handle_is_known_by_its_class_whatever_module_the_class_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    kind = type("Environment", (), {"__module__": "builtins"})  # as that of lmdb 3
+    module = types.ModuleType("lmdb")
+    vars(module)["Environment"] = kind
+    monkeypatch.setitem(sys.modules, "lmdb", module)
+    assert handles((), holder(env=kind())) == ("dataset.env (lmdb.Environment)",)
 
 
 def test_files_that_processes_can_share_are_not_reported(path: Path) -> None:
