@@ -8,6 +8,7 @@ import random
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
@@ -32,6 +33,11 @@ QUICK = MeasureRules(window_s=0.05, trial_limit_s=1.0)
 def slow(length: int = 200, seconds: float = 0.002) -> Dataset[torch.Tensor]:
     dataset: Dataset[torch.Tensor] = user_datasets.Slow(length, seconds=seconds)
     return dataset
+
+
+def wrapped(dataset: Any) -> Any:
+    """A DataLoader in another object, which is iterable too, as webdataset's WebLoader."""
+    return SimpleNamespace(pipeline=[DataLoader(dataset)], __iter__=None)
 
 
 @pytest.fixture(autouse=True)
@@ -189,6 +195,11 @@ def test_a_wrong_argument_is_rejected_before_anything_is_measured(keywords: dict
     ("ask", "line"),
     [
         (lambda: nws_sweep.search(3), "dataset of type int: allowed is a dataset"),
+        (
+            lambda: nws_sweep.search(iter([1])),
+            "dataset of type list_iterator has no __getitem__ and no __len__; allowed",
+        ),
+        (lambda: nws_sweep.search(wrapped(slow()), batch_size=4), "batch_size=4: a DataLoader has its own batch_size"),
         (lambda: nws_sweep.search(DataLoader(slow()), batch_size=4), "batch_size=4: a DataLoader has its own batch_si"),
         (lambda: nws_sweep.tune(cast(Any, slow())), r"tune\(Slow\): allowed is a DataLoader"),
         (lambda: nws_sweep.search(slow, sampler=[1]), "a sampler needs the dataset itself"),

@@ -49,7 +49,7 @@ def loader_input_of(dataset: Any, keywords: Mapping[str, Any]) -> LoaderInput:
     ``keywords`` has a value for each key of ``DATALOADER_DEFAULTS``. ConfigurationError if one is out of range or does
     not fit the dataset; DataLoader's own ValueError if they contradict each other.
     """
-    if isinstance(dataset, DataLoader):
+    if loaders.is_loader(dataset):
         _refuse_keywords(keywords)
         own = loaders.unwrapped(dataset)
         return _of_template(loaders.without_workers(own), loaders.settings_of(own))
@@ -60,6 +60,8 @@ def loader_input_of(dataset: Any, keywords: Mapping[str, Any]) -> LoaderInput:
     is_maker = isinstance(dataset, type) or not (hasattr(dataset, "__getitem__") or hasattr(dataset, "__iter__"))
     if is_maker:
         _check_maker(dataset, keywords)
+    elif not isinstance(dataset, IterableDataset):
+        _check_map_style(dataset, keywords)
     stand_in: Any = range(1)  # for the dataset that the function will make
     template: DataLoader[Any] = DataLoader(stand_in if is_maker else dataset, **_without_workers(keywords))
     settings = replace(loaders.settings_of(template), **of_workers)
@@ -101,12 +103,22 @@ def _check_maker(maker: Any, keywords: Mapping[str, Any]) -> None:
         raise ConfigurationError("a sampler needs the dataset itself, not a function that makes it")
 
 
+def _check_map_style(dataset: Any, keywords: Mapping[str, Any]) -> None:
+    has_order = keywords["sampler"] is not None or keywords["batch_sampler"] is not None
+    needed = ("__getitem__",) if has_order else ("__getitem__", "__len__")
+    if missing := [name for name in needed if not hasattr(dataset, name)]:
+        raise ConfigurationError(
+            f"dataset of type {type(dataset).__name__} has no {' and no '.join(missing)}; allowed is a dataset with "
+            f"{' and '.join(needed)}, an IterableDataset, a function that makes one, or a DataLoader"
+        )
+
+
 def _make_loader(maker: Callable[[], Any], keywords: Mapping[str, Any]) -> DataLoader[Any]:
     """Runs in the trial process."""
     dataset = maker()
-    if isinstance(dataset, DataLoader):
+    if loaders.is_loader(dataset):
         _refuse_keywords(keywords)
-        return dataset
+        return loaders.unwrapped(dataset)
     plain = _without_workers(keywords)
     if isinstance(dataset, IterableDataset):
         del plain["shuffle"]

@@ -159,8 +159,8 @@ class SampleComparison:
         self._random_parts |= random_parts
 
     def _check_streams(self, made: Sequence[SampleMade], settings: LoaderSettings, ask: Ask) -> str:
-        count, compared = repeated(made)
-        if count and _is_longer(settings, ask):
+        count, compared, is_sure = repeated(made)
+        if count and _is_longer(settings, ask, unknown=is_sure):
             raise WrongSamples(
                 f"{count} of the first {compared} samples were delivered by another worker too: {HOW_TO_SHARD}"
             )
@@ -176,14 +176,19 @@ class SampleComparison:
         return ""
 
 
-def _is_longer(settings: LoaderSettings, ask: Ask) -> bool:
-    """Whether an epoch has more samples than without workers; if not, the repeated samples are equal by content."""
+def _is_longer(settings: LoaderSettings, ask: Ask, *, unknown: bool) -> bool:
+    """Whether an epoch has more samples than without workers; if not, the repeated samples are equal by content.
+
+    ``unknown`` if an epoch could not be counted.
+    """
     alone = _counted(replace(settings, num_workers=0).canonical(), ask, _MAX_COUNTED, _COUNT_S)
     if alone is None or not alone.complete:
-        return True
+        return unknown
     most = round(_LONGER * alone.count)
     shared = _counted(settings, ask, most, _COUNT_S)
-    return shared is None or shared.count >= most or not shared.complete
+    if shared is None or not (shared.complete or shared.count >= most):
+        return unknown
+    return shared.count >= most
 
 
 def _counted(settings: LoaderSettings, ask: Ask, most: int, limit_s: float = math.inf) -> SamplesSeen | None:
@@ -266,24 +271,28 @@ def differing(sample: SampleMade, reference: Reference) -> frozenset[int]:
     return frozenset(found)
 
 
-def repeated(made: Iterable[SampleMade]) -> tuple[int, int]:
+def repeated(made: Iterable[SampleMade]) -> tuple[int, int, bool]:
     """How many of the first samples of the workers' streams another worker delivered too, and how many were compared.
 
-    0 repeated for one worker, random samples, and samples that repeat within one stream.
+    0 repeated for one worker, random samples, and samples that repeat within one stream. The third value says whether
+    the length of an epoch need not be known: whole samples repeat that are all different within each stream.
     """
     of_worker: dict[int, list[Parts]] = {}
     for sample in made:
         of_worker.setdefault(sample.worker, []).append(sample.parts)
     length = min(map(len, of_worker.values()), default=0)
     if len(of_worker) < 2 or length < _MIN_STREAM:
-        return 0, sum(map(len, of_worker.values()))
+        return 0, sum(map(len, of_worker.values())), False
     streams = [stream[:length] for stream in of_worker.values()]
     # Whole samples, then each part by itself: any part may identify the sample.
-    counts = [_repeated([[tuple((one.form, one.content) for one in parts) for parts in stream] for stream in streams])]
-    positions = min(len(parts) for stream in streams for parts in stream) if length >= _MIN_STREAM_FOR_PARTS else 0
+    whole = [[tuple((one.form, one.content) for one in parts) for parts in stream] for stream in streams]
+    counts = [_repeated(whole)]
+    is_long = length >= _MIN_STREAM_FOR_PARTS
+    is_sure = counts[0] > 0 and is_long and all(len(set(stream)) == length for stream in whole)
+    positions = min(len(parts) for stream in streams for parts in stream) if is_long else 0
     for position in range(positions):
         counts.append(_repeated([[parts[position].content for parts in stream] for stream in streams]))
-    return max(counts), length * len(streams)
+    return max(counts), length * len(streams), is_sure
 
 
 def _repeated(streams: Sequence[Sequence[Hashable]]) -> int:

@@ -144,7 +144,7 @@ def test_with_shared_files_two_wrong_samples_are_enough() -> None:
         ((40, 160), True),
         ((40, 44), False),  # each worker ends with a shorter batch
         ((40, 40), False),
-        ((20_000,), True),  # the count has a limit
+        ((20_000,), False),  # the count has a limit, and samples repeat within each stream
     ],
 )
 def test_streams_with_equal_samples_are_counted(epochs: tuple[int, ...], wrong: bool) -> None:
@@ -154,6 +154,17 @@ def test_streams_with_equal_samples_are_counted(epochs: tuple[int, ...], wrong: 
     with reported if wrong else contextlib.nullcontext():
         assert SampleComparison().check(logged, FOUR, STREAM, 1.0, world.ask) == ""
     assert not world.epochs
+
+
+@pytest.mark.parametrize("has_key", [True, False])
+def test_without_a_count_only_whole_samples_that_are_all_different_are_proof(has_key: bool) -> None:
+    """Labels repeat in a stream that is right; ids do not."""
+    streams = [[(f"id {i if has_key else (worker, i)}", i % 10) for i in range(64)] for worker in range(4)]
+    samples = tuple(made(n, *parts, worker=worker) for worker, all in enumerate(streams) for n, parts in enumerate(all))
+    world = World(lambda i: (i,), lambda i, worker: (i,), epochs=(20_000,) * 2)
+    logged = replace(world.logged(0), samples=samples)
+    with pytest.raises(WrongSamples, match="192 of the first 256") if has_key else contextlib.nullcontext():
+        SampleComparison().check(logged, FOUR, STREAM, 1.0, world.ask)
 
 
 def test_random_streams_give_a_warning() -> None:
