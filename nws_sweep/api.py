@@ -24,6 +24,7 @@ from nws_sweep.errors import ConfigurationError
 from nws_sweep.executor import rank0
 from nws_sweep.executor.dataset_server import DatasetServer, spec_of
 from nws_sweep.measurement.environment import Environment, ProcessFactory
+from nws_sweep.measurement.sample_check import LONGER
 from nws_sweep.report.progress import Print, ProgressReporter, announcer, printer_for
 from nws_sweep.report.search_result import SearchResult
 from nws_sweep.results import Configuration, MeasureRules, SearchRecord, SearchRules, TrialState
@@ -199,6 +200,9 @@ def _search_for_all_ranks(make_loader_input: Callable[[], LoaderInput], given: M
     wrong = next((trial for trial in result.trials if trial.state is TrialState.WRONG_SAMPLES), None)
     if wrong is not None:
         warnings.warn(f"nws_sweep: num_workers={wrong.num_workers} is excluded: {wrong.reason}", stacklevel=3)
+    longer = (line for trial in result.trials for line in trial.warnings if line.startswith(LONGER))
+    if (line := next(longer, None)) is not None:
+        warnings.warn(f"nws_sweep: {line}", stacklevel=3)
     return result
 
 

@@ -65,6 +65,7 @@ class SampleChecker:
         self._comparison = SampleComparison(counts_epochs=bool(search.start.configuration.check_samples))
         self._checked: set[LoaderSettings] = set()
         self._handles_reported = False
+        self._epochs: dict[int, int] = {}  # batches of an epoch of an iterable dataset, by number of workers
 
     def check(self, candidate: Candidate) -> None:
         """Fails a candidate with wrong samples; if the dataset is iterable, all candidates with workers."""
@@ -72,6 +73,8 @@ class SampleChecker:
         if facts is not None and facts.handles and not self._handles_reported:
             self._handles_reported = True
             self._observer.note(shared_handles_warning(facts))
+        if facts is not None and facts.iterable and (batches := candidate.progress.epoch_batches):
+            self._compare_epochs(candidate, batches)
         is_enabled = self._search.start.configuration.check_samples is not False
         if logged is None or facts is None or settings in self._checked or not is_enabled:
             return
@@ -86,6 +89,15 @@ class SampleChecker:
             for one in self._search.candidates if facts.iterable else [candidate]:
                 if one.settings.num_workers:
                     one.fail(error)
+
+    def _compare_epochs(self, candidate: Candidate, batches: int) -> None:
+        """Warns of epochs that have more batches with more workers."""
+        workers = candidate.settings.num_workers
+        self._epochs[workers] = batches
+        fewest, progress = min(self._epochs), candidate.progress
+        if batches > _LONGER * self._epochs[fewest] + workers:
+            warning = longer_warning((fewest, self._epochs[fewest]), (workers, batches))
+            progress.warnings = tuple(dict.fromkeys((*progress.warnings, warning)))
 
     def _ask(self, question: Question, is_stream: bool) -> Any:
         """Asks a candidate without workers; a new process if a question would advance the candidate's stream."""
@@ -216,6 +228,15 @@ def _compare_epochs(settings: LoaderSettings, ask: Ask) -> str:
         if shared.count < alone.count
         else ""
     )
+
+
+LONGER = "the length of an epoch depends on num_workers: "
+
+
+def longer_warning(fewer: tuple[int, int], more: tuple[int, int]) -> str:
+    """A warning about a stream of which each worker has an epoch of its own, from workers and batches of two epochs."""
+    found = f"{fewer[1]} batches with {fewer[0]}, {more[1]} with {more[0]}"
+    return f"{LONGER}{found}; divide the length that each worker has, such as that of with_epoch(), by num_workers"
 
 
 def equal_draws_warning(where: str) -> str:

@@ -110,13 +110,18 @@ class TrialProgress:
         return quantities.costs_by_round(self.slices, self.conditions) if self.measurement else {}
 
     @property
-    def wrong_length(self) -> str:
-        """An epoch that ended after another number of batches than its length, in words; else empty."""
+    def epoch_batches(self) -> int | None:
+        """Batches of the latest epoch that has ended; None if none has."""
         windows = self.windows
         while windows and not windows[-1].ended_epoch:
             windows.pop()
-        seen = schedule.taken_in_epoch(windows)
-        if self.batches_per_epoch is None or not windows or seen == self.batches_per_epoch:
+        return schedule.taken_in_epoch(windows) if windows else None
+
+    @property
+    def wrong_length(self) -> str:
+        """An epoch that ended after another number of batches than its length, in words; else empty."""
+        seen = self.epoch_batches
+        if self.batches_per_epoch is None or seen in (None, self.batches_per_epoch):
             return ""
         return f"an epoch ended after {seen} batches, but its length is {self.batches_per_epoch}"
 

@@ -265,6 +265,20 @@ def test_a_stream_that_is_not_shared_is_loaded_without_workers(measured: Search)
     assert (tuned.num_workers, sum(map(len, tuned))) == (0, 60)
 
 
+class EachWorkerHasAnEpoch(IterableDataset[int]):
+    """20 samples of each worker, as of a resampled stream."""
+
+    def __iter__(self) -> Iterator[int]:
+        worker = get_worker_info()
+        first = 1000 * worker.id if worker else 0
+        yield from range(first, first + 20)
+
+
+def test_an_epoch_that_grows_with_the_workers_is_told(measured: Search) -> None:
+    with pytest.warns(UserWarning, match="the length of an epoch depends on num_workers: 4 batches with 0, 16 with 4;"):
+        measured(EachWorkerHasAnEpoch(), num_workers=[0, 4])
+
+
 @pytest.mark.usefixtures("forked_workers")
 def test_candidates_whose_workers_share_an_open_file_fail(measured: Search, tmp_path: Path) -> None:
     path = tmp_path / "records"

@@ -210,8 +210,7 @@ def test_an_iterable_dataset_whose_workers_repeat_samples_ends_the_search_withou
         replace(one, parts=(replace(one.parts[0], content=bytes([n])),)) for s in streams for n, one in enumerate(s)
     ]
     machine.logged = {n: SamplesLogged(samples=tuple(s for s in same if s.worker < n)) for n in range(1, 33)}
-    unending = SamplesSeen(count=0, complete=False)
-    machine.epochs = dict.fromkeys(range(33), unending)
+    machine.epochs = {n: SamplesSeen(count=16 * max(1, n), complete=True) for n in range(33)}
     result, recorder = run_search(configuration(reference=2), machine)
     assert recommended(result).num_workers == 0
     assert result.stop_reason.startswith("workers deliver wrong samples: ")
