@@ -185,7 +185,8 @@ def tune(  # noqa: PLR0913
         announce(f"{reason}: the DataLoader stays as it is")
         return maker() if maker else cast("Loader", loader)
     measured = maker or loaders.unwrapped(loader)
-    result = _search_for_all_ranks(lambda: loader_input_of(measured, DATALOADER_DEFAULTS), given)
+    call = "tune(lambda: DataLoader(...))"
+    result = _search_for_all_ranks(lambda: replace(loader_input_of(measured, DATALOADER_DEFAULTS), call=call), given)
     made: Loader = maker() if maker else cast("Loader", loader)
     tuned = loaders.with_settings(made, result.settings)
     if isinstance((inner := loaders.unwrapped(tuned)).worker_init_fn, SeededGenerators):

@@ -3,6 +3,7 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -30,6 +31,15 @@ ROOT = Path(__file__).resolve().parent.parent
 COMMAND_TIMEOUT_S = 240
 
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Under ``nohup`` or as a job in the background, signals are ignored; tests and their programs need them."""
+    if getattr(config.option, "numprocesses", None):
+        return  # not where the tests run
+    for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, usual)
 
 
 def lacking(what: str, script: str) -> None:

@@ -8,6 +8,7 @@ import random
 import time
 from dataclasses import replace
 from pathlib import Path
+from threading import Lock
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -33,6 +34,15 @@ QUICK = MeasureRules(window_s=0.05, trial_limit_s=1.0)
 def slow(length: int = 200, seconds: float = 0.002) -> Dataset[torch.Tensor]:
     dataset: Dataset[torch.Tensor] = user_datasets.Slow(length, seconds=seconds)
     return dataset
+
+
+def held() -> Any:
+    """A dataset that cannot be pickled."""
+    return type("Held", (list,), {})([Lock()])
+
+
+def fails() -> Any:
+    raise KeyError("no data")
 
 
 def wrapped(dataset: Any) -> Any:
@@ -202,6 +212,12 @@ def test_a_wrong_argument_is_rejected_before_anything_is_measured(keywords: dict
         (lambda: nws_sweep.search(wrapped(slow()), batch_size=4), "batch_size=4: a DataLoader has its own batch_size"),
         (lambda: nws_sweep.search(DataLoader(slow()), batch_size=4), "batch_size=4: a DataLoader has its own batch_si"),
         (lambda: nws_sweep.tune(cast(Any, slow())), r"tune\(Slow\): allowed is a DataLoader"),
+        (
+            lambda: nws_sweep.tune(DataLoader(held())),
+            r"lock.*give a function that makes it: tune\(lambda: DataLoader\(",
+        ),
+        (lambda: nws_sweep.search(held()), r"give a function that makes it: search\(lambda: Held\(\.\.\.\), \.\.\.\)"),
+        (lambda: nws_sweep.search(fails, progress=False), r"fails\(\), which makes the dataset: KeyError: 'no data'"),
         (lambda: nws_sweep.search(slow, sampler=[1]), "a sampler needs the dataset itself"),
         (lambda: nws_sweep.search(slow(), sampler=[1], shuffle=True), "mutually exclusive with shuffle"),  # of torch
         (lambda: nws_sweep.search(TensorDataset(torch.arange(0)), progress=False), "is empty"),

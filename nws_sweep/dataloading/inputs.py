@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,7 +14,7 @@ from torch.utils.data import DataLoader, IterableDataset
 from nws_sweep.config import schema
 from nws_sweep.dataloading import loaders, pickling
 from nws_sweep.dataloading.fingerprints import fingerprint
-from nws_sweep.errors import ConfigurationError
+from nws_sweep.errors import ConfigurationError, DatasetError, one_line
 from nws_sweep.results import LoaderSettings
 from nws_sweep.system import processes
 
@@ -35,12 +36,14 @@ class LoaderInput:
     made: DataLoader[Any] | Callable[[], DataLoader[Any]]  # without workers; a function is called in the trial process
     settings_unknown: bool = False  # a function without keywords: the DataLoader that it makes has the settings
     fingerprint: str = ""  # of the dataset and the functions of the DataLoader; empty for a function
+    call: str = ""  # with a function that makes what is measured, for what cannot be pickled
 
     def pickle_into(self, folder: Path) -> dict[str, Any]:
         """Writes a file that trial processes load; returns the node for Hydra's ``instantiate``."""
         is_maker = not isinstance(self.made, DataLoader)
         what = "the function that makes the dataset" if is_maker else "the DataLoader"
-        return pickling.write(what, self.made, folder / "loader", is_maker)
+        remedy = f"give a function that makes it: {self.call}" if self.call else ""
+        return pickling.write(what, self.made, folder / "loader", is_maker, remedy)
 
 
 def loader_input_of(dataset: Any, keywords: Mapping[str, Any]) -> LoaderInput:
@@ -52,7 +55,8 @@ def loader_input_of(dataset: Any, keywords: Mapping[str, Any]) -> LoaderInput:
     if loaders.is_loader(dataset):
         _refuse_keywords(keywords)
         own = loaders.unwrapped(dataset)
-        return _of_template(loaders.without_workers(own), loaders.settings_of(own))
+        measured = _of_template(loaders.without_workers(own), loaders.settings_of(own))
+        return replace(measured, call="search(lambda: DataLoader(...))")
     of_workers = {name: keywords[name] for name in _OF_WORKERS} | {"timeout": float(keywords["timeout"])}
     schema.require("prefetch_factor", of_workers["prefetch_factor"])
     for name in ("multiprocessing_context", "timeout"):
@@ -66,7 +70,8 @@ def loader_input_of(dataset: Any, keywords: Mapping[str, Any]) -> LoaderInput:
     template: DataLoader[Any] = DataLoader(stand_in if is_maker else dataset, **_without_workers(keywords))
     settings = replace(loaders.settings_of(template), **of_workers)
     if not is_maker:
-        return _of_template(template, settings)
+        call = f"search(lambda: {type(dataset).__name__}(...), ...)"
+        return replace(_of_template(template, settings), call=call)
     return LoaderInput(
         name=getattr(dataset, "__name__", type(dataset).__name__),
         settings=settings,
@@ -115,7 +120,12 @@ def _check_map_style(dataset: Any, keywords: Mapping[str, Any]) -> None:
 
 def _make_loader(maker: Callable[[], Any], keywords: Mapping[str, Any]) -> DataLoader[Any]:
     """Runs in the trial process."""
-    dataset = maker()
+    try:
+        dataset = maker()
+    except Exception as error:  # code of the user
+        traceback.print_exc()
+        name = getattr(maker, "__name__", type(maker).__name__)
+        raise DatasetError(one_line(f"{name}(), which makes the dataset: {type(error).__name__}: {error}")) from error
     if loaders.is_loader(dataset):
         _refuse_keywords(keywords)
         return loaders.unwrapped(dataset)

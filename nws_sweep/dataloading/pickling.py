@@ -12,6 +12,7 @@ import sys
 import types
 from collections.abc import Mapping
 from multiprocessing.reduction import ForkingPickler
+from multiprocessing.shared_memory import SharedMemory
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +27,11 @@ from nws_sweep.system import torch_internals
 _LOAD = f"{__name__}.load"
 
 
-def write(what: str, value: Any, path: Path, is_maker: bool = False) -> dict[str, Any]:
+def write(what: str, value: Any, path: Path, is_maker: bool = False, remedy: str = "") -> dict[str, Any]:
     """Pickles an object into a new file and returns the node by which Hydra's ``instantiate`` loads it.
 
     A maker is a function that the trial process calls to make the object. ConfigurationError, in which the object is
-    called ``what``, if it cannot be pickled.
+    called ``what`` and the remedy is named, if it cannot be pickled.
     """
     try:
         with path.open("xb") as file:
@@ -39,8 +40,7 @@ def write(what: str, value: Any, path: Path, is_maker: bool = False) -> dict[str
         raise ConfigurationError(
             one_line(
                 f"{what} of type {type(value).__name__} cannot be pickled for the trial process "
-                f"({type(error).__name__}: {error}); give a function that makes the dataset instead of the dataset, "
-                "such as search(lambda: MyDataset(...), ...)"
+                f"({type(error).__name__}: {error}){f'; {remedy}' if remedy else ''}"
             )
         ) from error
     # Spawned workers of a notebook do not get its classes in the user's process either.
@@ -83,6 +83,8 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc] # it has no types
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, torch_internals.iterator_class()):
             return KeptIterator, ()
+        if isinstance(obj, SharedMemory):
+            raise TypeError("a copy of it would change the shared memory that this program uses")
         if isinstance(obj, torch.Generator):  # torch 2.2 refuses
             return _make_generator, (str(obj.device), obj.get_state())
         if isinstance(obj, io.TextIOWrapper | io.BufferedReader):

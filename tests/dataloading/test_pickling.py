@@ -7,6 +7,7 @@ import socket
 import sys
 import types
 from multiprocessing.reduction import ForkingPickler
+from multiprocessing.shared_memory import SharedMemory
 from pathlib import Path
 from typing import Any
 
@@ -81,11 +82,19 @@ def test_objects_that_cannot_be_pickled_are_refused_with_a_remedy(tmp_path: Path
     (tmp_path / "existing").touch()
     with pytest.raises(ConfigurationError, match="FileExists"):
         pickling.write("it", 2, tmp_path / "existing")
-    message = (
-        r"the dataset of type socket cannot be pickled for the trial process .*cannot pickle.*search\(lambda: MyDataset"
-    )
+    message = r"the dataset of type socket cannot be pickled for the trial process .*cannot pickle.*\); do it"
     with socket.socket() as held, pytest.raises(ConfigurationError, match=message):
-        pickling.write("the dataset", held, tmp_path / "file")
+        pickling.write("the dataset", held, tmp_path / "file", remedy="do it")
+
+
+def test_shared_memory_of_the_program_is_not_used_by_trial_processes(tmp_path: Path) -> None:
+    memory = SharedMemory(create=True, size=8)
+    try:
+        with pytest.raises(ConfigurationError, match="would change the shared memory that this program uses"):
+            pickling.write("the dataset", {"state": memory}, tmp_path / "file")
+    finally:
+        memory.close()
+        memory.unlink()
 
 
 def test_a_class_that_cannot_be_imported_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
