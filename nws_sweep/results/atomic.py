@@ -18,17 +18,22 @@ def write_bytes(path: Path, content: bytes, *, durable: bool = False) -> None:
     A power failure can undo the writing of a file that is not durable or, on some file systems, empty it. If the file
     cannot be written (OSError), the old file is unchanged and the temporary file is removed.
     """
-    temporary = path.with_name(f"{_TEMPORARY}{path.name}-{secrets.token_hex(8)}")
-    try:
-        with temporary.open("xb") as file:
-            file.write(content)
-            if durable:
-                file.flush()
-                os.fsync(file.fileno())
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    for is_last in (False, True):
+        temporary = path.with_name(f"{_TEMPORARY}{path.name}-{secrets.token_hex(8)}")
+        try:
+            with temporary.open("xb") as file:
+                file.write(content)
+                if durable:
+                    file.flush()
+                    os.fsync(file.fileno())
+            temporary.replace(path)
+            break
+        except FileNotFoundError:  # another program has removed it, on a file system without locks
+            if is_last:
+                raise
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
     if durable:
         _sync_folder(path.parent)
 

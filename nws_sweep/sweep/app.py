@@ -141,9 +141,10 @@ def prepare(composed: DictConfig, session: Session, *, is_grid: bool) -> None:
     if not is_grid:
         is_open = schema.has_open_settings(values)
         configuration = _configuration(values, composed.hydra, session) if is_open else samples[0]
-        resuming.refuse_another(folder, configuration)
     if is_new:
         session.resources.callback(resuming.folder_lock(folder).release, force=True)
+    if configuration is not None:  # with the lock, since another program may have made the folder meanwhile
+        resuming.refuse_another(folder, configuration)
     session.configuration, session.plan, session.folder = configuration, plan, folder
 
 

@@ -25,7 +25,8 @@ _WITHOUT_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, getattr(errno, "
 def folder_lock(folder: Path) -> filelock.BaseFileLock:
     """Creates a folder, locks it, and removes temporary files of a killed program, whose lock the kernel has released.
 
-    Not locked on file systems without locks; ConfigurationError if another program holds the lock.
+    On file systems without locks it is not locked, and the files, which may be another program's, stay.
+    ConfigurationError if another program holds the lock.
     """
     folder.mkdir(parents=True, exist_ok=True)
     lock = filelock.FileLock(folder / storage.FOLDER_LOCK, thread_local=False, fallback_to_soft=False)
@@ -39,7 +40,7 @@ def folder_lock(folder: Path) -> filelock.BaseFileLock:
     except (NotImplementedError, OSError) as error:  # filelock raises NotImplementedError for ENOSYS
         if isinstance(error, OSError) and error.errno not in _WITHOUT_LOCKS:
             raise
-    for place in (folder, folder / storage.PLOTS):
+    for place in (folder, folder / storage.PLOTS) if lock.is_locked else ():
         atomic.remove_temporary(place)
     return lock
 

@@ -221,10 +221,31 @@ def is_alive(process: psutil.Process) -> bool:
 
 
 def remove_shared_memory(pids: Iterable[int]) -> None:
-    """Removes the segments that killed processes have not unlinked."""
+    """Removes the segments that killed processes have not unlinked.
+
+    A process of another container may have the same ID and the same /dev/shm (``--ipc=host``), so segments that a
+    process uses stay.
+    """
     for pid in pids:
         for segment in Path("/dev/shm").glob(f"torch_{pid}_*"):
-            segment.unlink(missing_ok=True)
+            if _is_unused(segment):
+                segment.unlink(missing_ok=True)
+
+
+def _is_unused(path: Path) -> bool:
+    """Whether no process has opened or mapped a file of this user: the kernel grants a lease then (fcntl(2))."""
+    import fcntl  # Windows has none
+
+    with contextlib.suppress(OSError):
+        descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
+        try:
+            # A process that opens the file before the lease ends causes this signal, which has no effect.
+            fcntl.fcntl(descriptor, fcntl.F_SETSIG, signal.SIGURG)
+            fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+            return True
+        finally:
+            os.close(descriptor)
+    return False
 
 
 def out_of_memory_kills() -> int:

@@ -24,6 +24,25 @@ def test_writing_replaces_the_whole_file_with_the_mode_of_the_umask(tmp_path: Pa
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_a_file_is_written_again_if_another_program_has_removed_the_temporary_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replace = Path.replace
+    removed: list[Path] = []
+
+    def raced(self: Path, target: Path) -> Path:
+        if not removed:
+            removed.append(self)
+            self.unlink()
+        return replace(self, target)
+
+    monkeypatch.setattr(Path, "replace", raced)
+    atomic.write_text(tmp_path / "a.txt", "new")
+    assert (tmp_path / "a.txt").read_text() == "new"
+    with pytest.raises(FileNotFoundError):
+        atomic.write_text(tmp_path / "no folder" / "a.txt", "new")
+
+
 def test_an_interrupted_rename_keeps_the_old_file_and_no_temporary_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -192,4 +192,7 @@ def test_folders_on_file_systems_without_locks_are_accepted(tmp_path: Path, monk
         raise OSError(errno.ENOLCK, "no locks")
 
     monkeypatch.setattr(fcntl, "flock", refuse)
+    being_written = tmp_path / ".nws_sweep-result.json-1"
+    being_written.touch()
     assert not resuming.folder_lock(tmp_path).is_locked
+    assert being_written.exists()

@@ -75,6 +75,20 @@ def test_shared_memory_of_exited_processes_is_removed_with_the_folder(place: Pat
     assert not left.exists()
 
 
+def test_shared_memory_that_a_process_of_another_container_uses_stays(place: Path) -> None:
+    left = left_by_a_killed_program(place)
+    with subprocess.Popen(["true"]) as gone:
+        pass
+    segment = register_with_segment(left, gone.pid)
+    with segment.open("rb") as opened, subprocess.Popen(["sleep", "60"], stdin=opened) as other:
+        opened.close()
+        temporary.remove_stale()
+        assert segment.exists()
+        other.kill()
+    processes.remove_shared_memory([gone.pid])
+    assert not segment.exists()
+
+
 def test_a_folder_is_removed_after_the_exit_of_its_processes(place: Path) -> None:
     with subprocess.Popen(["sleep", "0.3"]) as dying:
         with temporary.folder() as mine:
