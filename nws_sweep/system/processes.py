@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 # From Ctrl-C, batch systems and closed terminals; Windows has no SIGHUP.
 ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, *filter(None, [getattr(signal, "SIGHUP", None)]))
 _NOTICE = b"\nnws_sweep: Finishing the current window and writing the report. Press Ctrl-C again to stop now.\n"
-GONE_WITHIN_S = 5.0
+GONE_WITHIN_S, _CLOSED_WITHIN_S = 5.0, 1.0
 _PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 _POLL_S = 0.002
 
@@ -233,7 +233,19 @@ def remove_shared_memory(pids: Iterable[int]) -> None:
 
 
 def _is_unused(path: Path) -> bool:
-    """Whether no process has opened or mapped a file of this user: the kernel grants a lease then (fcntl(2))."""
+    """Whether no process has opened or mapped a file of this user: the kernel grants a lease then (fcntl(2)).
+
+    The kernel closes the files of a killed process a moment after its exit.
+    """
+    deadline = time.monotonic() + _CLOSED_WITHIN_S
+    while not _is_leased(path):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_POLL_S)
+    return True
+
+
+def _is_leased(path: Path) -> bool:
     import fcntl  # Windows has none
 
     with contextlib.suppress(OSError):

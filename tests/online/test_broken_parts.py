@@ -38,7 +38,7 @@ NEEDED = {
     "_draws",
     "begin_epoch",
 }
-NEEDED_CLASSES = {"TunedIterator", "Pool"}
+NEEDED_CLASSES = {"TunedIterator", "Pool", "Pools"}
 IN_WORKERS = {"WorkerProbe", "BatchTimer"}
 
 

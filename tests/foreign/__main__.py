@@ -1,0 +1,116 @@
+"""Tries search, tune and autotune with loaders of other libraries; writes the table of docs/guides/other-libraries.md.
+
+``python -m tests.foreign [PROGRAM ...]`` writes the rows of these programs, or of all. Each loader is tried in processes of
+its own.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+PAGE = Path(__file__).parents[2] / "docs/guides/other-libraries.md"
+BEGIN, END = "<!-- written by scripts/test-foreign -->\n", "<!-- end -->\n"
+MOST_WORKERS, EPOCHS, LIMIT_S = 8, 4, 120
+PACKAGES = (
+    "timm", "monai", "torchdata", "litdata", "mosaicml-streaming", "webdataset", "lhotse", "datasets", "lmdb", "h5py",
+)  # fmt: skip
+HEAD = "| loader | search | tune | autotune, fourth epoch |\n|---|---|---|---|\n"
+
+
+def ids(batch: Any) -> list[int]:
+    import torch
+
+    while isinstance(batch, dict | list | tuple) and not all(isinstance(one, int) for one in batch):
+        batch = list(batch.values())[-1] if isinstance(batch, dict) else batch[-1]
+    return [int(one) for one in torch.as_tensor(batch).flatten().tolist()]
+
+
+def epoch(loader: Any) -> tuple[collections.Counter[int], float]:
+    began_s, found = time.perf_counter(), collections.Counter[int]()
+    for batch in loader:
+        found.update(ids(batch))
+    return found, time.perf_counter() - began_s
+
+
+def tried(name: str, how: str, folder: Path) -> str:
+    """What happens, in a cell of the table."""
+    import nws_sweep
+    from nws_sweep.dataloading import loaders
+    from tests.foreign.programs import PROGRAMS
+
+    lines: list[str] = []
+    with contextlib.redirect_stdout(sys.stderr):
+        loader = PROGRAMS[name](folder)
+        plain, plain_s = epoch(loader)
+        options: dict[str, Any] = {"max_workers": MOST_WORKERS, "progress": lines.append, "reuse": "never"}
+        try:
+            if how == "search":
+                found = nws_sweep.search(loader, **options)
+                return f"num_workers={found.num_workers}" + "".join(f"; {one}" for one in _lengths(found))
+            made = getattr(nws_sweep, how)(loader, **options)
+            epochs = [epoch(made) for _ in range(EPOCHS if how == "autotune" else 1)]
+        except nws_sweep.NwsSweepError as error:
+            return f"refused: {error}"
+    wrong = [found.total() for found, _ in epochs if found != plain]
+    after = loaders.unwrapped(made)
+    number = after.tuning.after.num_workers if how == "autotune" else after.num_workers
+    samples = f"; epochs of {wrong} samples instead of {plain.total()}" if wrong else ""
+    reason = after.tuning.reason if how == "autotune" else ""
+    why = f"; {reason}" if "instead of" not in reason and not epochs[-1][1] < 0.7 * plain_s else ""
+    return f"num_workers={number}, {plain_s:.1f} → {epochs[-1][1]:.1f} s{samples}{why}"
+
+
+def _lengths(found: Any) -> list[str]:
+    return [line for trial in found.trials for line in trial.warnings if line.startswith("the length")][:1]
+
+
+def row(name: str) -> list[str]:
+    cells = []
+    for how in ("search", "tune", "autotune"):
+        with tempfile.TemporaryDirectory() as folder:
+            command = [sys.executable, "-m", "tests.foreign", name, how, folder]
+            own = {**os.environ, "NWS_SWEEP_CACHE_DIR": f"{folder}/cache", "NWS_SWEEP_LOCK_FILE": f"{folder}/lock"}
+            Path(folder, "data").mkdir()
+            try:
+                done = subprocess.run(command, env=own, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+                failed = done.stderr.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
+                cells.append(json.loads(done.stdout) if done.returncode == 0 else f"fails: {failed[0]}")
+            except subprocess.TimeoutExpired:
+                cells.append(f"does not end within {LIMIT_S} s")
+    return cells
+
+
+def main(arguments: Sequence[str]) -> None:
+    from tests.foreign.programs import PROGRAMS
+
+    if len(arguments) == 3 and arguments[1] in ("search", "tune", "autotune"):
+        print(json.dumps(tried(arguments[0], arguments[1], Path(arguments[2], "data"))))
+        return
+    before, _, rest = PAGE.read_text("utf-8").partition(BEGIN)
+    earlier, _, after = rest.partition(END)
+    rows = {line.split("|")[1].strip(): line for line in earlier.splitlines()[2:] if line.startswith("|")}
+    for name in arguments or PROGRAMS:
+        title = name.replace("_", " ", 1)
+        rows[title] = f"| {title} | {' | '.join(cell.replace('|', '/') for cell in row(name))} |"
+        print(rows[title], flush=True)
+        known = [line for one in PROGRAMS if (line := rows.get(one.replace("_", " ", 1)))]
+        made = ", ".join(f"{package} {version(package)}" for package in ("torch", *PACKAGES))
+        text = "\n".join([*known, "", f"Made by `scripts/test-foreign` on {time.strftime('%Y-%m-%d')}: {made}."])
+        PAGE.write_text(f"{before}{BEGIN}{HEAD}{text}\n{END}{after}", "utf-8")
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")
+    main(sys.argv[1:])
