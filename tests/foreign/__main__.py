@@ -1,7 +1,6 @@
 """Tries search, tune and autotune with loaders of other libraries; writes the table of docs/guides/other-libraries.md.
 
-``python -m tests.foreign [PROGRAM ...]`` writes the rows of these programs, or of all. Each loader is tried in processes of
-its own.
+``python -m tests.foreign [PROGRAM ...]`` writes the rows of these programs, or of all, each tried in its own processes.
 """
 
 from __future__ import annotations
@@ -68,7 +67,7 @@ def tried(name: str, how: str, folder: Path) -> str:
     number = after.tuning.after.num_workers if how == "autotune" else after.num_workers
     samples = f"; epochs of {wrong} samples instead of {plain.total()}" if wrong else ""
     reason = after.tuning.reason if how == "autotune" else ""
-    why = f"; {reason}" if "instead of" not in reason and not epochs[-1][1] < 0.7 * plain_s else ""
+    why = f"; {reason}" if reason and "instead of" not in reason and not epochs[-1][1] < 0.7 * plain_s else ""
     return f"num_workers={number}, {plain_s:.1f} → {epochs[-1][1]:.1f} s{samples}{why}"
 
 
