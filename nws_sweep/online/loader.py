@@ -200,6 +200,7 @@ def tuner_of(
     configuration, announce = _configuration(loader), announcer(progress, printer_for(progress))
     reason = _reason_to_stay(loader, base)
     known = ResultStore().find(configuration, host.describe(), "never" if reason else reuse)
+    others = None if reason else agreement.make(loader)
     tuner = Tuner(
         base=base,
         current=known.verdict.recommended if known and known.verdict else base,
@@ -209,9 +210,9 @@ def tuner_of(
         most_workers=max_workers,
         prefetches="prefetch_factor" in settings,
         refusals=_refusals,
-        tell=lambda text: announce(f"{configuration.columns['dataset']}: {text}"),
-        on_decided=functools.partial(_conclude, announce),
-        others=None if reason else agreement.make(loader),
+        tell=functools.partial(_tell, announce, configuration, others),
+        on_decided=_conclude,
+        others=others,
         own_generators=tuple(generators.of_loader(loader)),
         has_own_state=saved_state.is_of_iterators(loader),
     )
@@ -246,9 +247,8 @@ def _configuration(loader: DataLoader[Any]) -> Configuration:
 def _when(loader: DataLoader[Any]) -> When:
     """When workers can be started.
 
-    An iterable dataset has no index lists that a second pool could go on with, and the iterators of a class of its own
-    keep them. Forking beside the thread that pins
-    memory can deadlock (pytorch/pytorch#75147, #130610).
+    An iterable dataset has no index lists that a second pool could go on with, and iterators of a class of its own keep
+    them. Forking beside the thread that pins memory can deadlock (pytorch/pytorch#75147, #130610).
     """
     pins = loader.pin_memory and accelerator.available() is not None
     is_fixed = isinstance(loader.dataset, IterableDataset | MapDataPipe) or torch_internals.makes_own_iterators(loader)
@@ -273,11 +273,17 @@ def _refusals(tuner: Tuner) -> Callable[[LoaderSettings], str]:
     return lambda settings: resources.reason_not_fitting(settings, needs, free)
 
 
-def _conclude(announce: Print, tuner: Tuner) -> None:
+def _tell(announce: Print, configuration: Configuration, others: agreement.Agreement | None, text: str) -> None:
+    """Says something about a loader; of several ranks, rank 0 does."""
+    if others is None or others.leads:
+        announce(f"{configuration.columns['dataset']}: {text}")
+
+
+def _conclude(tuner: Tuner) -> None:
     """Says what was found, and stores it for the next training; of several ranks, rank 0 does."""
+    tuner.tell(str(tuner.tuning))
     if tuner.others is not None and not tuner.others.leads:
         return
-    announce(f"{tuner.configuration.columns['dataset']}: {tuner.tuning}")
     if tuner.trials:
         ResultStore().add(record(tuner))
 

@@ -70,7 +70,7 @@ class Tuner:
         most_workers: Never more workers; None for what fits.
         prefetches: Whether ``prefetch_factor`` may change.
         refusals: Gives a function that says why settings do not fit beside the current workers; empty if they do.
-        tell: Called with a line about a change that is more than one of speed; each different line once.
+        tell: Called with a line about the loader, such as one about a change that is more than one of speed.
         on_decided: Called once.
         others: The other ranks; None for a single process.
         may_change: Whether the settings of this loader, and not of another one, may change.
@@ -111,6 +111,7 @@ class Tuner:
         """Nothing is known yet."""
         self.tuning = Tuning(before=self.base, after=self.current)
         self.length = EpochLength(self.base.num_workers)
+        _tell_consequences(self, "from the start")
 
     def observe(self, batches_per_epoch: int | None) -> Observation | None:
         """The observation of the settings in use, which goes on over epochs; None if they are decided."""
@@ -197,8 +198,7 @@ class Tuner:
         switch = Switch(plan.epoch, batch, self.current, plan.settings, plan.reason, longest_wait_s)
         self.current = plan.settings
         self.tuning = replace(self.tuning, after=plan.settings, switches=(*self.tuning.switches, switch))
-        if consequences := "; ".join(_consequences(self)):
-            self.tell(f"{self.tuning.changes} from batch {batch} of epoch {plan.epoch} on: {consequences}")
+        _tell_consequences(self, f"from batch {batch} of epoch {plan.epoch} on")
 
     def reject(self, workers: int, why: str) -> None:
         """Only ``workers`` of the planned workers can make batches: keeps as many, or undoes the change."""
@@ -289,6 +289,11 @@ def _ahead(tuner: Tuner, batches: int | None, *, is_new_epoch: bool) -> Prospect
         is_new_epoch=is_new_epoch,
         tolerance=tuner.configuration.search.tolerance,
     )
+
+
+def _tell_consequences(tuner: Tuner, since: str) -> None:
+    if consequences := "; ".join(_consequences(tuner)):
+        tuner.tell(f"{tuner.tuning.changes} {since}: {consequences}")
 
 
 def _consequences(tuner: Tuner) -> Iterator[str]:
