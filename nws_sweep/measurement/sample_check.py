@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -295,8 +296,9 @@ def differing(sample: SampleMade, reference: Reference) -> frozenset[int]:
 def repeated(made: Iterable[SampleMade]) -> tuple[int, int, bool]:
     """How many of the first samples of the workers' streams another worker delivered too, and how many were compared.
 
-    0 repeated for one worker, random samples, and samples that repeat within one stream. The third value says whether
-    the length of an epoch need not be known: whole samples repeat that are all different within each stream.
+    0 repeated for one worker, random samples, samples that repeat within one stream, and where no sample of one worker
+    repeats. The third value says whether the length of an epoch need not be known: whole samples repeat that are all
+    different within each stream.
     """
     of_worker: dict[int, list[Parts]] = {}
     for sample in made:
@@ -318,6 +320,9 @@ def repeated(made: Iterable[SampleMade]) -> tuple[int, int, bool]:
 
 def _repeated(streams: Sequence[Sequence[Hashable]]) -> int:
     distinct = [set(stream) for stream in streams]
-    total, alike = sum(map(len, streams)), sum(map(len, distinct))
-    across = alike - len(set().union(*distinct))
-    return across if across > _REPEATED * total and across > 2 * (total - alike) else 0
+    workers = Counter(sample for own in distinct for sample in own)
+    total, alike = sum(map(len, streams)), workers.total()
+    across = alike - len(workers)
+    # Some workers of a resampled stream draw the same shard by chance. Without shares, each repeats samples of others.
+    is_by_chance = any(max(workers[sample] for sample in own) == 1 for own in distinct)
+    return 0 if is_by_chance or across <= max(_REPEATED * total, 2 * (total - alike)) else across

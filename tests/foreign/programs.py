@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from monai.transforms import Compose, Randomizable
 from torch.utils.data import DataLoader, default_collate
 
 COUNT, BATCH, SECONDS = 200, 4, 0.005
@@ -56,19 +55,12 @@ def timm(folder: Path) -> Any:
     )
 
 
-class _Drawing(Randomizable):
-    """An augmentation with a generator of its own, ``R``."""
-
-    def __call__(self, sample: Any) -> Any:
-        self.R.random()
-        return slow(sample)
-
-
 @program
 def monai_dataset(folder: Path) -> Any:
     from monai.data import Dataset
+    from monai.transforms import RandomOrder
 
-    return DataLoader(Dataset(list(range(COUNT)), Compose([_Drawing()])), batch_size=BATCH)
+    return DataLoader(Dataset(list(range(COUNT)), RandomOrder([same, slow])), batch_size=BATCH)
 
 
 @program
@@ -125,14 +117,14 @@ def mosaicml_streaming(folder: Path) -> Any:
     return DataLoader(dataset, batch_size=BATCH, num_workers=1, collate_fn=_slow_batch)
 
 
-def _webdataset(folder: Path, **keywords: Any) -> Any:
+def _webdataset(folder: Path, shards: int, count: int, **keywords: Any) -> Any:
     import webdataset
 
-    for shard in range(16):
+    for shard in range(shards):
         with webdataset.TarWriter(f"{folder}/{shard:02d}.tar") as out:
-            for number in range(shard, COUNT, 16):
+            for number in range(shard, count, shards):
                 out.write({"__key__": f"{number:05d}", "cls": number})
-    tars = f"{folder}/{{00..15}}.tar"
+    tars = f"{folder}/{{00..{shards - 1}}}.tar"
     return webdataset.WebDataset(tars, shardshuffle=False, **keywords).decode().to_tuple("cls").map(slow)
 
 
@@ -140,15 +132,15 @@ def _webdataset(folder: Path, **keywords: Any) -> Any:
 def webdataset(folder: Path) -> Any:
     from webdataset import WebLoader
 
-    return WebLoader(_webdataset(folder).batched(BATCH), batch_size=None)
+    return WebLoader(_webdataset(folder, 16, COUNT).batched(BATCH), batch_size=None)
 
 
 @program
 def webdataset_resampled(folder: Path) -> Any:
     from webdataset import WebLoader
 
-    stream = _webdataset(folder, resampled=True).batched(BATCH).with_epoch(COUNT // BATCH)
-    return WebLoader(stream, batch_size=None)
+    resampled = _webdataset(folder, 64, 64 * COUNT, resampled=True).batched(BATCH)
+    return WebLoader(resampled.with_epoch(COUNT // BATCH), batch_size=None)
 
 
 class _Cuts(torch.utils.data.Dataset[Any]):

@@ -41,6 +41,7 @@ STREAMS: list[tuple[list[list[Any]], int]] = [
     ([[(1,), (2,), (3,), (4,)], [(4,), (3,), (2,), (1,)]], 4),  # both workers have all samples
     ([[(1,), (3,), (5,), (7,)], [(2,), (4,), (6,), (8,)]], 0),
     ([[(1,)], [(1,)]], 0),  # too few
+    ([[(1,), (2,)], [(1,), (2,)], [(3,), (4,)]], 0),  # two workers have drawn the same shard
     ([[(0,)] * 4, [(0,)] * 4], 0),  # a stream repeats one sample
     # Random images are identified by a key, but not by a label.
     ([[(random.random(), f"key {i}") for i in range(40)] for _ in range(3)], 80),
