@@ -49,20 +49,20 @@ class SharedProcess:
         return subprocess.CompletedProcess(list(arguments), status, printed, complaints)
 
     def close(self) -> None:
-        """Ends it: it has read all orders."""
+        """Ends it by an order: workers that a test has left open may hold its standard input open."""
         with self._process:
-            pass
+            print("null", file=self._process.stdin, flush=True)
 
 
 _FILES = ("standard_output", "standard_error")
 
 
 def main(orders: TextIO) -> None:
-    """Does what the orders say."""
+    """Does what the orders say, until one is null."""
     answers = os.fdopen(os.dup(1), "w")
     trial_process.preload([{"_target_": "torchvision.transforms.Compose"}])
-    for line in orders:
-        print(json.dumps(_status(*json.loads(line))), file=answers, flush=True)
+    while (order := json.loads(orders.readline() or "null")) is not None:
+        print(json.dumps(_status(*order)), file=answers, flush=True)
 
 
 def _status(arguments: Sequence[str], folder: str, environment: Mapping[str, str], draw: bool) -> int:
