@@ -31,7 +31,7 @@ from nws_sweep.results import Configuration, MeasureRules, SearchRecord, SearchR
 from nws_sweep.results.result_cache import ResultStore
 from nws_sweep.system import host, host_lock, platforms, temporary
 from nws_sweep.system.host import cpus_of_rank
-from nws_sweep.tuning.runner import DEFAULT_LIMIT
+from nws_sweep.tuning.runner import default_limit_s
 from nws_sweep.tuning.runner import search as run_search
 from nws_sweep.tuning.strategy import most_candidates
 
@@ -86,15 +86,15 @@ def search(  # noqa: PLR0913, PLR0917 - the DataLoader's own keywords, then ours
         patience: Consecutive candidates without improvement allowed before ``strategy="patience"`` stops, >= 0.
         strategy: ``adaptive``, ``patience`` or ``exhaustive`` (docs/understand/searching.md).
         num_workers: The candidates, a list such as [0, 4, 8]; None for 0, 1, 2, ... max_workers.
-        max_workers: The largest candidate; None for what memory and /dev/shm allow if the strategy is
-            adaptive, else for twice the usable CPUs.
+        max_workers: The largest candidate; None for 64 or twice the usable CPUs, whichever is more, if the strategy is
+            adaptive, and for more after a doubling that gained a fifth; else for twice the usable CPUs.
         settings: Further settings to search after num_workers, such as ``["prefetch_factor", "pin_memory"]``; a
             string is one name.
         training_step: What is done with each batch: None for nothing; a number of seconds to sleep, which resembles a
             step on an accelerator; or a function, which is called with the batch.
-        tolerance: A candidate slower by at most this share of time counts as equally fast, 0 to 1.
-        time_limit_s: Time limit of the search, s, after which it returns the best result so far; None for 30 s or ten
-            epochs, whichever is longer, if the strategy is adaptive and the length of an epoch is known, else no limit.
+        tolerance: The share of time that twice as many workers must save, 0 to 1 (docs/understand/searching.md).
+        time_limit_s: Time limit of the search, s, after which it returns the best result so far; None for 60 s, and
+            30 s more for each name in ``settings``, if the strategy is adaptive, else no limit.
         measure: How long and under which conditions a candidate is measured; None for the defaults.
         check_samples: Which samples of workers are compared with those loaded without workers (docs/guides/samples.md):
             None for a few of each candidate, True also for a whole epoch of an iterable dataset, False for none.
@@ -285,7 +285,7 @@ def _configuration(loader_input: LoaderInput, plan: Embedded) -> Configuration:
         columns={**columns, "prefetch_factor": settings.prefetch_factor, "patience": plan.search.patience},
         dataset=pickling.placeholder(loader_input.name, loader_input.fingerprint),
         training_step=plan.training_step,
-        loader=replace(settings, num_workers=0),
+        loader=settings,
         measure=plan.measure,
         search=plan.search,
         check_samples=plan.check_samples,
@@ -299,10 +299,10 @@ def _announcement(name: str, configuration: Configuration) -> str:
         limit = f"at most {units.seconds(rules.time_limit_s)}"
     elif measure.mode == "epoch":
         limit = "whole epochs of each candidate"
+    elif rules.strategy == "adaptive":
+        limit = f"at most {units.seconds(default_limit_s(rules))}"
     else:
-        each = f"{most_candidates(rules)} candidates of at most {units.seconds(measure.trial_limit_s)} each"
-        limit = f"at most {DEFAULT_LIMIT} if the length is known, else {each}"
-        limit = limit if rules.strategy == "adaptive" else each
+        limit = f"{most_candidates(rules)} candidates of at most {units.seconds(measure.trial_limit_s)} each"
     numbers = f"{rules.candidates[0]} to {rules.candidates[-1]}" if len(rules.candidates) > 1 else rules.candidates[0]
     return f"measuring {name} with num_workers={numbers}{configuration.rank_suffix}: {limit}"
 
@@ -329,5 +329,5 @@ def _with_settings_of_maker(start: SearchRecord, start_process: ProcessFactory) 
         made = process.facts.loader
     assert made is not None  # the trial process always reports it
     own = {name: getattr(made, name) for name in configuration.columns if hasattr(made, name)}
-    columns, loader = {**configuration.columns, **own}, replace(made, num_workers=0)
+    columns, loader = {**configuration.columns, **own}, made
     return replace(start, configuration=replace(configuration, loader=loader, columns=columns))

@@ -93,8 +93,7 @@ def test_a_search_recommends_workers_and_does_not_change_the_program(capfd: pyte
         ({"time_limit_s": 4}, QUICK, "at most 4.00 s"),
         ({"strategy": "patience"}, QUICK, "2 candidates of at most 1.00 s each"),
         ({}, MeasureRules(mode="epoch"), "whole epochs of each candidate"),
-        ({"strategy": "adaptive"}, QUICK, "at most 30 s or 10 epochs, whichever is longer if the length is known, "
-            "else 2 candidates of at most 1.00 s each"),
+        ({"strategy": "adaptive"}, QUICK, "at most 60.0 s"),
     ],
 )  # fmt: skip
 def test_the_time_limit_of_a_search_is_announced(rules: dict[str, Any], measure: MeasureRules, limit: str) -> None:

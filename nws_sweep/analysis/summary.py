@@ -10,6 +10,7 @@ from typing import Any
 from nws_sweep.analysis import advice, caveats, node_kinds
 from nws_sweep.analysis.diagnosis import Diagnosis, diagnose, worker_trials
 from nws_sweep.analysis.time_ratios import Ratio, times_of
+from nws_sweep.replay import choice
 from nws_sweep.results import (
     Configuration,
     Host,
@@ -29,7 +30,7 @@ class ConfigurationSummary:
 
     run: StoredRun
     label: str  # its values of the columns that vary in the grid, such as ``batch_size=64 pin_memory=true``
-    best: Trial | None  # recommended: the fewest workers not slower than the fastest by more than the tolerance
+    best: Trial | None  # recommended
     fastest: Trial | None  # the trial with the least time
     gain_over_zero: Ratio | None  # speed-up over num_workers=0: its time / the time of the best
     gain_over_reference: Ratio | None  # speed-up over num_workers = usable CPUs (reference)
@@ -156,15 +157,14 @@ def summarise(stored: Stored) -> Summary:
 def recommend(trials: Iterable[Trial], tolerance: float) -> tuple[Trial | None, Trial | None]:
     """The recommended and the fastest of the trials that succeeded.
 
-    The recommended trial has the fewest workers among those whose time exceeds the least by at most ``tolerance``
-    (0.03 is 3 %): workers that gain less are not worth their memory and start-up.
+    The recommended one is that of ``replay.choice``.
     """
-    costs = [(trial.objective_s, trial) for trial in trials if trial.objective_s is not None]
-    if not costs:
+    by_settings = {trial.settings: trial for trial in trials}
+    costs_s = {one.settings: one.objective_s for one in by_settings.values() if one.objective_s is not None}
+    if not costs_s:
         return None, None
-    least_s, fastest = min(costs, key=lambda cost: (cost[0], cost[1].num_workers))
-    good = [trial for cost_s, trial in costs if cost_s <= least_s * (1 + tolerance)]
-    return min(good, key=lambda trial: trial.num_workers), fastest
+    fastest = min(costs_s, key=lambda one: (costs_s[one], choice.size(one)))
+    return by_settings[choice.choose(costs_s, tolerance)], by_settings[fastest]
 
 
 def best_and_fastest(result: SearchRecord) -> tuple[Trial | None, Trial | None]:

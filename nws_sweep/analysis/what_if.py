@@ -10,6 +10,7 @@ from typing import Any
 from nws_sweep.analysis.diagnosis import worker_trials
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.measurement.quantities import MIN_STEP_SHARE
+from nws_sweep.replay import choice
 from nws_sweep.replay.model import Model, model_of, queue_settings
 from nws_sweep.replay.prediction import MOST_BATCHES
 from nws_sweep.replay.queue import QueueSettings
@@ -64,7 +65,7 @@ class WhatIf:
 
     @property
     def tolerance(self) -> float:
-        """A setting slower by at most this share counts as equally fast."""
+        """Share of the time that twice as many workers must save."""
         return self.result.configuration.search.tolerance
 
     @property
@@ -114,10 +115,10 @@ class WhatIf:
         return self.model.epoch_s(settings) if self.has_length else self.model.batch_s(settings)
 
     def recommended(self, rows: Iterable[Predicted]) -> Predicted:
-        """The prediction within ``tolerance`` of the fastest with the fewest workers, then batches ahead; in order."""
-        rows = sorted(rows, key=lambda r: (r.settings.num_workers, r.settings.prefetch_factor, not r.settings.in_order))
-        limit_s = min(row.cost_s.value for row in rows) * (1 + self.tolerance)
-        return next(row for row in rows if row.cost_s.value <= limit_s)
+        """The prediction that ``replay.choice`` chooses; of equal ones that with batches in order."""
+        by_settings = {row.settings: row for row in sorted(rows, key=lambda row: not row.settings.in_order)}
+        costs_s = {settings: row.cost_s.value for settings, row in by_settings.items()}
+        return by_settings[choice.choose(costs_s, self.tolerance)]
 
     def sizing(self, settings: QueueSettings, numbers: Iterable[int]) -> dict[int, tuple[float, int]]:
         """Seconds per batch and num_workers on 1, 2, 4, ... CPUs, until the training step hardly waits.

@@ -291,6 +291,7 @@ def search_rules(values: Mapping[str, Any]) -> SearchRules:
     tried = tuple(sorted(map(int, candidates)))
     return SearchRules(
         candidates=tried,
+        max_workers=None if tried == WITHOUT_LIMIT else tried[-1],
         reference=values["reference"] if values["reference"] in tried else None,
         settings=tuple(values["settings"]),
         **{name: values[name] for name in ("strategy", "patience", "tolerance", "time_limit_s")},

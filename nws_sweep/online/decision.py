@@ -1,27 +1,26 @@
 """Which settings a running training should have from now on, by replaying what it has done so far. Pure.
 
-The training is not to wait for batches, and beyond that it needs no faster loader: of settings that are predicted to be
-equally fast, the one with the fewest workers and then the smallest ``prefetch_factor`` is chosen. Workers are counted
-for loading that takes a quarter longer than so far.
+The time of the training with other settings is predicted, and those are chosen that promise to save enough of the price
+(``replay.choice``), the start of new workers included.
 """
 
 from __future__ import annotations
 
+import math
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from nws_sweep.replay import choice
 from nws_sweep.replay.model import FORKED_S, Model, model_of, queue_settings
-from nws_sweep.replay.prediction import Records
+from nws_sweep.replay.prediction import MOST_BATCHES
 from nws_sweep.results import DEFAULT_PREFETCH, LoaderSettings, Trial
 from nws_sweep.system import processes
 
 _FEW_BATCHES, _QUEUES = 250, 8  # so many batches are replayed if they are so many times the queue
-_SPARE = 1.25  # workers are chosen so that loading may take so many times as long
-_WORTH_SAVING = 0.75  # fewer workers are chosen if they are at most this share
 _MUCH = 1 / 3  # of the time of making a batch
 _UNKNOWN_BATCHES = 1000  # ahead, if that is not known
-_PREFETCH = (4, 8)
+_PREFETCH = (1, 4, 8)
 _RARELY_WAITS = 0.02  # of its time: such a training gains nothing from another loader
 
 
@@ -38,7 +37,7 @@ class Prospect:
         prefetches: Whether ``prefetch_factor`` may change.
         batches: Batches of the epoch that are left, or of the next epoch; None if unknown.
         is_new_epoch: Whether a change takes place between two epochs, where workers are started anyway.
-        tolerance: A smaller share of the time is not worth a change.
+        tolerance: Share of the time that twice as many workers must save.
     """
 
     base: LoaderSettings
@@ -95,43 +94,32 @@ def choose(trials: Sequence[Trial], current: LoaderSettings, ahead: Prospect) ->
     replays = _replays(trials, current, ahead)
     if replays is None:
         return None
-    chosen = _cheapest(replays.changed(lambda records: records.slower(_SPARE)))
-    now_s, then_s = replays.seconds(current), replays.seconds(chosen)
-    is_faster = then_s * (1 + ahead.tolerance) < now_s
-    is_smaller = ahead.is_new_epoch and chosen.num_workers <= _WORTH_SAVING * current.num_workers
-    return Choice(chosen, then_s, now_s) if chosen != current and (is_faster or is_smaller) else None
+    now_s = replays.seconds(current)
+    enough_s = math.inf if ahead.is_new_epoch else (1 - choice.PROMISING) * now_s  # fewer workers alone can wait
+    costs_s = {one: cost_s for one, cost_s in _predicted(replays).items() if cost_s <= enough_s}
+    chosen = choice.promising({current: now_s}, costs_s, ahead.tolerance)
+    return Choice(chosen, costs_s[chosen], now_s) if chosen else None
 
 
-def _cheapest(replays: _Replays) -> LoaderSettings:
-    """The smallest settings about as fast as the fastest; a larger prefetch_factor may need fewer workers."""
-    ahead, current = replays.ahead, replays.current
-    own = ahead.base.prefetch_factor or DEFAULT_PREFETCH
-    costs_s = {one: replays.seconds(one) for one in {**dict.fromkeys(_options(ahead, own)), current: None}}
-    chosen = _smallest(costs_s, ahead.tolerance)
-    larger = [factor for factor in _PREFETCH if factor > own] if ahead.prefetches else []
-    for factor in larger:
-        near = (one for one in _options(ahead, factor) if 0.5 <= one.num_workers / max(1, chosen.num_workers) <= 1)
-        costs_s |= {one: replays.seconds(one) for one in near}
-    return _smallest(costs_s, ahead.tolerance)
+def _predicted(replays: _Replays) -> dict[LoaderSettings, float]:
+    """Predicted seconds of other settings: numbers of workers, and values of prefetch_factor with the best of them."""
+    ahead, own = replays.ahead, replays.ahead.base.prefetch_factor or DEFAULT_PREFETCH
+    numbers = range(ahead.fewest_workers, ahead.most_workers + 1)
+    costs_s: dict[LoaderSettings, float] = {}
 
+    def add(numbers: Iterable[int], prefetch_factor: int) -> None:
+        for number in numbers:
+            settings = replace(ahead.base, num_workers=number, prefetch_factor=prefetch_factor).canonical()
+            if settings not in costs_s and ahead.allowed(settings):
+                costs_s[settings] = replays.seconds(settings)
 
-def _smallest(costs_s: Mapping[LoaderSettings, float], tolerance: float) -> LoaderSettings:
-    enough_s = min(costs_s.values()) * (1 + tolerance / 2)
-    return min((one for one, cost_s in costs_s.items() if cost_s <= enough_s), key=_size)
-
-
-def _size(settings: LoaderSettings) -> tuple[int, int]:
-    return settings.num_workers, settings.queued_batches
-
-
-def _options(ahead: Prospect, prefetch_factor: int) -> Iterator[LoaderSettings]:
-    """Numbers of workers in steps of a quarter."""
-    number = ahead.fewest_workers
-    while number <= ahead.most_workers:
-        settings = replace(ahead.base, num_workers=number, prefetch_factor=prefetch_factor).canonical()
-        if ahead.allowed(settings):
-            yield settings
-        number += max(1, number // 4)
+    add(choice.ladder(numbers), own)
+    if costs_s:
+        add(choice.ladder(numbers, choice.choose(costs_s, ahead.tolerance).num_workers), own)
+        best = choice.choose(costs_s, ahead.tolerance).num_workers
+        for factor in _PREFETCH if ahead.prefetches else ():
+            add({best, best // 2 or best}, factor)
+    return costs_s
 
 
 @dataclass(frozen=True)
@@ -142,10 +130,6 @@ class _Replays:
     ahead: Prospect
     short: Model
     long: Model
-
-    def changed(self, change: Callable[[Records], Records]) -> _Replays:
-        """The same with other records."""
-        return replace(self, short=_changed(self.short, change), long=_changed(self.long, change))
 
     def seconds(self, settings: LoaderSettings) -> float:
         """Predicted time of the batches ahead; new workers in the middle of an epoch cost the time of their start."""
@@ -162,12 +146,5 @@ class _Replays:
 def _replays(trials: Sequence[Trial], current: LoaderSettings, ahead: Prospect) -> _Replays | None:
     batches = ahead.batches or _UNKNOWN_BATCHES
     method = ahead.base.multiprocessing_context or processes.start_method()
-    long = model_of(trials, batches, ahead.cpus, method)
-    if long is None:
-        return None
-    return _Replays(current, ahead, _changed(long, lambda records: replace(records, most=_FEW_BATCHES)), long)
-
-
-def _changed(model: Model, change: Callable[[Records], Records]) -> Model:
-    known = (replace(one, records=change(one.records)) for one in model.known)
-    return replace(model, known=tuple(known))
+    long, short = (model_of(trials, batches, ahead.cpus, method, most) for most in (MOST_BATCHES, _FEW_BATCHES))
+    return _Replays(current, ahead, short, long) if long and short else None

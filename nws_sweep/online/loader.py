@@ -22,6 +22,7 @@ from nws_sweep.online import agreement, saved_state
 from nws_sweep.online.iterator import TunedIterator
 from nws_sweep.online.plan import Tuning
 from nws_sweep.online.tuner import SEARCHABLE, Tuner, When, require_options
+from nws_sweep.replay import choice
 from nws_sweep.report.progress import Print, announcer, printer_for
 from nws_sweep.results import (
     ONLINE_STRATEGY,
@@ -289,14 +290,20 @@ def _conclude(tuner: Tuner) -> None:
 
 
 def record(tuner: Tuner) -> SearchRecord:
-    """What a tuner has found, as the record of a search; the settings that were timed last are recommended."""
-    timed = [trial.settings for trial in tuner.trials if trial.objective_s is not None]
-    settings = tuner.tuning.after if tuner.tuning.after in timed or not timed else timed[-1]
+    """What a tuner has found, as the record of a search; provisional unless the settings in use were timed."""
+    costs_s = {one.settings: one.objective_s for one in tuner.trials if one.objective_s is not None}
+    tolerance, after = tuner.configuration.search.tolerance, tuner.tuning.after
+    settings = choice.choose(costs_s, tolerance) if costs_s else after
+    is_provisional = tuner.tuning.is_provisional or after not in costs_s
     return SearchRecord(
         configuration=tuner.configuration,
         host=host.describe(),
         trials=tuple(tuner.trials),
         stop_reason=tuner.tuning.reason,
         started_at=tuner.started_at,
-        verdict=Verdict(recommended=settings, fastest=settings),
+        verdict=Verdict(
+            recommended=settings,
+            fastest=min(costs_s, key=lambda one: costs_s[one], default=settings),
+            provisional=is_provisional,
+        ),
     )

@@ -158,6 +158,13 @@ class Observation:
             return batches >= _FEWEST_BATCHES / 2
         return seconds >= _LONG_S and batches >= max(_FEWEST_BATCHES, self.settings.queued_batches)
 
+    @property
+    def suffices(self) -> bool:
+        """Whether a decision between two epochs is possible: an epoch was timed whole, or enough batches were."""
+        counted = [window for window in self.windows if window.counts]
+        is_whole = any(window.kind is WindowKind.EPOCH for window in counted)
+        return is_whole or sum(window.batches for window in counted) >= _FEWEST_BATCHES
+
     def trial(self, configuration: Configuration, cores: float) -> Trial:
         """The trial of this setting so far; it has no measurement before the first batch."""
         progress = TrialProgress(self.settings, configuration, cores, self.batches_per_epoch)

@@ -50,6 +50,7 @@ class Tuning:
         after: Settings in use.
         switches: The changes, in their order.
         is_decided: Whether the settings stay as they are from now on.
+        is_provisional: Whether the tuning ended before the settings in use had been timed enough.
         reason: Why they are what they are; empty before that is known.
         batch_s: Measured seconds per batch, steps of the training included: at first and with each change.
     """
@@ -58,6 +59,7 @@ class Tuning:
     after: LoaderSettings
     switches: tuple[Switch, ...] = ()
     is_decided: bool = False
+    is_provisional: bool = False
     reason: str = ""
     batch_s: tuple[float, ...] = ()
 

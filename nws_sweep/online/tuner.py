@@ -21,6 +21,7 @@ from nws_sweep.online.decision import Choice, Prospect
 from nws_sweep.online.epoch_length import EpochLength
 from nws_sweep.online.observation import Observation
 from nws_sweep.online.plan import Plan, Switch, Tuning
+from nws_sweep.replay import choice
 from nws_sweep.results import Configuration, LoaderSettings, Trial
 
 SEARCHABLE = ("prefetch_factor",)  # settings that may change beside num_workers
@@ -152,10 +153,14 @@ class Tuner:
 
     def _own_plan(self, batch: int, batches: int | None) -> Plan | None:
         seen = self.observation
-        if seen is None or not seen.is_long_enough or (self.others is not None and not batch):
+        if (
+            seen is None
+            or not (seen.is_long_enough if batch else seen.suffices)
+            or (self.others is not None and not batch)
+        ):
             return None
         trial = seen.trial(self.configuration, self.cpus)
-        self.trials = _with(self.trials, trial)
+        self.trials = _replaced(self.trials, trial)
         plan = _undo(self, batch) or self._better(trial, batch, batches)
         if plan is not None and self.others is not None:
             if plan.epoch == self.epoch:
@@ -175,23 +180,23 @@ class Tuner:
         if self.is_undone or len(switches) >= _MOST_SWITCHES - 1:  # one may be undone
             self.decide(switches[-1].reason if self.is_undone else why)
             return None
-        ahead, choice, refusal = _ahead(self, batches, is_new_epoch=True), None, ""
+        ahead, better, refusal = _ahead(self, batches, is_new_epoch=True), None, ""
         if batch and self.when is When.NOW:
             left = None if batches is None else batches - batch
-            choice, refusal = _choice(self, _ahead(self, left, is_new_epoch=False))
-            ahead = ahead if choice is None else replace(ahead, is_new_epoch=False)
+            better, refusal = _choice(self, _ahead(self, left, is_new_epoch=False))
+            ahead = ahead if better is None else replace(ahead, is_new_epoch=False)
         is_untried = all(one.num_workers for one in self.trials)
-        if choice is None and is_untried and decision.workers_may_not_help(trial):
+        if better is None and is_untried and decision.workers_may_not_help(trial):
             none = replace(self.base, num_workers=0).canonical()
-            return Plan(none, f"{_now(trial)}, and handing it over costs much", _epoch_of(self, none, batch))
-        if choice is None and not refusal:
-            choice, refusal = _choice(self, ahead)
-        if choice is None:
+            return Plan(none, f"{_before(trial)}, and handing it over costs much", _epoch_of(self, none, batch))
+        if better is None and not refusal:
+            better, refusal = _choice(self, ahead)
+        if better is None:
             self.decide(f"other settings were not tried: {refusal}" if refusal else why)
             return None
-        predicted_s = (pace_s(self.trials, self.current) or 0.0) * choice.predicted_s / choice.current_s
-        reason = f"{_now(trial)}; {units.seconds(predicted_s)} predicted"
-        return Plan(choice.settings, reason, self.epoch + ahead.is_new_epoch)
+        predicted_s = (pace_s(self.trials, self.current) or 0.0) * better.predicted_s / better.current_s
+        reason = f"{_before(trial)}; {units.seconds(predicted_s)} predicted"
+        return Plan(better.settings, reason, self.epoch + ahead.is_new_epoch)
 
     def switched(self, plan: Plan, batch: int, longest_wait_s: float) -> None:
         """The settings have changed as planned, from ``batch`` on."""
@@ -233,50 +238,56 @@ class Tuner:
     def end(self) -> None:
         """The training has ended."""
         if self.observation is not None and self.observation.windows:
-            self.trials = _with(self.trials, self.observation.trial(self.configuration, self.cpus))
-        reasons = [*(switch.reason for switch in self.tuning.switches[-1:]), "the training ended before more was timed"]
-        self.decide("; ".join(reasons))
+            self.trials = _replaced(self.trials, self.observation.trial(self.configuration, self.cpus))
+        switches, latest = self.tuning.switches, next((t for t in self.trials if t.settings == self.current), None)
+        known = [switch.reason for switch in switches[-1:]]
+        if switches and latest and pace_s([latest], self.current):
+            known = [_why(latest, pace_s(self.trials, switches[0].before), self.configuration.search.tolerance)]
+        self.decide("; ".join([*known, "the training ended before more was timed"]), is_final=False)
 
-    def decide(self, reason: str) -> None:
-        """The settings stay as they are."""
+    def decide(self, reason: str, *, is_final: bool = True) -> None:
+        """The settings stay as they are; the answer is provisional unless ``is_final``."""
         if self.tuning.is_decided:
             return
         if self.others is not None and self.others.leads:
             self.others.publish(Plan(self.current, reason))
         settings = [*(switch.before for switch in self.tuning.switches), self.current]
         batch_s = tuple(found for one in settings if (found := pace_s(self.trials, one)) is not None)
-        self.tuning = replace(self.tuning, is_decided=True, reason=reason, batch_s=batch_s)
+        self.tuning = replace(self.tuning, is_decided=True, is_provisional=not is_final, reason=reason, batch_s=batch_s)
         self.observation = None
         self.on_decided(self)
 
 
 def _undo(tuner: Tuner, batch: int) -> Plan | None:
-    """The settings before the latest change, if a batch takes longer since then by more than the tolerance."""
+    """The settings before the latest change, if they are worth changing back to."""
     if not tuner.tuning.switches or tuner.is_undone:
         return None
     latest = tuner.tuning.switches[-1]
     before_s, after_s = pace_s(tuner.trials, latest.before), pace_s(tuner.trials, tuner.current)
-    if not before_s or not after_s or after_s <= (1 + tuner.configuration.search.tolerance) * before_s:
+    if not before_s or not after_s:
+        return None
+    if not choice.promising({tuner.current: after_s}, {latest.before: before_s}, tuner.configuration.search.tolerance):
         return None
     tuner.is_undone = True
-    number, after = f"num_workers={tuner.current.num_workers}", units.seconds(after_s)
-    reason = f"a batch took {after} with {number} and {units.seconds(before_s)} before"
+    reason = f"a batch took {_with(after_s, tuner.current)} and {_with(before_s, latest.before)}"
     return Plan(latest.before, reason, _epoch_of(tuner, latest.before, batch))
 
 
 def _choice(tuner: Tuner, ahead: Prospect) -> tuple[Choice | None, str]:
     """The best settings that fit; if there are none, why better ones do not fit."""
-    choice = decision.choose(tuner.trials, tuner.current, ahead)
-    if choice is None:
+    better = decision.choose(tuner.trials, tuner.current, ahead)
+    if better is None:
         return None, ""
     refusal = tuner.refusals(tuner)
-    if why := refusal(choice.settings):
-        choice = decision.choose(tuner.trials, tuner.current, replace(ahead, allowed=lambda one: not refusal(one)))
-    return choice, why if choice is None else ""
+    if why := refusal(better.settings):
+        better = decision.choose(tuner.trials, tuner.current, replace(ahead, allowed=lambda one: not refusal(one)))
+    return better, why if better is None else ""
 
 
 def _ahead(tuner: Tuner, batches: int | None, *, is_new_epoch: bool) -> Prospect:
-    usual = max(_USUAL_LIMIT, int(_STEP * tuner.cpus), _STEP * tuner.current.num_workers)
+    step = max(_USUAL_LIMIT, int(_STEP * tuner.cpus), _STEP * tuner.current.num_workers)
+    paces_s = {one.settings: _pace_of(one) for one in tuner.trials if _pace_of(one)}
+    usual = min(step, choice.most_workers(tuner.cpus, paces_s))
     limits = (usual, tuner.most_workers, tuner.distributes_among)
     return Prospect(
         base=tuner.base,
@@ -323,7 +334,7 @@ def _epoch_of(tuner: Tuner, settings: LoaderSettings, batch: int) -> int:
     return tuner.epoch + is_later
 
 
-def _with(trials: Sequence[Trial], latest: Trial) -> list[Trial]:
+def _replaced(trials: Sequence[Trial], latest: Trial) -> list[Trial]:
     """The trials with the latest one instead of an earlier one of its settings."""
     return [*(one for one in trials if one.settings != latest.settings), latest]
 
@@ -336,8 +347,23 @@ def pace_s(trials: Sequence[Trial], settings: LoaderSettings) -> float | None:
 
 
 def _now(trial: Trial) -> str:
-    now_s, share = pace_s([trial], trial.settings) or 0.0, decision.waiting_share(trial)
-    return f"a batch takes {units.seconds(now_s)}, {units.share(share)} of it waiting for the loader"
+    return f"a batch takes {units.seconds(_pace_of(trial))}, {_waiting(trial)}"
+
+
+def _before(trial: Trial) -> str:
+    return f"a batch took {_with(_pace_of(trial), trial.settings)}, {_waiting(trial)}"
+
+
+def _pace_of(trial: Trial) -> float:
+    return pace_s([trial], trial.settings) or 0.0
+
+
+def _waiting(trial: Trial) -> str:
+    return f"{units.share(decision.waiting_share(trial))} of it waiting for the loader"
+
+
+def _with(batch_s: float, settings: LoaderSettings) -> str:
+    return f"{units.seconds(batch_s)} with num_workers={settings.num_workers}"
 
 
 def _why(trial: Trial, first_s: float | None, tolerance: float) -> str:

@@ -134,8 +134,7 @@ def _against_others(configuration: ConfigurationSummary, best: Trial, best_s: fl
     nearest_s, nearest = min(measured, key=lambda other: other[0])
     name, ratio = f"num_workers={nearest.num_workers}", nearest_s / best_s
     if ratio < 1:
-        tolerance = units.share(configuration.configuration.search.tolerance)
-        return f"{name} takes {units.percent(1 - ratio)} less time; within {tolerance} fewer workers are preferred."
+        return f"{name} takes {units.percent(1 - ratio)} less time, which is not worth the workers."
     return f"{_how_sure(best, nearest)}: the closest alternative, {name}, takes {units.percent(ratio - 1)} longer."
 
 

@@ -69,7 +69,7 @@ def _render(found: WhatIf, variants: Sequence[QueueSettings], asked: Sequence[in
         f"predicted for {', '.join([units.counted(best.cpus, 'CPU'), training_step, *fixed])}",
         f"from the costs of {costs} batches with num_workers={', '.join(map(str, recorded))}",
         f"\n{_table(rows, varied)}",
-        f"fewest workers within {units.share(found.tolerance)} of the fastest: "
+        f"least time, if twice as many workers must save {units.share(found.tolerance)}: "
         + " ".join(f"{name}={shown(getattr(best, name))}" for name in ("num_workers", *varied)),
         *_sizing(found, best, numbers),
     ]

@@ -32,7 +32,7 @@ class SearchResult:
         record: All settings and measurements of the search.
         reused: Whether the result was stored by an earlier search.
         settings: All settings of the recommended candidate.
-        num_workers: The recommended number: the fewest workers not slower than the fastest by more than the tolerance.
+        num_workers: The recommended number: the least time, if twice as many workers must save the tolerance.
     """
 
     record: SearchRecord

@@ -110,8 +110,7 @@ def markdown(summary: Summary, pictures: Iterable[tuple[str, Path]]) -> str:
 
 _METHOD = (
     "Intervals (±) are 95 % intervals over windows of batches; fewer than three windows give none. "
-    "The recommended candidate has the fewest workers among those that are slower than the fastest by at most "
-    "tolerance."
+    "The recommended candidate has the least time priced by workers: twice as many workers must save the tolerance."
 )
 
 

@@ -88,11 +88,11 @@ class Host:
 class Verdict:
     """The recommended and the fastest candidate, and ties."""
 
-    recommended: LoaderSettings  # the cheapest candidate within the tolerance of the fastest
+    recommended: LoaderSettings  # the answer of ``replay.choice``
     fastest: LoaderSettings
     tied: tuple[LoaderSettings, ...] = ()  # candidates that may be as good or better
     seconds_to_decide: Finite | None = None  # further measuring that should resolve the ties, estimated
-    provisional: bool = False  # True if the time budget ended the search
+    provisional: bool = False  # True if it ended before the answer was certain
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,7 +161,7 @@ class SearchRecord:
             more = f", {started} more were started" if started else ""
             return f"the search did not finish; {finished} candidates were measured{more}"
         if self.verdict is not None and self.verdict.provisional:
-            return "the time budget ended the search; this is the best so far"
+            return f"this is the best so far: {self.stop_reason}"
         candidates = {*self.configuration.search.candidates, *(trial.num_workers for trial in self.trials)}
         if len(candidates) == 1 and not self.error:
             return f"num_workers={candidates.pop()} was the only candidate, so it was compared with no other"

@@ -95,7 +95,8 @@ class SearchRules:
     strategy: str  # ``adaptive``, ``patience``, ``exhaustive`` or ``online``
     candidates: Candidates  # allowed values of num_workers, ascending and distinct
     patience: int = 3  # consecutive candidates without improvement allowed before the search stops
-    tolerance: float = 0.03  # a candidate slower by at most this share counts as equally fast
+    max_workers: int | None = None  # the user's limit; None for none
+    tolerance: float = 0.03  # share of the time that twice as many workers must save
     reference: int | None = None  # num_workers for comparison; dropped if it is no candidate; None for none
     time_limit_s: float | None = None  # ends the search with the best so far; None for the runner's default
     settings: tuple[str, ...] = ()  # names of settings to search after num_workers

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from nws_sweep.errors import TimeLimitReached
@@ -12,15 +11,18 @@ from nws_sweep.measurement.rounds import Rounds
 from nws_sweep.measurement.search_progress import SearchProgress
 from nws_sweep.replay.model import known_of
 from nws_sweep.replay.prediction import Records
-from nws_sweep.results import Configuration, SearchRecord, Trial
+from nws_sweep.results import Configuration, SearchRecord, SearchRules, Trial
 from nws_sweep.system import processes
-from nws_sweep.tuning.forecast import forecast_of
-from nws_sweep.tuning.paired_comparison import Measure, MeasureRound, Observation, Strategy, with_workers
+from nws_sweep.tuning.estimates import estimates_of
+from nws_sweep.tuning.observations import Measure, MeasureRound, Observation, Strategy
 from nws_sweep.tuning.strategy import make
 
-# Limit of an adaptive search without a budget, if the length of an epoch is known; again for each setting in also.
-_LEAST_LIMIT_S, _LIMIT_EPOCHS = 30.0, 10
-DEFAULT_LIMIT = f"{_LEAST_LIMIT_S:g} s or {_LIMIT_EPOCHS} epochs, whichever is longer"
+_LIMIT_S, _LIMIT_OF_SETTING_S = 60.0, 30.0  # of an adaptive search without a limit, and of each further setting
+
+
+def default_limit_s(rules: SearchRules) -> float:
+    """Seconds after which an adaptive search ends that was given no limit."""
+    return _LIMIT_S + _LIMIT_OF_SETTING_S * len(rules.settings)
 
 
 def search(start: SearchRecord, environment: Environment, observer: Observer, guess: int | None = None) -> SearchRecord:
@@ -34,16 +36,16 @@ def search(start: SearchRecord, environment: Environment, observer: Observer, gu
     """
     configuration = start.configuration
     cores, method = environment.cores_of_each(configuration.ranks), processes.start_method()
+    tolerance = configuration.search.tolerance
     strategy = make(configuration.search, configuration.loader, configuration.measure, cores, guess, method)
     with Rounds(start, environment, observer) as rounds:
-        rounds.search.predicted = lambda trials: _with_predictions(trials, _observations(rounds))
         try:
             reason, provisional = _follow(strategy, rounds)
         except KeyboardInterrupt:
             observer.interrupted(rounds.search.record)
             raise
-    observations = _observations(rounds)
-    result, verdict = replace(rounds.search.record, stop_reason=reason), strategy.verdict(observations)
+    result, found = replace(rounds.search.record, stop_reason=reason), estimates_of(_observations(rounds), tolerance)
+    verdict = found.verdict() if found else None
     if provisional:
         result = replace(result, trials=tuple(trial for trial in result.trials if trial.finished))
     result = replace(result, verdict=verdict and replace(verdict, provisional=provisional))
@@ -52,13 +54,12 @@ def search(start: SearchRecord, environment: Environment, observer: Observer, gu
 
 
 def _follow(strategy: Strategy, rounds: Rounds) -> tuple[str, bool]:
-    """Measures until the strategy stops; returns the reason, and True if the time budget ended the search."""
+    """Measures until the strategy stops; returns the reason, and True if the time limit ended the search."""
     rules = rounds.search.start.configuration.search
+    rounds.deadline = _deadline(rounds.search.start.configuration, rounds.search.began)
     try:
         while True:
-            observations = _observations(rounds)
-            rounds.deadline = _deadline(rounds.search.start.configuration, rounds.search.began, observations)
-            decision = strategy.decide(observations)
+            decision = strategy.decide(_observations(rounds))
             if isinstance(decision, Measure):
                 rounds.measure(decision.candidates, decision.beside)
             elif isinstance(decision, MeasureRound):
@@ -69,22 +70,20 @@ def _follow(strategy: Strategy, rounds: Rounds) -> tuple[str, bool]:
             if rounds.search.stream_error and rounds.conclude():
                 return f"workers deliver wrong samples: {rounds.search.stream_error}", False
     except TimeLimitReached:
-        default = f"the default limit ({DEFAULT_LIMIT}) was reached; time_limit_s=SECONDS sets another"
-        limit_s = rules.time_limit_s
-        spent = default if limit_s is None else f"time_limit_s={limit_s:g} was spent"
+        spent = f"time_limit_s={rules.time_limit_s:g} was spent" if rules.time_limit_s is not None else ""
+        if not spent:
+            spent = f"the default limit ({default_limit_s(rules):g} s) was reached; time_limit_s=SECONDS sets another"
         rounds.stop(f"stopped when {spent}")
         return spent, True
 
 
-def _deadline(configuration: Configuration, began: float, observations: Sequence[Observation]) -> float | None:
-    """When the search must end: by its budget or, for an adaptive search without one, by the default limit."""
+def _deadline(configuration: Configuration, began: float) -> float | None:
+    """When the search must end: by its limit or, for an adaptive search without one, by the default limit."""
     rules = configuration.search
     if rules.time_limit_s is not None:
         return began + rules.time_limit_s
-    epochs_s = [o.cost_s for o in observations if o.cost_s is not None and o.batches is not None]
-    if rules.strategy != "adaptive" or configuration.measure.mode == "epoch" or not epochs_s:
-        return None
-    return began + (1 + len(rules.settings)) * max(_LEAST_LIMIT_S, _LIMIT_EPOCHS * min(epochs_s))
+    is_limited = rules.strategy == "adaptive" and configuration.measure.mode != "epoch"
+    return began + default_limit_s(rules) if is_limited else None
 
 
 def _observations(rounds: Rounds) -> list[Observation]:
@@ -96,23 +95,7 @@ def _observations(rounds: Rounds) -> list[Observation]:
     for trial, candidate in sorted(trials, key=lambda pair: pair[0].num_workers):
         instead = next((o.known.records for o in found if o.known), None)
         found.append(_observation(trial, search, candidate, instead))
-    base = search.start.configuration.loader
-    usual = (o for o in found if o.settings == with_workers(base, o.num_workers))
-    forecast = forecast_of(usual, _cores(search), processes.start_method())
-    return [forecast.corrected(o) for o in found] if forecast else found
-
-
-def _with_predictions(trials: tuple[Trial, ...], observations: Sequence[Observation]) -> tuple[Trial, ...]:
-    """The trials with the predicted time of an epoch, which ranks candidates."""
-    seen = {o.settings: o for o in observations}
-    return tuple(_with_prediction(trial, seen[trial.settings]) for trial in trials)
-
-
-def _with_prediction(trial: Trial, seen: Observation) -> Trial:
-    found = trial.measurement
-    if found is None or seen.known is None or seen.batches is None or seen.cost_s is None:
-        return trial
-    return replace(trial, measurement=replace(found, epoch_s=seen.cost_s))
+    return found
 
 
 def _observation(

@@ -12,19 +12,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from nws_sweep import units
-from nws_sweep.results import DEFAULT_PREFETCH, LoaderSettings, MeasureRules, SearchRules, Verdict, shown
+from nws_sweep.replay import choice
+from nws_sweep.results import DEFAULT_PREFETCH, LoaderSettings, MeasureRules, SearchRules, shown
 from nws_sweep.tuning.adaptive import MOST_PREDICTED, Adaptive
+from nws_sweep.tuning.estimates import Estimates, estimates_of
 from nws_sweep.tuning.forecast import forecast_of
-from nws_sweep.tuning.paired_comparison import (
-    Decision,
-    LogRatio,
-    Measure,
-    MeasureRound,
-    Observation,
-    Stop,
-    Strategy,
-    with_workers,
-)
+from nws_sweep.tuning.observations import Decision, Measure, MeasureRound, Observation, Stop, Strategy, with_workers
 
 SEARCHABLE = (
     "prefetch_factor", "pin_memory", "persistent_workers", "multiprocessing_context", "in_order", "threads_per_worker",
@@ -32,7 +25,6 @@ SEARCHABLE = (
 _PREFETCH_FACTORS = (1, 2, 4, 8)
 _FEWEST_ROUNDS, _MOST_ROUNDS = 3, 8
 _PREDICTED = ("prefetch_factor", "in_order")
-_WORTH_A_TRIAL = 0.01  # predicted gain
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,92 +65,85 @@ class Patience(Strategy):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OtherSettingsSearch(Strategy):
-    """Searches num_workers, and then the settings in ``rules.settings``.
+    """Searches num_workers, and then the settings in ``rules.settings``, one after the other.
 
-    A value is kept only if it is faster than the best so far and the interval of the ratio excludes 1, so a setting
-    without effect stays unchanged. Of settings that the replay predicts only the best value is measured, if any.
+    The values of a setting are compared in rounds with the best settings so far. Of settings that the replay predicts
+    only the best value is measured, if it promises enough.
     """
 
     workers: Strategy  # searches num_workers
     cores: float  # CPUs that a candidate may use
 
     def decide(self, observations: Sequence[Observation]) -> Decision:
-        """The decision of the search of num_workers; after its end the next variants."""
-        return self._walk(observations)[0]
-
-    def verdict(self, observations: Sequence[Observation]) -> Verdict | None:
-        """The verdict on num_workers, with the better values of other settings."""
-        return self._walk(observations)[1]
-
-    def _walk(self, observations: Sequence[Observation]) -> tuple[Decision, Verdict | None]:
-        """The decision on the first undecided setting, and the verdict so far."""
+        """The decision of the search of num_workers; after its end the next values."""
         of_workers = [o for o in observations if o.settings == with_workers(self.base, o.num_workers)]
-        decision, verdict = self.workers.decide(of_workers), self.workers.verdict(of_workers)
-        if not isinstance(decision, Stop) or verdict is None:
-            return decision, verdict
+        decision = self.workers.decide(of_workers)
+        found = estimates_of(of_workers, self.rules.tolerance)
+        if not isinstance(decision, Stop) or found is None:
+            return decision
         known = {o.settings: o for o in observations}
-        best, reason = verdict.recommended, decision.reason
-        forecast = forecast_of(of_workers, self.cores, "fork")
+        best, reason = found.answer, decision.reason
         for name in self.rules.settings:
-            variants = self._variants(best, name)
-            if forecast and name in _PREDICTED and variants:
-                # A later prediction does not replace the value that is being measured.
-                variants = [each for each in variants if each in known] or [min(variants, key=forecast.cost_s)]
-                worth_s = forecast.cost_s(best) / (1 + _WORTH_A_TRIAL)
-                if variants[0] not in known and forecast.cost_s(variants[0]) > worth_s:
-                    reason += f"; no other {name} is predicted to be faster"
-                    continue
-            ratios = self._ratios(best, variants, known)
-            if next_round := self._round(best, variants, ratios, known):
-                return next_round, replace(verdict, recommended=best)
-            faster = {one: ratio for one, ratio in ratios.items() if ratio.n >= _FEWEST_ROUNDS and ratio.high < 0}
-            if faster:
-                best = min(faster, key=lambda variant: faster[variant].value)
-                gain = units.share(-math.expm1(faster[best].value))
-                reason += f"; {name}={shown(getattr(best, name))} takes {gain} less time"
-            elif variants:
-                reason += f"; no other {name} is faster beyond noise"
-        return Stop(reason=reason), replace(verdict, recommended=best)
+            values = self._values(best, name, of_workers, known)
+            if new := [each for each in values if each not in known]:
+                return self._round([*self._active([best], known), *new])
+            compared = [known[each] for each in (best, *values)]
+            found = estimates_of(compared, self.rules.tolerance)
+            if found is None or len(compared) == 1:
+                reason += f"; no other {name} is predicted to be faster" if name in _PREDICTED else ""
+                continue
+            if undecided := self._undecided(best, found, known):
+                return self._round(undecided, self._active([o for o in values if o not in undecided], known))
+            reason += _outcome(name, best, found)
+            best = found.answer
+        return Stop(reason=reason)
 
-    def _variants(self, best: LoaderSettings, name: str) -> list[LoaderSettings]:
-        """The settings with every other value of ``name``; empty if ``name`` has no meaning."""
-        variants = [replace(best, **{name: value}).canonical() for value in _values(name, best, self.cores)]
-        return [variant for variant in dict.fromkeys(variants) if variant != best]
-
-    def _ratios(
-        self, best: LoaderSettings, variants: Sequence[LoaderSettings], known: Mapping[LoaderSettings, Observation]
-    ) -> Mapping[LoaderSettings, LogRatio]:
-        """The log ratio of each measured variant to the best so far."""
-        comparison = self.comparison([known[each] for each in (best, *variants) if each in known])
-        if comparison is None:
-            return {}
-        others = (o for o in comparison.observations if o.settings != best)
-        return {o.settings: comparison.log_ratio(o, known[best]) for o in others}
-
-    def _round(
+    def _values(
         self,
         best: LoaderSettings,
-        variants: Sequence[LoaderSettings],
-        ratios: Mapping[LoaderSettings, LogRatio],
+        name: str,
+        of_workers: Sequence[Observation],
         known: Mapping[LoaderSettings, Observation],
-    ) -> MeasureRound | None:
-        """The next round; None if the setting is decided. Faster variants continue until all others are decided."""
-        chosen, dropped = [variant for variant in variants if variant not in known], []
-        if not chosen and known[best].may_continue:
-            active = [variant for variant in variants if known[variant].may_continue]
-            margin = math.log1p(self.rules.tolerance)
-            dropped = [variant for variant in active if variant in ratios and ratios[variant].low > -margin]
-            chosen = [variant for variant in active if variant not in dropped]
-            if all(variant in ratios and self._is_decided(ratios[variant]) for variant in chosen):
-                return None
-        if not chosen:
-            return None
-        beside = (best,) if known[best].may_continue else ()
-        return MeasureRound(candidates=(*beside, *chosen), dropped=tuple(dropped), window_s=self.measure.window_s)
+    ) -> list[LoaderSettings]:
+        """The settings with the other values of ``name`` to compare; empty if ``name`` has no meaning."""
+        # A longer queue may need fewer workers.
+        numbers = {best.num_workers, best.num_workers // 2 or 1} if name == "prefetch_factor" else {best.num_workers}
+        bases = [replace(best, num_workers=number) for number in numbers if number in self.rules.candidates]
+        values = _values(name, best, self.cores)
+        variants = [replace(each, **{name: value}).canonical() for each in bases for value in values]
+        variants = [variant for variant in dict.fromkeys(variants) if variant not in (best, *bases)]
+        forecast = forecast_of(of_workers, self.cores, "fork")
+        if not forecast or name not in _PREDICTED or not variants:
+            return variants
+        if measured := [each for each in variants if each in known]:  # a later prediction does not replace them
+            return measured
+        costs_s = {each: forecast.cost_s(each) for each in (best, *variants)}
+        promising = choice.promising({best: costs_s.pop(best)}, costs_s, self.rules.tolerance)
+        return [promising] if promising else []
 
-    def _is_decided(self, ratio: LogRatio) -> bool:
-        converged = ratio.high < 0 or ratio.half_width <= math.log1p(self.measure.precision)
-        return ratio.n >= _MOST_ROUNDS or (ratio.n >= _FEWEST_ROUNDS and converged)
+    def _undecided(
+        self, best: LoaderSettings, found: Estimates, known: Mapping[LoaderSettings, Observation]
+    ) -> list[LoaderSettings]:
+        """The values that need more rounds, with the best so far; the first ``_FEWEST_ROUNDS`` are of all values."""
+        rounds = {o.settings: len(o.by_round) for o in found.observations}
+        undecided = [one for one in rounds if found.loss(one) > choice.CLOSE or rounds[one] < _FEWEST_ROUNDS]
+        undecided = self._active([one for one in undecided if rounds[one] < _MOST_ROUNDS], known)
+        return self._active(list(dict.fromkeys([best, found.answer, *undecided])), known) if undecided else []
+
+    def _active(
+        self, candidates: Sequence[LoaderSettings], known: Mapping[LoaderSettings, Observation]
+    ) -> list[LoaderSettings]:
+        return [one for one in candidates if known[one].may_continue]
+
+    def _round(self, candidates: Sequence[LoaderSettings], dropped: Sequence[LoaderSettings] = ()) -> MeasureRound:
+        return MeasureRound(candidates=tuple(candidates), dropped=tuple(dropped), window_s=self.measure.window_s)
+
+
+def _outcome(name: str, best: LoaderSettings, found: Estimates) -> str:
+    if found.answer == best:
+        return f"; no other {name} is faster"
+    saved = units.share(1 - found.costs_s[found.answer] / found.costs_s[best])
+    return f"; {name}={shown(getattr(found.answer, name))} takes {saved} less time"
 
 
 def _values(name: str, settings: LoaderSettings, cores: float) -> tuple[Any, ...]:

@@ -153,7 +153,7 @@ MOVING = BatchCost(0.001, 0.0, copy_s=0.0015)
             "needs 9 GB, 4 GB are free); 4 workers did; also: N % less without I/O wait",
         ),
         (
-            Workload(cost=BatchCost(0.002, 0.0), loop=with_step(0.008, receive_s=0.0016)),
+            Workload(cost=BatchCost(0.0024, 0.0), loop=with_step(0.008, receive_s=0.0016)),
             [Bottleneck.STEP, Bottleneck.TRANSFER], 0.79,
             "step-bound: with an instant training step the epoch would take N % less; the training step takes 8.00 ms "
             "of 9.60 ms per batch; 1 worker keeps up, and more workers will not help; also: N % less without hand-over",

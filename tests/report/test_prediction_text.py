@@ -41,7 +41,7 @@ def test_predicted_and_measured_times_stand_side_by_side(run: ConfigurationSumma
         "| 2           | 40 ms ±14 %    | -           | 2.6 s ±14 %   | -        | 1600      |\n"
         "| 4           | 20.0 ms ±7.4 % | 20 ms ±38 % | 1.36 s ±7.4 % | 65.0 s   | 3200      |\n"
         "\n"
-        "fewest workers within 3 % of the fastest: num_workers=4\n"
+        "least time, if twice as many workers must save 3 %: num_workers=4\n"
     )
 
 

@@ -170,7 +170,7 @@ def sure(record: SearchRecord) -> str:
             "Probably (the interval of the ratio includes 1): the closest alternative, num",
         ),
         ([steady(0, 4.0, None), steady(2, 2.0, None)], "Probably (without an interval: too few windows): the"),
-        ([steady(2, 2.02), steady(4, 2.0)], "num_workers=4 takes 1.0 % less time; within 3 % fewer workers are"),
+        ([steady(2, 2.02), steady(4, 2.0)], "num_workers=4 takes 1.0 % less time, which is not worth the"),
         ([steady(2, 2.0)], "No comparison: no other number of workers was measured."),
     ],
 )
@@ -182,7 +182,7 @@ def test_reasons_for_uncertainty_come_first() -> None:
     trials = (steady(0, 4.0), steady(2, 2.0))
     verdict = Verdict(recommended=trials[1].settings, fastest=trials[1].settings)
     provisional = replace(verdict, provisional=True, tied=(trials[0].settings,))
-    assert sure(search_result(*trials, verdict=provisional)).startswith("Not sure: the time budget ended")
+    assert sure(search_result(*trials, verdict=provisional)).startswith("Not sure: this is the best so far: all")
     tied = sure(search_result(*trials, verdict=replace(provisional, provisional=False, seconds_to_decide=3.0)))
     assert tied.startswith("Not sure: num_workers=0 is statistically tied with 2")
     assert sure(search_result(*trials, stop_reason="")).startswith("Not sure: the search did not finish; ")

@@ -11,9 +11,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
+from nws_sweep.replay import choice
 from nws_sweep.replay.model import Known, known_of
 from nws_sweep.results import LoaderSettings, Measurement, MeasureRules, SearchRules, Trial, TrialState
-from nws_sweep.tuning.paired_comparison import MeasureRound, Observation, Stop
+from nws_sweep.tuning.estimates import estimates_of
+from nws_sweep.tuning.observations import MeasureRound, Observation, Stop
 from nws_sweep.tuning.strategy import make
 from tests import factories
 from tests.factories import loader_settings
@@ -49,7 +51,7 @@ class Simulation:
         self._rng = random.Random(seed)
         self._drift = 0.0
         self._windows: dict[LoaderSettings, list[tuple[float, float]]] = {}
-        rules = SearchRules(strategy="adaptive", candidates=CANDIDATES)
+        rules = SearchRules(strategy="adaptive", candidates=CANDIDATES, max_workers=CANDIDATES[-1])
         strategy = make(rules, loader_settings(prefetch_factor=2), MeasureRules(), truth.cores)
         for self.rounds in range(500):
             decision = strategy.decide(list(self.known.values()))
@@ -62,16 +64,20 @@ class Simulation:
             for settings in decision.candidates:
                 self._run_slice(settings, decision.window_s)
         assert isinstance(decision, Stop), "the search does not end"
-        self.verdict = strategy.verdict(list(self.known.values()))
+        found = estimates_of(list(self.known.values()), rules.tolerance)
+        self.answer = found and found.answer
 
     def spent_s(self) -> float:
         return sum(o.spent_s for o in self.known.values())
 
     def regret(self) -> float:
-        """Time of the recommended candidate / time of the best - 1."""
-        assert self.verdict is not None
-        best_s = min(self.truth.cost_s(n) for n in CANDIDATES if n not in self.truth.crashes)
-        return self.truth.cost_s(self.verdict.recommended.num_workers) / best_s - 1
+        """Price of the answer / the least price - 1."""
+        assert self.answer is not None
+        possible = (n for n in CANDIDATES if n not in self.truth.crashes)
+        return self._price(self.answer.num_workers) / min(map(self._price, possible)) - 1
+
+    def _price(self, num_workers: int) -> float:
+        return choice.price(self.truth.cost_s(num_workers), num_workers, 0.03)
 
     def _run_slice(self, settings: LoaderSettings, window_s: float) -> None:
         n, truth, process_s = settings.num_workers, self.truth, 0.1
@@ -152,17 +158,17 @@ TRUTHS: dict[str, Truth] = {
     "no length": replace(waiting(4), batches=None),
     "short": replace(waiting(16), batches=20, startup_s=lambda n: 0.05 + 0.03 * n),
 }
-# Numbers of workers within a tenth count as equal; near a steep peak that costs up to a tenth.
+# Between two numbers that were measured, what slows workers down is interpolated; near a steep peak that costs a tenth.
 STEEP = "peak at 20"
 
 
 @pytest.mark.parametrize("name", TRUTHS)
-@pytest.mark.parametrize(("noise", "seeds", "median", "most"), [(0.0, 1, 0.055, 0.055), (0.1, 5, 0.055, 0.25)])
+@pytest.mark.parametrize(("noise", "seeds", "median", "most"), [(0.0, 1, 0.01, 0.12), (0.1, 5, 0.03, 0.2)])
 def test_the_recommended_candidate_is_close_to_the_best(
     name: str, noise: float, seeds: int, median: float, most: float
 ) -> None:
     found = [Simulation(TRUTHS[name], noise, seed).regret() for seed in range(seeds)]
-    assert statistics.median(found) <= (0.055 if name == STEEP else median)
+    assert statistics.median(found) <= (0.12 if name == STEEP else median)
     assert max(found) <= most
 
 

@@ -23,7 +23,6 @@ from nws_sweep.results import (
     WindowKind,
 )
 from nws_sweep.tuning import runner
-from nws_sweep.tuning.paired_comparison import Observation
 from nws_sweep.tuning.runner import search
 from tests import factories
 from tests.fakes import FakeMachine
@@ -68,9 +67,9 @@ def test_the_knee_is_predicted_and_found_in_a_fraction_of_an_epoch() -> None:
     assert (pace.low is not None, pace.n >= 3) == (True, True)
     assert result.cost_s == pytest.approx(machine.clock.now)
     # An eliminated trial is ended at once, and its row says so.
-    assert (trials[0].state, trials[0].notes[-1]) == (TrialState.OK, "eliminated after 1 rounds")
+    assert (trials[0].state, trials[0].notes[-1]) == (TrialState.OK, "eliminated after 2 rounds")
     kinds = [request.kind for workers, request in machine.requests if workers == 0]
-    assert kinds.count(WindowKind.STEADY) == 1
+    assert kinds.count(WindowKind.STEADY) == 2
     assert kinds[-1] is WindowKind.STEADY
 
 
@@ -92,13 +91,15 @@ def test_a_time_budget_ends_the_search_to_within_a_window_with_the_best_so_far(b
 
 
 @pytest.mark.parametrize(
-    ("epoch_s", "strategy", "limit_s"), [(1.0, "adaptive", 30), (7.0, "adaptive", 70), (1.0, "patience", None)]
-)
-def test_the_default_limit(epoch_s: float, strategy: str, limit_s: float | None) -> None:
-    chosen = configuration(strategy=strategy)
-    seen = Observation(settings=factories.loader_settings(), cost_s=epoch_s, batches=5)
-    assert runner._deadline(chosen, 100.0, [seen]) == (None if limit_s is None else 100.0 + limit_s)
-    assert runner._deadline(chosen, 100.0, []) is None
+    ("rules", "mode", "limit_s"),
+    [
+        ({}, "steady", 60.0), ({"settings": ("pin_memory",)}, "steady", 90.0), ({"time_limit_s": 5.0}, "epoch", 5.0),
+        ({}, "epoch", None), ({"strategy": "patience"}, "steady", None),
+    ],
+)  # fmt: skip
+def test_the_default_limit(rules: dict[str, Any], mode: str, limit_s: float | None) -> None:
+    found = runner._deadline(configuration({"mode": mode}, **rules), 100.0)
+    assert found == (None if limit_s is None else 100.0 + limit_s)
 
 
 def test_patience_ends_a_search_of_failures() -> None:

@@ -11,7 +11,8 @@ import pytest
 from nws_sweep.replay.model import known_of
 from nws_sweep.results import LoaderSettings, MeasureRules, SearchRules, Trial, TrialState
 from nws_sweep.tuning import strategy
-from nws_sweep.tuning.paired_comparison import Measure, MeasureRound, Observation, Stop, Strategy, with_workers
+from nws_sweep.tuning.estimates import estimates_of
+from nws_sweep.tuning.observations import Measure, MeasureRound, Observation, Stop, Strategy, with_workers
 from nws_sweep.tuning.strategy import make
 from tests import factories
 from tests.factories import loader_settings, search_rules
@@ -95,7 +96,7 @@ def test_a_faster_value_continues_until_all_others_are_decided() -> None:
             by_rounds(prefetching(2), 1.0, 1.0, 1.0),
             by_rounds(prefetching(1), 2.0, 2.0, 2.0),
             by_rounds(prefetching(4), 0.8, 0.8, 0.8),
-            by_rounds(prefetching(8), 0.97, 0.85, 1.02),
+            by_rounds(prefetching(8), 0.7, 0.85, 0.9),
         ]
     )
     assert decision == MeasureRound(
@@ -110,12 +111,11 @@ def test_the_next_setting_is_compared_with_the_best_value_of_the_previous_one() 
     assert strategy.decide(known) == MeasureRound(candidates=(prefetching(4), pinned), window_s=0.5)
     known.append(by_rounds(pinned, *[0.8] * 6))
     assert strategy.decide(known) == Stop(
-        reason="all 1 candidates were measured; prefetch_factor=4 takes 20 % less time; no other pin_memory is faster "
-        "beyond noise"
+        reason="all 1 candidates were measured; prefetch_factor=4 takes 20 % less time; no other pin_memory is faster"
     )
-    verdict = strategy.verdict(known)
-    assert verdict is not None
-    assert verdict.recommended == prefetching(4)
+    found = estimates_of(known, 0.03)
+    assert found is not None
+    assert found.answer == prefetching(4)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,109 @@
+"""The rule that chooses settings: their time, priced by workers. Pure; searches, trainings and predictions share it.
+
+The price of n workers is J(n) = t(n) x (1 + tolerance)^log2(1 + n), with t(n) the time of an epoch or a batch: twice as
+many workers must save the tolerance of the time. Of the settings whose price exceeds the least by at most ``CLOSE``,
+those with the fewest workers are chosen, then those with the shortest queue. Times under noise count by their
+expectation.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Protocol, TypeVar
+
+CLOSE = 0.01  # prices that differ by at most this share count as equal
+PROMISING = 0.03  # share of the price that settings must promise to save before they are measured
+_USUAL_WORKERS, _PER_CPU = 64, 2  # more workers than these and twice the CPUs are tried only if
+_LARGE_GAIN = 0.2  # the last doubling saved this share of the time
+
+
+class Settings(Protocol):
+    """What the rule reads of settings."""
+
+    @property
+    def num_workers(self) -> int:
+        """Number of workers."""
+
+    @property
+    def queued_batches(self) -> int:
+        """Batches that the workers may hold."""
+
+
+S = TypeVar("S", bound=Settings)
+
+
+def price(cost_s: float, num_workers: int, tolerance: float) -> float:
+    """The time, s, times the price of the workers; see the module."""
+    return cost_s * math.pow(1 + tolerance, math.log2(1 + num_workers))
+
+
+def choose(costs_s: Mapping[S, float], tolerance: float) -> S:
+    """The settings to use, of at least one; ``costs_s`` are expected times of an epoch or a batch, s."""
+    prices = {one: price(cost_s, one.num_workers, tolerance) for one, cost_s in costs_s.items()}
+    limit = min(prices.values()) * (1 + CLOSE)
+    return min((one for one, found in prices.items() if found <= limit), key=size)
+
+
+def promising(measured_s: Mapping[S, float], predicted_s: Mapping[S, float], tolerance: float) -> S | None:
+    """Of the settings that were not measured, those with the least predicted price, if they promise ``PROMISING``.
+
+    Without any measured settings, those that ``choose`` takes; None if there are none.
+    """
+    untried = {one: cost_s for one, cost_s in predicted_s.items() if one not in measured_s}
+    if not untried:
+        return None
+    best = choose(untried, tolerance)
+    if not measured_s:
+        return best
+    answer = choose(measured_s, tolerance)
+    least = price(measured_s[answer], answer.num_workers, tolerance)
+    return best if price(untried[best], best.num_workers, tolerance) <= (1 - PROMISING) * least else None
+
+
+def expected_loss(excess: float, spread: float) -> float:
+    """The expectation of max(0, X), with X normal: the price that is lost by not choosing other settings, as a share.
+
+    It is the linear loss function (Raiffa and Schlaifer, Applied Statistical Decision Theory, 1961, section 11.2).
+
+    Args:
+        excess: Expected logarithm of the price of the chosen settings / that of the others.
+        spread: Its standard deviation.
+    """
+    if spread <= 0:
+        return max(0.0, excess)
+    normal = statistics.NormalDist()
+    return excess * normal.cdf(excess / spread) + spread * normal.pdf(excess / spread)
+
+
+def most_workers(cpus: float, measured_s: Mapping[S, float]) -> int:
+    """The most workers to try where the user set no limit: 64 or twice the CPUs, beyond that twice those measured.
+
+    Beyond it only if the last doubling saved a fifth of the time, as measured.
+    """
+    usual = max(_USUAL_WORKERS, int(_PER_CPU * cpus))
+    known = sorted(measured_s, key=size)
+    largest = known[-1].num_workers if known else 0
+    half = [one for one in known if 2 * one.num_workers <= largest]
+    if largest < usual or not half:
+        return usual
+    doublings = math.log2(largest / max(1, half[-1].num_workers))
+    saved = 1 - (measured_s[known[-1]] / measured_s[half[-1]]) ** (1 / doublings)
+    return 2 * largest if saved >= _LARGE_GAIN else max(usual, largest)
+
+
+def ladder(numbers: Sequence[int], chosen: int = 0) -> list[int]:
+    """Of ascending numbers of workers: both ends, doublings, and their neighbours; likewise around ``chosen``.
+
+    Batches go to workers in turn, so a dear batch may recur at each multiple of a number of workers.
+    """
+    steps = {round(chosen * 2 ** (step / 8)) for step in range(-8, 9)} if chosen else {3 * 2**n for n in range(11)}
+    middle = {chosen} if chosen else {2**n for n in range(13)}
+    wanted = {*steps, *(number + beside for number in middle for beside in (-1, 0, 1)), 0, *numbers[:1], *numbers[-1:]}
+    return [number for number in numbers if number in wanted]
+
+
+def size(settings: Settings) -> tuple[int, int]:
+    """The sort key of settings of which the first needs the fewest workers, then the shortest queue."""
+    return settings.num_workers, settings.queued_batches

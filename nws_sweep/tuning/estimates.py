@@ -1,0 +1,142 @@
+"""Expected times of candidates that were measured in the same rounds, and what a choice among them may lose. Pure.
+
+The logarithm of a time is the sum of the candidate's, the round's and noise: a drift from round to round affects all
+candidates of a round equally. Candidates and rounds are fitted together by least squares. The effect of a round counts
+less the fewer candidates it has and the noisier they are (Gelman et al., Bayesian Data Analysis, 2013, section 5.4).
+Each candidate has only a few rounds, so the noise is pooled over all of them, with a weak prior.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from nws_sweep.measurement.stats import student_t_975
+from nws_sweep.replay import choice
+from nws_sweep.results import LoaderSettings, Verdict
+from nws_sweep.tuning.observations import Observation, cost_of
+
+# Prior of the noise: standard deviation of the logarithm of the time of a window, and its weight in windows.
+_PRIOR_SPREAD, _PRIOR_WEIGHT = 0.025, 3
+_NORMAL_975 = statistics.NormalDist().inv_cdf(0.975)
+_PASSES = 20  # of the fit, which converges geometrically
+_MOST_LONGER = 1000.0  # upper bound of further rounds / rounds so far in ``_seconds_to_decide``
+
+
+@dataclass(frozen=True)
+class Estimates:
+    """The candidates that have a time: at least one.
+
+    Attributes:
+        observations: Of all candidates, each with a cost.
+        tolerance: Share of the time that twice as many workers must save.
+    """
+
+    observations: tuple[Observation, ...]
+    tolerance: float
+
+    @cached_property
+    def costs_s(self) -> Mapping[LoaderSettings, float]:
+        """Expected seconds of an epoch or a batch, by settings."""
+        fitted, _ = self._fit
+        costs_s = {one.settings: cost_of(one) for one in self.observations}
+        # The fit compares; the scale is that of all rounds together.
+        scale = statistics.fmean(math.log(costs_s[one]) - log for one, log in fitted.items()) if fitted else 0.0
+        return costs_s | {one: math.exp(log + scale) for one, log in fitted.items()}
+
+    @cached_property
+    def answer(self) -> LoaderSettings:
+        """The settings to recommend."""
+        return choice.choose(self.costs_s, self.tolerance)
+
+    @cached_property
+    def fastest(self) -> LoaderSettings:
+        """The settings with the least time."""
+        return min(self.costs_s, key=lambda one: (self.costs_s[one], choice.size(one)))
+
+    def loss(self, other: LoaderSettings) -> float:
+        """Expected share of the price that is lost by choosing ``answer`` if ``other`` is better."""
+        return choice.expected_loss(self._excess(other), self.spread(other))
+
+    def _excess(self, other: LoaderSettings) -> float:
+        """Logarithm of the price of ``answer`` / that of ``other``, beyond what counts as equal for more workers."""
+        mine, theirs = (choice.price(self.costs_s[s], s.num_workers, self.tolerance) for s in (self.answer, other))
+        is_larger = choice.size(other) > choice.size(self.answer)
+        return math.log(mine / theirs) - (math.log1p(choice.CLOSE) if is_larger else 0.0)
+
+    def spread(self, other: LoaderSettings) -> float:
+        """Standard deviation of the logarithm of the time of ``other`` / that of ``answer``."""
+        if other == self.answer:
+            return 0.0
+        rounds = {one.settings: max(1, len(one.by_round)) for one in self.observations}
+        return self.noise * math.sqrt(1 / rounds[other] + 1 / rounds[self.answer])
+
+    @cached_property
+    def noise(self) -> float:
+        """Standard deviation of the logarithm of the time of one round.
+
+        It is larger, as the quantile of Student's t to that of the normal distribution, the fewer rounds it comes from.
+        """
+        fitted, effects = self._fit
+        residuals = [
+            math.log(cost_s) - fitted[one.settings] - effects[number]
+            for one in self.observations
+            for number, cost_s in one.by_round.items()
+        ]
+        degrees = max(0, len(residuals) - len(fitted) - len(effects) + 1)
+        squares = sum(residual**2 for residual in residuals) + _PRIOR_WEIGHT * _PRIOR_SPREAD**2
+        degrees += _PRIOR_WEIGHT
+        return math.sqrt(squares / degrees) * student_t_975(degrees) / _NORMAL_975
+
+    @cached_property
+    def _fit(self) -> tuple[Mapping[LoaderSettings, float], Mapping[int, float]]:
+        """Logarithms of the times of candidates with rounds, and the effects of the rounds."""
+        seen = [one for one in self.observations if one.by_round]
+        logs = {one.settings: {number: math.log(s) for number, s in one.by_round.items()} for one in seen}
+        effects = dict.fromkeys(sorted({number for own in logs.values() for number in own}), 0.0)
+        fitted: dict[LoaderSettings, float] = {}
+        share = 1.0  # variance of the noise / that of the effects
+        for _ in range(_PASSES):
+            fitted = {one: statistics.fmean(log - effects[n] for n, log in own.items()) for one, own in logs.items()}
+            for number in effects:
+                left = [own[number] - fitted[one] for one, own in logs.items() if number in own]
+                effects[number] = sum(left) / (len(left) + share)
+            rest = [log - fitted[one] - effects[n] for one, own in logs.items() for n, log in own.items()]
+            share = _variance(rest) / _variance([*effects.values()])
+        return fitted, effects
+
+    def verdict(self) -> Verdict:
+        """The answer, and the candidates whose choice may be worth more than what counts as equal."""
+        tied = tuple(one.settings for one in self.observations if self.loss(one.settings) > choice.CLOSE)
+        return Verdict(
+            recommended=self.answer,
+            fastest=self.fastest,
+            tied=tied,
+            seconds_to_decide=max(map(self._seconds_to_decide, tied), default=None),
+        )
+
+    def _seconds_to_decide(self, other: LoaderSettings) -> float:
+        """Further seconds, at the pace so far, until the loss is negligible if the times stay as they are."""
+        seen = {one.settings: one for one in self.observations}
+        pair = [seen[other], seen[self.answer]]
+        # Half the spread is lost at most if the times are equal; two spreads decide if they are not.
+        needed = max(2 * choice.CLOSE, abs(self._excess(other)) / 2)
+        rounds = max(1, min(len(one.by_round) for one in pair))
+        longer = min(_MOST_LONGER, (self.spread(other) / needed) ** 2)
+        round_s = sum(one.spent_s / max(1, len(one.by_round)) for one in pair)
+        return max(1.0, (longer - 1) * rounds) * round_s
+
+
+def _variance(values: Sequence[float]) -> float:
+    """Of values whose mean is 0, with the prior."""
+    squares = sum(value**2 for value in values) + _PRIOR_WEIGHT * _PRIOR_SPREAD**2
+    return squares / (len(values) + _PRIOR_WEIGHT)
+
+
+def estimates_of(observations: Sequence[Observation], tolerance: float) -> Estimates | None:
+    """The estimates of the candidates that have a cost; None if there are none."""
+    measured = tuple(one for one in observations if one.cost_s is not None)
+    return Estimates(measured, tolerance) if measured else None

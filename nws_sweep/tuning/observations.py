@@ -1,0 +1,79 @@
+"""What a strategy sees, and what it decides. Pure."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from nws_sweep.replay.model import Known
+from nws_sweep.results import LoaderSettings, MeasureRules, SearchRules
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """The measurements of one candidate so far."""
+
+    settings: LoaderSettings  # canonical
+    cost_s: float | None = None  # the objective, smaller is better; None if it is not, or cannot be, measured
+    by_round: Mapping[int, float] = field(default_factory=dict)  # cost at the pace of each round, s, by round
+    batches: int | None = None  # batches of an epoch; None if unknown
+    spent_s: float = 0.0  # cost of the measurements so far
+    may_continue: bool = False  # True if the candidate can be measured further
+    known: Known | None = None  # costs of its batches; None before the first one
+
+    @property
+    def num_workers(self) -> int:
+        """Number of workers of the candidate."""
+        return self.settings.num_workers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measure:
+    """Decision: measure new candidates until they have converged, in interleaved time slices."""
+
+    candidates: tuple[LoaderSettings, ...]  # without observations, at least one
+    beside: tuple[LoaderSettings, ...] = ()  # candidates with observations, measured further for the comparison
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasureRound:
+    """Decision: measure one short time slice of each candidate, then decide again."""
+
+    candidates: tuple[LoaderSettings, ...]  # at least one; new candidates are started
+    dropped: tuple[LoaderSettings, ...] = ()  # candidates to end, because they are eliminated
+    window_s: float = 0.5  # least duration of a window
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stop:
+    """Decision: end the search; the reason is one sentence."""
+
+    reason: str
+
+
+Decision = Measure | MeasureRound | Stop
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Strategy(ABC):
+    """Decides from all observations so far, in any order; it has no state."""
+
+    rules: SearchRules  # the strategy, its candidates and limits
+    base: LoaderSettings  # all settings but num_workers
+    measure: MeasureRules  # precision and duration of the measurements
+
+    @abstractmethod
+    def decide(self, observations: Sequence[Observation]) -> Decision:
+        """The candidates to measure next, or the reason to stop."""
+
+
+def with_workers(base: LoaderSettings, num_workers: int) -> LoaderSettings:
+    """The canonical settings with ``num_workers``."""
+    return replace(base, num_workers=num_workers).canonical()
+
+
+def cost_of(observation: Observation) -> float:
+    """The cost, s; infinite if it is None."""
+    return math.inf if observation.cost_s is None else observation.cost_s

@@ -1,0 +1,147 @@
+"""The rule that chooses settings, on curves whose best setting is known, with and without noise."""
+
+from __future__ import annotations
+
+import math
+import random
+import statistics
+from collections.abc import Callable
+
+import pytest
+
+from nws_sweep.replay import choice
+from nws_sweep.replay.queue import QueueSettings
+
+TOLERANCE = 0.03
+NUMBERS = (*range(65), 76, 91, 108, 128, 152, 181, 215)
+
+
+def queue(num_workers: int, prefetch_factor: int = 2) -> QueueSettings:
+    return QueueSettings(num_workers=num_workers, cpus=2.0, prefetch_factor=prefetch_factor)
+
+
+def prices(costs_s: dict[QueueSettings, float]) -> dict[QueueSettings, float]:
+    return {one: choice.price(cost_s, one.num_workers, TOLERANCE) for one, cost_s in costs_s.items()}
+
+
+def random_costs(draw: random.Random) -> dict[QueueSettings, float]:
+    """Times of random settings without any shape."""
+    some = {queue(draw.choice(NUMBERS), draw.choice((1, 2, 4, 8))) for _ in range(draw.randint(1, 12))}
+    return {one: math.exp(draw.gauss(0.0, draw.choice((0.01, 0.1, 1.0)))) for one in some}
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_the_answer_is_the_smallest_of_those_whose_price_is_close_to_the_least(seed: int) -> None:
+    costs_s = random_costs(random.Random(seed))
+    answer, priced = choice.choose(costs_s, TOLERANCE), prices(costs_s)
+    assert priced[answer] <= 1.01 * min(priced.values())
+    smaller = [one for one in costs_s if choice.size(one) < choice.size(answer)]
+    assert all(priced[one] > 1.01 * min(priced.values()) for one in smaller)
+    # The unit of time and the order of the settings do not matter, nor do settings that are dearer and larger.
+    shuffled = dict(random.Random(seed).sample([*costs_s.items()], len(costs_s)))
+    assert choice.choose({one: 1000 * cost_s for one, cost_s in shuffled.items()}, TOLERANCE) == answer
+    worse = {queue(one.num_workers + 1): 1.02 * cost_s for one, cost_s in costs_s.items()}
+    assert choice.choose(worse | costs_s, TOLERANCE) == answer
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_only_what_promises_to_save_is_measured_and_never_what_was_measured(seed: int) -> None:
+    draw = random.Random(seed)
+    measured_s, predicted_s = random_costs(draw), random_costs(draw)
+    chosen = choice.promising(measured_s, predicted_s, TOLERANCE)
+    least = min(prices(measured_s).values())
+    promised = {one: found for one, found in prices(predicted_s).items() if one not in measured_s}
+    if chosen is None:
+        assert all(found > 0.96 * least for found in promised.values())
+    else:
+        assert chosen not in measured_s
+        assert promised[chosen] <= 0.97 * least
+    assert choice.promising({}, predicted_s, TOLERANCE) == choice.choose(predicted_s, TOLERANCE)
+    assert choice.promising(measured_s, {}, TOLERANCE) is None
+
+
+@pytest.mark.parametrize(("excess", "spread"), [(0.0, 0.02), (-0.03, 0.02), (0.01, 0.05), (-0.5, 0.01), (0.1, 0.0)])
+def test_the_expected_loss_is_the_mean_of_what_may_be_lost(excess: float, spread: float) -> None:
+    draw = random.Random(0)
+    losses = [max(0.0, draw.gauss(excess, spread)) for _ in range(20_000)]
+    assert choice.expected_loss(excess, spread) == pytest.approx(statistics.fmean(losses), rel=0.05, abs=1e-4)
+
+
+def test_more_workers_than_usual_are_tried_only_if_the_last_doubling_gained_a_fifth() -> None:
+    assert choice.most_workers(2, {}) == 64
+    assert choice.most_workers(128, {}) == 256
+    assert choice.most_workers(2, {queue(32): 1.0, queue(64): 0.79}) == 128
+    assert choice.most_workers(2, {queue(32): 1.0, queue(64): 0.81}) == 64
+    assert choice.most_workers(2, {queue(16): 1.0, queue(64): 0.63}) == 128  # two doublings
+    assert choice.most_workers(2, {queue(32): 1.0, queue(63): 0.5}) == 64
+    assert choice.most_workers(2, {queue(32): 1.0, queue(64): 0.7, queue(128): 0.69}) == 128
+
+
+def test_doublings_their_neighbours_and_what_is_near_the_chosen_number_are_predicted() -> None:
+    assert choice.ladder(range(20)) == [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 15, 16, 17, 19]
+    assert set(choice.ladder(range(200), 41)) >= {40, 41, 42, 38, 45, 82, 0, 199}
+    assert choice.ladder([5], 3) == [5]
+
+
+def periodic(num_workers: int) -> float:
+    """Every eighth batch takes 200 ms, the others 10 ms, and batches go to workers in turn."""
+    turns = math.lcm(8, num_workers or 1)
+    each = [0.0] * max(1, num_workers)
+    for batch in range(turns):
+        each[batch % len(each)] += 0.2 if batch % 8 == 0 else 0.01
+    return max(each) / turns
+
+
+def crowded(num_workers: int) -> float:
+    """A dataset that waits, on two CPUs: the least time is from about 41 workers on."""
+    return max(0.0246 / max(1, num_workers), 0.0007) * (1 + max(0, num_workers - 41) / 300)
+
+
+def interpolated(points: dict[int, float]) -> Callable[[int], float]:
+    """Powers of 1 + the workers between the points."""
+
+    def cost_s(num_workers: int) -> float:
+        below = max(n for n in points if n <= num_workers)
+        above = min((n for n in points if n >= num_workers), default=below)
+        if below == above:
+            return points[below]
+        share = math.log2((1 + num_workers) / (1 + below)) / math.log2((1 + above) / (1 + below))
+        return points[below] ** (1 - share) * points[above] ** share
+
+    return cost_s
+
+
+CURVES: dict[str, tuple[Callable[[int], float], range]] = {
+    "flat": (lambda n: 1.0, range(1)),
+    "waits": (crowded, range(33, 42)),
+    "linear to 200": (lambda n: 1 / min(max(1, n), 200), range(180, 216)),
+    "64 CPUs with SMT": (interpolated({0: 1.0, 1: 1.0, 32: 1 / 32, 64: 1 / 41, 215: 1 / 41}), range(56, 65)),
+    "plateau, gains behind it": (interpolated({0: 1.0, 4: 0.25, 8: 0.25, 32: 0.15, 215: 0.15}), range(28, 33)),
+    "4.9 % for each doubling": (lambda n: 0.951 ** math.log2(1 + n), range(108, 216)),
+    "2 % for each doubling": (lambda n: 0.98 ** math.log2(1 + n), range(1)),
+    "period of eight": (periodic, range(64, 216)),
+    "slower with workers": (lambda n: 1 + 0.1 * n, range(1)),
+    "a step of 5 ms": (lambda n: max(0.005, 0.0246 / max(1, n)), range(5, 6)),
+}
+
+
+@pytest.mark.parametrize("name", CURVES)
+def test_the_answer_for_known_curves(name: str) -> None:
+    curve, expected = CURVES[name]
+    answer = choice.choose({queue(n): curve(n) for n in NUMBERS}, TOLERANCE)
+    assert answer.num_workers in expected
+
+
+@pytest.mark.parametrize("name", CURVES)
+@pytest.mark.parametrize(("noise", "median", "most"), [(0.05, 0.02, 0.09), (0.2, 0.08, 0.35)])
+def test_the_loss_under_noise_is_small(name: str, noise: float, median: float, most: float) -> None:
+    """Three rounds of each number, without any prediction."""
+    curve, numbers = CURVES[name][0], [n for n in NUMBERS if n.bit_count() <= 1 or n in (24, 48, 215)]
+    true = prices({queue(n): curve(n) for n in numbers})
+    losses = []
+    for seed in range(100):
+        draw = random.Random(seed)
+        seen = {queue(n): curve(n) * math.exp(draw.gauss(0.0, noise / math.sqrt(3))) for n in numbers}
+        losses.append(true[choice.choose(seen, TOLERANCE)] / min(true.values()) - 1)
+    assert statistics.median(losses) <= median
+    assert sorted(losses)[94] <= most
