@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from nws_sweep.analysis.diagnosis import Diagnosis
 from nws_sweep.measurement.quantities import MIN_STEP_SHARE
-from nws_sweep.replay.counterfactual import Bottleneck, Counterfactual
+from nws_sweep.replay.bottlenecks import Bottleneck
+from nws_sweep.replay.counterfactual import Counterfactual
 from nws_sweep.results import Measurement, Noise
 from nws_sweep.units import counted, interval, ratio, seconds, share
 
@@ -131,7 +132,7 @@ def _figures(diagnosis: Diagnosis, replayed: Counterfactual) -> dict[str, str]:
         "enough": f"{counted(best, 'worker')} keep{'s' if best == 1 else ''} up" if best else "no workers are needed",
         "handed_over": handed_over,
         "more_cpus": counted(2 * cores, "CPU"),
-        "with_more": share(replayed.without(Bottleneck.CPU, cpus=2 * cores)) if is_cpu_bound else "",
+        "with_more": share(replayed.without(Bottleneck.COMPETITION, cpus=2 * cores)) if is_cpu_bound else "",
         "busy": busy,
         "cheaper_step": ", a training step that needs less CPU" if replayed.free_loader < _NO_STEP else "",
         "load": load,

@@ -13,8 +13,10 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from nws_sweep.measurement.stats import half_width
-from nws_sweep.replay.counterfactual import REMOVABLE, Bottleneck, Counterfactual
-from nws_sweep.replay.model import model_of, queue_settings
+from nws_sweep.replay.bottlenecks import REMOVABLE, Bottleneck
+from nws_sweep.replay.counterfactual import Counterfactual
+from nws_sweep.replay.known import queue_settings
+from nws_sweep.replay.model import model_of
 from nws_sweep.results import Noise, SearchRecord, Trial, TrialState
 from nws_sweep.system import processes
 
@@ -29,7 +31,6 @@ _SPECIFIC = (Bottleneck.STARTUP, Bottleneck.ORDER, Bottleneck.MEMORY, Bottleneck
 _SLOWED = 1.1
 _MOST_WORKERS = 64  # at which something is taken away
 _LARGER_PREFETCH = (4, 8)
-_ENDLESS = 10**6  # batches of an epoch of unknown length: its start-up takes next to nothing
 
 
 @dataclass(frozen=True, kw_only=True)  # without slots, for cached properties
@@ -103,13 +104,14 @@ def diagnose(result: SearchRecord, best: Trial | None) -> Diagnosis | None:
     recorded = [trial for trial in worker_trials(result) if trial.records and trial.objective_s is not None]
     batches = result.facts.batches_of(best.settings, result.configuration.ranks) if result.facts else None
     method = result.configuration.loader.multiprocessing_context or processes.start_method()
-    model = model_of(recorded, batches or _ENDLESS, cores, method)
+    model = model_of(recorded, batches, cores, method)
     if model is None:
         return None
     replayed = Counterfactual(model, queue_settings(best.settings, cores), _allowed(found))
-    limit_s = _SLOWED * model.batch_s(replace(replayed.best, num_workers=0))
+    limit_s = _SLOWED * model.cost_s(replace(replayed.best, num_workers=0))
     has_accelerator = result.facts is not None and result.facts.accelerator is not None
-    replayed = replace(replayed, is_slowed=not has_accelerator or replayed.means.beside_s > limit_s)
+    is_slowed = not has_accelerator or replayed.means.beside_s > limit_s
+    replayed = replace(replayed, model=replace(model, is_slowed=is_slowed))
     return _with_savings(replace(found, replayed=replayed), replayed)
 
 
@@ -139,7 +141,7 @@ def _allowed(diagnosis: Diagnosis) -> Sequence[int]:
 
 def _with_savings(diagnosis: Diagnosis, replayed: Counterfactual) -> Diagnosis:
     own = replayed.best
-    is_slowed = own.num_workers == 0 and replayed.is_slowed
+    is_slowed = own.num_workers == 0 and replayed.model.is_slowed
     applies = {Bottleneck.STARTUP: not own.persistent_workers, Bottleneck.COMPETITION: is_slowed}
     removable = [each for each in REMOVABLE if applies.get(each, True)]
     saved: dict[Bottleneck, float] = {each: replayed.without(each) for each in removable}

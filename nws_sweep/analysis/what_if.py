@@ -11,7 +11,8 @@ from nws_sweep.analysis.diagnosis import worker_trials
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.measurement.quantities import MIN_STEP_SHARE
 from nws_sweep.replay import choice
-from nws_sweep.replay.model import Model, model_of, queue_settings
+from nws_sweep.replay.known import ENDLESS, queue_settings
+from nws_sweep.replay.model import Model, model_of
 from nws_sweep.replay.prediction import MOST_BATCHES
 from nws_sweep.replay.queue import QueueSettings
 from nws_sweep.results import Estimate, LoopCosts, Measurement, SearchRecord, Trial, TrialState
@@ -28,7 +29,6 @@ _MOST_LISTED = 16  # numbers of workers; of more only those of a ladder
 _LADDER = {0, 1, *(2**n for n in range(1, 13)), *(3 * 2**n for n in range(11))}
 _MOSTLY = 0.5  # share of CPU time from which a training step computes, so that more CPUs would change it
 _UNLIMITED = 100_000.0  # CPUs
-_LONG = 1000  # batches of an epoch that is hardly delayed by the start of workers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,16 +52,18 @@ class WhatIf:
     """What the records of one configuration predict.
 
     Attributes:
-        model: Of all trials with records, or of another training step.
+        model: Of all trials with records.
         own: The best setting, on the CPUs of the run.
         result: Of the search.
         has_length: Whether the length of an epoch is known.
+        other_step_s: Of another training step, s per batch; None for that of the run.
     """
 
     model: Model
     own: QueueSettings
     result: SearchRecord
     has_length: bool
+    other_step_s: float | None = None
 
     @property
     def tolerance(self) -> float:
@@ -76,10 +78,10 @@ class WhatIf:
     @property
     def step_s(self) -> float:
         """Seconds of the training step per batch; 0 if there is none."""
-        if self.model.step_s is not None:
-            return self.model.step_s
+        if self.other_step_s is not None:
+            return self.other_step_s
         step_s = self.loop.step_s
-        return step_s if step_s >= MIN_STEP_SHARE * self.model.batch_s(self.own) else 0.0
+        return step_s if step_s >= MIN_STEP_SHARE * self.model.cost_s(self.own) else 0.0
 
     def asked(self, *, training_step: float | None = None, **asked: Any) -> tuple[WhatIf, QueueSettings]:
         """The same with another training step, and the best setting with other values; None keeps a value.
@@ -95,12 +97,12 @@ class WhatIf:
         given = {name: value for name, value in asked.items() if value is not None}
         for name, value in given.items():
             check(name, value)
-        model = replace(self.model, step_s=given.pop("training_step", self.model.step_s))
-        return replace(self, model=model), replace(self.own, **given)
+        step_s = given.pop("training_step", self.other_step_s)
+        return replace(self, other_step_s=step_s), replace(self.own, **given)
 
     def predict(self, settings: QueueSettings) -> Predicted:
         """Predicts with intervals; replays 25 epochs."""
-        found = self.model.predict(settings)
+        found = self.model.predict(settings, self.other_step_s)
         size = self.result.configuration.loader.batch_size
         return Predicted(
             settings=settings,
@@ -112,7 +114,8 @@ class WhatIf:
 
     def cost_s(self, settings: QueueSettings) -> float:
         """Seconds of an epoch, or of a batch if its length is unknown, by a single replay."""
-        return self.model.epoch_s(settings) if self.has_length else self.model.batch_s(settings)
+        cost_s = self.model.cost_s(settings, step_s=self.other_step_s)
+        return cost_s * self.model.batches if self.has_length else cost_s
 
     def recommended(self, rows: Iterable[Predicted]) -> Predicted:
         """The prediction that ``replay.choice`` chooses; of equal ones that with batches in order."""
@@ -128,9 +131,9 @@ class WhatIf:
         change.
         """
         step_s = self.step_s
-        if not step_s or (self.model.step_s is None and self.loop.step_cpu_s > _MOSTLY * step_s):
+        if not step_s or (self.other_step_s is None and self.loop.step_cpu_s > _MOSTLY * step_s):
             return {}
-        known = (replace(one, records=replace(one.records, batches=_LONG)) for one in self.model.known)
+        known = (replace(one, records=replace(one.records, batches=ENDLESS)) for one in self.model.known)
         model, steps = (
             replace(self.model, known=tuple(known)),
             [replace(settings, num_workers=number) for number in numbers],
@@ -138,7 +141,8 @@ class WhatIf:
 
         def pace(cpus: float, limit_s: float) -> tuple[float, int]:
             """Of the fewest workers within the limit, or of the fastest."""
-            found = [(model.batch_s(replace(s, cpus=cpus)), s.num_workers) for s in steps]
+            queues = (replace(one, cpus=cpus) for one in steps)
+            found = [(model.cost_s(one, step_s=self.other_step_s), one.num_workers) for one in queues]
             return next((one for one in found if one[0] <= limit_s), min(found))
 
         least_s, enough_s = pace(_UNLIMITED, step_s)[0], step_s * (1 + self.tolerance)
@@ -149,7 +153,7 @@ class WhatIf:
         return paces
 
     def _measured(self, settings: QueueSettings) -> Measurement | None:
-        if self.model.step_s is not None or settings.cpus != self.own.cpus:
+        if self.other_step_s is not None or settings.cpus != self.own.cpus:
             return None
         made = (trial for trial in self.result.trials if queue_settings(trial.settings, settings.cpus) == settings)
         return next((trial.measurement for trial in made if trial.state is TrialState.OK), None)

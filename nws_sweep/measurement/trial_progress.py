@@ -8,7 +8,7 @@ from nws_sweep import errors
 from nws_sweep.errors import TrialError
 from nws_sweep.measurement import costs, counters, quantities, schedule
 from nws_sweep.measurement.schedule import Conditions
-from nws_sweep.replay.model import queue_settings
+from nws_sweep.replay.known import queue_settings
 from nws_sweep.results import (
     Configuration,
     LoaderSettings,

@@ -12,14 +12,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from nws_sweep.replay import choice
-from nws_sweep.replay.model import FORKED_S, Model, model_of, queue_settings
-from nws_sweep.replay.prediction import MOST_BATCHES
+from nws_sweep.replay.bottlenecks import Bottleneck
+from nws_sweep.replay.known import queue_settings
+from nws_sweep.replay.model import Model, model_of
 from nws_sweep.results import DEFAULT_PREFETCH, LoaderSettings, Trial
 from nws_sweep.system import processes
 
-_FEW_BATCHES, _QUEUES = 250, 8  # so many batches are replayed if they are so many times the queue
 _MUCH = 1 / 3  # of the time of making a batch
-_UNKNOWN_BATCHES = 1000  # ahead, if that is not known
 _PREFETCH = (1, 4, 8)
 _RARELY_WAITS = 0.02  # of its time: such a training gains nothing from another loader
 
@@ -53,7 +52,7 @@ class Prospect:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Settings, and the predicted seconds of the batches ahead with them and with the current settings."""
+    """Settings, and the predicted seconds per batch ahead with them and with the current settings."""
 
     settings: LoaderSettings
     predicted_s: float
@@ -94,7 +93,7 @@ def choose(trials: Sequence[Trial], current: LoaderSettings, ahead: Prospect) ->
     replays = _replays(trials, current, ahead)
     if replays is None:
         return None
-    now_s = replays.seconds(current)
+    now_s = replays.cost_s(current)
     enough_s = math.inf if ahead.is_new_epoch else (1 - choice.PROMISING) * now_s  # fewer workers alone can wait
     costs_s = {one: cost_s for one, cost_s in _predicted(replays).items() if cost_s <= enough_s}
     chosen = choice.promising({current: now_s}, costs_s, ahead.tolerance)
@@ -102,7 +101,7 @@ def choose(trials: Sequence[Trial], current: LoaderSettings, ahead: Prospect) ->
 
 
 def _predicted(replays: _Replays) -> dict[LoaderSettings, float]:
-    """Predicted seconds of other settings: numbers of workers, and values of prefetch_factor with the best of them."""
+    """Predicted seconds per batch with other numbers of workers, and with other values of prefetch_factor."""
     ahead, own = replays.ahead, replays.ahead.base.prefetch_factor or DEFAULT_PREFETCH
     numbers = range(ahead.fewest_workers, ahead.most_workers + 1)
     costs_s: dict[LoaderSettings, float] = {}
@@ -111,7 +110,7 @@ def _predicted(replays: _Replays) -> dict[LoaderSettings, float]:
         for number in numbers:
             settings = replace(ahead.base, num_workers=number, prefetch_factor=prefetch_factor).canonical()
             if settings not in costs_s and ahead.allowed(settings):
-                costs_s[settings] = replays.seconds(settings)
+                costs_s[settings] = replays.cost_s(settings)
 
     add(choice.ladder(numbers), own)
     if costs_s:
@@ -124,27 +123,20 @@ def _predicted(replays: _Replays) -> dict[LoaderSettings, float]:
 
 @dataclass(frozen=True)
 class _Replays:
-    """Replays the batches ahead: few of them with a short queue, more with a long one."""
+    """Replays the batches ahead."""
 
     current: LoaderSettings
     ahead: Prospect
-    short: Model
-    long: Model
+    model: Model
 
-    def seconds(self, settings: LoaderSettings) -> float:
-        """Predicted time of the batches ahead; new workers in the middle of an epoch cost the time of their start."""
+    def cost_s(self, settings: LoaderSettings) -> float:
+        """Predicted time per batch of those ahead; the workers in use need not be started in the middle of an epoch."""
+        goes_on = settings == self.current and not self.ahead.is_new_epoch
         queue = queue_settings(settings, self.ahead.cpus)
-        model = self.short if _QUEUES * queue.queued_batches <= _FEW_BATCHES else self.long
-        if self.ahead.is_new_epoch:
-            return model.epoch_s(queue)
-        loop = model.records_for(queue.num_workers).loop
-        # The training and the new workers, which import torch unless they are forked, start them side by side.
-        start_s = 0.0 if settings == self.current else max(loop.fork_s or FORKED_S, loop.start_s / self.ahead.cpus)
-        return queue.num_workers * start_s + (self.ahead.batches or _UNKNOWN_BATCHES) * model.batch_s(queue)
+        return self.model.cost_s(queue, without=(Bottleneck.STARTUP,) if goes_on else ())
 
 
 def _replays(trials: Sequence[Trial], current: LoaderSettings, ahead: Prospect) -> _Replays | None:
-    batches = ahead.batches or _UNKNOWN_BATCHES
     method = ahead.base.multiprocessing_context or processes.start_method()
-    long, short = (model_of(trials, batches, ahead.cpus, method, most) for most in (MOST_BATCHES, _FEW_BATCHES))
-    return _Replays(current, ahead, short, long) if long and short else None
+    model = model_of(trials, ahead.batches, ahead.cpus, method)
+    return _Replays(current, ahead, model) if model else None

@@ -8,43 +8,17 @@ from __future__ import annotations
 
 import functools
 import math
-import random
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from enum import Enum
 from typing import NamedTuple
 
-from nws_sweep.replay.model import Known, Model
-from nws_sweep.replay.prediction import times_of
+from nws_sweep.replay.bottlenecks import Bottleneck
+from nws_sweep.replay.model import Model
+from nws_sweep.replay.prediction import MOST_BATCHES
 from nws_sweep.replay.queue import QueueSettings
-from nws_sweep.results import BatchCost, LoopCosts
 
-# So many batches are replayed with the best number of workers and with others, and at least so many times the queue.
-_BATCHES, _FEW_BATCHES, _QUEUES = 1000, 250, 3
-
-
-class Bottleneck(str, Enum):
-    """What may limit an epoch."""
-
-    NOISE = "noise"
-    STARTUP = "start-up"
-    ORDER = "head-of-line"
-    MEMORY = "memory"
-    COMPETITION = "competition"
-    STEP = "step"
-    TRANSFER = "transfer"
-    CPU = "CPU"
-    LATENCY = "latency"
-
-
-REMOVABLE = [each for each in Bottleneck if each not in {Bottleneck.NOISE, Bottleneck.MEMORY}]
-
-
-class _Epoch(NamedTuple):
-    costs: Sequence[BatchCost]  # of batches in their order, which stand for all
-    loop: LoopCosts
-    settings: QueueSettings
+_FEW_BATCHES = 250  # replayed with other numbers of workers than the best
 
 
 class MeanCosts(NamedTuple):
@@ -67,33 +41,29 @@ class Counterfactual:
         model: Of the trials.
         best: The best setting.
         allowed: Numbers of workers that are possible, including the best's.
-        is_slowed: Whether workers slow down the training step, which is as fast as without workers if CPUs are free.
     """
 
     model: Model
     best: QueueSettings
     allowed: Sequence[int]
-    is_slowed: bool = False
 
-    def without(self, *taken: Bottleneck, cpus: float = math.inf) -> float:
-        """What is saved without these things; there are ``cpus`` CPUs without their limit."""
+    def without(self, *taken: Bottleneck, cpus: float | None = None) -> float:
+        """What is saved without these things; with ``cpus`` CPUs."""
         now_s, times_s = self._now_s[self.best.num_workers], []
-        for number, epoch in self._epochs.items():
-            rest = functools.reduce(lambda left, each: self._removed(each, left, cpus), taken, epoch)
-            times_s.append(self._seconds(rest) * max(1.0, now_s / self._now_s[number]))
+        for number, own_s in self._now_s.items():
+            settings = replace(self.best, num_workers=number, cpus=cpus or self.best.cpus)
+            times_s.append(self._cost_s(settings, taken) * max(1.0, now_s / own_s))
         return 1 - min(times_s) / now_s
 
     def with_settings(self, settings: QueueSettings) -> float:
         """What is saved with other settings as predicted, whether the number of workers is allowed or not."""
-        batches = max(_BATCHES, _QUEUES * settings.queued_batches)
-        return 1 - self._seconds(self._epoch(settings, batches)) / self._seconds(self._epoch(self.best, batches))
+        return 1 - self.model.cost_s(settings) / self.model.cost_s(self.best)
 
     @property
     def free_loader(self) -> float:
         """Time of the epoch / its time with a loader that takes no time."""
-        records = self.model.records_for(self.best.num_workers)
-        loop = self._undisturbed(records.loop)
-        least_s = records.batches * max(loop.step_s, loop.step_cpu_s / self.best.cpus)
+        loop = self.model.undisturbed(self.model.records_for(self.best.num_workers).loop)
+        least_s = max(loop.step_s, loop.step_cpu_s / self.best.cpus)
         return self._now_s[self.best.num_workers] / least_s if least_s else math.inf
 
     @property
@@ -107,73 +77,19 @@ class Counterfactual:
     @functools.cached_property
     def means(self) -> MeanCosts:
         """Costs at the best setting, or with the fewest workers if it has none."""
-        alone, fewest = (known.records.loop for known in self._ends)
-        records = self.model.records_for(self.best.num_workers or self._ends[1].settings.num_workers)
+        ends, making = self.model.ends, self.model.making
+        alone, fewest = (known.records.loop for known in ends)
+        records = self.model.records_for(self.best.num_workers or ends[1].settings.num_workers)
         costs, loop = [one.cost for one in records.made], records.loop
         cpu_s, wait_s = statistics.fmean(cost.cpu_s for cost in costs), statistics.fmean(cost.wait_s for cost in costs)
-        copy_s = statistics.fmean(cost.copy_s for cost in costs) + (1 - self._making) * cpu_s
+        copy_s = statistics.fmean(cost.copy_s for cost in costs) + (1 - making) * cpu_s
         hand_over_s = copy_s + loop.receive_s + loop.receive_wait_s
-        load_s = self._making * cpu_s + wait_s
-        return MeanCosts(load_s, wait_s, hand_over_s, alone.step_s, fewest.step_s)
-
-    @functools.cached_property
-    def _epochs(self) -> dict[int, _Epoch]:
-        sizes = {number: _BATCHES if number == self.best.num_workers else _FEW_BATCHES for number in self.allowed}
-        return {number: self._epoch(replace(self.best, num_workers=number), size) for number, size in sizes.items()}
+        return MeanCosts(making * cpu_s + wait_s, wait_s, hand_over_s, alone.step_s, fewest.step_s)
 
     @functools.cached_property
     def _now_s(self) -> dict[int, float]:
-        return {number: self._seconds(epoch) for number, epoch in self._epochs.items()}
+        return {number: self._cost_s(replace(self.best, num_workers=number)) for number in self.allowed}
 
-    def _epoch(self, settings: QueueSettings, batches: int) -> _Epoch:
-        records = self.model.records_for(settings.num_workers)
-        costs = records.epoch(random.Random(0), max(batches, _QUEUES * settings.queued_batches))
-        return _Epoch(costs, records.loop, settings)
-
-    def _seconds(self, epoch: _Epoch) -> float:
-        number = epoch.settings.num_workers
-        return self.model.factor(number) * times_of(*epoch, self.model.records_for(number).batches)[0]
-
-    def _removed(self, bottleneck: Bottleneck, epoch: _Epoch, cpus: float) -> _Epoch:
-        costs, loop, settings = epoch
-        match bottleneck:
-            case Bottleneck.STARTUP:
-                loop = replace(loop, fork_s=0.0, start_s=0.0, stop_s=0.0)
-            case Bottleneck.ORDER:
-                settings = replace(settings, in_order=False)
-            case Bottleneck.STEP:
-                loop = replace(loop, step_s=0.0, step_cpu_s=0.0)
-            case Bottleneck.TRANSFER:
-                making = self._making if settings.num_workers else 1.0
-                costs = [BatchCost(making * cost.cpu_s, cost.wait_s) for cost in costs]
-                loop = replace(loop, receive_s=0.0, receive_wait_s=0.0)
-            case Bottleneck.LATENCY:
-                costs = [replace(cost, wait_s=0.0) for cost in costs]
-            case _:  # CPUs, or competition for them
-                loop = self._undisturbed(loop)
-                settings = replace(settings, cpus=cpus) if bottleneck is Bottleneck.CPU else settings
-        return _Epoch(costs, loop, settings)
-
-    def _undisturbed(self, loop: LoopCosts) -> LoopCosts:
-        alone = self._ends[0].records.loop
-        if not self.is_slowed or alone.step_s >= loop.step_s:
-            return loop
-        return replace(loop, step_s=alone.step_s, step_cpu_s=alone.step_cpu_s)
-
-    @functools.cached_property
-    def _making(self) -> float:
-        """CPU time of making a batch without workers / with the fewest: the median of batches that both have made.
-
-        A worker makes each batch in new shared memory, which costs more than memory that is used again.
-        """
-        alone, fewest = self._ends
-        theirs = {(one.epoch, one.number): one.cost.cpu_s for one in fewest.records.made}
-        pairs = [(one.cost.cpu_s, theirs.get((one.epoch, one.number))) for one in alone.records.made]
-        ratios = [own_s / their_s for own_s, their_s in pairs if their_s]
-        return min(1.0, statistics.median(ratios)) if ratios else 1.0
-
-    @property
-    def _ends(self) -> tuple[Known, Known]:
-        """The trials with the fewest workers: with none if possible, and with at least one; or the same trial twice."""
-        known = self.model.known
-        return known[0], next((one for one in known if one.settings.num_workers), known[0])
+    def _cost_s(self, settings: QueueSettings, taken: Sequence[Bottleneck] = ()) -> float:
+        most = MOST_BATCHES if settings.num_workers == self.best.num_workers else _FEW_BATCHES
+        return self.model.cost_s(settings, without=taken, most=most)

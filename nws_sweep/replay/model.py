@@ -10,73 +10,25 @@ from __future__ import annotations
 
 import itertools
 import math
+import random
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from nws_sweep.replay.prediction import MOST_BATCHES, Prediction, Records, epoch_of, predict
+from nws_sweep.replay.bottlenecks import Bottleneck, Epoch
+from nws_sweep.replay.known import Known, known_of
+from nws_sweep.replay.prediction import MOST_BATCHES, Prediction, Records, predict, times_of
 from nws_sweep.replay.queue import QueueSettings
-from nws_sweep.results import DEFAULT_PREFETCH, BatchCost, BatchRecord, LoaderSettings, LoopCosts, Span, Trial
+from nws_sweep.results import BatchCost, BatchRecord, LoopCosts, Trial
 
 # Standard deviation of the logarithm of the factor between a number of workers and its double, before any is known.
 _MISFIT = 0.055
-# The same of the factor of any trial; a factor that was measured badly is nearer to 1.
-_USUAL = 0.1
-# The same of a factor measured in one window, before the rounds of a trial show it; and what is added if a window has
-# one batch of each worker, since the kernel does not let all workers run equally.
-_NOISE, _NOISE_OF_ONE = 0.035, 0.12
 _SMALL_KIND = 0.05  # share of all costs; see ``_ratios``
 # CPU seconds to start a worker, until a trial with workers is known: 8 to 20 ms measured for fork, with the end of the
 # worker; 1.5 to 3 s for a new process that imports torch.
-FORKED_S, _SPAWNED_S = 0.01, 2.0
-_BATCHES = 200  # of an epoch of unknown length
-
-
-@dataclass(frozen=True)
-class Known:
-    """A trial whose costs are known.
-
-    Attributes:
-        settings: The settings of its queue.
-        records: Costs of its batches; of a trial without records, those of another one.
-        measured_s: Time of an epoch; used without spans.
-        spans: Measured and replayed times of some of its batches.
-    """
-
-    settings: QueueSettings
-    records: Records
-    measured_s: float
-    spans: tuple[Span, ...] = ()
-
-    @cached_property
-    def factor(self) -> float:
-        """Measured time / replayed time of the same batches, or of an epoch.
-
-        The logarithm of that of batches is the mean of its posterior distribution, with ``variance`` and 0 as the prior
-        mean (Gelman et al., Bayesian Data Analysis, 2013, section 2.5).
-        """
-        if not self.spans:
-            return self.measured_s / epoch_of(self.records, self.settings)[0]
-        ratio = sum(one.measured_s for one in self.spans) / sum(one.replayed_s for one in self.spans)
-        return math.exp(math.log(ratio) * _USUAL**2 / (_USUAL**2 + self.variance))
-
-    @cached_property
-    def round_ratios(self) -> Mapping[int, float]:
-        """The factor of each round, divided by the mean of all; empty without rounds.
-
-        Each round took other batches. The ratio is free of what they cost.
-        """
-        logs = {one.round: math.log(one.measured_s / one.replayed_s) for one in self.spans if one.round is not None}
-        mean = statistics.fmean(logs.values()) if logs else 0.0
-        return {number: math.exp(log - mean) for number, log in logs.items()}
-
-    @cached_property
-    def variance(self) -> float:
-        """Of the logarithm of the ratio of times, from the differences between rounds; the usual counts as one more."""
-        usual = [_NOISE**2 + (_NOISE_OF_ONE * self.settings.num_workers / one.batches) ** 2 for one in self.spans]
-        squares = statistics.fmean(usual or [_NOISE**2]) + sum(math.log(one) ** 2 for one in self.round_ratios.values())
-        return squares / max(1, len(self.round_ratios)) ** 2
+_FORKED_S, _SPAWNED_S = 0.01, 2.0
+_QUEUES, _EQUAL_BATCHES = 3, 50  # equal batches have their pace from the second queue on
 
 
 @dataclass(frozen=True)
@@ -86,28 +38,64 @@ class Model:
     Attributes:
         known: The trials, by num_workers.
         start_method: Of workers: fork, spawn or forkserver.
-        step_s: Seconds of another training step per batch, which takes no CPU time; None for the recorded one.
+        is_slowed: Whether workers slow down the training step, which is as fast as without workers if CPUs are free.
     """
 
     known: tuple[Known, ...]
     start_method: str = "fork"
-    step_s: float | None = None
+    is_slowed: bool = False
 
-    def predict(self, settings: QueueSettings) -> Prediction:
-        """An epoch and a batch with their bands."""
+    def cost_s(
+        self,
+        settings: QueueSettings,
+        *,
+        step_s: float | None = None,
+        without: Iterable[Bottleneck] = (),
+        most: int = MOST_BATCHES,
+    ) -> float:
+        """Predicted seconds per batch of an epoch as it will run, whose start and end are shared out over its batches.
+
+        Args:
+            settings: Of the queue, with the CPUs.
+            step_s: Of another training step per batch, which takes no CPU time; None for the recorded one.
+            without: What is taken away.
+            most: Batches that are replayed, at least three queues; the rest of the epoch has their pace.
+        """
+        records, factor = self._inputs(settings.num_workers, step_s)
+        count = min(most, records.most) if len(records.made) > 1 else _EQUAL_BATCHES
+        epoch = Epoch(
+            records.epoch(random.Random(0), max(count, _QUEUES * settings.queued_batches)), records.loop, settings
+        )
+        for bottleneck in without:
+            epoch = epoch.without(bottleneck, self.making, self.undisturbed(epoch.loop))
+        return factor * times_of(*epoch, records.batches)[0] / records.batches
+
+    def hoped_s(self, settings: QueueSettings) -> float:
+        """``cost_s``; between two known numbers of workers one standard deviation of the misfit less.
+
+        What slows down many workers may begin anywhere between two numbers. Beyond all of them no gain is hoped for.
+        It is not below the time of the training step, which no loader can save.
+        """
+        cost_s = self.cost_s(settings)
+        if settings.num_workers >= self.known[-1].settings.num_workers:
+            return cost_s
+        return max(cost_s * math.exp(-self.misfit(settings.num_workers)), min(self.step_s, cost_s))
+
+    def predict(self, settings: QueueSettings, step_s: float | None = None) -> Prediction:
+        """An epoch and a batch at the steady pace, with their bands."""
         number = settings.num_workers
         misfit = math.sqrt(self.misfit(number) ** 2 + self._nearest(number).variance)
-        return predict(*self._inputs(number), settings, misfit)
+        return predict(*self._inputs(number, step_s), settings, misfit)
 
-    def epoch_s(self, settings: QueueSettings) -> float:
-        """Predicted seconds of an epoch, without a band."""
-        records, factor = self._inputs(settings.num_workers)
-        return factor * epoch_of(records, settings)[0]
+    @property
+    def batches(self) -> int:
+        """Of an epoch; ``ENDLESS`` if unknown."""
+        return self.known[0].records.batches
 
-    def batch_s(self, settings: QueueSettings) -> float:
-        """Predicted seconds of a batch at the steady pace, without a band."""
-        records, factor = self._inputs(settings.num_workers)
-        return factor * epoch_of(records, settings)[1]
+    @property
+    def step_s(self) -> float:
+        """The least time of the training step, s."""
+        return min(one.records.loop.step_s for one in self.known)
 
     def factor(self, num_workers: int) -> float:
         """The factor, a power of the workers between neighbouring trials; beyond all trials that of the nearest."""
@@ -155,10 +143,34 @@ class Model:
     def _with_workers(self) -> tuple[Known, ...]:
         return tuple(one for one in self.known if one.settings.num_workers)
 
-    def _inputs(self, num_workers: int) -> tuple[Records, float]:
+    def _inputs(self, num_workers: int, step_s: float | None) -> tuple[Records, float]:
         """What is replayed, and the factor; of another training step, the factor is in the records."""
         records, factor = self.records_for(num_workers), self.factor(num_workers)
-        return (records, factor) if self.step_s is None else (_with_step(records, self.step_s, factor), 1.0)
+        return (records, factor) if step_s is None else (_with_step(records, step_s, factor), 1.0)
+
+    def undisturbed(self, loop: LoopCosts) -> LoopCosts:
+        """The loop with the training step as it is if CPUs are free."""
+        alone = self.ends[0].records.loop
+        if not self.is_slowed or alone.step_s >= loop.step_s:
+            return loop
+        return replace(loop, step_s=alone.step_s, step_cpu_s=alone.step_cpu_s)
+
+    @cached_property
+    def making(self) -> float:
+        """CPU time of making a batch without workers / with the fewest: the median of batches that both have made.
+
+        A worker makes each batch in new shared memory, which costs more than memory that is used again.
+        """
+        alone, fewest = self.ends
+        theirs = {_batch(one): one.cost.cpu_s for one in fewest.records.made}
+        pairs = [(one.cost.cpu_s, theirs.get(_batch(one))) for one in alone.records.made]
+        ratios = [own_s / their_s for own_s, their_s in pairs if their_s]
+        return min(1.0, statistics.median(ratios)) if ratios else 1.0
+
+    @property
+    def ends(self) -> tuple[Known, Known]:
+        """The trials with the fewest workers: with none if possible, and with at least one; or the same trial twice."""
+        return self.known[0], next((one for one in self.known if one.settings.num_workers), self.known[0])
 
     def records_for(self, num_workers: int) -> Records:
         """The records that stand for this number of workers."""
@@ -167,7 +179,7 @@ class Model:
     @cached_property
     def _records(self) -> Mapping[tuple[int, bool], Records]:
         """What is replayed, by the num_workers of a trial and whether there are workers in the replay."""
-        start_s = FORKED_S if self.start_method == "fork" else _SPAWNED_S
+        start_s = _FORKED_S if self.start_method == "fork" else _SPAWNED_S
         found: dict[tuple[int, bool], Records] = {}
         for one in self.known:
             number, pooled = one.settings.num_workers, self._pooled(one)
@@ -209,7 +221,7 @@ def model_of(
 
     Args:
         trials: Trials of one configuration that differ in num_workers only.
-        batches: Length of an epoch; None if unknown: then as many batches as were recorded.
+        batches: Length of an epoch; None if unknown: then an epoch is endless.
         cpus: CPUs that the processes of a trial may use.
         start_method: Of workers.
         most: Batches of a longer epoch that are replayed.
@@ -218,62 +230,6 @@ def model_of(
     known = [one for one in (known_of(trial, batches, cpus) for trial in recorded) if one]
     shorter = (replace(one, records=replace(one.records, most=most)) for one in known)
     return Model(tuple(shorter), start_method) if known else None
-
-
-def known_of(trial: Trial, batches: int | None, cpus: float, instead: Records | None = None) -> Known | None:
-    """The costs of a trial as recorded; None before its first batch and if it failed.
-
-    Args:
-        trial: The trial.
-        batches: Length of an epoch; None if unknown.
-        cpus: CPUs that its processes may use.
-        instead: The records of another trial, if this one has none; None for a batch with the mean cost.
-    """
-    settings, found = queue_settings(trial.settings, cpus), trial.measurement
-    if found is None or (found.batch_s is None and (batches is None or found.epoch_s is None)):
-        return None
-    batch_s = found.batch_s.value if found.batch_s else (found.epoch_s or 0.0) / (batches or 1)
-    whole_s = trial.objective_s if batches else None
-    if trial.records and trial.loop:
-        made = tuple(_with_usual_wait(trial.records))
-        records = Records(made=made, loop=trial.loop, batches=batches or len(trial.records))
-        return Known(settings, records, whole_s or batch_s * records.batches, trial.spans)
-    workers, step_s = settings.num_workers, found.step_s or 0.0
-    making_s = max(1e-9, batch_s * workers if workers else batch_s - step_s)
-    if instead is None:
-        cost = BatchCost(cpu_s := min(making_s, found.cpu_s or 0.0), making_s - cpu_s)
-        made = (BatchRecord(number=0, position=0.0, began_s=0.0, ended_s=0.0, cost=cost),)
-        instead = Records(made=made, loop=LoopCosts(step_s=step_s), batches=batches or _BATCHES)
-    start_s = max(0.0, found.startup_s - making_s) / workers if workers else 0.0
-    records = replace(instead, loop=replace(instead.loop, step_s=step_s, fork_s=start_s))
-    return Known(settings, records, whole_s or batch_s * records.batches)
-
-
-def _with_usual_wait(records: Sequence[BatchRecord]) -> Iterator[BatchRecord]:
-    """The records; one whose worker was stopped gets the wait of a batch that waited longer, the nearest in the epoch.
-
-    Its own wait is a lower bound, as a censored lifetime (Efron, The two sample problem with censored data, 1967:
-    redistribution to the right).
-    """
-    whole = [one for one in records if not one.was_stopped]
-    for record in records:
-        if not record.was_stopped:
-            yield record
-            continue
-        longer = (one for one in whole if one.cost.wait_s > record.cost.wait_s)
-        nearest = min(longer, key=lambda one: abs(one.position - record.position), default=record)
-        yield replace(record, cost=replace(record.cost, wait_s=nearest.cost.wait_s))
-
-
-def queue_settings(loader: LoaderSettings, cpus: float) -> QueueSettings:
-    """The settings of the queue of a DataLoader, with ``cpus`` CPUs."""
-    return QueueSettings(
-        num_workers=loader.num_workers,
-        cpus=cpus,
-        prefetch_factor=loader.prefetch_factor or DEFAULT_PREFETCH,
-        in_order=loader.in_order,
-        persistent_workers=loader.persistent_workers,
-    )
 
 
 def _workers(known: Known) -> int:

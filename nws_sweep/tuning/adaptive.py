@@ -14,10 +14,20 @@ from dataclasses import dataclass
 
 from nws_sweep import units
 from nws_sweep.replay import choice
+from nws_sweep.replay.known import queue_settings
+from nws_sweep.replay.model import Model
 from nws_sweep.results import LoaderSettings
 from nws_sweep.tuning.estimates import Estimates, estimates_of
-from nws_sweep.tuning.forecast import Forecast, forecast_of
-from nws_sweep.tuning.observations import Decision, MeasureRound, Observation, Stop, Strategy, cost_of, with_workers
+from nws_sweep.tuning.observations import (
+    Decision,
+    MeasureRound,
+    Observation,
+    Stop,
+    Strategy,
+    cost_of,
+    model_from,
+    with_workers,
+)
 
 _SHORT_WINDOW_S, _SHORT_ROUNDS = 0.2, 3  # duration of the first windows, and the rounds that have it
 _FEWEST_ROUNDS = 3  # of the answer: an interval needs three
@@ -44,15 +54,15 @@ class Adaptive(Strategy):
         if unknown := [o.settings for o in observations if o.may_continue and o.cost_s is None]:
             return self._round(unknown)
         found = estimates_of(observations, self.rules.tolerance)
-        forecast = forecast_of(observations, self.cores, self.start_method)
-        if found is None or forecast is None:
+        model = model_from(observations, self.start_method)
+        if found is None or model is None:
             return self._after_failures(observations)
-        new = self._new(observations, found, forecast)
+        new = self._new(observations, found, model)
         active = [o for o in found.observations if o.may_continue]
         dropped = [o for o in active if _is_eliminated(o, found)]
         staying = [o for o in active if o.settings == found.answer] if new else self._undecided(active, found)
         if not new and not staying:
-            return Stop(reason=self._reason(found, forecast))
+            return Stop(reason=self._reason(found, model))
         measured = len(_answer(found).by_round)
         return self._round([*new, *(o.settings for o in staying if o not in dropped)], dropped, rounds=measured)
 
@@ -86,7 +96,7 @@ class Adaptive(Strategy):
     def _is_limited(self) -> bool:
         return self.rules.max_workers is not None
 
-    def _new(self, observations: Sequence[Observation], found: Estimates, forecast: Forecast) -> list[LoaderSettings]:
+    def _new(self, observations: Sequence[Observation], found: Estimates, model: Model) -> list[LoaderSettings]:
         """The candidates to start."""
         fits, measured_s = self._fitting(observations), found.costs_s
         most = _STEP * max(one.num_workers for one in measured_s)
@@ -94,20 +104,21 @@ class Adaptive(Strategy):
             most = min(most, choice.most_workers(self.cores, measured_s))
         fits = [n for n in fits if n <= max(most, _FIRST_STEP, 2 * self.cores)] or fits[:1]
         if len({o.num_workers for o in found.observations}) == 1:
-            first = choice.promising({}, self._predicted(fits, forecast), self.rules.tolerance)
+            first = choice.promising({}, self._predicted(fits, model), self.rules.tolerance)
             wanted = {first and first.num_workers, self.guess, self.rules.reference, self.base.num_workers}
             if new := [with_workers(self.base, n) for n in self._untried(observations) if n in wanted]:
                 return new
         if len(observations) >= MOST_PREDICTED + self.rules.patience:
             return []
-        best = choice.promising(measured_s, self._predicted(fits, forecast), self.rules.tolerance)
+        best = choice.promising(measured_s, self._predicted(fits, model), self.rules.tolerance)
         return [best] if best else []
 
-    def _predicted(self, numbers: Sequence[int], forecast: Forecast) -> Mapping[LoaderSettings, float]:
+    def _predicted(self, numbers: Sequence[int], model: Model) -> Mapping[LoaderSettings, float]:
         """The predicted costs of some of these numbers of workers, and of those near the best of them."""
 
         def costs_s(numbers: Iterable[int]) -> dict[LoaderSettings, float]:
-            return {one: forecast.hoped_s(one) for one in (with_workers(self.base, n) for n in numbers)}
+            settings = (with_workers(self.base, n) for n in numbers)
+            return {one: model.hoped_s(queue_settings(one, self.cores)) for one in settings}
 
         coarse = costs_s(choice.ladder(numbers))
         near = choice.choose(coarse, self.rules.tolerance).num_workers if coarse else 0
@@ -131,15 +142,16 @@ class Adaptive(Strategy):
 
     def _epoch_s(self, one: Observation) -> float:
         """A candidate that has been measured for so long needs no more rounds for its interval alone."""
-        return cost_of(one) if one.batches is not None and self.measure.mode != "epoch" else math.inf
+        is_known = one.batches is not None and self.measure.mode != "epoch"
+        return cost_of(one) * (one.batches or 1) if is_known else math.inf
 
-    def _reason(self, found: Estimates, forecast: Forecast) -> str:
+    def _reason(self, found: Estimates, model: Model) -> str:
         answer, costs_s = found.answer, found.costs_s
         reason = f"{_named(answer, self.base)} is the fastest"
         if answer != found.fastest:
             saved = units.share(1 - costs_s[found.fastest] / costs_s[answer])
             reason = f"{_named(answer, self.base)}: {_named(found.fastest, self.base)} would save only {saved}"
-        if costs_s[answer] <= forecast.floor_s * (1 + self.rules.tolerance):
+        if costs_s[answer] <= model.step_s * (1 + self.rules.tolerance):
             return f"{reason}; no candidate can be faster, since it keeps the training step busy all the time"
         if answer.num_workers == self._allowed[-1]:
             return f"{reason}; it is the largest candidate"

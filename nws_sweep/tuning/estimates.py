@@ -40,7 +40,7 @@ class Estimates:
 
     @cached_property
     def costs_s(self) -> Mapping[LoaderSettings, float]:
-        """Expected seconds of an epoch or a batch, by settings."""
+        """Expected seconds per batch, by settings."""
         fitted, _ = self._fit
         costs_s = {one.settings: cost_of(one) for one in self.observations}
         # The fit compares; the scale is that of all rounds together.

@@ -1,13 +1,14 @@
-"""What a strategy sees, and what it decides. Pure."""
+"""What a strategy sees, what that predicts, and what the strategy decides. Pure."""
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from nws_sweep.replay.model import Known
+from nws_sweep.replay.known import Known
+from nws_sweep.replay.model import Model
 from nws_sweep.results import LoaderSettings, MeasureRules, SearchRules
 
 
@@ -16,8 +17,8 @@ class Observation:
     """The measurements of one candidate so far."""
 
     settings: LoaderSettings  # canonical
-    cost_s: float | None = None  # the objective, smaller is better; None if it is not, or cannot be, measured
-    by_round: Mapping[int, float] = field(default_factory=dict)  # cost at the pace of each round, s, by round
+    cost_s: float | None = None  # s per batch, start and end of an epoch included; None if it was not measured
+    by_round: Mapping[int, float] = field(default_factory=dict)  # the same at the pace of each round, by round
     batches: int | None = None  # batches of an epoch; None if unknown
     spent_s: float = 0.0  # cost of the measurements so far
     may_continue: bool = False  # True if the candidate can be measured further
@@ -72,6 +73,12 @@ class Strategy(ABC):
 def with_workers(base: LoaderSettings, num_workers: int) -> LoaderSettings:
     """The canonical settings with ``num_workers``."""
     return replace(base, num_workers=num_workers).canonical()
+
+
+def model_from(observations: Iterable[Observation], start_method: str) -> Model | None:
+    """The model from candidates that differ in num_workers only; None if no costs are known."""
+    known = sorted((o.known for o in observations if o.known), key=lambda one: one.settings.num_workers)
+    return Model(tuple(known), start_method) if known else None
 
 
 def cost_of(observation: Observation) -> float:

@@ -9,7 +9,7 @@ from nws_sweep.measurement.candidate import Candidate
 from nws_sweep.measurement.environment import Environment, Observer
 from nws_sweep.measurement.rounds import Rounds
 from nws_sweep.measurement.search_progress import SearchProgress
-from nws_sweep.replay.model import known_of
+from nws_sweep.replay.known import known_of
 from nws_sweep.replay.prediction import Records
 from nws_sweep.results import Configuration, SearchRecord, SearchRules, Trial
 from nws_sweep.system import processes
@@ -106,10 +106,12 @@ def _observation(
         batches = candidate.progress.batches_per_epoch
     else:
         batches = search.facts.batches_of(trial.settings, ranks) if has_length and search.facts else None
+    shared_by = batches or 1  # the objective is the time of an epoch, or of a batch if its length is unknown
+    by_round = candidate.progress.by_round if candidate else {}
     return Observation(
         settings=trial.settings,
-        cost_s=trial.objective_s,
-        by_round=candidate.progress.by_round if candidate else {},
+        cost_s=None if trial.objective_s is None else trial.objective_s / shared_by,
+        by_round={n: cost_s / shared_by for n, cost_s in by_round.items()},
         known=known_of(trial, batches, _cores(search), instead),
         batches=batches,
         spent_s=trial.cost_s if candidate else 0.0,

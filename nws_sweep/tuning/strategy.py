@@ -13,11 +13,20 @@ from typing import Any
 
 from nws_sweep import units
 from nws_sweep.replay import choice
+from nws_sweep.replay.known import queue_settings
 from nws_sweep.results import DEFAULT_PREFETCH, LoaderSettings, MeasureRules, SearchRules, shown
 from nws_sweep.tuning.adaptive import MOST_PREDICTED, Adaptive
 from nws_sweep.tuning.estimates import Estimates, estimates_of
-from nws_sweep.tuning.forecast import forecast_of
-from nws_sweep.tuning.observations import Decision, Measure, MeasureRound, Observation, Stop, Strategy, with_workers
+from nws_sweep.tuning.observations import (
+    Decision,
+    Measure,
+    MeasureRound,
+    Observation,
+    Stop,
+    Strategy,
+    model_from,
+    with_workers,
+)
 
 SEARCHABLE = (
     "prefetch_factor", "pin_memory", "persistent_workers", "multiprocessing_context", "in_order", "threads_per_worker",
@@ -112,12 +121,12 @@ class OtherSettingsSearch(Strategy):
         values = _values(name, best, self.cores)
         variants = [replace(each, **{name: value}).canonical() for each in bases for value in values]
         variants = [variant for variant in dict.fromkeys(variants) if variant not in (best, *bases)]
-        forecast = forecast_of(of_workers, self.cores, "fork")
-        if not forecast or name not in _PREDICTED or not variants:
+        model = model_from(of_workers, "fork")
+        if not model or name not in _PREDICTED or not variants:
             return variants
         if measured := [each for each in variants if each in known]:  # a later prediction does not replace them
             return measured
-        costs_s = {each: forecast.cost_s(each) for each in (best, *variants)}
+        costs_s = {each: model.cost_s(queue_settings(each, self.cores)) for each in (best, *variants)}
         promising = choice.promising({best: costs_s.pop(best)}, costs_s, self.rules.tolerance)
         return [promising] if promising else []
 

@@ -13,7 +13,7 @@ from nws_sweep.analysis import caveats
 from nws_sweep.analysis.advice import further, sentence
 from nws_sweep.analysis.diagnosis import Diagnosis, diagnose
 from nws_sweep.analysis.summary import recommend, summarise
-from nws_sweep.replay.counterfactual import Bottleneck
+from nws_sweep.replay.bottlenecks import Bottleneck
 from nws_sweep.replay.prediction import Records, epoch_of
 from nws_sweep.replay.queue import QueueSettings, replay
 from nws_sweep.results import (

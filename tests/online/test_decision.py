@@ -48,8 +48,8 @@ def test_the_fewest_workers_that_keep_up_are_chosen(step_s: float, workers: int)
     found = chosen(trial_of(0, WAITS, step_s))
     assert found is not None
     assert found.settings.num_workers == workers
-    assert found.predicted_s == pytest.approx(1000 * step_s, rel=0.05)
-    assert found.current_s == pytest.approx(1000 * (0.08 + step_s), rel=0.05)
+    assert found.predicted_s == pytest.approx(step_s, rel=0.05)
+    assert found.current_s == pytest.approx(0.08 + step_s, rel=0.05)
 
 
 def test_a_training_that_hardly_waits_is_left_alone_until_the_next_epoch() -> None:

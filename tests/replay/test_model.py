@@ -7,7 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from nws_sweep.replay.model import Known, Model, known_of
+from nws_sweep.replay.bottlenecks import Bottleneck
+from nws_sweep.replay.known import ENDLESS, Known, known_of
+from nws_sweep.replay.model import Model
 from nws_sweep.replay.prediction import Records, epoch_of, predict
 from nws_sweep.replay.queue import QueueSettings, replay
 from nws_sweep.results import BatchCost, BatchRecord, LoopCosts, Span
@@ -36,7 +38,7 @@ def spread(costs: list[BatchCost], count: int) -> list[BatchRecord]:
 def of_trial(costs: list[BatchCost], num_workers: int, count: int, factor: float = 1.0) -> Known:
     settings, made = QueueSettings(num_workers, 2.0), spread(costs, count)
     records = Records(made=tuple(made), loop=LOOP, batches=len(costs))
-    return Known(settings, records, factor * epoch_of(records, settings)[0])
+    return Known(settings, records, factor * epoch_of(records, settings)[0] / len(costs))
 
 
 @pytest.mark.parametrize("kind", ["equal", "lognormal", "second half"])
@@ -78,7 +80,7 @@ def test_the_factor_of_a_trial_applies_to_its_neighbours() -> None:
     plain = Model((known[0], of_trial(costs, 8, 300)))
     for workers, factor in ((1, 1.0), (2, 1.0), (4, 1.5**0.5), (8, 1.5), (32, 1.5)):
         settings = QueueSettings(workers, 2.0)
-        assert model.epoch_s(settings) / plain.epoch_s(settings) == pytest.approx(factor)
+        assert model.cost_s(settings) / plain.cost_s(settings) == pytest.approx(factor)
 
 
 def test_the_factor_of_a_window_with_one_batch_of_each_worker_is_nearer_to_one() -> None:
@@ -91,10 +93,19 @@ def test_the_factor_of_a_window_with_one_batch_of_each_worker_is_nearer_to_one()
 
 def test_the_factor_is_one_of_loading_not_of_another_training_step() -> None:
     model, settings = Model((of_trial(epoch("equal"), 8, 300, factor=1.5),)), QueueSettings(8, 2.0)
-    free = replace(model, step_s=0.0)
-    assert replace(model, step_s=1.0).batch_s(settings) == pytest.approx(1.0, rel=0.01)
-    assert free.batch_s(settings) == pytest.approx(model.batch_s(settings))
-    assert free.predict(settings).epoch_s.value == pytest.approx(model.epoch_s(settings), rel=0.01)
+    assert model.cost_s(settings, step_s=1.0) == pytest.approx(1.0, rel=0.01)
+    assert model.cost_s(settings, step_s=0.0) == pytest.approx(model.cost_s(settings), rel=0.01)
+    predicted = model.predict(settings, step_s=0.0).epoch_s
+    assert predicted.value / model.batches == pytest.approx(model.cost_s(settings), rel=0.01)
+
+
+def test_the_cost_of_an_endless_epoch_is_its_pace_and_of_a_short_one_has_its_start_and_end() -> None:
+    settings, span = QueueSettings(8, 2.0), Span(measured_s=1.0, replayed_s=1.0, batches=800)
+    one = replace(of_trial(epoch("equal"), 8, 100), spans=(span,))
+    short, endless = (Model((replace(one, records=replace(one.records, batches=n)),)) for n in (40, ENDLESS))
+    assert endless.cost_s(settings) == pytest.approx(0.021 / 8, rel=0.02)
+    assert short.cost_s(settings) > 1.3 * endless.cost_s(settings)
+    assert short.cost_s(settings, without=(Bottleneck.STARTUP,)) < short.cost_s(settings)
 
 
 def test_batches_that_a_trial_has_not_made_come_from_other_trials() -> None:
@@ -103,7 +114,7 @@ def test_batches_that_a_trial_has_not_made_come_from_other_trials() -> None:
     slower = [replace(one, cost=replace(one.cost, wait_s=2 * one.cost.wait_s)) for one in long.records.made]
     model = Model((short, replace(long, records=replace(long.records, made=tuple(slower)))))
     truth_s = replay(costs, LOOP, QueueSettings(2, 2.0)).epoch_s
-    assert short.factor * model.epoch_s(QueueSettings(2, 2.0)) == pytest.approx(truth_s, rel=0.03)
+    assert short.factor * model.batches * model.cost_s(QueueSettings(2, 2.0)) == pytest.approx(truth_s, rel=0.03)
 
 
 def test_a_single_wait_does_not_multiply_the_waits_of_other_batches() -> None:
@@ -116,9 +127,9 @@ def test_a_single_wait_does_not_multiply_the_waits_of_other_batches() -> None:
         made = [BatchRecord(number=n, position=n / 42, began_s=0.0, ended_s=0.0, cost=cost) for n, cost in numbered]
         records = Records(made=tuple(made), loop=LOOP, batches=42)
         known.append(
-            Known(QueueSettings(num_workers, 2.0), records, epoch_of(records, QueueSettings(num_workers, 2.0))[0])
+            Known(QueueSettings(num_workers, 2.0), records, epoch_of(records, QueueSettings(num_workers, 2.0))[0] / 42)
         )
-    assert Model(tuple(known)).epoch_s(QueueSettings(2, 2.0)) < 4.0
+    assert Model(tuple(known)).cost_s(QueueSettings(2, 2.0)) < 4.0 / 42
 
 
 def test_a_batch_whose_worker_was_stopped_waits_as_long_as_one_that_waited_longer() -> None:

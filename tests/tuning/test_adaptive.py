@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from nws_sweep.replay import choice
-from nws_sweep.replay.model import Known, known_of
+from nws_sweep.replay.known import Known, known_of
 from nws_sweep.results import LoaderSettings, Measurement, MeasureRules, SearchRules, Trial, TrialState
 from nws_sweep.tuning.estimates import estimates_of
 from nws_sweep.tuning.observations import MeasureRound, Observation, Stop
@@ -36,9 +36,9 @@ class Truth:
     crashes: Collection[int] = ()
 
     def cost_s(self, num_workers: int, factor: float = 1.0) -> float:
-        """The objective if each batch takes ``factor`` times its time."""
-        batch_s = self.batch_s(num_workers) * factor
-        return batch_s if self.batches is None else self.startup_s(num_workers) + self.batches * batch_s
+        """Seconds per batch, start-up included, if each batch takes ``factor`` times its time."""
+        start_s = self.startup_s(num_workers) / self.batches if self.batches else 0.0
+        return self.batch_s(num_workers) * factor + start_s
 
 
 class Simulation:
@@ -110,7 +110,7 @@ class Simulation:
         found = Measurement(
             startup_s=truth.startup_s(settings.num_workers) + batch_s,
             batch_s=factories.estimate(batch_s),
-            epoch_s=None if truth.batches is None else truth.cost_s(settings.num_workers, factor),
+            epoch_s=truth.batches and truth.batches * truth.cost_s(settings.num_workers, factor),
             step_s=truth.step_s * factor,
             cpu_s=truth.cpu_s,
         )

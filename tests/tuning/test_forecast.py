@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from nws_sweep.replay import choice
-from nws_sweep.replay.model import queue_settings
+from nws_sweep.replay.known import queue_settings
 from nws_sweep.replay.queue import replay
 from nws_sweep.results import BatchCost, LoaderSettings, MeasureRules, SearchRules, Span
 from nws_sweep.tuning.estimates import estimates_of
@@ -39,10 +39,10 @@ def observation(costs: list[BatchCost], settings: LoaderSettings, rounds: int) -
         if last <= len(made):
             span_s = returned_s[last - 1] - returned_s[first - 1]
             start_s = returned_s[in_round - 1] - span_s
-            by_round[number + 1] = max(0.0, start_s) + len(costs) * span_s / in_round + end_s
+            by_round[number + 1] = (max(0.0, start_s) + end_s) / len(costs) + span_s / in_round
             spans.append(Span(measured_s=span_s, replayed_s=span_s, batches=in_round, round=number + 1))
-    raw_s = sum(by_round.values()) / len(by_round) if by_round else len(costs) * returned_s[-1] / len(made)
-    known = replace(known, measured_s=raw_s, spans=tuple(spans))
+    raw_s = sum(by_round.values()) / len(by_round) if by_round else returned_s[-1] / len(made)
+    known = replace(known, cost_s=raw_s, spans=tuple(spans))
     return Observation(
         settings=settings, cost_s=raw_s, by_round=by_round, known=known,
         batches=len(costs), spent_s=0.2 * rounds, may_continue=(rounds + 2) * in_round <= len(costs),

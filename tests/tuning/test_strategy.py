@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nws_sweep.replay.model import known_of
+from nws_sweep.replay.known import known_of
 from nws_sweep.results import LoaderSettings, MeasureRules, SearchRules, Trial, TrialState
 from nws_sweep.tuning import strategy
 from nws_sweep.tuning.estimates import estimates_of
@@ -137,8 +137,8 @@ def test_the_values_of_a_setting_to_measure(name: str, workers: int, values: tup
 
 def test_the_best_predicted_value_is_measured_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
     costs_s = {2: 1.0, 1: 2.0, 4: 0.8, 8: 0.7}
-    forecast = SimpleNamespace(cost_s=lambda settings: costs_s[settings.prefetch_factor])
-    monkeypatch.setattr(strategy, "forecast_of", lambda *_: forecast)
+    model = SimpleNamespace(cost_s=lambda settings: costs_s[settings.prefetch_factor])
+    monkeypatch.setattr(strategy, "model_from", lambda *_: model)
     search, best = also("prefetch_factor"), by_rounds(prefetching(2), *[1.0] * 6)
     assert search.decide([best]) == MeasureRound(candidates=(prefetching(2), prefetching(8)), window_s=0.5)
     costs_s.update({4: 0.6, 8: 1.0})  # as predicted after the first round

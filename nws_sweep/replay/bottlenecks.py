@@ -1,0 +1,64 @@
+"""What may limit an epoch, and an epoch without it. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from enum import Enum
+from typing import NamedTuple
+
+from nws_sweep.replay.queue import QueueSettings
+from nws_sweep.results import BatchCost, LoopCosts
+
+
+class Bottleneck(str, Enum):
+    """What may limit an epoch."""
+
+    NOISE = "noise"
+    STARTUP = "start-up"
+    ORDER = "head-of-line"
+    MEMORY = "memory"
+    COMPETITION = "competition"
+    STEP = "step"
+    TRANSFER = "transfer"
+    CPU = "CPU"
+    LATENCY = "latency"
+
+
+REMOVABLE = [each for each in Bottleneck if each not in {Bottleneck.NOISE, Bottleneck.MEMORY}]
+
+
+class Epoch(NamedTuple):
+    """What is replayed."""
+
+    costs: Sequence[BatchCost]  # of batches in their order, which stand for all
+    loop: LoopCosts
+    settings: QueueSettings
+
+    def without(self, bottleneck: Bottleneck, making: float, undisturbed: LoopCosts) -> Epoch:
+        """The epoch with one thing taken away.
+
+        Args:
+            bottleneck: One of ``REMOVABLE``.
+            making: CPU time of making a batch without workers / in a worker.
+            undisturbed: The loop with the training step as it is if CPUs are free.
+        """
+        costs, loop, settings = self
+        match bottleneck:
+            case Bottleneck.STARTUP:
+                loop = replace(loop, fork_s=0.0, start_s=0.0, stop_s=0.0)
+            case Bottleneck.ORDER:
+                settings = replace(settings, in_order=False)
+            case Bottleneck.STEP:
+                loop = replace(loop, step_s=0.0, step_cpu_s=0.0)
+            case Bottleneck.TRANSFER:
+                costs = [BatchCost((making if settings.num_workers else 1.0) * one.cpu_s, one.wait_s) for one in costs]
+                loop = replace(loop, receive_s=0.0, receive_wait_s=0.0)
+            case Bottleneck.LATENCY:
+                costs = [replace(cost, wait_s=0.0) for cost in costs]
+            case Bottleneck.CPU:
+                loop, settings = undisturbed, replace(settings, cpus=math.inf)
+            case _:
+                loop = undisturbed
+        return Epoch(costs, loop, settings)

@@ -1,0 +1,122 @@
+"""What is known of a trial: the costs of its batches, and how well they explain its times. Pure."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from nws_sweep.replay.prediction import Records, epoch_of
+from nws_sweep.replay.queue import QueueSettings
+from nws_sweep.results import DEFAULT_PREFETCH, BatchCost, BatchRecord, LoaderSettings, LoopCosts, Span, Trial
+
+ENDLESS = 10**6  # batches of an epoch of unknown length: its start and its end take next to nothing
+# Standard deviation of the logarithm of the factor of any trial; a factor that was measured badly is nearer to 1.
+_USUAL = 0.1
+# The same of a factor measured in one window, before the rounds of a trial show it; and what is added if a window has
+# one batch of each worker, since the kernel does not let all workers run equally.
+_NOISE, _NOISE_OF_ONE = 0.035, 0.12
+
+
+@dataclass(frozen=True)
+class Known:
+    """A trial whose costs are known.
+
+    Attributes:
+        settings: The settings of its queue.
+        records: Costs of its batches; of a trial without records, those of another one.
+        cost_s: Measured time per batch of an epoch, start and end included; used without spans.
+        spans: Measured and replayed times of some of its batches.
+    """
+
+    settings: QueueSettings
+    records: Records
+    cost_s: float
+    spans: tuple[Span, ...] = ()
+
+    @cached_property
+    def factor(self) -> float:
+        """Measured time / replayed time of the same batches, or of an epoch.
+
+        The logarithm of that of batches is the mean of its posterior distribution, with ``variance`` and 0 as the prior
+        mean (Gelman et al., Bayesian Data Analysis, 2013, section 2.5).
+        """
+        if not self.spans:
+            return self.cost_s * self.records.batches / epoch_of(self.records, self.settings)[0]
+        ratio = sum(one.measured_s for one in self.spans) / sum(one.replayed_s for one in self.spans)
+        return math.exp(math.log(ratio) * _USUAL**2 / (_USUAL**2 + self.variance))
+
+    @cached_property
+    def round_ratios(self) -> Mapping[int, float]:
+        """The factor of each round, divided by the mean of all; empty without rounds.
+
+        Each round took other batches. The ratio is free of what they cost.
+        """
+        logs = {one.round: math.log(one.measured_s / one.replayed_s) for one in self.spans if one.round is not None}
+        mean = statistics.fmean(logs.values()) if logs else 0.0
+        return {number: math.exp(log - mean) for number, log in logs.items()}
+
+    @cached_property
+    def variance(self) -> float:
+        """Of the logarithm of the ratio of times, from the differences between rounds; the usual counts as one more."""
+        usual = [_NOISE**2 + (_NOISE_OF_ONE * self.settings.num_workers / one.batches) ** 2 for one in self.spans]
+        squares = statistics.fmean(usual or [_NOISE**2]) + sum(math.log(one) ** 2 for one in self.round_ratios.values())
+        return squares / max(1, len(self.round_ratios)) ** 2
+
+
+def known_of(trial: Trial, batches: int | None, cpus: float, instead: Records | None = None) -> Known | None:
+    """The costs of a trial as recorded; None before its first batch and if it failed.
+
+    Args:
+        trial: The trial.
+        batches: Length of an epoch; None if unknown.
+        cpus: CPUs that its processes may use.
+        instead: The records of another trial, if this one has none; None for a batch with the mean cost.
+    """
+    settings, found = queue_settings(trial.settings, cpus), trial.measurement
+    if found is None or (found.batch_s is None and (batches is None or found.epoch_s is None)):
+        return None
+    batch_s = found.batch_s.value if found.batch_s else (found.epoch_s or 0.0) / (batches or 1)
+    cost_s = trial.objective_s / batches if batches and trial.objective_s else batch_s
+    if trial.records and trial.loop:
+        made = tuple(_with_usual_wait(trial.records))
+        records = Records(made=made, loop=trial.loop, batches=batches or ENDLESS)
+        return Known(settings, records, cost_s, trial.spans)
+    workers, step_s = settings.num_workers, found.step_s or 0.0
+    making_s = max(1e-9, batch_s * workers if workers else batch_s - step_s)
+    if instead is None:
+        cost = BatchCost(cpu_s := min(making_s, found.cpu_s or 0.0), making_s - cpu_s)
+        made = (BatchRecord(number=0, position=0.0, began_s=0.0, ended_s=0.0, cost=cost),)
+        instead = Records(made=made, loop=LoopCosts(step_s=step_s), batches=batches or ENDLESS)
+    start_s = max(0.0, found.startup_s - making_s) / workers if workers else 0.0
+    records = replace(instead, loop=replace(instead.loop, step_s=step_s, fork_s=start_s))
+    return Known(settings, records, cost_s)
+
+
+def _with_usual_wait(records: Sequence[BatchRecord]) -> Iterator[BatchRecord]:
+    """The records; one whose worker was stopped gets the wait of a batch that waited longer, the nearest in the epoch.
+
+    Its own wait is a lower bound, as a censored lifetime (Efron, The two sample problem with censored data, 1967:
+    redistribution to the right).
+    """
+    whole = [one for one in records if not one.was_stopped]
+    for record in records:
+        if not record.was_stopped:
+            yield record
+            continue
+        longer = (one for one in whole if one.cost.wait_s > record.cost.wait_s)
+        nearest = min(longer, key=lambda one: abs(one.position - record.position), default=record)
+        yield replace(record, cost=replace(record.cost, wait_s=nearest.cost.wait_s))
+
+
+def queue_settings(loader: LoaderSettings, cpus: float) -> QueueSettings:
+    """The settings of the queue of a DataLoader, with ``cpus`` CPUs."""
+    return QueueSettings(
+        num_workers=loader.num_workers,
+        cpus=cpus,
+        prefetch_factor=loader.prefetch_factor or DEFAULT_PREFETCH,
+        in_order=loader.in_order,
+        persistent_workers=loader.persistent_workers,
+    )
