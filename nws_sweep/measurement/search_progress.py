@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from nws_sweep.errors import TrialSkipped
 from nws_sweep.measurement.candidate import Candidate
 from nws_sweep.measurement.environment import Environment
-from nws_sweep.results import DatasetFacts, LoaderSettings, SearchRecord
+from nws_sweep.results import DatasetFacts, LoaderSettings, SearchRecord, Trial
 from nws_sweep.system.resources import reason_not_fitting, resource_needs
 
 
@@ -22,6 +22,8 @@ class SearchProgress:
     candidates: list[Candidate] = field(default_factory=list)  # all that were started or skipped
     wrong_length: str = ""  # an epoch that is not as long as the dataset's length says, in words
     stream_error: str = ""  # why every candidate with workers is wrong; empty if no such reason was found
+    # Trials with the times of the batches of a whole epoch, by what all trials together show.
+    standardized: Callable[[tuple[Trial, ...]], tuple[Trial, ...]] = lambda trials: trials
     began: float = field(init=False)  # moment on the clock
 
     def __post_init__(self) -> None:
@@ -41,7 +43,7 @@ class SearchProgress:
         """All trials and the cost of the search so far."""
         trials = (*self.start.trials, *(candidate.progress.trial for candidate in self.candidates))
         cost_s = self.start.cost_s + self.environment.clock() - self.began
-        return replace(self.start, trials=trials, facts=self.facts, cost_s=cost_s)
+        return replace(self.start, trials=self.standardized(trials), facts=self.facts, cost_s=cost_s)
 
     @property
     def memory_left(self) -> int | None:

@@ -71,15 +71,14 @@ class Model:
         return factor * times_of(*epoch, records.batches)[0] / records.batches
 
     def hoped_s(self, settings: QueueSettings) -> float:
-        """``cost_s``; between two known numbers of workers one standard deviation of the misfit less.
+        """``cost_s``; less where the factor of two known trials around these workers differs.
 
-        What slows down many workers may begin anywhere between two numbers. Beyond all of them no gain is hoped for.
-        It is not below the time of the training step, which no loader can save.
+        What slows down the larger number may begin anywhere between the two. The time of the training step cannot be
+        saved by any loader.
         """
-        cost_s = self.cost_s(settings)
-        if settings.num_workers >= self.known[-1].settings.num_workers:
-            return cost_s
-        return max(cost_s * math.exp(-self.misfit(settings.num_workers)), min(self.step_s, cost_s))
+        cost_s, (below, above, share) = self.cost_s(settings), self._neighbours(settings.num_workers)
+        change = abs(math.log(above.factor / below.factor)) if above and below else 0.0
+        return max(cost_s * math.exp(-change * share * (1 - share)), min(self.step_s, cost_s))
 
     def predict(self, settings: QueueSettings, step_s: float | None = None) -> Prediction:
         """An epoch and a batch at the steady pace, with their bands."""

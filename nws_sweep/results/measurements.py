@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Annotated
 
 import msgspec
@@ -205,6 +205,11 @@ class Estimate:
     high: Positive | None
     n: int
 
+    def scaled(self, factor: float) -> Estimate:
+        """The mean and its interval, times a factor."""
+        low, high = (None if end is None else end * factor for end in (self.low, self.high))
+        return Estimate(value=self.value * factor, low=low, high=high, n=self.n)
+
     @property
     def ends(self) -> tuple[float, float]:
         """Both ends of the interval; the value twice if there is no interval."""
@@ -229,6 +234,21 @@ class Measurement:
     shm_bytes: Bytes | None = None  # shared memory, likewise
     memory_growth_bytes: Finite | None = None  # per 1000 batches
     disk_bytes: NotNegative | None = None  # per batch, from storage
+
+    def slower(self, factor: float) -> Measurement:
+        """The same training step with batches and epochs that take ``factor`` times as long."""
+        if self.batch_s is None:
+            return replace(self, epoch_s=self.epoch_s and self.epoch_s * factor)
+        batch_s = self.batch_s.scaled(factor)
+        wait_s = max(0.0, batch_s.value - (self.step_s or 0.0))
+        return replace(
+            self,
+            batch_s=batch_s,
+            samples_per_s=self.samples_per_s and self.samples_per_s / factor,
+            wait_s=wait_s,
+            stall_fraction=wait_s / batch_s.value,
+            epoch_s=self.epoch_s and self.epoch_s * factor,
+        )
 
     @property
     def rate(self) -> Estimate | None:
@@ -274,6 +294,12 @@ class Trial:
     def num_workers(self) -> int:
         """Number of workers of the candidate."""
         return self.settings.num_workers
+
+    def scaled_to(self, objective_s: float) -> Trial:
+        """The trial with this objective, s; all its times but that of the training step in proportion."""
+        if self.measurement is None or not self.objective_s or objective_s == self.objective_s:
+            return self
+        return replace(self, measurement=self.measurement.slower(objective_s / self.objective_s))
 
     @property
     def objective_s(self) -> float | None:

@@ -33,6 +33,7 @@ _SHORT_WINDOW_S, _SHORT_ROUNDS = 0.2, 3  # duration of the first windows, and th
 _FEWEST_ROUNDS = 3  # of the answer: an interval needs three
 _FIRST_STEP, _STEP = 8, 4  # most workers started at first, and most workers / those measured
 MOST_PREDICTED = 6  # candidates started for their prediction, beside as many as the patience allows
+_MOST_IN_VAIN = 2  # no further one is started after so many that are not the answer
 _FITTING = 0.75  # of the fewest workers that failed, at most so many are started
 _ELIMINATED = 0.1  # of the loss at which rounds end: a candidate that promises less is ended
 _FAR_BEHIND = 1.4  # a candidate slower than the answer by this factor is ended after one round, others after two
@@ -59,7 +60,7 @@ class Adaptive(Strategy):
             return self._after_failures(observations)
         new = self._new(observations, found, model)
         active = [o for o in found.observations if o.may_continue]
-        dropped = [o for o in active if _is_eliminated(o, found)]
+        dropped = [o for o in active if _is_eliminated(o, found, makes_room=bool(new))]
         staying = [o for o in active if o.settings == found.answer] if new else self._undecided(active, found)
         if not new and not staying:
             return Stop(reason=self._reason(found, model))
@@ -108,7 +109,8 @@ class Adaptive(Strategy):
             wanted = {first and first.num_workers, self.guess, self.rules.reference, self.base.num_workers}
             if new := [with_workers(self.base, n) for n in self._untried(observations) if n in wanted]:
                 return new
-        if len(observations) >= MOST_PREDICTED + self.rules.patience:
+        is_spent = len(observations) >= MOST_PREDICTED + self.rules.patience
+        if is_spent or _started_since(found.observations, _answer(found)) >= _MOST_IN_VAIN:
             return []
         best = choice.promising(measured_s, self._predicted(fits, model), self.rules.tolerance)
         return [best] if best else []
@@ -166,12 +168,22 @@ def _named(settings: LoaderSettings, base: LoaderSettings) -> str:
     return f"num_workers={settings.num_workers}" + (f" {other}" if other else "")
 
 
+def _started_since(observations: Iterable[Observation], answer: Observation) -> int:
+    """How many candidates were started after the answer, so that their predictions were wrong."""
+    began = min(answer.by_round, default=0)
+    return sum(min(one.by_round, default=0) > began for one in observations)
+
+
 def _answer(found: Estimates) -> Observation:
     return next(o for o in found.observations if o.settings == found.answer)
 
 
-def _is_eliminated(one: Observation, found: Estimates) -> bool:
-    """Whether further rounds are not expected to make it the answer; the time of one round may be wrong by much."""
-    if one.settings == found.answer or found.loss(one.settings) > _ELIMINATED * choice.CLOSE:
+def _is_eliminated(one: Observation, found: Estimates, *, makes_room: bool) -> bool:
+    """Whether further rounds are not expected to make it the answer; the time of one round may be wrong by much.
+
+    Before other candidates are started, one that is probably not the answer is ended to make room for their workers.
+    """
+    if one.settings == found.answer or found.loss(one.settings) > _ELIMINATED * choice.CLOSE * (5 if makes_room else 1):
         return False
-    return len(one.by_round) > 1 or found.costs_s[one.settings] > _FAR_BEHIND * found.costs_s[found.answer]
+    is_far = found.costs_s[one.settings] > _FAR_BEHIND * found.costs_s[found.answer]
+    return makes_room or len(one.by_round) > 1 or is_far

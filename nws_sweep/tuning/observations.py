@@ -81,6 +81,20 @@ def model_from(observations: Iterable[Observation], start_method: str) -> Model 
     return Model(tuple(known), start_method) if known else None
 
 
+def for_the_whole_epoch(one: Observation, model: Model) -> Observation:
+    """The observation with the time of the batches of the whole epoch, where batches differ much.
+
+    Each round, and each candidate, takes other batches. Their measured time is divided by their replayed time and
+    multiplied by that of the epoch (the ratio estimator: Cochran, Sampling Techniques, 1977, section 6.2).
+    """
+    known = one.known
+    if known is None or not known.spans or not one.by_round or not known.varies:
+        return one
+    cost_s = known.measured_factor * model.cost_s(known.settings) / model.factor(one.num_workers)
+    by_round = {number: cost_s * ratio for number, ratio in known.round_ratios.items() if number in one.by_round}
+    return replace(one, cost_s=cost_s, by_round=by_round)
+
+
 def cost_of(observation: Observation) -> float:
     """The cost, s; infinite if it is None."""
     return math.inf if observation.cost_s is None else observation.cost_s

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from nws_sweep.errors import TimeLimitReached
@@ -14,7 +15,15 @@ from nws_sweep.replay.prediction import Records
 from nws_sweep.results import Configuration, SearchRecord, SearchRules, Trial
 from nws_sweep.system import processes
 from nws_sweep.tuning.estimates import estimates_of
-from nws_sweep.tuning.observations import Measure, MeasureRound, Observation, Strategy
+from nws_sweep.tuning.observations import (
+    Measure,
+    MeasureRound,
+    Observation,
+    Strategy,
+    for_the_whole_epoch,
+    model_from,
+    with_workers,
+)
 from nws_sweep.tuning.strategy import make
 
 _LIMIT_S, _LIMIT_OF_SETTING_S = 60.0, 30.0  # of an adaptive search without a limit, and of each further setting
@@ -39,6 +48,7 @@ def search(start: SearchRecord, environment: Environment, observer: Observer, gu
     tolerance = configuration.search.tolerance
     strategy = make(configuration.search, configuration.loader, configuration.measure, cores, guess, method)
     with Rounds(start, environment, observer) as rounds:
+        rounds.search.standardized = lambda trials: _standardized(trials, _observations(rounds))
         try:
             reason, provisional = _follow(strategy, rounds)
         except KeyboardInterrupt:
@@ -95,7 +105,15 @@ def _observations(rounds: Rounds) -> list[Observation]:
     for trial, candidate in sorted(trials, key=lambda pair: pair[0].num_workers):
         instead = next((o.known.records for o in found if o.known), None)
         found.append(_observation(trial, search, candidate, instead))
-    return found
+    base = search.start.configuration.loader
+    model = model_from((o for o in found if o.settings == with_workers(base, o.num_workers)), processes.start_method())
+    return [for_the_whole_epoch(o, model) for o in found] if model else found
+
+
+def _standardized(trials: Sequence[Trial], observations: Sequence[Observation]) -> tuple[Trial, ...]:
+    """The trials with the times by which they are compared; see ``for_the_whole_epoch``."""
+    costs_s = {o.settings: o.cost_s * (o.batches or 1) for o in observations if o.cost_s is not None}
+    return tuple(one.scaled_to(costs_s[one.settings]) if one.settings in costs_s else one for one in trials)
 
 
 def _observation(
