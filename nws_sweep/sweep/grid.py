@@ -22,6 +22,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from nws_sweep.config import schema
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.results import Configuration, LoaderSettings, varying_columns
+from nws_sweep.tuning.runner import default_limit_s
 from nws_sweep.tuning.strategy import most_candidates
 
 # Start of the process, dataset and workers, and warm-up of a trial. Used for the plan only.
@@ -175,4 +176,6 @@ def _search_s(point: Configuration) -> float:
         return point.search.time_limit_s + _TRIAL_OVERHEAD_S
     if point.measure.mode == "epoch":
         return math.inf
-    return most_candidates(point.search) * (point.measure.trial_limit_s + _TRIAL_OVERHEAD_S)
+    trials_s = most_candidates(point.search) * (point.measure.trial_limit_s + _TRIAL_OVERHEAD_S)
+    is_limited = point.search.strategy == "adaptive"
+    return min(trials_s, default_limit_s(point.search) + _TRIAL_OVERHEAD_S) if is_limited else trials_s
