@@ -3,6 +3,7 @@
 May import ``results``.
 
 - ``queue``: one epoch, from the costs of its batches; ``prediction``: epochs from records of some of their batches
-- ``model``: predictions from all trials of a configuration
-- ``counterfactual``: what an epoch would save without one of its bottlenecks
+- ``known``: what is known of a trial; ``model``: predictions from all trials of a configuration
+- ``bottlenecks``, ``counterfactual``: an epoch without one of its bottlenecks, and what that would save
+- ``choice``: the rule that chooses settings
 """

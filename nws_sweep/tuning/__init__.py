@@ -4,6 +4,6 @@ May import: ``measurement`` and below. All modules but ``runner`` are pure.
 
 - ``runner``: the search of one configuration.
 - Strategies: ``adaptive``; ``strategy`` (patience, exhaustive, ``settings``), which makes the one of the rules.
-- ``paired_comparison``: compares candidates by round; ``forecast``: predicts candidates from records;
+- ``observations``: what a strategy sees and decides; ``estimates``: expected times of candidates, by round;
   ``learning``: earlier results.
 """
