@@ -106,7 +106,7 @@ def interpolated(points: dict[int, float]) -> Callable[[int], float]:
         if below == above:
             return points[below]
         share = math.log2((1 + num_workers) / (1 + below)) / math.log2((1 + above) / (1 + below))
-        return points[below] ** (1 - share) * points[above] ** share
+        return math.pow(points[below], 1 - share) * math.pow(points[above], share)
 
     return cost_s
 

@@ -65,7 +65,7 @@ class Simulation:
                 self._run_slice(settings, decision.window_s)
         assert isinstance(decision, Stop), "the search does not end"
         found = estimates_of(list(self.known.values()), rules.tolerance)
-        self.answer = found and found.answer
+        self.answer = found.answer if found else None
 
     def spent_s(self) -> float:
         return sum(o.spent_s for o in self.known.values())
