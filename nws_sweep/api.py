@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import time
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, cast
@@ -20,7 +21,7 @@ from nws_sweep.dataloading.fingerprints import fingerprint
 from nws_sweep.dataloading.generators import SeededGenerators
 from nws_sweep.dataloading.inputs import DATALOADER_DEFAULTS, LoaderInput, loader_input_of
 from nws_sweep.dataloading.loaders import Loader
-from nws_sweep.errors import ConfigurationError
+from nws_sweep.errors import ConfigurationError, OutOfTime, TimeLimitReached
 from nws_sweep.executor import rank0
 from nws_sweep.executor.dataset_server import DatasetServer, spec_of
 from nws_sweep.measurement.environment import Environment, ProcessFactory
@@ -31,7 +32,7 @@ from nws_sweep.results import Configuration, MeasureRules, SearchRecord, SearchR
 from nws_sweep.results.result_cache import ResultStore
 from nws_sweep.system import host, host_lock, platforms, temporary
 from nws_sweep.system.host import cpus_of_rank
-from nws_sweep.tuning.runner import default_limit_s
+from nws_sweep.tuning.runner import limit_s, limit_spent
 from nws_sweep.tuning.runner import search as run_search
 from nws_sweep.tuning.strategy import most_candidates
 
@@ -60,7 +61,7 @@ def search(  # noqa: PLR0913, PLR0917 - the DataLoader's own keywords, then ours
     strategy: str = "adaptive",
     num_workers: Sequence[int] | None = None,
     max_workers: int | None = None,
-    settings: str | Sequence[str] = (),
+    settings: str | Sequence[str] | None = None,
     training_step: TrainingStep = None,
     tolerance: float = 0.03,
     time_limit_s: float | None = None,
@@ -89,12 +90,12 @@ def search(  # noqa: PLR0913, PLR0917 - the DataLoader's own keywords, then ours
         max_workers: The largest candidate; None for 64 or twice the usable CPUs, whichever is more, if the strategy is
             adaptive, and for more after a doubling that gained a fifth; else for twice the usable CPUs.
         settings: Further settings to search after num_workers, such as ``["prefetch_factor", "pin_memory"]``; a
-            string is one name.
+            string is one name; None for prefetch_factor, unless it was given or the strategy is not adaptive.
         training_step: What is done with each batch: None for nothing; a number of seconds to sleep, which resembles a
             step on an accelerator; or a function, which is called with the batch.
         tolerance: The share of time that twice as many workers must save, 0 to 1 (docs/understand/searching.md).
         time_limit_s: Time limit of the search, s, after which it returns the best result so far; None for 60 s, and
-            30 s more for each name in ``settings``, if the strategy is adaptive, else no limit.
+            30 s more for each name in ``settings`` but prefetch_factor, if the strategy is adaptive, else no limit.
         measure: How long and under which conditions a candidate is measured; None for the defaults.
         check_samples: Which samples of workers are compared with those loaded without workers (docs/guides/samples.md):
             None for a few of each candidate, True also for a whole epoch of an iterable dataset, False for none.
@@ -128,11 +129,19 @@ def search(  # noqa: PLR0913, PLR0917 - the DataLoader's own keywords, then ours
         >>> len(loader)
         8
     """
-    given = dict(locals())
+    asked = _Asked(
+        strategy=strategy, patience=patience, num_workers=num_workers, max_workers=max_workers, tolerance=tolerance,
+        time_limit_s=time_limit_s, settings=settings, measure=measure, training_step=training_step,
+        check_samples=check_samples, ranks=ranks, reuse=reuse, config=config, progress=progress,
+    )  # fmt: skip
+    keywords: dict[str, Any] = {
+        "batch_size": batch_size, "shuffle": shuffle, "sampler": sampler, "batch_sampler": batch_sampler,
+        "collate_fn": collate_fn, "pin_memory": pin_memory, "drop_last": drop_last, "timeout": timeout,
+        "worker_init_fn": worker_init_fn, "prefetch_factor": prefetch_factor, "persistent_workers": persistent_workers,
+        "multiprocessing_context": multiprocessing_context, "generator": generator,
+    }  # fmt: skip
     platforms.require("searching")
-    return _search_for_all_ranks(
-        lambda: loader_input_of(dataset, {name: given[name] for name in DATALOADER_DEFAULTS}), given
-    )
+    return _search_for_all_ranks(lambda: loader_input_of(dataset, keywords), asked)
 
 
 @explained
@@ -143,7 +152,7 @@ def tune(  # noqa: PLR0913
     strategy: str = "adaptive",
     num_workers: Sequence[int] | None = None,
     max_workers: int | None = None,
-    settings: str | Sequence[str] = (),
+    settings: str | Sequence[str] | None = None,
     training_step: TrainingStep = None,
     tolerance: float = 0.03,
     time_limit_s: float | None = None,
@@ -176,7 +185,11 @@ def tune(  # noqa: PLR0913
         >>> sum(len(batch) for (batch,) in loader)
         512
     """
-    given = dict(locals())
+    asked = _Asked(
+        strategy=strategy, patience=patience, num_workers=num_workers, max_workers=max_workers, tolerance=tolerance,
+        time_limit_s=time_limit_s, settings=settings, measure=measure, training_step=training_step,
+        check_samples=check_samples, ranks=ranks, reuse=reuse, config=config, progress=progress,
+    )  # fmt: skip
     maker = loader if callable(loader) and not loaders.is_loader(loader) else None
     if maker is None and not loaders.is_loader(loader):
         raise ConfigurationError(f"tune({type(loader).__name__}): allowed is a DataLoader; search() takes a dataset")
@@ -186,7 +199,13 @@ def tune(  # noqa: PLR0913
         return maker() if maker else cast("Loader", loader)
     measured = maker or loaders.unwrapped(loader)
     call = "tune(lambda: DataLoader(...))"
-    result = _search_for_all_ranks(lambda: replace(loader_input_of(measured, DATALOADER_DEFAULTS), call=call), given)
+    try:
+        result = _search_for_all_ranks(
+            lambda: replace(loader_input_of(measured, DATALOADER_DEFAULTS), call=call), asked
+        )
+    except OutOfTime as error:
+        announce(f"{error}: the DataLoader stays as it is")
+        return maker() if maker else cast("Loader", loader)
     made: Loader = maker() if maker else cast("Loader", loader)
     tuned = loaders.with_settings(made, result.settings)
     if isinstance((inner := loaders.unwrapped(tuned)).worker_init_fn, SeededGenerators):
@@ -194,10 +213,58 @@ def tune(  # noqa: PLR0913
     return tuned
 
 
-def _search_for_all_ranks(make_loader_input: Callable[[], LoaderInput], given: Mapping[str, Any]) -> SearchResult:
-    """The result of rank 0, with a warning if workers deliver other samples than loading without workers."""
-    plan = _plan(given)
-    result = rank0.run_on_rank0(lambda: _search_here(make_loader_input(), plan, given))
+@dataclass(frozen=True, kw_only=True)
+class _Asked:
+    """The arguments of ``search`` and ``tune`` beside what is measured."""
+
+    strategy: str
+    patience: int
+    num_workers: Sequence[int] | None
+    max_workers: int | None
+    tolerance: float
+    time_limit_s: float | None
+    settings: str | Sequence[str] | None
+    measure: MeasureRules | None
+    training_step: TrainingStep
+    check_samples: bool | None
+    ranks: int
+    reuse: str
+    config: Any
+    progress: Progress
+
+    @property
+    def plan(self) -> Embedded:
+        """How to search. ConfigurationError if a value is out of range."""
+        training_step = _step_node(self.training_step)
+        rules = self._rules()
+        if self.config is None:
+            return Embedded(
+                search=rules, measure=self.measure or MeasureRules(), training_step=training_step,
+                check_samples=self.check_samples, reuse=self.reuse, ranks=self.ranks,
+            )  # fmt: skip
+        found = schema.embedded(self.config)
+        return found if self.training_step is None else replace(found, training_step=training_step)
+
+    def _rules(self) -> SearchRules:
+        schema.require("ranks", self.ranks)
+        names = ("strategy", "patience", "num_workers", "max_workers", "tolerance", "time_limit_s", "ranks")
+        values = {name: getattr(self, name) for name in names}
+        settings = None if self.settings is None else schema.names(self.settings)
+        values |= {"settings": settings, "reference": cpus_of_rank(self.ranks)}
+        for name, value in values.items():
+            schema.require(name, value)
+        return schema.search_rules(values)
+
+
+def _search_for_all_ranks(make_loader_input: Callable[[], LoaderInput], asked: _Asked) -> SearchResult:
+    """The result of rank 0, with a warning if workers deliver other samples than loading without workers.
+
+    All ranks raise OutOfTime if rank 0 does.
+    """
+    plan = asked.plan
+    result = rank0.run_on_rank0(lambda: _result_or_out_of_time(make_loader_input, plan, asked))
+    if isinstance(result, OutOfTime):
+        raise result
     wrong = next((trial for trial in result.trials if trial.state is TrialState.WRONG_SAMPLES), None)
     if wrong is not None:
         warnings.warn(f"nws_sweep: num_workers={wrong.num_workers} is excluded: {wrong.reason}", stacklevel=3)
@@ -207,26 +274,15 @@ def _search_for_all_ranks(make_loader_input: Callable[[], LoaderInput], given: M
     return result
 
 
-def _plan(given: Mapping[str, Any]) -> Embedded:
-    training_step = _step_node(given["training_step"])
-    others = {name: given[name] for name in ("check_samples", "reuse", "ranks")}
-    plan = Embedded(
-        search=_rules(given), measure=given["measure"] or MeasureRules(), training_step=training_step, **others
-    )
-    if given["config"] is None:
-        return plan
-    found = schema.embedded(given["config"])
-    return found if given["training_step"] is None else replace(found, training_step=training_step)
-
-
-def _rules(given: Mapping[str, Any]) -> SearchRules:
-    schema.require("ranks", given["ranks"])
-    names = ("strategy", "patience", "num_workers", "max_workers", "tolerance", "time_limit_s", "ranks")
-    values = {name: given[name] for name in names}
-    values |= {"settings": schema.names(given["settings"]), "reference": cpus_of_rank(given["ranks"])}
-    for name, value in values.items():
-        schema.require(name, value)
-    return schema.search_rules(values)
+def _result_or_out_of_time(
+    make_loader_input: Callable[[], LoaderInput], plan: Embedded, asked: _Asked
+) -> SearchResult | OutOfTime:
+    try:
+        return _search_here(make_loader_input(), plan, asked)
+    except OutOfTime as error:
+        return error
+    except TimeLimitReached:  # while the dataset was made
+        return OutOfTime(limit_spent(plan.search))
 
 
 def _step_node(training_step: TrainingStep) -> dict[str, Any]:
@@ -241,10 +297,10 @@ def _step_node(training_step: TrainingStep) -> dict[str, Any]:
     raise ConfigurationError(f"training_step={training_step!r}: allowed is None, seconds of at least 0, or a function")
 
 
-def _search_here(loader_input: LoaderInput, plan: Embedded, given: Mapping[str, Any]) -> SearchResult:
+def _search_here(loader_input: LoaderInput, plan: Embedded, asked: _Asked) -> SearchResult:
     configuration = _configuration(loader_input, plan)
-    store, print_line = ResultStore(), printer_for(given["progress"])
-    announce = announcer(given["progress"], print_line)
+    store, print_line = ResultStore(), printer_for(asked.progress)
+    announce = announcer(asked.progress, print_line)
     start = SearchRecord(
         configuration=configuration,
         host=host.describe(plan.ranks),
@@ -259,7 +315,7 @@ def _search_here(loader_input: LoaderInput, plan: Embedded, given: Mapping[str, 
         if result := _cached_result(store, start, reuse, announce):
             return result
         announce(_announcement(loader_input.name, configuration))
-        record = _measured(start, loader_input, given["training_step"], ProgressReporter(print_line, announce))
+        record = _measured(start, loader_input, asked.training_step, ProgressReporter(print_line, announce))
     if loader_input.fingerprint:
         store.add(record)
     return SearchResult(record)
@@ -300,7 +356,7 @@ def _announcement(name: str, configuration: Configuration) -> str:
     elif measure.mode == "epoch":
         limit = "whole epochs of each candidate"
     elif rules.strategy == "adaptive":
-        limit = f"at most {units.seconds(default_limit_s(rules))}"
+        limit = f"at most {units.seconds(limit_s(configuration))}"
     else:
         limit = f"{most_candidates(rules)} candidates of at most {units.seconds(measure.trial_limit_s)} each"
     numbers = f"{rules.candidates[0]} to {rules.candidates[-1]}" if len(rules.candidates) > 1 else rules.candidates[0]
@@ -310,6 +366,7 @@ def _announcement(name: str, configuration: Configuration) -> str:
 def _measured(
     start: SearchRecord, loader_input: LoaderInput, training_step: TrainingStep, reporter: ProgressReporter
 ) -> SearchRecord:
+    began_s = time.perf_counter()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(temporary.folder()))
         spec = replace(spec_of(start.configuration, str(Path.cwd())), dataset=loader_input.pickle_into(folder))
@@ -318,14 +375,15 @@ def _measured(
                 spec, training_step=pickling.write("the training step", training_step, folder / "training_step")
             )
         start_process = stack.enter_context(DatasetServer()).factory(lambda configuration: spec, reporter.print_line)
-        start = _with_settings_of_maker(start, start_process) if loader_input.settings_unknown else start
-        return run_search(start, Environment(start_process=start_process), reporter)
+        if loader_input.settings_unknown:
+            start = _with_settings_of_maker(start, start_process, began_s)
+        return run_search(start, Environment(start_process=start_process), reporter, began_s=began_s)
 
 
-def _with_settings_of_maker(start: SearchRecord, start_process: ProcessFactory) -> SearchRecord:
+def _with_settings_of_maker(start: SearchRecord, start_process: ProcessFactory, began_s: float) -> SearchRecord:
     """With the settings of the DataLoader that a function returned, or DataLoader's defaults for a dataset."""
     configuration = start.configuration
-    with start_process(configuration, None) as process:
+    with start_process(configuration, None, began_s + limit_s(configuration)) as process:
         made = process.facts.loader
     assert made is not None  # the trial process always reports it
     own = {name: getattr(made, name) for name in configuration.columns if hasattr(made, name)}

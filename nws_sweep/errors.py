@@ -47,6 +47,10 @@ class WrongSamples(TrialError):  # noqa: N818 - the state's name, as in the row
     """The workers of a candidate deliver other samples than loading without workers."""
 
 
+class OutOfTime(NwsSweepError):  # noqa: N818 - an event
+    """A search reached its time limit before any candidate was measured."""
+
+
 class TimeLimitReached(Exception):  # noqa: N818 - no error
     """The time budget of a search is spent."""
 

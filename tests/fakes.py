@@ -280,7 +280,9 @@ class FakeMachine:
     shm_bytes: int | None = None
 
     @contextlib.contextmanager
-    def start_process(self, configuration: Configuration, memory_bytes: int | None) -> Iterator[FakeProcess]:
+    def start_process(
+        self, configuration: Configuration, memory_bytes: int | None, deadline_s: float = math.inf
+    ) -> Iterator[FakeProcess]:
         process = FakeProcess(self)
         self.alive.append(process)
         self.most_alive = max(self.most_alive, len(self.alive))

@@ -291,3 +291,13 @@ def test_progress_is_written_to_the_requested_destination(capsys: pytest.Capture
         progress.printer_for(destination)("a line")
     assert lines == ["a line"]
     assert capsys.readouterr().err == "nws_sweep: a line\n"  # from True; without a terminal None prints nothing
+
+
+def test_tune_without_time_returns_the_loader_as_it_was_with_a_line() -> None:
+    lines: list[str] = []
+    for given in (DataLoader(slow(), num_workers=1), lambda: DataLoader(slow(), num_workers=1)):
+        tuned = nws_sweep.tune(given, time_limit_s=1e-3, reuse="never", progress=lines.append)
+        assert (type(tuned), tuned.num_workers) == (DataLoader, 1)
+        assert lines[-1] == ("no candidate was measured: time_limit_s=0.001 was spent: the DataLoader stays as it is")
+    with pytest.raises(NwsSweepError, match=r"^no candidate was measured: time_limit_s=0.001 was spent$"):
+        nws_sweep.search(slow(), time_limit_s=1e-3, reuse="never", progress=False)

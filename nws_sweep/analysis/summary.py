@@ -148,7 +148,7 @@ def summarise(stored: Stored) -> Summary:
         stored=stored,
         configurations=tuple(_configuration(run, varying, stored.axes) for run in stored.runs),
         varying=varying,
-        searched_others=any(result.configuration.search.settings for result in results),
+        searched_others=any(each.configuration.differing(one.settings) for each in results for one in each.trials),
         warnings=(*caveats.on_all(results), *stored.unreadable, *stored.set_aside),
         failures=tuple(line for result in results for line in _failures(result, varying)),
     )
@@ -185,7 +185,7 @@ def _configuration(run: StoredRun, varying: Sequence[str], axes: Sequence[str]) 
         fastest=fastest,
         gain_over_zero=_gain(result, best, 0),
         gain_over_reference=_gain(result, best, result.configuration.search.reference),
-        searched=tuple(dict.fromkeys([*result.configuration.search.settings, *varying, *axes])),
+        searched=tuple(dict.fromkeys([*(result.configuration.search.settings or ()), *varying, *axes])),
     )
 
 

@@ -104,7 +104,7 @@ _KEYS: dict[str, tuple[Any, Allowed]] = {
     "max_workers": (int | None, _or_null(_at_least(0))),
     "reference": (int | None, _or_null(_at_least(0))),
     "tolerance": (float, Allowed("a number from 0 to 1", lambda value: 0 <= value <= 1)),
-    "settings": (list[str], _SETTINGS),
+    "settings": (list[str] | None, _or_null(_SETTINGS)),
     "time_limit_s": (float | None, _or_null(_above_zero())),
     "measure.mode": (str, _one_of("steady", "epoch")),
     "measure.precision": (float, Allowed("a number above 0 and up to 1", lambda value: 0 < value <= 1)),
@@ -293,7 +293,7 @@ def search_rules(values: Mapping[str, Any]) -> SearchRules:
         candidates=tried,
         max_workers=None if tried == WITHOUT_LIMIT else tried[-1],
         reference=values["reference"] if values["reference"] in tried else None,
-        settings=tuple(values["settings"]),
+        settings=None if values["settings"] is None else tuple(values["settings"]),
         **{name: values[name] for name in ("strategy", "patience", "tolerance", "time_limit_s")},
     )
 

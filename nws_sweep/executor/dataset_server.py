@@ -61,9 +61,14 @@ class DatasetServer(contextlib.ExitStack):
     ) -> ProcessFactory:
         """A function that starts a search's trial processes; ``on_progress`` gets lines while a dataset is made."""
 
-        def start_process(chosen: Configuration, memory_bytes: int | None) -> AbstractContextManager[TrialProcess]:
+        def start_process(
+            chosen: Configuration, memory_bytes: int | None, deadline_s: float
+        ) -> AbstractContextManager[TrialProcess]:
             supervision = Supervision(
-                kill_after_s=chosen.measure.kill_after_s, memory_budget_bytes=memory_bytes, on_progress=on_progress
+                kill_after_s=chosen.measure.kill_after_s,
+                memory_budget_bytes=memory_bytes,
+                deadline_s=deadline_s,
+                on_progress=on_progress,
             )
             if chosen.ranks > 1:
                 return background.start(self.start, spec_of(chosen), supervision)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from nws_sweep import units
-from nws_sweep.errors import TrialError, TrialOutOfMemory, TrialTimeout, one_line
+from nws_sweep.errors import TimeLimitReached, TrialError, TrialOutOfMemory, TrialTimeout, one_line
 from nws_sweep.measurement.environment import TrialProcess
 from nws_sweep.results import BatchRecord, LoaderSettings, ProcessSpec, Usage, Window, WindowRequest
 from nws_sweep.system import fork_server, processes, temporary, usage
@@ -41,6 +41,7 @@ class Supervision:
 
     kill_after_s: float | None = None  # for all commands together, making the dataset included; None for no limit
     memory_budget_bytes: int | None = None  # of all its processes; None for no limit
+    deadline_s: float = math.inf  # moment on the clock time.perf_counter after which no command is answered
     on_progress: Callable[[str], None] = lambda text: None  # called with a line of text while a dataset is made
 
 
@@ -92,9 +93,10 @@ class ChildProcess(CommandSender):
         self._child, self._connection = child, child.connection
         self._start_method, self._supervision, self._template = start_method, supervision, template
         self._left_s = supervision.kill_after_s
+        self._deadline_s = supervision.deadline_s
         self._kernel_kills = processes.out_of_memory_kills()
         self._settings: LoaderSettings | None = None
-        self._failure: TrialError | None = None  # of a command without an answer
+        self._failure: TrialError | TimeLimitReached | None = None  # of a command without an answer
         self._pauses_s: list[tuple[float, float]] = []  # on the clock of ``BatchRecord``
         self._paused_at_s: float | None = None
         self.beside: Sequence[int] = ()  # processes whose memory counts with that of this one
@@ -103,7 +105,7 @@ class ChildProcess(CommandSender):
         """Makes only the dataset, to fork trial processes from this one; returns the obstacle to that, else ""."""
         obstacle = str(self.request("make_template"))
         if not obstacle:  # a template process has no limits
-            self._left_s = self.memory_limit_bytes = None
+            self._left_s, self.memory_limit_bytes, self._deadline_s = None, None, math.inf
         return obstacle
 
     @property
@@ -148,12 +150,12 @@ class ChildProcess(CommandSender):
         return usage.of_tree(self.pid)
 
     def request(self, command: str, *arguments: Any) -> Any:
-        """Returns the answer; raises the reported error, TrialError on exit, TrialTimeout or TrialOutOfMemory."""
+        """Returns the answer; raises the reported error, TrialError on exit, or the error of a limit."""
         if self._failure is not None:  # the next answer would be that of the earlier command
             raise self._failure
         if command == "open":
             self._settings = arguments[0]
-        began = time.monotonic()
+        began = time.perf_counter()
         deadline = math.inf if self._left_s is None else began + self._left_s
         stall_at = began + STALL_S if command in ("window", "load") else math.inf
         try:
@@ -162,12 +164,12 @@ class ChildProcess(CommandSender):
                 self._supervision.on_progress(answer[1])
         except (EOFError, OSError):  # the process exited, perhaps in the middle of an answer
             raise self._exit_error() from None
-        except TrialError as error:
+        except (TrialError, TimeLimitReached) as error:
             self._failure = error
             raise
         finally:
             if self._left_s is not None:
-                self._left_s = max(0.0, self._left_s - (time.monotonic() - began))
+                self._left_s = max(0.0, self._left_s - (time.perf_counter() - began))
         kind, result = answer
         if kind == "error":
             raise self._explained(*result)
@@ -175,17 +177,19 @@ class ChildProcess(CommandSender):
 
     def _receive(self, deadline: float, stall_at: float) -> Any:
         while True:
-            remaining = max(0.0, deadline - time.monotonic())
+            remaining = max(0.0, min(deadline, self._deadline_s) - time.perf_counter())
             ready = wait([self._connection, self._child.sentinel], min(remaining, _WATCH_EVERY_S))
             if self._connection in ready:
                 return self._connection.recv()
             if ready:
                 raise EOFError
+            if remaining == 0 and time.perf_counter() >= self._deadline_s:
+                raise TimeLimitReached
             if remaining == 0:
                 limit = f"measure.kill_after_s={self._supervision.kill_after_s:g} s"
                 raise TrialTimeout(f"not finished within {limit}; the candidate was killed")
             check_memory([self.pid, *self.beside], self.memory_limit_bytes)
-            if time.monotonic() >= stall_at:
+            if time.perf_counter() >= stall_at:
                 stall_at = math.inf
                 self.on_stall()
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from nws_sweep import errors, units
-from nws_sweep.errors import TrialError
+from nws_sweep.errors import TimeLimitReached, TrialError
 from nws_sweep.measurement import schedule
 from nws_sweep.measurement.environment import Environment, TrialProcess
 from nws_sweep.measurement.trial_progress import TrialProgress
@@ -35,6 +35,7 @@ class CandidateProcess:
     settings: LoaderSettings  # canonical
     configuration: Configuration
     environment: Environment
+    deadline_s: float  # moment on the environment's clock after which its commands raise TimeLimitReached
     waits_until_idle: Callable[[], bool]  # True if workers must be idle before a pause: a paused one may hold a lock
     running: TrialProcess | None = None  # None before the start and after ``close``
     facts: DatasetFacts | None = None  # what the dataset reported about itself; None before the first start
@@ -43,7 +44,8 @@ class CandidateProcess:
 
     def start(self, memory_bytes: int | None) -> TrialProcess:
         """Starts the trial process with a memory limit, and makes its DataLoader; TrialError if that fails."""
-        process = self._stack.enter_context(self.environment.start_process(self.configuration, memory_bytes))
+        starting = self.environment.start_process(self.configuration, memory_bytes, self.deadline_s)
+        process = self._stack.enter_context(starting)
         self.running, self.facts = process, process.facts
         process.open(self.settings)
         self.read_usage()
@@ -53,7 +55,7 @@ class CandidateProcess:
         """Pauses its processes; if ``waits_until_idle``, not before the queue is full and the workers are idle."""
         if self.running is not None:
             if self.waits_until_idle():
-                with suppress(TrialError):  # the next time slice raises it again
+                with suppress(TrialError, TimeLimitReached):  # the next time slice raises it again
                     self.running.wait_until_idle()
             self.running.pause()
 
@@ -97,7 +99,7 @@ class Candidate:
     settings: LoaderSettings  # canonical
     configuration: Configuration  # what is held fixed
     environment: Environment
-    is_late: Callable[[], bool]  # True if the search must end, so that no window starts
+    deadline_s: float  # moment on the environment's clock after which no window starts
     on_stall: Callable[[Candidate], None]  # called when one of its windows takes longer than 10 s
     waits_until_idle: Callable[[], bool]  # of its trial process
     process: CandidateProcess = field(init=False)
@@ -108,7 +110,9 @@ class Candidate:
 
     def __post_init__(self) -> None:
         """Makes both without starting a process."""
-        self.process = CandidateProcess(self.settings, self.configuration, self.environment, self.waits_until_idle)
+        self.process = CandidateProcess(
+            self.settings, self.configuration, self.environment, self.deadline_s, self.waits_until_idle
+        )
         self.progress = TrialProgress(self.settings, self.configuration, self.environment.enforced_cores())
 
     @property
@@ -120,6 +124,11 @@ class Candidate:
     def done(self) -> bool:
         """Whether the state of its trial is final."""
         return self.progress.done
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the search must end."""
+        return self.environment.clock() >= self.deadline_s
 
     @property
     def may_continue(self) -> bool:
@@ -174,18 +183,18 @@ class Candidate:
         if self.done:
             return
         with self._errors_recorded():
-            if self.progress.measurement is not None:
+            if self.progress.is_timed:
                 self.progress.finish()
                 self._take_last_look()
             elif not self.may_continue:
-                raise TrialError("it was stopped, by a limit or to free resources, before it was measured")
+                raise TrialError("it was stopped, by a limit or to free resources, before it was timed")
         if self.done and note:
             self.progress.note(note)
 
     def retire(self, note: str) -> None:
         """Finishes the trial if it has figures, without repetition, and ends its trial process."""
         self.progress.violations += 1
-        if self.progress.measurement is not None:
+        if self.progress.is_timed:
             self.conclude(note)
         self.process.close()
 
@@ -219,8 +228,8 @@ class Candidate:
         request = None
         try:
             while request is None or (request.kind is WindowKind.WARM_UP and not self.progress.exhausted):
-                if self.is_late():
-                    raise errors.TimeLimitReached
+                if self.is_late:
+                    raise TimeLimitReached
                 taken, conditions = [*self.progress.windows, *windows], self.progress.conditions
                 request = schedule.next_request(taken, conditions, was_paused=was_paused and not windows)
                 windows.append(process.window(request))
@@ -256,15 +265,15 @@ class Candidate:
         if not self.done or process is None or not self.settings.num_workers or self.settings.persistent_workers:
             return
         is_whole = self.progress.measurement is not None and schedule.whole_epochs(self.progress.windows, conditions)
-        if not is_whole or self.progress.exhausted or self.is_late():
+        if not is_whole or self.progress.exhausted or self.is_late:
             return
         try:
             process.resume()
-            window = process.window(WindowRequest(kind=WindowKind.WARM_UP, fresh=True))
+            process.window(WindowRequest(kind=WindowKind.WARM_UP, fresh=True))
         except TrialError:
             self.process.close()
             return
         self.process.pause()
         self.process.read_usage()
         used = self.process.usage
-        self.progress.slices.append(TimeSlice(windows=(window,), before=used, after=used))
+        self.progress.slices.append(TimeSlice(windows=(), before=used, after=used))

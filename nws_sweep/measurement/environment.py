@@ -73,8 +73,9 @@ class TrialProcess(Protocol):
         """Resources used so far by all its processes."""
 
 
-# Starts a trial process for a configuration with a memory limit (bytes, None for no limit), and ends it.
-ProcessFactory = Callable[[Configuration, int | None], AbstractContextManager[TrialProcess]]
+# Starts a trial process, and ends it: for a configuration, with a memory limit (bytes, None for no limit) and with the
+# moment on the environment's clock after which its commands raise TimeLimitReached (infinite for none).
+ProcessFactory = Callable[[Configuration, int | None, float], AbstractContextManager[TrialProcess]]
 
 
 class Observer(Protocol):

@@ -15,7 +15,7 @@ from nws_sweep.measurement.candidate import Candidate
 from nws_sweep.measurement.environment import Environment, Observer
 from nws_sweep.measurement.sample_check import SampleChecker
 from nws_sweep.measurement.search_progress import SearchProgress
-from nws_sweep.results import Configuration, LoaderSettings, SearchRecord
+from nws_sweep.results import Configuration, LoaderSettings
 from nws_sweep.system import page_cache
 
 
@@ -58,13 +58,12 @@ class CacheControl:
 class Rounds(ExitStack):
     """The rounds of one search; leaving the context ends all trial processes, also after an interrupt."""
 
-    def __init__(self, start: SearchRecord, environment: Environment, observer: Observer) -> None:
+    def __init__(self, search: SearchProgress, observer: Observer) -> None:
         super().__init__()
-        self.search = SearchProgress(start, environment)
-        self.deadline: float | None = None  # moment on the environment's clock after which no window starts
-        self._environment = environment
+        self.search = search
+        self._environment = search.environment
         self._observer = observer
-        self._cache = CacheControl(start.configuration, environment)
+        self._cache = CacheControl(search.start.configuration, search.environment)
         self._samples = SampleChecker(self.search, observer)
         self._number = 0
         self._waits_until_idle = False
@@ -127,10 +126,7 @@ class Rounds(ExitStack):
 
     def _candidate(self, settings: LoaderSettings) -> Candidate:
         configuration, waits = self.search.start.configuration, lambda: self._waits_until_idle
-        return Candidate(settings, configuration, self._environment, self._is_late, self._resume_others, waits)
-
-    def _is_late(self) -> bool:
-        return self.deadline is not None and self._environment.clock() >= self.deadline
+        return Candidate(settings, configuration, self._environment, self.search.deadline_s, self._resume_others, waits)
 
     def _resume_others(self, stalled: Candidate) -> None:
         """Resumes all others: one may hold a lock. From now on processes are paused only when they are idle."""
@@ -174,7 +170,7 @@ class Rounds(ExitStack):
 
     def _take_slice(self, candidate: Candidate, window_s: float | None) -> None:
         self._environment.check_interrupts()
-        if self._is_late():
+        if candidate.is_late:
             raise TimeLimitReached
         was_done = candidate.done
         self._observer.slice_started(candidate.settings.num_workers)

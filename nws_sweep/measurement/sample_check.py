@@ -105,9 +105,10 @@ class SampleChecker:
         for candidate in self._search.candidates:
             if candidate.settings.num_workers == 0 and candidate.alive and not is_stream:
                 return candidate.process.ask(question)
-        configuration = self._search.start.configuration
+        search = self._search
         try:
-            with self._search.environment.start_process(configuration, self._search.memory_left) as process:
+            start = search.environment.start_process
+            with start(search.start.configuration, search.memory_left, search.deadline_s) as process:
                 return question(process)
         except TrialError:
             return None

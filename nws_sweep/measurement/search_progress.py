@@ -19,17 +19,17 @@ class SearchProgress:
 
     start: SearchRecord  # the result before the search; trials that are not finished are dropped
     environment: Environment
+    began_s: float  # moment on the environment's clock
+    deadline_s: float = math.inf  # after which no window starts, likewise
     candidates: list[Candidate] = field(default_factory=list)  # all that were started or skipped
     wrong_length: str = ""  # an epoch that is not as long as the dataset's length says, in words
     stream_error: str = ""  # why every candidate with workers is wrong; empty if no such reason was found
     # Trials with the times of the batches of a whole epoch, by what all trials together show.
     standardized: Callable[[tuple[Trial, ...]], tuple[Trial, ...]] = lambda trials: trials
-    began: float = field(init=False)  # moment on the clock
 
     def __post_init__(self) -> None:
-        """Starts the clock, and sets the memory budget."""
+        """Sets the memory budget."""
         self.start = replace(self.start, trials=tuple(trial for trial in self.start.trials if trial.finished))
-        self.began = self.environment.clock()
         self._budget_bytes = self.environment.memory_budget(self.start.configuration.measure.memory_budget_bytes)
 
     @property
@@ -42,7 +42,7 @@ class SearchProgress:
     def record(self) -> SearchRecord:
         """All trials and the cost of the search so far."""
         trials = (*self.start.trials, *(candidate.progress.trial for candidate in self.candidates))
-        cost_s = self.start.cost_s + self.environment.clock() - self.began
+        cost_s = self.start.cost_s + self.environment.clock() - self.began_s
         return replace(self.start, trials=self.standardized(trials), facts=self.facts, cost_s=cost_s)
 
     @property

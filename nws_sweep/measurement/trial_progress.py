@@ -81,6 +81,12 @@ class TrialProgress:
         return quantities.summarise(self.slices, self.conditions) if has_figures and has_batches else None
 
     @property
+    def is_timed(self) -> bool:
+        """Whether a window that counts was taken, so that the candidate can be compared."""
+        found = self.measurement
+        return found is not None and (found.batch_s is not None or found.epoch_s is not None)
+
+    @property
     def trial(self) -> Trial:
         """The trial, finished or not."""
         found = self.measurement

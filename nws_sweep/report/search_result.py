@@ -12,7 +12,7 @@ from nws_sweep.analysis.diagnosis import Diagnosis
 from nws_sweep.analysis.summary import Summary
 from nws_sweep.analysis.what_if import Predicted
 from nws_sweep.config.earlier_names import explained
-from nws_sweep.errors import ConfigurationError, NwsSweepError
+from nws_sweep.errors import ConfigurationError, NwsSweepError, OutOfTime
 from nws_sweep.report import formatted, snippets
 from nws_sweep.results import LoaderSettings, SearchRecord, Trial
 from nws_sweep.results.storage import Stored, StoredRun
@@ -47,7 +47,9 @@ class SearchResult:
         found = summary.summarise(Stored(folder=here, is_grid=False, runs=(run,)))
         best = found.configurations[0].best
         if best is None:
-            raise NwsSweepError(f"no candidate could be measured: {next(iter(found.failures), 'there were none')}")
+            if not found.failures:
+                raise OutOfTime(f"no candidate was measured: {self.record.stop_reason}")
+            raise NwsSweepError(f"no candidate could be measured: {found.failures[0]}")
         object.__setattr__(self, "settings", best.settings)
         object.__setattr__(self, "num_workers", best.num_workers)
         object.__setattr__(self, "_summary", found)

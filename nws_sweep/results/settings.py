@@ -99,7 +99,14 @@ class SearchRules:
     tolerance: float = 0.03  # share of the time that twice as many workers must save
     reference: int | None = None  # num_workers for comparison; dropped if it is no candidate; None for none
     time_limit_s: float | None = None  # ends the search with the best so far; None for the runner's default
-    settings: tuple[str, ...] = ()  # names of settings to search after num_workers
+    # Names of settings to search after num_workers; None for prefetch_factor, unless it was given.
+    settings: tuple[str, ...] | None = ()
+
+    def searched(self, own: LoaderSettings) -> tuple[str, ...]:
+        """The settings to search after num_workers in a loader with settings ``own``; of itself only if adaptive."""
+        if self.settings is not None:
+            return self.settings
+        return ("prefetch_factor",) if self.strategy == "adaptive" and own.prefetch_factor is None else ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -30,11 +31,17 @@ _LIMIT_S, _LIMIT_OF_SETTING_S = 60.0, 30.0  # of an adaptive search without a li
 
 
 def default_limit_s(rules: SearchRules) -> float:
-    """Seconds after which an adaptive search ends that was given no limit."""
-    return _LIMIT_S + _LIMIT_OF_SETTING_S * len(rules.settings)
+    """Seconds after which an adaptive search ends that was given no limit; prefetch_factor needs no more."""
+    return _LIMIT_S + _LIMIT_OF_SETTING_S * len({*(rules.settings or ())} - {"prefetch_factor"})
 
 
-def search(start: SearchRecord, environment: Environment, observer: Observer, guess: int | None = None) -> SearchRecord:
+def search(
+    start: SearchRecord,
+    environment: Environment,
+    observer: Observer,
+    guess: int | None = None,
+    began_s: float | None = None,
+) -> SearchRecord:
     """Searches one configuration; returns all trials, the verdict and the reason to stop.
 
     Args:
@@ -42,12 +49,15 @@ def search(start: SearchRecord, environment: Environment, observer: Observer, gu
         environment: Trial processes, clock and machine.
         observer: Receives every trial as soon as it is finished.
         guess: The best num_workers of a similar configuration, measured first; None for none.
+        began_s: When the search began, on the environment's clock; None for now.
     """
     configuration = start.configuration
     cores, method = environment.cores_of_each(configuration.ranks), processes.start_method()
     tolerance = configuration.search.tolerance
     strategy = make(configuration.search, configuration.loader, configuration.measure, cores, guess, method)
-    with Rounds(start, environment, observer) as rounds:
+    began_s = environment.clock() if began_s is None else began_s
+    progress = SearchProgress(start, environment, began_s, began_s + limit_s(configuration))
+    with Rounds(progress, observer) as rounds:
         rounds.search.standardized = lambda trials: _standardized(trials, _observations(rounds))
         try:
             reason, provisional = _follow(strategy, rounds)
@@ -66,7 +76,6 @@ def search(start: SearchRecord, environment: Environment, observer: Observer, gu
 def _follow(strategy: Strategy, rounds: Rounds) -> tuple[str, bool]:
     """Measures until the strategy stops; returns the reason, and True if the time limit ended the search."""
     rules = rounds.search.start.configuration.search
-    rounds.deadline = _deadline(rounds.search.start.configuration, rounds.search.began)
     try:
         while True:
             decision = strategy.decide(_observations(rounds))
@@ -80,20 +89,25 @@ def _follow(strategy: Strategy, rounds: Rounds) -> tuple[str, bool]:
             if rounds.search.stream_error and rounds.conclude():
                 return f"workers deliver wrong samples: {rounds.search.stream_error}", False
     except TimeLimitReached:
-        spent = f"time_limit_s={rules.time_limit_s:g} was spent" if rules.time_limit_s is not None else ""
-        if not spent:
-            spent = f"the default limit ({default_limit_s(rules):g} s) was reached; time_limit_s=SECONDS sets another"
+        spent = limit_spent(rules)
         rounds.stop(f"stopped when {spent}")
         return spent, True
 
 
-def _deadline(configuration: Configuration, began: float) -> float | None:
-    """When the search must end: by its limit or, for an adaptive search without one, by the default limit."""
+def limit_spent(rules: SearchRules) -> str:
+    """The reason to stop at the limit."""
+    if rules.time_limit_s is not None:
+        return f"time_limit_s={rules.time_limit_s:g} was spent"
+    return f"the default limit ({default_limit_s(rules):g} s) was reached; time_limit_s=SECONDS sets another"
+
+
+def limit_s(configuration: Configuration) -> float:
+    """Seconds after which a search ends: its limit or, for an adaptive search without one, the default limit."""
     rules = configuration.search
     if rules.time_limit_s is not None:
-        return began + rules.time_limit_s
+        return rules.time_limit_s
     is_limited = rules.strategy == "adaptive" and configuration.measure.mode != "epoch"
-    return began + default_limit_s(rules) if is_limited else None
+    return default_limit_s(rules) if is_limited else math.inf
 
 
 def _observations(rounds: Rounds) -> list[Observation]:

@@ -74,7 +74,7 @@ class Patience(Strategy):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OtherSettingsSearch(Strategy):
-    """Searches num_workers, and then the settings in ``rules.settings``, one after the other.
+    """Searches num_workers, and then other settings, one after the other.
 
     The values of a setting are compared in rounds with the best settings so far. Of settings that the replay predicts
     only the best value is measured, if it promises enough.
@@ -92,7 +92,7 @@ class OtherSettingsSearch(Strategy):
             return decision
         known = {o.settings: o for o in observations}
         best, reason = found.answer, decision.reason
-        for name in self.rules.settings:
+        for name in self.rules.searched(self.base):
             values = self._values(best, name, of_workers, known)
             if new := [each for each in values if each not in known]:
                 return self._round([*self._active([best], known), *new])
@@ -189,7 +189,7 @@ def make(
         workers = Adaptive(rules=rules, base=base, measure=measure, cores=cores, guess=guess, start_method=method)
     else:
         workers = STRATEGIES[rules.strategy](rules=rules, base=base, measure=measure)
-    if not rules.settings:
+    if not rules.searched(base):
         return workers
     return OtherSettingsSearch(workers=workers, rules=rules, base=base, measure=measure, cores=cores)
 

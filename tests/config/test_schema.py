@@ -57,7 +57,7 @@ def test_values_reach_the_configuration() -> None:
 def test_other_overrides_become_columns_and_presets_do_not() -> None:
     found = configured("measure=quick", "axis/batch_size=wide", "dataset.count=10", "batch_size=32")
     assert dict(found.columns) == {
-        "dataset": "photos", "batch_size": 32, "pin_memory": False, "prefetch_factor": 2, "patience": 3,
+        "dataset": "photos", "batch_size": 32, "pin_memory": False, "prefetch_factor": None, "patience": 3,
         "measure": "quick", "dataset.count": 10,
     }  # fmt: skip
 
@@ -76,7 +76,7 @@ _OUT_OF_RANGE = {
     "null or a list of different integers of at least 0, such as [0,2,4]": [
         "num_workers=[]", "num_workers=[1, 1]", "num_workers=[-1, 2]", "num_workers=4",
     ],
-    "a list of different names out of prefetch_factor, pin_memory, persistent_workers, multiprocessing_context, "
+    "null or a list of different names out of prefetch_factor, pin_memory, persistent_workers, multiprocessing_context, "
     "in_order, threads_per_worker": ["settings=['batch_size']"],
 }  # fmt: skip
 
@@ -162,8 +162,12 @@ def test_a_null_setting_is_taken_from_the_dataloader_of_the_dataset() -> None:
 
 
 def test_the_apis_defaults_are_those_of_an_embedded_configuration() -> None:
-    arguments = inspect.signature(nws_sweep.search).parameters.values()
-    assert schema.embedded(compose("base")) == api._plan({one.name: one.default for one in arguments})
+    arguments, names = (
+        inspect.signature(nws_sweep.search).parameters.values(),
+        {each.name for each in fields(api._Asked)},
+    )
+    asked = {one.name: one.default for one in arguments if one.name in names}
+    assert schema.embedded(compose("base")) == api._Asked(**asked).plan
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from typing import Any
 import psutil
 import pytest
 
-from nws_sweep.errors import ConfigurationError, DatasetError, TrialError
+from nws_sweep.errors import ConfigurationError, DatasetError, TimeLimitReached, TrialError
 from nws_sweep.executor import child as child_module
 from nws_sweep.executor import trial_process
 from nws_sweep.measurement.environment import TrialProcess
@@ -96,6 +96,16 @@ AT_LENGTH = "^RuntimeError: shape mismatch: expected 3 See the documentation"
 def test_the_reason_of_a_failed_sample_is_reported(name: str, num_workers: int, reason: str) -> None:
     with pytest.raises(TrialError, match=reason):
         one_epoch(spec(name), settings(num_workers))
+
+
+def test_a_command_to_a_process_that_hangs_ends_with_the_limit_of_the_search() -> None:
+    began_s = time.perf_counter()
+    limits = trial_process.Supervision(kill_after_s=600.0, deadline_s=began_s + 2.0)
+    with trial_process.start(spec("Hangs"), limits) as process:
+        process.open(settings(1))
+        for _ in range(2):  # its later answers would be those of the first command
+            with pytest.raises(TimeLimitReached):
+                process.window(WHOLE_EPOCH)
 
 
 NEGATIVE_SLEEP = {"_target_": "nws_sweep.dataloading.training_steps.Sleep", "seconds_per_batch": -1}

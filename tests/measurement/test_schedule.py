@@ -37,7 +37,7 @@ class Simulation:
         simulated = SimulatedLoader(self.clock, batches, **{"make_s": 1.0, "num_workers": num_workers, **loader})
         machine = FakeMachine(lambda _: simulated, length, self.clock, step_s)
         held = factories.configuration(measure=rules or MeasureRules(**RULES))
-        self.candidate = Candidate(settings, held, machine.environment(), lambda: False, lambda _: None, lambda: False)
+        self.candidate = Candidate(settings, held, machine.environment(), math.inf, lambda _: None, lambda: False)
         self.progress = self.candidate.progress
 
     def take_slice(self) -> None:

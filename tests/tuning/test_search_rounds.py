@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -94,12 +95,11 @@ def test_a_time_budget_ends_the_search_to_within_a_window_with_the_best_so_far(b
     ("rules", "mode", "limit_s"),
     [
         ({}, "steady", 60.0), ({"settings": ("pin_memory",)}, "steady", 90.0), ({"time_limit_s": 5.0}, "epoch", 5.0),
-        ({}, "epoch", None), ({"strategy": "patience"}, "steady", None),
+        ({"settings": None}, "steady", 60.0), ({}, "epoch", math.inf), ({"strategy": "patience"}, "steady", math.inf),
     ],
 )  # fmt: skip
-def test_the_default_limit(rules: dict[str, Any], mode: str, limit_s: float | None) -> None:
-    found = runner._deadline(configuration({"mode": mode}, **rules), 100.0)
-    assert found == (None if limit_s is None else 100.0 + limit_s)
+def test_the_default_limit(rules: dict[str, Any], mode: str, limit_s: float) -> None:
+    assert runner.limit_s(configuration({"mode": mode}, **rules)) == limit_s
 
 
 def test_patience_ends_a_search_of_failures() -> None:
