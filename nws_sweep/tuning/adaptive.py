@@ -36,6 +36,7 @@ MOST_PREDICTED = 6  # candidates started for their prediction, beside as many as
 _MOST_IN_VAIN = 2  # no further one is started after so many that are not the answer
 _FITTING = 0.75  # of the fewest workers that failed, at most so many are started
 _ELIMINATED = 0.1  # of the loss at which rounds end: a candidate that promises less is ended
+_NOTHING = 0.005  # share of the time that is not worth a word
 _FAR_BEHIND = 1.4  # a candidate slower than the answer by this factor is ended after one round, others after two
 
 
@@ -150,7 +151,7 @@ class Adaptive(Strategy):
     def _reason(self, found: Estimates, model: Model) -> str:
         answer, costs_s = found.answer, found.costs_s
         reason = f"{_named(answer, self.base)} is the fastest"
-        if answer != found.fastest:
+        if costs_s[found.fastest] < (1 - _NOTHING) * costs_s[answer]:
             saved = units.share(1 - costs_s[found.fastest] / costs_s[answer])
             reason = f"{_named(answer, self.base)}: {_named(found.fastest, self.base)} would save only {saved}"
         if costs_s[answer] <= model.step_s * (1 + self.rules.tolerance):

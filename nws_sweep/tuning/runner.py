@@ -15,7 +15,7 @@ from nws_sweep.replay.known import known_of
 from nws_sweep.replay.prediction import Records
 from nws_sweep.results import Configuration, SearchRecord, SearchRules, Trial
 from nws_sweep.system import processes
-from nws_sweep.tuning.estimates import estimates_of
+from nws_sweep.tuning.estimates import Estimates, estimates_of
 from nws_sweep.tuning.observations import (
     Measure,
     MeasureRound,
@@ -58,7 +58,9 @@ def search(
     began_s = environment.clock() if began_s is None else began_s
     progress = SearchProgress(start, environment, began_s, began_s + limit_s(configuration))
     with Rounds(progress, observer) as rounds:
-        rounds.search.standardized = lambda trials: _standardized(trials, _observations(rounds))
+        rounds.search.standardized = lambda trials: _standardized(
+            trials, estimates_of(_observations(rounds), tolerance)
+        )
         try:
             reason, provisional = _follow(strategy, rounds)
         except KeyboardInterrupt:
@@ -124,9 +126,9 @@ def _observations(rounds: Rounds) -> list[Observation]:
     return [for_the_whole_epoch(o, model) for o in found] if model else found
 
 
-def _standardized(trials: Sequence[Trial], observations: Sequence[Observation]) -> tuple[Trial, ...]:
-    """The trials with the times by which they are compared; see ``for_the_whole_epoch``."""
-    costs_s = {o.settings: o.cost_s * (o.batches or 1) for o in observations if o.cost_s is not None}
+def _standardized(trials: Sequence[Trial], found: Estimates | None) -> tuple[Trial, ...]:
+    """The trials with the times by which they are compared, so that the choice can be seen from them."""
+    costs_s = {o.settings: found.costs_s[o.settings] * (o.batches or 1) for o in found.observations} if found else {}
     return tuple(one.scaled_to(costs_s[one.settings]) if one.settings in costs_s else one for one in trials)
 
 

@@ -76,8 +76,8 @@ _OUT_OF_RANGE = {
     "null or a list of different integers of at least 0, such as [0,2,4]": [
         "num_workers=[]", "num_workers=[1, 1]", "num_workers=[-1, 2]", "num_workers=4",
     ],
-    "null or a list of different names out of prefetch_factor, pin_memory, persistent_workers, multiprocessing_context, "
-    "in_order, threads_per_worker": ["settings=['batch_size']"],
+    "null or a list of different names out of prefetch_factor, pin_memory, persistent_workers, "
+    "multiprocessing_context, in_order, threads_per_worker": ["settings=['batch_size']"],
 }  # fmt: skip
 
 
