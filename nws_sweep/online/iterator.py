@@ -13,8 +13,8 @@ from torch.utils.data import DataLoader, IterableDataset
 from nws_sweep.dataloading import loaders
 from nws_sweep.dataloading.recording import run_delay_clock
 from nws_sweep.errors import one_line
-from nws_sweep.measurement.timing import tensor_sizes
-from nws_sweep.online.observation import Moment, Observation
+from nws_sweep.measurement.windows import Moment
+from nws_sweep.online.observation import Observation
 from nws_sweep.online.pool import Pool
 from nws_sweep.online.pools import Pools
 from nws_sweep.online.tuner import Tuner
@@ -103,23 +103,25 @@ class TunedIterator:
         if self._epoch != self._tuner.epoch:  # another iterator is followed
             self._observation = None
         self._try(self._advance)
-        asked = self._try(self._asked)
+        random_state = self._try(self._before_batch)
         batch = self._next_batch()
-        if asked is not None:
-            self._try(self._note, entered_s, *asked, batch)
+        self._try(self._note, entered_s, random_state, batch)
         return batch
 
-    def _asked(self) -> tuple[Moment, torch.Tensor | None]:
-        """The clocks and torch's generator before a batch; the first batch of an epoch draws for the order."""
+    def _before_batch(self) -> torch.Tensor | None:
+        """Torch's generator before a batch, and the clocks; the first batch of an epoch draws for the order."""
         workers = self._pools.current.settings.num_workers
-        return _moment(self._delay_s), self._pools.safeguards.random_state(workers) if self._returned else None
+        random_state = self._pools.safeguards.random_state(workers) if self._returned else None
+        if self._observation is not None:
+            self._observation.asked(_moment(self._delay_s))
+        return random_state
 
-    def _note(self, entered_s: float, asked: Moment, random_state: torch.Tensor | None, batch: Any) -> None:
+    def _note(self, entered_s: float, random_state: torch.Tensor | None, batch: Any) -> None:
         """A batch has been returned."""
         given, change = _moment(self._delay_s), self._pools.change
         self._pools.safeguards.note_batch(random_state)
         if self._observation is not None:
-            self._observation.given(asked, given, batch, tensor_sizes)
+            self._observation.given(given, batch)
         if change is None:
             return
         change.longest_wait_s = max(change.longest_wait_s, given.clock_s - entered_s)

@@ -44,7 +44,7 @@ class EveryBatch(Observation):
 
     @property
     def ends_warm_up(self) -> bool:
-        return bool(self._step_s)
+        return bool(self._batches.step_s)
 
 
 class Scripted(Tuner):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from nws_sweep.online.observation import Moment, Observation
+from nws_sweep.measurement.windows import Moment
+from nws_sweep.online.observation import Observation
 from tests.factories import loader_settings
 
 WAIT_S, STEP_S, START_S = 0.03, 0.02, 0.5
@@ -19,7 +20,7 @@ def observed(batches: int) -> Observation:
         seen.asked(Moment(asked_s, 0.0, 0.0))
         if seen.ends_warm_up or seen.ends_window:
             seen.cut((), None)
-        seen.given(Moment(asked_s, 0.0, 0.0), Moment(asked_s + WAIT_S, 0.0, 0.0), None, lambda _: (None, None))
+        seen.given(Moment(asked_s + WAIT_S, 0.0, 0.0), None)
     return seen
 
 
