@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 
 from nws_sweep import errors
@@ -10,9 +11,12 @@ from nws_sweep.measurement import costs, counters, quantities, schedule
 from nws_sweep.measurement.schedule import Conditions
 from nws_sweep.replay.known import queue_settings
 from nws_sweep.results import (
+    BatchRecord,
     Configuration,
     LoaderSettings,
+    LoopCosts,
     Measurement,
+    Span,
     TimeSlice,
     Trial,
     TrialState,
@@ -26,6 +30,35 @@ _STATES: dict[type[TrialError], TrialState] = {
     errors.TrialMismeasured: TrialState.MISMEASURED,
     errors.WrongSamples: TrialState.WRONG_SAMPLES,
 }
+
+
+@dataclass(frozen=True, slots=True)
+class _Figures:
+    """What the time slices of a trial process show."""
+
+    slices: tuple[TimeSlice, ...]
+    conditions: Conditions
+    measurement: Measurement | None  # None before the first batch
+    by_round: Mapping[int, float]  # seconds that candidates are ranked by, from each round alone
+    records: tuple[BatchRecord, ...]
+    loop: LoopCosts | None
+    spans: tuple[Span, ...]
+
+    @classmethod
+    def of(cls, slices: tuple[TimeSlice, ...], conditions: Conditions) -> _Figures:
+        has_batches = any(window.startup_s is not None for window in counters.all_windows(slices))
+        records = costs.batch_records(slices, conditions.settings, conditions.batches_per_epoch)
+        loop = costs.loop_costs(slices, conditions.settings)
+        queue = queue_settings(conditions.settings, conditions.cores)
+        return cls(
+            slices,
+            conditions,
+            quantities.summarise(slices, conditions) if has_batches else None,
+            quantities.costs_by_round(slices, conditions) if has_batches else {},
+            records,
+            loop,
+            costs.spans_of(slices, records, loop, queue) if loop else (),
+        )
 
 
 @dataclass(eq=False)
@@ -48,6 +81,7 @@ class TrialProgress:
     exhausted: bool = False  # the data can be read only once, and were
     violations: int = 0  # times that the trial was found impossible
     cost_s: float = 0.0
+    _latest: _Figures | None = None
 
     def __post_init__(self) -> None:
         """Notes configured settings that have no meaning without workers."""
@@ -77,8 +111,15 @@ class TrialProgress:
     def measurement(self) -> Measurement | None:
         """The quantities so far; None before the first batch and for trials that failed."""
         has_figures = self.error is None or isinstance(self.error, errors.TrialMismeasured)
-        has_batches = any(window.startup_s is not None for window in self.windows)
-        return quantities.summarise(self.slices, self.conditions) if has_figures and has_batches else None
+        return self._figures.measurement if has_figures else None
+
+    @property
+    def _figures(self) -> _Figures:
+        """Computed once for the same time slices: it replays them."""
+        slices, conditions, latest = tuple(self.slices), self.conditions, self._latest
+        if latest is None or conditions != latest.conditions or not _same(slices, latest.slices):
+            self._latest = latest = _Figures.of(slices, conditions)
+        return latest
 
     @property
     def is_timed(self) -> bool:
@@ -89,11 +130,8 @@ class TrialProgress:
     @property
     def trial(self) -> Trial:
         """The trial, finished or not."""
-        found = self.measurement
+        found, figures = self.measurement, self._figures
         uncounted = counters.all_windows([*map(counters.as_warm_up, self.discarded)])
-        records = costs.batch_records(self.slices, self.settings, self.batches_per_epoch)
-        loop = costs.loop_costs(self.slices, self.settings)
-        queue = queue_settings(self.settings, self.cores)
         return Trial(
             settings=self.settings,
             state=TrialState.OK if self.error is None else _STATES.get(type(self.error), TrialState.FAILED),
@@ -105,15 +143,15 @@ class TrialProgress:
             finished=self.done,
             windows=(*uncounted, *self.windows),
             cost_s=self.cost_s,
-            records=records,
-            loop=loop,
-            spans=costs.spans_of(self.slices, records, loop, queue) if loop else (),
+            records=figures.records,
+            loop=figures.loop,
+            spans=figures.spans,
         )
 
     @property
-    def by_round(self) -> dict[int, float]:
+    def by_round(self) -> Mapping[int, float]:
         """Seconds that candidates are ranked by, an epoch or a batch, estimated from each round alone."""
-        return quantities.costs_by_round(self.slices, self.conditions) if self.measurement else {}
+        return self._figures.by_round if self.measurement else {}
 
     @property
     def epoch_batches(self) -> int | None:
@@ -181,3 +219,7 @@ class TrialProgress:
         self.done = True
         if note:
             self.note(note)
+
+
+def _same(slices: Sequence[TimeSlice], others: Sequence[TimeSlice]) -> bool:
+    return len(slices) == len(others) and all(one is other for one, other in zip(slices, others, strict=True))
