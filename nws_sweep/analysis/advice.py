@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from nws_sweep.analysis.diagnosis import Diagnosis
-from nws_sweep.measurement.quantities import MIN_STEP_SHARE
+from nws_sweep.measurement.quantities import is_step
 from nws_sweep.replay.bottlenecks import Bottleneck
 from nws_sweep.replay.counterfactual import Counterfactual
 from nws_sweep.results import Measurement, Noise
 from nws_sweep.units import counted, interval, ratio, seconds, share
 
 _NEGLIGIBLE_GAIN = 0.01
-_NO_STEP = 1 / MIN_STEP_SHARE  # a loader that takes so many times the training step's time
 _RISE = 1.5  # ratio of costs in the last third of an epoch and in the first that is worth a line
 
 # How each bottleneck is called, what is taken away, and figures with the remedy.
@@ -66,6 +65,16 @@ def sentence(diagnosis: Diagnosis) -> str:
     return f"{start}; {_TEXTS[first][2].format(**figures)}" + (f"; also: {also}" if len(taken) == 1 and also else "")
 
 
+def fed_steps(found: Mapping[float, int | None]) -> str:
+    """The line about the workers that keep training steps busy, by seconds of a step; empty if no step is fed."""
+    fed = [f"{workers} for {1e3 * step_s:g} ms" for step_s, workers in found.items() if workers is not None]
+    if not fed:
+        return ""
+    unfed = [f"{1e3 * step_s:g} ms" for step_s, workers in found.items() if workers is None]
+    rest = f"; none for {' or '.join(unfed)}" if unfed else ""
+    return f"workers that keep a training step busy (predicted, at most 2 % waiting): {', '.join(fed)}{rest}"
+
+
 def further(diagnosis: Diagnosis) -> Iterator[str]:
     """Costs that depend on the position, settings that save time, and the upper bound of what a faster loader saves."""
     if diagnosis.replayed is None:
@@ -78,7 +87,7 @@ def further(diagnosis: Diagnosis) -> Iterator[str]:
         )
     if diagnosis.suggestions and diagnosis.bottlenecks[:1] != (Bottleneck.ORDER,):
         yield _suggested(diagnosis)
-    if bound < _NO_STEP:
+    if is_step(diagnosis.replayed.now_s / bound, diagnosis.replayed.now_s):
         much = f"speed up training {ratio(bound)}" if bound - 1 > _NEGLIGIBLE_GAIN else "not speed up training"
         yield f"upper bound: an infinitely fast loader would {much}"
 
@@ -134,7 +143,7 @@ def _figures(diagnosis: Diagnosis, replayed: Counterfactual) -> dict[str, str]:
         "more_cpus": counted(2 * cores, "CPU"),
         "with_more": share(replayed.without(Bottleneck.COMPETITION, cpus=2 * cores)) if is_cpu_bound else "",
         "busy": busy,
-        "cheaper_step": ", a training step that needs less CPU" if replayed.free_loader < _NO_STEP else "",
+        "cheaper_step": ", a training step that needs less CPU" if is_step(step_s, batch_s) else "",
         "load": load,
         "waiting": share(means.wait_s / means.load_s if means.load_s else 0.0),
     }

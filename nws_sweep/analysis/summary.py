@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nws_sweep.analysis import advice, caveats, node_kinds
+from nws_sweep.analysis import advice, caveats, node_kinds, what_if
 from nws_sweep.analysis.diagnosis import Diagnosis, diagnose, worker_trials
 from nws_sweep.analysis.time_ratios import Ratio, times_of
 from nws_sweep.replay import choice
@@ -35,6 +35,7 @@ class ConfigurationSummary:
     gain_over_zero: Ratio | None  # speed-up over num_workers=0: its time / the time of the best
     gain_over_reference: Ratio | None  # speed-up over num_workers = usable CPUs (reference)
     searched: tuple[str, ...]  # names of the DataLoader settings that were searched, or that vary in the grid
+    is_only: bool = False  # no other configuration was measured
 
     @functools.cached_property
     def diagnosis(self) -> Diagnosis | None:
@@ -60,12 +61,16 @@ class ConfigurationSummary:
 
     @property
     def explanation(self) -> tuple[str, ...]:
-        """Why the best is the best: its bottlenecks first, then further gains."""
-        if self.best is None:
-            return ()
+        """Why the best is the best: its bottlenecks first, then further gains, and which training steps it feeds."""
         found = self.diagnosis
         bottlenecks, gains = (advice.sentence(found), advice.further(found)) if found else ("", ())
-        return tuple(line for line in (bottlenecks, *gains) if line)
+        return tuple(line for line in (bottlenecks, *gains, self.fed_steps) if line)
+
+    @functools.cached_property
+    def fed_steps(self) -> str:
+        """How many workers feed a training step; empty with a training step, and for several configurations."""
+        recorded = what_if.of(self.run.recorded, self.best) if self.is_only else None
+        return advice.fed_steps(recorded.feeding()) if recorded and not recorded.step_s else ""
 
     @property
     def best_rate(self) -> float:
@@ -144,11 +149,12 @@ def summarise(stored: Stored) -> Summary:
     stored = node_kinds.named(stored)
     results = [run.result for run in stored.runs]
     varying = varying_columns([result.configuration for result in results])
+    configurations = tuple(_configuration(run, varying, stored) for run in stored.runs)
     return Summary(
         stored=stored,
-        configurations=tuple(_configuration(run, varying, stored.axes) for run in stored.runs),
+        configurations=configurations,
         varying=varying,
-        searched_others=any(each.configuration.differing(one.settings) for each in results for one in each.trials),
+        searched_others=any(one.configuration.search.settings or one.changed_settings for one in configurations),
         warnings=(*caveats.on_all(results), *stored.unreadable, *stored.set_aside),
         failures=tuple(line for result in results for line in _failures(result, varying)),
     )
@@ -175,7 +181,7 @@ def best_and_fastest(result: SearchRecord) -> tuple[Trial | None, Trial | None]:
     return by_settings.get(result.verdict.recommended), by_settings.get(result.verdict.fastest)
 
 
-def _configuration(run: StoredRun, varying: Sequence[str], axes: Sequence[str]) -> ConfigurationSummary:
+def _configuration(run: StoredRun, varying: Sequence[str], stored: Stored) -> ConfigurationSummary:
     result = run.result
     best, fastest = best_and_fastest(result)
     return ConfigurationSummary(
@@ -185,7 +191,8 @@ def _configuration(run: StoredRun, varying: Sequence[str], axes: Sequence[str]) 
         fastest=fastest,
         gain_over_zero=_gain(result, best, 0),
         gain_over_reference=_gain(result, best, result.configuration.search.reference),
-        searched=tuple(dict.fromkeys([*(result.configuration.search.settings or ()), *varying, *axes])),
+        searched=tuple(dict.fromkeys([*(result.configuration.search.settings or ()), *varying, *stored.axes])),
+        is_only=len(stored.runs) == 1,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
@@ -9,7 +10,7 @@ from typing import Any
 
 from nws_sweep.analysis.diagnosis import worker_trials
 from nws_sweep.errors import ConfigurationError
-from nws_sweep.measurement.quantities import MIN_STEP_SHARE
+from nws_sweep.measurement.quantities import is_step
 from nws_sweep.replay import choice
 from nws_sweep.replay.known import ENDLESS, queue_settings
 from nws_sweep.replay.model import Model, model_of
@@ -29,6 +30,9 @@ _MOST_LISTED = 16  # numbers of workers; of more only those of a ladder
 _LADDER = {0, 1, *(2**n for n in range(1, 13)), *(3 * 2**n for n in range(11))}
 _MOSTLY = 0.5  # share of CPU time from which a training step computes, so that more CPUs would change it
 _UNLIMITED = 100_000.0  # CPUs
+FED_STEPS_S = (0.2, 0.1, 0.05, 0.02, 0.01, 0.005)  # training steps of ``feeding``
+_RARELY_WAITS = 0.02  # share of the time
+_FEW_BATCHES = 500  # replayed for ``feeding``
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +85,7 @@ class WhatIf:
         if self.other_step_s is not None:
             return self.other_step_s
         step_s = self.loop.step_s
-        return step_s if step_s >= MIN_STEP_SHARE * self.model.cost_s(self.own) else 0.0
+        return step_s if is_step(step_s, self.model.cost_s(self.own)) else 0.0
 
     def asked(self, *, training_step: float | None = None, **asked: Any) -> tuple[WhatIf, QueueSettings]:
         """The same with another training step, and the best setting with other values; None keeps a value.
@@ -123,6 +127,34 @@ class WhatIf:
         costs_s = {settings: row.cost_s.value for settings, row in by_settings.items()}
         return by_settings[choice.choose(costs_s, self.tolerance)]
 
+    def feeding(self) -> dict[float, int | None]:
+        """The fewest workers that keep a training step of so many seconds busy, by replay; None if no number does.
+
+        That is, after the start, the step waits for at most ``_RARELY_WAITS`` of the time beside the time of receiving
+        batches, which no number of workers saves. The numbers are those that ``replay.choice`` tries without a measured
+        gain, or up to the user's limit.
+        """
+        rules = self.result.configuration.search
+        most = choice.most_workers(self.own.cpus, {}) if rules.max_workers is None else rules.max_workers
+        model, fewest, found = self._endless, 0, dict[float, int | None]()
+        loop = model.ends[1].records.loop
+        for step_s in FED_STEPS_S:
+            limit_s = (step_s + loop.receive_s + loop.receive_wait_s) / (1 - _RARELY_WAITS)
+
+            def waits_rarely(number: int, step_s: float = step_s, limit_s: float = limit_s) -> bool:
+                queue = replace(self.own, num_workers=number)
+                return model.cost_s(queue, step_s=step_s, most=_FEW_BATCHES) <= limit_s
+
+            fewest = bisect.bisect_left(range(most + 1), True, lo=fewest, key=waits_rarely)
+            found[step_s] = fewest if fewest <= most else None
+        return found
+
+    @property
+    def _endless(self) -> Model:
+        """The model of an epoch whose start takes next to nothing."""
+        known = (replace(one, records=replace(one.records, batches=ENDLESS)) for one in self.model.known)
+        return replace(self.model, known=tuple(known))
+
     def sizing(self, settings: QueueSettings, numbers: Iterable[int]) -> dict[int, tuple[float, int]]:
         """Seconds per batch and num_workers on 1, 2, 4, ... CPUs, until the training step hardly waits.
 
@@ -133,11 +165,7 @@ class WhatIf:
         step_s = self.step_s
         if not step_s or (self.other_step_s is None and self.loop.step_cpu_s > _MOSTLY * step_s):
             return {}
-        known = (replace(one, records=replace(one.records, batches=ENDLESS)) for one in self.model.known)
-        model, steps = (
-            replace(self.model, known=tuple(known)),
-            [replace(settings, num_workers=number) for number in numbers],
-        )
+        model, steps = self._endless, [replace(settings, num_workers=number) for number in numbers]
 
         def pace(cpus: float, limit_s: float) -> tuple[float, int]:
             """Of the fewest workers within the limit, or of the fastest."""

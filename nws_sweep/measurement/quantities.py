@@ -36,10 +36,15 @@ _BEYOND_CHANCE = 2.0
 # Stopping at a narrow interval selects intervals that are too narrow. With this factor and the rule of ``converged``, a
 # nominal 95 % covers 94 to 97 % in simulations (test_quantities.py), without them 90 to 96 %.
 _SEQUENTIAL = 1.1
-# A training step with a smaller share of the time does nothing: the time is that of the call.
-MIN_STEP_SHARE = 0.01
+# A training step with less time, or with a smaller share of the time, does nothing: the time is that of the call.
+_MIN_STEP_S, _MIN_STEP_SHARE = 50e-6, 0.01
 # CPU time and pace come from stretches that differ by a few batches.
 _MARGIN = 1.05
+
+
+def is_step(step_s: float, batch_s: float) -> bool:
+    """Whether a training step of so many seconds per batch does anything; a batch takes ``batch_s``, step included."""
+    return step_s >= max(_MIN_STEP_S, _MIN_STEP_SHARE * batch_s)
 
 
 def summarise(slices: Sequence[TimeSlice], conditions: Conditions) -> Measurement:

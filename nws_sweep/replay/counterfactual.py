@@ -64,7 +64,12 @@ class Counterfactual:
         """Time of the epoch / its time with a loader that takes no time."""
         loop = self.model.undisturbed(self.model.records_for(self.best.num_workers).loop)
         least_s = max(loop.step_s, loop.step_cpu_s / self.best.cpus)
-        return self._now_s[self.best.num_workers] / least_s if least_s else math.inf
+        return self.now_s / least_s if least_s else math.inf
+
+    @property
+    def now_s(self) -> float:
+        """Replayed seconds per batch with the best setting."""
+        return self._now_s[self.best.num_workers]
 
     @property
     def rise(self) -> float:

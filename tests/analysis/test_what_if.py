@@ -139,3 +139,19 @@ def test_of_many_numbers_a_ladder_is_shown() -> None:
     assert what_if.ladder(range(65)) == [0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64]
     assert what_if.ladder([5, 7]) == [5, 7]
     assert what_if.ladder(range(17, 35)) == [17, 24, 32, 34]
+
+
+def test_the_fewest_workers_that_feed_a_training_step_are_those_of_the_rule() -> None:
+    """A batch waits for 80 ms: n workers make one in 80 / n ms. Receiving takes 2 ms, which no worker saves."""
+    fed = of(WAITS, receive_s=0.002).feeding()
+    assert fed == {0.2: 1, 0.1: 1, 0.05: 2, 0.02: 4, 0.01: 7, 0.005: 12}
+    limited = found(recorded_trial(4, WAITS), configuration=configuration(search=search_rules(max_workers=4)))
+    assert limited.feeding() == {0.2: 1, 0.1: 1, 0.05: 2, 0.02: 4, 0.01: None, 0.005: None}
+
+
+def test_rare_batches_that_take_long_need_more_workers_than_the_mean_says() -> None:
+    """One batch in ten takes twenty times as long: 29 ms on average, of which two workers make one in 15 ms."""
+    usual = recorded_trial(2, BatchCost(cpu_s=0.0, wait_s=0.01))
+    dear = BatchCost(cpu_s=0.0, wait_s=0.2)
+    records = [replace(one, cost=dear) if one.number % 10 == 5 else one for one in usual.records]
+    assert (found(replace(usual, records=tuple(records))).feeding()[0.02] or 0) >= 4

@@ -232,7 +232,7 @@ def test_the_table_has_a_row_per_configuration_with_times_and_gains() -> None:
 def test_what_a_configuration_lacks_is_a_dash_and_failed_what_could_not_be_measured() -> None:
     found = grid()
     assert snippets.best_header(found)[-1] == "vs CPU count"  # none was measured
-    assert snippets.best_cells(found, found.configurations[2]) == ["photos", "x", "failed", "-", "-", "-", "-", "-"]
+    assert snippets.best_cells(found, found.configurations[2]) == ["photos", "x", "failed", *"------"]
     found = summary_of_grid(search_result(trial(0, 8.0)), search_result(trial(0, 8.0), columns={"training_step.ms": 5}))
     assert [snippets.best_cells(found, each)[:2] for each in found.configurations] == [["photos", "-"], ["photos", "5"]]
 
