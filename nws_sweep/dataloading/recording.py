@@ -113,19 +113,23 @@ class BatchLog:
         starts = sum(self._totals[3::_TOTALS])
         return sum(self._totals[2::_TOTALS]) / starts if starts else None
 
-    def new(self) -> tuple[BatchRecord, ...]:
-        """Records of the epoch since the last call, up to the first batch that is not finished.
+    def new(self, *, has_ended: bool = False) -> tuple[BatchRecord, ...]:
+        """Records of the epoch since the last call, up to the first batch that is not finished; all if it has ended.
 
         Later batches that are finished wait: cheap ones would otherwise be more frequent among the records than in the
-        epoch. Batches are assigned to workers in turn (``in_order=True``).
+        epoch. Batches are numbered as if workers had them in turn. Others have others only with ``in_order=False``, or
+        once a worker of an iterable dataset has no more samples: then no number is that of two batches, but some are
+        that of none.
         """
         counts = list(self._counts)
-        is_complete = all(count - read <= _ROWS for count, read in zip(counts, self._read, strict=True))
+        is_complete = not has_ended
         for worker, count in enumerate(counts):
-            for index in range(max(self._read[worker], count - _ROWS), count):
-                place = (worker * _ROWS + index % _ROWS) * _FIELDS
-                number = worker + (index - self._first[worker]) * self._workers
-                self._pending[number] = self._rows[place : place + _FIELDS]
+            rows = {index: self._row(worker, index) for index in range(max(self._read[worker], count - _ROWS), count)}
+            oldest = self._counts[worker] - _ROWS + 1  # a worker may have written over older rows meanwhile
+            whole = {index: row for index, row in rows.items() if index >= oldest}
+            is_complete &= len(whole) == count - self._read[worker]
+            for index, row in whole.items():
+                self._pending[worker + (index - self._first[worker]) * self._workers] = row
         self._read = counts
         copied = sum(self._totals[1::_TOTALS])
         copy_s = sum(self._totals[0::_TOTALS]) / copied if copied else 0.0
@@ -140,10 +144,14 @@ class BatchLog:
             for number, row in self._taken(is_complete)
         )
 
+    def _row(self, worker: int, index: int) -> tuple[float, ...]:
+        place = (worker * _ROWS + index % _ROWS) * _FIELDS
+        return tuple(self._rows[place : place + _FIELDS])
+
     def _taken(self, is_complete: bool) -> list[tuple[int, Sequence[float]]]:
         """The pending rows up to the first missing one; all of them if rows were overwritten."""
         if not is_complete:
-            self._next = min(self._pending)
+            self._next = min(self._pending, default=self._next)
         taken = []
         while self._pending and (self._next in self._pending or not is_complete):
             if row := self._pending.pop(self._next, None):

@@ -201,7 +201,7 @@ class _ChildCommands(_DatasetCommands):
         if window.ended_epoch and is_iterable and (idle := log.idle()):
             reason = "there are fewer shards than workers, or the dataset does not distribute its shards"
             self._warnings[f"{idle} of {len(log.samples)} workers got no samples in an epoch: {reason}"] = None
-        return replace(window, records=log.new(), worker_start_s=log.start_s)
+        return replace(window, records=log.new(has_ended=window.ended_epoch), worker_start_s=log.start_s)
 
     def iterate(self) -> None:
         self.is_iterating = True

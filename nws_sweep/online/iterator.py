@@ -159,7 +159,7 @@ class TunedIterator:
         pool = self._pools.current
         self._tuner.distributes_among = pool.distributes_among
         if self._observation is not None:
-            records, start_s = (pool.log.new(), pool.log.start_s) if pool.log else ((), None)
+            records, start_s = (pool.log.new(has_ended=has_ended), pool.log.start_s) if pool.log else ((), None)
             self._observation.cut(records, start_s, time.perf_counter() if has_ended else None)
 
     def _advance(self) -> None:

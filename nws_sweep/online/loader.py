@@ -149,7 +149,7 @@ def autotune(
     loader: AnyLoader,
     *,
     max_workers: int | None = None,
-    settings: str | Iterable[str] = SEARCHABLE,
+    settings: str | Iterable[str] | None = None,
     reuse: str = "fresh",
     progress: bool | Print | None = None,
 ) -> AnyLoader:
@@ -162,7 +162,8 @@ def autotune(
     Args:
         loader: A DataLoader, or an object that wraps one, such as a loader of accelerate. It is not changed.
         max_workers: Never more workers; None for what memory and the prediction allow.
-        settings: Further settings that may change: ``prefetch_factor``, or nothing.
+        settings: Further settings that may change: ``prefetch_factor``, or nothing; None for prefetch_factor unless the
+            loader has another value than DataLoader's default, as in ``search``.
         reuse: Whether an earlier answer for the same dataset and settings on this machine is the first setting:
             ``fresh`` for one of the last 30 days with the same versions, ``always``, or ``never``.
         progress: Where the line is printed, as for ``search``; it is logged at INFO in any case.
@@ -170,7 +171,7 @@ def autotune(
     Raises:
         ConfigurationError: If the loader or a value is not allowed.
     """
-    chosen = names(settings)
+    chosen = None if settings is None else names(settings)
     require_options(max_workers, chosen, reuse)
     options: dict[str, Any] = {
         "max_workers": max_workers, "settings": chosen, "reuse": reuse, "progress": progress,
@@ -192,13 +193,14 @@ def autotune(
 def tuner_of(
     loader: DataLoader[Any],
     max_workers: int | None,
-    settings: tuple[str, ...],
+    settings: tuple[str, ...] | None,
     reuse: str,
     progress: bool | Print | None,
 ) -> Tuner:
     """The tuner of a plain DataLoader; the arguments are those of ``autotune``."""
     base = loaders.settings_of(loader, in_effect=True).canonical()
     configuration, announce = _configuration(loader), announcer(progress, printer_for(progress))
+    is_free = configuration.loader.prefetch_factor is None
     reason = _reason_to_stay(loader, base)
     known = ResultStore().find(configuration, host.describe(), "never" if reason else reuse)
     others = None if reason else agreement.make(loader)
@@ -209,7 +211,7 @@ def tuner_of(
         when=_when(loader),
         cpus=host.usable_cores(),
         most_workers=max_workers,
-        prefetches="prefetch_factor" in settings,
+        prefetches="prefetch_factor" in (SEARCHABLE if is_free and settings is None else settings or ()),
         refusals=_refusals,
         tell=functools.partial(_tell, announce, configuration, others),
         on_decided=_conclude,

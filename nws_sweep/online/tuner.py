@@ -31,11 +31,11 @@ REPEATED = "its dataset does not read get_worker_info().num_workers, so every wo
 _AGREED_S, _AGREED_BATCHES = 0.5, 8  # ranks learn of a plan so long before it
 
 
-def require_options(max_workers: int | None, settings: Sequence[str], reuse: str) -> None:
+def require_options(max_workers: int | None, settings: Sequence[str] | None, reuse: str) -> None:
     """Raises ConfigurationError if an option of ``autotune`` is out of range."""
     require("max_workers", max_workers)
     require("reuse", reuse)
-    if unknown := [name for name in settings if name not in SEARCHABLE]:
+    if unknown := [name for name in settings or () if name not in SEARCHABLE]:
         raise ConfigurationError(f"settings={unknown}: allowed is {', '.join(SEARCHABLE)}, or nothing")
 
 

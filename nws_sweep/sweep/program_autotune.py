@@ -34,10 +34,11 @@ class AutotuneCallback(ProgramCallback):
     """
 
     def __init__(
-        self, max_workers: int | None = None, settings: Sequence[str] = ("prefetch_factor",), reuse: str = "fresh"
+        self, max_workers: int | None = None, settings: Sequence[str] | None = None, reuse: str = "fresh"
     ) -> None:
         super().__init__()
-        self._options: dict[str, Any] = {"max_workers": max_workers, "settings": tuple(settings), "reuse": reuse}
+        chosen = None if settings is None else tuple(settings)
+        self._options: dict[str, Any] = {"max_workers": max_workers, "settings": chosen, "reuse": reuse}
         self._tuners: list[tuple[str, Callable[[], Any], Tuner]] = []  # with the loader's kind and dataset
 
     def check_options(self) -> None:

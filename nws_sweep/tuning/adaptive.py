@@ -64,7 +64,7 @@ class Adaptive(Strategy):
         dropped = [o for o in active if _is_eliminated(o, found, makes_room=bool(new))]
         staying = [o for o in active if o.settings == found.answer] if new else self._undecided(active, found)
         if not new and not staying:
-            return Stop(reason=self._reason(found, model))
+            return Stop(reason=self._reason(observations, found, model))
         measured = len(_answer(found).by_round)
         return self._round([*new, *(o.settings for o in staying if o not in dropped)], dropped, rounds=measured)
 
@@ -148,7 +148,7 @@ class Adaptive(Strategy):
         is_known = one.batches is not None and self.measure.mode != "epoch"
         return cost_of(one) * (one.batches or 1) if is_known else math.inf
 
-    def _reason(self, found: Estimates, model: Model) -> str:
+    def _reason(self, observations: Sequence[Observation], found: Estimates, model: Model) -> str:
         answer, costs_s = found.answer, found.costs_s
         reason = f"{_named(answer, self.base)} is the fastest"
         if costs_s[found.fastest] < (1 - _NOTHING) * costs_s[answer]:
@@ -161,6 +161,8 @@ class Adaptive(Strategy):
         slower = sorted({o.num_workers for o in found.observations if costs_s[o.settings] > costs_s[answer]})
         if more := [n for n in slower if n > answer.num_workers]:
             reason += f"; more workers ({', '.join(map(str, more))}) were not faster"
+        if failed := sorted({o.num_workers for o in observations if o.cost_s is None}):
+            reason += f"; num_workers={', '.join(map(str, failed))} could not be measured"
         return f"{reason}; no other candidate is predicted to save {units.share(choice.PROMISING)}"
 
 

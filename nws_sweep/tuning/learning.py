@@ -30,7 +30,7 @@ def same_search(configuration: Configuration, earlier: Iterable[SearchRecord]) -
 def same_trials(configuration: Configuration, earlier: Iterable[SearchRecord]) -> tuple[Trial, ...]:
     """Trials of other configurations that apply here, such as num_workers=0 under another prefetch_factor.
 
-    A note in each trial names the configuration that it was measured under.
+    A note in each trial names the configuration that it was measured under, whose cost contains that of the trial.
     """
     found: dict[int, Trial] = {}
     for result in earlier:
@@ -42,5 +42,6 @@ def same_trials(configuration: Configuration, earlier: Iterable[SearchRecord]) -
             wanted = replace(configuration.loader, num_workers=trial.num_workers).canonical()
             usable = trial.state is TrialState.OK and trial.finished and trial.settings == wanted
             if usable and trial.num_workers in configuration.search.candidates:
-                found.setdefault(trial.num_workers, replace(trial, notes=(*trial.notes, f"measured once, as {where}")))
+                notes = (*trial.notes, f"measured once, as {where}")
+                found.setdefault(trial.num_workers, replace(trial, notes=notes, cost_s=0.0))
     return tuple(found.values())

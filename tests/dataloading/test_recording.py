@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -83,12 +84,40 @@ def test_records_end_before_the_first_batch_that_is_not_finished() -> None:
     assert [(one.number, one.began_s) for one in log.new()] == [(2, 4.0), (3, 2.0)]
 
 
+def test_an_epoch_that_has_ended_has_all_records_though_a_worker_had_fewer_batches() -> None:
+    """As of an iterable dataset, or with batches out of order: worker 0 had one batch, worker 1 had three."""
+    log = BatchLog(2)
+    for worker, began_s in ((0, 0.0), (1, 1.0), (1, 2.0), (1, 3.0)):
+        log.add(worker, began_s, began_s + 1, 0.25, 0.5)
+    assert [one.began_s for one in log.new()] == [0.0, 1.0]
+    assert [one.began_s for one in log.new(has_ended=True)] == [2.0, 3.0]
+    assert log.new(has_ended=True) == ()
+
+
+def test_a_row_that_is_written_while_rows_are_read_is_no_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = BatchLog(1)
+    for number in range(1024):
+        log.add(0, float(number), number + 1.0, 0.0, 0.0)
+    read = log._row
+
+    def row(worker: int, index: int) -> Sequence[float]:
+        found = read(worker, index)
+        if index == 0:  # the worker finishes two further batches
+            log.add(0, 1024.0, 1025.0, 0.0, 0.0)
+            log.add(0, 1025.0, 1026.0, 0.0, 0.0)
+        return found
+
+    monkeypatch.setattr(log, "_row", row)
+    assert [record.began_s for record in log.new()] == list(range(3, 1024))
+    assert [record.began_s for record in log.new()] == [1024.0, 1025.0]
+
+
 def test_rows_that_were_overwritten_leave_a_gap() -> None:
     log = BatchLog(1)
     for number in range(3000):
         log.add(0, float(number), number + 1.0, 0.0, 0.0)
     numbers = [record.number for record in log.new()]
-    assert numbers == list(range(3000 - 1024, 3000))
+    assert numbers == list(range(3000 - 1023, 3000))  # the oldest may be about to be overwritten
     log.add(0, 3000.0, 3001.0, 0.0, 0.0)
     assert [record.number for record in log.new()] == [3000]
 

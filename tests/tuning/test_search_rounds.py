@@ -228,3 +228,14 @@ def test_shared_handles_are_reported_once_before_workers_are_started() -> None:
     (note,) = (event for event in events if event.startswith("note "))
     assert note.startswith("note forked workers share dataset.file (BufferedReader of data.bin): ")
     assert all(event == "slice 0" for event in events[: events.index(note)])
+
+
+def test_candidates_that_failed_or_did_not_fit_are_not_called_slower() -> None:
+    machine = sleeping()
+    machine.failures = {n: TrialError("boom") for n in (8, 32)}
+    result, _ = run_search(configuration(), machine)
+    failed = sorted(trial.num_workers for trial in result.trials if trial.state is TrialState.FAILED)
+    assert failed
+    assert f"num_workers={', '.join(map(str, failed))} could not be measured" in result.stop_reason
+    slower = result.stop_reason.partition("more workers (")[2].partition(")")[0]
+    assert not set(map(str, failed)) & set(slower.split(", "))
