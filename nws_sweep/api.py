@@ -282,7 +282,7 @@ def _result_or_out_of_time(
     except OutOfTime as error:
         return error
     except TimeLimitReached:  # while the dataset was made
-        return OutOfTime(limit_spent(plan.search))
+        return OutOfTime(f"no candidate was measured: {limit_spent(plan.search)}")
 
 
 def _step_node(training_step: TrainingStep) -> dict[str, Any]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from nws_sweep.executor.dataset_server import DatasetServer, spec_of
 from nws_sweep.measurement.environment import Environment
-from nws_sweep.results import Configuration, LoaderSettings, SearchRecord, Trial
+from nws_sweep.results import Configuration, LoaderSettings, SearchRecord, Trial, TrialState
 from nws_sweep.tuning.runner import search
 from tests import factories
 from tests.conftest import ROOT
@@ -67,7 +67,21 @@ def run_search(chosen: Configuration, machine: FakeMachine) -> tuple[SearchRecor
     start = SearchRecord(configuration=chosen, host=factories.HOST)
     result = search(start, machine.environment(), recorder)
     assert not machine.alive, "a trial process is still alive"
+    check_rows(result.trials, machine.batches_per_epoch)
     return result, recorder
+
+
+def check_rows(trials: Iterable[Trial], batches: int | None) -> None:
+    """Asserts that the figures of each row agree with each other; ``batches`` of an epoch, None if unknown."""
+    for trial in trials:
+        if trial.state is TrialState.OK:
+            assert trial.objective_s is not None, trial
+        found, queue = trial.measurement, trial.settings.queued_batches
+        if batches is None or found is None or found.epoch_s is None or found.batch_s is None:
+            continue
+        batch_s = found.batch_s.value
+        least_s = (batches - queue - trial.num_workers) * batch_s
+        assert 0.97 * least_s <= found.epoch_s <= 1.03 * (found.startup_s + (batches + queue) * batch_s), trial.settings
 
 
 def real_search(configuration: Configuration) -> dict[int, Trial]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import re
 import signal
@@ -20,8 +21,10 @@ from PIL import Image
 
 from nws_sweep import __version__, cli
 from nws_sweep.config import hydra_versions
+from nws_sweep.results import storage
 from nws_sweep.system import processes
 from tests.conftest import Command
+from tests.searching import check_rows
 
 PLAIN = ("dataset=custom", "dataset._target_=tests.user_datasets.Plain")
 QUICK = ("measure=quick", "measure.window_s=0.01", "measure.trial_limit_s=0.1", "max_workers=1")
@@ -118,8 +121,9 @@ def _check_tables(grid: Path) -> None:
     results = pd.read_csv(grid / "results.csv")
     assert list(results["state"]) == ["ok"] * 8
     assert (results[["startup_s", "samples_per_s", "epoch_s", "cpu_s", "memory_bytes"]] > 0).all(axis=None)
-    no_workers = results[results["num_workers"] == 0]
-    assert no_workers["notes"].str.startswith("num_workers=0 has no prefetch_factor").all()
+    for run in storage.find(grid).runs:
+        size = run.result.configuration.loader.batch_size or 1
+        check_rows(run.result.trials, math.ceil((run.result.facts.samples or 0) / size) if run.result.facts else None)
     assert len(pd.read_csv(grid / "best.csv")) == 4
 
 

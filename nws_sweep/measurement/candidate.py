@@ -183,7 +183,7 @@ class Candidate:
         if self.done:
             return
         with self._errors_recorded():
-            if self.progress.is_timed:
+            if self.progress.by_round:
                 self.progress.finish()
                 self._take_last_look()
             elif not self.may_continue:
@@ -194,7 +194,7 @@ class Candidate:
     def retire(self, note: str) -> None:
         """Finishes the trial if it has figures, without repetition, and ends its trial process."""
         self.progress.violations += 1
-        if self.progress.is_timed:
+        if self.progress.by_round:
             self.conclude(note)
         self.process.close()
 

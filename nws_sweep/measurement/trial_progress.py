@@ -122,12 +122,6 @@ class TrialProgress:
         return latest
 
     @property
-    def is_timed(self) -> bool:
-        """Whether a window that counts was taken, so that the candidate can be compared."""
-        found = self.measurement
-        return found is not None and (found.batch_s is not None or found.epoch_s is not None)
-
-    @property
     def trial(self) -> Trial:
         """The trial, finished or not."""
         found, figures = self.measurement, self._figures
@@ -150,7 +144,7 @@ class TrialProgress:
 
     @property
     def by_round(self) -> Mapping[int, float]:
-        """Seconds that candidates are ranked by, an epoch or a batch, estimated from each round alone."""
+        """Seconds that candidates are ranked by, an epoch or a batch, from each round alone; empty if it was not timed."""
         return self._figures.by_round if self.measurement else {}
 
     @property

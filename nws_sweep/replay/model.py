@@ -1,14 +1,11 @@
 """Predicts what any settings would do from all trials of a search. Pure.
 
-Each prediction replays the records of the nearest trial (in the ratio of the workers) with costs. What the replay does
-not know (locks, memory bandwidth, servers that saturate) shows as the measured time of a trial / its replayed time:
-this factor is interpolated as a power of the number of workers, and applied to predictions. How far the factor may
-change between trials is learnt from its changes so far, as the variance of a random walk over doublings of the workers.
+Each prediction replays the records of the nearest trial (in the ratio of the workers) with costs, and is multiplied by
+a factor for what the replay does not know (``factors``).
 """
 
 from __future__ import annotations
 
-import itertools
 import math
 import random
 import statistics
@@ -17,13 +14,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from nws_sweep.replay.bottlenecks import Bottleneck, Epoch
+from nws_sweep.replay.factors import Factors, doublings
 from nws_sweep.replay.known import Known, known_of
 from nws_sweep.replay.prediction import MOST_BATCHES, Prediction, Records, predict, times_of
 from nws_sweep.replay.queue import QueueSettings
 from nws_sweep.results import BatchCost, BatchRecord, LoopCosts, Trial
 
-# Standard deviation of the logarithm of the factor between a number of workers and its double, before any is known.
-_MISFIT = 0.055
 _SMALL_KIND = 0.05  # share of all costs; see ``_ratios``
 # CPU seconds to start a worker, until a trial with workers is known: 8 to 20 ms measured for fork, with the end of the
 # worker; 1.5 to 3 s for a new process that imports torch.
@@ -76,14 +72,14 @@ class Model:
         What slows down the larger number may begin anywhere between the two. The time of the training step cannot be
         saved by any loader.
         """
-        cost_s, (below, above, share) = self.cost_s(settings), self._neighbours(settings.num_workers)
+        cost_s, (below, above, share) = self.cost_s(settings), self.factors.neighbours(settings.num_workers)
         change = abs(math.log(above.factor / below.factor)) if above and below else 0.0
         return max(cost_s * math.exp(-change * share * (1 - share)), min(self.step_s, cost_s))
 
     def predict(self, settings: QueueSettings, step_s: float | None = None) -> Prediction:
         """An epoch and a batch at the steady pace, with their bands."""
         number = settings.num_workers
-        misfit = math.sqrt(self.misfit(number) ** 2 + self._nearest(number).variance)
+        misfit = math.sqrt(self.factors.misfit(number) ** 2 + self._nearest(number).variance)
         return predict(*self._inputs(number, step_s), settings, misfit)
 
     @property
@@ -96,47 +92,10 @@ class Model:
         """The least time of the training step, s."""
         return min(one.records.loop.step_s for one in self.known)
 
-    def factor(self, num_workers: int) -> float:
-        """The factor, a power of the workers between neighbouring trials; beyond all trials that of the nearest."""
-        below, above, share = self._neighbours(num_workers)
-        return below.factor ** (1 - share) * above.factor**share if below and above else 1.0
-
-    def misfit(self, num_workers: int) -> float:
-        """How far the logarithm of the factor may be below that of ``factor``, 0 for the workers of a known trial.
-
-        It is one standard deviation; beyond all trials at most that of a doubling, since more workers seldom make
-        loading more efficient. Between two trials the factor may also grow later than a power of the workers.
-        """
-        below, above, share = self._neighbours(num_workers)
-        if below is None or above is None or below is above:
-            far = 1.0 if below is None else min(1.0, abs(_doublings(below, num_workers)))
-            return math.sqrt(self._variance * far) if num_workers else 0.0
-        doublings = _doublings(below, above.settings.num_workers)
-        change = abs(math.log(above.factor / below.factor))
-        return math.sqrt(self._variance * doublings * share * (1 - share)) + change * share * (1 - share)
-
-    def _neighbours(self, num_workers: int) -> tuple[Known | None, Known | None, float]:
-        """The trials below and above, and the share of the doublings between them; the same trial at or beyond both."""
-        known = self._with_workers if num_workers else (self._nearest(0),)
-        if not known:
-            return None, None, 0.0
-        below = max((one for one in known if one.settings.num_workers <= num_workers), key=_workers, default=known[0])
-        above = min((one for one in known if one.settings.num_workers >= num_workers), key=_workers, default=known[-1])
-        if below is above:
-            return below, below, 0.0
-        return below, above, _doublings(below, num_workers) / _doublings(below, above.settings.num_workers)
-
     @cached_property
-    def _variance(self) -> float:
-        """Of the logarithm of the factor, for a doubling of the workers; at most the usual one.
-
-        Larger changes show where the factor grows. Between trials it is then interpolated, not more uncertain.
-        """
-        changes = []
-        for before, after in itertools.pairwise(self._with_workers):
-            square = math.log(after.factor / before.factor) ** 2 - before.variance - after.variance
-            changes.append(max(0.0, square) / _doublings(before, after.settings.num_workers))
-        return min(_MISFIT**2, (_MISFIT**2 + sum(changes)) / (1 + len(changes)))
+    def factors(self) -> Factors:
+        """How much longer batches take than replayed."""
+        return Factors(self._with_workers, self._nearest(0))
 
     @cached_property
     def _with_workers(self) -> tuple[Known, ...]:
@@ -144,7 +103,7 @@ class Model:
 
     def _inputs(self, num_workers: int, step_s: float | None) -> tuple[Records, float]:
         """What is replayed, and the factor; of another training step, the factor is in the records."""
-        records, factor = self.records_for(num_workers), self.factor(num_workers)
+        records, factor = self.records_for(num_workers), self.factors.at(num_workers)
         return (records, factor) if step_s is None else (_with_step(records, step_s, factor), 1.0)
 
     def undisturbed(self, loop: LoopCosts) -> LoopCosts:
@@ -210,7 +169,7 @@ class Model:
     def _nearest(self, num_workers: int) -> Known:
         """The trial whose records stand for this number of workers: without workers only for itself, if possible."""
         known = self._with_workers if num_workers else self.known[:1]
-        return min(known or self.known, key=lambda one: abs(_doublings(one, num_workers)))
+        return min(known or self.known, key=lambda one: abs(doublings(one, num_workers)))
 
 
 def model_of(
@@ -229,10 +188,6 @@ def model_of(
     known = [one for one in (known_of(trial, batches, cpus) for trial in recorded) if one]
     shorter = (replace(one, records=replace(one.records, most=most)) for one in known)
     return Model(tuple(shorter), start_method) if known else None
-
-
-def _workers(known: Known) -> int:
-    return known.settings.num_workers
 
 
 def _batch(record: BatchRecord) -> tuple[int, int]:
@@ -267,8 +222,3 @@ def _with_step(records: Records, step_s: float, factor: float) -> Records:
     """Another training step, which takes no CPU time, beside loading that costs ``factor`` times as much."""
     slower = records.slower(factor)
     return replace(slower, loop=replace(slower.loop, step_s=step_s, step_cpu_s=0.0))
-
-
-def _doublings(known: Known, num_workers: int) -> float:
-    """How often the workers of a trial are doubled to get this number; negative if it is smaller."""
-    return math.log2(max(1, num_workers) / max(1, known.settings.num_workers))

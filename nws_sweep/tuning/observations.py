@@ -90,7 +90,7 @@ def for_the_whole_epoch(one: Observation, model: Model) -> Observation:
     known = one.known
     if known is None or not known.spans or not one.by_round or not known.varies:
         return one
-    cost_s = known.measured_factor * model.cost_s(known.settings) / model.factor(one.num_workers)
+    cost_s = known.measured_factor * model.cost_s(known.settings) / model.factors.at(one.num_workers)
     by_round = {number: cost_s * ratio for number, ratio in known.round_ratios.items() if number in one.by_round}
     return replace(one, cost_s=cost_s, by_round=by_round)
 
