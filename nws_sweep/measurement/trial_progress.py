@@ -144,7 +144,7 @@ class TrialProgress:
 
     @property
     def by_round(self) -> Mapping[int, float]:
-        """Seconds that candidates are ranked by, an epoch or a batch, from each round alone; empty if it was not timed."""
+        """Seconds that candidates are ranked by, an epoch or a batch, from each round alone; empty if untimed."""
         return self._figures.by_round if self.measurement else {}
 
     @property

@@ -263,14 +263,24 @@ def _undo(tuner: Tuner, batch: int) -> Plan | None:
     if not tuner.tuning.switches or tuner.is_undone:
         return None
     latest = tuner.tuning.switches[-1]
-    before_s, after_s = pace_s(tuner.trials, latest.before), pace_s(tuner.trials, tuner.current)
+    trials = {one.settings: one for one in tuner.trials}
+    what, before_s, after_s = _compared(trials.get(latest.before), trials.get(tuner.current))
     if not before_s or not after_s:
         return None
     if not choice.promising({tuner.current: after_s}, {latest.before: before_s}, tuner.configuration.search.tolerance):
         return None
     tuner.is_undone = True
-    reason = f"a batch took {_with(after_s, tuner.current)} and {_with(before_s, latest.before)}"
+    reason = f"{what} took {_with(after_s, tuner.current)} and {_with(before_s, latest.before)}"
     return Plan(latest.before, reason, _epoch_of(tuner, latest.before, batch))
+
+
+def _compared(before: Trial | None, after: Trial | None) -> tuple[str, float | None, float | None]:
+    """What is compared, and its seconds: an epoch, the start of workers included, unless its length is unknown."""
+    before_s, after_s = (one.measurement.epoch_s if one and one.measurement else None for one in (before, after))
+    if before_s and after_s:
+        return "an epoch", before_s, after_s
+    before_s, after_s = (pace_s([one], one.settings) if one else None for one in (before, after))
+    return "a batch", before_s, after_s
 
 
 def _choice(tuner: Tuner, ahead: Prospect) -> tuple[Choice | None, str]:
