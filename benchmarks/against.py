@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -22,16 +23,18 @@ from benchmarks.journal import Outcome
 _PROGRAM = "import sys; from benchmarks.against import main; main(*sys.argv[1:])"
 
 
-def method_of(checkout: Path) -> str:
-    """The method's name, with that of the folder; ValueError if the folder has no nws_sweep."""
+def methods_of(checkout: Path, own: Sequence[str]) -> tuple[str, ...]:
+    """The adaptive ones of these methods, with the folder's name; ValueError if the folder has no nws_sweep."""
     if not (checkout / "nws_sweep" / "__init__.py").is_file():
         raise ValueError(f"--against {checkout}: allowed is a folder with nws_sweep/__init__.py")
-    return f"{methods.OTHER}{checkout.resolve().name}"
+    adaptive = [name for name in (methods.ADAPTIVE, methods.LIMITED) if name in own]
+    return tuple(f"{name}{methods.OTHER}{checkout.resolve().name}" for name in adaptive)
 
 
 def run_method(checkout: Path, method_run: methods.MethodRun) -> Outcome:
     """Runs the adaptive search of the version in ``checkout``; RuntimeError if its process fails."""
-    given = (str(method_run.log_path.absolute()), method_run.workload.name, str(method_run.repeat))
+    own = method_run.method.partition(methods.OTHER)[0]
+    given = (str(method_run.log_path.absolute()), own, method_run.workload.name, str(method_run.repeat))
     environment = {**os.environ, "PYTHONPATH": str(checkout.absolute())}
     with tempfile.TemporaryDirectory() as folder:
         # The working folder comes first in sys.path, so it has these benchmarks and no nws_sweep.
@@ -49,12 +52,12 @@ def run_method(checkout: Path, method_run: methods.MethodRun) -> Outcome:
     return replace(msgspec.convert(json.loads(done.stdout), Outcome), method=method_run.method)
 
 
-def main(log_path: str, workload: str, repeat: str) -> None:
+def main(log_path: str, method: str, workload: str, repeat: str) -> None:
     """Prints the outcome of a search with the imported version."""
     support.start_fork_server()
     child.call(os.nice, 0)  # returns when the fork server has imported its modules
     method_run = methods.MethodRun(
-        method=methods.ADAPTIVE,
+        method=method,
         workload=chosen(SEARCH_WORKLOADS, (workload,))[0],
         repeat=int(repeat),
         log_path=Path(log_path),

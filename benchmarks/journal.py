@@ -35,7 +35,7 @@ class Outcome:
     method: str
     repeat: int  # from 1
     pick: int | None  # the recommended number of workers; None if the method failed
-    fastest: int | None = None  # the number that was measured as fastest, for methods that distinguish it
+    most_processes: int = 0  # that the method started and that ran at the same time
     cost_s: float = 0.0  # wall time of the method
     tied: tuple[int, ...] = ()  # further numbers of workers that are statistically tied
     tried: tuple[int, ...] = ()  # the measured numbers of workers

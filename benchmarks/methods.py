@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +18,19 @@ from nws_sweep.errors import one_line
 from nws_sweep.results import SearchRecord, SearchRules, Trial, TrialState
 from nws_sweep.system import host
 
-ADAPTIVE, EXHAUSTIVE = "adaptive", "exhaustive"
+ADAPTIVE, LIMITED, EXHAUSTIVE = "adaptive", "adaptive_32", "exhaustive"
 # The default candidates of the version that runs: before 0.2 they had a limit.
 _DEFAULT = tuple(range(host.most_workers() + 1)) if hasattr(host, "most_workers") else schema.WITHOUT_LIMIT
+
+
+def _limit(workers: int) -> dict[str, Any]:
+    """The user's limit, in the versions whose rules have one."""
+    return {"max_workers": workers} if "max_workers" in {each.name for each in fields(SearchRules)} else {}
+
+
 _OWN: Mapping[str, SearchRules] = {
     ADAPTIVE: SearchRules(strategy=ADAPTIVE, candidates=_DEFAULT, reference=None),
+    LIMITED: SearchRules(strategy=ADAPTIVE, candidates=tuple(range(33)), reference=None, **_limit(32)),
     EXHAUSTIVE: SearchRules(strategy=EXHAUSTIVE, candidates=tuple(range(17)), reference=None),
 }
 # Rules of thumb, functions of the usable CPUs and the GPUs.
@@ -33,7 +41,7 @@ HEURISTICS: Mapping[str, tuple[str, Callable[[int, int], int]]] = {
     "cpus_to_8": ("min(CPU count, 8)", lambda cpus, gpus: min(cpus, 8)),
     "four_per_gpu": ("4 x max(1, GPUs)", lambda cpus, gpus: 4 * max(1, gpus)),
 }
-OTHER = "adaptive of "  # followed by the name of another version, see ``against``
+OTHER = " of "  # between the name of a method and that of another version, see ``against``
 METHODS = (*_OWN, *PEERS, *HEURISTICS)
 _CRASHES = (TrialState.FAILED, TrialState.TIMEOUT, TrialState.OUT_OF_MEMORY)
 _TIMEOUT_S = 3600.0
@@ -59,15 +67,17 @@ class MethodRun:
 
 def about(method: str) -> str:
     """One line about a method."""
-    if method.startswith(OTHER):
-        return f"nws_sweep at {method.removeprefix(OTHER)}, strategy adaptive, with its own default candidates."
+    if OTHER in method:
+        own, _, version = method.partition(OTHER)
+        return f"nws_sweep at {version}: {own}."
     if method in HEURISTICS:
         return f"{HEURISTICS[method][0]}; no cost"
     if method in PEERS:
         missing = " Not run on workloads with long epochs." if method in NEED_WHOLE_EPOCHS else ""
         return one_line(PEERS[method].__doc__, limit=1000) + missing
     rules = _OWN[method]
-    return f"nws_sweep, strategy {rules.strategy}, candidates {rules.candidates[0]} to {rules.candidates[-1]}."
+    limit = "with default arguments" if method == ADAPTIVE else f"max_workers={rules.candidates[-1]}"
+    return f"nws_sweep, strategy {rules.strategy}, {limit}."
 
 
 def takes_too_long(method: str, workload: Workload) -> bool:
@@ -77,17 +87,19 @@ def takes_too_long(method: str, workload: Workload) -> bool:
 
 def run_method(method_run: MethodRun, machine: Machine, print_line: Callable[[str], None]) -> Outcome:
     """Runs a method; its exceptions are part of the outcome. ``print_line`` receives lines about its progress."""
-    before = support.descendants()
+    is_free, before = method_run.method in HEURISTICS, support.descendants()
     began = time.perf_counter()
-    try:
-        answer = _answer(method_run, machine, print_line)
-    except Exception as error:  # counted as a crash
-        answer = {"pick": None, "crashes": (one_line(f"{type(error).__name__}: {error}"),)}
+    with support.counting_processes() as counts:
+        try:
+            answer = _answer(method_run, machine, print_line)
+        except Exception as error:  # counted as a crash
+            answer = {"pick": None, "crashes": (one_line(f"{type(error).__name__}: {error}"),)}
     return Outcome(
         workload=method_run.workload.name,
         method=method_run.method,
         repeat=method_run.repeat,
-        cost_s=0.0 if method_run.method in HEURISTICS else time.perf_counter() - began,
+        cost_s=0.0 if is_free else time.perf_counter() - began,
+        most_processes=0 if is_free else max(counts) - counts[0],
         left_behind=support.kill_leftovers(before),
         **answer,
     )
@@ -111,7 +123,6 @@ def answer_of(result: SearchRecord) -> dict[str, Any]:
     found = result.verdict
     return {
         "pick": found.recommended.num_workers if found else best.num_workers if best else None,
-        "fastest": found.fastest.num_workers if found else None,
         "tied": tuple(settings.num_workers for settings in found.tied) if found else (),
         "tried": tuple(trial.num_workers for trial in result.trials),
         "crashes": tuple(_trial_line(trial) for trial in result.trials if trial.state in _CRASHES),

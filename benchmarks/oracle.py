@@ -8,8 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from benchmarks.journal import Run
+from nws_sweep.replay import choice
 
 CANDIDATES = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
+
+_TOLERANCE = 0.03  # the default: the share of time that twice as many workers must save
 
 # One run of two may be off by a factor of 1.9 on a busy machine.
 _LOSES_AFTER_ONE, _LOSES_LATER = 2.0, 1.5
@@ -21,6 +24,7 @@ class Truth:
 
     epochs_s: Mapping[int, float]  # median length of an epoch by number of workers, ascending; ``_slowness`` removed
     best: int  # the fastest number of workers among those that at least half of the passes measured
+    least_price_s: float  # the least price of these numbers
     noise_floor: float | None  # see ``noise_floor``; smaller regrets are not significant
     passes: int  # runs of the best
     whole: bool  # whether no run was projected
@@ -32,11 +36,17 @@ class Truth:
         return self.epochs_s[self.best]
 
     def regret(self, pick: int | None) -> float | None:
-        """How much slower than the best a pick is, as a share; None if it was not measured.
+        """Price of a pick (``replay.choice``) / the least price - 1; None if it was not measured.
 
-        0 for a pick that few passes measured and that appears faster than the best.
+        0 for a pick that few passes measured and that appears better than the best.
         """
-        return max(0.0, self.epochs_s[pick] / self.best_s - 1) if pick is not None and pick in self.epochs_s else None
+        if pick is None or pick not in self.epochs_s:
+            return None
+        return max(0.0, _price(pick, self.epochs_s) / self.least_price_s - 1)
+
+    def slowness_of(self, pick: int | None) -> float | None:
+        """Epoch of a pick / that of the fastest number - 1; None if it was not measured."""
+        return self.epochs_s[pick] / self.best_s - 1 if pick is not None and pick in self.epochs_s else None
 
 
 def truth_of(runs: Sequence[Run]) -> Truth | None:
@@ -45,10 +55,12 @@ def truth_of(runs: Sequence[Run]) -> Truth | None:
     if not epochs_s:
         return None
     counts = Counter(run.workers for run in runs if run.epoch_s is not None)
-    best = _least({workers: epochs_s[workers] for workers in epochs_s if 2 * counts[workers] >= max(counts.values())})
+    usual = {workers: epochs_s[workers] for workers in epochs_s if 2 * counts[workers] >= max(counts.values())}
+    best = _least(usual)
     return Truth(
         epochs_s=epochs_s,
         best=best,
+        least_price_s=min(_price(workers, usual) for workers in usual),
         noise_floor=noise_floor(runs),
         passes=sum(run.workers == best for run in runs),
         whole=all(run.whole for run in runs),
@@ -72,7 +84,7 @@ def worth_measuring(values: Iterable[int], runs: Sequence[Run]) -> list[int]:
 
 
 def noise_floor(runs: Sequence[Run]) -> float | None:
-    """The regret, by every second pass, of the best number of workers by the other passes, as a share.
+    """The regret, by every second pass, of the number of workers with the least price by the other passes, as a share.
 
     None if the two halves have no number of workers in common.
     """
@@ -83,8 +95,8 @@ def noise_floor(runs: Sequence[Run]) -> float | None:
     both = first.keys() & second.keys()
     if not both:
         return None
-    winner = _least({workers: first[workers] for workers in both})
-    return second[winner] / min(second[workers] for workers in both) - 1
+    winner = min(both, key=lambda workers: (_price(workers, first), workers))
+    return _price(winner, second) / min(_price(workers, second) for workers in both) - 1
 
 
 def _medians(runs: Sequence[Run]) -> dict[int, float]:
@@ -116,6 +128,10 @@ def _slowness_of_repeats(runs: Sequence[Run]) -> dict[int, float]:
     for (repeat, _), slowness in _slowness(runs).items():
         by_repeat.setdefault(repeat, []).append(slowness)
     return {repeat: statistics.fmean(values) for repeat, values in by_repeat.items()}
+
+
+def _price(workers: int, epochs_s: Mapping[int, float]) -> float:
+    return choice.price(epochs_s[workers], workers, _TOLERANCE)
 
 
 def _least(epochs_s: Mapping[int, float]) -> int:

@@ -19,11 +19,12 @@ class Score:
     workload: str
     method: str
     picks: tuple[int | None, ...]  # recommended numbers of workers; None where the method failed
-    regrets: tuple[float | None, ...]  # how much slower than the best the picks are, as shares; None if unknown
+    regrets: tuple[float | None, ...]  # prices of the picks / the least - 1; None if unknown
     costs_s: tuple[float, ...]  # wall time of the method
     best_s: float | None  # epoch at the best setting; None without an oracle
     costs_epochs: tuple[float, ...] = ()  # costs / length of an epoch at the best setting in the same repeat
-    fastest_regrets: tuple[float | None, ...] = ()  # regrets of ``Outcome.fastest``
+    slower: tuple[float | None, ...] = ()  # epochs with the picks / the fastest - 1
+    most_processes: int = 0  # at a time
     trials: tuple[int, ...] = ()  # number of trials
     ambiguous: int = 0  # repeats that ended with tied candidates
     crashes: tuple[str, ...] = ()
@@ -33,11 +34,6 @@ class Score:
     def regret(self) -> float | None:
         """Median; None if one is unknown, since a method that fails must not look better."""
         return quantile(self.regrets, 0.5)
-
-    @property
-    def fastest_regret(self) -> float | None:
-        """Median for ``Outcome.fastest``; None if one is unknown."""
-        return quantile(self.fastest_regrets, 0.5)
 
     @property
     def high_regret(self) -> float | None:
@@ -98,7 +94,8 @@ def _measured(group: Sequence[Outcome], truth: Truth | None) -> Score:
         costs_epochs=tuple(o.cost_s / (truth.best_s * truth.slowness.get(o.repeat, 1.0)) for o in group)
         if truth
         else (),
-        fastest_regrets=tuple(truth.regret(o.fastest) if truth else None for o in group if o.fastest is not None),
+        slower=tuple(truth.slowness_of(o.pick) if truth else None for o in group),
+        most_processes=max(outcome.most_processes for outcome in group),
         trials=tuple(len(outcome.tried) for outcome in group),
         ambiguous=sum(bool(outcome.tied) for outcome in group),
         crashes=tuple(f"repeat {outcome.repeat}: {line}" for outcome in group for line in outcome.crashes),

@@ -43,9 +43,9 @@ class Options:
 
     @property
     def all_methods(self) -> tuple[str, ...]:
-        """The methods, and that of the other version after adaptive."""
+        """The methods, and those of the other version."""
         own = sorted(self.methods, key=METHODS.index)
-        return (*own[:1], against.method_of(self.against), *own[1:]) if self.against else tuple(own)
+        return (*own, *against.methods_of(self.against, own)) if self.against else tuple(own)
 
 
 def run(options: Options) -> None:
@@ -102,7 +102,7 @@ class _SearchBenchmark:
         label = self._label(workload, repeat)
         log_path = self._options.journal.with_name(f"search-{workload.name}.log")
         method_run = MethodRun(method=method, workload=workload, repeat=repeat, log_path=log_path)
-        if self._options.against and method.startswith(OTHER):
+        if self._options.against and OTHER in method:
             outcome = against.run_method(self._options.against, method_run)
         else:
             outcome = run_method(method_run, self._machine, lambda line: print_line(f"{label} {method}: {line}"))
@@ -124,7 +124,7 @@ class _SearchBenchmark:
 
     def _picks(self, workload: Workload) -> set[int]:
         outcomes = [outcome for outcome in self._journal.of(Outcome) if outcome.workload == workload.name]
-        return {n for outcome in outcomes for n in (outcome.pick, outcome.fastest) if n is not None}
+        return {outcome.pick for outcome in outcomes if outcome.pick is not None}
 
     def _run(self, workload: Workload, workers: int, repeat: int, number: int) -> Run:
         epoch_s, is_whole = None, True

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from benchmarks.catalogue import Workload
 from benchmarks.methods import ADAPTIVE, about
 from benchmarks.oracle import Truth
-from benchmarks.scores import Score, pooled
+from benchmarks.scores import Score, pooled, quantile
 from benchmarks.targets import advantages, percent, verdicts
 
 _INTRODUCTION = """\
@@ -18,9 +18,12 @@ each repeat every method runs once on every workload, in random order. Then an o
 fresh process, for many numbers of workers and for all picks, in random order and in several passes. Numbers far slower
 than the best are left out of later passes.
 
-- regret: median epoch of the oracle with the pick / least median of the numbers that at least half of its passes
-  measured - 1; 0 is the best. Epochs are divided by the slowness of the machine in their pass, estimated from the
-  numbers that all passes measured. In brackets: the 95th percentile over the repeats (of fewer than 20, the largest).
+- regret: price of the pick / the least price of the numbers that at least half of the oracle's passes measured - 1; 0
+  is the best. The price is the median epoch x 1.03^log2(1 + workers): twice as many workers must save 3 %. Epochs are
+  divided by the slowness of the machine in their pass, estimated from the numbers that all passes measured. In
+  brackets: the 95th percentile over the repeats (of fewer than 20, the largest).
+- slower: epoch with the pick / that of the fastest number - 1, without a price of workers; median over the repeats.
+- processes: the most that ran at a time. Those of other programs count only if they were started meanwhile.
 - cost: wall time of the method with its processes and their start-up (all are forked from one fork server that has
   imported torch), in seconds and in epochs at the best setting in the same repeat; median over the repeats.
 - noise floor: the regret, by one half of the oracle's passes, of the best number by the other half. Smaller regrets are
@@ -29,8 +32,8 @@ than the best are left out of later passes.
   Long epochs are stopped and projected: start + steady pace x remaining batches + end."""
 
 _HEAD = (
-    "| workload | method | picks | regret | cost (epochs) | cost (s) | trials | ambiguous | failures |\n"
-    "|---|---|---|---|---|---|---|---|---|"
+    "| workload | method | picks | regret | slower | cost (epochs) | cost (s) | processes | trials | ambiguous | "
+    "failures |\n|---|---|---|---|---|---|---|---|---|---|---|"
 )
 _ORACLE_HEAD = (
     "| workload | best | epoch (s) | passes | noise floor | epoch (s) by number of workers |\n|---|---|---|---|---|---|"
@@ -87,8 +90,10 @@ def _line(score: Score) -> str:
         score.method,
         ", ".join(f"{pick} x{count}" if count > 1 else pick for pick, count in picks),
         _regret(score.regret, score.high_regret),
+        _slower(score.slower),
         "" if score.cost_epochs is None else f"{score.cost_epochs:.2f}",
         f"{score.cost_s:.1f}",
+        str(score.most_processes or ""),
         _range(score.trials),
         str(score.ambiguous or ""),
         str(len(score.crashes) + len(score.left_behind) or ""),
@@ -98,6 +103,11 @@ def _line(score: Score) -> str:
 
 def _regret(median: float | None, high: float | None) -> str:
     return "no value" if median is None or high is None else f"{percent(median)} ({percent(high)})"
+
+
+def _slower(shares: Sequence[float | None]) -> str:
+    median = quantile(shares, 0.5)
+    return "no value" if median is None else percent(median)
 
 
 def _range(numbers: Sequence[int]) -> str:
