@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from nws_sweep.errors import NwsSweepError
-from nws_sweep.executor.trial_process import UNLIMITED, ChildProcess, CommandSender, Supervision
+from nws_sweep.executor.trial_process import UNLIMITED, ChildProcess, Command, CommandSender, Supervision
 from nws_sweep.results import LoaderSettings, ProcessSpec, Usage
 from nws_sweep.system import usage
 
@@ -31,7 +31,7 @@ class ProcessWithBackground(CommandSender):
         self.facts = measured.facts
         self._measured, self._unstarted = measured, background
         self._background: list[ChildProcess] = []
-        self._are_loading = False
+        self._in_background = ""  # the latest command of the background loaders
 
     def open(self, settings: LoaderSettings) -> None:
         """Makes the DataLoader of each rank."""
@@ -43,26 +43,20 @@ class ProcessWithBackground(CommandSender):
                 process.open(replace(settings, timeout=0.0))  # it may be paused while it waits for a batch
         self._measured.beside = [process.pid for process in self._background]
 
-    def request(self, command: str, *arguments: Any) -> Any:
+    def request(self, command: Command) -> Any:
         """Sends a command to the measured process; raises the error of a background loader that has failed."""
-        if command == "window" and not self._are_loading:
-            self._send_to_background("iterate")
-            self._are_loading = True
+        if command.background and command.background != self._in_background:
+            with _failures_named():
+                for process in self._background:
+                    process.request(Command(command.background))
+            self._in_background = command.background
         self._measured.memory_limit_bytes, self._measured.on_stall = self.memory_limit_bytes, self.on_stall
-        answer = getattr(self._measured, command)(*arguments)
-        if command == "wait_until_idle":
-            self._send_to_background(command)
-            self._are_loading = False
+        answer = getattr(self._measured, command.name)(*command.arguments)
         with _failures_named():
             for process in self._background:
                 if process.has_answer:  # an unasked one is a failure, or a line of progress
                     process.warned()
         return answer
-
-    def _send_to_background(self, command: str) -> None:
-        with _failures_named():
-            for process in self._background:
-                process.request(command)
 
     def pause(self) -> None:
         """Stops the processes of all ranks."""

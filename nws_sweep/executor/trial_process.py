@@ -32,7 +32,7 @@ _ORDERLY_EXIT_S = 3.0
 STALL_S = 10.0  # a window that takes longer may wait for a lock held by a paused candidate
 _SIGNALLED_S = 0.1
 _WATCH_EVERY_S = 0.5  # one reading takes less than a millisecond
-_Command = TypeVar("_Command", bound=Callable[..., Any])
+_Method = TypeVar("_Method", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,9 +48,19 @@ class Supervision:
 UNLIMITED = Supervision()
 
 
-def _sent(command: _Command) -> _Command:
-    """A method with the command's name and signature that sends it to the process and returns the answer."""
-    return cast(_Command, lambda process, *arguments: process.request(command.__name__, *arguments))
+@dataclass(frozen=True, slots=True)
+class Command:
+    """What is sent to a trial process, which answers it by the method of ``child`` that has this name."""
+
+    name: str
+    arguments: tuple[Any, ...] = ()
+    may_stall: bool = False  # it may need a lock that a paused candidate holds
+    background: str = ""  # the command that background loaders get before it; "" for none
+
+
+def _sent(method: _Method, **how: Any) -> _Method:
+    """A method with the same signature that sends a command of its name and returns the answer."""
+    return cast(_Method, lambda process, *given: process.request(Command(method.__name__, given, **how)))
 
 
 class CommandSender(TrialProcess):
@@ -61,26 +71,26 @@ class CommandSender(TrialProcess):
         self.on_stall = lambda: None
         self.batches_per_epoch = None
 
-    window = _sent(TrialProcess.window)
-    wait_until_idle = _sent(TrialProcess.wait_until_idle)
+    window = _sent(TrialProcess.window, may_stall=True, background="iterate")
+    wait_until_idle = _sent(TrialProcess.wait_until_idle, background="wait_until_idle")
     warned = _sent(TrialProcess.warned)
     files = _sent(TrialProcess.files)
     logged = _sent(TrialProcess.logged)
-    load = _sent(TrialProcess.load)
+    load = _sent(TrialProcess.load, may_stall=True)
     load_one_by_one = _sent(TrialProcess.load_one_by_one)
     samples = _sent(TrialProcess.samples)
 
-    def request(self, command: str, *arguments: Any) -> Any:
+    def request(self, command: Command) -> Any:
         """Sends a command and returns the answer; raises the error that the process reports."""
         raise NotImplementedError
 
     def prepare(self) -> None:
         """Makes the dataset, unless the process has it, the training step and the collate_fn."""
-        self.facts = self.request("prepare")
+        self.facts = self.request(Command("prepare"))
 
     def open(self, settings: LoaderSettings) -> None:
         """Makes the DataLoader."""
-        self.batches_per_epoch = self.request("open", settings)
+        self.batches_per_epoch = self.request(Command("open", (settings,)))
 
 
 class ChildProcess(CommandSender):
@@ -103,7 +113,7 @@ class ChildProcess(CommandSender):
 
     def make_template(self) -> str:
         """Makes only the dataset, to fork trial processes from this one; returns the obstacle to that, else ""."""
-        obstacle = str(self.request("make_template"))
+        obstacle = str(self.request(Command("make_template")))
         if not obstacle:  # a template process has no limits
             self._left_s, self.memory_limit_bytes, self._deadline_s = None, None, math.inf
         return obstacle
@@ -140,26 +150,29 @@ class ChildProcess(CommandSender):
             self._pauses_s.append((self._paused_at_s, time.perf_counter()))
             self._paused_at_s = None
 
+    def open(self, settings: LoaderSettings) -> None:
+        """Makes the DataLoader."""
+        self._settings = settings
+        super().open(settings)
+
     def window(self, request: WindowRequest) -> Window:
         """Takes a window; its records do not contain the time in which the process was paused."""
-        window = cast("Window", self.request("window", request))
+        window = super().window(request)
         return replace(window, records=tuple(_without_pauses(record, self._pauses_s) for record in window.records))
 
     def usage(self) -> Usage:
         """Resources that the trial process and its workers have used so far."""
         return usage.of_tree(self.pid)
 
-    def request(self, command: str, *arguments: Any) -> Any:
+    def request(self, command: Command) -> Any:
         """Returns the answer; raises the reported error, TrialError on exit, or the error of a limit."""
         if self._failure is not None:  # the next answer would be that of the earlier command
             raise self._failure
-        if command == "open":
-            self._settings = arguments[0]
         began = time.perf_counter()
         deadline = math.inf if self._left_s is None else began + self._left_s
-        stall_at = began + STALL_S if command in ("window", "load") else math.inf
+        stall_at = began + STALL_S if command.may_stall else math.inf
         try:
-            self._connection.send((command, *arguments))
+            self._connection.send((command.name, *command.arguments))
             while (answer := self._receive(deadline, stall_at))[0] == "progress":
                 self._supervision.on_progress(answer[1])
         except (EOFError, OSError):  # the process exited, perhaps in the middle of an answer
