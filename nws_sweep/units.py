@@ -11,6 +11,7 @@ from nws_sweep.results import Estimate
 
 NOTHING = "-"
 _FEWEST_DIGITS, _MOST_DIGITS = 2, 3
+_ROUGHLY = 1.0  # uncertainty of a figure that has two digits
 _TWO_SIGNIFICANT = 3.5  # the largest first two digits of a half-width that are both significant
 
 
@@ -62,8 +63,10 @@ def memory(value: float | None) -> str:
 
 
 def ratio(value: float | None, uncertainty: float | None = None) -> str:
-    """A speed-up such as ``1.94x``; for the uncertainty see ``seconds``."""
-    return NOTHING if value is None else f"{number(value, uncertainty)}x"
+    """A speed-up such as ``1.94x``; for the uncertainty see ``seconds``. Without one, it has two digits."""
+    if value is None:
+        return NOTHING
+    return f"{number(value, _ROUGHLY if uncertainty is None else uncertainty)}x"
 
 
 def share(value: float | None) -> str:

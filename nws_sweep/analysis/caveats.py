@@ -60,9 +60,9 @@ def _about_edge(result: SearchRecord, best: Trial | None, diagnosis: Diagnosis |
     if best is None or best.num_workers != max(search.candidates) or len(search.candidates) == 1:
         return
     largest = f"the best value is the largest one allowed (num_workers={best.num_workers})"
-    if diagnosis and diagnosis.more_workers:
-        number, saved = diagnosis.more_workers
-        if saved > search.tolerance:
+    if diagnosis:
+        if diagnosis.more_workers:
+            number, saved = diagnosis.more_workers
             share = units.share(saved)
             yield f"{largest}; {number} workers would save {share} of the epoch (a larger max_workers)"
     elif best.measurement and (best.measurement.stall_fraction or 0.0) > search.tolerance:

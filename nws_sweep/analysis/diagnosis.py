@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from nws_sweep.measurement.stats import half_width
+from nws_sweep.replay import choice
 from nws_sweep.replay.bottlenecks import REMOVABLE, Bottleneck
 from nws_sweep.replay.counterfactual import Counterfactual
 from nws_sweep.replay.known import queue_settings
@@ -30,7 +31,6 @@ _SPECIFIC = (Bottleneck.STARTUP, Bottleneck.ORDER, Bottleneck.MEMORY, Bottleneck
 # workers. A smaller one may be the accelerator's work, which continues while the main process loads.
 _SLOWED = 1.1
 _MOST_WORKERS = 64  # at which something is taken away
-_LARGER_PREFETCH = (4, 8)
 
 
 @dataclass(frozen=True, kw_only=True)  # without slots, for cached properties
@@ -71,26 +71,31 @@ class Diagnosis:
 
     @cached_property
     def suggestions(self) -> dict[str, float]:
-        """Other settings and the share of the epoch that they save, if it exceeds the tolerance."""
+        """Other settings and the share of the epoch that they save, if it is worth measuring."""
         if self.replayed is None or not self.best.num_workers:
             return {}
-        own, tolerance = self.replayed.best, self.result.configuration.search.tolerance
+        own = self.replayed.best
         saved = {"in_order=False": self.replayed.with_settings(replace(own, in_order=False))} if own.in_order else {}
-        larger = [factor for factor in _LARGER_PREFETCH if factor > own.prefetch_factor]
+        larger = [factor for factor in choice.PREFETCH_FACTORS if factor > own.prefetch_factor]
         savings = {n: self.replayed.with_settings(replace(own, prefetch_factor=n)) for n in larger}
-        enough = max(savings.values(), default=0.0) - tolerance
+        enough = max(savings.values(), default=0.0) - choice.PROMISING
         saved |= dict([(f"prefetch_factor={n}", share) for n, share in savings.items() if share > enough][:1])
-        return {name: share for name, share in saved.items() if share > tolerance}
+        return {name: share for name, share in saved.items() if share > choice.PROMISING}
 
     @cached_property
     def more_workers(self) -> tuple[int, float] | None:
-        """More workers than the largest candidate, if that is the best, and the share of the epoch that they save."""
-        largest = max(self.result.configuration.search.candidates)
-        if self.replayed is None or self.best.num_workers != largest:
+        """More workers than the largest candidate, if that is the best, and the share of the epoch that they save.
+
+        None if they do not promise enough for their price.
+        """
+        rules, replayed = self.result.configuration.search, self.replayed
+        if replayed is None or self.best.num_workers != max(rules.candidates):
             return None
-        more = (factor * max(1, largest) for factor in (2, 4))
-        savings = {n: self.replayed.with_settings(replace(self.replayed.best, num_workers=n)) for n in more}
-        return max(savings.items(), key=lambda item: item[1])
+        own = replayed.best
+        more = [replace(own, num_workers=factor * max(1, own.num_workers)) for factor in (2, 4)]
+        left = {one: 1.0 - replayed.with_settings(one) for one in more}
+        found = choice.promising({own: 1.0}, left, rules.tolerance)
+        return (found.num_workers, 1.0 - left[found]) if found else None
 
 
 def diagnose(result: SearchRecord, best: Trial | None) -> Diagnosis | None:

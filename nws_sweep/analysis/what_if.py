@@ -27,7 +27,6 @@ _RANGES: dict[str, tuple[Any, float, float]] = {
     "training_step": (Real, 0, 86_400),
 }
 _MOST_LISTED = 16  # numbers of workers; of more only those of a ladder
-_LADDER = {0, 1, *(2**n for n in range(1, 13)), *(3 * 2**n for n in range(11))}
 _MOSTLY = 0.5  # share of CPU time from which a training step computes, so that more CPUs would change it
 _UNLIMITED = 100_000.0  # CPUs
 FED_STEPS_S = (0.2, 0.1, 0.05, 0.02, 0.01, 0.005)  # training steps of ``feeding``
@@ -216,5 +215,4 @@ def check(name: str, value: Any) -> None:
 
 def ladder(numbers: Sequence[int]) -> list[int]:
     """All of at most 16 ascending numbers; of more 0, 1, 2, 3, 4, 6, 8, 12, 16, 24, ... among them, and both ends."""
-    few = len(numbers) <= _MOST_LISTED
-    return [number for number in numbers if few or number in _LADDER or number in (numbers[0], numbers[-1])]
+    return list(numbers) if len(numbers) <= _MOST_LISTED else choice.ladder(numbers, beside=(0,))

@@ -47,7 +47,7 @@ def is_step(step_s: float, batch_s: float) -> bool:
     return step_s >= max(_MIN_STEP_S, _MIN_STEP_SHARE * batch_s)
 
 
-def summarise(slices: Sequence[TimeSlice], conditions: Conditions) -> Measurement:
+def measurement_of(slices: Sequence[TimeSlice], conditions: Conditions) -> Measurement:
     """The quantities of a trial; the end of whole epochs counts, as for a stopwatch. ValueError without any batch."""
     windows = all_windows(slices)
     starts, steady = epoch_starts(windows, conditions), _steady(windows, conditions)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields, replace
 
 from nws_sweep import errors
 from nws_sweep.errors import TrialError
-from nws_sweep.measurement import costs, counters, quantities, schedule
+from nws_sweep.measurement import batch_costs, counters, quantities, schedule
 from nws_sweep.measurement.schedule import Conditions
 from nws_sweep.replay.known import queue_settings
 from nws_sweep.results import (
@@ -47,17 +47,17 @@ class _Figures:
     @classmethod
     def of(cls, slices: tuple[TimeSlice, ...], conditions: Conditions) -> _Figures:
         has_batches = any(window.startup_s is not None for window in counters.all_windows(slices))
-        records = costs.batch_records(slices, conditions.settings, conditions.batches_per_epoch)
-        loop = costs.loop_costs(slices, conditions.settings)
+        records = batch_costs.batch_records(slices, conditions.settings, conditions.batches_per_epoch)
+        loop = batch_costs.loop_costs(slices, conditions.settings)
         queue = queue_settings(conditions.settings, conditions.cores)
         return cls(
             slices,
             conditions,
-            quantities.summarise(slices, conditions) if has_batches else None,
+            quantities.measurement_of(slices, conditions) if has_batches else None,
             quantities.costs_by_round(slices, conditions) if has_batches else {},
             records,
             loop,
-            costs.spans_of(slices, records, loop, queue) if loop else (),
+            batch_costs.spans_of(slices, records, loop, queue) if loop else (),
         )
 
 

@@ -19,7 +19,6 @@ from nws_sweep.results import DEFAULT_PREFETCH, LoaderSettings, Trial
 from nws_sweep.system import processes
 
 _MUCH = 1 / 3  # of the time of making a batch
-_PREFETCH = (1, 4, 8)
 _RARELY_WAITS = 0.02  # of its time: such a training gains nothing from another loader
 
 
@@ -104,21 +103,17 @@ def _predicted(replays: _Replays) -> dict[LoaderSettings, float]:
     """Predicted seconds per batch with other numbers of workers, and with other values of prefetch_factor."""
     ahead, own = replays.ahead, replays.ahead.base.prefetch_factor or DEFAULT_PREFETCH
     numbers = range(ahead.fewest_workers, ahead.most_workers + 1)
-    costs_s: dict[LoaderSettings, float] = {}
 
-    def add(numbers: Iterable[int], prefetch_factor: int) -> None:
-        for number in numbers:
-            settings = replace(ahead.base, num_workers=number, prefetch_factor=prefetch_factor).canonical()
-            if settings not in costs_s and ahead.allowed(settings):
-                costs_s[settings] = replays.cost_s(settings)
+    def costs_s(numbers: Iterable[int], prefetch_factor: int = own) -> dict[LoaderSettings, float]:
+        settings = (replace(ahead.base, num_workers=n, prefetch_factor=prefetch_factor).canonical() for n in numbers)
+        return {one: replays.cost_s(one) for one in settings if ahead.allowed(one)}
 
-    add(choice.ladder(numbers), own)
-    if costs_s:
-        add(choice.ladder(numbers, choice.choose(costs_s, ahead.tolerance).num_workers), own)
-        best = choice.choose(costs_s, ahead.tolerance).num_workers
-        for factor in _PREFETCH if ahead.prefetches else ():
-            add({best, best // 2 or best}, factor)
-    return costs_s
+    found = choice.costs_near_the_best(numbers, costs_s, ahead.tolerance)
+    if found and ahead.prefetches:
+        best = choice.choose(found, ahead.tolerance).num_workers
+        for factor in choice.PREFETCH_FACTORS:
+            found |= costs_s({best, best // 2 or best}, factor)
+    return found
 
 
 @dataclass(frozen=True)

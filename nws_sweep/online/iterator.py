@@ -14,7 +14,7 @@ from nws_sweep.dataloading import loaders
 from nws_sweep.dataloading.recording import run_delay_clock
 from nws_sweep.errors import one_line
 from nws_sweep.measurement.windows import Moment
-from nws_sweep.online.observation import Observation
+from nws_sweep.online.observation import TrainingTrial
 from nws_sweep.online.pool import Pool
 from nws_sweep.online.pools import Pools
 from nws_sweep.online.tuner import Tuner
@@ -34,7 +34,7 @@ class TunedIterator:
     def __init__(self, loader: DataLoader[Any], tuner: Tuner, batches: int | None) -> None:
         self._tuner, self._batches, self._delay_s = tuner, batches, run_delay_clock()
         self._loader, self._pools = loader, Pools(loader, tuner)
-        self._observation: Observation | None = None
+        self._observation: TrainingTrial | None = None
         self._most_batches: int | None = None
         self._begin_epoch(lambda: self._pools.make(tuner.current, is_first=True))
 

@@ -19,7 +19,7 @@ _PAUSE = 20.0  # a step this many times as long as the median contains something
 
 
 @dataclass(eq=False)
-class Observation:
+class TrainingTrial:
     """All batches of one setting.
 
     Args:

@@ -19,7 +19,7 @@ from nws_sweep.errors import ConfigurationError
 from nws_sweep.online import decision
 from nws_sweep.online.decision import Choice, Prospect
 from nws_sweep.online.epoch_length import EpochLength
-from nws_sweep.online.observation import Observation
+from nws_sweep.online.observation import TrainingTrial
 from nws_sweep.online.plan import Plan, Switch, Tuning
 from nws_sweep.replay import choice
 from nws_sweep.results import Configuration, LoaderSettings, Trial
@@ -99,7 +99,7 @@ class Tuner:
     length: EpochLength = field(init=False)
     trials: list[Trial] = field(default_factory=list)
     tuning: Tuning = field(init=False)
-    observation: Observation | None = None  # of the settings in use
+    observation: TrainingTrial | None = None  # of the settings in use
     epoch: int = -1  # of the newest iterator
     batches: int = 0  # taken so far, of all epochs
     worker_pids: Sequence[int] = ()  # of the pool in use
@@ -114,12 +114,12 @@ class Tuner:
         self.length = EpochLength(self.base.num_workers)
         _tell_consequences(self, "from the start")
 
-    def observe(self, batches_per_epoch: int | None) -> Observation | None:
+    def observe(self, batches_per_epoch: int | None) -> TrainingTrial | None:
         """The observation of the settings in use, which goes on over epochs; None if they are decided."""
         if self.tuning.is_decided:
             return None
         if self.observation is None or self.observation.settings != self.current:
-            self.observation = Observation(self.current, self.current.queued_batches, batches_per_epoch)
+            self.observation = TrainingTrial(self.current, self.current.queued_batches, batches_per_epoch)
         return self.observation
 
     def plan(self, batch: int, batches: int | None) -> Plan | None:

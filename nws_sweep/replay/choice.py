@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
+PREFETCH_FACTORS = (1, 2, 4, 8)  # that are tried
 CLOSE = 0.01  # prices that differ by at most this share count as equal
 PROMISING = 0.03  # share of the price that settings must promise to save before they are measured
 _USUAL_WORKERS, _PER_CPU = 64, 2  # more workers than these and twice the CPUs are tried only if
@@ -93,14 +94,30 @@ def most_workers(cpus: float, measured_s: Mapping[S, float]) -> int:
     return 2 * largest if saved >= _LARGE_GAIN else max(usual, largest)
 
 
-def ladder(numbers: Sequence[int], chosen: int = 0) -> list[int]:
+def costs_near_the_best(
+    numbers: Sequence[int], costs_s: Callable[[Sequence[int]], Mapping[S, float]], tolerance: float
+) -> dict[S, float]:
+    """Predicted costs of a ladder of numbers of workers, and of the numbers near the best of them.
+
+    Args:
+        numbers: Ascending.
+        costs_s: Gives the costs of settings with these numbers of workers; it may leave out some.
+        tolerance: Share of the time that twice as many workers must save.
+    """
+    found = dict(costs_s(ladder(numbers)))
+    near = ladder(numbers, choose(found, tolerance).num_workers) if found else []
+    known = {one.num_workers for one in found}
+    return found | dict(costs_s([number for number in near if number not in known]))
+
+
+def ladder(numbers: Sequence[int], chosen: int = 0, beside: Sequence[int] = (-1, 0, 1)) -> list[int]:
     """Of ascending numbers of workers: both ends, doublings, and their neighbours; likewise around ``chosen``.
 
     Batches go to workers in turn, so a dear batch may recur at each multiple of a number of workers.
     """
     steps = {round(chosen * 2 ** (step / 8)) for step in range(-8, 9)} if chosen else {3 * 2**n for n in range(11)}
     middle = {chosen} if chosen else {2**n for n in range(13)}
-    wanted = {*steps, *(number + beside for number in middle for beside in (-1, 0, 1)), 0, *numbers[:1], *numbers[-1:]}
+    wanted = {*steps, *(number + step for number in middle for step in beside), 0, *numbers[:1], *numbers[-1:]}
     return [number for number in numbers if number in wanted]
 
 

@@ -16,7 +16,7 @@ from functools import cached_property
 from nws_sweep.replay.bottlenecks import Bottleneck, Epoch
 from nws_sweep.replay.factors import Factors, doublings
 from nws_sweep.replay.known import Known, known_of
-from nws_sweep.replay.prediction import MOST_BATCHES, Prediction, Records, predict, times_of
+from nws_sweep.replay.prediction import MOST_BATCHES, Prediction, Records, epoch_and_batch_s, predict
 from nws_sweep.replay.queue import QueueSettings
 from nws_sweep.results import BatchCost, BatchRecord, LoopCosts, Trial
 
@@ -64,7 +64,7 @@ class Model:
         )
         for bottleneck in without:
             epoch = epoch.without(bottleneck, self.making, self.undisturbed(epoch.loop))
-        return factor * times_of(*epoch, records.batches)[0] / records.batches
+        return factor * epoch_and_batch_s(*epoch, records.batches)[0] / records.batches
 
     def hoped_s(self, settings: QueueSettings) -> float:
         """``cost_s``; less where the factor of two known trials around these workers differs.

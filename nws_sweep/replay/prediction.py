@@ -106,10 +106,12 @@ def epoch_of(records: Records, settings: QueueSettings, seed: int = 0) -> tuple[
     costs = records.epoch(random.Random(seed)) if seed else records.usual_epoch
     if len(records.made) == 1:  # equal batches have their pace from the second queue on
         costs = costs[: max(50, 4 * settings.queued_batches)]
-    return times_of(costs, records.loop, settings, records.batches)
+    return epoch_and_batch_s(costs, records.loop, settings, records.batches)
 
 
-def times_of(costs: Sequence[BatchCost], loop: LoopCosts, settings: QueueSettings, batches: int) -> tuple[float, float]:
+def epoch_and_batch_s(
+    costs: Sequence[BatchCost], loop: LoopCosts, settings: QueueSettings, batches: int
+) -> tuple[float, float]:
     """Seconds of an epoch of ``batches``, of which some are replayed and the rest has their pace, and of a batch.
 
     The pace is that of a full queue, from a worker's second batch on; epoch / batches of a short epoch. Neither the

@@ -20,7 +20,7 @@ from nws_sweep.results.result_cache import ResultStore
 from nws_sweep.sweep import resuming
 from nws_sweep.sweep.session import Session, services
 from nws_sweep.system import host, host_lock
-from nws_sweep.tuning import learning
+from nws_sweep.tuning import earlier_results
 from nws_sweep.tuning.runner import search
 
 logger = logging.getLogger(__name__)
@@ -95,7 +95,7 @@ def _search(
     view, log = session.view, str(folder / storage.TRIAL_LOG)
     start_process = session.dataset_server.factory(lambda chosen: spec_of(chosen, working_folder, log), view.status)
     environment = Environment(start_process=start_process, check_interrupts=session.interrupts.check)
-    guess = learning.first_guess(start.configuration, session.results)
+    guess = earlier_results.first_guess(start.configuration, session.results)
     with services(start.configuration), session.interrupts.deferred():
         return search(start, environment, recorder, guess)
 
@@ -111,10 +111,10 @@ def _draw(folder: Path, session: Session) -> None:
 def initial_record(configuration: Configuration, earlier: Sequence[SearchRecord] = ()) -> SearchRecord:
     """The record at the start of a search, with the trials that the same grid has measured already."""
     started_at = datetime.now().astimezone().isoformat()
-    if same := learning.same_search(configuration, earlier):
+    if same := earlier_results.same_search(configuration, earlier):
         known = _reused(same, f"measured once, as {same.configuration.label_of(same.configuration.columns)}")
         return replace(known, configuration=configuration, started_at=started_at)
-    trials = learning.same_trials(configuration, earlier)
+    trials = earlier_results.same_trials(configuration, earlier)
     facts = next((r.facts for r in earlier if trials and r.configuration.dataset == configuration.dataset), None)
     return SearchRecord(
         configuration=configuration, host=host.describe(), started_at=started_at, trials=trials, facts=facts

@@ -23,7 +23,7 @@ from nws_sweep.system.processes import Interrupts
 if TYPE_CHECKING:
     from nws_sweep.sweep.terminal import View
 
-# Results kept for learning: in a grid of thousands of points the neighbours of a point are among the latest.
+# Earlier results that are kept: in a grid of thousands of points the neighbours of a point are among the latest.
 _RESULTS_KEPT = 1000
 
 

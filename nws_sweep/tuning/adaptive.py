@@ -123,9 +123,7 @@ class Adaptive(Strategy):
             settings = (with_workers(self.base, n) for n in numbers)
             return {one: model.hoped_s(queue_settings(one, self.cores)) for one in settings}
 
-        coarse = costs_s(choice.ladder(numbers))
-        near = choice.choose(coarse, self.rules.tolerance).num_workers if coarse else 0
-        return coarse | costs_s(choice.ladder(numbers, near))
+        return choice.costs_near_the_best(numbers, costs_s, self.rules.tolerance)
 
     def _fitting(self, observations: Sequence[Observation]) -> list[int]:
         """The untried candidates well below the fewest workers that failed, unless more workers succeeded."""

@@ -31,7 +31,6 @@ from nws_sweep.tuning.observations import (
 SEARCHABLE = (
     "prefetch_factor", "pin_memory", "persistent_workers", "multiprocessing_context", "in_order", "threads_per_worker",
 )  # fmt: skip
-_PREFETCH_FACTORS = (1, 2, 4, 8)
 _FEWEST_ROUNDS, _MOST_ROUNDS = 3, 8
 _PREDICTED = ("prefetch_factor", "in_order")
 
@@ -157,7 +156,8 @@ def _outcome(name: str, best: LoaderSettings, found: Estimates) -> str:
 
 def _values(name: str, settings: LoaderSettings, cores: float) -> tuple[Any, ...]:
     if name == "prefetch_factor":
-        return tuple(n for n in _PREFETCH_FACTORS if settings.prefetch_factor is not None or n != DEFAULT_PREFETCH)
+        is_default = settings.prefetch_factor is None
+        return tuple(n for n in choice.PREFETCH_FACTORS if not is_default or n != DEFAULT_PREFETCH)
     if name == "multiprocessing_context":
         return (None, *multiprocessing.get_all_start_methods()[1:])  # None is the default, the first one
     if name == "threads_per_worker":

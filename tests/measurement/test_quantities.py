@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from nws_sweep.measurement.counters import came_from_storage, noise_of
-from nws_sweep.measurement.quantities import converged, summarise, violation
+from nws_sweep.measurement.quantities import converged, measurement_of, violation
 from nws_sweep.measurement.schedule import Conditions
 from nws_sweep.results import (
     LoaderSettings,
@@ -51,7 +51,7 @@ def waiting(*means_s: float, **changes: Any) -> list[TimeSlice]:
 
 
 def measured(*windows: Window, num_workers: int = 4) -> Measurement:
-    return summarise(slices(*windows), conditions(num_workers))
+    return measurement_of(slices(*windows), conditions(num_workers))
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def epoch_start(startup_s: float) -> TimeSlice:
 
 
 def test_the_start_of_an_epoch_is_the_mean_of_all_starts_but_the_first() -> None:
-    found = summarise(
+    found = measurement_of(
         [epoch_start(9.0), epoch_start(4.0), epoch_start(2.0), *slices(window())[1:]], conditions(batches=100)
     )
     assert found.epoch_s == 3.0 + 92 * 0.5
@@ -117,13 +117,13 @@ def test_the_start_of_persistent_workers_is_shared_by_the_epochs(epochs: int, ex
     """The first epoch starts in 4 s, the others in 2 s, for any number of measured epochs."""
     settings = LoaderSettings(batch_size=8, num_workers=4, persistent_workers=True)
     persistent = replace(conditions(batches=100, epochs=epochs), settings=settings)
-    found = summarise([epoch_start(4.0), epoch_start(2.0), epoch_start(2.0), *slices(window())[1:]], persistent)
+    found = measurement_of([epoch_start(4.0), epoch_start(2.0), epoch_start(2.0), *slices(window())[1:]], persistent)
     assert found.epoch_s == pytest.approx(expected)
 
 
 def test_the_start_of_a_second_epoch_does_not_replace_the_first_one_that_was_measured_whole() -> None:
     whole = window(WindowKind.EPOCH, batches=100, batch_s=0.1, step_s=(0.0,) * 100, startup_s=1.0, produced=800)
-    found = summarise([TimeSlice(windows=(whole,)), epoch_start(30.0)], conditions(batches=100))
+    found = measurement_of([TimeSlice(windows=(whole,)), epoch_start(30.0)], conditions(batches=100))
     assert found.epoch_s == pytest.approx(10.0)
 
 
@@ -144,7 +144,7 @@ def test_cpu_time_and_bytes_from_disk_are_per_batch_made_and_exclude_the_start()
         TimeSlice(windows=(window(produced=80),), before=used(9.0, disk=9000), after=used(14.0, disk=9000)),
         TimeSlice(windows=(window(produced=80),), before=used(14.0, disk=9000), after=used(19.0, disk=9600)),
     ]
-    found = summarise(taken, conditions())
+    found = measurement_of(taken, conditions())
     assert (found.cpu_s, found.disk_bytes) == (0.5, 30.0)
 
 
@@ -153,7 +153,7 @@ def test_the_start_counts_in_a_single_slice_and_a_shorter_last_batch_is_a_batch(
     produced: int, batches: int, cpu_s: float
 ) -> None:
     epoch = window(WindowKind.EPOCH, batches=batches, startup_s=0.25, produced=produced)
-    assert summarise([using(4.0, epoch)], conditions()).cpu_s == cpu_s
+    assert measurement_of([using(4.0, epoch)], conditions()).cpu_s == cpu_s
 
 
 def test_missing_counters_give_none_and_no_reads_give_zero() -> None:
@@ -161,7 +161,7 @@ def test_missing_counters_give_none_and_no_reads_give_zero() -> None:
     assert (found.cpu_s, found.memory_bytes, found.shm_bytes, found.memory_growth_bytes) == (None,) * 4
     assert found.disk_bytes is None
     quiet = TimeSlice(windows=(window(),), before=used(0, disk=7), after=used(1, disk=7))
-    assert summarise([START, quiet], conditions()).disk_bytes == 0.0
+    assert measurement_of([START, quiet], conditions()).disk_bytes == 0.0
 
 
 @pytest.mark.parametrize(("memory", "growth_bytes"), [([500, 100, 108, 116], 1000.0), ([500, 100, 108], None)])
@@ -173,7 +173,7 @@ def test_memory_is_the_largest_seen_and_growth_is_per_1000_batches_after_the_sta
         TimeSlice(windows=(window(startup_s=0.1 if index == 0 else None),), after=used(1.0, held, shm=held // 100))
         for index, held in enumerate(memory)
     ]
-    found = summarise(taken, conditions())
+    found = measurement_of(taken, conditions())
     assert (found.memory_bytes, found.shm_bytes) == (500, 5)
     assert found.memory_growth_bytes == (growth_bytes and pytest.approx(growth_bytes))
 
@@ -305,7 +305,7 @@ def noisy_trial(rng: random.Random, correlation: float, outlier_share: float, sp
             waits.append(0.01 * slow * math.exp(spread * state - spread**2 / 2) / (1 + 4 * outlier_share))
         one = factories.window(wait_s=tuple(waits), step_s=(0.0,) * per_window, samples=per_window)
         taken.append(TimeSlice(windows=(one,)))
-    return summarise(taken, serial).batch_s
+    return measurement_of(taken, serial).batch_s
 
 
 @pytest.mark.parametrize(

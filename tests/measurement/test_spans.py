@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from nws_sweep.measurement.costs import spans_of
+from nws_sweep.measurement.batch_costs import spans_of
 from nws_sweep.replay.queue import QueueSettings, replay
 from nws_sweep.results import BatchCost, BatchRecord, LoopCosts, TimeSlice, Window, WindowKind
 from tests.factories import window

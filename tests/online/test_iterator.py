@@ -17,7 +17,7 @@ import torch
 from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset, RandomSampler
 
 from nws_sweep.online.loader import autotune
-from nws_sweep.online.observation import Observation
+from nws_sweep.online.observation import TrainingTrial
 from nws_sweep.online.plan import Plan
 from nws_sweep.online.tuner import Tuner, When
 
@@ -39,7 +39,7 @@ class Items(Dataset[Any]):
         return index, torch.rand(()).item() + random.random() + float(np.random.normal()) if has_worker else 0.0
 
 
-class EveryBatch(Observation):
+class EveryBatch(TrainingTrial):
     """Asks for a plan at each batch."""
 
     @property
@@ -52,7 +52,7 @@ class Scripted(Tuner):
 
     script: Mapping[tuple[int, int], int]
 
-    def observe(self, batches_per_epoch: int | None) -> Observation:
+    def observe(self, batches_per_epoch: int | None) -> TrainingTrial:
         return EveryBatch(self.current, 1, batches_per_epoch)
 
     def plan(self, batch: int, batches: int | None) -> Plan | None:

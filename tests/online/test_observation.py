@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from nws_sweep.measurement.windows import Moment
-from nws_sweep.online.observation import Observation
+from nws_sweep.online.observation import TrainingTrial
 from tests.factories import loader_settings
 
 WAIT_S, STEP_S, START_S = 0.03, 0.02, 0.5
 
 
-def observed(batches: int) -> Observation:
+def observed(batches: int) -> TrainingTrial:
     """Of a training that waits and computes for the same time at each batch; windows end as in a training."""
-    seen = Observation(loader_settings(1), warm_up=3, batches_per_epoch=None)
+    seen = TrainingTrial(loader_settings(1), warm_up=3, batches_per_epoch=None)
     seen.begin(0, START_S, 0.0)
     for number in range(batches):
         asked_s = 100 + number * (WAIT_S + STEP_S)

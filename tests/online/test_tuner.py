@@ -10,7 +10,7 @@ import pytest
 
 from nws_sweep.online import decision
 from nws_sweep.online.decision import Choice, Prospect
-from nws_sweep.online.observation import Observation
+from nws_sweep.online.observation import TrainingTrial
 from nws_sweep.online.plan import Plan
 from nws_sweep.online.tuner import Tuner, When
 from nws_sweep.results import BatchCost, Configuration, LoaderSettings, LoopCosts, Trial
@@ -20,7 +20,7 @@ from tests.factories import loader_settings, measurement, recorded_trial
 COST, STEP_S = BatchCost(cpu_s=0.0, wait_s=0.08), 0.02
 
 
-class Seen(Observation):
+class Seen(TrainingTrial):
     """Long enough from the start; the pace is that of a function of the settings."""
 
     batch_s: Callable[[LoaderSettings], float]
@@ -42,7 +42,7 @@ class Simulated(Tuner):
     batch_s: Callable[[LoaderSettings], float]
     cost = COST
 
-    def observe(self, batches_per_epoch: int | None) -> Observation | None:
+    def observe(self, batches_per_epoch: int | None) -> TrainingTrial | None:
         if self.tuning.is_decided:
             return None
         self.observation = seen = Seen(self.current, 1, batches_per_epoch)

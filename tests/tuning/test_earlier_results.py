@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from nws_sweep.results import Configuration, SearchRecord, TrialState, Verdict
-from nws_sweep.tuning.learning import first_guess, same_search, same_trials
+from nws_sweep.tuning.earlier_results import first_guess, same_search, same_trials
 from tests import factories
 
 
