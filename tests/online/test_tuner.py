@@ -10,6 +10,7 @@ import pytest
 
 from nws_sweep.online import decision
 from nws_sweep.online.decision import Choice, Prospect
+from nws_sweep.online.loader import record
 from nws_sweep.online.observation import TrainingTrial
 from nws_sweep.online.plan import Plan
 from nws_sweep.online.tuner import Tuner, When
@@ -100,6 +101,22 @@ def test_a_change_that_is_no_better_is_undone_and_no_other_is_tried() -> None:
     assert str(one.tuning).startswith(
         "num_workers=2 stays: a batch took 50.0 ms with num_workers=4 and 40.0 ms with num_workers=2"
     )
+
+
+def test_what_is_stored_is_the_best_as_measured_and_provisional_unless_it_was_timed() -> None:
+    slower = tuner(2, lambda settings: 0.04 if settings.num_workers == 2 else 0.05)
+    train(slower)
+    assert (found := record(slower).verdict)
+    assert (found.recommended.num_workers, found.fastest.num_workers, found.provisional) == (2, 2, False)
+    early = tuner(2)
+    early.epoch += 1
+    early.observe(1000)
+    plan = early.plan(100, 1000)
+    assert plan
+    early.switched(plan, 100, 0.0)  # the training ends before four workers were timed
+    early.end()
+    assert (found := record(early).verdict)
+    assert (early.tuning.after.num_workers, found.recommended.num_workers, found.provisional) == (4, 2, True)
 
 
 @pytest.mark.parametrize(("with_four_s", "workers"), [(0.05, [2, 4]), (0.5, [2, 4, 2])])
