@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import bias, demo, online, oracle, predictions, samples, search, why
+from benchmarks import bias, demo, intervals, online, oracle, predictions, samples, search, why
 from benchmarks.catalogue import PREDICTED_WORKLOADS, QUICK_SEARCH_NAMES, SEARCH_WORKLOADS, WORKLOADS
 from benchmarks.causes import CASES
 from benchmarks.methods import METHODS
@@ -29,7 +29,7 @@ _DEFAULTS: Mapping[str, Mapping[str, tuple[Any, Any]]] = {
 _PAGES = {
     "bias": "evidence/accuracy", "search": "evidence/search-cost", "predictions": "evidence/predictions",
     "online": "evidence/online-trainings", "why": "evidence/diagnosis", "samples": "guides/samples",
-    "demo": "evidence/demo",
+    "demo": "evidence/demo", "intervals": "evidence/intervals",
 }  # fmt: skip
 _RUNS: Mapping[str, Callable[[dict[str, Any]], None]] = {
     "search": lambda given: search.run(search.Options(**given)),
@@ -38,7 +38,12 @@ _RUNS: Mapping[str, Callable[[dict[str, Any]], None]] = {
 }
 
 
-_OTHERS: Mapping[str, Callable[..., None]] = {"why": why.run, "samples": samples.run, "demo": demo.run}
+_OTHERS: Mapping[str, Callable[..., None]] = {
+    "why": why.run,
+    "samples": samples.run,
+    "demo": demo.run,
+    "intervals": intervals.run,
+}
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -110,6 +115,9 @@ def _parser() -> argparse.ArgumentParser:
     one = add("why", "diagnose workloads whose bottleneck is known", _epilog("cases", CASES))
     _add(one, "--repeats", "default 1", type=_positive, default=1)
     _add_names(one, "--only", [case.name for case in CASES], "all")
+
+    one = add("intervals", "coverage of printed intervals, by simulation")
+    _add(one, "--repeats", "searches of each curve and noise (default 1000)", type=_positive, default=1000)
 
     add("demo", "run scripts/demo, and keep its tables, picture and report")
 

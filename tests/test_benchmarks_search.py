@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import against, child, epoch_times, methods, peers, search, support
+from benchmarks import against, child, epoch_times, intervals, methods, peers, search, support
 from benchmarks.__main__ import main
 from benchmarks.catalogue import SEARCH_WORKLOADS
 from benchmarks.journal import Outcome, Run
@@ -354,3 +354,14 @@ def test_another_version_is_imported_from_its_folder(tmp_path: Path, capfd: pyte
     with pytest.raises(RuntimeError, match="exited with status 1"):
         against.run_method(tmp_path, method_run)
     assert "ImportError: of another version" in capfd.readouterr().err
+
+
+def test_printed_intervals_contain_the_truth_and_the_answer_hardly_looks_better_than_it_is(tmp_path: Path) -> None:
+    page = tmp_path / "intervals.md"
+    assert main(["intervals", "--repeats", "60", "--output", str(page)]) == 0
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.read_text().splitlines() if "%" in line]
+    rows = [row for row in rows if len(row) == 7]
+    assert len(rows) == len(intervals.CURVES) * len(intervals.NOISES)
+    for row in rows:
+        assert all(float(cell.split()[0]) >= 88.0 for cell in row[2:5])  # of 60 searches with 95 %: at least 53
+        assert float(row[6]) == pytest.approx(1.0, abs=0.15)

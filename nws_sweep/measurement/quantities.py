@@ -35,7 +35,7 @@ _HARDLY_WAITS = 0.05
 _BEYOND_CHANCE = 2.0
 # Stopping at a narrow interval selects intervals that are too narrow. With this factor and the rule of ``converged``, a
 # nominal 95 % covers 94 to 97 % in simulations (test_quantities.py), without them 90 to 96 %.
-_SEQUENTIAL = 1.1
+SEQUENTIAL = 1.1
 # A training step with less time, or with a smaller share of the time, does nothing: the time is that of the call.
 _MIN_STEP_S, _MIN_STEP_SHARE = 50e-6, 0.01
 # CPU time and pace come from stretches that differ by a few batches.
@@ -125,7 +125,7 @@ def _steady(windows: Sequence[Window], conditions: Conditions) -> _Steady | None
         usable=usable,
         paced_s=paced_s,
         by_workers=by_workers,
-        estimate=estimate_mean(paced_s, _paced_s(usable, conditions, by_workers), _SEQUENTIAL),
+        estimate=estimate_mean(paced_s, _paced_s(usable, conditions, by_workers), SEQUENTIAL),
         bias_bound=0.0 if epochs else bias_bound,
     )
 
@@ -237,7 +237,7 @@ def _is_precise(slices: Sequence[TimeSlice], conditions: Conditions) -> bool:
     windows, rules = all_windows(slices), conditions.rules
     if whole_epochs(windows, conditions):
         lengths = [epoch.elapsed_s for epoch in epoch_windows(windows)]
-        estimate, bias_bound = estimate_mean(lengths, sum(lengths) / max(1, len(lengths)), _SEQUENTIAL), 0.0
+        estimate, bias_bound = estimate_mean(lengths, sum(lengths) / max(1, len(lengths)), SEQUENTIAL), 0.0
     elif steady := _steady(windows, conditions):
         estimate, bias_bound = steady.estimate, steady.bias_bound
     else:

@@ -1,0 +1,158 @@
+"""Coverage of the intervals that are printed, by simulated searches whose true times are known."""
+
+from __future__ import annotations
+
+import math
+import random
+import statistics
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks import support
+from nws_sweep import units
+from nws_sweep.analysis.time_ratios import times_of
+from nws_sweep.measurement.quantities import SEQUENTIAL
+from nws_sweep.measurement.stats import estimate_mean
+from nws_sweep.replay import choice
+from nws_sweep.results import Estimate, LoaderSettings, Measurement, Trial, TrialState
+from nws_sweep.tuning.estimates import Estimates, estimates_of
+from nws_sweep.tuning.observations import Observation
+
+_TOLERANCE = 0.03
+_FEWEST_ROUNDS, _MOST_ROUNDS = 3, 12
+NOISES = (0.05, 0.2)  # standard deviation of the logarithm of a time in one round
+_DRIFT = 0.5  # that of the machine's drift from round to round / the noise
+
+# True seconds per batch by number of workers, and what they stand for.
+CURVES: Mapping[str, Callable[[int], float]] = {
+    "equal": lambda n: 1.0,
+    "linear": lambda n: 1.0 / max(1, n),
+    "plateau at 8": lambda n: max(1 / 8, 1.0 / max(1, n)),
+    "slower beyond 8": lambda n: 1.0 / max(1, n) * (1 + (n / 12) ** 2),
+}
+WORKERS = (0, 2, 4, 8, 12, 16)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """What one simulated search printed, compared with the truth; None where it printed no interval."""
+
+    batch: bool | None  # whether the interval of the answer's time contains the true time
+    gain: bool | None  # the same of its speed-up over no workers
+    closest: bool | None  # the same of its ratio to the closest alternative
+    width: float  # half the interval of the answer's time, as a share
+    bias: float  # ratio to the closest alternative / the true ratio
+
+
+def run(repeats: int, output: Path, command: str) -> None:
+    """Simulates ``repeats`` searches of each curve and noise, and writes the page."""
+    rows = [row(name, noise, repeats) for name in CURVES for noise in NOISES]
+    output.write_text(
+        "\n".join([_INTRODUCTION, support.origin(command, repeats, "repeat"), "", *_HEAD, *rows, ""]), "utf-8"
+    )
+
+
+def row(curve: str, noise: float, repeats: int) -> str:
+    """A row of the page."""
+    checks = [simulated(CURVES[curve], noise, random.Random(f"{curve}-{noise}-{n}")) for n in range(repeats)]
+    cells = [
+        _share(one.batch for one in checks),
+        _share(one.gain for one in checks),
+        _share(one.closest for one in checks),
+    ]
+    width, bias = (statistics.median(getattr(one, name) for one in checks) for name in ("width", "bias"))
+    return f"| {curve} | {units.share(noise)} | {' | '.join(cells)} | {units.percent(width)} | {bias:.3f} |"
+
+
+def _share(found: Iterator[bool | None]) -> str:
+    every = list(found)
+    printed = sum(one is not None for one in every)
+    return f"{100 * statistics.fmean(one is not False for one in every):.1f} % ({printed})"
+
+
+def simulated(curve: Callable[[int], float], noise: float, rng: random.Random) -> Check:
+    """One search: rounds of all candidates until the expected loss is small."""
+    times_s: dict[int, list[float]] = {n: [] for n in WORKERS}
+    drifts: list[float] = []
+    while True:
+        drifts.append((drifts[-1] if drifts else 0.0) + rng.gauss(0.0, _DRIFT * noise))
+        for n, own in times_s.items():
+            own.append(curve(n) * math.exp(drifts[-1] + rng.gauss(0.0, noise)))
+        found = _estimates(times_s)
+        is_decided = all(found.loss(one.settings) <= choice.CLOSE for one in found.observations)
+        if len(drifts) >= _MOST_ROUNDS or (len(drifts) >= _FEWEST_ROUNDS and is_decided):
+            return _checked(found, times_s, curve, statistics.fmean(drifts))
+
+
+def _estimates(times_s: Mapping[int, list[float]]) -> Estimates:
+    observations = [
+        Observation(settings=_settings(n), cost_s=statistics.fmean(own), by_round=dict(enumerate(own)))
+        for n, own in times_s.items()
+    ]
+    found = estimates_of(observations, _TOLERANCE)
+    assert found is not None  # each candidate has a cost
+    return found
+
+
+def _settings(num_workers: int) -> LoaderSettings:
+    return LoaderSettings(batch_size=8, num_workers=num_workers).canonical()
+
+
+def _checked(
+    found: Estimates, times_s: Mapping[int, list[float]], curve: Callable[[int], float], drift: float
+) -> Check:
+    trials = {n: _trial(n, own).scaled_to(found.costs_s[_settings(n)]) for n, own in times_s.items()}
+    answer = found.answer.num_workers
+    others = [n for n in trials if n != answer]
+    closest = min(others, key=lambda n: abs(math.log(found.costs_s[_settings(n)] / found.costs_s[found.answer])))
+    measured = trials[answer].measurement
+    assert measured
+    assert measured.batch_s
+    return Check(
+        batch=_contains(measured.batch_s, curve(answer) * math.exp(drift)),
+        gain=None if answer == 0 else _ratio_contains(trials[answer], trials[0], curve(0) / curve(answer)),
+        closest=_ratio_contains(trials[answer], trials[closest], curve(closest) / curve(answer)),
+        width=units.uncertainty(measured.batch_s) or 0.0,
+        bias=found.costs_s[_settings(closest)] / found.costs_s[found.answer] * curve(answer) / curve(closest),
+    )
+
+
+def _trial(num_workers: int, own_s: list[float]) -> Trial:
+    batch_s = estimate_mean(own_s, statistics.fmean(own_s), SEQUENTIAL)
+    measured = Measurement(startup_s=0.0, batch_s=batch_s, step_s=0.0, samples_per_s=8 / batch_s.value)
+    return Trial(settings=_settings(num_workers), state=TrialState.OK, measurement=measured)
+
+
+def _contains(found: Estimate, truth: float) -> bool | None:
+    return None if found.low is None or found.high is None else found.low <= truth <= found.high
+
+
+def _ratio_contains(base: Trial, other: Trial, truth: float) -> bool | None:
+    times = times_of(base, other)
+    ends = times.ratio.ends if times else None
+    return None if ends is None else ends[0] <= truth <= ends[1]
+
+
+_INTRODUCTION = """\
+# Coverage of intervals
+
+How often the intervals that are printed contain the truth, by simulated searches whose true times are known. Wanted are
+95 %. Each search measures six candidates, 0 to 16 workers, in rounds until the expected loss of the answer is at most
+1 %, at least three and at most twelve rounds. The time of a round is the true time, with log-normal noise and a drift
+of the machine from round to round; estimates, choice and intervals are those of a search.
+
+- a batch: the interval of the answer's time per batch: Student's t on the logarithms of windows, 1.1 times as wide,
+  since a search stops when its intervals are narrow. The truth is the time in the mean state of the machine.
+- speed-up: that of the answer over no workers; the two half-widths add in quadrature.
+- closest: the ratio of the closest alternative to the answer, likewise.
+- Each is the share of searches whose interval contains the truth, or that print none; in brackets the searches that
+  print one. The answer is chosen on the same data, and no interval can have a coverage for each choice (Benjamini and
+  Yekutieli, Journal of the American Statistical Association 100, 2005: false coverage-statement rate).
+- width: half the interval of the answer's time, median.
+- bias: printed / true ratio to the closest alternative, median; above 1 the answer looks better than it is.
+"""
+_HEAD = (
+    "| curve | noise of a round | a batch | speed-up | closest | width | bias |",
+    "|---|---|---|---|---|---|---|",
+)
