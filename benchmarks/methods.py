@@ -99,7 +99,7 @@ def run_method(method_run: MethodRun, machine: Machine, print_line: Callable[[st
         method=method_run.method,
         repeat=method_run.repeat,
         cost_s=0.0 if is_free else time.perf_counter() - began,
-        most_processes=0 if is_free else max(counts) - counts[0],
+        most_processes=0 if is_free else max(counts) - min(counts),
         left_behind=support.kill_leftovers(before),
         **answer,
     )

@@ -262,7 +262,7 @@ def test_the_upper_bound_is_the_gain_of_an_infinitely_fast_loader() -> None:
     half = Workload(cost=BatchCost(0.0002, 0.0158), loop=with_step(0.005), tried=(0, 1, 2))
     enough = replace(half, tried=(0, 4))
     assert [list(further(each.diagnosis)) for each in (half, enough)] == [
-        ["upper bound: an infinitely fast loader would speed up training 1.60x"],
+        ["upper bound: an infinitely fast loader would speed up training 1.6x"],
         ["upper bound: an infinitely fast loader would not speed up training"],
     ]
 
