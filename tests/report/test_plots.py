@@ -11,15 +11,7 @@ import numpy as np
 import pytest
 
 from nws_sweep.analysis.summary import Summary
-from nws_sweep.report.plots import (
-    bar_charts,
-    batch_times,
-    facets,
-    heat_map,
-    line_charts,
-    style,
-    what_if_chart,
-)
+from nws_sweep.report.plots import bar_charts, batch_times, facets, heat_map, line_charts, style, what_if_chart
 from nws_sweep.report.plots.bar_charts import Bar
 from nws_sweep.report.plots.batch_times import Timeline
 from nws_sweep.report.plots.heat_map import Heat, HeatMap
