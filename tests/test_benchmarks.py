@@ -1,5 +1,3 @@
-"""Figures of the benchmarks from simulated times; and quick runs of whole benchmarks."""
-
 from __future__ import annotations
 
 import json

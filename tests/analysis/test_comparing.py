@@ -1,5 +1,3 @@
-"""Ratios of times, comparisons of two runs or grids, and effects of settings in a grid."""
-
 from __future__ import annotations
 
 import math
@@ -309,27 +307,23 @@ def test_alarms(a: SearchRecord, b: SearchRecord, alarms: list[str]) -> None:
     assert [alarm for alarm in ("slower", "faster", "changed") if comparison.alarming(alarm)] == alarms
 
 
-def test_the_text_has_a_row_for_each_configuration_and_a_line_for_the_rest() -> None:
-    a, b = grid(b8=1.0, b16=1.0, b64=1.0), grid(b8=1.0, b16=2.0)
-    b = replace(b, stored=replace(b.stored, unreadable=("x/result.json: cannot be read",)))
-    lines = comparison_text.render(compare(a, b, LIMIT)).splitlines()
-    assert lines[0] == "A: sweeps/all, measured on node1, started at 2024-05-01T12:00:00+00:00"
-    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines[5:7]]
-    assert cells == [
-        ["batch_size=8", "2", "batch", "1.00 s ±0.1 %", "1.00 s ±0.1 %", "1.00 (1.00 to 1.00)", "same"],
-        ["batch_size=16", "2", "batch", "1.00 s ±0.1 %", "2.00 s ±0.1 %", "2.00 (2.00 to 2.00)", "slower"],
-    ]
-    assert "2 configurations in both: 1 same, 1 slower" in lines
-    assert lines[-2:] == ["only in A: batch_size=64", "warning: B: x/result.json: cannot be read"]
-
-
 def test_the_command_compares_two_folders_and_sets_the_exit_status(shared_nws: Command, tmp_path: Path) -> None:
-    store_grid(tmp_path, *(found(1.0, {"batch_size": size}) for size in (8, 16))).rename(tmp_path / "a")
+    store_grid(tmp_path, *(found(1.0, {"batch_size": size}) for size in (8, 16, 64))).rename(tmp_path / "a")
     store_grid(tmp_path, found(1.0, {"batch_size": 8}), found(1.2, {"batch_size": 16})).rename(tmp_path / "b")
     store_run(tmp_path, found(1.0, {"batch_size": 32}))
+    (tmp_path / "b" / "x").mkdir()
+    (tmp_path / "b" / "x" / "result.json").write_text("{")
     slower = shared_nws("compare", "a", "b", "--fail-if", "slower")
     assert (slower.returncode, slower.stderr) == (1, "")
-    assert "2 configurations in both: 1 same, 1 slower\n" in slower.stdout
+    lines = slower.stdout.splitlines()
+    assert lines[0] == "A: a, measured on node1, started at 2024-05-01T12:00:00+00:00"
+    assert [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines[5:7]] == [
+        ["batch_size=8", "2", "batch", "1.00 s ±0.1 %", "1.00 s ±0.1 %", "1.00 (1.00 to 1.00)", "same"],
+        ["batch_size=16", "2", "batch", "1.00 s ±0.1 %", "1.20 s ±0.1 %", "1.20 (1.20 to 1.20)", "slower"],
+    ]
+    assert "2 configurations in both: 1 same, 1 slower" in lines
+    assert lines[-2] == "only in A: batch_size=64"
+    assert lines[-1].startswith("warning: B: b/x/result.json: cannot be read (")
     for condition in (["--within", "30"], ["--where", "batch_size=8"]):
         assert shared_nws("compare", "a", "b", "--fail-if", "slower", *condition).returncode == 0, condition
     refused = shared_nws("compare", "a", "run", "--where", "batch_size=8")

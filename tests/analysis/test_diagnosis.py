@@ -215,15 +215,7 @@ def test_a_wide_interval_is_noise_unless_records_show_that_batches_differ() -> N
     noisy(replace(recorded, records=()))
 
 
-def test_without_records_there_is_no_diagnosis() -> None:
-    """Such as of another program, or of an earlier version."""
-    result = COMPUTING.result
-    bare = tuple(replace(trial, records=()) for trial in result.trials)
-    assert diagnose(replace(result, trials=bare), bare[2]) is None
-    assert diagnose(result, None) is None
-
-
-def test_a_stored_run_is_diagnosed_from_its_costs(tmp_path: Path) -> None:
+def test_a_stored_run_is_diagnosed_from_its_costs_and_not_without_them(tmp_path: Path) -> None:
     folder = store_run(tmp_path, replace(COMPUTING, batches=100).result)
     (found,) = summarise(storage.find(folder)).configurations
     assert found.diagnosis is not None
@@ -232,6 +224,7 @@ def test_a_stored_run_is_diagnosed_from_its_costs(tmp_path: Path) -> None:
     (folder / storage.COSTS).unlink()
     (earlier,) = summarise(storage.find(folder)).configurations
     assert (earlier.diagnosis, earlier.explanation) == (None, ())
+    assert diagnose(found.run.result, None) is None
 
 
 def test_an_epoch_of_unknown_length_has_no_start_up() -> None:

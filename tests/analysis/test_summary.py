@@ -1,5 +1,3 @@
-"""Recommendations and warnings."""
-
 from __future__ import annotations
 
 import math

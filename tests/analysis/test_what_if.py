@@ -1,5 +1,3 @@
-"""Predictions for a configuration: known costs, other CPUs and training steps, values that are not allowed."""
-
 from __future__ import annotations
 
 import re

@@ -162,10 +162,8 @@ def test_a_null_setting_is_taken_from_the_dataloader_of_the_dataset() -> None:
 
 
 def test_the_apis_defaults_are_those_of_an_embedded_configuration() -> None:
-    arguments, names = (
-        inspect.signature(nws_sweep.search).parameters.values(),
-        {each.name for each in fields(api._Asked)},
-    )
+    names = {each.name for each in fields(api._Asked)}
+    arguments = inspect.signature(nws_sweep.search).parameters.values()
     asked = {one.name: one.default for one in arguments if one.name in names}
     assert schema.embedded(compose("base")) == api._Asked(**asked).plan
 

@@ -1,5 +1,3 @@
-"""Counting of samples: datasets of torch, unusual datasets of users, and real workers."""
-
 from __future__ import annotations
 
 import abc

@@ -1,5 +1,3 @@
-"""Equal fingerprints stand for the same data, loaded by the same code."""
-
 from __future__ import annotations
 
 import functools

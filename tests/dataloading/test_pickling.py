@@ -1,5 +1,3 @@
-"""Objects are pickled into a file for another process."""
-
 from __future__ import annotations
 
 import pickle

@@ -1,5 +1,3 @@
-"""Objects of remote stores: the object server, an unreliable HTTP server, and S3."""
-
 from __future__ import annotations
 
 import socket

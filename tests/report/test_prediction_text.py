@@ -1,5 +1,3 @@
-"""The text of predictions, and the options of the command that prints them."""
-
 from __future__ import annotations
 
 from argparse import Namespace

@@ -1,5 +1,3 @@
-"""Atomic writing of files."""
-
 from __future__ import annotations
 
 import os

@@ -116,18 +116,6 @@ def test_a_folder_without_a_readable_result_is_not_a_run(
     assert "\n" not in str(caught.value)
 
 
-def test_an_unreadable_result_beside_a_readable_one_is_reported(tmp_path: Path) -> None:
-    folder = store_grid(tmp_path, search_result(trial(0, 8.0)))
-    damaged = folder / "batch_size=1" / "result.json"
-    damaged.parent.mkdir()
-    damaged.write_text('{"schema_version": 1, "conf')
-    stored = storage.find(folder)
-    assert [run.result.trials[0].num_workers for run in stored.runs] == [0]
-    (line,) = stored.unreadable
-    assert line.startswith(f"{damaged}: cannot be read (")
-    assert tuple(storage.readable_runs(folder)) == stored.runs
-
-
 @pytest.mark.parametrize(
     ("overrides", "name"),
     [

@@ -125,10 +125,8 @@ def test_a_dataset_has_the_name_of_its_option_or_of_an_overridden_target(compose
     assert one.configuration(["dataset=sleep", "batch_size=7"]).columns["dataset"] == "sleep"
     assert one.configuration(["dataset=sleep"]).loader.batch_size == 64, "one point leaks into the next"
     assert one.configuration(["dataset=custom", "dataset._target_=a.Mine"]).columns["dataset"] == "Mine"
-    assert (
-        configuration_of(compose("base"), OmegaConf.create({"runtime": {"choices": {}}}), []).columns["dataset"]
-        == "Photos"
-    )
+    embedded = configuration_of(compose("base"), OmegaConf.create({"runtime": {"choices": {}}}), [])
+    assert embedded.columns["dataset"] == "Photos"
 
 
 @pytest.mark.parametrize("overrides", [["batch_size=range(1,1001)"], ["batch_size=range(1,101)", "seed=range(0,100)"]])

@@ -1,5 +1,3 @@
-"""Jobs in the process of the command and in processes of launchers."""
-
 from __future__ import annotations
 
 import signal

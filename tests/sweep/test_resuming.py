@@ -1,5 +1,3 @@
-"""Results in a folder, and resuming with them."""
-
 from __future__ import annotations
 
 import errno
@@ -49,9 +47,8 @@ def test_an_unfinished_search_resumes_and_the_batches_of_its_unfinished_trial_ar
     batches = (folder / "batches.csv").read_text()
     assert state(folder, half(0, 1, 2)) == ResumeState(folder=folder, record=half(0, 1, 2))
     assert (folder / "batches.csv.interrupted-1").read_text() == (folder / "batches.csv").read_text() == batches
-    assert state(folder, half(0, 1, 2)) == ResumeState(
-        folder=folder, record=half(0, 1, 2)
-    )  # resumed and killed before writing
+    # Resumed and killed before writing.
+    assert state(folder, half(0, 1, 2)) == ResumeState(folder=folder, record=half(0, 1, 2))
     assert len(list(folder.glob("*.interrupted-*"))) == 1
     assert resuming.finished(folder, half(0).configuration, HOST) is None
 
@@ -166,10 +163,6 @@ def test_a_run_and_a_grid_do_not_share_a_folder_and_a_run_has_one_configuration(
     resuming.refuse_another(tmp_path / "new", configuration())
     with pytest.raises(ConfigurationError, match="another configuration"):
         resuming.refuse_another(run, configuration(seed=7))
-
-
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resuming, "_GRACE_S", 0.0)
 
 
 def test_only_one_program_locks_a_folder_until_it_is_killed(tmp_path: Path) -> None:

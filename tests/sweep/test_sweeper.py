@@ -1,5 +1,3 @@
-"""Which jobs are launched, and how lost jobs are recorded."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence

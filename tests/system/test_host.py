@@ -1,5 +1,3 @@
-"""CPUs that a process may use, under simulated control groups."""
-
 from __future__ import annotations
 
 import os

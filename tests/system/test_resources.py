@@ -1,5 +1,3 @@
-"""Free resources of simulated machines, control groups and user limits."""
-
 from __future__ import annotations
 
 import os

@@ -1,5 +1,3 @@
-"""Resources used by real processes and by the machine."""
-
 from __future__ import annotations
 
 import os
