@@ -234,20 +234,15 @@ NODE_2 = replace(HOST, hostname="node2", usable_cpus=4, memory_bytes=HOST.memory
 @pytest.mark.parametrize(
     ("b", "settings", "hosts"),
     [
-        (
-            found(1.0, {"dataset": "cifar10", "training_step": "train"}),
-            [("dataset", "photos", "cifar10"), ("training_step", "-", "train")], [],
-        ),
-        (
-            found(1.0, configuration=OTHER, facts=replace(FACTS, samples=200)),
-            [("dataset.files", "100", "200"), ("shuffle", "false", "true"),
-             ("samples of the dataset", "4160", "200")], [],
-        ),
-        (
-            found(1.0, host=NODE_2, facts=replace(FACTS, accelerator="cuda")), [],
-            [("host", "node1", "node2"), ("usable CPUs", "8", "4"), ("torch", "2.4.0", "2.5.0"),
-             ("accelerator", "none", "cuda")],
-        ),
+        (found(1.0, {"dataset": "cifar10", "training_step": "train"}),
+         [("dataset", "photos", "cifar10"), ("training_step", "-", "train")], []),
+        (found(1.0, configuration=OTHER, facts=replace(FACTS, samples=200)),
+         [("dataset.files", "100", "200"), ("shuffle", "false", "true"),
+          ("samples of the dataset", "4160", "200")],
+         []),
+        (found(1.0, host=NODE_2, facts=replace(FACTS, accelerator="cuda")), [],
+         [("host", "node1", "node2"), ("usable CPUs", "8", "4"), ("torch", "2.4.0", "2.5.0"),
+          ("accelerator", "none", "cuda")]),
     ],
 )  # fmt: skip
 def test_other_differences_are_reported(
@@ -268,17 +263,13 @@ WHOLE = [search_result(trial(2, value, measurement=measurement(value, batch_s=No
 @pytest.mark.parametrize(
     ("a", "b", "change", "notes"),
     [
-        (
-            found(1.0), search_result(steady(2, 1.0), steady(4, 0.5)), Change.FASTER,
-            ("the best num_workers differs; in B the value of A takes 2.00 (2.00 to 2.00) times as long as the best",),
-        ),
+        (found(1.0), search_result(steady(2, 1.0), steady(4, 0.5)), Change.FASTER,
+         ("the best num_workers differs; in B the value of A takes 2.00 (2.00 to 2.00) times as long as the best",)),
         (found(1.0), LARGER_BATCHES, Change.FASTER, ("the batch sizes differ, so times per sample are compared",)),
         (found(1.0), BROKEN, None, ("no candidate could be measured in B",)),
         (BROKEN, found(1.0), None, ("no candidate could be measured in A",)),
-        (
-            *WHOLE, Change.UNCLEAR,
-            ("inconclusive without intervals in A and B: too few windows or epochs were measured",),
-        ),
+        (*WHOLE, Change.UNCLEAR,
+         ("inconclusive without intervals in A and B: too few windows or epochs were measured",)),
         (found(1.0), search_result(endless_trial(2, 1.0), stop_reason=""), Change.UNCLEAR,
          ("the search in B did not finish",)),
         (search_result(endless_trial(2, 1.0)), WHOLE[0], Change.UNCLEAR, ("A and B have no time in common",)),

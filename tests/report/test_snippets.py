@@ -60,11 +60,9 @@ TYPED = "batch_size=64 num_workers=4 pin_memory=true prefetch_factor=4 persisten
         ("lightning", "a.b", "--a.b." + TYPED.replace(" ", " --a.b.")),
         ("yaml", "a.b", "# @package a.b\n" + TYPED.replace("=", ": ").replace(" p", "\np").replace(" n", "\nn")),
         ("kwargs", None, TYPED.replace(" ", ", ").replace("true", "True")),
-        (
-            "transformers", None,
-            "per_device_train_batch_size=64, dataloader_num_workers=4, dataloader_pin_memory=True, "
-            "dataloader_prefetch_factor=4, dataloader_persistent_workers=True",
-        ),
+        ("transformers", None,
+         "per_device_train_batch_size=64, dataloader_num_workers=4, dataloader_pin_memory=True, "
+         "dataloader_prefetch_factor=4, dataloader_persistent_workers=True"),
     ],
 )  # fmt: skip
 def test_what_is_pasted_is_spelt_as_its_reader_takes_it(form: str, key: str | None, text: str) -> None:
