@@ -122,11 +122,6 @@ def test_the_start_method_of_workers_counts_before_any_was_started() -> None:
     assert slow.cost_s(settings) - forked.cost_s(settings) == pytest.approx(2.0, rel=0.05)
 
 
-def test_nothing_is_predicted_without_records() -> None:
-    result = search_result(trial(4, 8.0))
-    assert what_if.of(result, result.trials[0]) is what_if.of(result, None) is None
-
-
 def test_several_ranks_share_the_cpus_and_the_epoch() -> None:
     one, two = (found(recorded_trial(4, WAITS), configuration=configuration(ranks=ranks)) for ranks in (1, 2))
     assert two.own.cpus == one.own.cpus / 2

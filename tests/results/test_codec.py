@@ -1,5 +1,3 @@
-"""result.json and batches.csv are read back unchanged, or refused."""
-
 from __future__ import annotations
 
 import json
