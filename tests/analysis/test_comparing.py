@@ -73,9 +73,8 @@ def test_the_whole_interval_decides(value: float, half_width: float | None, chan
     assert change_of(ratio(math.log(value), half_width), 0.03) is change
 
 
-LARGER = trial(
-    2, 128.0, settings=loader_settings(2, batch_size=128), measurement=measurement(128.0, samples_per_s=128.0)
-)
+OF_128 = loader_settings(2, batch_size=128)
+LARGER = trial(2, 128.0, settings=OF_128, measurement=measurement(128.0, samples_per_s=128.0))
 NO_BATCHES = trial(2, 256.0, measurement=measurement(256.0, batch_s=None))
 
 

@@ -190,7 +190,7 @@ def pinned(accelerator: str | None) -> SearchRecord:
          ("the configurations were measured on hosts of one kind with different systems or versions",)),
     ],
 )  # fmt: skip
-def test_warnings_of_all_configurations_are_reported_once(
+def test_warnings_of_all_configurations_are_given_once(
     results: tuple[SearchRecord, ...], warnings: tuple[str, ...]
 ) -> None:
     found = summary_of_grid(*results, unreadable=("a/result.json: cannot be read (gone)",))

@@ -140,7 +140,7 @@ PROJECT = {
 }
 
 
-def test_the_source_of_each_module_of_the_project_that_code_reaches_counts(
+def test_the_source_of_each_module_of_the_project_in_use_counts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def now() -> str:

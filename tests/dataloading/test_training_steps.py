@@ -13,7 +13,7 @@ from nws_sweep.dataloading.training_steps import Sleep, Train, inputs_and_target
 from nws_sweep.errors import ConfigurationError
 
 
-def test_sleep_times_have_the_given_mean_and_spread_and_are_the_same_for_all_candidates(
+def test_sleep_times_have_the_mean_and_spread_and_are_the_same_for_all(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     slept: list[float] = []

@@ -68,9 +68,8 @@ def throughput(summary: Summary) -> Chart:
 
 def curves_of(**axes: Sequence[Any]) -> Chart:
     """A chart in which each configuration is slower than the previous one."""
-    results = (
-        search_result(trial(0, 8.0 + n), trial(2, 4.0 + n), columns=columns) for n, columns in enumerate(points(**axes))
-    )
+    each = enumerate(points(**axes))
+    results = (search_result(trial(0, 8.0 + n), trial(2, 4.0 + n), columns=columns) for n, columns in each)
     return throughput(summary_of_grid(*results))
 
 
@@ -134,9 +133,8 @@ def test_each_panel_has_an_axis_of_its_own_and_the_first_is_named() -> None:
 
 def test_rates_of_very_different_size_are_on_a_logarithmic_axis_and_every_axis_has_three_labels() -> None:
     for slow, scale in ((100.0, "log"), (25.0, "log"), (2.0, "linear"), (1.0, "linear")):
-        figure = line_charts.draw(
-            throughput(summary_of_run(search_result(trial(0, 1.0), trial(3, slow)))), "Throughput"
-        )
+        found = summary_of_run(search_result(trial(0, 1.0), trial(3, slow)))
+        figure = line_charts.draw(throughput(found), "Throughput")
         style.rendered(figure, "png")
         (axes,) = figure.axes
         assert axes.get_yscale() == scale

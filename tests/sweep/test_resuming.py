@@ -60,9 +60,8 @@ def test_a_search_of_another_configuration_is_unchanged(tmp_path: Path) -> None:
     assert state(folder, changed) == ResumeState(folder=tmp_path / "run-2")
     store_run(tmp_path, changed, "run-2")
     assert state(folder, changed) == ResumeState(folder=tmp_path / "run-2", record=changed)
-    assert resuming.finished(folder, changed.configuration, HOST) == StoredRun(
-        folder=tmp_path / "run-2", result=changed
-    )
+    second = StoredRun(folder=tmp_path / "run-2", result=changed)
+    assert resuming.finished(folder, changed.configuration, HOST) == second
     assert resuming.finished(folder, configuration(seed=8), HOST) is None
 
 
@@ -135,7 +134,7 @@ def check(folder: Path, host: Host = HOST, *, is_grid: bool = True, nodes_differ
 
 
 @pytest.mark.parametrize(("host", "difference"), [(ELSEWHERE, "hostname"), (UPDATED, "torch")])
-def test_another_host_or_other_versions_are_rejected_with_the_reason(
+def test_another_host_or_other_versions_are_refused_with_the_reason(
     tmp_path: Path, host: Host, difference: str
 ) -> None:
     folder = store_grid(tmp_path, half(0, 1), search_result(trial(0, 8.0), columns={"batch_size": 8}))
