@@ -13,9 +13,7 @@ from nws_sweep.dataloading.training_steps import Sleep, Train, inputs_and_target
 from nws_sweep.errors import ConfigurationError
 
 
-def test_sleep_times_have_the_mean_and_spread_and_are_the_same_for_all(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_sleep_times_have_the_mean_and_spread_and_are_the_same_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
     slept: list[float] = []
     monkeypatch.setattr(time, "sleep", slept.append)
     for training_step in (Sleep(0.1, spread=0.5, seed=1), Sleep(0.1, spread=0.5, seed=1)):

@@ -80,9 +80,7 @@ def test_what_is_pasted_is_spelt_as_its_reader_takes_it(form: str, key: str | No
         ),
     ],
 )
-def test_only_what_was_searched_or_differs_from_the_receivers_own_is_pasted(
-    changed: dict[str, Any], pasted: str
-) -> None:
+def test_only_what_was_searched_or_differs_from_the_receivers_is_pasted(changed: dict[str, Any], pasted: str) -> None:
     found = trial(4, 16.0, settings=loader_settings(4, prefetch_factor=2))
     assert snippets.render(summary_of_run(search_result(found, **changed)), "kwargs").text == f"{pasted}\n"
 
@@ -95,9 +93,7 @@ def test_what_varies_in_a_grid_is_pasted_also_of_one_that_was_picked() -> None:
     )
 
 
-PROJECT = ProjectFacts(
-    keys={"num_workers": "data.num_workers.train", "prefetch_factor": "data.prefetch_factor"},
-)
+PROJECT = ProjectFacts(keys={"num_workers": "data.num_workers.train", "prefetch_factor": "data.prefetch_factor"})
 
 
 def of_project(best: int, project: ProjectFacts = PROJECT, **changed: Any) -> Summary:

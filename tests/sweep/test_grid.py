@@ -25,9 +25,7 @@ def composer(composing: ConfigLoader) -> Callable[..., Composer]:
     return composer_of
 
 
-def test_axes_are_expanded_as_by_hydra_and_the_command_line_precedes_presets(
-    composer: Callable[..., Composer],
-) -> None:
+def test_axes_are_expanded_as_by_hydra_and_the_command_line_precedes_presets(composer: Callable[..., Composer]) -> None:
     overrides = ["batch_size=range(32,129,32)", "dataset=sleep", "measure=glob(*,exclude=e*)"]
     one = composer(*overrides, "axis/batch_size=wide", "axis/pin_memory=both")
     axes = grid.axes_of(one.whole, one.loader)
