@@ -1,5 +1,3 @@
-"""Figures of the benchmarks from simulated times; and quick runs of whole benchmarks."""
-
 from __future__ import annotations
 
 import json
@@ -33,9 +31,7 @@ from tests.conftest import ROOT
         *((workload.batches, 8, (16, workload.batches // 8 * 8 - 16)) for workload in WORKLOADS),
     ],
 )
-def test_the_steady_span_excludes_filling_and_emptying_the_queue(
-    batches: int, workers: int, span: tuple[int, int] | None
-) -> None:
+def test_the_steady_span_has_no_filling_or_emptying(batches: int, workers: int, span: tuple[int, int] | None) -> None:
     assert epoch_times.steady_span(batches, workers) == span
 
 

@@ -1,5 +1,3 @@
-"""A wheel, an editable install and an uninstalled checkout, in an environment of their own."""
-
 from __future__ import annotations
 
 import os

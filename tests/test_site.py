@@ -1,5 +1,3 @@
-"""The built site in a real browser."""
-
 from __future__ import annotations
 
 import functools
@@ -61,10 +59,8 @@ def page(browser: Browser, site: str) -> Iterator[Page]:
     one.set_default_timeout(WAIT_MS)
     one.on("console", lambda message: said.append(message.text) if message.type == "error" else None)
     one.on("pageerror", lambda error: said.append(str(error)))
-    one.on(
-        "request",
-        lambda request: None if request.url.startswith((site, "data:", "blob:")) else said.append(request.url),
-    )
+    own = (site, "data:", "blob:")
+    one.on("request", lambda request: None if request.url.startswith(own) else said.append(request.url))
     yield one
     context.close()
     assert said == []

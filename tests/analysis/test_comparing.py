@@ -1,5 +1,3 @@
-"""Ratios of times, comparisons of two runs or grids, and effects of settings in a grid."""
-
 from __future__ import annotations
 
 import math
@@ -75,9 +73,8 @@ def test_the_whole_interval_decides(value: float, half_width: float | None, chan
     assert change_of(ratio(math.log(value), half_width), 0.03) is change
 
 
-LARGER = trial(
-    2, 128.0, settings=loader_settings(2, batch_size=128), measurement=measurement(128.0, samples_per_s=128.0)
-)
+OF_128 = loader_settings(2, batch_size=128)
+LARGER = trial(2, 128.0, settings=OF_128, measurement=measurement(128.0, samples_per_s=128.0))
 NO_BATCHES = trial(2, 256.0, measurement=measurement(256.0, batch_s=None))
 
 
@@ -236,20 +233,15 @@ NODE_2 = replace(HOST, hostname="node2", usable_cpus=4, memory_bytes=HOST.memory
 @pytest.mark.parametrize(
     ("b", "settings", "hosts"),
     [
-        (
-            found(1.0, {"dataset": "cifar10", "training_step": "train"}),
-            [("dataset", "photos", "cifar10"), ("training_step", "-", "train")], [],
-        ),
-        (
-            found(1.0, configuration=OTHER, facts=replace(FACTS, samples=200)),
-            [("dataset.files", "100", "200"), ("shuffle", "false", "true"),
-             ("samples of the dataset", "4160", "200")], [],
-        ),
-        (
-            found(1.0, host=NODE_2, facts=replace(FACTS, accelerator="cuda")), [],
-            [("host", "node1", "node2"), ("usable CPUs", "8", "4"), ("torch", "2.4.0", "2.5.0"),
-             ("accelerator", "none", "cuda")],
-        ),
+        (found(1.0, {"dataset": "cifar10", "training_step": "train"}),
+         [("dataset", "photos", "cifar10"), ("training_step", "-", "train")], []),
+        (found(1.0, configuration=OTHER, facts=replace(FACTS, samples=200)),
+         [("dataset.files", "100", "200"), ("shuffle", "false", "true"),
+          ("samples of the dataset", "4160", "200")],
+         []),
+        (found(1.0, host=NODE_2, facts=replace(FACTS, accelerator="cuda")), [],
+         [("host", "node1", "node2"), ("usable CPUs", "8", "4"), ("torch", "2.4.0", "2.5.0"),
+          ("accelerator", "none", "cuda")]),
     ],
 )  # fmt: skip
 def test_other_differences_are_reported(
@@ -270,17 +262,13 @@ WHOLE = [search_result(trial(2, value, measurement=measurement(value, batch_s=No
 @pytest.mark.parametrize(
     ("a", "b", "change", "notes"),
     [
-        (
-            found(1.0), search_result(steady(2, 1.0), steady(4, 0.5)), Change.FASTER,
-            ("the best num_workers differs; in B the value of A takes 2.00 (2.00 to 2.00) times as long as the best",),
-        ),
+        (found(1.0), search_result(steady(2, 1.0), steady(4, 0.5)), Change.FASTER,
+         ("the best num_workers differs; in B the value of A takes 2.00 (2.00 to 2.00) times as long as the best",)),
         (found(1.0), LARGER_BATCHES, Change.FASTER, ("the batch sizes differ, so times per sample are compared",)),
         (found(1.0), BROKEN, None, ("no candidate could be measured in B",)),
         (BROKEN, found(1.0), None, ("no candidate could be measured in A",)),
-        (
-            *WHOLE, Change.UNCLEAR,
-            ("inconclusive without intervals in A and B: too few windows or epochs were measured",),
-        ),
+        (*WHOLE, Change.UNCLEAR,
+         ("inconclusive without intervals in A and B: too few windows or epochs were measured",)),
         (found(1.0), search_result(endless_trial(2, 1.0), stop_reason=""), Change.UNCLEAR,
          ("the search in B did not finish",)),
         (search_result(endless_trial(2, 1.0)), WHOLE[0], Change.UNCLEAR, ("A and B have no time in common",)),
@@ -309,27 +297,23 @@ def test_alarms(a: SearchRecord, b: SearchRecord, alarms: list[str]) -> None:
     assert [alarm for alarm in ("slower", "faster", "changed") if comparison.alarming(alarm)] == alarms
 
 
-def test_the_text_has_a_row_for_each_configuration_and_a_line_for_the_rest() -> None:
-    a, b = grid(b8=1.0, b16=1.0, b64=1.0), grid(b8=1.0, b16=2.0)
-    b = replace(b, stored=replace(b.stored, unreadable=("x/result.json: cannot be read",)))
-    lines = comparison_text.render(compare(a, b, LIMIT)).splitlines()
-    assert lines[0] == "A: sweeps/all, measured on node1, started at 2024-05-01T12:00:00+00:00"
-    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines[5:7]]
-    assert cells == [
-        ["batch_size=8", "2", "batch", "1.00 s ±0.1 %", "1.00 s ±0.1 %", "1.00 (1.00 to 1.00)", "same"],
-        ["batch_size=16", "2", "batch", "1.00 s ±0.1 %", "2.00 s ±0.1 %", "2.00 (2.00 to 2.00)", "slower"],
-    ]
-    assert "2 configurations in both: 1 same, 1 slower" in lines
-    assert lines[-2:] == ["only in A: batch_size=64", "warning: B: x/result.json: cannot be read"]
-
-
 def test_the_command_compares_two_folders_and_sets_the_exit_status(shared_nws: Command, tmp_path: Path) -> None:
-    store_grid(tmp_path, *(found(1.0, {"batch_size": size}) for size in (8, 16))).rename(tmp_path / "a")
+    store_grid(tmp_path, *(found(1.0, {"batch_size": size}) for size in (8, 16, 64))).rename(tmp_path / "a")
     store_grid(tmp_path, found(1.0, {"batch_size": 8}), found(1.2, {"batch_size": 16})).rename(tmp_path / "b")
     store_run(tmp_path, found(1.0, {"batch_size": 32}))
+    (tmp_path / "b" / "x").mkdir()
+    (tmp_path / "b" / "x" / "result.json").write_text("{")
     slower = shared_nws("compare", "a", "b", "--fail-if", "slower")
     assert (slower.returncode, slower.stderr) == (1, "")
-    assert "2 configurations in both: 1 same, 1 slower\n" in slower.stdout
+    lines = slower.stdout.splitlines()
+    assert lines[0] == "A: a, measured on node1, started at 2024-05-01T12:00:00+00:00"
+    assert [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines[5:7]] == [
+        ["batch_size=8", "2", "batch", "1.00 s ±0.1 %", "1.00 s ±0.1 %", "1.00 (1.00 to 1.00)", "same"],
+        ["batch_size=16", "2", "batch", "1.00 s ±0.1 %", "1.20 s ±0.1 %", "1.20 (1.20 to 1.20)", "slower"],
+    ]
+    assert "2 configurations in both: 1 same, 1 slower" in lines
+    assert lines[-2] == "only in A: batch_size=64"
+    assert lines[-1].startswith("warning: B: b/x/result.json: cannot be read (")
     for condition in (["--within", "30"], ["--where", "batch_size=8"]):
         assert shared_nws("compare", "a", "b", "--fail-if", "slower", *condition).returncode == 0, condition
     refused = shared_nws("compare", "a", "run", "--where", "batch_size=8")

@@ -118,60 +118,38 @@ MOVING = BatchCost(0.001, 0.0, copy_s=0.0015)
 @pytest.mark.parametrize(
     ("workload", "bottlenecks", "saved", "words"),
     [
-        (
-            WAITING, [Bottleneck.LATENCY], 0.94,
-            "latency-bound: without I/O wait the epoch would take N % less; loading a batch takes 32.2 ms, N % of it "
-            "I/O wait: more workers than CPUs help (16 workers used)",
-        ),
-        (
-            COMPUTING, [Bottleneck.CPU], 0.87,
-            "CPU-bound: with enough CPUs the epoch would take N % less; with 4 CPUs N % less; CPU utilization N %, "
-            "16.0 ms of CPU time per batch; cheaper transforms or more CPUs help, more workers do not",
-        ),
-        (
-            Workload(cost=MOVING, loop=replace(START, receive_s=0.0015)), [Bottleneck.TRANSFER], 0.49,
-            "transfer-bound: without hand-over the epoch would take N % less; loading a batch is cheaper than handing "
-            "it over (1.00 ms against 3.00 ms), so workers cannot help; reduce the data per batch",
-        ),
-        (
-            Workload(cost=BatchCost(0.008, 0.0, copy_s=0.008)), [Bottleneck.CPU, Bottleneck.TRANSFER], 0.87,
-            "CPU-bound: ",
-        ),
-        (
-            UNEVEN, [Bottleneck.ORDER, Bottleneck.LATENCY], 0.45,
-            "head-of-line blocking costs N % of the epoch; in_order=False or prefetch_factor=8 would save N % or "
-            "N % of the epoch; also: N % less without I/O wait",
-        ),
-        (
-            SHORT, [Bottleneck.STARTUP, Bottleneck.LATENCY], 0.83,
-            "start-up-bound: without the start-up of workers the epoch would take N % less; persistent_workers=true "
-            "removes most of it after the first epoch; also: N % less without I/O wait",
-        ),
-        (
-            replace(WAITING, tried=(0, 1, 2, 4), refused=(8, 16)), [Bottleneck.MEMORY, Bottleneck.LATENCY], 0.73,
-            "memory-bound: with memory for more workers the epoch would take N % less; 8 workers did not fit (it "
-            "needs 9 GB, 4 GB are free); 4 workers did; also: N % less without I/O wait",
-        ),
-        (
-            Workload(cost=BatchCost(0.0024, 0.0), loop=with_step(0.008, receive_s=0.0016)),
-            [Bottleneck.STEP, Bottleneck.TRANSFER], 0.79,
-            "step-bound: with an instant training step the epoch would take N % less; the training step takes 8.00 ms "
-            "of 9.60 ms per batch; 1 worker keeps up, and more workers will not help; also: N % less without hand-over",
-        ),
-        (
-            Workload(cost=BatchCost(0.016, 0.0), loop=with_step(0.008)), [Bottleneck.STEP, Bottleneck.CPU], 0.87,
-            "step-bound and CPU-bound: with an instant training step and with enough CPUs the epoch would take ",
-        ),
-        (
-            Workload(cost=BatchCost(0.016, 0.0), loop=with_step(0.082), beside_s=0.121, tried=(0, 1)),
-            [Bottleneck.COMPETITION, Bottleneck.STEP, Bottleneck.CPU], 0.16,
-            "workers compete with the training step: with an undisturbed step the epoch would take N % less; beside "
-            "workers it takes 121 ms per batch on 2 CPUs instead of 82.0 ms; cheaper transforms, fewer threads",
-        ),
-        (
-            replace(COMPUTING, tried=(0,)), [], None,
-            "no bottleneck found: nothing saves a tenth of the epoch if it is taken away; CPU utilization N %, 16.0",
-        ),
+        (WAITING, [Bottleneck.LATENCY], 0.94,
+         "latency-bound: without I/O wait the epoch would take N % less; loading a batch takes 32.2 ms, N % of it "
+         "I/O wait: more workers than CPUs help (16 workers used)"),
+        (COMPUTING, [Bottleneck.CPU], 0.87,
+         "CPU-bound: with enough CPUs the epoch would take N % less; with 4 CPUs N % less; CPU utilization N %, "
+         "16.0 ms of CPU time per batch; cheaper transforms or more CPUs help, more workers do not"),
+        (Workload(cost=MOVING, loop=replace(START, receive_s=0.0015)), [Bottleneck.TRANSFER], 0.49,
+         "transfer-bound: without hand-over the epoch would take N % less; loading a batch is cheaper than handing "
+         "it over (1.00 ms against 3.00 ms), so workers cannot help; reduce the data per batch"),
+        (Workload(cost=BatchCost(0.008, 0.0, copy_s=0.008)), [Bottleneck.CPU, Bottleneck.TRANSFER], 0.87,
+         "CPU-bound: "),
+        (UNEVEN, [Bottleneck.ORDER, Bottleneck.LATENCY], 0.45,
+         "head-of-line blocking costs N % of the epoch; in_order=False or prefetch_factor=8 would save N % or "
+         "N % of the epoch; also: N % less without I/O wait"),
+        (SHORT, [Bottleneck.STARTUP, Bottleneck.LATENCY], 0.83,
+         "start-up-bound: without the start-up of workers the epoch would take N % less; persistent_workers=true "
+         "removes most of it after the first epoch; also: N % less without I/O wait"),
+        (replace(WAITING, tried=(0, 1, 2, 4), refused=(8, 16)), [Bottleneck.MEMORY, Bottleneck.LATENCY], 0.73,
+         "memory-bound: with memory for more workers the epoch would take N % less; 8 workers did not fit (it "
+         "needs 9 GB, 4 GB are free); 4 workers did; also: N % less without I/O wait"),
+        (Workload(cost=BatchCost(0.0024, 0.0), loop=with_step(0.008, receive_s=0.0016)),
+         [Bottleneck.STEP, Bottleneck.TRANSFER], 0.79,
+         "step-bound: with an instant training step the epoch would take N % less; the training step takes 8.00 ms "
+         "of 9.60 ms per batch; 1 worker keeps up, and more workers will not help; also: N % less without hand-over"),
+        (Workload(cost=BatchCost(0.016, 0.0), loop=with_step(0.008)), [Bottleneck.STEP, Bottleneck.CPU], 0.87,
+         "step-bound and CPU-bound: with an instant training step and with enough CPUs the epoch would take "),
+        (Workload(cost=BatchCost(0.016, 0.0), loop=with_step(0.082), beside_s=0.121, tried=(0, 1)),
+         [Bottleneck.COMPETITION, Bottleneck.STEP, Bottleneck.CPU], 0.16,
+         "workers compete with the training step: with an undisturbed step the epoch would take N % less; beside "
+         "workers it takes 121 ms per batch on 2 CPUs instead of 82.0 ms; cheaper transforms, fewer threads"),
+        (replace(COMPUTING, tried=(0,)), [], None,
+         "no bottleneck found: nothing saves a tenth of the epoch if it is taken away; CPU utilization N %, 16.0"),
     ],
     ids=lambda value: "+".join(limit.value for limit in value) or "none" if isinstance(value, list) else "",
 )  # fmt: skip
@@ -215,15 +193,7 @@ def test_a_wide_interval_is_noise_unless_records_show_that_batches_differ() -> N
     noisy(replace(recorded, records=()))
 
 
-def test_without_records_there_is_no_diagnosis() -> None:
-    """Such as of another program, or of an earlier version."""
-    result = COMPUTING.result
-    bare = tuple(replace(trial, records=()) for trial in result.trials)
-    assert diagnose(replace(result, trials=bare), bare[2]) is None
-    assert diagnose(result, None) is None
-
-
-def test_a_stored_run_is_diagnosed_from_its_costs(tmp_path: Path) -> None:
+def test_a_stored_run_is_diagnosed_from_its_costs_and_not_without_them(tmp_path: Path) -> None:
     folder = store_run(tmp_path, replace(COMPUTING, batches=100).result)
     (found,) = summarise(storage.find(folder)).configurations
     assert found.diagnosis is not None
@@ -232,6 +202,7 @@ def test_a_stored_run_is_diagnosed_from_its_costs(tmp_path: Path) -> None:
     (folder / storage.COSTS).unlink()
     (earlier,) = summarise(storage.find(folder)).configurations
     assert (earlier.diagnosis, earlier.explanation) == (None, ())
+    assert diagnose(found.run.result, None) is None
 
 
 def test_an_epoch_of_unknown_length_has_no_start_up() -> None:

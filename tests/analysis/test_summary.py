@@ -1,5 +1,3 @@
-"""Recommendations and warnings."""
-
 from __future__ import annotations
 
 import math
@@ -132,65 +130,45 @@ def verdict(*tied: int, **changes: Any) -> Verdict:
     ("result", "warnings"),
     [
         (search_result(trial(2, 2.0), trial(4, 8.0)), []),
-        (
-            search_result(trial(2, 8.0), trial(4, 2.0)),
-            ["the best value is the largest one allowed (num_workers=4); a larger max_workers may "],
-        ),
-        (
-            search_result(trial(4, 2.0), configuration=configuration(search=search_rules((4,)))),
-            ["num_workers=4 was the only candidate, so it was compared with no other"],
-        ),
-        (
-            search_result(trial(0, 8.0), failed_trial(1, "no pickle"), failed_trial(2, "no room")),
-            ["every candidate with workers failed; first reason: no pickle"],
-        ),
+        (search_result(trial(2, 8.0), trial(4, 2.0)),
+         ["the best value is the largest one allowed (num_workers=4); a larger max_workers may "]),
+        (search_result(trial(4, 2.0), configuration=configuration(search=search_rules((4,)))),
+         ["num_workers=4 was the only candidate, so it was compared with no other"]),
+        (search_result(trial(0, 8.0), failed_trial(1, "no pickle"), failed_trial(2, "no room")),
+         ["every candidate with workers failed; first reason: no pickle"]),
         (search_result(trial(0, 8.0), failed_trial(1), trial(2, 9.0)), []),
-        (
-            search_result(trial(0, 8.0), trial(1, 9.0, finished=False), stop_reason=""),
-            ["the search did not finish; 1 candidates were measured, 1 more were started"],
-        ),
+        (search_result(trial(0, 8.0), trial(1, 9.0, finished=False), stop_reason=""),
+         ["the search did not finish; 1 candidates were measured, 1 more were started"]),
         (search_result(error="no such folder: /data", stop_reason=""), []),
-        (
-            search_result(trial(2, 8.0), verdict=verdict(provisional=True)),
-            ["this is the best so far: all 4 candidates were measured"],
-        ),
-        (
-            search_result(trial(2, 8.0), trial(4, 8.0), verdict=verdict(8, 4, seconds_to_decide=40.0)),
-            ["num_workers=4, 8 are statistically tied with 2; about 40.0 s more measurement should decide"],
-        ),
-        (
-            search_result(
-                trial(0, 8.0), trial(2, 4.0), failed_trial(4, "all differ", TrialState.WRONG_SAMPLES), facts=HOLDING
-            ),
-            ["num_workers=4 is excluded: all differ", "forked workers share dataset.file (FileIO of data.bin): open"],
-        ),
+        (search_result(trial(2, 8.0), verdict=verdict(provisional=True)),
+         ["this is the best so far: all 4 candidates were measured"]),
+        (search_result(trial(2, 8.0), trial(4, 8.0), verdict=verdict(8, 4, seconds_to_decide=40.0)),
+         ["num_workers=4, 8 are statistically tied with 2; about 40.0 s more measurement should decide"]),
+        (search_result(
+             trial(0, 8.0), trial(2, 4.0), failed_trial(4, "all differ", TrialState.WRONG_SAMPLES), facts=HOLDING
+         ),
+         ["num_workers=4 is excluded: all differ", "forked workers share dataset.file (FileIO of data.bin): open"]),
         (search_result(trial(0, 4.0), trial(2, 8.0), facts=HOLDING), []),
-        (
-            search_result(trial(0, 4.0), trial(2, 2.0), facts=DRAWING),
-            ["each worker draws the same random numbers in each epoch (transform.R): seed the generator"],
-        ),
+        (search_result(trial(0, 4.0), trial(2, 2.0), facts=DRAWING),
+         ["each worker draws the same random numbers in each epoch (transform.R): seed the generator"]),
         (  # each warning of a trial once; not what num_workers=0 has no use for
             search_result(trial(0, 2.0, notes=("-",), warnings=CLOCK), trial(1, 3.0, warnings=(*CLOCK, "a full disk"))),
             [*CLOCK, "a full disk"],
         ),
-        (
-            search_result(trial(0, 2.0), trial(8, 1.0), trial(2, 1.5), facts=replace(FACTS, objects=(STORE,))),
-            ["the dataset keeps 1,281,167 Python objects in samples (list of tuple, about 200 MB): reading them copies "
-             "them into each forked worker, up to 1.60 GB with 8"],
-        ),
+        (search_result(trial(0, 2.0), trial(8, 1.0), trial(2, 1.5), facts=replace(FACTS, objects=(STORE,))),
+         ["the dataset keeps 1,281,167 Python objects in samples (list of tuple, about 200 MB): reading them copies "
+          "them into each forked worker, up to 1.60 GB with 8"]),
         (search_result(trial(0, 1.0), facts=replace(FACTS, objects=(STORE,))), []),
         (noisy(other_cpus=1.25), ["other programs used 1.2 CPUs while num_workers=1 was measured"]),
         (noisy(steal=0.12), ["the hypervisor took 12 % of the CPU time while num_workers=1 was measured"]),
         (noisy(throttled=0.5), ["num_workers=1 was throttled by its CPU quota 50 % of the time"]),
         (noisy(outliers=(3, 5)), ["outlier windows (included in the results): 2 of num_workers=1"]),
         (noisy(other_cpus=0.1, steal=0.01, throttled=0.01), []),
-        (
-            search_result(
-                trial(0, 1.0), trial(2, 2.0, settings=loader_settings(2, multiprocessing_context="spawn")),
-                facts=replace(FACTS, objects=(STORE,)),
-            ),
-            [],
-        ),
+        (search_result(
+             trial(0, 1.0), trial(2, 2.0, settings=loader_settings(2, multiprocessing_context="spawn")),
+             facts=replace(FACTS, objects=(STORE,)),
+         ),
+         []),
     ],
 )  # fmt: skip
 def test_warnings_of_a_search_begin(result: SearchRecord, warnings: list[str]) -> None:
@@ -208,13 +186,11 @@ def pinned(accelerator: str | None) -> SearchRecord:
     [
         ((pinned(None), pinned(None)), ("pin_memory=true has no effect here: there is no accelerator",)),
         ((pinned("cuda"), search_result(trial(0, 1.0), facts=replace(FACTS, accelerator="cuda"))), ()),
-        (
-            (search_result(trial(0, 1.0)), search_result(trial(0, 1.0), host=replace(HOST, torch="2.5.0"))),
-            ("the configurations were measured on hosts of one kind with different systems or versions",),
-        ),
+        ((search_result(trial(0, 1.0)), search_result(trial(0, 1.0), host=replace(HOST, torch="2.5.0"))),
+         ("the configurations were measured on hosts of one kind with different systems or versions",)),
     ],
 )  # fmt: skip
-def test_warnings_of_all_configurations_are_reported_once(
+def test_warnings_of_all_configurations_are_given_once(
     results: tuple[SearchRecord, ...], warnings: tuple[str, ...]
 ) -> None:
     found = summary_of_grid(*results, unreadable=("a/result.json: cannot be read (gone)",))

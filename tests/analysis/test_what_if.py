@@ -1,5 +1,3 @@
-"""Predictions for a configuration: known costs, other CPUs and training steps, values that are not allowed."""
-
 from __future__ import annotations
 
 import re
@@ -122,11 +120,6 @@ def test_the_start_method_of_workers_counts_before_any_was_started() -> None:
     forked, slow = (found(recorded_trial(0, WAITS), **changes) for changes in ({}, {"configuration": spawned}))
     settings = replace(forked.own, num_workers=4)
     assert slow.cost_s(settings) - forked.cost_s(settings) == pytest.approx(2.0, rel=0.05)
-
-
-def test_nothing_is_predicted_without_records() -> None:
-    result = search_result(trial(4, 8.0))
-    assert what_if.of(result, result.trials[0]) is what_if.of(result, None) is None
 
 
 def test_several_ranks_share_the_cpus_and_the_epoch() -> None:

@@ -89,10 +89,8 @@ _OUT_OF_RANGE = {
         ("+bach_size=64", "bach_size=64: there is no key bach_size; did you mean batch_size?"),
         ("xyzzy=1", "xyzzy=1: there is no key xyzzy; --help lists the keys"),
         ("measure.windo=3", "measure.windo=3: there is no key measure.windo; did you mean measure.windows?"),
-        (
-            "dataset.size=3",
-            "dataset.size=3: the chosen dataset has no such argument; ++dataset.size=VALUE passes it anyway",
-        ),
+        ("dataset.size=3",
+         "dataset.size=3: the chosen dataset has no such argument; ++dataset.size=VALUE passes it anyway"),
         ("dataset=image_folder", "dataset.root is missing: set dataset.root=VALUE"),
         ("measure=quik", "measure=quik: allowed are default, epoch, quick, rigorous"),
         ("batch_size=64,256", "batch_size=64,256: several values are a grid, which needs -m"),
@@ -105,13 +103,11 @@ _OUT_OF_RANGE = {
         ("loader.shuffle=true", "loader.shuffle=true: there is no key loader.shuffle; it is called shuffle"),
         ("+consumer.ms=5", "consumer={'ms': 5}: there is no key consumer; it is called training_step"),
         ("consumer=train", "consumer=train: there is no key consumer; it is called training_step"),
-        (
-            "measure.timeout_s=3",
-            "measure.timeout_s=3: there is no key measure.timeout_s; it is called measure.kill_after_s",
-        ),
+        ("measure.timeout_s=3",
+         "measure.timeout_s=3: there is no key measure.timeout_s; it is called measure.kill_after_s"),
         ("a b=3", "a b=3: not an override; expected key=value"),
     ],
-)
+)  # fmt: skip
 def test_bad_input_is_one_line_with_the_value_and_its_range(override: str, line: str) -> None:
     assert refused(override) == line
 
@@ -162,10 +158,8 @@ def test_a_null_setting_is_taken_from_the_dataloader_of_the_dataset() -> None:
 
 
 def test_the_apis_defaults_are_those_of_an_embedded_configuration() -> None:
-    arguments, names = (
-        inspect.signature(nws_sweep.search).parameters.values(),
-        {each.name for each in fields(api._Asked)},
-    )
+    names = {each.name for each in fields(api._Asked)}
+    arguments = inspect.signature(nws_sweep.search).parameters.values()
     asked = {one.name: one.default for one in arguments if one.name in names}
     assert schema.embedded(compose("base")) == api._Asked(**asked).plan
 
@@ -178,9 +172,7 @@ def test_the_apis_defaults_are_those_of_an_embedded_configuration() -> None:
         ("'data=a b=1','data=b'", ["data=a b=1", "data=b"]),
     ],
 )
-def test_arguments_of_a_project_need_no_quotes_of_hydra_unless_several_are_a_grid(
-    typed: str, values: list[str]
-) -> None:
+def test_arguments_of_a_project_need_no_quotes_of_hydra_unless_they_are_a_grid(typed: str, values: list[str]) -> None:
     (argument,) = schema.hydra_arguments(f"dataset.overrides={typed}")
     override = OverridesParser.create().parse_override(argument)
     value = cast("Any", override.value())

@@ -1,5 +1,3 @@
-"""Counting of samples: datasets of torch, unusual datasets of users, and real workers."""
-
 from __future__ import annotations
 
 import abc
@@ -110,9 +108,7 @@ def test_samples_before_an_exception_are_counted_in_the_slot_of_the_worker() -> 
     ("sample_s", "length", "count"),
     [(CHEAP_S, 0, 0), (CHEAP_S, 63, 63), (CHEAP_S, 64, UNCOUNTED), (CHEAP_S, 200, UNCOUNTED), (DEAR_S, 200, 200)],
 )
-def test_iterable_datasets_with_cheap_samples_become_uncounted(
-    clock: FakeClock, sample_s: float, length: int, count: int
-) -> None:
+def test_streams_of_cheap_samples_become_uncounted(clock: FakeClock, sample_s: float, length: int, count: int) -> None:
     slots = [0]
     dataset = WatchingStream(clock, slots, sample_s, length)
     count_samples(dataset, slots, 0)

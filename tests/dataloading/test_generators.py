@@ -1,5 +1,3 @@
-"""Generators of a dataset's own: found wherever the dataset keeps them, and seeded in each worker and epoch."""
-
 from __future__ import annotations
 
 import functools

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -16,38 +16,15 @@ from tests.user_datasets import Plain
 ORIGINAL = DataLoader._get_iterator
 
 
-@pytest.fixture
-def seen() -> Iterator[list[Any]]:
-    """The loaders that were iterated while the hook is in place."""
-    loaders: list[Any] = []
-
-    def get_iterator(original: Callable[[Any], Any], loader: Any) -> Any:
-        loaders.append(loader)
-        return original(loader)
-
-    hook = LoaderHook(get_iterator)
-    hook.start()
-    yield loaders
-    hook.restore()
-    assert DataLoader._get_iterator is ORIGINAL
-
-
-def test_each_iteration_of_a_loader_is_replaced_until_it_is_restored(seen: list[Any]) -> None:
-    loader = DataLoader(Plain(6), batch_size=4)
-    assert [[batch.tolist() for batch in loader] for _ in range(2)] == [[[0, 1, 2, 3], [4, 5]]] * 2
-    assert seen == [loader, loader]
-    assert type(loader) is DataLoader
-
-
-def test_classes_with_a_method_of_their_own_are_wrapped_too_until_they_are_restored() -> None:
+def test_each_iteration_is_replaced_also_in_classes_with_a_method_of_their_own_until_the_hook_is_restored() -> None:
     class Before(DataLoader[Any]):
         def _get_iterator(self) -> Any:
             return super()._get_iterator()
 
-    own, seen = vars(Before)["_get_iterator"], []
+    own, seen, loader = vars(Before)["_get_iterator"], [], DataLoader(Plain(6), batch_size=4)
 
     def get_iterator(original: Callable[[Any], Any], loader: Any) -> Any:
-        seen.append(type(loader).__name__)
+        seen.append(loader)
         return original(loader)
 
     hook = LoaderHook(get_iterator)
@@ -57,11 +34,15 @@ def test_classes_with_a_method_of_their_own_are_wrapped_too_until_they_are_resto
         def _get_iterator(self) -> Any:
             return ORIGINAL(self)
 
+    assert [[batch.tolist() for batch in loader] for _ in range(2)] == [[[0, 1, 2, 3], [4, 5]]] * 2
+    assert (seen, type(loader)) == ([loader, loader], DataLoader)
     assert [len(list(kind(Plain(6)))) for kind in (Before, After)] == [6, 6]
+    counted = len(seen)
     hook.restore()
-    assert [len(list(kind(Plain(6)))) for kind in (Before, After)] == [6, 6]
-    assert set(seen) == {"Before", "After"}
-    assert vars(Before)["_get_iterator"] is own
+    assert [len(list(kind(Plain(6)))) for kind in (DataLoader, Before, After)] == [6, 6, 6]
+    assert len(seen) == counted
+    assert {type(one) for one in seen} == {DataLoader, Before, After}
+    assert (DataLoader._get_iterator, vars(Before)["_get_iterator"]) == (ORIGINAL, own)
     assert "__init_subclass__" not in vars(DataLoader)
 
 

@@ -1,5 +1,3 @@
-"""Copies of DataLoaders with other settings, and DataLoaders of datasets and of ranks."""
-
 from __future__ import annotations
 
 from dataclasses import replace
@@ -194,17 +192,14 @@ def test_the_seed_decides_the_order_of_a_dataset() -> None:
     assert list(Source(Stream(6), 1).loader(shuffled, lambda samples: samples, None)) == [[0, 1, 2, 3]]
 
 
-def test_ranks_get_the_samples_of_distributed_sampler() -> None:
+def test_ranks_get_the_samples_of_distributed_sampler_and_shuffling_ones_every_sample_once() -> None:
     for number in range(3):
         found = loader(DATASET, number, settings=LoaderSettings(batch_size=2))
         assert seen(found) == [*DistributedSampler(DATASET, 3, number, shuffle=False)]
         assert len(found) == 2
-
-
-def test_shuffling_ranks_get_every_sample_once() -> None:
-    found = [seen(loader(DataLoader(DATASET, shuffle=True), number, 2, seed=1)) for number in range(2)]
-    assert sorted(found[0] + found[1]) == list(range(10))
-    assert found[0] == [*DistributedSampler(DATASET, 2, 0, shuffle=True, seed=1)]
+    first, second = (seen(loader(DataLoader(DATASET, shuffle=True), number, 2, seed=1)) for number in range(2))
+    assert sorted(first + second) == list(range(10))
+    assert first == [*DistributedSampler(DATASET, 2, 0, shuffle=True, seed=1)]
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,3 @@
-"""Python objects of a dataset that forked workers copy, and open files that they share."""
-
 from __future__ import annotations
 
 import contextlib
@@ -31,11 +29,13 @@ def found_in(dataset: Any) -> list[tuple[str, str, int]]:
     return [(store.attribute, store.type, store.count) for store in python_objects(dataset)]
 
 
-def test_a_list_of_file_names_is_named_with_its_size() -> None:
+def test_a_list_is_named_with_the_size_of_its_objects_or_one_page_of_each() -> None:
     files = names()
     (store,) = python_objects(holder(root="/data", files=files))
     assert (store.attribute, store.type, store.count) == ("files", "list of str", 50_000)
     assert store.bytes == pytest.approx(sum(sys.getsizeof(name) for name in files), rel=0.01)
+    (large,) = python_objects(holder(files=[b"x" * 50_000 for _ in range(2_000)]))
+    assert large.bytes == 2_000 * 4096
 
 
 def test_samples_as_torchvision_keeps_them_are_named_once() -> None:
@@ -66,11 +66,6 @@ def test_arrays_and_few_objects_are_not_reported(harmless: Any) -> None:
 )
 def test_many_objects_are_found_in_any_container(container: Any, kind: str) -> None:
     assert found_in(holder(data=container)) == [("data", kind, len(container))]
-
-
-def test_one_page_of_a_large_object_is_copied() -> None:
-    (store,) = python_objects(holder(files=[b"x" * 50_000 for _ in range(2_000)]))
-    assert store.bytes == 2_000 * 4096
 
 
 def test_columns_of_a_data_frame_and_all_dimensions_of_an_array_are_examined() -> None:

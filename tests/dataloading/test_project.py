@@ -1,5 +1,3 @@
-"""DataLoaders and datasets of projects with Hydra configs of their own."""
-
 from __future__ import annotations
 
 import shutil

@@ -1,5 +1,3 @@
-"""Objects of remote stores: the object server, an unreliable HTTP server, and S3."""
-
 from __future__ import annotations
 
 import socket
@@ -95,9 +93,8 @@ def test_failed_reads_are_retried_and_then_raise(fault: str, name: str, counts: 
 def test_the_object_server_has_its_latency_and_bandwidth_and_ends_with_the_context() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-    with object_server.running(
-        port, objects=8, object_bytes=100_000, latency_s=0.1, spread=0.5, bytes_per_s=1e6
-    ) as url:
+    kind: dict[str, Any] = {"objects": 8, "object_bytes": 100_000, "latency_s": 0.1, "spread": 0.5, "bytes_per_s": 1e6}
+    with object_server.running(port, **kind) as url:
         dataset = Remote(url, "*.bin", transform=first_bytes)
         began = time.monotonic()
         by_process = torch.cat(list(DataLoader(dataset, batch_size=4)))

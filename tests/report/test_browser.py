@@ -1,5 +1,3 @@
-"""The pages in a real browser: mouse, keyboard and accessibility."""
-
 from __future__ import annotations
 
 import itertools

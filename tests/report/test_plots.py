@@ -1,8 +1,6 @@
-"""The pictures as values and as figures."""
-
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,15 +9,7 @@ import numpy as np
 import pytest
 
 from nws_sweep.analysis.summary import Summary
-from nws_sweep.report.plots import (
-    bar_charts,
-    batch_times,
-    facets,
-    heat_map,
-    line_charts,
-    style,
-    what_if_chart,
-)
+from nws_sweep.report.plots import bar_charts, batch_times, facets, heat_map, line_charts, style, what_if_chart
 from nws_sweep.report.plots.bar_charts import Bar
 from nws_sweep.report.plots.batch_times import Timeline
 from nws_sweep.report.plots.heat_map import Heat, HeatMap
@@ -53,16 +43,13 @@ def shape(summary: Summary) -> list[tuple[str, list[str]]]:
     ]
 
 
-def test_each_dataset_has_a_panel_and_labels_are_the_values_of_the_rest() -> None:
+def test_each_of_a_few_datasets_has_a_panel_and_labels_are_the_values_of_the_rest() -> None:
     found = grid(dataset=("photos", ""), batch_size=(64, 256))
     assert shape(found) == [("photos", ["64", "256"]), ('""', ["64", "256"])]
     one = search_result(trial(0, 8.0), failed_trial(1), columns={"seed": 1})
     assert shape(summary_of_run(one)) == [("", [""])]
     # Configurations without measurements are left out.
     assert shape(summary_of_grid(one, search_result(failed_trial(0), columns={"seed": 2}))) == [("", ["1"])]
-
-
-def test_more_datasets_than_panels_share_one() -> None:
     assert list(facets.facets(grid(dataset=[f"set{n}" for n in range(30)])).panels) == [""]
 
 
@@ -81,9 +68,8 @@ def throughput(summary: Summary) -> Chart:
 
 def curves_of(**axes: Sequence[Any]) -> Chart:
     """A chart in which each configuration is slower than the previous one."""
-    results = (
-        search_result(trial(0, 8.0 + n), trial(2, 4.0 + n), columns=columns) for n, columns in enumerate(points(**axes))
-    )
+    each = enumerate(points(**axes))
+    results = (search_result(trial(0, 8.0 + n), trial(2, 4.0 + n), columns=columns) for n, columns in each)
     return throughput(summary_of_grid(*results))
 
 
@@ -102,16 +88,16 @@ def test_throughput_of_a_run_is_one_curve_with_the_ends_of_its_intervals() -> No
 
 
 @pytest.mark.parametrize(
-    ("of", "trials", "quantity", "first"),
+    ("trials", "quantity", "first"),
     [
-        (line_charts.times, [trial(0, 8.0)], "seconds per epoch", (8.0, 6.0, 12.0)),
-        (line_charts.times, [endless_trial(0, 0.064), trial(1, 8.0)], "seconds per 1000 samples", (1.0, 0.75, 1.5)),
+        ([trial(0, 8.0)], "seconds per epoch", (8.0, 6.0, 12.0)),
+        ([endless_trial(0, 0.064), trial(1, 8.0)], "seconds per 1000 samples", (1.0, 0.75, 1.5)),
     ],
 )
 def test_time_is_that_of_an_epoch_or_of_1000_samples(
-    of: Callable[[Summary], Chart | None], trials: list[Trial], quantity: str, first: tuple[float, float, float]
+    trials: list[Trial], quantity: str, first: tuple[float, float, float]
 ) -> None:
-    chart = of(summary_of_run(search_result(*trials)))
+    chart = line_charts.times(summary_of_run(search_result(*trials)))
     assert chart is not None
     point = chart.panels[""][0].points[0]
     assert (chart.quantity, point.value, point.low, point.high) == (quantity, *map(pytest.approx, first))
@@ -123,12 +109,12 @@ def test_without_a_pace_there_is_nothing_to_draw() -> None:
     assert line_charts.draw(None, "Time").get_suptitle() == "Time"
 
 
-def test_curves_differ_in_colour_and_then_in_dash() -> None:
-    looks = [curve.look for curve in curves_of(seed=range(8)).panels[""]]
-    assert looks == [*((n, 0) for n in range(6)), (0, 1), (1, 1)]
-
-
-def test_of_many_the_best_have_names_and_the_others_are_thin_lines() -> None:
+def test_curves_differ_in_colour_then_in_dash_and_of_many_only_the_best_have_names() -> None:
+    assert [curve.look for curve in curves_of(seed=range(8)).panels[""]] == [
+        *((n, 0) for n in range(6)),
+        (0, 1),
+        (1, 1),
+    ]
     chart = curves_of(seed=range(20))
     assert [curve.look for curve in chart.panels[""]] == [(n, 0) if n < 6 else None for n in range(20)]
     assert len(chart.recommended) == 6
@@ -147,9 +133,8 @@ def test_each_panel_has_an_axis_of_its_own_and_the_first_is_named() -> None:
 
 def test_rates_of_very_different_size_are_on_a_logarithmic_axis_and_every_axis_has_three_labels() -> None:
     for slow, scale in ((100.0, "log"), (25.0, "log"), (2.0, "linear"), (1.0, "linear")):
-        figure = line_charts.draw(
-            throughput(summary_of_run(search_result(trial(0, 1.0), trial(3, slow)))), "Throughput"
-        )
+        found = summary_of_run(search_result(trial(0, 1.0), trial(3, slow)))
+        figure = line_charts.draw(throughput(found), "Throughput")
         style.rendered(figure, "png")
         (axes,) = figure.axes
         assert axes.get_yscale() == scale
@@ -246,9 +231,8 @@ def test_predictions_are_drawn_with_the_measured_points_on_the_cpus_of_the_run_a
     assert (found.quantity, found.best, list(found.curves)) == ("seconds per epoch", 0, [8, 16, 64])
     for cpus, curve in found.curves.items():
         assert [point.num_workers for point in curve] == [0, 1, 2, 4, 8, 16, 32, 64]
-        assert curve[-1].value == pytest.approx(
-            max(2 * 0.08, 64 * 0.08 / cpus + 0.08), rel=0.02
-        )  # the last batch alone
+        last_alone_s = 64 * 0.08 / cpus + 0.08
+        assert curve[-1].value == pytest.approx(max(2 * 0.08, last_alone_s), rel=0.02)
     figure = what_if_chart.draw(found, "photos")
     labels = [text.get_text() for text in figure.legends[0].get_texts()]
     assert labels == ["predicted, 8 CPUs", "predicted, 16 CPUs", "predicted, 64 CPUs", "measured"]

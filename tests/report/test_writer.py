@@ -1,5 +1,3 @@
-"""The contents of reports, and their escaping."""
-
 from __future__ import annotations
 
 import io
@@ -161,19 +159,14 @@ def sure(record: SearchRecord) -> str:
 @pytest.mark.parametrize(
     ("trials", "expected"),
     [
-        (
-            [steady(0, 4.0), steady(2, 2.0), steady(4, 2.5)],
-            "Sure: the closest alternative, num_workers=4, takes 25 %",
-        ),
-        (
-            [steady(0, 4.0, 0.3), steady(2, 3.5, 0.3)],
-            "Probably (the interval of the ratio includes 1): the closest alternative, num",
-        ),
+        ([steady(0, 4.0), steady(2, 2.0), steady(4, 2.5)], "Sure: the closest alternative, num_workers=4, takes 25 %"),
+        ([steady(0, 4.0, 0.3), steady(2, 3.5, 0.3)],
+         "Probably (the interval of the ratio includes 1): the closest alternative, num"),
         ([steady(0, 4.0, None), steady(2, 2.0, None)], "Probably (without an interval: too few windows): the"),
         ([steady(2, 2.02), steady(4, 2.0)], "num_workers=4 takes 1.0 % less time, which is not worth the"),
         ([steady(2, 2.0)], "No comparison: no other number of workers was measured."),
     ],
-)
+)  # fmt: skip
 def test_the_confidence_follows_the_interval_of_the_ratio(trials: list[Trial], expected: str) -> None:
     assert sure(search_result(*trials)).startswith(expected)
 
@@ -217,24 +210,6 @@ def files_in(folder: Path) -> list[str]:
 
 # Of the grid; those of its configurations are not the report's.
 PICTURES = ("throughput_vs_num_workers", "best_per_configuration", "batch_times")
-
-
-@pytest.fixture(scope="module")
-def grid(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One configuration with a failed trial, one that was interrupted, one without a successful trial."""
-    return store_grid(
-        tmp_path_factory.mktemp("report"),
-        search_result(trial(0, 32.0), failed_trial(2, "a < b"), trial(4, 8.0), columns={"batch_size": 64}),
-        search_result(trial(0, 16.0), columns={"batch_size": 128}, stop_reason=""),
-        search_result(
-            failed_trial(0, "no answer for 600 s", TrialState.TIMEOUT), failed_trial(1), columns={"batch_size": 256}
-        ),
-    )
-
-
-@pytest.fixture(scope="module")
-def grid_text(grid: Path) -> str:
-    return write(grid)
 
 
 def test_the_report_of_a_run_is_written_with_all_its_files_and_shows_what_was_measured_since(tmp_path: Path) -> None:
@@ -296,14 +271,48 @@ def test_the_report_of_a_failed_run_has_the_reason(tmp_path: Path) -> None:
     assert not (folder / "best").exists()
 
 
-def test_the_report_of_a_grid_is_written_with_all_its_files(grid: Path, grid_text: str) -> None:
+def test_the_report_of_a_grid_is_written_with_all_its_files(tmp_path: Path) -> None:
+    """One configuration with a failed trial, one that was interrupted, one without a successful trial."""
+    timeout = failed_trial(0, "no answer for 600 s", TrialState.TIMEOUT)
+    grid = store_grid(
+        tmp_path,
+        search_result(trial(0, 32.0), failed_trial(2, "a < b"), trial(4, 8.0), columns={"batch_size": 64}),
+        search_result(trial(0, 16.0), columns={"batch_size": 128}, stop_reason=""),
+        search_result(timeout, failed_trial(1), columns={"batch_size": 256}),
+    )
+    text = write(grid)
     own = ["batches.csv", "best.yaml", "costs.csv", "result.json", "timings.csv"]
     assert {*files_in(grid)} == {
         *("best.csv", "best.yaml", "best/batch_size-128.yaml", "best/batch_size-64.yaml", "report.html", "report.md"),
         *("results.csv", *(f"{run.folder.name}/{file}" for run in storage.find(grid).runs for file in own)),
         *(f"plots/{picture}.{suffix}" for picture in PICTURES for suffix in ("png", "svg")),
     }
-    assert pictures_of(grid_text) == [f"plots/{picture}.png" for picture in PICTURES]
+    assert pictures_of(text) == [f"plots/{picture}.png" for picture in PICTURES]
+    rows = section(text, "Best settings").splitlines()
+    assert [[cell.strip() for cell in row.split("|")[1:5]] for row in (rows[0], *rows[2:5])] == [
+        ["dataset", "batch_size", "num_workers", "samples/s"],
+        ["photos", "64", "4", "1000"],
+        ["photos", "128", "0", "510"],
+        ["photos", "256", "failed", "-"],
+    ]
+    assert section(text, "Failures").splitlines()[:3] == [
+        "- dataset=photos batch_size=64 num_workers=2: failed: a &lt; b",
+        "- dataset=photos batch_size=256 num_workers=0: timeout: no answer for 600 s",
+        "- dataset=photos batch_size=256 num_workers=1: failed: it broke",
+    ]
+    edge, unfinished = section(text, "Warnings").split("\n\n")[0].splitlines()
+    assert edge.startswith("- dataset=photos batch_size=64: the best value is the largest one allowed")
+    assert unfinished == "- dataset=photos batch_size=128: the search did not finish; 1 candidates were measured"
+    assert pd.read_csv(grid / "results.csv")["state"].tolist() == ["ok", "failed", "ok", "ok", "timeout", "failed"]
+    assert pd.read_csv(grid / "best.csv")["num_workers"].tolist()[:2] == [4, 0]
+    best = yaml.safe_load((grid / "best.yaml").read_text())
+    assert best[0] == {"configuration": {**COLUMNS, "batch_size": 64}, "loader": BEST_OF_4}
+    own = [yaml.safe_load((run.folder / "best.yaml").read_text()) for run in storage.find(grid).runs]
+    assert own == [each["loader"] for each in best] == [BEST_OF_4, {"batch_size": 64, "num_workers": 0}, None]
+    option = (grid / "best" / "batch_size-64.yaml").read_text()
+    assert yaml.safe_load(option) == BEST_OF_4
+    assert "# dataset=photos batch_size=64\n" in option
+    assert "@package" not in option
 
 
 def test_the_pictures_of_a_configuration_are_those_that_its_job_has_drawn(tmp_path: Path) -> None:
@@ -330,38 +339,6 @@ def test_a_folder_that_is_neither_a_run_nor_a_grid_is_refused_and_left_alone(
     assert "NotARunError" in caplog.text
 
 
-def test_the_report_of_a_grid_has_a_row_for_each_configuration_and_lists_failures_and_warnings(grid_text: str) -> None:
-    rows = section(grid_text, "Best settings").splitlines()
-    assert [[cell.strip() for cell in row.split("|")[1:5]] for row in (rows[0], *rows[2:5])] == [
-        ["dataset", "batch_size", "num_workers", "samples/s"],
-        ["photos", "64", "4", "1000"],
-        ["photos", "128", "0", "510"],
-        ["photos", "256", "failed", "-"],
-    ]
-    assert section(grid_text, "Failures").splitlines()[:3] == [
-        "- dataset=photos batch_size=64 num_workers=2: failed: a &lt; b",
-        "- dataset=photos batch_size=256 num_workers=0: timeout: no answer for 600 s",
-        "- dataset=photos batch_size=256 num_workers=1: failed: it broke",
-    ]
-    edge, unfinished = section(grid_text, "Warnings").split("\n\n")[0].splitlines()
-    assert edge.startswith("- dataset=photos batch_size=64: the best value is the largest one allowed")
-    assert unfinished == "- dataset=photos batch_size=128: the search did not finish; 1 candidates were measured"
-
-
-def test_the_files_of_a_grid_have_every_trial_and_the_best_of_every_configuration(grid: Path, grid_text: str) -> None:
-    assert grid_text
-    assert pd.read_csv(grid / "results.csv")["state"].tolist() == ["ok", "failed", "ok", "ok", "timeout", "failed"]
-    assert pd.read_csv(grid / "best.csv")["num_workers"].tolist()[:2] == [4, 0]
-    best = yaml.safe_load((grid / "best.yaml").read_text())
-    assert best[0] == {"configuration": {**COLUMNS, "batch_size": 64}, "loader": BEST_OF_4}
-    own = [yaml.safe_load((run.folder / "best.yaml").read_text()) for run in storage.find(grid).runs]
-    assert own == [each["loader"] for each in best] == [BEST_OF_4, {"batch_size": 64, "num_workers": 0}, None]
-    option = (grid / "best" / "batch_size-64.yaml").read_text()
-    assert yaml.safe_load(option) == BEST_OF_4
-    assert "# dataset=photos batch_size=64\n" in option
-    assert "@package" not in option
-
-
 def test_a_grid_that_was_stopped_in_the_middle_is_reported_as_far_as_it_can_be_read(tmp_path: Path) -> None:
     folder = store_grid(
         tmp_path,
@@ -371,8 +348,11 @@ def test_a_grid_that_was_stopped_in_the_middle_is_reported_as_far_as_it_can_be_r
     (folder / "batch_size=256").mkdir()
     (folder / "batch_size=512").mkdir()
     (folder / "batch_size=512" / "result.json").write_text("{")
+    found = storage.find(folder).runs
+    assert {run.folder: run for run in storage.readable_runs(folder)} == {run.folder: run for run in found}
     text = write(folder)
     assert "batch_size=256" not in text
+    assert len(found) == 2
     assert pictures_of(text) == []
     lines = section(text, "Warnings").split("\n\n")[0].splitlines()
     assert lines[0].startswith(f"- {folder}/batch_size=512/result.json: cannot be read (JSONDecodeError")

@@ -1,5 +1,3 @@
-"""Atomic writing of files."""
-
 from __future__ import annotations
 
 import os
@@ -43,9 +41,7 @@ def test_a_file_is_written_again_if_another_program_has_removed_the_temporary_on
         atomic.write_text(tmp_path / "no folder" / "a.txt", "new")
 
 
-def test_an_interrupted_rename_keeps_the_old_file_and_no_temporary_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_rename_keeps_the_old_file_and_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(self: Path, target: Path) -> Path:
         assert (self.read_text(), target.read_text()) == ("new", "old")
         raise KeyboardInterrupt

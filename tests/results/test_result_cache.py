@@ -1,5 +1,3 @@
-"""Cached results belong to a machine; they are stale if versions differ or they are old."""
-
 from __future__ import annotations
 
 from dataclasses import replace

@@ -39,9 +39,7 @@ def test_an_outdated_timings_csv_is_written_again(tmp_path: Path) -> None:
     assert (folder / "timings.csv").read_text() == intact
 
 
-def test_timings_csv_has_a_row_per_trial_with_identifying_columns_and_empty_cells_for_undefined_values(
-    tmp_path: Path,
-) -> None:
+def test_timings_csv_has_a_row_per_trial_with_identifying_columns_and_empty_cells_for_none(tmp_path: Path) -> None:
     odd = failed_trial(4, 'ValueError: "a", b', TrialState.OUT_OF_MEMORY)
     folder = store_run(tmp_path, search_result(trial(2, 8.0, notes=("one", "two")), odd))
     assert (folder / "timings.csv").read_text().splitlines()[0] == (
@@ -101,9 +99,7 @@ def test_a_grid_is_found_with_its_configurations_in_the_order_of_measuring(tmp_p
         ('{"schema_version": 4}', "schema version 4, this program reads 5"),
     ],
 )
-def test_a_folder_without_a_readable_result_is_not_a_run(
-    tmp_path: Path, content: str | bytes | None, message: str
-) -> None:
+def test_a_folder_without_readable_result_is_no_run(tmp_path: Path, content: str | bytes | None, message: str) -> None:
     with pytest.raises(NotARunError) as caught:
         storage.find(tmp_path / "gone")
     assert str(caught.value) == f"{tmp_path}/gone: not a run or a grid of nws_sweep (no such folder)"
@@ -114,18 +110,6 @@ def test_a_folder_without_a_readable_result_is_not_a_run(
         storage.find(tmp_path / "run")
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-def test_an_unreadable_result_beside_a_readable_one_is_reported(tmp_path: Path) -> None:
-    folder = store_grid(tmp_path, search_result(trial(0, 8.0)))
-    damaged = folder / "batch_size=1" / "result.json"
-    damaged.parent.mkdir()
-    damaged.write_text('{"schema_version": 1, "conf')
-    stored = storage.find(folder)
-    assert [run.result.trials[0].num_workers for run in stored.runs] == [0]
-    (line,) = stored.unreadable
-    assert line.startswith(f"{damaged}: cannot be read (")
-    assert tuple(storage.readable_runs(folder)) == stored.runs
 
 
 @pytest.mark.parametrize(
@@ -254,19 +238,15 @@ def test_a_value_may_contain_an_equals_sign_and_a_missing_value_is_not_null() ->
     ("conditions", "line"),
     [
         (["batch_size=65"], "--where batch_size=65: allowed for batch_size: 64, 256"),
-        (
-            ["batch_size=256", "pin_memory=false"],
-            "--where batch_size=256 --where pin_memory=false: allowed for pin_memory: true",
-        ),
-        (
-            ["bach_size=64"],
-            "--where bach_size=64: there is no key bach_size; allowed: dataset (photos), batch_size (64, 256), "
-            "pin_memory (true, false), prefetch_factor (null, 4), patience (3)",
-        ),
+        (["batch_size=256", "pin_memory=false"],
+         "--where batch_size=256 --where pin_memory=false: allowed for pin_memory: true"),
+        (["bach_size=64"],
+         "--where bach_size=64: there is no key bach_size; allowed: dataset (photos), batch_size (64, 256), "
+         "pin_memory (true, false), prefetch_factor (null, 4), patience (3)"),
         (["batch_size"], "--where batch_size: allowed is KEY=VALUE, such as batch_size=64"),
         (["a\nb"], "--where a b: allowed is KEY=VALUE, such as batch_size=64"),
     ],
-)
+)  # fmt: skip
 def test_conditions_without_a_match_are_an_error_with_the_allowed_values(conditions: list[str], line: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         select(grid(), conditions)

@@ -25,9 +25,8 @@ def test_overrides_are_columns_unless_they_set_one_and_the_keys_of_the_settings_
     own = {"other.batch_size": 7, "lr": 0.5, "model": "small"}
     assert record.configuration.columns == {**measured.configuration.columns, **own}
     unclear = {"batch_size": ("data.batch_size", "other.batch_size")}
-    assert record.facts == replace(
-        FACTS, project=ProjectFacts(keys={"num_workers": "data.num_workers"}, unclear=unclear)
-    )
+    project = ProjectFacts(keys={"num_workers": "data.num_workers"}, unclear=unclear)
+    assert record.facts == replace(FACTS, project=project)
     assert program.of_program(replace(measured, facts=None), config, []).facts is None
 
 

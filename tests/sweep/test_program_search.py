@@ -156,10 +156,7 @@ def test_the_loader_may_be_named_by_its_number(job: Job, searched: list[DataLoad
     ("program", "line"),
     [
         (lambda: None, "train ended without iterating over a DataLoader"),
-        (
-            lambda: list(loaders()[0]),
-            "train ended without iterating over the DataLoader to search",
-        ),
+        (lambda: list(loaders()[0]), "train ended without iterating over the DataLoader to search"),
     ],
 )
 def test_a_program_without_a_training_ends_with_a_line(
@@ -209,11 +206,10 @@ def test_a_program_is_searched_and_its_multirun_reported(tmp_path: Path, environ
     assert "caught" not in alone.stdout
     names = {path.name for path in (folder / "run" / "nws_sweep").iterdir()}
     assert {"timings.csv", "result.json", "best.yaml", "report.html", "time_vs_num_workers.png"} < names
-    many = run_host(
-        folder, environment, "-m", "+nws_sweep=search", option, "loader.batch_size=4,8", "hydra.sweep.dir=sweep"
-    )
+    grid = ("-m", "loader.batch_size=4,8", "hydra.sweep.dir=sweep")
+    many = run_host(folder, environment, *grid, "+nws_sweep=search", option)
     assert many.returncode == 0, many.stderr
     assert many.stdout.count("Best settings") == 1
-    grid = folder / "sweep" / "nws_sweep"
-    assert (grid / "loader.batch_size=8" / "report.html").is_file()
-    assert "loader:\n  batch_size: 8\n  num_workers: " in (grid / "best" / "batch_size-8.yaml").read_text("utf-8")
+    found = folder / "sweep" / "nws_sweep"
+    assert (found / "loader.batch_size=8" / "report.html").is_file()
+    assert "loader:\n  batch_size: 8\n  num_workers: " in (found / "best" / "batch_size-8.yaml").read_text("utf-8")

@@ -1,5 +1,3 @@
-"""Results in a folder, and resuming with them."""
-
 from __future__ import annotations
 
 import errno
@@ -49,9 +47,8 @@ def test_an_unfinished_search_resumes_and_the_batches_of_its_unfinished_trial_ar
     batches = (folder / "batches.csv").read_text()
     assert state(folder, half(0, 1, 2)) == ResumeState(folder=folder, record=half(0, 1, 2))
     assert (folder / "batches.csv.interrupted-1").read_text() == (folder / "batches.csv").read_text() == batches
-    assert state(folder, half(0, 1, 2)) == ResumeState(
-        folder=folder, record=half(0, 1, 2)
-    )  # resumed and killed before writing
+    # Resumed and killed before writing.
+    assert state(folder, half(0, 1, 2)) == ResumeState(folder=folder, record=half(0, 1, 2))
     assert len(list(folder.glob("*.interrupted-*"))) == 1
     assert resuming.finished(folder, half(0).configuration, HOST) is None
 
@@ -63,9 +60,8 @@ def test_a_search_of_another_configuration_is_unchanged(tmp_path: Path) -> None:
     assert state(folder, changed) == ResumeState(folder=tmp_path / "run-2")
     store_run(tmp_path, changed, "run-2")
     assert state(folder, changed) == ResumeState(folder=tmp_path / "run-2", record=changed)
-    assert resuming.finished(folder, changed.configuration, HOST) == StoredRun(
-        folder=tmp_path / "run-2", result=changed
-    )
+    second = StoredRun(folder=tmp_path / "run-2", result=changed)
+    assert resuming.finished(folder, changed.configuration, HOST) == second
     assert resuming.finished(folder, configuration(seed=8), HOST) is None
 
 
@@ -138,9 +134,7 @@ def check(folder: Path, host: Host = HOST, *, is_grid: bool = True, nodes_differ
 
 
 @pytest.mark.parametrize(("host", "difference"), [(ELSEWHERE, "hostname"), (UPDATED, "torch")])
-def test_another_host_or_other_versions_are_rejected_with_the_reason(
-    tmp_path: Path, host: Host, difference: str
-) -> None:
+def test_another_host_or_other_versions_are_refused_with_a_reason(tmp_path: Path, host: Host, difference: str) -> None:
     folder = store_grid(tmp_path, half(0, 1), search_result(trial(0, 8.0), columns={"batch_size": 8}))
     check(folder)
     check(tmp_path / "new")
@@ -166,10 +160,6 @@ def test_a_run_and_a_grid_do_not_share_a_folder_and_a_run_has_one_configuration(
     resuming.refuse_another(tmp_path / "new", configuration())
     with pytest.raises(ConfigurationError, match="another configuration"):
         resuming.refuse_another(run, configuration(seed=7))
-
-
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resuming, "_GRACE_S", 0.0)
 
 
 def test_only_one_program_locks_a_folder_until_it_is_killed(tmp_path: Path) -> None:

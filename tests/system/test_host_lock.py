@@ -1,5 +1,3 @@
-"""The host's lock between real processes."""
-
 from __future__ import annotations
 
 import contextlib

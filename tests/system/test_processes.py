@@ -1,5 +1,3 @@
-"""Real processes that are paused, resumed, and killed with their parent."""
-
 from __future__ import annotations
 
 import os

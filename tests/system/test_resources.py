@@ -1,5 +1,3 @@
-"""Free resources of simulated machines, control groups and user limits."""
-
 from __future__ import annotations
 
 import os
@@ -67,9 +65,7 @@ def limit_to(
         ("4:memory:/a/b\n", v1("/a/b", NO_LIMIT, GB) | v1("/a", 7 * GB, 2 * GB), 5 * GB),
     ],
 )
-def test_the_least_of_machine_and_groups_is_free(
-    tmp_path: Path, own: str, files: dict[str, str], expected: int
-) -> None:
+def test_the_least_of_machine_and_groups_counts(tmp_path: Path, own: str, files: dict[str, str], expected: int) -> None:
     root = made_up(tmp_path, {"proc/meminfo": MEMINFO, "proc/self/cgroup": own, **files})
     assert resources.now(None, root).memory_bytes == expected
 
@@ -147,10 +143,8 @@ def window(batch_bytes: int | None = None, batch_tensors: int | None = None) -> 
             "4.80 GB of memory (1.00 GB for the dataset, 8 workers of 250 MB, "
             "18 batches of 100 MB), and 1.00 GB are left",
         ),
-        (
-            FreeResources(threads=35), FreeResources(threads=36), SETTINGS, 3,
-            "36 threads for its 12 workers, and 35 more are allowed",
-        ),
+        (FreeResources(threads=35), FreeResources(threads=36), SETTINGS, 3,
+         "36 threads for its 12 workers, and 35 more are allowed"),
     ],
 )  # fmt: skip
 def test_the_reason_not_to_fit_has_the_figures(

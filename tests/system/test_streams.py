@@ -1,5 +1,3 @@
-"""Standard streams that are closed or in another encoding."""
-
 from __future__ import annotations
 
 import subprocess

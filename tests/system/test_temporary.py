@@ -1,5 +1,3 @@
-"""Folders that killed processes leave in the temporary folder."""
-
 from __future__ import annotations
 
 import fcntl
@@ -37,9 +35,8 @@ def test_only_folders_of_killed_programs_are_removed(place: Path) -> None:
     for name in theirs:
         (place / name).mkdir()
     with temporary.folder() as mine:
-        assert (
-            48 + len(f"/{Path(mine).name}/pymp-12345678/listener-12345678") <= 103
-        )  # a socket below macOS's own folder
+        # A socket below macOS's own folder.
+        assert 48 + len(f"/{Path(mine).name}/pymp-12345678/listener-12345678") <= 103
         temporary.remove_stale()
         assert not left.exists()
         assert {path.name for path in place.iterdir()} == {*theirs, Path(mine).name}

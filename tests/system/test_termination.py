@@ -1,5 +1,3 @@
-"""Real signals to the process of the test."""
-
 from __future__ import annotations
 
 import os
