@@ -4,8 +4,6 @@ Times are powers of two where possible, so that they compare exactly. An epoch h
 half of its time on the start-up; the interval of a batch time reaches from 0.75 to 1.5 of it.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Figures of the benchmarks from simulated times; and quick runs of whole benchmarks."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

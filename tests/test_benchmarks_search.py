@@ -1,7 +1,5 @@
 """The comparison of search methods, with simulated figures."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The command line as a process: exit status, messages, files."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

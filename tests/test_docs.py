@@ -1,7 +1,5 @@
 """Tests of the documents: every command in a bash block, on less data; every link; every key."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import shutil

@@ -1,7 +1,5 @@
 """Start-up is fast because heavy packages are imported at their first use; a wheel contains every package."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """A wheel, an editable install and an uninstalled checkout, in an environment of their own."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Windows and macOS, simulated: programs run without what these systems lack."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The built site in a real browser."""
 
-from __future__ import annotations
-
 import functools
 import http.server
 import itertools

@@ -1,7 +1,5 @@
 """Ratios of times, comparisons of two runs or grids, and effects of settings in a grid."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Diagnoses of workloads with known bottlenecks: planted costs of batches, measured without an error."""
 
-from __future__ import annotations
-
 import random
 import re
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Recommendations and warnings."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import replace

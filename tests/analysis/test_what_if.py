@@ -1,7 +1,5 @@
 """Predictions for a configuration: known costs, other CPUs and training steps, values that are not allowed."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from typing import Any

@@ -3,8 +3,6 @@
 Tests that end no process of the program run it in a shared process, which has imported torch.
 """
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import shutil

@@ -1,7 +1,5 @@
 """The program is killed at random moments and started again until it has finished."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import random

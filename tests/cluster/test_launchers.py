@@ -1,7 +1,5 @@
 """Grids run by Hydra's launchers on this machine and on Ray."""
 
-from __future__ import annotations
-
 import shlex
 import sys
 

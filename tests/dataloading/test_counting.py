@@ -1,7 +1,5 @@
 """Counting of samples: datasets of torch, unusual datasets of users, and real workers."""
 
-from __future__ import annotations
-
 import abc
 import copy
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Equal fingerprints stand for the same data, loaded by the same code."""
 
-from __future__ import annotations
-
 import functools
 import importlib
 import os

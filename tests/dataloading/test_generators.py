@@ -1,7 +1,5 @@
 """Generators of a dataset's own: found wherever the dataset keeps them, and seeded in each worker and epoch."""
 
-from __future__ import annotations
-
 import functools
 import random
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Copies of DataLoaders with other settings, and DataLoaders of datasets and of ranks."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Python objects of a dataset that forked workers copy, and open files that they share."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import sqlite3

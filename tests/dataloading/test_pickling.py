@@ -1,7 +1,5 @@
 """Objects are pickled into a file for another process."""
 
-from __future__ import annotations
-
 import pickle
 import socket
 import sys

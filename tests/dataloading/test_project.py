@@ -1,7 +1,5 @@
 """DataLoaders and datasets of projects with Hydra configs of their own."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """What workers record of each batch: its cost, its place in the epoch, and only batches without gaps."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

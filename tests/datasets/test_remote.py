@@ -1,7 +1,5 @@
 """Objects of remote stores: the object server, an unreliable HTTP server, and S3."""
 
-from __future__ import annotations
-
 import socket
 import threading
 import time

@@ -1,7 +1,5 @@
 """Quantities of trials against values computed by hand and simulations with a known truth."""
 
-from __future__ import annotations
-
 import math
 import random
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Whether workers deliver the samples of loading without workers, and whether they share them."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import random

@@ -1,7 +1,5 @@
 """Which windows a trial takes, on simulated loaders with a known truth."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

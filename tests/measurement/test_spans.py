@@ -1,7 +1,5 @@
 """The windows of a trial compared with a replay of the same batches."""
 
-from __future__ import annotations
-
 import random
 from itertools import pairwise
 

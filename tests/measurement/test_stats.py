@@ -1,7 +1,5 @@
 """Intervals and outliers against SciPy and values computed by hand."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """The pages in a real browser: mouse, keyboard and accessibility."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import re

@@ -1,7 +1,5 @@
 """The pictures of a report, as files."""
 
-from __future__ import annotations
-
 import random
 import re
 from collections.abc import Mapping, Sequence

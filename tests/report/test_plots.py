@@ -1,7 +1,5 @@
 """The pictures as values and as figures."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,15 +9,7 @@ import numpy as np
 import pytest
 
 from nws_sweep.analysis.summary import Summary
-from nws_sweep.report.plots import (
-    bar_charts,
-    batch_times,
-    facets,
-    heat_map,
-    line_charts,
-    style,
-    what_if_chart,
-)
+from nws_sweep.report.plots import bar_charts, batch_times, facets, heat_map, line_charts, style, what_if_chart
 from nws_sweep.report.plots.bar_charts import Bar
 from nws_sweep.report.plots.batch_times import Timeline
 from nws_sweep.report.plots.heat_map import Heat, HeatMap
@@ -192,8 +182,7 @@ def test_each_dataset_has_a_sheet_and_a_scale_of_its_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("columns", "texts", "ticks"),
-    [(2, ["1234 (4)", "1000 (2)"], 2), (16, ["1234", "1000"] * 8, 16), (40, [], 20)],
+    ("columns", "texts", "ticks"), [(2, ["1234 (4)", "1000 (2)"], 2), (16, ["1234", "1000"] * 8, 16), (40, [], 20)]
 )
 def test_cells_have_the_longest_text_that_fits(columns: int, texts: list[str], ticks: int) -> None:
     row = (Heat(1234.0, 4), Heat(1000.0, 2)) * (columns // 2)

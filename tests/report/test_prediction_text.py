@@ -1,7 +1,5 @@
 """The text of predictions, and the options of the command that prints them."""
 
-from __future__ import annotations
-
 from argparse import Namespace
 from pathlib import Path
 from typing import Any

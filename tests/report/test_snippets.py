@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -98,9 +96,7 @@ def test_what_varies_in_a_grid_is_pasted_also_of_one_that_was_picked() -> None:
     )
 
 
-PROJECT = ProjectFacts(
-    keys={"num_workers": "data.num_workers.train", "prefetch_factor": "data.prefetch_factor"},
-)
+PROJECT = ProjectFacts(keys={"num_workers": "data.num_workers.train", "prefetch_factor": "data.prefetch_factor"})
 
 
 def of_project(best: int, project: ProjectFacts = PROJECT, **changed: Any) -> Summary:
@@ -158,7 +154,7 @@ def test_settings_that_transformers_lacks_are_in_a_comment() -> None:
     settings = {"num_workers": 2, "multiprocessing_context": "spawn", "in_order": False, "sampler": None}
     assert list(snippets.unknown_to_transformers(settings)) == [
         "not an argument of TrainingArguments in every version: multiprocessing_context='spawn', in_order=False, "
-        "sampler=None",
+        "sampler=None"
     ]
     assert snippets.transformers(settings) == "dataloader_num_workers=2"
     assert (

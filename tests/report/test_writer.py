@@ -1,7 +1,5 @@
 """The contents of reports, and their escaping."""
 
-from __future__ import annotations
-
 import io
 import json
 import re
@@ -161,10 +159,7 @@ def sure(record: SearchRecord) -> str:
 @pytest.mark.parametrize(
     ("trials", "expected"),
     [
-        (
-            [steady(0, 4.0), steady(2, 2.0), steady(4, 2.5)],
-            "Sure: the closest alternative, num_workers=4, takes 25 %",
-        ),
+        ([steady(0, 4.0), steady(2, 2.0), steady(4, 2.5)], "Sure: the closest alternative, num_workers=4, takes 25 %"),
         (
             [steady(0, 4.0, 0.3), steady(2, 3.5, 0.3)],
             "Probably (the interval of the ratio includes 1): the closest alternative, num",

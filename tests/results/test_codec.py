@@ -1,7 +1,5 @@
 """result.json and batches.csv are read back unchanged, or refused."""
 
-from __future__ import annotations
-
 import json
 import random
 from dataclasses import replace
@@ -13,17 +11,7 @@ import pytest
 from nws_sweep.analysis.summary import summarise
 from nws_sweep.errors import NotARunError
 from nws_sweep.report import tables, writer
-from nws_sweep.results import (
-    BatchCost,
-    BatchRecord,
-    LoopCosts,
-    SearchRecord,
-    Span,
-    Verdict,
-    WindowKind,
-    codec,
-    storage,
-)
+from nws_sweep.results import BatchCost, BatchRecord, LoopCosts, SearchRecord, Span, Verdict, WindowKind, codec, storage
 from tests import factories
 from tests.factories import FACTS, failed_trial, loader_settings, search_result, store_run, trial, window, windows
 

@@ -1,7 +1,5 @@
 """Cached results belong to a machine; they are stale if versions differ or they are old."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path

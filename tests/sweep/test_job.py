@@ -1,7 +1,5 @@
 """Jobs in the process of the command and in processes of launchers."""
 
-from __future__ import annotations
-
 import signal
 from types import FrameType
 

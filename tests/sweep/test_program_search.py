@@ -1,7 +1,5 @@
 """``+nws_sweep=search`` in another Hydra program."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 from collections.abc import Callable, Iterator
@@ -156,10 +154,7 @@ def test_the_loader_may_be_named_by_its_number(job: Job, searched: list[DataLoad
     ("program", "line"),
     [
         (lambda: None, "train ended without iterating over a DataLoader"),
-        (
-            lambda: list(loaders()[0]),
-            "train ended without iterating over the DataLoader to search",
-        ),
+        (lambda: list(loaders()[0]), "train ended without iterating over the DataLoader to search"),
     ],
 )
 def test_a_program_without_a_training_ends_with_a_line(

@@ -1,7 +1,5 @@
 """The command ``check``."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """A search that is interrupted at any moment and resumed has the result of an uninterrupted search."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Results in a folder, and resuming with them."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Which jobs are launched, and how lost jobs are recorded."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

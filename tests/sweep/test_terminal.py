@@ -1,7 +1,5 @@
 """The output of a grid without a terminal."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

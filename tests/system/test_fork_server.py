@@ -1,7 +1,5 @@
 """Real fork servers and the processes that they fork, which call functions of tests/forked.py."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import signal

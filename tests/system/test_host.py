@@ -1,7 +1,5 @@
 """CPUs that a process may use, under simulated control groups."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

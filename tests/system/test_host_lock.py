@@ -1,7 +1,5 @@
 """The host's lock between real processes."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import stat

@@ -1,7 +1,5 @@
 """Real processes that are paused, resumed, and killed with their parent."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

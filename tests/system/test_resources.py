@@ -1,7 +1,5 @@
 """Free resources of simulated machines, control groups and user limits."""
 
-from __future__ import annotations
-
 import os
 import resource
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Standard streams that are closed or in another encoding."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """Folders that killed processes leave in the temporary folder."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import subprocess

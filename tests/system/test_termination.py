@@ -1,7 +1,5 @@
 """Real signals to the process of the test."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Iterator, Sequence
@@ -35,8 +33,7 @@ def test_a_signal_outside_a_measurement_ends_it_at_once(number: int, status: int
 
 
 @pytest.mark.parametrize(
-    ("numbers", "handled", "status"),
-    [((signal.SIGINT,), 1, 130), ((signal.SIGINT, signal.SIGTERM), 1, 143)],
+    ("numbers", "handled", "status"), [((signal.SIGINT,), 1, 130), ((signal.SIGINT, signal.SIGTERM), 1, 143)]
 )
 def test_a_signal_during_a_measurement_is_deferred(
     numbers: Sequence[int], handled: int, status: int, capfd: pytest.CaptureFixture[str]

@@ -1,7 +1,5 @@
 """Resources used by real processes and by the machine."""
 
-from __future__ import annotations
-
 import os
 import uuid
 from collections.abc import Iterator
