@@ -31,9 +31,7 @@ from tests.conftest import ROOT
         *((workload.batches, 8, (16, workload.batches // 8 * 8 - 16)) for workload in WORKLOADS),
     ],
 )
-def test_the_steady_span_excludes_filling_and_emptying_the_queue(
-    batches: int, workers: int, span: tuple[int, int] | None
-) -> None:
+def test_the_steady_span_excludes_ends_of_the_queue(batches: int, workers: int, span: tuple[int, int] | None) -> None:
     assert epoch_times.steady_span(batches, workers) == span
 
 

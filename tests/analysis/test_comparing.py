@@ -87,9 +87,7 @@ NO_BATCHES = trial(2, 256.0, measurement=measurement(256.0, batch_s=None))
         (NO_BATCHES, Quantity.EPOCH, Estimate(value=128.0, low=None, high=None, n=1), 2.0),
     ],
 )
-def test_times_are_those_of_batches_of_samples_if_their_sizes_differ_or_of_epochs(
-    other: Trial, quantity: Quantity, base: Estimate, ratio: float
-) -> None:
+def test_times_are_of_batches_samples_or_epochs(other: Trial, quantity: Quantity, base: Estimate, ratio: float) -> None:
     times = times_of(trial(2, 128.0), other)
     assert times is not None
     assert (times.quantity, times.base) == (quantity, base)

@@ -40,9 +40,7 @@ def only(*trials: Trial, **changes: Any) -> ConfigurationSummary:
         ({1: 4.1, 2: 4.0, 4: 4.0}, 0.0, 2, 2),
     ],
 )
-def test_the_least_time_priced_by_workers_is_recommended(
-    epochs_s: Mapping[int, float], tolerance: float, best: int, fastest: int
-) -> None:
+def test_fewer_workers_are_preferred(epochs_s: Mapping[int, float], tolerance: float, best: int, fastest: int) -> None:
     found = recommend([trial(*item) for item in epochs_s.items()], tolerance)
     assert [one.num_workers for one in found if one] == [best, fastest]
 
@@ -73,9 +71,7 @@ def test_the_verdict_of_the_search_decides_and_not_the_order_of_the_mean_times()
         (None, [trial(0, 8.0), trial(2, 2.0)], [4.0, None]),
     ],
 )
-def test_gains_are_the_time_of_the_other_candidate_over_that_of_the_best(
-    reference: int | None, trials: list[Trial], gains: list[float | None]
-) -> None:
+def test_gains_are_ratios_to_the_best(reference: int | None, trials: list[Trial], gains: list[float | None]) -> None:
     found = only(*trials, configuration=configuration(search=search_rules((0, 2, 8), reference=reference)))
     both = (found.gain_over_zero, found.gain_over_reference)
     assert [gain and gain.value for gain in both] == gains
@@ -212,9 +208,7 @@ def pinned(accelerator: str | None) -> SearchRecord:
         ),
     ],
 )  # fmt: skip
-def test_warnings_of_all_configurations_are_reported_once(
-    results: tuple[SearchRecord, ...], warnings: tuple[str, ...]
-) -> None:
+def test_warnings_of_all_configurations_come_once(results: tuple[SearchRecord, ...], warnings: tuple[str, ...]) -> None:
     found = summary_of_grid(*results, unreadable=("a/result.json: cannot be read (gone)",))
     expected = (*warnings, "a/result.json: cannot be read (gone)")
     assert all(line.startswith(start) for line, start in zip(found.warnings, expected, strict=True))

@@ -172,9 +172,7 @@ def test_the_apis_defaults_are_those_of_an_embedded_configuration() -> None:
         ("'data=a b=1','data=b'", ["data=a b=1", "data=b"]),
     ],
 )
-def test_arguments_of_a_project_need_no_quotes_of_hydra_unless_several_are_a_grid(
-    typed: str, values: list[str]
-) -> None:
+def test_arguments_of_a_project_need_no_quotes_of_hydra_unless_they_are_a_grid(typed: str, values: list[str]) -> None:
     (argument,) = schema.hydra_arguments(f"dataset.overrides={typed}")
     override = OverridesParser.create().parse_override(argument)
     value = cast("Any", override.value())

@@ -83,9 +83,7 @@ def test_a_counting_dataset_keeps_its_identity_class_name_and_attributes() -> No
         ([CHEAP_S, DEAR_S, DEAR_S], [[0, 1, 2], [3, 3, 3], [6, 7, 8]]),  # slow again
     ],
 )
-def test_slow_samples_are_counted_one_by_one_and_cheap_ones_per_batch(
-    clock: FakeClock, times_s: list[float], batches: list[list[int]]
-) -> None:
+def test_only_slow_samples_are_counted_singly(clock: FakeClock, times_s: list[float], batches: list[list[int]]) -> None:
     slots = [0]
     dataset = Watching(clock, slots)
     count_samples(dataset, slots, 0)
@@ -108,9 +106,7 @@ def test_samples_before_an_exception_are_counted_in_the_slot_of_the_worker() -> 
     ("sample_s", "length", "count"),
     [(CHEAP_S, 0, 0), (CHEAP_S, 63, 63), (CHEAP_S, 64, UNCOUNTED), (CHEAP_S, 200, UNCOUNTED), (DEAR_S, 200, 200)],
 )
-def test_iterable_datasets_with_cheap_samples_become_uncounted(
-    clock: FakeClock, sample_s: float, length: int, count: int
-) -> None:
+def test_streams_of_cheap_samples_become_uncounted(clock: FakeClock, sample_s: float, length: int, count: int) -> None:
     slots = [0]
     dataset = WatchingStream(clock, slots, sample_s, length)
     count_samples(dataset, slots, 0)

@@ -140,9 +140,7 @@ PROJECT = {
 }
 
 
-def test_the_source_of_each_module_of_the_project_that_code_reaches_counts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_source_of_each_module_that_code_reaches_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def now() -> str:
         for name in [one for one in sys.modules if f"{one.partition('.')[0]}.py" in {*PROJECT, "package.py"}]:
             monkeypatch.delitem(sys.modules, name)

@@ -23,9 +23,7 @@ def pickled(value: Any, tmp_path: Path) -> Any:
     return instantiate(pickling.write("it", value, tmp_path / "file"))
 
 
-def test_classes_of_a_script_are_sent_to_spawned_workers_by_value(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_classes_of_a_script_reach_spawned_workers_by_value(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(sys.modules["__main__"], "__file__", raising=False)
     assert not pickling.write("it", 1, tmp_path / "of_a_notebook")["is_script"]
     monkeypatch.setattr(ForkingPickler, "reducer_override", None, raising=False)  # so that it is restored

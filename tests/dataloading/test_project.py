@@ -116,9 +116,7 @@ def test_the_node_of_the_training_data_is_found(config: dict[str, Any], key: str
         (None, None, "config=.*: no such file"),
     ],
 )
-def test_missing_and_ambiguous_nodes_are_reported(
-    config: dict[str, Any] | None, key: str | None, message: str, tmp_path: Path
-) -> None:
+def test_wrong_nodes_are_reported(config: dict[str, Any] | None, key: str | None, message: str, tmp_path: Path) -> None:
     if config:
         OmegaConf.save(config, tmp_path / "config.yaml")
     with pytest.raises(ConfigurationError, match=f"dataset.{message}"):
@@ -186,9 +184,7 @@ CONFIG = OmegaConf.create(
         ({"a": {"num_workers": 1}, "b": {"num_workers": 2}}, "train", ("data.a.num_workers", "data.b.num_workers")),
     ],
 )  # fmt: skip
-def test_the_key_of_a_setting_is_that_of_the_measured_split_and_never_a_mapping(
-    data: dict[str, Any], split: str, keys: str | tuple[str, ...] | None
-) -> None:
+def test_keys_are_those_of_the_split(data: dict[str, Any], split: str, keys: str | tuple[str, ...] | None) -> None:
     one, several = keys_of(OmegaConf.create({"data": data, "both": {"train": 1, "val": 2}}), "data", split)
     assert one.get("num_workers", several.get("num_workers")) == keys
     # The outermost counts.

@@ -67,9 +67,7 @@ def test_an_interrupted_folder_of_photos_is_not_used(tmp_path: Path) -> None:
         (lambda: tensor(length=0), "length=0"),
     ],
 )  # fmt: skip
-def test_values_out_of_range_are_reported_in_one_line(
-    make: Any, message: str, monkeypatch: Any, tmp_path: Path
-) -> None:
+def test_values_out_of_range_are_refused_in_one_line(make: Any, message: str, monkeypatch: Any, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(DatasetError, match=rf"^dataset\.{message}") as caught:
         make()

@@ -187,9 +187,7 @@ def test_random_streams_give_a_warning() -> None:
         ((60_000, 60_000), FOUR, "check_samples: no whole epoch of at most 50000 samples could be counted"),
     ],
 )
-def test_the_samples_of_two_epochs_are_counted_once(
-    epochs: tuple[int, ...], settings: LoaderSettings, line: str
-) -> None:
+def test_samples_of_two_epochs_are_counted_once(epochs: tuple[int, ...], settings: LoaderSettings, line: str) -> None:
     world, comparison = (
         World(lambda i: (i,), lambda i, worker: (i,), epochs=epochs),
         SampleComparison(counts_epochs=True),

@@ -66,9 +66,7 @@ def pace(found: Measurement) -> float:
 @pytest.mark.parametrize("num_workers", [1, 2, 3, 5, 8])
 @pytest.mark.parametrize("step_s", [0.0, 0.1, 0.3, 2.0])
 @pytest.mark.parametrize("prefetch_factor", [1, 2, 8])
-def test_steady_time_is_the_slower_of_workers_and_training_step_in_windows_of_whole_multiples(
-    num_workers: int, step_s: float, prefetch_factor: int
-) -> None:
+def test_steady_time_is_the_slower_of_workers_and_step(num_workers: int, step_s: float, prefetch_factor: int) -> None:
     """A steady batch takes max(m / n, y): n workers make a batch in m, the training step takes y."""
     windows, found = simulate(num_workers, step_s=step_s, prefetch_factor=prefetch_factor)
     assert pace(found) == pytest.approx(max(1.0 / num_workers, step_s), rel=0.02)
@@ -160,9 +158,7 @@ def test_an_epoch_without_room_for_warm_up_and_windows_is_measured_whole() -> No
 # 16 batches of 4 workers arrive at 1 s, 2 s, ..., 4 each: 0.25 s a batch. Those of 3 workers arrive at 1, 1, 1, 2, 2,
 # 2, ..., 5 s: the multiples of the workers after the first are steady.
 @pytest.mark.parametrize(("num_workers", "batches", "batch_s"), [(4, 16, 0.25), (3, 13, 1 / 3)])
-def test_the_first_multiple_of_an_epoch_is_its_startup_and_a_remainder_does_not_count(
-    num_workers: int, batches: int, batch_s: float
-) -> None:
+def test_neither_the_first_multiple_nor_a_remainder_counts(num_workers: int, batches: int, batch_s: float) -> None:
     _, found = simulate(num_workers, batches=batches)
     assert (pace(found), found.startup_s) == pytest.approx((batch_s, 1.0))
 
@@ -182,9 +178,7 @@ def test_a_window_is_at_most_as_long_as_an_epoch() -> None:
 
 
 @pytest.mark.parametrize(("num_workers", "batches", "declared"), [(2, 12, 1000), (8, 10, None)])
-def test_an_epoch_shorter_than_its_length_or_of_unknown_length_is_measured_whole(
-    num_workers: int, batches: int, declared: int | None
-) -> None:
+def test_an_epoch_shorter_than_declared_is_measured_whole(num_workers: int, batches: int, declared: int | None) -> None:
     windows, _ = simulate(num_workers, batches=batches, declared=declared)
     assert kinds(windows)[-3:] == ["epoch"] * 3
 

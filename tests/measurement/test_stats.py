@@ -50,8 +50,6 @@ def test_the_interval_is_that_computed_by_hand_in_any_unit(means: list[float], o
         ([math.exp(value) for value in (-0.2, -0.1, 0.0, 0.1, 0.53)], (4,)),
     ],
 )
-def test_outliers_are_far_from_the_others_and_by_more_than_a_tenth(
-    values: list[float], expected: tuple[int, ...]
-) -> None:
+def test_outliers_are_far_from_others_and_by_more_than_a_tenth(values: list[float], expected: tuple[int, ...]) -> None:
     assert outliers(values) == expected
     assert outliers([1000 * value for value in values]) == expected

@@ -81,9 +81,7 @@ def test_what_is_pasted_is_spelt_as_its_reader_takes_it(form: str, key: str | No
         ),
     ],
 )
-def test_only_what_was_searched_or_differs_from_what_the_receiver_has_is_pasted(
-    changed: dict[str, Any], pasted: str
-) -> None:
+def test_only_what_was_searched_or_differs_from_the_receivers_is_pasted(changed: dict[str, Any], pasted: str) -> None:
     found = trial(4, 16.0, settings=loader_settings(4, prefetch_factor=2))
     assert snippets.render(summary_of_run(search_result(found, **changed)), "kwargs").text == f"{pasted}\n"
 

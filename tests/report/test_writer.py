@@ -314,9 +314,7 @@ def test_the_pictures_of_a_configuration_are_those_that_its_job_has_drawn(tmp_pa
     assert [path for path in paths if "best" in path.relative_to(folder).parts] == [folder / "best"]
 
 
-def test_a_folder_that_is_neither_a_run_nor_a_grid_is_refused_and_left_alone(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_folder_of_neither_run_nor_grid_is_refused(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(NotARunError, match="not a run or a grid of nws_sweep"):
         writer.write(tmp_path)
     assert files_in(tmp_path) == []

@@ -22,9 +22,7 @@ def test_writing_replaces_the_whole_file_with_the_mode_of_the_umask(tmp_path: Pa
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_file_is_written_again_if_another_program_has_removed_the_temporary_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_removed_temporary_file_is_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     replace = Path.replace
     removed: list[Path] = []
 
@@ -41,9 +39,7 @@ def test_a_file_is_written_again_if_another_program_has_removed_the_temporary_on
         atomic.write_text(tmp_path / "no folder" / "a.txt", "new")
 
 
-def test_an_interrupted_rename_keeps_the_old_file_and_no_temporary_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_rename_keeps_the_old_file_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(self: Path, target: Path) -> Path:
         assert (self.read_text(), target.read_text()) == ("new", "old")
         raise KeyboardInterrupt

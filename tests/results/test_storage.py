@@ -37,9 +37,7 @@ def test_an_outdated_timings_csv_is_written_again(tmp_path: Path) -> None:
     assert (folder / "timings.csv").read_text() == intact
 
 
-def test_timings_csv_has_a_row_per_trial_with_identifying_columns_and_empty_cells_for_undefined_values(
-    tmp_path: Path,
-) -> None:
+def test_timings_csv_has_a_row_per_trial_with_its_columns_and_empty_cells_for_undefined_values(tmp_path: Path) -> None:
     odd = failed_trial(4, 'ValueError: "a", b', TrialState.OUT_OF_MEMORY)
     folder = store_run(tmp_path, search_result(trial(2, 8.0, notes=("one", "two")), odd))
     assert (folder / "timings.csv").read_text().splitlines()[0] == (
@@ -99,9 +97,7 @@ def test_a_grid_is_found_with_its_configurations_in_the_order_of_measuring(tmp_p
         ('{"schema_version": 4}', "schema version 4, this program reads 5"),
     ],
 )
-def test_a_folder_without_a_readable_result_is_not_a_run(
-    tmp_path: Path, content: str | bytes | None, message: str
-) -> None:
+def test_a_folder_without_readable_result_is_no_run(tmp_path: Path, content: str | bytes | None, message: str) -> None:
     with pytest.raises(NotARunError) as caught:
         storage.find(tmp_path / "gone")
     assert str(caught.value) == f"{tmp_path}/gone: not a run or a grid of nws_sweep (no such folder)"

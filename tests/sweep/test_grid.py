@@ -23,9 +23,7 @@ def composer(composing: ConfigLoader) -> Callable[..., Composer]:
     return composer_of
 
 
-def test_axes_are_expanded_as_by_hydra_and_the_command_line_replaces_a_preset(
-    composer: Callable[..., Composer],
-) -> None:
+def test_axes_are_expanded_as_by_hydra_and_a_command_line_replaces_a_preset(composer: Callable[..., Composer]) -> None:
     overrides = ["batch_size=range(32,129,32)", "dataset=sleep", "measure=glob(*,exclude=e*)"]
     one = composer(*overrides, "axis/batch_size=wide", "axis/pin_memory=both")
     axes = grid.axes_of(one.whole, one.loader)
@@ -70,9 +68,7 @@ def test_the_plan_has_an_upper_limit_of_the_time(
         (["dataset=sleep,image_folder"], "dataset.root is missing: set dataset.root=VALUE"),
     ],
 )
-def test_one_bad_value_rejects_the_whole_grid(
-    composer: Callable[..., Composer], overrides: list[str], line: str
-) -> None:
+def test_one_bad_value_refuses_a_whole_grid(composer: Callable[..., Composer], overrides: list[str], line: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         grid.check(composer(*overrides))
     assert str(caught.value) == line
@@ -130,9 +126,7 @@ def test_a_dataset_has_the_name_of_its_option_or_of_an_overridden_target(compose
 
 
 @pytest.mark.parametrize("overrides", [["batch_size=range(1,1001)"], ["batch_size=range(1,101)", "seed=range(0,100)"]])
-def test_ten_thousand_points_are_planned_within_a_minute(
-    composer: Callable[..., Composer], overrides: list[str]
-) -> None:
+def test_ten_thousand_points_are_planned_in_a_minute(composer: Callable[..., Composer], overrides: list[str]) -> None:
     """With one long axis and with several; every value is checked."""
     began = time.monotonic()
     plan, shown = grid.check(composer(*overrides, "dataset=sleep"))

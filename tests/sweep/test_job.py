@@ -18,9 +18,7 @@ handler_of_submitit.__module__ = "submitit.core.job_environment"
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR2])
-def test_signals_of_a_batch_system_end_a_job_of_submitit(
-    number: signal.Signals, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_signals_of_batch_systems_end_jobs_of_submitit(number: signal.Signals, monkeypatch: pytest.MonkeyPatch) -> None:
     """Other handlers are kept."""
     found: list[object] = []
     monkeypatch.setattr(app, "_measure", lambda composed, session: found.append(signal.getsignal(number)))

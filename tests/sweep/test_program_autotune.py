@@ -16,9 +16,7 @@ from tests.hosts import run_host, write_training_host
 from tests.user_datasets import Plain
 
 
-def test_the_training_of_an_unchanged_program_gets_workers_while_it_runs(
-    tmp_path: Path, environment: dict[str, str]
-) -> None:
+def test_a_training_gets_workers_while_its_unchanged_program_runs(tmp_path: Path, environment: dict[str, str]) -> None:
     folder = write_training_host(tmp_path)
     plain = run_host(folder, environment, "hydra.run.dir=run")
     tuned = run_host(folder, environment, "+nws_sweep=autotune", "loader.dataset.length=2000", "hydra.run.dir=run")
@@ -73,9 +71,7 @@ def test_ranks_other_than_the_first_write_nothing(tmp_path: Path, environment: d
 
 
 @pytest.mark.parametrize("override", ["max_workers=-1", "settings=[pin_memory]", "reuse=often"])
-def test_a_wrong_option_stops_the_program_with_one_line(
-    tmp_path: Path, environment: dict[str, str], override: str
-) -> None:
+def test_a_wrong_option_ends_a_program_in_one_line(tmp_path: Path, environment: dict[str, str], override: str) -> None:
     name = f"hydra.callbacks.nws_sweep.{override}"
     failed = run_host(write_training_host(tmp_path), environment, "+nws_sweep=autotune", name)
     assert failed.returncode != 0

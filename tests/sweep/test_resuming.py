@@ -136,9 +136,7 @@ def check(folder: Path, host: Host = HOST, *, is_grid: bool = True, nodes_differ
 
 
 @pytest.mark.parametrize(("host", "difference"), [(ELSEWHERE, "hostname"), (UPDATED, "torch")])
-def test_another_host_or_other_versions_are_rejected_with_the_reason(
-    tmp_path: Path, host: Host, difference: str
-) -> None:
+def test_other_hosts_and_versions_are_rejected_with_the_reason(tmp_path: Path, host: Host, difference: str) -> None:
     folder = store_grid(tmp_path, half(0, 1), search_result(trial(0, 8.0), columns={"batch_size": 8}))
     check(folder)
     check(tmp_path / "new")

@@ -34,9 +34,7 @@ def test_the_object_store_reports_its_missing_package(monkeypatch: pytest.Monkey
     ("protocol", "package", "line"),
     [("s3", "s3fs", missing("remote")), ("gs", "gcsfs", "a package is missing (Please install")],
 )
-def test_a_protocol_reports_its_missing_package(
-    monkeypatch: pytest.MonkeyPatch, protocol: str, package: str, line: str
-) -> None:
+def test_a_protocol_names_its_package(monkeypatch: pytest.MonkeyPatch, protocol: str, package: str, line: str) -> None:
     monkeypatch.delitem(sys.modules["fsspec.registry"]._registry, protocol, raising=False)
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(DatasetError) as caught:

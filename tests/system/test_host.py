@@ -26,9 +26,7 @@ def v1(folder: str, quota_us: int) -> dict[str, str]:
         ("0::/\n", {"cpu.max": "\n"}, 12.0),
     ],
 )  # fmt: skip
-def test_quotas_of_control_groups_limit_the_cpus(
-    tmp_path: Path, own: str, files: dict[str, str], expected: float
-) -> None:
+def test_quotas_of_groups_limit_the_cpus(tmp_path: Path, own: str, files: dict[str, str], expected: float) -> None:
     files = {f"sys/fs/cgroup/{name}": text for name, text in files.items()}
     root = made_up(tmp_path, {"proc/self/cgroup": own, **files})
     assert host.usable_cores(root, {}, affinity=12) == expected

@@ -80,9 +80,7 @@ def test_dropped_files_are_read_from_storage(tmp_path: Path) -> None:
     assert bytes_from_storage(path) >= size
 
 
-def test_files_that_cannot_be_dropped_are_skipped_without_blocking_or_leaking(
-    tmp_path: Path, files: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_cannot_be_dropped_is_skipped(tmp_path: Path, files: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(descriptor: int) -> None:
         raise OSError(22, "Invalid argument")  # as on squashfs and ISO images
 

@@ -65,9 +65,7 @@ def limit_to(
         ("4:memory:/a/b\n", v1("/a/b", NO_LIMIT, GB) | v1("/a", 7 * GB, 2 * GB), 5 * GB),
     ],
 )
-def test_the_least_of_machine_and_groups_is_free(
-    tmp_path: Path, own: str, files: dict[str, str], expected: int
-) -> None:
+def test_the_least_of_machine_and_group_is_free(tmp_path: Path, own: str, files: dict[str, str], expected: int) -> None:
     root = made_up(tmp_path, {"proc/meminfo": MEMINFO, "proc/self/cgroup": own, **files})
     assert resources.now(None, root).memory_bytes == expected
 

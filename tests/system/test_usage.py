@@ -127,8 +127,6 @@ def test_busy_time_of_the_machine_excludes_steal(tmp_path: Path, monkeypatch: py
         ("0::/\n", {"cpu.stat": "usage_usec 9\n\nodd\nhigh max\nbelow -1\n"}, 0.0),
     ],
 )
-def test_throttled_time_is_the_largest_of_all_groups(
-    tmp_path: Path, own: str, files: dict[str, str], expected: float
-) -> None:
+def test_throttled_time_is_the_most_of_groups(tmp_path: Path, own: str, files: dict[str, str], expected: float) -> None:
     files = {f"sys/fs/cgroup/{name}": text for name, text in files.items()}
     assert usage.of_machine(made_up(tmp_path, {"proc/self/cgroup": own, **files})).throttled_s == expected
