@@ -42,16 +42,12 @@ def only_folder(parent: Path) -> Path:
         ([*PLAIN, "+dataset.length=0"], "dataset tests.user_datasets.Plain is empty: 0 samples, at least 1 is needed"),
         (["dataset=image_folder", "dataset.root=empty"], "No such file or directory: 'empty'; put its files into /"),
         (["-m", "dataset=sleep", "dataset.length=5,0"], "dataset.length=0: allowed is at least 1"),
-        (
-            ["dataset=custom", "dataset._target_=tests.user_datasets.DiesWhenMade"],
-            "dataset DiesWhenMade cannot be made: the trial process was killed by SIGKILL",
-        ),
-        (
-            ["-m", "dataset=sleep", "training_step=none,sleep", "++training_step.seconds_per_batch=-1"],
-            "training_step nws_sweep.dataloading.training_steps.",
-        ),
+        (["dataset=custom", "dataset._target_=tests.user_datasets.DiesWhenMade"],
+         "dataset DiesWhenMade cannot be made: the trial process was killed by SIGKILL"),
+        (["-m", "dataset=sleep", "training_step=none,sleep", "++training_step.seconds_per_batch=-1"],
+         "training_step nws_sweep.dataloading.training_steps."),
     ],
-)
+)  # fmt: skip
 def test_bad_input_is_a_line_and_status_2(shared_nws: Command, tmp_path: Path, arguments: list[str], line: str) -> None:
     check_refusal(shared_nws(*arguments), line, tmp_path)
 

@@ -44,9 +44,9 @@ def of(cost: BatchCost, **loop: float) -> WhatIf:
 def test_times_follow_from_the_costs(cost: BatchCost, asked: dict[str, Any], batch_s: float, epoch_s: float) -> None:
     other, settings = of(cost).asked(**asked)
     predicted = other.predict(settings)
-    assert predicted.batch_s.value == pytest.approx(batch_s, rel=0.03)
     assert predicted.epoch_s is not None
-    assert predicted.epoch_s.value == pytest.approx(epoch_s, rel=0.03)
+    found_s = (predicted.batch_s.value, predicted.epoch_s.value)
+    assert found_s == pytest.approx((batch_s, epoch_s), rel=0.03)
     low, high = predicted.epoch_s.ends  # all batches cost the same
     assert low <= predicted.epoch_s.value <= high <= 1.4 * low
 
@@ -120,11 +120,6 @@ def test_the_start_method_of_workers_counts_before_any_was_started() -> None:
     forked, slow = (found(recorded_trial(0, WAITS), **changes) for changes in ({}, {"configuration": spawned}))
     settings = replace(forked.own, num_workers=4)
     assert slow.cost_s(settings) - forked.cost_s(settings) == pytest.approx(2.0, rel=0.05)
-
-
-def test_nothing_is_predicted_without_records() -> None:
-    result = search_result(trial(4, 8.0))
-    assert what_if.of(result, result.trials[0]) is what_if.of(result, None) is None
 
 
 def test_several_ranks_share_the_cpus_and_the_epoch() -> None:

@@ -87,10 +87,8 @@ _OUT_OF_RANGE = {
         ("+bach_size=64", "bach_size=64: there is no key bach_size; did you mean batch_size?"),
         ("xyzzy=1", "xyzzy=1: there is no key xyzzy; --help lists the keys"),
         ("measure.windo=3", "measure.windo=3: there is no key measure.windo; did you mean measure.windows?"),
-        (
-            "dataset.size=3",
-            "dataset.size=3: the chosen dataset has no such argument; ++dataset.size=VALUE passes it anyway",
-        ),
+        ("dataset.size=3",
+         "dataset.size=3: the chosen dataset has no such argument; ++dataset.size=VALUE passes it anyway"),
         ("dataset=image_folder", "dataset.root is missing: set dataset.root=VALUE"),
         ("measure=quik", "measure=quik: allowed are default, epoch, quick, rigorous"),
         ("batch_size=64,256", "batch_size=64,256: several values are a grid, which needs -m"),
@@ -103,13 +101,11 @@ _OUT_OF_RANGE = {
         ("loader.shuffle=true", "loader.shuffle=true: there is no key loader.shuffle; it is called shuffle"),
         ("+consumer.ms=5", "consumer={'ms': 5}: there is no key consumer; it is called training_step"),
         ("consumer=train", "consumer=train: there is no key consumer; it is called training_step"),
-        (
-            "measure.timeout_s=3",
-            "measure.timeout_s=3: there is no key measure.timeout_s; it is called measure.kill_after_s",
-        ),
+        ("measure.timeout_s=3",
+         "measure.timeout_s=3: there is no key measure.timeout_s; it is called measure.kill_after_s"),
         ("a b=3", "a b=3: not an override; expected key=value"),
     ],
-)
+)  # fmt: skip
 def test_bad_input_is_one_line_with_the_value_and_its_range(override: str, line: str) -> None:
     assert refused(override) == line
 

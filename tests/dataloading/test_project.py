@@ -106,16 +106,13 @@ def test_the_node_of_the_training_data_is_found(config: dict[str, Any], key: str
 @pytest.mark.parametrize(
     ("config", "key", "message"),
     [
-        (
-            {"first": DATASET, "second": DATASET},
-            None,
-            "key=null: several nodes of the project fit: first, second; name one",
-        ),
+        ({"first": DATASET, "second": DATASET}, None,
+         "key=null: several nodes of the project fit: first, second; name one"),
         ({"model": OTHER, "data": {"_target_": "tests.factories.configuration"}}, None, "key=null: no node of the"),
         ({"loader": LOADER, "other": 1}, "lodaer", "key=lodaer: .* its top-level nodes are loader, other"),
         (None, None, "config=.*: no such file"),
     ],
-)
+)  # fmt: skip
 def test_wrong_nodes_are_reported(config: dict[str, Any] | None, key: str | None, message: str, tmp_path: Path) -> None:
     if config:
         OmegaConf.save(config, tmp_path / "config.yaml")

@@ -35,12 +35,10 @@ def test_all_candidates_get_the_same_sleep_times(monkeypatch: pytest.MonkeyPatch
     ("arguments", "message"),
     [
         ({"seconds_per_batch": -0.1}, "training_step.seconds_per_batch=-0.1: allowed is a number of at least 0"),
-        (
-            {"seconds_per_batch": 0.1, "spread": float("nan")},
-            "training_step.spread=nan: allowed is a number of at least 0",
-        ),
+        ({"seconds_per_batch": 0.1, "spread": float("nan")},
+         "training_step.spread=nan: allowed is a number of at least 0"),
     ],
-)
+)  # fmt: skip
 def test_errors_of_sleep_name_the_key(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         Sleep(**arguments)

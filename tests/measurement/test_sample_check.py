@@ -176,17 +176,14 @@ def test_random_streams_give_a_warning() -> None:
     ("epochs", "settings", "line"),
     [
         ((40, 40), FOUR, ""),
-        (
-            (40, 160),
-            FOUR,
-            "samples are repeated with num_workers=4: 160 in an epoch instead of 40: the iterable dataset",
-        ),
+        ((40, 160), FOUR,
+         "samples are repeated with num_workers=4: 160 in an epoch instead of 40: the iterable dataset"),
         ((40, 44), replace(FOUR, batch_size=None), ""),  # each worker ends with a shorter batch
         ((40, 30), FOUR, "samples are lost with num_workers=4: 30 in an epoch instead of 40"),
         ((40, 30), replace(FOUR, drop_last=True), "samples are lost .*drop_last drops a shorter batch of each worker"),
         ((60_000, 60_000), FOUR, "check_samples: no whole epoch of at most 50000 samples could be counted"),
     ],
-)
+)  # fmt: skip
 def test_samples_of_two_epochs_are_counted_once(epochs: tuple[int, ...], settings: LoaderSettings, line: str) -> None:
     world, comparison = (
         World(lambda i: (i,), lambda i, worker: (i,), epochs=epochs),

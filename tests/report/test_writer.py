@@ -54,11 +54,8 @@ def read_back(table: Rows) -> pd.DataFrame:
 
 
 def test_the_trials_of_all_configurations_are_rows_in_the_order_of_measuring_with_all_digits() -> None:
-    found = summary_of_grid(
-        search_result(trial(8, 4.0), failed_trial(0), columns={"batch_size": 256}),
-        search_result(endless_trial(1, 1 / 3), columns={"batch_size": 64}),
-    )
-    table = tables.trials(found)
+    first = search_result(trial(8, 4.0), failed_trial(0), columns={"batch_size": 256})
+    table = tables.trials(summary_of_grid(first, search_result(endless_trial(1, 1 / 3), columns={"batch_size": 64})))
     assert table.columns == (*COLUMNS, *codec.TIMING_COLUMNS)
     frame = read_back(table)
     rows = frame[["batch_size", "num_workers", "state"]].to_numpy().tolist()
@@ -76,14 +73,9 @@ def test_the_best_of_each_configuration_is_read_back_as_it_was_found() -> None:
     first, second = read_back(tables.best(two_configurations())).to_dict("records")
     assert list(first)[: len(COLUMNS) + 2] == [*COLUMNS, "dataset.sizes", "num_workers"]
     expected = {
-        "num_workers": 2,
-        "persistent_workers": True,
-        "epoch_s": 4.0625,
-        "batch_s_low": 0.75 * 4.0625 / 128,
-        "gain_over_cpu_count": pytest.approx(4.0 / 4.0625),
-        "fastest_num_workers": 8,
-        "dataset.sizes": "[500, 375]",
-    }
+        "num_workers": 2, "persistent_workers": True, "epoch_s": 4.0625, "batch_s_low": 0.75 * 4.0625 / 128,
+        "gain_over_cpu_count": pytest.approx(4.0 / 4.0625), "fastest_num_workers": 8, "dataset.sizes": "[500, 375]",
+    }  # fmt: skip
     assert {name: first[name] for name in expected} == expected
     assert (second["batch_size"], second["error"]) == (64, "it, too")
     assert pd.isna([first["gain_over_zero"], second["num_workers"], second["epoch_s"], second["dataset.sizes"]]).all()
@@ -160,15 +152,13 @@ def sure(record: SearchRecord) -> str:
     ("trials", "expected"),
     [
         ([steady(0, 4.0), steady(2, 2.0), steady(4, 2.5)], "Sure: the closest alternative, num_workers=4, takes 25 %"),
-        (
-            [steady(0, 4.0, 0.3), steady(2, 3.5, 0.3)],
-            "Probably (the interval of the ratio includes 1): the closest alternative, num",
-        ),
+        ([steady(0, 4.0, 0.3), steady(2, 3.5, 0.3)],
+         "Probably (the interval of the ratio includes 1): the closest alternative, num"),
         ([steady(0, 4.0, None), steady(2, 2.0, None)], "Probably (without an interval: too few windows): the"),
         ([steady(2, 2.02), steady(4, 2.0)], "num_workers=4 takes 1.0 % less time, which is not worth the"),
         ([steady(2, 2.0)], "No comparison: no other number of workers was measured."),
     ],
-)
+)  # fmt: skip
 def test_the_confidence_follows_the_interval_of_the_ratio(trials: list[Trial], expected: str) -> None:
     assert sure(search_result(*trials)).startswith(expected)
 
@@ -221,9 +211,7 @@ def grid(tmp_path_factory: pytest.TempPathFactory) -> Path:
         tmp_path_factory.mktemp("report"),
         search_result(trial(0, 32.0), failed_trial(2, "a < b"), trial(4, 8.0), columns={"batch_size": 64}),
         search_result(trial(0, 16.0), columns={"batch_size": 128}, stop_reason=""),
-        search_result(
-            failed_trial(0, "no answer for 600 s", TrialState.TIMEOUT), failed_trial(1), columns={"batch_size": 256}
-        ),
+        search_result(failed_trial(0, "no answer", TrialState.TIMEOUT), failed_trial(1), columns={"batch_size": 256}),
     )
 
 
@@ -273,9 +261,8 @@ def test_the_report_of_a_run_lists_every_trial_and_why_the_search_stopped() -> N
 
 def test_the_report_names_host_and_versions_and_has_no_empty_sections() -> None:
     text = writer.markdown(summary_of_run(search_result(trial(0, 8.0))), [])
-    body = section(text, "Host and method")
-    assert "node1: Example CPU, 8 usable of 16 CPUs, 68.7 GB memory, Linux-6.1-x86_64" in body
-    assert "Python 3.11.7, torch 2.4.0, torchvision 0.19.0, nws_sweep 0.1.0" in body
+    assert "node1: Example CPU, 8 usable of 16 CPUs, 68.7 GB memory, Linux-6.1-x86_64" in text
+    assert "Python 3.11.7, torch 2.4.0, torchvision 0.19.0, nws_sweep 0.1.0" in text
     assert re.findall(r"^## (.+)$", text, re.MULTILINE) == ["Best settings", "dataset=photos", "Host and method"]
 
 
@@ -319,8 +306,7 @@ def test_a_folder_of_neither_run_nor_grid_is_refused(tmp_path: Path, caplog: pyt
         writer.write(tmp_path)
     assert files_in(tmp_path) == []
     writer.try_pictures(tmp_path)
-    assert "could not be drawn" in caplog.text
-    assert "NotARunError" in caplog.text
+    assert re.search("could not be drawn(?s:.)*NotARunError", caplog.text)
 
 
 def test_the_report_of_a_grid_has_a_row_for_each_configuration_and_lists_failures_and_warnings(grid_text: str) -> None:
@@ -333,7 +319,7 @@ def test_the_report_of_a_grid_has_a_row_for_each_configuration_and_lists_failure
     ]
     assert section(grid_text, "Failures").splitlines()[:3] == [
         "- dataset=photos batch_size=64 num_workers=2: failed: a &lt; b",
-        "- dataset=photos batch_size=256 num_workers=0: timeout: no answer for 600 s",
+        "- dataset=photos batch_size=256 num_workers=0: timeout: no answer",
         "- dataset=photos batch_size=256 num_workers=1: failed: it broke",
     ]
     edge, unfinished = section(grid_text, "Warnings").split("\n\n")[0].splitlines()
@@ -351,16 +337,12 @@ def test_the_files_of_a_grid_have_every_trial_and_the_best_of_every_configuratio
     assert own == [each["loader"] for each in best] == [BEST_OF_4, {"batch_size": 64, "num_workers": 0}, None]
     option = (grid / "best" / "batch_size-64.yaml").read_text()
     assert yaml.safe_load(option) == BEST_OF_4
-    assert "# dataset=photos batch_size=64\n" in option
-    assert "@package" not in option
+    assert ("# dataset=photos batch_size=64\n" in option, "@package" in option) == (True, False)
 
 
 def test_a_grid_that_was_stopped_in_the_middle_is_reported_as_far_as_it_can_be_read(tmp_path: Path) -> None:
-    folder = store_grid(
-        tmp_path,
-        search_result(failed_trial(0), columns={"batch_size": 64}),
-        search_result(columns={"batch_size": 128}, stop_reason=""),
-    )
+    unfinished = search_result(columns={"batch_size": 128}, stop_reason="")
+    folder = store_grid(tmp_path, search_result(failed_trial(0), columns={"batch_size": 64}), unfinished)
     (folder / "batch_size=256").mkdir()
     (folder / "batch_size=512").mkdir()
     (folder / "batch_size=512" / "result.json").write_text("{")

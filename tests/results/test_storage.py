@@ -248,10 +248,8 @@ def test_a_value_may_contain_an_equals_sign_and_a_missing_value_is_not_null() ->
     ("conditions", "line"),
     [
         (["batch_size=65"], "--where batch_size=65: allowed for batch_size: 64, 256"),
-        (
-            ["batch_size=256", "pin_memory=false"],
-            "--where batch_size=256 --where pin_memory=false: allowed for pin_memory: true",
-        ),
+        (["batch_size=256", "pin_memory=false"],
+         "--where batch_size=256 --where pin_memory=false: allowed for pin_memory: true"),
         (
             ["bach_size=64"],
             "--where bach_size=64: there is no key bach_size; allowed: dataset (photos), batch_size (64, 256), "
@@ -260,7 +258,7 @@ def test_a_value_may_contain_an_equals_sign_and_a_missing_value_is_not_null() ->
         (["batch_size"], "--where batch_size: allowed is KEY=VALUE, such as batch_size=64"),
         (["a\nb"], "--where a b: allowed is KEY=VALUE, such as batch_size=64"),
     ],
-)
+)  # fmt: skip
 def test_conditions_without_a_match_are_an_error_with_the_allowed_values(conditions: list[str], line: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         select(grid(), conditions)

@@ -143,10 +143,8 @@ def window(batch_bytes: int | None = None, batch_tensors: int | None = None) -> 
             "4.80 GB of memory (1.00 GB for the dataset, 8 workers of 250 MB, "
             "18 batches of 100 MB), and 1.00 GB are left",
         ),
-        (
-            FreeResources(threads=35), FreeResources(threads=36), SETTINGS, 3,
-            "36 threads for its 12 workers, and 35 more are allowed",
-        ),
+        (FreeResources(threads=35), FreeResources(threads=36), SETTINGS, 3,
+         "36 threads for its 12 workers, and 35 more are allowed"),
     ],
 )  # fmt: skip
 def test_the_reason_not_to_fit_has_the_figures(
