@@ -16,7 +16,6 @@ from nws_sweep.replay.prediction import Records, epoch_of
 from nws_sweep.replay.queue import QueueSettings, replay
 from nws_sweep.results import (
     BatchCost,
-    BatchRecord,
     Estimate,
     LoopCosts,
     Measurement,
@@ -26,8 +25,8 @@ from nws_sweep.results import (
     TrialState,
     storage,
 )
+from tests import factories
 from tests.factories import FACTS, HOST, configuration, failed_trial, loader_settings, search_rules, store_run, trial
-from tests.factories import search_result as result_of
 
 START = LoopCosts(fork_s=0.002, start_s=0.005, stop_s=0.005)
 
@@ -58,10 +57,7 @@ class Workload:
         loop = self.loop if n else LoopCosts(step_s=self.loop.step_s, step_cpu_s=self.loop.step_cpu_s)
         loop = replace(loop, step_s=self.beside_s) if n and self.beside_s else loop
         found = replay(costs, loop, QueueSettings(n, self.cores))
-        records = tuple(
-            BatchRecord(number=place, position=place / len(costs), began_s=0.0, ended_s=0.0, cost=cost)
-            for place, cost in enumerate(costs)
-        )
+        records = tuple(factories.batch_record(n, c, position=n / len(costs)) for n, c in enumerate(costs))
         _, batch_s = epoch_of(Records(made=records, loop=loop, batches=len(costs)), QueueSettings(n, self.cores))
         return trial(
             n,
@@ -84,7 +80,7 @@ class Workload:
     def result(self) -> SearchRecord:
         refused = [failed_trial(n, "it needs 9 GB, 4 GB are free", TrialState.SKIPPED) for n in self.refused]
         context = "spawn" if self.spawns else None
-        return result_of(
+        return factories.search_result(
             *map(self.trial, self.tried),
             *refused,
             configuration=configuration(

@@ -101,10 +101,8 @@ def epoch_start(startup_s: float) -> TimeSlice:
 
 
 def test_the_start_of_an_epoch_is_the_mean_of_all_starts_but_the_first() -> None:
-    found = summarise(
-        [epoch_start(9.0), epoch_start(4.0), epoch_start(2.0), *slices(window())[1:]], conditions(batches=100)
-    )
-    assert found.epoch_s == 3.0 + 92 * 0.5
+    taken = [*map(epoch_start, (9.0, 4.0, 2.0)), *slices(window())[1:]]
+    assert summarise(taken, conditions(batches=100)).epoch_s == 3.0 + 92 * 0.5
     assert measured(window()).epoch_s is None  # of unknown length
 
 
@@ -113,8 +111,8 @@ def test_the_start_of_persistent_workers_is_shared_by_the_epochs(epochs: int, ex
     """The first epoch starts in 4 s, the others in 2 s, for any number of measured epochs."""
     settings = LoaderSettings(batch_size=8, num_workers=4, persistent_workers=True)
     persistent = replace(conditions(batches=100, epochs=epochs), settings=settings)
-    found = summarise([epoch_start(4.0), epoch_start(2.0), epoch_start(2.0), *slices(window())[1:]], persistent)
-    assert found.epoch_s == pytest.approx(expected)
+    taken = [*map(epoch_start, (4.0, 2.0, 2.0)), *slices(window())[1:]]
+    assert summarise(taken, persistent).epoch_s == pytest.approx(expected)
 
 
 def test_the_start_of_a_second_epoch_does_not_replace_the_first_one_that_was_measured_whole() -> None:
@@ -152,8 +150,7 @@ def test_in_a_single_slice_the_start_counts_and_a_short_batch_is_one(produced: i
 
 def test_missing_counters_give_none_and_no_reads_give_zero() -> None:
     found = measured(window())
-    assert (found.cpu_s, found.memory_bytes, found.shm_bytes, found.memory_growth_bytes) == (None,) * 4
-    assert found.disk_bytes is None
+    assert [found.cpu_s, found.memory_bytes, found.shm_bytes, found.memory_growth_bytes, found.disk_bytes] == [None] * 5
     quiet = TimeSlice(windows=(window(),), before=used(0, disk=7), after=used(1, disk=7))
     assert summarise([START, quiet], conditions()).disk_bytes == 0.0
 
@@ -180,9 +177,8 @@ def test_memory_is_the_most_seen_and_growth_is_after_the_start(memory: list[int]
     ],
 )
 def test_a_slice_is_from_storage_if_it_read_more_than_the_program(read_bytes: int, faults: int, expected: bool) -> None:
-    before, after = (
-        Usage(cpu_s=0, disk_bytes=10 + read, major_faults=2 + n) for read, n in ((0, 0), (read_bytes, faults))
-    )
+    before = Usage(cpu_s=0, disk_bytes=10, major_faults=2)
+    after = Usage(cpu_s=0, disk_bytes=10 + read_bytes, major_faults=2 + faults)
     assert came_from_storage(TimeSlice(windows=(window(),), before=before, after=after)) is expected
     assert not came_from_storage(TimeSlice(windows=(window(),)))
 

@@ -20,15 +20,9 @@ class Simulation:
     """A candidate on a simulated loader."""
 
     def __init__(
-        self,
-        num_workers: int,
-        *,
-        batches: int = 10_000,
-        declared: int | None = -1,
-        step_s: float = 0.0,
-        rules: MeasureRules | None = None,
-        **loader: Any,
-    ) -> None:
+        self, num_workers: int, *, batches: int = 10_000, declared: int | None = -1, step_s: float = 0.0,
+        rules: MeasureRules | None = None, **loader: Any,
+    ) -> None:  # fmt: skip
         self.clock, length = FakeClock(), batches if declared == -1 else declared
         sizes = {"batch_size": loader.get("batch_size", 1), "prefetch_factor": loader.get("prefetch_factor", 2)}
         settings = LoaderSettings(num_workers=num_workers, **sizes).canonical()
@@ -190,8 +184,7 @@ def test_a_window_cut_short_by_the_end_of_an_epoch_of_unknown_length_does_not_co
     assert cut
     assert found.batch_s is not None
     assert found.batch_s.n == 4
-    starts = [window for window in windows if window.startup_s is not None]
-    assert len(starts) == 1 + len(cut)
+    assert sum(window.startup_s is not None for window in windows) == 1 + len(cut)
 
 
 def test_mode_epoch_takes_its_epochs_only_for_any_length() -> None:

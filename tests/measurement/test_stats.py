@@ -11,9 +11,7 @@ from nws_sweep.results import Estimate
 
 def test_the_quantile_is_that_of_scipy() -> None:
     degrees = range(2, 201)
-    assert [student_t_975(d) for d in degrees] == pytest.approx(
-        [scipy.stats.t.ppf(0.975, d) for d in degrees], rel=1e-4
-    )
+    assert list(map(student_t_975, degrees)) == pytest.approx(scipy.stats.t.ppf(0.975, degrees), rel=1e-4)
 
 
 @pytest.mark.parametrize("window_means", [[], [0.5], [0.5, 0.25], [0.0, 0.5, 0.5, 0.5]])

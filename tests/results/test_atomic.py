@@ -24,12 +24,10 @@ def test_writing_replaces_the_whole_file_with_the_mode_of_the_umask(tmp_path: Pa
 
 def test_a_removed_temporary_file_is_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     replace = Path.replace
-    removed: list[Path] = []
 
     def raced(self: Path, target: Path) -> Path:
-        if not removed:
-            removed.append(self)
-            self.unlink()
+        self.unlink()
+        monkeypatch.setattr(Path, "replace", replace)
         return replace(self, target)
 
     monkeypatch.setattr(Path, "replace", raced)
