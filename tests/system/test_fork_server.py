@@ -180,12 +180,13 @@ def test_signals_during_the_start_are_not_lost_and_do_not_end_the_server(tmp_pat
     assert output_of(_SIGNALLED, tmp_path) == f"{-signal.SIGTERM} None\n"
 
 
-def test_the_semaphore_of_a_killed_process_is_removed_without_a_warning() -> None:
-    program = (
-        "from nws_sweep.system import fork_server\n"
-        "process = fork_server.ensure_running([]).fork('tests.forked:hold_a_semaphore')\n"
-        "print(process.connection.recv())\n"
-        "process.kill()\n"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT)
-    assert (done.stdout, done.stderr) == ("made\n", "")
+_HOLDS = """
+from nws_sweep.system import fork_server
+process = fork_server.ensure_running([]).fork("tests.forked:hold_a_semaphore")
+print(process.connection.recv())
+process.kill()
+"""
+
+
+def test_the_semaphore_of_a_killed_process_is_removed_without_a_warning(tmp_path: Path) -> None:
+    assert output_of(_HOLDS, tmp_path) == "made\n"

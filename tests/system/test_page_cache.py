@@ -41,13 +41,12 @@ def test_bare_names_and_missing_paths_are_excluded(tmp_path: Path, monkeypatch: 
 
 def test_cycles_end(files: list[str]) -> None:
     dataset, inner = Made(path=files[0]), Made(path=files[1])
-    dataset.__dict__.update(inner=inner, me=dataset)
     inner.__dict__.update(outer=dataset, both=[dataset, inner])
     samples: list[Any] = [files[2]]
     samples.append(samples)
     crowd: list[Any] = []  # visiting each path through it would never end
     crowd.extend(Made(all=crowd) for _ in range(2000))
-    dataset.__dict__.update(samples=samples, crowd=crowd)
+    dataset.__dict__.update(inner=inner, me=dataset, samples=samples, crowd=crowd)
     assert sorted(page_cache.paths_in(dataset)) == sorted(files)
 
 

@@ -35,9 +35,8 @@ def test_only_folders_of_killed_programs_are_removed(place: Path) -> None:
     for name in theirs:
         (place / name).mkdir()
     with temporary.folder() as mine:
-        assert (
-            48 + len(f"/{Path(mine).name}/pymp-12345678/listener-12345678") <= 103
-        )  # a socket below macOS's own folder
+        # A socket below macOS's own folder, whose name has 48 letters.
+        assert 48 + len(f"/{Path(mine).name}/pymp-12345678/listener-12345678") <= 103
         temporary.remove_stale()
         assert not left.exists()
         assert {path.name for path in place.iterdir()} == {*theirs, Path(mine).name}
@@ -74,10 +73,9 @@ def test_shared_memory_of_exited_processes_is_removed_with_the_folder(place: Pat
 
 
 def test_shared_memory_that_a_process_of_another_container_uses_stays(place: Path) -> None:
-    left = left_by_a_killed_program(place)
     with subprocess.Popen(["true"]) as gone:
         pass
-    segment = register_with_segment(left, gone.pid)
+    segment = register_with_segment(left_by_a_killed_program(place), gone.pid)
     with segment.open("rb") as opened, subprocess.Popen(["sleep", "60"], stdin=opened) as other:
         opened.close()
         temporary.remove_stale()

@@ -25,9 +25,7 @@ def owners() -> Iterator[dict[str, Any]]:
     list(iterator)
 
 
-@pytest.mark.parametrize(
-    ("owner", "name"), [(one, name) for one, names in torch_internals.NAMES.items() for name in names]
-)
+@pytest.mark.parametrize(("owner", "name"), [(a, name) for a, names in torch_internals.NAMES.items() for name in names])
 def test_each_name_exists_and_is_known_to_exist(owners: dict[str, Any], owner: str, name: str) -> None:
     assert hasattr(owners.get(owner) or pkgutil.resolve_name(owner), name)
     assert torch_internals.missing_names() == ()
