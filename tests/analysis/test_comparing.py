@@ -195,6 +195,11 @@ def test_configurations_of_equal_columns_are_compared_in_the_order_of_a_and_the_
     assert [pair.times.ratio.value for pair in comparison.pairs if pair.times] == pytest.approx([0.5, 1.0, 1.5])
     assert (comparison.only_a, comparison.only_b) == (("batch_size=64",), ("batch_size=128",))
     assert (comparison.settings, comparison.hosts) == ((), ())
+    a, b = (summary_of_grid(found(seconds), found(2.0)) for seconds in (1.0, 2.0))  # equal columns: one by one
+    assert [pair.change for pair in compare(a, b, LIMIT).pairs] == [Change.SLOWER, Change.SAME]
+    line = "^no configuration is in both: A has batch_size=8, batch_size=16; B has batch_size=32$"
+    with pytest.raises(ConfigurationError, match=line):
+        compare(grid(b8=1.0, b16=1.0), grid(b32=1.0), LIMIT)
 
 
 def test_constant_columns_of_a_and_of_b_are_reported_and_do_not_prevent_pairing() -> None:
@@ -207,17 +212,6 @@ def test_constant_columns_of_a_and_of_b_are_reported_and_do_not_prevent_pairing(
     assert comparison.settings == (("pin_memory", "false", "true"),)
     both = summary_of_grid(*(found(2.0, each) for each in points(pin_memory=(False, True))))
     assert compare(summary_of_run(found(1.0, {"pin_memory": True})), both, LIMIT).only_b == ("pin_memory=false",)
-
-
-def test_equal_configurations_of_a_grid_are_paired_one_by_one() -> None:
-    a, b = (summary_of_grid(found(seconds), found(2.0)) for seconds in (1.0, 2.0))
-    assert [pair.change for pair in compare(a, b, LIMIT).pairs] == [Change.SLOWER, Change.SAME]
-
-
-def test_without_common_configurations_the_error_names_both() -> None:
-    line = "^no configuration is in both: A has batch_size=8, batch_size=16; B has batch_size=32$"
-    with pytest.raises(ConfigurationError, match=line):
-        compare(grid(b8=1.0, b16=1.0), grid(b32=1.0), LIMIT)
 
 
 OTHER = configuration(dataset={"_target_": "package.Photos", "files": 200}, loader=loader_settings(shuffle=True))

@@ -192,10 +192,8 @@ def test_noise_is_reported_alone_also_beside_another_candidate() -> None:
 
 
 def test_a_wide_interval_is_noise_unless_records_show_that_batches_differ() -> None:
-    best = UNEVEN.trial(8)
-    assert best.measurement is not None
-    measured = replace(best.measurement, batch_s=Estimate(value=0.01, low=0.004, high=0.025, n=5))
-    recorded = replace(best, measurement=measured)
+    measured = factories.measurement(1.0, batch_s=Estimate(value=0.01, low=0.004, high=0.025, n=5))
+    recorded = replace(UNEVEN.trial(8), measurement=measured)
     found = diagnose(replace(UNEVEN.result, trials=(recorded,)), recorded)
     assert found is not None
     assert found.bottlenecks[0] is Bottleneck.ORDER
@@ -210,12 +208,6 @@ def test_a_stored_run_is_diagnosed_from_its_costs(tmp_path: Path) -> None:
     (folder / storage.COSTS).unlink()
     (earlier,) = summarise(storage.find(folder)).configurations
     assert (earlier.diagnosis, earlier.explanation) == (None, ())
-
-
-def test_an_epoch_of_unknown_length_has_no_start_up() -> None:
-    found = diagnose(replace(SHORT.result, facts=replace(FACTS, samples=None)), SHORT.trial(4))
-    assert found is not None
-    assert found.bottlenecks == (Bottleneck.LATENCY,)
 
 
 def test_costs_that_depend_on_the_position_are_reported() -> None:
@@ -268,6 +260,9 @@ def test_a_longer_step_beside_workers_may_be_the_work_of_an_accelerator() -> Non
     assert busy.diagnosis.bottlenecks[0] is Bottleneck.COMPETITION
 
 
-def test_fork_is_suggested_for_spawned_workers() -> None:
+def test_fork_is_suggested_for_spawned_workers_and_an_epoch_of_unknown_length_has_no_start_up() -> None:
     assert "fork starts faster than spawn" in sentence(replace(SHORT, spawns=True).diagnosis)
     assert "fork starts" not in sentence(SHORT.diagnosis)
+    found = diagnose(replace(SHORT.result, facts=replace(FACTS, samples=None)), SHORT.trial(4))
+    assert found is not None
+    assert found.bottlenecks == (Bottleneck.LATENCY,)

@@ -55,6 +55,8 @@ def test_the_kind_is_an_axis_and_others_are_compared_within_one() -> None:
     found = summary_of_grid(*on_two_kinds())
     assert (found.varying, found.warnings) == (("dataset", "batch_size", "node"), ())
     assert {effect.axis: effect.pairs for effect in comparing.effects(found)} == {"batch_size": 2, "node": 2}
+    compared = comparing.compare(found, summary_of_grid(*on_two_kinds()[2:]), 0.05)  # with a grid on one of them
+    assert (len(compared.pairs), len(compared.only_a), compared.only_b) == (2, 2, ())
 
 
 def test_every_output_tells_the_kinds_of_two_grids_apart_and_one_can_be_picked(tmp_path: Path) -> None:
@@ -66,9 +68,3 @@ def test_every_output_tells_the_kinds_of_two_grids_apart_and_one_can_be_picked(t
         assert "Example_4-CPUs_64-GiB" in (tmp_path / name).read_text("utf-8"), name
     picked = select(node_kinds.named(storage.find(tmp_path)), ["node=Example_4-CPUs_64-GiB", "batch_size=64"])
     assert [run.result.host for run in picked.runs] == [SMALL]
-
-
-def test_grids_of_two_kinds_and_of_one_of_them_are_compared_on_that_one() -> None:
-    both = on_two_kinds()
-    found = comparing.compare(summary_of_grid(*both), summary_of_grid(*both[2:]), 0.05)
-    assert (len(found.pairs), len(found.only_a), found.only_b) == (2, 2, ())

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, get_worker_info
+from torch.utils.data import DataLoader, IterableDataset, Subset, get_worker_info
 
 from nws_sweep.dataloading import recording
 from nws_sweep.dataloading.digests import SampleLog, parts_of
@@ -28,16 +28,13 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> FakeClock:
     return clock
 
 
-class Watching(Dataset[int]):
+class Watching(Plain):
     """Each sample takes a fixed time and is the count at that time."""
 
     def __init__(self, clock: FakeClock, slots: list[int], sample_s: float = DEAR_S) -> None:
         self.clock, self.slots, self.sample_s = clock, slots, sample_s
 
-    def __len__(self) -> int:
-        return 1000
-
-    def __getitem__(self, index: int) -> int:
+    def __getitem__(self, index: int) -> Any:
         self.clock.advance(self.sample_s)
         return self.slots[0]
 

@@ -193,12 +193,9 @@ def test_ranks_get_the_samples_of_distributed_sampler() -> None:
         found = loader(DATASET, number, settings=LoaderSettings(batch_size=2))
         assert seen(found) == [*DistributedSampler(DATASET, 3, number, shuffle=False)]
         assert len(found) == 2
-
-
-def test_shuffling_ranks_get_every_sample_once() -> None:
-    found = [seen(loader(DataLoader(DATASET, shuffle=True), number, 2, seed=1)) for number in range(2)]
-    assert sorted(found[0] + found[1]) == list(range(10))
-    assert found[0] == [*DistributedSampler(DATASET, 2, 0, shuffle=True, seed=1)]
+    for number in range(2):
+        shuffled = seen(loader(DataLoader(DATASET, shuffle=True), number, 2, seed=1))
+        assert shuffled == [*DistributedSampler(DATASET, 2, number, shuffle=True, seed=1)]
 
 
 @pytest.mark.parametrize(
