@@ -1,7 +1,5 @@
 """Real processes for tests: small scripts that say when they are ready."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -1,7 +1,5 @@
 """Writes docs/reference/cli.md from the parsers of the commands and the help of a search."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 from collections.abc import Iterator

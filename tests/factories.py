@@ -4,8 +4,6 @@ Times are powers of two where possible, so that they compare exactly. An epoch h
 half of its time on the start-up; the interval of a batch time reaches from 0.75 to 1.5 of it.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -149,9 +147,13 @@ def steady(num_workers: int, batch_s: float, precision: float | None = 0.001, **
     return trial(num_workers, 128 * batch_s, measurement=measurement(128 * batch_s, batch_s=batch), **changes)
 
 
+def batch_record(number: int, cost: BatchCost, **changes: Any) -> BatchRecord:
+    return BatchRecord(**{"number": number, "position": 0.0, "began_s": 0.0, "ended_s": 0.0, "cost": cost, **changes})
+
+
 def recorded_trial(num_workers: int, cost: BatchCost, loop: LoopCosts | None = None) -> Trial:
     """A trial of 65 s an epoch with the records of 20 batches that all cost the same, as fast as its workers are."""
-    records = (BatchRecord(number=n, position=n / 20, began_s=0.0, ended_s=0.0, cost=cost) for n in range(20))
+    records = (batch_record(n, cost, position=n / 20) for n in range(20))
     made_s, loop = cost.cpu_s + cost.wait_s, loop or LoopCosts()
     batch_s = max(made_s / num_workers, loop.step_s) if num_workers else made_s + loop.step_s
     found = measurement(65.0, batch_s=estimate(batch_s))

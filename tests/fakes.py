@@ -1,7 +1,5 @@
 """A fake clock; simulated loaders, trial processes and machines with exactly known times."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -157,7 +155,7 @@ FACTS = DatasetFacts(type="fake.Dataset", iterable=False, samples=1000, accelera
 class FakeProcess:
     """A simulated trial process: a simulated loader behind the commands of ``TrialProcess``."""
 
-    def __init__(self, machine: FakeMachine) -> None:
+    def __init__(self, machine: "FakeMachine") -> None:
         self.facts = machine.facts
         self._machine = machine
         self.batches_per_epoch: int | None = None
@@ -192,7 +190,7 @@ class FakeProcess:
     def _step(self, batch: Any) -> None:
         self._machine.clock.advance(self._machine.step_s)
 
-    def _answer(self) -> FakeMachine:
+    def _answer(self) -> "FakeMachine":
         assert self in self._machine.running, "the process is paused"
         return self._machine
 

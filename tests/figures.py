@@ -5,8 +5,6 @@ ROW is the first cell of the row, or the first two as ``first/second``, and ``<!
 the table, ``<!-- end -->``.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

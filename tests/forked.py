@@ -1,7 +1,5 @@
 """What processes of a fork server do in tests/system/test_fork_server.py; they import this module."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import signal

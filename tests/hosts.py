@@ -1,7 +1,5 @@
 """Hydra programs that use nws_sweep, for tests."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Mapping

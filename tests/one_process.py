@@ -3,8 +3,6 @@
 Orders come as lines of JSON on standard input; the exit status of each goes to standard output.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

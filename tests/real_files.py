@@ -1,7 +1,5 @@
 """Writes small files in exactly the formats of CIFAR-10 and MNIST."""
 
-from __future__ import annotations
-
 import pickle
 import struct
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Writes docs/reference/config.md from the schema (ranges) and conf/ (values and their explanations)."""
 
-from __future__ import annotations
-
 import inspect
 import itertools
 import re
@@ -70,9 +68,7 @@ _EXPLAINED_IN = ("base.yaml", "paths/default.yaml")
 
 _MISSING = "???"
 # Interpolations in words.
-_MEANINGS = {
-    "${nws_sweep.usable_cpus:${.ranks}}": "the usable CPUs, shared by the ranks",
-}
+_MEANINGS = {"${nws_sweep.usable_cpus:${.ranks}}": "the usable CPUs, shared by the ranks"}
 _FROM_ENVIRONMENT = re.compile(r"\$\{oc\.env:(\w+),'?([^'}]*)'?\}")
 _CACHE = re.compile(r"\$\{oc\.env:XDG_CACHE_HOME,'(.*?)'\}")  # XDG_CACHE_HOME is explained where the folders are
 _ELSEWHERE = re.compile(r"\$\{\.+([\w.]+)\}")

@@ -1,7 +1,5 @@
 """Made-up roots of a file system: what /proc and /sys say on machines that are not here."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Reports and a comparison of invented measurements, in the shapes that a page must support."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Whole searches on simulated machines, and an observer that records their events."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 
 from nws_sweep.executor.dataset_server import DatasetServer, spec_of

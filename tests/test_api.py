@@ -1,7 +1,5 @@
 """``nws_sweep.search`` and ``nws_sweep.tune``."""
 
-from __future__ import annotations
-
 import doctest
 import inspect
 import random

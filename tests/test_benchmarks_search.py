@@ -1,7 +1,5 @@
 """The comparison of search methods, with simulated figures."""
 
-from __future__ import annotations
-
 import json
 import math
 import subprocess
@@ -262,9 +260,7 @@ MISSED = [
         ),
     ],
 )
-def test_targets_are_met_at_their_limits_and_what_misses_one_is_named(
-    scores: Sequence[Score], lines: list[str]
-) -> None:
+def test_targets_are_met_at_the_limits_and_what_misses_one_is_named(scores: Sequence[Score], lines: list[str]) -> None:
     found = verdicts(scores, {"cifar": truth({0: 1.0}, floor=0.03)})
     assert [line.partition(": ")[2] for line in found] == lines
 
@@ -321,9 +317,7 @@ def done_by(monkeypatch: pytest.MonkeyPatch, folder: Path, arguments: str) -> tu
     return done, (folder / "page.md").read_text("utf-8")
 
 
-def test_methods_come_before_the_oracle_and_what_is_missing_is_added(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_methods_precede_the_oracle_and_gaps_are_filled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     done, text = done_by(monkeypatch, tmp_path, "--repeats 2 --methods adaptive zero")
     assert [sorted(done[first:last]) for first, last in ((0, 2), (2, 7), (7, 10), (10, 12), (12, 16))] == [
         ["play adaptive 1", "play zero 1"],

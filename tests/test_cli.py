@@ -1,7 +1,5 @@
 """The command line as a process: exit status, messages, files."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -46,19 +44,13 @@ def only_folder(parent: Path) -> Path:
         ([*PLAIN, "+dataset.length=0"], "dataset tests.user_datasets.Plain is empty: 0 samples, at least 1 is needed"),
         (["dataset=image_folder", "dataset.root=empty"], "No such file or directory: 'empty'; put its files into /"),
         (["-m", "dataset=sleep", "dataset.length=5,0"], "dataset.length=0: allowed is at least 1"),
-        (
-            ["dataset=custom", "dataset._target_=tests.user_datasets.DiesWhenMade"],
-            "dataset DiesWhenMade cannot be made: the trial process was killed by SIGKILL",
-        ),
-        (
-            ["-m", "dataset=sleep", "training_step=none,sleep", "++training_step.seconds_per_batch=-1"],
-            "training_step nws_sweep.dataloading.training_steps.",
-        ),
+        (["dataset=custom", "dataset._target_=tests.user_datasets.DiesWhenMade"],
+         "dataset DiesWhenMade cannot be made: the trial process was killed by SIGKILL"),
+        (["-m", "dataset=sleep", "training_step=none,sleep", "++training_step.seconds_per_batch=-1"],
+         "training_step nws_sweep.dataloading.training_steps."),
     ],
-)
-def test_bad_input_is_one_line_status_2_and_nothing_written(
-    shared_nws: Command, tmp_path: Path, arguments: list[str], line: str
-) -> None:
+)  # fmt: skip
+def test_bad_input_is_a_line_and_status_2(shared_nws: Command, tmp_path: Path, arguments: list[str], line: str) -> None:
     check_refusal(shared_nws(*arguments), line, tmp_path)
 
 
@@ -67,9 +59,7 @@ def test_bad_input_ends_a_process_of_its_own(nws: Command, tmp_path: Path, argum
     check_refusal(nws(*arguments), "batch_size=0: allowed is null or an integer of at least 1", tmp_path)
 
 
-def test_hydra_1_3_on_python_3_14_is_refused(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_python_3_14_refuses_hydra_1_3(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(hydra_versions, "IS_1_3", True)
     monkeypatch.setattr(sys, "version_info", (3, 14, 0))
     assert cli.run(["batch_size=8"]) == 2
@@ -208,9 +198,7 @@ def test_failures_are_reported_without_the_callback(shared_nws: Command, tmp_pat
     assert "bad sample 40" in (only_folder(tmp_path / "outputs" / "runs") / "report.md").read_text()
 
 
-def test_results_before_ctrl_c_are_kept_and_reported_and_no_process_remains(
-    tmp_path: Path, environment: dict[str, str]
-) -> None:
+def test_results_before_ctrl_c_are_reported_and_no_process_remains(tmp_path: Path, environment: dict[str, str]) -> None:
     arguments = ["dataset=sleep", "batch_size=1", "strategy=exhaustive", "max_workers=30", "measure.interleave=2",
                  "measure=quick", "measure.window_s=0.05", "measure.trial_limit_s=0.3"]  # fmt: skip
     with subprocess.Popen(
@@ -247,9 +235,7 @@ LATENCY = (
 )  # fmt: skip
 
 
-def test_the_adaptive_search_recommends_workers_for_latency_and_learns_within_a_grid(
-    shared_nws: Command, tmp_path: Path
-) -> None:
+def test_the_adaptive_search_recommends_workers_for_latency_and_learns(shared_nws: Command, tmp_path: Path) -> None:
     done = shared_nws("-m", *LATENCY, "prefetch_factor=2,4,2")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.count("search took ") == 2

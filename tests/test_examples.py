@@ -1,7 +1,5 @@
 """The Python examples of the documents, unchanged, on small files."""
 
-from __future__ import annotations
-
 import io
 import re
 import time

@@ -1,7 +1,5 @@
 """A Jupyter kernel: classes of its cells, progress in the cell, results as tables and figures."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path

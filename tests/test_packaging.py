@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import os
 import re
 import shutil
@@ -106,9 +104,7 @@ def test_a_wheel_measures_a_project_which_uses_the_result(python: Path, tmp_path
 
 
 @pytest.mark.parametrize("arguments", ["--cfg job", "batch_size=64", "dataset=b", "-m batch_size=1,2", "dataset=c"])
-def test_the_plugin_does_not_change_the_output_of_other_programs(
-    python: Path, host: Path, without_plugin: str, arguments: str
-) -> None:
+def test_the_plugin_changes_no_output_of_others(python: Path, host: Path, without_plugin: str, arguments: str) -> None:
     def plain(output: str) -> str:
         """Without times of log lines and the line of nws_sweep in the search path."""
         return re.sub(r"\[[\d-]+ [\d:,]+\]|\tprovider=nws_sweep, path=nws-sweep://nws_sweep.conf\n", "", output)

@@ -1,7 +1,5 @@
 """Windows and macOS, simulated: programs run without what these systems lack."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -80,9 +78,7 @@ def windows(tmp_path: Path, environment: dict[str, str]) -> dict[str, str]:
     return simulated(tmp_path, environment, WINDOWS) | {"TMPDIR": str(tmp_path)}
 
 
-def test_on_windows_the_loader_stays_files_are_read_and_searching_is_one_line(
-    tmp_path: Path, windows: dict[str, str]
-) -> None:
+def test_on_windows_the_loader_stays_files_are_read_and_no_search_runs(tmp_path: Path, windows: dict[str, str]) -> None:
     record = search_result(recorded_trial(0, BatchCost(cpu_s=0.1, wait_s=0.1)))
     for name in ("a", "b"):
         store_run(tmp_path, record, name)
@@ -100,9 +96,7 @@ def test_on_windows_the_loader_stays_files_are_read_and_searching_is_one_line(
     ]
 
 
-def test_on_windows_a_hydra_program_runs_unchanged_or_says_in_one_line_why_it_is_not_searched(
-    tmp_path: Path, windows: dict[str, str]
-) -> None:
+def test_on_windows_a_hydra_program_runs_or_says_why_no_search_runs(tmp_path: Path, windows: dict[str, str]) -> None:
     folder = write_training_host(tmp_path)
     done = run_host(folder, windows, "+nws_sweep=autotune")
     first, *others = done.stdout.splitlines()

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from nws_sweep import units
@@ -44,9 +42,7 @@ def test_an_interval_shows_half_its_width(estimate: Estimate | None, text: str) 
         (None, None, "-"), (0.00512, None, "0.00512"), (9.999, None, "10.0"), (12345.6, None, "12346"),
     ],
 )  # fmt: skip
-def test_numbers_have_the_digits_that_their_interval_supports(
-    value: float | None, uncertainty: float | None, text: str
-) -> None:
+def test_numbers_have_the_digits_of_their_interval(value: float | None, uncertainty: float | None, text: str) -> None:
     assert units.number(value, uncertainty) == text
 
 

@@ -1,7 +1,5 @@
 """A program that uses the API, for mypy alone: that it passes in strict mode is the test (scripts/check)."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Any
 
 import torch

@@ -1,7 +1,5 @@
 """Datasets as users write them, correct and faulty; trial processes import them by path."""
 
-from __future__ import annotations
-
 import fcntl
 import gc
 import multiprocessing

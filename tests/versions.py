@@ -4,8 +4,6 @@
 pytest, and the page stays as it is. scripts/test-versions makes the environments.
 """
 
-from __future__ import annotations
-
 import datetime
 import os
 import platform

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Mapping
@@ -86,9 +84,7 @@ NO_BATCHES = trial(2, 256.0, measurement=measurement(256.0, batch_s=None))
         (NO_BATCHES, Quantity.EPOCH, Estimate(value=128.0, low=None, high=None, n=1), 2.0),
     ],
 )
-def test_times_are_those_of_batches_of_samples_if_their_sizes_differ_or_of_epochs(
-    other: Trial, quantity: Quantity, base: Estimate, ratio: float
-) -> None:
+def test_times_are_of_batches_samples_or_epochs(other: Trial, quantity: Quantity, base: Estimate, ratio: float) -> None:
     times = times_of(trial(2, 128.0), other)
     assert times is not None
     assert (times.quantity, times.base) == (quantity, base)
@@ -175,10 +171,8 @@ def test_only_pairs_that_differ_in_one_setting_have_effects(results: list[Search
 LIMIT = 0.03
 
 
-def found(
-    batch_s: float, columns: Mapping[str, Any] | None = None, num_workers: int = 2, **changes: Any
-) -> SearchRecord:
-    return search_result(steady(num_workers, batch_s), columns=columns, **changes)
+def found(batch_s: float, columns: Mapping[str, Any] | None = None, **changes: Any) -> SearchRecord:
+    return search_result(steady(2, batch_s), columns=columns, **changes)
 
 
 def grid(**seconds: float) -> Summary:
@@ -200,6 +194,11 @@ def test_configurations_of_equal_columns_are_compared_in_the_order_of_a_and_the_
     assert [pair.times.ratio.value for pair in comparison.pairs if pair.times] == pytest.approx([0.5, 1.0, 1.5])
     assert (comparison.only_a, comparison.only_b) == (("batch_size=64",), ("batch_size=128",))
     assert (comparison.settings, comparison.hosts) == ((), ())
+    a, b = (summary_of_grid(found(seconds), found(2.0)) for seconds in (1.0, 2.0))  # equal columns: one by one
+    assert [pair.change for pair in compare(a, b, LIMIT).pairs] == [Change.SLOWER, Change.SAME]
+    line = "^no configuration is in both: A has batch_size=8, batch_size=16; B has batch_size=32$"
+    with pytest.raises(ConfigurationError, match=line):
+        compare(grid(b8=1.0, b16=1.0), grid(b32=1.0), LIMIT)
 
 
 def test_constant_columns_of_a_and_of_b_are_reported_and_do_not_prevent_pairing() -> None:
@@ -212,18 +211,6 @@ def test_constant_columns_of_a_and_of_b_are_reported_and_do_not_prevent_pairing(
     assert comparison.settings == (("pin_memory", "false", "true"),)
     both = summary_of_grid(*(found(2.0, each) for each in points(pin_memory=(False, True))))
     assert compare(summary_of_run(found(1.0, {"pin_memory": True})), both, LIMIT).only_b == ("pin_memory=false",)
-
-
-def test_equal_configurations_of_a_grid_are_paired_one_by_one() -> None:
-    a, b = summary_of_grid(found(1.0), found(2.0)), summary_of_grid(found(2.0), found(2.0))
-    changes = [pair.change for pair in compare(a, b, LIMIT).pairs]
-    assert changes == [Change.SLOWER, Change.SAME]
-
-
-def test_without_common_configurations_the_error_names_both() -> None:
-    with pytest.raises(ConfigurationError) as refused:
-        compare(grid(b8=1.0, b16=1.0), grid(b32=1.0), LIMIT)
-    assert str(refused.value) == ("no configuration is in both: A has batch_size=8, batch_size=16; B has batch_size=32")
 
 
 OTHER = configuration(dataset={"_target_": "package.Photos", "files": 200}, loader=loader_settings(shuffle=True))

@@ -1,7 +1,5 @@
 """Diagnoses of workloads with known bottlenecks: planted costs of batches, measured without an error."""
 
-from __future__ import annotations
-
 import random
 import re
 from dataclasses import dataclass, replace
@@ -18,7 +16,6 @@ from nws_sweep.replay.prediction import Records, epoch_of
 from nws_sweep.replay.queue import QueueSettings, replay
 from nws_sweep.results import (
     BatchCost,
-    BatchRecord,
     Estimate,
     LoopCosts,
     Measurement,
@@ -28,8 +25,8 @@ from nws_sweep.results import (
     TrialState,
     storage,
 )
+from tests import factories
 from tests.factories import FACTS, HOST, configuration, failed_trial, loader_settings, search_rules, store_run, trial
-from tests.factories import search_result as result_of
 
 START = LoopCosts(fork_s=0.002, start_s=0.005, stop_s=0.005)
 
@@ -60,10 +57,7 @@ class Workload:
         loop = self.loop if n else LoopCosts(step_s=self.loop.step_s, step_cpu_s=self.loop.step_cpu_s)
         loop = replace(loop, step_s=self.beside_s) if n and self.beside_s else loop
         found = replay(costs, loop, QueueSettings(n, self.cores))
-        records = tuple(
-            BatchRecord(number=place, position=place / len(costs), began_s=0.0, ended_s=0.0, cost=cost)
-            for place, cost in enumerate(costs)
-        )
+        records = tuple(factories.batch_record(n, c, position=n / len(costs)) for n, c in enumerate(costs))
         _, batch_s = epoch_of(Records(made=records, loop=loop, batches=len(costs)), QueueSettings(n, self.cores))
         return trial(
             n,
@@ -86,7 +80,7 @@ class Workload:
     def result(self) -> SearchRecord:
         refused = [failed_trial(n, "it needs 9 GB, 4 GB are free", TrialState.SKIPPED) for n in self.refused]
         context = "spawn" if self.spawns else None
-        return result_of(
+        return factories.search_result(
             *map(self.trial, self.tried),
             *refused,
             configuration=configuration(
@@ -176,17 +170,14 @@ def noisy(diagnosed: Trial, *others: Trial) -> str:
 def test_noise_is_reported_alone_also_beside_another_candidate() -> None:
     """With many workers of its own, the best candidate may seem undisturbed."""
     met = replace(COMPUTING.trial(0), noise=Noise(other_cpus=1.5))
-    assert noisy(COMPUTING.trial(2), met).startswith(
-        "too much noise to identify the bottleneck: a batch took 8.00 ms ±2.0 %, other programs used up to 1.5"
-    )
+    start = "too much noise to identify the bottleneck: a batch took 8.00 ms ±2.0 %, other programs used up to 1.5"
+    assert noisy(COMPUTING.trial(2), met).startswith(start)
     assert "took 30 % of the CPU time" in noisy(replace(COMPUTING.trial(2), noise=Noise(steal=0.3)))
 
 
 def test_a_wide_interval_is_noise_unless_records_show_that_batches_differ() -> None:
-    best = UNEVEN.trial(8)
-    assert best.measurement is not None
-    measured = replace(best.measurement, batch_s=Estimate(value=0.01, low=0.004, high=0.025, n=5))
-    recorded = replace(best, measurement=measured)
+    measured = factories.measurement(1.0, batch_s=Estimate(value=0.01, low=0.004, high=0.025, n=5))
+    recorded = replace(UNEVEN.trial(8), measurement=measured)
     found = diagnose(replace(UNEVEN.result, trials=(recorded,)), recorded)
     assert found is not None
     assert found.bottlenecks[0] is Bottleneck.ORDER
@@ -196,20 +187,11 @@ def test_a_wide_interval_is_noise_unless_records_show_that_batches_differ() -> N
 def test_a_stored_run_is_diagnosed_from_its_costs_and_not_without_them(tmp_path: Path) -> None:
     folder = store_run(tmp_path, replace(COMPUTING, batches=100).result)
     (found,) = summarise(storage.find(folder)).configurations
-    assert found.diagnosis is not None
-    assert found.diagnosis.bottlenecks == (Bottleneck.CPU,)
     assert found.explanation[0].startswith("CPU-bound: ")
     (folder / storage.COSTS).unlink()
     (earlier,) = summarise(storage.find(folder)).configurations
     assert (earlier.diagnosis, earlier.explanation) == (None, ())
     assert diagnose(found.run.result, None) is None
-
-
-def test_an_epoch_of_unknown_length_has_no_start_up() -> None:
-    result = replace(SHORT.result, facts=replace(FACTS, samples=None))
-    found = diagnose(result, SHORT.trial(4))
-    assert found is not None
-    assert found.bottlenecks == (Bottleneck.LATENCY,)
 
 
 def test_costs_that_depend_on_the_position_are_reported() -> None:
@@ -262,6 +244,9 @@ def test_a_longer_step_beside_workers_may_be_the_work_of_an_accelerator() -> Non
     assert busy.diagnosis.bottlenecks[0] is Bottleneck.COMPETITION
 
 
-def test_fork_is_suggested_for_spawned_workers() -> None:
+def test_fork_is_suggested_for_spawned_workers_and_an_epoch_of_unknown_length_has_no_start_up() -> None:
     assert "fork starts faster than spawn" in sentence(replace(SHORT, spawns=True).diagnosis)
     assert "fork starts" not in sentence(SHORT.diagnosis)
+    found = diagnose(replace(SHORT.result, facts=replace(FACTS, samples=None)), SHORT.trial(4))
+    assert found is not None
+    assert found.bottlenecks == (Bottleneck.LATENCY,)

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 
@@ -55,25 +53,18 @@ def on_two_kinds() -> list[SearchRecord]:
 
 def test_the_kind_is_an_axis_and_others_are_compared_within_one() -> None:
     found = summary_of_grid(*on_two_kinds())
-    assert found.varying == ("dataset", "batch_size", "node")
-    assert found.warnings == ()
+    assert (found.varying, found.warnings) == (("dataset", "batch_size", "node"), ())
     assert {effect.axis: effect.pairs for effect in comparing.effects(found)} == {"batch_size": 2, "node": 2}
+    compared = comparing.compare(found, summary_of_grid(*on_two_kinds()[2:]), 0.05)  # with a grid on one of them
+    assert (len(compared.pairs), len(compared.only_a), compared.only_b) == (2, 2, ())
 
 
 def test_every_output_tells_the_kinds_of_two_grids_apart_and_one_can_be_picked(tmp_path: Path) -> None:
-    folder, results = tmp_path, on_two_kinds()
-    store_grid(folder / "large", *results[:2])
-    store_grid(folder / "small", *results[2:])
-    writer.write(folder)
+    results = on_two_kinds()
+    store_grid(tmp_path / "large", *results[:2])
+    store_grid(tmp_path / "small", *results[2:])
+    writer.write(tmp_path)
     for name in (storage.GRID_RESULTS, storage.GRID_BEST, storage.BEST, storage.REPORT, storage.PAGE):
-        assert "Example_4-CPUs_64-GiB" in (folder / name).read_text("utf-8"), name
-
-    found = node_kinds.named(storage.find(folder))
-    picked = select(found, ["node=Example_4-CPUs_64-GiB", "batch_size=64"])
+        assert "Example_4-CPUs_64-GiB" in (tmp_path / name).read_text("utf-8"), name
+    picked = select(node_kinds.named(storage.find(tmp_path)), ["node=Example_4-CPUs_64-GiB", "batch_size=64"])
     assert [run.result.host for run in picked.runs] == [SMALL]
-
-
-def test_grids_of_two_kinds_and_of_one_of_them_are_compared_on_that_one() -> None:
-    both = on_two_kinds()
-    found = comparing.compare(summary_of_grid(*both), summary_of_grid(*both[2:]), 0.05)
-    assert (len(found.pairs), len(found.only_a), found.only_b) == (2, 2, ())

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from typing import Any
@@ -44,9 +42,9 @@ def of(cost: BatchCost, **loop: float) -> WhatIf:
 def test_times_follow_from_the_costs(cost: BatchCost, asked: dict[str, Any], batch_s: float, epoch_s: float) -> None:
     other, settings = of(cost).asked(**asked)
     predicted = other.predict(settings)
-    assert predicted.batch_s.value == pytest.approx(batch_s, rel=0.03)
     assert predicted.epoch_s is not None
-    assert predicted.epoch_s.value == pytest.approx(epoch_s, rel=0.03)
+    found_s = (predicted.batch_s.value, predicted.epoch_s.value)
+    assert found_s == pytest.approx((batch_s, epoch_s), rel=0.03)
     low, high = predicted.epoch_s.ends  # all batches cost the same
     assert low <= predicted.epoch_s.value <= high <= 1.4 * low
 

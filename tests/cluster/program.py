@@ -1,7 +1,5 @@
 """The program as users start it, in its own session; tests kill and interrupt it and read its files."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -4,8 +4,6 @@ Two nodes, each a slurmd, as Slurm's developers test it; the second has one CPU.
 a ``sacct`` that reads the queue answers submitit.
 """
 
-from __future__ import annotations
-
 import contextlib
 import getpass
 import os

@@ -3,8 +3,6 @@
 Tests that end no process of the program run it in a shared process, which has imported torch.
 """
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import shutil
@@ -138,9 +136,7 @@ AGAIN = "noted = pathlib.Path('again')\nwas_there = noted.exists()\nnoted.touch(
     ],
     ids=["kill", "os._exit", "abort", "sys.exit", "in __init__", "kill later", "sys.exit later", "in a sample"],
 )
-def test_a_dataset_that_ends_its_process_is_one_line_or_failed_rows(
-    shared_nws: Command, tmp_path: Path, status: int, code: str
-) -> None:
+def test_a_dataset_that_ends_its_process(shared_nws: Command, tmp_path: Path, status: int, code: str) -> None:
     """Rows if the first process, which checks the dataset, succeeds, or if a sample ends the process."""
     done = shared_nws(*with_own_dataset(tmp_path, code))
     printed = done.stdout + done.stderr

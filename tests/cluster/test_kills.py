@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import contextlib
 import os
 import random
@@ -79,9 +77,7 @@ def killed_after(program: Program, seconds: float) -> bool:
         (signal.SIGHUP, "group"),  # from a closed terminal
     ],
 )
-def test_a_signal_finishes_the_window_and_writes_the_report(
-    program: Program, shared_nws: Command, number: signal.Signals, whom: str
-) -> None:
+def test_a_signal_leads_to_the_report(program: Program, shared_nws: Command, number: signal.Signals, whom: str) -> None:
     # A search continues for seconds after its first trial; between two searches there is no window to finish.
     grid, out = (*GRID, "dataset.length=4000", "measure.trial_limit_s=2"), program.folder / "out"
     process = program.start(*grid)

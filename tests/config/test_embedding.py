@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -51,9 +49,7 @@ def in_host(folder: Path, *overrides: str) -> Any:
         *((f"nws_sweep/{name}", False, False) for name in ("axis/batch_size", "experiment/full_search")),
     ],
 )
-def test_a_host_sees_only_files_that_it_may_compose(
-    source: NwsSweepConfigSource, path: str, is_group: bool, is_config: bool
-) -> None:
+def test_a_host_sees_what_it_composes(source: NwsSweepConfigSource, path: str, is_group: bool, is_config: bool) -> None:
     assert (source.is_group(path), source.is_config(path)) == (is_group, is_config)
     if not is_config:
         with pytest.raises(ConfigLoadError):
@@ -71,9 +67,7 @@ def test_a_host_sees_only_files_that_it_may_compose(
         ("measure", [], []),
     ],
 )
-def test_a_group_lists_what_a_host_may_compose(
-    source: NwsSweepConfigSource, group: str, groups: list[str], configs: list[str]
-) -> None:
+def test_a_group_lists_options(source: NwsSweepConfigSource, group: str, groups: list[str], configs: list[str]) -> None:
     assert source.list(group, ObjectType.GROUP) == groups
     assert source.list(group, ObjectType.CONFIG) == configs
     assert source.list(group, None) == sorted([*groups, *configs])

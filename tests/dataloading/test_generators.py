@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import functools
 import random
 from collections.abc import Callable, Iterator
@@ -8,11 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
+from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 import nws_sweep
 from nws_sweep.dataloading import generators
 from nws_sweep.dataloading.generators import SeededGenerators
+from tests.user_datasets import Plain
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 MAKERS: dict[str, Callable[[], Any]] = {
@@ -39,22 +38,20 @@ class Slotted:
         self.inner = inner
 
 
-class Draws(Dataset[float]):
+class Draws(Plain):
     """Each sample is one number of its own generator."""
 
     def __init__(self, generator: Any) -> None:
+        super().__init__(24)
         self.transform = [Slotted(Part(generator))]
 
-    def __len__(self) -> int:
-        return 24
-
-    def __getitem__(self, index: int) -> float:
+    def __getitem__(self, index: int) -> Any:
         own = self.transform[0].inner.R
         return torch.rand((), generator=own).item() if isinstance(own, torch.Generator) else float(own.random())
 
 
 class DrawsFromModule(Draws):
-    def __getitem__(self, index: int) -> float:
+    def __getitem__(self, index: int) -> Any:
         return float(module_generator.random())
 
 

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Callable
@@ -55,14 +53,12 @@ def test_a_program_that_wraps_the_loader_too_keeps_working() -> None:
         calls.append(loader)
         return wrapped(loader)
 
-    setattr(DataLoader, "_get_iterator", wrapper)  # noqa: B010
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(DataLoader, "_get_iterator", wrapper)
         hook.restore()
         assert DataLoader._get_iterator is wrapper
         assert len(list(DataLoader(Plain(6)))) == 6
         assert len(calls) == 1
-    finally:
-        setattr(DataLoader, "_get_iterator", ORIGINAL)  # noqa: B010
 
 
 def test_a_torch_without_the_method_is_left_as_it_is(monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
@@ -111,10 +109,8 @@ def test_a_kept_iterator_is_made_again_but_not_without_workers() -> None:
     without_workers = loaders.without_workers(loader)
     assert torch.equal(torch.get_rng_state(), before)
     assert (without_workers.num_workers, type(without_workers.iterator).__name__) == (0, "KeptIterator")
-    for other in (
-        changed_copy(loader, num_workers=1),
-        loaders.with_settings(without_workers, loaders.settings_of(loader)),
-    ):
+    again = loaders.with_settings(without_workers, loaders.settings_of(loader))
+    for other in (changed_copy(loader, num_workers=1), again):
         assert [batch.tolist()[0] for (batch,) in other] == [0, 8]
     assert [batch.tolist()[0] for (batch,) in loader] == [8, 16]
 
@@ -174,10 +170,8 @@ DATASET = TensorDataset(torch.arange(10))
 ONE = LoaderSettings(batch_size=1)
 
 
-def loader(
-    made: Any, number: int = 0, ranks: int = 3, settings: LoaderSettings = ONE, seed: int = 5
-) -> DataLoader[Any]:
-    return Source(made, seed, number, ranks).loader(settings, None, None)
+def loader(made: Any, rank: int = 0, ranks: int = 3, settings: LoaderSettings = ONE, seed: int = 5) -> DataLoader[Any]:
+    return Source(made, seed, rank, ranks).loader(settings, None, None)
 
 
 def seen(loader: DataLoader[Any]) -> list[int]:

@@ -1,8 +1,7 @@
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +14,9 @@ from nws_sweep.dataloading import project
 from nws_sweep.errors import ConfigurationError, NwsSweepError
 from nws_sweep.executor import trial_process
 from nws_sweep.executor.trial_process import ChildProcess
-from nws_sweep.results import LoaderSettings, ProcessSpec, storage
+from nws_sweep.results import LoaderSettings, storage
 from tests.conftest import ROOT, Command
+from tests.factories import process_spec
 
 PROJECTS = ROOT / "tests" / "projects"
 
@@ -24,11 +24,7 @@ PROJECTS = ROOT / "tests" / "projects"
 @contextmanager
 def composed(folder: Path, config: str, **arguments: Any) -> Iterator[ChildProcess]:
     node = {"_target_": "nws_sweep.dataloading.project.load", "config": config, **arguments}
-    spec = ProcessSpec(
-        dataset=node,
-        training_step={"_target_": "nws_sweep.dataloading.training_steps.Nothing"},
-        working_folder=str(folder),
-    )
+    spec = replace(process_spec(""), dataset=node, working_folder=str(folder))
     with trial_process.start(spec, trial_process.Supervision(kill_after_s=120)) as process:
         yield process
 
@@ -48,10 +44,8 @@ def test_a_dataloader_is_found_with_its_settings_and_their_keys() -> None:
     assert facts.project.keys == {"batch_size": "loader.batch_size", "num_workers": "loader.num_workers"}
     with plain(overrides="dataset=slower batch_size=4", key="val_loader") as process:
         assert process.facts.loader == LoaderSettings(batch_size=4)
-    with pytest.raises(NwsSweepError) as caught, plain(overrides="dataset=nope"):
+    with pytest.raises(NwsSweepError, match=r"^.*Could not find 'dataset/nope'.*\Z"), plain(overrides="dataset=nope"):
         pass
-    assert "Could not find 'dataset/nope'" in str(caught.value)
-    assert "\n" not in str(caught.value)
 
 
 def test_an_unregistered_resolver_is_reported_with_a_remedy(tmp_path: Path) -> None:
@@ -106,19 +100,14 @@ def test_the_node_of_the_training_data_is_found(config: dict[str, Any], key: str
 @pytest.mark.parametrize(
     ("config", "key", "message"),
     [
-        (
-            {"first": DATASET, "second": DATASET},
-            None,
-            "key=null: several nodes of the project fit: first, second; name one",
-        ),
+        ({"first": DATASET, "second": DATASET}, None,
+         "key=null: several nodes of the project fit: first, second; name one"),
         ({"model": OTHER, "data": {"_target_": "tests.factories.configuration"}}, None, "key=null: no node of the"),
         ({"loader": LOADER, "other": 1}, "lodaer", "key=lodaer: .* its top-level nodes are loader, other"),
         (None, None, "config=.*: no such file"),
     ],
-)
-def test_missing_and_ambiguous_nodes_are_reported(
-    config: dict[str, Any] | None, key: str | None, message: str, tmp_path: Path
-) -> None:
+)  # fmt: skip
+def test_wrong_nodes_are_reported(config: dict[str, Any] | None, key: str | None, message: str, tmp_path: Path) -> None:
     if config:
         OmegaConf.save(config, tmp_path / "config.yaml")
     with pytest.raises(ConfigurationError, match=f"dataset.{message}"):
@@ -163,14 +152,12 @@ CONFIG = OmegaConf.create(
     {
         "root": "/data",
         "data": {
-            "root": "${root}",
-            "batch_size": 8,
+            "root": "${root}", "batch_size": 8, "other": "${elsewhere}",
             "inner": {"num_workers": 1, "batch_size": 9, "sizes": [1, 2]},
-            "other": "${elsewhere}",
         },
         "elsewhere": {"pin_memory": True, "flag": 1},
     }
-)
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -186,9 +173,7 @@ CONFIG = OmegaConf.create(
         ({"a": {"num_workers": 1}, "b": {"num_workers": 2}}, "train", ("data.a.num_workers", "data.b.num_workers")),
     ],
 )  # fmt: skip
-def test_the_key_of_a_setting_is_that_of_the_measured_split_and_never_a_mapping(
-    data: dict[str, Any], split: str, keys: str | tuple[str, ...] | None
-) -> None:
+def test_keys_are_those_of_the_split(data: dict[str, Any], split: str, keys: str | tuple[str, ...] | None) -> None:
     one, several = keys_of(OmegaConf.create({"data": data, "both": {"train": 1, "val": 2}}), "data", split)
     assert one.get("num_workers", several.get("num_workers")) == keys
     # The outermost counts.

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import subprocess
 import sys
 import time
@@ -71,9 +69,8 @@ def test_an_interrupted_folder_of_photos_is_not_used(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_values_out_of_range_are_one_line(make: Any, message: str, monkeypatch: Any, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(DatasetError, match=rf"^dataset\.{message}") as caught:
+    with pytest.raises(DatasetError, match=rf"^dataset\.{message}.*\Z"):
         make()
-    assert "\n" not in str(caught.value)
     assert not list(tmp_path.iterdir())
 
 

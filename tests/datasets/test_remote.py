@@ -1,5 +1,4 @@
-from __future__ import annotations
-
+import re
 import socket
 import threading
 import time
@@ -100,10 +99,9 @@ def test_the_object_server_has_its_latency_and_bandwidth_and_ends_with_the_conte
         by_process = torch.cat(list(DataLoader(dataset, batch_size=4)))
         assert time.monotonic() - began > 8 * (0.04 + 0.1)  # the least time of these names, and 100 kB at 1 MB/s
         by_workers = torch.cat(list(DataLoader(dataset, batch_size=4, num_workers=2)))
-        line = rf"did not start on port {port} .*services.store.port"
-        with pytest.raises(ConfigurationError, match=line) as caught, object_server.running(port):
+        line = rf"did not start on port {port} .*services.store.port.*\Z"
+        with pytest.raises(ConfigurationError, match=line), object_server.running(port):
             pass
-        assert "\n" not in str(caught.value)
     assert by_process.shape == (8, 1024)
     assert torch.equal(by_process, by_workers)
     with pytest.raises(ConnectionRefusedError):
@@ -150,10 +148,8 @@ def test_names_are_kept_in_an_array_or_in_a_list(memory: Any) -> None:
     ],
 )
 def test_errors_are_one_line(memory: Any, arguments: dict[str, Any], line: str) -> None:
-    with pytest.raises(DatasetError) as caught:
+    with pytest.raises(DatasetError, match=rf"^{re.escape(line)}.*\Z"):
         Remote(**{"retries": 0, **arguments})
-    assert str(caught.value).startswith(line)
-    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.slow

@@ -1,7 +1,5 @@
 """Background loaders with real processes: they load while the candidate is measured, and fail with it."""
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Iterator

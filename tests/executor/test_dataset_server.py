@@ -1,7 +1,5 @@
 """Real processes: trial processes share a dataset that is made once, where forking is safe."""
 
-from __future__ import annotations
-
 import itertools
 import multiprocessing
 import os

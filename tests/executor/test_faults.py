@@ -1,7 +1,5 @@
 """Real faults in real searches: each gives a row with state and reason, and the other candidates are measured."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Obstacles to forking a process."""
 
-from __future__ import annotations
-
 import subprocess
 import threading
 import time

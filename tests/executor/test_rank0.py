@@ -1,7 +1,5 @@
 """All ranks of a program get the result of rank 0."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import textwrap

@@ -1,7 +1,5 @@
 """Real processes: faults end only their trial process, and nothing of it is left."""
 
-from __future__ import annotations
-
 import contextlib
 import inspect
 import os

@@ -3,8 +3,6 @@
 ``python -m tests.foreign [PROGRAM ...]`` writes the rows of these programs, or of all, each tried in its own processes.
 """
 
-from __future__ import annotations
-
 import collections
 import contextlib
 import json

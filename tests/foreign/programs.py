@@ -1,7 +1,5 @@
 """Small programs of other libraries: each makes a loader of samples with ids, as the library's documentation does."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Whether workers deliver the samples of loading without workers, and whether they share them."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import random
@@ -14,7 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
+from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 import nws_sweep
 from nws_sweep.errors import WrongSamples
@@ -22,6 +20,7 @@ from nws_sweep.measurement import sample_check
 from nws_sweep.measurement.sample_check import Reference, SampleComparison
 from nws_sweep.results import LoaderSettings, MeasureRules, SampleMade, SamplePart, SamplesLogged, SamplesSeen
 from tests.factories import FACTS
+from tests.user_datasets import Plain
 
 FOUR = LoaderSettings(batch_size=8, num_workers=4)
 STREAM = replace(FACTS, iterable=True)
@@ -178,24 +177,17 @@ def test_random_streams_give_a_warning() -> None:
     ("epochs", "settings", "line"),
     [
         ((40, 40), FOUR, ""),
-        (
-            (40, 160),
-            FOUR,
-            "samples are repeated with num_workers=4: 160 in an epoch instead of 40: the iterable dataset",
-        ),
+        ((40, 160), FOUR,
+         "samples are repeated with num_workers=4: 160 in an epoch instead of 40: the iterable dataset"),
         ((40, 44), replace(FOUR, batch_size=None), ""),  # each worker ends with a shorter batch
         ((40, 30), FOUR, "samples are lost with num_workers=4: 30 in an epoch instead of 40"),
         ((40, 30), replace(FOUR, drop_last=True), "samples are lost .*drop_last drops a shorter batch of each worker"),
         ((60_000, 60_000), FOUR, "check_samples: no whole epoch of at most 50000 samples could be counted"),
     ],
-)
-def test_the_samples_of_two_epochs_are_counted_once(
-    epochs: tuple[int, ...], settings: LoaderSettings, line: str
-) -> None:
-    world, comparison = (
-        World(lambda i: (i,), lambda i, worker: (i,), epochs=epochs),
-        SampleComparison(counts_epochs=True),
-    )
+)  # fmt: skip
+def test_samples_of_two_epochs_are_counted_once(epochs: tuple[int, ...], settings: LoaderSettings, line: str) -> None:
+    world = World(lambda i: (i,), lambda i, worker: (i,), epochs=epochs)
+    comparison = SampleComparison(counts_epochs=True)
     logged = world.logged(*range(16))
     is_wrong = line.startswith("samples are") and not settings.drop_last
     with pytest.raises(WrongSamples, match=line) if is_wrong else contextlib.nullcontext():
@@ -218,26 +210,21 @@ class Stream(IterableDataset[int]):
             yield from range(shard, 60, self.shards)
 
 
-class SharedFile(Dataset[Any]):
+class SharedFile(Plain):
     """Reads all samples through one open file; the label is the index."""
 
     def __init__(self, path: Path) -> None:
+        super().__init__(600)
         self.file = path.open("rb", buffering=0)
 
-    def __len__(self) -> int:
-        return 600
-
-    def __getitem__(self, index: int) -> tuple[int, int]:
+    def __getitem__(self, index: int) -> Any:
         self.file.seek(4 * index)
         time.sleep(0.001)
         return int.from_bytes(self.file.read(4), "little"), index
 
 
-class Augmented(Dataset[Any]):
-    def __len__(self) -> int:
-        return 600
-
-    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
+class Augmented(Plain):
+    def __getitem__(self, index: int) -> Any:
         image = torch.full((3, 8, 8), float(index))
         image[0, 0] = 0.0
         time.sleep(0.001)
@@ -270,8 +257,7 @@ class EachWorkerHasAnEpoch(IterableDataset[int]):
     """20 samples of each worker, as of a resampled stream."""
 
     def __iter__(self) -> Iterator[int]:
-        worker = get_worker_info()
-        first = 1000 * worker.id if worker else 0
+        first = 1000 * getattr(get_worker_info(), "id", 0)
         yield from range(first, first + 20)
 
 
@@ -294,7 +280,7 @@ def test_candidates_whose_workers_share_an_open_file_fail(measured: Search, tmp_
 
 
 def test_random_transforms_are_not_wrong_samples(measured: Search) -> None:
-    result = measured(Augmented(), num_workers=[0, 2, 4], strategy="exhaustive", shuffle=True)
+    result = measured(Augmented(600), num_workers=[0, 2, 4], strategy="exhaustive", shuffle=True)
     assert {trial.state.value for trial in result.trials} == {"ok"}
 
 

@@ -1,7 +1,5 @@
 """Which windows a trial takes, on simulated loaders with a known truth."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
@@ -22,15 +20,9 @@ class Simulation:
     """A candidate on a simulated loader."""
 
     def __init__(
-        self,
-        num_workers: int,
-        *,
-        batches: int = 10_000,
-        declared: int | None = -1,
-        step_s: float = 0.0,
-        rules: MeasureRules | None = None,
-        **loader: Any,
-    ) -> None:
+        self, num_workers: int, *, batches: int = 10_000, declared: int | None = -1, step_s: float = 0.0,
+        rules: MeasureRules | None = None, **loader: Any,
+    ) -> None:  # fmt: skip
         self.clock, length = FakeClock(), batches if declared == -1 else declared
         sizes = {"batch_size": loader.get("batch_size", 1), "prefetch_factor": loader.get("prefetch_factor", 2)}
         settings = LoaderSettings(num_workers=num_workers, **sizes).canonical()
@@ -68,9 +60,7 @@ def pace(found: Measurement) -> float:
 @pytest.mark.parametrize("num_workers", [1, 2, 3, 5, 8])
 @pytest.mark.parametrize("step_s", [0.0, 0.1, 0.3, 2.0])
 @pytest.mark.parametrize("prefetch_factor", [1, 2, 8])
-def test_steady_time_is_the_slower_of_workers_and_training_step_in_windows_of_whole_multiples(
-    num_workers: int, step_s: float, prefetch_factor: int
-) -> None:
+def test_steady_time_is_the_slower_of_workers_and_step(num_workers: int, step_s: float, prefetch_factor: int) -> None:
     """A steady batch takes max(m / n, y): n workers make a batch in m, the training step takes y."""
     windows, found = simulate(num_workers, step_s=step_s, prefetch_factor=prefetch_factor)
     assert pace(found) == pytest.approx(max(1.0 / num_workers, step_s), rel=0.02)
@@ -162,9 +152,7 @@ def test_an_epoch_without_room_for_warm_up_and_windows_is_measured_whole() -> No
 # 16 batches of 4 workers arrive at 1 s, 2 s, ..., 4 each: 0.25 s a batch. Those of 3 workers arrive at 1, 1, 1, 2, 2,
 # 2, ..., 5 s: the multiples of the workers after the first are steady.
 @pytest.mark.parametrize(("num_workers", "batches", "batch_s"), [(4, 16, 0.25), (3, 13, 1 / 3)])
-def test_the_first_multiple_of_an_epoch_is_its_startup_and_a_remainder_does_not_count(
-    num_workers: int, batches: int, batch_s: float
-) -> None:
+def test_neither_the_first_multiple_nor_a_remainder_counts(num_workers: int, batches: int, batch_s: float) -> None:
     _, found = simulate(num_workers, batches=batches)
     assert (pace(found), found.startup_s) == pytest.approx((batch_s, 1.0))
 
@@ -184,9 +172,7 @@ def test_a_window_is_at_most_as_long_as_an_epoch() -> None:
 
 
 @pytest.mark.parametrize(("num_workers", "batches", "declared"), [(2, 12, 1000), (8, 10, None)])
-def test_an_epoch_shorter_than_its_length_or_of_unknown_length_is_measured_whole(
-    num_workers: int, batches: int, declared: int | None
-) -> None:
+def test_an_epoch_shorter_than_declared_is_measured_whole(num_workers: int, batches: int, declared: int | None) -> None:
     windows, _ = simulate(num_workers, batches=batches, declared=declared)
     assert kinds(windows)[-3:] == ["epoch"] * 3
 
@@ -198,8 +184,7 @@ def test_a_window_cut_short_by_the_end_of_an_epoch_of_unknown_length_does_not_co
     assert cut
     assert found.batch_s is not None
     assert found.batch_s.n == 4
-    starts = [window for window in windows if window.startup_s is not None]
-    assert len(starts) == 1 + len(cut)
+    assert sum(window.startup_s is not None for window in windows) == 1 + len(cut)
 
 
 def test_mode_epoch_takes_its_epochs_only_for_any_length() -> None:

@@ -1,7 +1,5 @@
 """The windows of a trial compared with a replay of the same batches."""
 
-from __future__ import annotations
-
 import random
 from itertools import pairwise
 
@@ -9,8 +7,8 @@ import pytest
 
 from nws_sweep.measurement.batch_costs import spans_of
 from nws_sweep.replay.queue import QueueSettings, replay
-from nws_sweep.results import BatchCost, BatchRecord, LoopCosts, TimeSlice, Window, WindowKind
-from tests.factories import window
+from nws_sweep.results import BatchCost, LoopCosts, TimeSlice, Window, WindowKind
+from tests.factories import batch_record, window
 
 LOOP = LoopCosts(receive_s=0.001, step_s=0.002, fork_s=0.01, start_s=0.01)
 SETTINGS = QueueSettings(4, 2.0)
@@ -30,9 +28,7 @@ def test_each_window_that_counts_is_compared_with_its_own_batches(slower: float)
     draw = random.Random(1)
     costs = [BatchCost(0.001, draw.lognormvariate(-4.0, 1.2)) for _ in range(60)]
     returned_s = replay(costs, LOOP, SETTINGS).returned_s
-    records = [
-        BatchRecord(number=n, position=0.0, began_s=0.0, ended_s=0.0, cost=cost) for n, cost in enumerate(costs[:40])
-    ]
+    records = [batch_record(n, cost) for n, cost in enumerate(costs[:40])]
     warm, steady = WindowKind.WARM_UP, WindowKind.STEADY
     first = [taken(warm, returned_s, 0, 8, slower), taken(steady, returned_s, 8, 16, slower)]
     second = [taken(warm, returned_s, 16, 20, slower), taken(steady, returned_s, 20, 32, slower)]
@@ -43,7 +39,7 @@ def test_each_window_that_counts_is_compared_with_its_own_batches(slower: float)
 
 
 def test_without_workers_the_first_batch_which_has_no_record_counts_with_the_mean_cost() -> None:
-    made = [BatchRecord(number=n, position=0.0, began_s=0.0, ended_s=0.0, cost=BatchCost(0.1, 0.0)) for n in (1, 2)]
+    made = [batch_record(n, BatchCost(0.1, 0.0)) for n in (1, 2)]
     slices = [TimeSlice(windows=(window(batches=1, startup_s=3.0), window(batches=2, wait_s=(0.1, 0.1))), round=1)]
     spans = spans_of(slices, made, LoopCosts(), QueueSettings(0, 2.0))
     assert [span.replayed_s for span in spans][-1] == pytest.approx(0.2)

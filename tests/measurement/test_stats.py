@@ -1,7 +1,5 @@
 """Intervals and outliers against SciPy and values computed by hand."""
 
-from __future__ import annotations
-
 import math
 
 import pytest
@@ -13,9 +11,7 @@ from nws_sweep.results import Estimate
 
 def test_the_quantile_is_that_of_scipy() -> None:
     degrees = range(2, 201)
-    assert [student_t_975(d) for d in degrees] == pytest.approx(
-        [scipy.stats.t.ppf(0.975, d) for d in degrees], rel=1e-4
-    )
+    assert list(map(student_t_975, degrees)) == pytest.approx(scipy.stats.t.ppf(0.975, degrees), rel=1e-4)
 
 
 @pytest.mark.parametrize("window_means", [[], [0.5], [0.5, 0.25], [0.0, 0.5, 0.5, 0.5]])
@@ -52,8 +48,6 @@ def test_the_interval_is_that_computed_by_hand_in_any_unit(means: list[float], o
         ([math.exp(value) for value in (-0.2, -0.1, 0.0, 0.1, 0.53)], (4,)),
     ],
 )
-def test_outliers_are_far_from_the_others_and_by_more_than_a_tenth(
-    values: list[float], expected: tuple[int, ...]
-) -> None:
+def test_outliers_are_far_from_others_and_by_more_than_a_tenth(values: list[float], expected: tuple[int, ...]) -> None:
     assert outliers(values) == expected
     assert outliers([1000 * value for value in values]) == expected

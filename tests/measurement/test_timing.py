@@ -1,7 +1,5 @@
 """Windows of batches on a fake clock."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 

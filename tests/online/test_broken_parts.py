@@ -1,7 +1,5 @@
 """Each part of the tuning fails in a training, which has the same batches and ends as without it."""
 
-from __future__ import annotations
-
 import functools
 import importlib
 import inspect

@@ -1,7 +1,5 @@
 """Which settings a training should have from now on: records with a known truth."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

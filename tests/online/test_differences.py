@@ -1,7 +1,5 @@
 """What workers would change in the samples of a program: prevented, undone, or told in the line."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Errors, loaders that are dropped, and changes that are not possible: the training goes on as without tuning."""
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import os

@@ -1,7 +1,5 @@
 """The frameworks in docs/guides/online-tuning.md: its examples, unchanged, on small data."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The index lists of one epoch, drawn by several pools in turn."""
 
-from __future__ import annotations
-
 from nws_sweep.online.index_stream import Feed, IndexStream
 
 

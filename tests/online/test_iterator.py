@@ -1,7 +1,5 @@
 """Changes of settings inside and between epochs of real DataLoaders: the batches are the same, and their order."""
 
-from __future__ import annotations
-
 import copy
 import os
 import pickle

@@ -1,7 +1,5 @@
 """Windows of an observation, by readings of clocks that a test makes."""
 
-from __future__ import annotations
-
 import pytest
 
 from nws_sweep.measurement.windows import Moment

@@ -1,7 +1,5 @@
 """A distributed training of two ranks: rank 0 decides, and the other one follows."""
 
-from __future__ import annotations
-
 import json
 import multiprocessing
 import time

@@ -1,7 +1,5 @@
 """What a tuner does with what it sees: simulated paces, no loader and no clock."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any

@@ -1,7 +1,5 @@
 """The rule that chooses settings, on curves whose best setting is known, with and without noise."""
 
-from __future__ import annotations
-
 import math
 import random
 import statistics

@@ -1,7 +1,5 @@
 """Predictions from records: whole epochs of planted costs, the factor of a trial, pooled records."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import random
 import re
 from collections.abc import Mapping, Sequence

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -154,7 +152,6 @@ def test_cells_have_the_best_over_what_is_no_axis_and_nothing_where_nothing_was_
         across="batch_size", down="patience", columns=("64", "128"), rows=("1", "2"), over=("seed",), left_out=0,
         panels={"": [[Heat(1024.0, 4, 0.375), None], [Heat(2048.0, 2, 0.375), Heat(512.0, 1, 0.375)]]},
     )  # fmt: skip
-
     failed = [search_result(failed_trial(0), columns=each) for each in points(seed=(1, 2), batch_size=(1, 2))]
     assert heat_map.heat_map(summary_of_grid(*failed)) is None
     one_column = [search_result(trial(0, 8.0), columns={"seed": seed}) for seed in range(2)]
@@ -177,8 +174,7 @@ def test_each_dataset_has_a_sheet_and_a_scale_of_its_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("columns", "texts", "ticks"),
-    [(2, ["1234 (4)", "1000 (2)"], 2), (16, ["1234", "1000"] * 8, 16), (40, [], 20)],
+    ("columns", "texts", "ticks"), [(2, ["1234 (4)", "1000 (2)"], 2), (16, ["1234", "1000"] * 8, 16), (40, [], 20)]
 )
 def test_cells_have_the_longest_text_that_fits(columns: int, texts: list[str], ticks: int) -> None:
     row = (Heat(1234.0, 4), Heat(1000.0, 2)) * (columns // 2)

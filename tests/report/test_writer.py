@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import io
 import json
 import re
@@ -54,11 +52,8 @@ def read_back(table: Rows) -> pd.DataFrame:
 
 
 def test_the_trials_of_all_configurations_are_rows_in_the_order_of_measuring_with_all_digits() -> None:
-    found = summary_of_grid(
-        search_result(trial(8, 4.0), failed_trial(0), columns={"batch_size": 256}),
-        search_result(endless_trial(1, 1 / 3), columns={"batch_size": 64}),
-    )
-    table = tables.trials(found)
+    first = search_result(trial(8, 4.0), failed_trial(0), columns={"batch_size": 256})
+    table = tables.trials(summary_of_grid(first, search_result(endless_trial(1, 1 / 3), columns={"batch_size": 64})))
     assert table.columns == (*COLUMNS, *codec.TIMING_COLUMNS)
     frame = read_back(table)
     rows = frame[["batch_size", "num_workers", "state"]].to_numpy().tolist()
@@ -76,14 +71,9 @@ def test_the_best_of_each_configuration_is_read_back_as_it_was_found() -> None:
     first, second = read_back(tables.best(two_configurations())).to_dict("records")
     assert list(first)[: len(COLUMNS) + 2] == [*COLUMNS, "dataset.sizes", "num_workers"]
     expected = {
-        "num_workers": 2,
-        "persistent_workers": True,
-        "epoch_s": 4.0625,
-        "batch_s_low": 0.75 * 4.0625 / 128,
-        "gain_over_cpu_count": pytest.approx(4.0 / 4.0625),
-        "fastest_num_workers": 8,
-        "dataset.sizes": "[500, 375]",
-    }
+        "num_workers": 2, "persistent_workers": True, "epoch_s": 4.0625, "batch_s_low": 0.75 * 4.0625 / 128,
+        "gain_over_cpu_count": pytest.approx(4.0 / 4.0625), "fastest_num_workers": 8, "dataset.sizes": "[500, 375]",
+    }  # fmt: skip
     assert {name: first[name] for name in expected} == expected
     assert (second["batch_size"], second["error"]) == (64, "it, too")
     assert pd.isna([first["gain_over_zero"], second["num_workers"], second["epoch_s"], second["dataset.sizes"]]).all()
@@ -253,9 +243,8 @@ def test_the_report_of_a_run_lists_every_trial_and_why_the_search_stopped() -> N
 
 def test_the_report_names_host_and_versions_and_has_no_empty_sections() -> None:
     text = writer.markdown(summary_of_run(search_result(trial(0, 8.0))), [])
-    body = section(text, "Host and method")
-    assert "node1: Example CPU, 8 usable of 16 CPUs, 68.7 GB memory, Linux-6.1-x86_64" in body
-    assert "Python 3.11.7, torch 2.4.0, torchvision 0.19.0, nws_sweep 0.1.0" in body
+    assert "node1: Example CPU, 8 usable of 16 CPUs, 68.7 GB memory, Linux-6.1-x86_64" in text
+    assert "Python 3.11.7, torch 2.4.0, torchvision 0.19.0, nws_sweep 0.1.0" in text
     assert re.findall(r"^## (.+)$", text, re.MULTILINE) == ["Best settings", "dataset=photos", "Host and method"]
 
 
@@ -328,23 +317,17 @@ def test_the_pictures_of_a_configuration_are_those_that_its_job_has_drawn(tmp_pa
     assert [path for path in paths if "best" in path.relative_to(folder).parts] == [folder / "best"]
 
 
-def test_a_folder_that_is_neither_a_run_nor_a_grid_is_refused_and_left_alone(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_folder_of_neither_run_nor_grid_is_refused(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(NotARunError, match="not a run or a grid of nws_sweep"):
         writer.write(tmp_path)
     assert files_in(tmp_path) == []
     writer.try_pictures(tmp_path)
-    assert "could not be drawn" in caplog.text
-    assert "NotARunError" in caplog.text
+    assert re.search("could not be drawn(?s:.)*NotARunError", caplog.text)
 
 
 def test_a_grid_that_was_stopped_in_the_middle_is_reported_as_far_as_it_can_be_read(tmp_path: Path) -> None:
-    folder = store_grid(
-        tmp_path,
-        search_result(failed_trial(0), columns={"batch_size": 64}),
-        search_result(columns={"batch_size": 128}, stop_reason=""),
-    )
+    unfinished = search_result(columns={"batch_size": 128}, stop_reason="")
+    folder = store_grid(tmp_path, search_result(failed_trial(0), columns={"batch_size": 64}), unfinished)
     (folder / "batch_size=256").mkdir()
     (folder / "batch_size=512").mkdir()
     (folder / "batch_size=512" / "result.json").write_text("{")

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import os
 import tempfile
 from pathlib import Path
@@ -22,16 +20,12 @@ def test_writing_replaces_the_whole_file_with_the_mode_of_the_umask(tmp_path: Pa
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_file_is_written_again_if_another_program_has_removed_the_temporary_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_removed_temporary_file_is_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     replace = Path.replace
-    removed: list[Path] = []
 
     def raced(self: Path, target: Path) -> Path:
-        if not removed:
-            removed.append(self)
-            self.unlink()
+        self.unlink()
+        monkeypatch.setattr(Path, "replace", replace)
         return replace(self, target)
 
     monkeypatch.setattr(Path, "replace", raced)

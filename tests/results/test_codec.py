@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 import random
 from dataclasses import replace
@@ -11,7 +9,7 @@ import pytest
 from nws_sweep.analysis.summary import summarise
 from nws_sweep.errors import NotARunError
 from nws_sweep.report import tables, writer
-from nws_sweep.results import BatchCost, BatchRecord, LoopCosts, SearchRecord, Span, Verdict, WindowKind, codec, storage
+from nws_sweep.results import BatchCost, LoopCosts, SearchRecord, Span, Verdict, WindowKind, codec, storage
 from tests import factories
 from tests.factories import FACTS, failed_trial, loader_settings, search_result, store_run, trial, window, windows
 
@@ -19,28 +17,17 @@ from tests.factories import FACTS, failed_trial, loader_settings, search_result,
 def whole() -> SearchRecord:
     """A result with all kinds of values and windows, and two candidates with equal num_workers."""
     began = window(WindowKind.WARM_UP, 3, startup_s=0.25, batch_bytes=4096, batch_tensors=2)
-    other = replace(loader_settings(2), prefetch_factor=4)
-    costs = BatchCost(0.1, 1 / 3, 0.25), BatchCost(1e-5, 0.0)
-    records = tuple(
-        BatchRecord(number=n, position=n / 7, began_s=0.0, ended_s=0.0, cost=cost, epoch=1, was_stopped=n > 0)
-        for n, cost in enumerate(costs)
-    )
+    spans = (Span(measured_s=0.5, replayed_s=0.25, batches=8, round=1),)
+    other, columns = replace(loader_settings(2), prefetch_factor=4), {"dataset.sizes": [1, 2], "größe": None}
+    first = factories.batch_record(0, BatchCost(0.1, 1 / 3, 0.25), epoch=1)
+    records = first, factories.batch_record(1, BatchCost(1e-5, 0.0), epoch=1, position=1 / 7, was_stopped=True)
     return search_result(
         trial(0, 0.1 + 0.2, windows=(began, window(batches=7, end_s=0.125, produced=9))),
         failed_trial(1, "worker died"),
-        trial(
-            2,
-            1 / 3,
-            windows=windows(),
-            records=records,
-            loop=LoopCosts(0.001, 0.02),
-            spans=(Span(measured_s=0.5, replayed_s=0.25, batches=8, round=1),),
-        ),
+        trial(2, 1 / 3, windows=windows(), records=records, loop=LoopCosts(0.001, 0.02), spans=spans),
         trial(2, 0.7, settings=other, windows=(window(WindowKind.EPOCH, 5, startup_s=1.5),)),
         facts=replace(FACTS, iterable=True, samples=None),
-        configuration=factories.configuration(
-            {"dataset.sizes": [1, 2], "größe": None}, collate_fn={"_target_": "package.pad"}
-        ),
+        configuration=factories.configuration(columns, collate_fn={"_target_": "package.pad"}),
         verdict=Verdict(recommended=other, fastest=loader_settings(4), tied=(loader_settings(3),)),
     )
 

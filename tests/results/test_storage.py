@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import csv
 import re
 from dataclasses import replace
@@ -23,11 +21,6 @@ from tests.factories import (
 )
 
 
-def timings_of(folder: Path) -> list[dict[str, str]]:
-    with (folder / "timings.csv").open(newline="") as file:
-        return list(csv.DictReader(file))
-
-
 def test_an_outdated_timings_csv_is_written_again(tmp_path: Path) -> None:
     complete = search_result(trial(0, 8.0), trial(2, 4.0))
     folder = store_run(tmp_path, complete)
@@ -42,13 +35,14 @@ def test_an_outdated_timings_csv_is_written_again(tmp_path: Path) -> None:
 def test_timings_csv_has_a_row_per_trial_with_identifying_columns_and_empty_cells_for_none(tmp_path: Path) -> None:
     odd = failed_trial(4, 'ValueError: "a", b', TrialState.OUT_OF_MEMORY)
     folder = store_run(tmp_path, search_result(trial(2, 8.0, notes=("one", "two")), odd))
-    assert (folder / "timings.csv").read_text().splitlines()[0] == (
+    lines = (folder / "timings.csv").read_text().splitlines()
+    assert lines[0] == (
         "dataset,batch_size,pin_memory,prefetch_factor,patience,"
         "num_workers,startup_s,batch_s,batch_s_low,batch_s_high,samples_per_s,wait_s,step_s,stall_fraction,epoch_s,"
         "cpu_s,memory_bytes,shm_bytes,memory_growth_bytes,state,reason,windows,bias_bound,cache,disk_bytes,"
         "other_cpus,steal,throttled,outliers,cost_s,settings,notes"
     )
-    measured, failed = timings_of(folder)
+    measured, failed = csv.DictReader(lines)
     identity = {"dataset": "photos", "batch_size": "64", "pin_memory": "False", "patience": "3"}
     assert {name: text for name, text in measured.items() if text} == identity | {
         "num_workers": "2", "startup_s": "4.0", "batch_s": "0.0625", "batch_s_low": "0.046875",
@@ -80,8 +74,7 @@ def test_batches_are_read_in_order_with_window_and_warm_up(tmp_path: Path) -> No
 
 
 def test_a_grid_is_found_with_its_configurations_in_the_order_of_measuring(tmp_path: Path) -> None:
-    wide, narrow = (search_result(trial(0, 8.0), columns={"batch_size": size}) for size in (256, 128))
-    folder = store_grid(tmp_path, wide, narrow)
+    folder = store_grid(tmp_path, *(search_result(trial(0, 8.0), columns={"batch_size": n}) for n in (256, 128)))
     (folder / "plots").mkdir()
     stored = storage.find(folder)
     assert stored.is_grid
@@ -102,7 +95,6 @@ def test_a_grid_is_found_with_its_configurations_in_the_order_of_measuring(tmp_p
 def test_a_folder_without_readable_result_is_no_run(tmp_path: Path, content: str | bytes | None, message: str) -> None:
     with pytest.raises(NotARunError) as caught:
         storage.find(tmp_path / "gone")
-    assert str(caught.value) == f"{tmp_path}/gone: not a run or a grid of nws_sweep (no such folder)"
     (tmp_path / "run").mkdir()
     if content is not None:
         (tmp_path / "run" / "result.json").write_bytes(content if isinstance(content, bytes) else content.encode())
@@ -126,10 +118,9 @@ def test_a_folder_is_named_after_its_sorted_overrides_without_presets(overrides:
 
 
 def test_unsafe_characters_in_a_name_are_replaced_and_a_hash_is_added() -> None:
-    names = [storage.folder_name([f"name={name}"]) for name in ("_x_", "<x>", '"x"')]
-    assert names[0] == "name=_x_"
-    assert len(set(names)) == 3
-    assert all(re.fullmatch(r"name=_x_-[0-9a-f]{8}", name) for name in names[1:])
+    plain, *names = (storage.folder_name([f"name={name}"]) for name in ("_x_", "<x>", '"x"'))
+    assert (plain, len(set(names))) == ("name=_x_", 2)
+    assert all(re.fullmatch(r"name=_x_-[0-9a-f]{8}", name) for name in names)
 
 
 @pytest.mark.parametrize("letter", ["x", "大"])
@@ -180,9 +171,7 @@ def test_results_are_found_at_any_depth_and_files_set_aside_are_reported(tmp_pat
     )
 
 
-@pytest.mark.parametrize(
-    "name", ["../../etc/passwd", "/etc/passwd", "..", ".", ".hidden", "a\0b", "a\nb", "~root", "..\\..\\x"]
-)
+@pytest.mark.parametrize("name", ["../../etc/x", "/etc/hosts", "..", ".", ".hidden", "a\0b", "a\nb", "~root", "..\\x"])
 def test_no_name_leaves_the_folder_or_is_hidden(tmp_path: Path, name: str) -> None:
     for text in (f"dataset={name}", name, f"batch_size={name}/{name}"):
         path = tmp_path / storage.folder_name([text])
@@ -248,6 +237,5 @@ def test_a_value_may_contain_an_equals_sign_and_a_missing_value_is_not_null() ->
     ],
 )  # fmt: skip
 def test_conditions_without_a_match_are_an_error_with_the_allowed_values(conditions: list[str], line: str) -> None:
-    with pytest.raises(ConfigurationError) as caught:
+    with pytest.raises(ConfigurationError, match=f"^{re.escape(line)}$"):
         select(grid(), conditions)
-    assert str(caught.value) == line

@@ -1,7 +1,5 @@
 """What all callbacks in another program share."""
 
-from __future__ import annotations
-
 import pickle
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """``+nws_sweep=autotune`` in another Hydra program, as a user runs it."""
 
-from __future__ import annotations
-
 import gc
 import weakref
 from pathlib import Path

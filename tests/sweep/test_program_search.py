@@ -1,7 +1,5 @@
 """``+nws_sweep=search`` in another Hydra program."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 from collections.abc import Callable, Iterator
@@ -67,9 +65,7 @@ def loaders() -> tuple[DataLoader[Any], DataLoader[Any]]:
     return DataLoader(Plain(8)), DataLoader(Plain(8), shuffle=True, num_workers=1, persistent_workers=True)
 
 
-def test_the_job_ends_as_one_that_returned_at_the_first_batch_of_the_training(
-    job: Job, searched: list[DataLoader[Any]], tmp_path: Path
-) -> None:
+def test_the_job_ends_at_the_first_batch_of_training(job: Job, searched: list[DataLoader[Any]], tmp_path: Path) -> None:
     validation, training = loaders()
     reached: list[Any] = []
 
@@ -133,9 +129,7 @@ def replaces() -> None:
 
 
 @pytest.mark.parametrize("program", [swallows, replaces])
-def test_a_program_that_catches_the_end_is_searched_once_and_has_returned(
-    job: Job, searched: list[DataLoader[Any]], program: Callable[[], Any]
-) -> None:
+def test_a_program_may_catch_the_end(job: Job, searched: list[DataLoader[Any]], program: Callable[[], Any]) -> None:
     assert job(program).status is JobStatus.COMPLETED
     assert len(searched) == 1
 
@@ -172,9 +166,7 @@ def test_a_program_without_a_training_ends_with_a_line(
     assert not (tmp_path / "run" / "nws_sweep").exists()
 
 
-def test_a_failed_search_fails_the_job_with_a_line(
-    job: Job, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_failed_search_is_a_line(job: Job, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     def search(*_: Any, **__: Any) -> None:
         raise NwsSweepError("no candidate\ncould be measured")
 

@@ -1,7 +1,5 @@
 """The command ``check``."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -38,9 +36,7 @@ def timed(value: float, half_width: float | None) -> Trial:
         (1.2, None, Change.SLOWER),
     ],
 )
-def test_a_change_counts_if_the_whole_interval_exceeds_the_limit(
-    now: float, half_width: float | None, change: Change
-) -> None:
+def test_changes_count_if_the_interval_exceeds_the_limit(now: float, half_width: float | None, change: Change) -> None:
     found = recheck.compare("it", timed(1.0, half_width and 0.01), timed(now, half_width), 0.1)
     assert found.change is change
     assert found.holds == (change in (Change.SAME, Change.UNCLEAR))

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -69,9 +67,7 @@ def failed(name: str) -> JobReturn:
         ((), 2, [(0, [*POINTS[0], *POINTS[1]]), (2, [*POINTS[2], *POINTS[3]]), (4, POINTS[4])]),
     ],
 )
-def test_unfinished_points_are_launched(
-    finished: tuple[int, ...], batch_size: int | None, got: list[tuple[int, list[str]]]
-) -> None:
+def test_what_is_launched(finished: tuple[int, ...], batch_size: int | None, got: list[tuple[int, list[str]]]) -> None:
     launcher = FakeLauncher(fine)
     sweeper.run(POINTS, GridState(*finished), launcher, batch_size)
     assert launcher.got == got

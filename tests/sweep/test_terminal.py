@@ -1,7 +1,5 @@
 """The output of a grid without a terminal."""
 
-from __future__ import annotations
-
 import time
 
 import pytest
@@ -11,9 +9,7 @@ from nws_sweep.sweep.terminal import View
 from tests.factories import configuration, search_result, trial
 
 
-def test_the_remaining_time_does_not_count_reused_results(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_reused_results_take_no_time(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     now = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     view, found = View(), search_result(trial(2, 4.0))

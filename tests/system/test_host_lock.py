@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import contextlib
 import os
 import stat
@@ -37,8 +35,8 @@ def test_a_second_measurement_waits_and_says_so_once(lock_file: Path) -> None:
 
         with host_lock.held(str(lock_file), waiting):
             pass
-        reason = f"one at a time on this machine (fuser {lock_file} names its process)"
-        assert lines == [f"waiting for another measurement: {reason}"]
+        (line,) = lines
+        assert line.endswith(f": one at a time on this machine (fuser {lock_file} names its process)")
         holder.wait()
 
 
@@ -60,11 +58,9 @@ def test_without_a_path_there_is_no_lock(tmp_path: Path, monkeypatch: pytest.Mon
 def test_an_impossible_lock_file_is_reported_with_its_key(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for path in (tmp_path / "file/nws.lock", tmp_path / "file/folder/nws.lock", tmp_path):
-        with pytest.raises(ConfigurationError) as caught, host_lock.held(str(path), pytest.fail):
+        line = rf"^paths\.lock_file={path}: .*allowed is.*$"
+        with pytest.raises(ConfigurationError, match=line), host_lock.held(str(path), pytest.fail):
             pytest.fail("the block was entered")
-        assert str(caught.value).startswith(f"paths.lock_file={path}: ")
-        assert "allowed is" in str(caught.value)
-        assert "\n" not in str(caught.value)
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from types import SimpleNamespace as Made
@@ -43,13 +41,12 @@ def test_bare_names_and_missing_paths_are_excluded(tmp_path: Path, monkeypatch: 
 
 def test_cycles_end(files: list[str]) -> None:
     dataset, inner = Made(path=files[0]), Made(path=files[1])
-    dataset.__dict__.update(inner=inner, me=dataset)
     inner.__dict__.update(outer=dataset, both=[dataset, inner])
     samples: list[Any] = [files[2]]
     samples.append(samples)
     crowd: list[Any] = []  # visiting each path through it would never end
     crowd.extend(Made(all=crowd) for _ in range(2000))
-    dataset.__dict__.update(samples=samples, crowd=crowd)
+    dataset.__dict__.update(inner=inner, me=dataset, samples=samples, crowd=crowd)
     assert sorted(page_cache.paths_in(dataset)) == sorted(files)
 
 
@@ -82,9 +79,7 @@ def test_dropped_files_are_read_from_storage(tmp_path: Path) -> None:
     assert bytes_from_storage(path) >= size
 
 
-def test_files_that_cannot_be_dropped_are_skipped_without_blocking_or_leaking(
-    tmp_path: Path, files: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_cannot_be_dropped_is_skipped(tmp_path: Path, files: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(descriptor: int) -> None:
         raise OSError(22, "Invalid argument")  # as on squashfs and ISO images
 

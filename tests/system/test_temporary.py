@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import fcntl
 import os
 import subprocess
@@ -73,10 +71,9 @@ def test_shared_memory_of_exited_processes_is_removed_with_the_folder(place: Pat
 
 
 def test_shared_memory_that_a_process_of_another_container_uses_stays(place: Path) -> None:
-    left = left_by_a_killed_program(place)
     with subprocess.Popen(["true"]) as gone:
         pass
-    segment = register_with_segment(left, gone.pid)
+    segment = register_with_segment(left_by_a_killed_program(place), gone.pid)
     with segment.open("rb") as opened, subprocess.Popen(["sleep", "60"], stdin=opened) as other:
         opened.close()
         temporary.remove_stale()

@@ -1,7 +1,5 @@
 """The private names of torch: each one exists, and without one a training goes on as it is."""
 
-from __future__ import annotations
-
 import pkgutil
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """The adaptive search on simulated machines without trial processes: its regret and its cost over many searches."""
 
-from __future__ import annotations
-
 import math
 import random
 import statistics

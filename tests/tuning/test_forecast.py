@@ -1,7 +1,5 @@
 """The adaptive search with records of batches, without noise: epochs whose batches differ."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

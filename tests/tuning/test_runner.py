@@ -1,7 +1,5 @@
 """Searches on simulated machines with known true times."""
 
-from __future__ import annotations
-
 import contextlib
 import random
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """The adaptive search with its rounds and trial processes, on simulated machines."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any
