@@ -6,20 +6,24 @@ import argparse
 import logging
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nws_sweep import __version__
-from nws_sweep.errors import ConfigurationError, NwsSweepError
+from nws_sweep.errors import ConfigurationError, NwsSweepError, one_line
+from nws_sweep.results import shown, varying_columns
 from nws_sweep.system import platforms, streams
 
 if TYPE_CHECKING:
     from nws_sweep.analysis.summary import Summary
+    from nws_sweep.results.storage import Stored
 
 WRONG_USAGE = 2
 INTERRUPTED = 130
 BROKEN_PIPE = 141  # as of a program killed by SIGPIPE
+_AS_TYPED = {"True": "true", "False": "false", "None": "null"}  # Python's notation: that of the command line
 
 
 def main() -> None:
@@ -153,9 +157,36 @@ def _summary(folder: Path, conditions: Sequence[str], where: str = "") -> Summar
 
     stored = node_kinds.named(storage.find(folder))
     try:
-        return summarise(storage.select(stored, conditions))
+        return summarise(select(stored, conditions))
     except ConfigurationError as error:
         raise ConfigurationError(f"{where}{error}") from None
+
+
+def select(stored: Stored, conditions: Sequence[str]) -> Stored:
+    """The configurations that meet all conditions ``KEY=VALUE``; a single one is no grid.
+
+    ConfigurationError if a condition has another form, or no configuration meets it and those before it.
+    """
+    left = [({name: shown(one) for name, one in run.result.configuration.columns.items()}, run) for run in stored.runs]
+    for number, condition in enumerate(conditions, 1):
+        key, equals, value = condition.partition("=")
+        if not key or not equals:
+            raise ConfigurationError(one_line(f"--where {condition}: allowed is KEY=VALUE, such as batch_size=64"))
+        found = [(columns, run) for columns, run in left if columns.get(key) == _AS_TYPED.get(value, value)]
+        if not found:
+            raise _no_match(conditions[:number], key, [columns for columns, _ in left])
+        left = found
+    axes = varying_columns([run.result.configuration for run in stored.runs]) if stored.is_grid and conditions else ()
+    is_grid = stored.is_grid and (len(left) > 1 or not conditions)
+    return replace(stored, runs=tuple(run for _, run in left), is_grid=is_grid, axes=axes)
+
+
+def _no_match(conditions: Sequence[str], key: str, left: Sequence[Mapping[str, str]]) -> ConfigurationError:
+    names = dict.fromkeys(name for columns in left for name in columns)
+    values = {name: ", ".join(dict.fromkeys(each[name] for each in left if name in each)) for name in names}
+    every = ", ".join(f"{name} ({those})" for name, those in values.items())
+    what = f"allowed for {key}: {values[key]}" if key in values else f"there is no key {key}; allowed: {every}"
+    return ConfigurationError(one_line(" ".join(f"--where {each}" for each in conditions) + f": {what}", 1000))
 
 
 def check(arguments: Sequence[str]) -> int:

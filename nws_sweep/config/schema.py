@@ -28,7 +28,7 @@ from nws_sweep.config.hydra_versions import register_resolver
 from nws_sweep.errors import ConfigurationError, one_line
 from nws_sweep.results import Configuration, LoaderSettings, MeasureRules, SearchRules, shown
 from nws_sweep.results.result_cache import REUSES
-from nws_sweep.results.storage import NAMELESS, folder_name
+from nws_sweep.results.storage import safe_name
 from nws_sweep.system import extras, host
 from nws_sweep.tuning.strategy import SEARCHABLE, STRATEGIES
 
@@ -40,6 +40,8 @@ _LOADER = (
     "shuffle", "drop_last", "persistent_workers", "multiprocessing_context", "timeout", "in_order",
     "threads_per_worker",
 )  # fmt: skip
+# Prefixes of overrides that do not identify a configuration: how the grid is run, and presets.
+_NAMELESS = ("axis/", "reuse=", "paths.output_dir=", "paths.lock_file=", "paths.cache_dir=")
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +158,16 @@ def register() -> None:
     register_resolver("nws_sweep.folder_name", folder_name, replace=True)
 
 
+def folder_name(overrides: Sequence[str]) -> str:
+    """The name of a configuration's folder in a grid: its overrides, sorted, such as ``batch_size=64,pin_memory=true``.
+
+    Presets (``axis/...``) and overrides that do not identify a configuration are omitted; see ``safe_name``.
+    """
+    typed = (re.sub("=(True|False|None)$", lambda value: value[0].lower(), text) for text in overrides)
+    plain = sorted(text for text in typed if not text.startswith(_NAMELESS))
+    return safe_name(",".join(plain) or "default", r"[^\w=.,+~@\[\]-]")
+
+
 def hydra_arguments(argument: str) -> list[str]:
     """An argument of the command line as Hydra accepts it.
 
@@ -190,7 +202,7 @@ def configuration(
     columns["patience"] = plain["patience"]
     for override in overrides:
         key = override.partition("=")[0].lstrip("+")
-        if key not in columns and not key.startswith(("~", *NAMELESS, "experiment/")):
+        if key not in columns and not key.startswith(("~", *_NAMELESS, "experiment/")):
             columns[key] = column_value(config, key, override)
     return msgspec.convert({**plain, "columns": columns, "loader": loader}, Configuration)
 

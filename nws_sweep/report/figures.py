@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from nws_sweep import units
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary
+from nws_sweep.report import plots
 from nws_sweep.report.plots import bar_charts, batch_times, heat_map, line_charts, style, what_if_chart
-from nws_sweep.results import BatchTime, storage
+from nws_sweep.results import BatchTime
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -54,15 +55,15 @@ def _what_if(c: ConfigurationSummary) -> Iterator[Illustration]:
         quickest = (f"{units.seconds(one.value)} on {units.counted(cpus, 'CPU')}" for cpus, one in least.items())
         alt = f"Predicted {chart.quantity} against num_workers: at least {', '.join(quickest)}."
         title = f"What if: predicted time on more CPUs: {c.label}"
-        yield Illustration(storage.WHAT_IF_PLOT, what_if_chart.draw, chart, title, alt)
+        yield Illustration(plots.WHAT_IF, what_if_chart.draw, chart, title, alt)
 
 
 def _curves(summary: Summary) -> Iterator[Illustration]:
     """The throughput of a grid, the time of a run."""
     name, what, of, choose = (
-        (storage.THROUGHPUT_PLOT, "Throughput", line_charts.throughput, max)
+        (plots.THROUGHPUT, "Throughput", line_charts.throughput, max)
         if summary.stored.is_grid
-        else (storage.TIME_PLOT, "Time", line_charts.times, min)
+        else (plots.TIME, "Time", line_charts.times, min)
     )
     if chart := of(summary):
         alt = f"{chart.quantity.capitalize()} against num_workers."
@@ -80,7 +81,7 @@ def _batches(c: ConfigurationSummary, batches: Batches) -> Iterator[Illustration
             waiting, step = units.seconds(found.wait_s), units.seconds(found.step_s)
             alt += f" A batch of the best waits {waiting} and the step takes {step}."
         draw = partial(batch_times.draw_timelines, best=c.best.num_workers if c.best else None)
-        yield Illustration(storage.BATCHES_PLOT, draw, lines, f"Time of each batch: {c.label}", alt)
+        yield Illustration(plots.BATCH_TIMES, draw, lines, f"Time of each batch: {c.label}", alt)
 
 
 def _heat(summary: Summary) -> Iterator[Illustration]:
@@ -93,7 +94,7 @@ def _heat(summary: Summary) -> Iterator[Illustration]:
             f"{heat_map.rate_text(least)} to {heat_map.rate_text(most)} samples per second."
         )
         title = f"Best throughput by {chart.down} and {chart.across}"
-        yield Illustration(storage.HEAT_PLOT, heat_map.draw_heat_map, chart, title, alt)
+        yield Illustration(plots.HEAT_MAP, heat_map.draw_heat_map, chart, title, alt)
 
 
 def _best(summary: Summary) -> Iterator[Illustration]:
@@ -105,7 +106,7 @@ def _best(summary: Summary) -> Iterator[Illustration]:
             f"{last.rate} to {first.rate} samples per second; the "
             f"fastest has num_workers={first.num_workers}{_named(*settings)}."
         )
-        yield Illustration(storage.BEST_PLOT, bar_charts.draw_bars, bars, "Best setting per configuration", alt)
+        yield Illustration(plots.BEST, bar_charts.draw_bars, bars, "Best setting per configuration", alt)
 
 
 def _named(*names: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,8 @@ from nws_sweep.report import formatted
 from nws_sweep.results import Configuration, Host, SearchRecord, Trial, shown, storage
 
 FORMATS = ("table", "overrides", "kwargs", "lightning", "transformers", "yaml", "json")
+
+OPTION_MARK = "# nws_sweep overwrites this file with each report\n"
 
 # Arguments ``dataloader_...`` of transformers.TrainingArguments.
 _TRAINING_ARGUMENTS = ("num_workers", "pin_memory", "prefetch_factor", "persistent_workers")
@@ -174,13 +176,29 @@ def options(summary: Summary) -> dict[str, str]:
     names = (summary.distinguishing or ("dataset",)) if summary.stored.is_grid else ()
     all_columns = [each.configuration.columns for each in summary.configurations]
     distinguished = [{name: columns[name] for name in names if name in columns} for columns in all_columns]
-    named = zip(storage.option_names(distinguished), summary.configurations, strict=True)
+    named = zip(option_names(distinguished), summary.configurations, strict=True)
     return {name: _option(configuration) for name, configuration in named if configuration.best}
 
 
+def option_names(points: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Names of configurations as options of a config group, such as ``batch_size-64--pin_memory-true``; all differ.
+
+    The names contain what Hydra's command line accepts without quotes: ASCII letters, digits, ``_``, ``-`` and ``.``.
+    A point has the values that vary between the configurations; a single configuration has none.
+    """
+    names: dict[str, str] = {}  # by their lower case, for file systems that ignore case
+    for point in points:
+        # Each part has its key, since Hydra does not accept a number or null as a name; a name must not end in .yaml.
+        wanted = "--".join(f"{key}-{shown(value)}" for key, value in point.items()) or "run"
+        wanted = storage.safe_name(wanted, r"[^A-Za-z0-9_.-]|\.(?=ya?ml$)")
+        name = next(name for name in storage.numbered(wanted) if name.casefold() not in names)
+        names[name.casefold()] = name
+    return list(names.values())
+
+
 def _option(configuration: ConfigurationSummary) -> str:
-    package = "" if configuration.project is None else "# @package _global_\n"
-    return f"{package}# {one_line(configuration.label)}\n{best_file(configuration).file}"
+    package = "" if configuration.project is None else "# @package _global_\n"  # Hydra reads it only at the top
+    return f"{package}{OPTION_MARK}# {one_line(configuration.label)}\n{best_file(configuration).file}"
 
 
 def as_yaml(document: Any) -> str:

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import base64
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import astuple
 from pathlib import Path
 
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary, summarise
 from nws_sweep.errors import NotARunError
-from nws_sweep.report import formatted, snippets, tables
+from nws_sweep.report import formatted, plots, snippets, tables
 from nws_sweep.results import BatchTime, atomic, codec, storage
 
 logger = logging.getLogger(__name__)
+
+# The pictures of a single configuration: what each shows, and the file with its data.
+_PICTURES = {
+    plots.WHAT_IF: ("predicted times", storage.COSTS),
+    plots.BATCH_TIMES: ("per-batch times", storage.BATCHES),
+}
 
 
 def write(folder: Path) -> tuple[Summary, list[Path]]:
@@ -29,14 +35,14 @@ def write(folder: Path) -> tuple[Summary, list[Path]]:
     from nws_sweep.report import figures, page
 
     summary = summarise(storage.find(folder))
-    plots = folder / storage.PLOTS if summary.stored.is_grid else folder
-    plots.mkdir(exist_ok=True)
+    place = folder / storage.PLOTS if summary.stored.is_grid else folder
+    place.mkdir(exist_ok=True)
     pictures, embedded = [], []
     for one in figures.of(summary, _batches):
-        png, svg = one.save(plots)
+        png, svg = one.save(place)
         pictures.append((one.alt, png.relative_to(folder)))
         embedded.append((one.title, one.alt, base64.b64encode(svg.read_bytes()).decode()))
-    drawn = [plots] if summary.stored.is_grid else [folder / path for _, path in pictures]
+    drawn = [place] if summary.stored.is_grid else [folder / path for _, path in pictures]
     own = [*_write_tables(summary), *_write_best(summary), *drawn]
     atomic.write_text(folder / storage.REPORT, markdown(summary, pictures))
     atomic.write_text(folder / storage.PAGE, page.report(page.page(summary), embedded))
@@ -58,6 +64,12 @@ def try_pictures(run_folder: Path) -> None:
         logger.warning("the pictures of %s could not be written: %s", run_folder, error)
     except Exception:
         logger.exception("the pictures of %s could not be drawn; `nws-sweep report` tries again", run_folder)
+
+
+def has_pictures(run_folder: Path) -> bool:
+    """Whether the pictures of a configuration exist."""
+    names = [name for name, (_, data) in _PICTURES.items() if storage.has_rows(run_folder / data)]
+    return all((run_folder / f"{name}.svg").exists() for name in names)  # written after the PNG
 
 
 def _batches(configuration: ConfigurationSummary) -> list[BatchTime]:
@@ -82,12 +94,24 @@ def _write_best(summary: Summary) -> Iterator[Path]:
     atomic.write_text(path, snippets.render(summary, "yaml").file)
     yield path
     options, group = snippets.options(summary), summary.stored.folder / storage.BEST_GROUP
-    storage.write_options(group, options)
+    write_options(group, options)
     if options:
         yield group
     if summary.stored.is_grid:
         for configuration in summary.configurations:
             atomic.write_text(configuration.run.folder / storage.BEST, snippets.best_file(configuration).file)
+
+
+def write_options(group: Path, options: Mapping[str, str]) -> None:
+    """Writes the YAML of each option of a config group, and removes obsolete options of earlier reports."""
+    if options:
+        group.mkdir(parents=True, exist_ok=True)
+    for name, text in options.items():
+        atomic.write_text(group / f"{name}.yaml", text)
+    kept = {name.casefold() for name in options}
+    for path in group.glob("*.yaml"):
+        if path.stem.casefold() not in kept and snippets.OPTION_MARK.encode() in path.read_bytes():
+            path.unlink()
 
 
 def markdown(summary: Summary, pictures: Iterable[tuple[str, Path]]) -> str:
@@ -124,9 +148,8 @@ def _about(configuration: ConfigurationSummary, summary: Summary) -> Iterator[st
     rows = [[*astuple(formatted.of_trial(trial, configuration.configuration))] for trial in configuration.trials]
     yield snippets.markdown_table([*formatted.HEADER], rows)
     if summary.stored.is_grid:  # pictures that its job has written
-        for name, what in ((storage.WHAT_IF_PLOT, "predicted times"), (storage.BATCHES_PLOT, "per-batch times")):
-            path = configuration.run.folder / f"{name}.png"
-            if path.is_file():
+        for name, (what, _) in _PICTURES.items():
+            if (path := configuration.run.folder / f"{name}.png").is_file():
                 yield f"![{what}](<{path.relative_to(summary.stored.folder).as_posix()}>)"
 
 

@@ -15,6 +15,7 @@ from omegaconf import DictConfig
 from nws_sweep.errors import NotARunError, NwsSweepError, one_line
 from nws_sweep.executor.dataset_server import spec_of
 from nws_sweep.measurement.environment import Environment
+from nws_sweep.report import writer
 from nws_sweep.results import Configuration, SearchRecord, Trial, atomic, storage
 from nws_sweep.results.result_cache import ResultStore
 from nws_sweep.sweep import resuming
@@ -76,7 +77,7 @@ def skip_finished(run: storage.StoredRun, session: Session) -> None:
     session.remember(run.result)
     session.view.configuration_finished(_label(run.result.configuration, session), run.result)
     storage.write_timings(run.folder, run.result)
-    if not storage.has_plots(run.folder):  # the earlier program was killed before it had drawn them
+    if not writer.has_pictures(run.folder):  # the earlier program was killed before it had drawn them
         atomic.remove_temporary(run.folder)
         _draw(run.folder, session)
 
@@ -103,8 +104,6 @@ def _search(
 def _draw(folder: Path, session: Session) -> None:
     """Draws the figures of a point of a grid; those of a single run are part of its report."""
     if session.plan is None or session.plan.configurations > 1:
-        from nws_sweep.report import writer  # imports matplotlib
-
         writer.try_pictures(folder)
 
 

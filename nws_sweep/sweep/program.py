@@ -21,7 +21,7 @@ from omegaconf import DictConfig
 
 from nws_sweep.config.embedding import GROUP
 from nws_sweep.config.project_keys import keys_of
-from nws_sweep.config.schema import column_value
+from nws_sweep.config.schema import column_value, folder_name
 from nws_sweep.dataloading.hook import LoaderHook
 from nws_sweep.errors import NwsSweepError
 from nws_sweep.results import ProjectFacts, SearchRecord, storage
@@ -83,7 +83,7 @@ class ProgramCallback(Callback):
         overrides = [one for one in config.hydra.overrides.task if one.partition("=")[0].lstrip("+") != GROUP]
         folder = Path(config.hydra.runtime.output_dir) / FOLDER
         if self._grid is not None:
-            folder = self._grid / storage.folder_name(overrides)
+            folder = self._grid / folder_name(overrides)
         storage.save(folder, of_program(record, without_hydra(config), overrides))
         return folder
 

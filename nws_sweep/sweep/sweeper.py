@@ -16,6 +16,7 @@ from hydra.core.utils import JobReturn, JobStatus
 from hydra.plugins.launcher import Launcher
 from omegaconf import DictConfig, OmegaConf
 
+from nws_sweep.config.schema import folder_name
 from nws_sweep.errors import ConfigurationError, LostJob, one_line
 from nws_sweep.results import atomic, storage
 from nws_sweep.sweep import app, grid, job, resuming
@@ -39,7 +40,7 @@ class GridState:
 
     def finished(self, point: Point) -> storage.StoredRun | None:
         """The finished result of a point; None if there is none."""
-        folder = self._folder / storage.folder_name(point)
+        folder = self._folder / folder_name(point)
         if not (folder / storage.RESULT).exists():  # a hundred times faster than composing the configuration
             return None
         return resuming.finished(folder, self._composer.configuration(point), self._host)
@@ -56,7 +57,7 @@ class GridState:
         if not storage.holds_results(self._folder):
             raise error
         logger.debug("a job was lost", exc_info=error)
-        folder = self._folder / storage.folder_name(point)
+        folder = self._folder / folder_name(point)
         job.record_lost_job(folder, self._composer.configuration(point), error, self._session)
 
 

@@ -14,11 +14,11 @@ import pytest
 from PIL import Image, ImageChops
 
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary
-from nws_sweep.report import figures
+from nws_sweep.report import figures, plots
 from nws_sweep.report.figures import Illustration
 from nws_sweep.report.plots import style
 from nws_sweep.report.plots.style import Picture
-from nws_sweep.results import BatchCost, BatchTime, SearchRecord, storage
+from nws_sweep.results import BatchCost, BatchTime, SearchRecord
 from tests import sample_pages
 from tests.factories import failed_trial, points, recorded_trial, search_result, summary_of_grid, summary_of_run, trial
 
@@ -57,10 +57,10 @@ RUN = ["time_vs_num_workers", "what_if", "batch_times"]
 GRID = ["throughput_vs_num_workers", "best_per_configuration", "best_throughput", "batch_times"]
 
 
-def test_the_most_important_pictures_come_first_and_have_the_names_of_the_storage() -> None:
+def test_the_most_important_pictures_come_first_and_have_all_names() -> None:
     assert [each.name for each in figures.of(summary_of_run(searched({})), batches)] == RUN
     assert [each.name for each in of_grid("4")] == GRID
-    assert {getattr(storage, name) for name in dir(storage) if name.endswith("_PLOT")} == {*RUN, *GRID}
+    assert {value for name, value in vars(plots).items() if name.isupper()} == {*RUN, *GRID}
 
 
 def test_pictures_without_data_are_left_out() -> None:

@@ -6,3 +6,11 @@ May import: ``analysis`` and below.
 - ``facets``: how the configurations of a grid are divided among panels
 - ``style``: the style of all figures
 """
+
+# Names of the pictures, each a PNG and an SVG.
+THROUGHPUT = "throughput_vs_num_workers"
+TIME = "time_vs_num_workers"
+BEST = "best_per_configuration"
+HEAT_MAP = "best_throughput"
+BATCH_TIMES = "batch_times"
+WHAT_IF = "what_if"
