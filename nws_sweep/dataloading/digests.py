@@ -21,9 +21,8 @@ from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from nws_sweep.results import SampleMade, SamplePart
 
-# Of a larger part some sections are hashed, so that a digest takes less than 0.1 ms.
+# Of a larger part about so many bytes are hashed, evenly spaced, so that a digest takes 0.1 ms.
 _MOST_BYTES = 65_536
-_SECTIONS = 16
 STREAM_SAMPLES = 64  # logged samples of each worker of an iterable dataset
 _LOG = "samples-"
 
@@ -51,17 +50,14 @@ def _content(value: Any) -> bytes | None:
         elif not isinstance(value, bytes):
             value = pickle.dumps(value)
         content = memoryview(value).cast("B")
-        if len(content) <= _MOST_BYTES:
-            return _digest(content)
-        length = _MOST_BYTES // _SECTIONS
-        begins = (number * (len(content) - length) // (_SECTIONS - 1) for number in range(_SECTIONS))
-        return _digest(*(content[begin : begin + length] for begin in begins))
+        step = len(content) // _MOST_BYTES | 1  # odd, so that it reaches each byte of numbers
+        return _digest(np.frombuffer(content, np.uint8)[::step].tobytes())
     except Exception:  # code of the user may raise anything
         return None
 
 
-def _digest(*chunks: bytes | memoryview) -> bytes:
-    return hashlib.blake2b(b"".join(chunks), digest_size=8).digest()
+def _digest(content: bytes) -> bytes:
+    return hashlib.blake2b(content, digest_size=8).digest()
 
 
 class SampleLog:

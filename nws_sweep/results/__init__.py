@@ -19,13 +19,3 @@ from nws_sweep.results.settings import (
     Configuration, DEFAULT_PREFETCH, LoaderSettings, MeasureRules, ONLINE_STRATEGY, ProcessSpec,
     SearchRules, shown, varying_columns,
 )  # fmt: skip
-
-__all__ = [
-    "DEFAULT_PREFETCH", "MACHINE", "ONLINE_STRATEGY", "VERSIONS", "BatchCost", "BatchRecord",
-    "BatchTime", "Configuration", "DatasetFacts", "Estimate", "Host", "LoaderSettings", "LoopCosts", "MachineTime",
-    "MeasureRules",
-    "Measurement", "Noise", "ProcessSpec", "ProjectFacts", "PythonObjects",
-    "SampleMade", "SamplePart", "SamplesLogged", "SamplesSeen", "SearchRecord", "SearchRules", "Span",
-    "TimeSlice", "Trial", "TrialState", "Usage", "Verdict", "Window", "WindowKind",
-    "WindowRequest", "shown", "varying_columns",
-]  # fmt: skip

@@ -59,7 +59,6 @@ def measure(
         return session.view.search_finished(start)
     recorder = _Recorder(state.folder, session)
     atomic.remove_temporary(state.folder)
-    atomic.sync_parents(state.folder)  # Hydra has made it
     try:
         storage.save(state.folder, start)
         with host_lock.held(composed.paths.lock_file, session.view.status):

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hydra.core.utils import JobReturn
 from hydra.experimental.callback import Callback
@@ -22,10 +22,12 @@ from omegaconf import DictConfig
 from nws_sweep.config.embedding import GROUP
 from nws_sweep.config.project_keys import keys_of
 from nws_sweep.config.schema import column_value, folder_name
-from nws_sweep.dataloading.hook import LoaderHook
 from nws_sweep.errors import NwsSweepError
 from nws_sweep.results import ProjectFacts, SearchRecord, storage
 from nws_sweep.sweep.grid import without_hydra
+
+if TYPE_CHECKING:
+    from nws_sweep.dataloading.hook import LoaderHook
 
 FOLDER = "nws_sweep"  # of a run, or of a multirun with one folder per job
 _RANKS = ("RANK", "LOCAL_RANK", "SLURM_PROCID")  # of the processes that torchrun, Lightning or srun start
@@ -67,6 +69,8 @@ class ProgramCallback(Callback):
             self.check_options()
         except NwsSweepError as error:
             raise SystemExit(f"nws_sweep: {error}") from error
+        from nws_sweep.dataloading.hook import LoaderHook  # imports torch
+
         self._config, self._hook = config, LoaderHook(self.get_iterator)
         self._hook.start()
 
