@@ -12,7 +12,7 @@ from nws_sweep import units
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary
 from nws_sweep.report import plots
 from nws_sweep.report.plots import bar_charts, batch_times, heat_map, line_charts, style, what_if_chart
-from nws_sweep.results import BatchTime
+from nws_sweep.results import BatchTime, Estimate
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -69,7 +69,7 @@ def _curves(summary: Summary) -> Iterator[Illustration]:
         alt = f"{chart.quantity.capitalize()} against num_workers."
         if chart.recommended:
             title, curve, best = choose(chart.recommended, key=lambda found: found[2].value)
-            value = units.rate(best.value, best.low, best.high)
+            value = units.rate(Estimate(value=best.value, low=best.low, high=best.high, n=0))
             alt += f" The best: {value} with num_workers={best.num_workers}{_named(title, curve.label)}."
         yield Illustration(name, line_charts.draw, chart, f"{what} against num_workers", alt)
 
@@ -103,7 +103,7 @@ def _best(summary: Summary) -> Iterator[Illustration]:
         settings = [f"{name}={value}" for name, value in first.cells.items()]
         alt = (
             f"The best settings of {units.counted(len(bars), 'configuration')}, from "
-            f"{last.rate} to {first.rate} samples per second; the "
+            f"{units.rate(last.rate)} to {units.rate(first.rate)} samples per second; the "
             f"fastest has num_workers={first.num_workers}{_named(*settings)}."
         )
         yield Illustration(plots.BEST, bar_charts.draw_bars, bars, "Best setting per configuration", alt)

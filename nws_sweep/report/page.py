@@ -1,15 +1,18 @@
-"""HTML pages, each a self-contained file in which text from outside is escaped.
+"""The report as HTML, a self-contained file, and as Markdown; text from outside is escaped in both.
 
 The contents of a report are one frozen value: every figure is formatted text, ready for the template.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import functools
+import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import astuple, dataclass
 from importlib.resources import files
+from pathlib import Path, PurePath
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
 from nws_sweep import units
@@ -148,11 +151,15 @@ def _how_sure(best: Trial, other: Trial) -> str:
 def _trials(summary: Summary) -> Table:
     first = 0 if len(summary.configurations) > 1 else 1  # a single configuration is named in the title
     rows = [
-        (configuration.label, *astuple(formatted.of_trial(trial, configuration.configuration)))[first:]
+        (configuration.label, *_cells(trial, configuration))[first:]
         for configuration in summary.configurations
         for trial in configuration.trials
     ]
     return Table(("configuration", *formatted.HEADER)[first:], rows)
+
+
+def _cells(trial: Trial, one: ConfigurationSummary) -> tuple[str, ...]:
+    return astuple(formatted.of_trial(trial, one.configuration))
 
 
 def _facts(summary: Summary) -> Iterator[tuple[str, str]]:
@@ -166,10 +173,36 @@ def report(page: Page, pictures: Sequence[tuple[str, str, str]]) -> str:
     """The report as one HTML file; each picture is a title, a description and an SVG document in base64."""
     folder = files("nws_sweep.report") / "templates"
     style, behaviour = (Markup((folder / name).read_text("utf-8")) for name in ("style.css", "behaviour.js"))
+    values = {"title": page.summary.title, "page": page, "pictures": pictures, "style": style, "behaviour": behaviour}
+    return _environment().get_template("report.html").render(values)
+
+
+def markdown(
+    summary: Summary,
+    pictures: Sequence[tuple[str, PurePath]] = (),
+    drawn_in: Callable[[Path], Sequence[tuple[str, Path]]] = lambda folder: (),
+) -> str:
+    """The report as Markdown, with these pictures; ``drawn_in`` gives those in the folder of a configuration."""
+
+    def drawn(one: ConfigurationSummary) -> list[tuple[str, Path]]:
+        found = drawn_in(one.run.folder) if summary.stored.is_grid else ()
+        return [(what, path.relative_to(summary.stored.folder)) for what, path in found]
+
+    def trial_table(one: ConfigurationSummary) -> str:
+        return snippets.markdown_table([*formatted.HEADER], [[*_cells(trial, one)] for trial in one.trials])
+
+    values = {
+        "summary": summary, "pictures": pictures, "drawn": drawn, "trial_table": trial_table, "snippets": snippets,
+    }  # fmt: skip
+    text = _environment().get_template("report.md").render(values)
+    return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
+
+
+@functools.cache
+def _environment() -> Environment:
     environment = Environment(
-        loader=PackageLoader("nws_sweep.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
-        lstrip_blocks=True,
+        loader=PackageLoader("nws_sweep.report"), autoescape=select_autoescape(), undefined=StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
-    values = {"title": page.summary.title, "page": page, "pictures": pictures, "style": style, "behaviour": behaviour}
-    return environment.get_template("report.html").render(values)
+    return environment

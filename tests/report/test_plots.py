@@ -24,7 +24,7 @@ from nws_sweep.report.plots.bar_charts import Bar
 from nws_sweep.report.plots.batch_times import Timeline
 from nws_sweep.report.plots.heat_map import Heat, HeatMap
 from nws_sweep.report.plots.line_charts import Chart, Curve, Point
-from nws_sweep.results import BatchCost, Trial, WindowKind, storage
+from nws_sweep.results import BatchCost, Estimate, Trial, WindowKind, storage
 from tests.factories import (
     endless_trial,
     failed_trial,
@@ -209,7 +209,7 @@ def test_cells_have_the_longest_text_that_fits(columns: int, texts: list[str], t
 
 def bar(index: int) -> Bar:
     rate = 1000 / (1 + index)
-    return Bar(cells={"seed": str(index)}, samples_per_s=rate, ends=(rate, rate), num_workers=1, gain=None)
+    return Bar({"seed": str(index)}, Estimate(value=rate, low=None, high=None, n=1), num_workers=1, gain=None)
 
 
 def test_bars_are_the_best_settings_the_fastest_first_with_their_intervals_and_gains() -> None:
@@ -221,9 +221,9 @@ def test_bars_are_the_best_settings_the_fastest_first_with_their_intervals_and_g
     slower = found.configurations[0]
     assert [gain.speed_up for gain in (slower.gain_over_zero,) if gain] == ["2.0x"]
     sizes = [{"batch_size": size} for size in ("128", "64")]
-    first = Bar(cells=sizes[0], samples_per_s=2048.0, ends=(2048 / 1.5, 2048 / 0.75), num_workers=0, gain=None)
-    second = replace(first, cells=sizes[1], samples_per_s=512.0, ends=(512 / 1.5, 512 / 0.75), num_workers=4)
-    assert bar_charts.bars(found) == [first, replace(second, gain=slower.gain_over_zero)]
+    rates = [Estimate(value=rate, low=rate / 1.5, high=rate / 0.75, n=5) for rate in (2048.0, 512.0)]
+    expected = [Bar(sizes[0], rates[0], 0, None), Bar(sizes[1], rates[1], 4, slower.gain_over_zero)]
+    assert bar_charts.bars(found) == expected
 
 
 def test_of_many_the_fastest_are_shown_and_what_is_left_out_if_it_is_more_than_one() -> None:
@@ -233,7 +233,8 @@ def test_of_many_the_fastest_are_shown_and_what_is_left_out_if_it_is_more_than_o
     assert axes.get_title(loc="left") == "seed: samples/s (num_workers), of 0 workers"
     assert (len(texts), texts[0], texts[-1]) == (25, "1000 (1)", "5.00 to 40.0")
     assert axes.get_yticklabels()[-1].get_text() == "176 more"
-    assert [len(part) for part in bar_charts.split(bars[:25])] == [25, 0]
+    (axes,) = bar_charts.draw_bars(bars[:25], "Best").axes
+    assert [len(axes.texts), axes.get_yticklabels()[-1].get_text()] == [25, "24"]
 
 
 def test_predictions_are_drawn_with_the_measured_points_on_the_cpus_of_the_run_and_on_more() -> None:

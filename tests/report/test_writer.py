@@ -263,7 +263,7 @@ def test_the_report_of_a_run_is_written_with_all_its_files_and_shows_what_was_me
 
 def test_the_report_of_a_run_lists_every_trial_and_why_the_search_stopped() -> None:
     slow = failed_trial(2, "no |", TrialState.TIMEOUT)
-    text = writer.markdown(summary_of_run(search_result(trial(4, 8.0, noise=Noise(steal=0.3)), slow)), [])
+    text = page.markdown(summary_of_run(search_result(trial(4, 8.0, noise=Noise(steal=0.3)), slow)))
     why, _, listed = section(text, "dataset=photos").partition("\n\n")
     assert why.startswith("- too much noise to identify the bottleneck: a batch took 62 ms ±38 %, ")
     assert listed.splitlines()[:6] == [
@@ -277,7 +277,7 @@ def test_the_report_of_a_run_lists_every_trial_and_why_the_search_stopped() -> N
 
 
 def test_the_report_names_host_and_versions_and_has_no_empty_sections() -> None:
-    text = writer.markdown(summary_of_run(search_result(trial(0, 8.0))), [])
+    text = page.markdown(summary_of_run(search_result(trial(0, 8.0))))
     body = section(text, "Host and method")
     assert "node1: Example CPU, 8 usable of 16 CPUs, 68.7 GB memory, Linux-6.1-x86_64" in body
     assert "Python 3.11.7, torch 2.4.0, torchvision 0.19.0, nws_sweep 0.1.0" in body
@@ -384,7 +384,7 @@ def test_names_of_data_are_escaped() -> None:
         search_result(trial(0, 8.0), trial(1, 16.0, warnings=("a <b>",)), columns={"dataset": "<script>"}),
         search_result(error="<i>no</i>", stop_reason="", columns={"dataset": "a|b"}),
     )
-    text = writer.markdown(summary, [])
+    text = page.markdown(summary)
     assert re.findall(r"<[a-z/]+>", text) == []
     assert "## dataset=&lt;script>" in text
     assert "| &lt;script> | 0  " in text

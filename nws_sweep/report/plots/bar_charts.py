@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from nws_sweep import units
-from nws_sweep.analysis.summary import Summary
+from nws_sweep.analysis.summary import ConfigurationSummary, Summary
 from nws_sweep.analysis.time_ratios import Ratio
 from nws_sweep.report.plots import facets, style
 from nws_sweep.report.plots.style import BAND, COLOURS, INK, MUTED, WIDTH
+from nws_sweep.results import Estimate
 
 _MOST_BARS = 24
 _MOST_COLUMNS = 6  # in the name of a row
@@ -20,61 +22,49 @@ _NAME = 3.4  # inches, the name of a row
 _HEIGHT = 0.62  # of a bar, in rows
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bar:
+class Bar(NamedTuple):
     """The best setting of one configuration."""
 
     cells: Mapping[str, str]  # its values of the columns that vary
-    samples_per_s: float
-    ends: tuple[float, float]  # of its interval, samples/s; the value itself if there is none
+    rate: Estimate  # samples/s
     num_workers: int
     gain: Ratio | None  # over num_workers=0; None if unknown or if that is the best
-
-    @property
-    def rate(self) -> str:
-        """Samples per second as text."""
-        return units.rate(self.samples_per_s, *self.ends)
 
 
 def bars(summary: Summary) -> list[Bar]:
     """The best setting of every configuration that has one, the fastest first."""
     columns = facets.columns(summary, _MOST_COLUMNS)
     found = [
-        Bar(
-            cells={name: facets.cell(c, name) for name in columns},
-            samples_per_s=rate.value,
-            ends=rate.ends,
-            num_workers=c.best.num_workers,
-            gain=c.gain_over_zero if c.best.num_workers else None,
-        )
+        Bar(dict(zip(columns, facets.cells(c, columns), strict=True)), rate, c.best.num_workers, _gain(c))
         for c in summary.configurations
         if c.best and c.best.measurement and (rate := c.best.measurement.rate)
     ]
-    return sorted(found, key=lambda bar: -bar.samples_per_s)
+    return sorted(found, key=lambda bar: -bar.rate.value)
 
 
-def split(chosen: Sequence[Bar]) -> tuple[Sequence[Bar], Sequence[Bar]]:
-    """The bars that are shown, and the others that are summarised: none, or at least two."""
-    most = _MOST_BARS if len(chosen) > _MOST_BARS + 1 else len(chosen)
-    return chosen[:most], chosen[most:]
+def _gain(c: ConfigurationSummary) -> Ratio | None:
+    return c.gain_over_zero if c.best and c.best.num_workers else None
 
 
 @style.styled
 def draw_bars(bars: Sequence[Bar], title: str) -> Figure:
     """A row per configuration; of many, the fastest ones and the range of the others."""
-    shown, others = split(bars)
+    most = _MOST_BARS if len(bars) > _MOST_BARS + 1 else len(bars)
+    shown, others = bars[:most], bars[most:]
     more = [{"": f"{len(others)} more"}] if others else []
     figure, axes = _rows([*(bar.cells for bar in shown), *more], "samples/s (num_workers), of 0 workers", title)
-    low, high = zip(*((b.samples_per_s - b.ends[0], b.ends[1] - b.samples_per_s) for b in shown), strict=True)
-    rates = [bar.samples_per_s for bar in shown]
-    drawn = axes.barh(range(len(shown)), rates, _HEIGHT, xerr=(low, high), color=COLOURS[0], ecolor=INK)
-    texts = [f"{bar.rate} ({bar.num_workers})" + (f", {bar.gain.speed_up}" if bar.gain else "") for bar in shown]
+    rates = [bar.rate.value for bar in shown]
+    errors = np.abs(np.transpose([bar.rate.ends for bar in shown]) - rates)
+    drawn = axes.barh(range(len(shown)), rates, _HEIGHT, xerr=errors, color=COLOURS[0], ecolor=INK)
+    texts = [
+        f"{units.rate(bar.rate)} ({bar.num_workers})" + (f", {bar.gain.speed_up}" if bar.gain else "") for bar in shown
+    ]
     axes.bar_label(drawn, texts, padding=4)
     if others:
         fastest, *_, slowest = others
-        reach = fastest.samples_per_s - slowest.samples_per_s
-        rest = axes.barh(len(shown), reach, _HEIGHT, left=slowest.samples_per_s, color=BAND, edgecolor=MUTED)
-        axes.bar_label(rest, [f"{slowest.rate} to {fastest.rate}"], padding=4)
+        low, high = slowest.rate.value, fastest.rate.value
+        rest = axes.barh(len(shown), high - low, _HEIGHT, left=low, color=BAND, edgecolor=MUTED)
+        axes.bar_label(rest, [f"{units.rate(slowest.rate)} to {units.rate(fastest.rate)}"], padding=4)
     axes.set_xlabel("samples per second with the best setting (line: 95 % interval)")
     return figure
 
