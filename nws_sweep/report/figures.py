@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from nws_sweep import units
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary
 from nws_sweep.report import plots
-from nws_sweep.report.plots import bar_charts, batch_times, heat_map, line_charts, style, what_if_chart
+from nws_sweep.report.plots import batch_times, best_charts, line_charts, style
 from nws_sweep.results import BatchTime, Estimate
 
 if TYPE_CHECKING:
@@ -50,12 +50,12 @@ def of_configuration(summary: ConfigurationSummary, batches: Batches) -> tuple[I
 
 
 def _what_if(c: ConfigurationSummary) -> Iterator[Illustration]:
-    if chart := what_if_chart.chart(c):
+    if chart := line_charts.prediction(c):
         least = {cpus: min(points, key=lambda point: point.value) for cpus, points in chart.curves.items()}
         quickest = (f"{units.seconds(one.value)} on {units.counted(cpus, 'CPU')}" for cpus, one in least.items())
         alt = f"Predicted {chart.quantity} against num_workers: at least {', '.join(quickest)}."
         title = f"What if: predicted time on more CPUs: {c.label}"
-        yield Illustration(plots.WHAT_IF, what_if_chart.draw, chart, title, alt)
+        yield Illustration(plots.WHAT_IF, line_charts.draw_prediction, chart, title, alt)
 
 
 def _curves(summary: Summary) -> Iterator[Illustration]:
@@ -85,20 +85,20 @@ def _batches(c: ConfigurationSummary, batches: Batches) -> Iterator[Illustration
 
 
 def _heat(summary: Summary) -> Iterator[Illustration]:
-    if chart := heat_map.heat_map(summary):
-        heats = [heat for rows in chart.panels.values() for heat in heat_map.measured(rows)]
+    if chart := best_charts.heat_map(summary):
+        heats = [heat for rows in chart.panels.values() for heat in best_charts.measured(rows)]
         least, most = (choose(heats, key=lambda heat: heat.samples_per_s) for choose in (min, max))
         each = ", of each dataset" if len(chart.panels) > 1 else ""
         alt = (
             f"A map of the best throughput over {chart.across} and {chart.down}{each}: "
-            f"{heat_map.rate_text(least)} to {heat_map.rate_text(most)} samples per second."
+            f"{best_charts.rate_text(least)} to {best_charts.rate_text(most)} samples per second."
         )
         title = f"Best throughput by {chart.down} and {chart.across}"
-        yield Illustration(plots.HEAT_MAP, heat_map.draw_heat_map, chart, title, alt)
+        yield Illustration(plots.HEAT_MAP, best_charts.draw_heat_map, chart, title, alt)
 
 
 def _best(summary: Summary) -> Iterator[Illustration]:
-    if bars := bar_charts.bars(summary):
+    if bars := best_charts.bars(summary):
         first, last = bars[0], bars[-1]
         settings = [f"{name}={value}" for name, value in first.cells.items()]
         alt = (
@@ -106,7 +106,7 @@ def _best(summary: Summary) -> Iterator[Illustration]:
             f"{units.rate(last.rate)} to {units.rate(first.rate)} samples per second; the "
             f"fastest has num_workers={first.num_workers}{_named(*settings)}."
         )
-        yield Illustration(plots.BEST, bar_charts.draw_bars, bars, "Best setting per configuration", alt)
+        yield Illustration(plots.BEST, best_charts.draw_bars, bars, "Best setting per configuration", alt)
 
 
 def _named(*names: str) -> str:
