@@ -35,11 +35,6 @@ from nws_sweep.tuning.strategy import SEARCHABLE, STRATEGIES
 # The columns of every configuration, in the order of results.csv.
 AXES = ("batch_size", "pin_memory", "prefetch_factor", "patience")
 _GROUPS = ("dataset", "measure", "training_step", "paths", "experiment")
-# Other keywords of DataLoader, and threads of its workers.
-_LOADER = (
-    "shuffle", "drop_last", "persistent_workers", "multiprocessing_context", "timeout", "in_order",
-    "threads_per_worker",
-)  # fmt: skip
 # Prefixes of overrides that do not identify a configuration: how the grid is run, and presets.
 _NAMELESS = ("axis/", "reuse=", "paths.output_dir=", "paths.lock_file=", "paths.cache_dir=")
 
@@ -196,8 +191,9 @@ def configuration(
         if key not in {each.name for each in fields(SweepSchema)}:
             raise ConfigurationError(f"{key}={shown(config[key])}: {no_such_key(key)}")
     plain = _checked(config, "dataset", "training_step")
-    given = {name: plain[name] for name in (*AXES[:3], *_LOADER) if plain[name] is not None}
-    loader = replace(own or LoaderSettings(batch_size=None), **{**given, "num_workers": 0})
+    names = [each.name for each in fields(LoaderSettings) if each.name != "num_workers"]  # a list of candidates here
+    given = {name: plain[name] for name in names if plain[name] is not None}
+    loader = replace(own or LoaderSettings(batch_size=None), **given, num_workers=0)
     columns = {"dataset": dataset_name, **{name: getattr(loader, name) for name in AXES[:3]}}
     columns["patience"] = plain["patience"]
     for override in overrides:

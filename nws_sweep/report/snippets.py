@@ -133,7 +133,8 @@ def left_out(configuration: ConfigurationSummary) -> tuple[str, ...]:
 def overrides_in_place(settings: Settings, configuration: ConfigurationSummary) -> str:
     """Hydra overrides, with the keys of the project's config if one was measured."""
     project = configuration.project
-    return arguments(settings, "++") if project is None else project_keys.as_overrides(settings, project)
+    keys = dict(zip(settings, settings, strict=True)) if project is None else project.keys
+    return " ".join(f"++{keys[name]}={shown(value)}" for name, value in settings.items() if name in keys)
 
 
 def arguments(settings: Settings, mark: str, key: str | None = None) -> str:
@@ -213,16 +214,8 @@ def best_header(summary: Summary) -> list[str]:
     reference = "vs CPU count" + (f" ({number})" if number is not None else "")
     settings = ["settings"] if summary.searched_others else []
     each = " per rank" if any(c.configuration.ranks > 1 for c in summary.configurations) else ""
-    return [
-        *summary.varying,
-        f"num_workers{each}",
-        *settings,
-        "samples/s",
-        "per batch",
-        "epoch",
-        "vs 0 workers",
-        reference,
-    ]
+    figures = ("samples/s", "per batch", "epoch", "vs 0 workers", reference)
+    return [*summary.varying, f"num_workers{each}", *settings, *figures]
 
 
 def best_cells(summary: Summary, configuration: ConfigurationSummary) -> list[str]:

@@ -83,17 +83,10 @@ def save(folder: Path, result: SearchRecord) -> None:
     batches.csv is on the disk before result.json, so that a power failure never leaves a result without its batches.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    write_timings(folder, result)
+    atomic.write_text(folder / TIMINGS, codec.timings_text(result))
     atomic.write_text(folder / BATCHES, codec.batches_text(result), durable=True)
     atomic.write_text(folder / COSTS, codec.costs_text(result))
     atomic.write_text(folder / RESULT, codec.to_text(result), durable=True)
-
-
-def write_timings(folder: Path, result: SearchRecord) -> None:
-    """Writes timings.csv unless its content is up to date."""
-    path, text = folder / TIMINGS, codec.timings_text(result)
-    if not path.is_file() or path.read_bytes() != text.encode():
-        atomic.write_text(path, text)
 
 
 def load(folder: Path) -> StoredRun:

@@ -11,6 +11,7 @@ import logging
 import os
 import signal
 import warnings
+from functools import partialmethod
 from pathlib import Path
 from typing import Any, cast
 
@@ -98,15 +99,7 @@ class GridCallback(Callback):
     command line prints.
     """
 
-    def on_run_start(self, config: DictConfig, **kwargs: Any) -> None:
-        """Checks a single configuration."""
-        self._prepare(config, is_grid=False)
-
-    def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
-        """Checks a grid."""
-        self._prepare(config, is_grid=True)
-
-    def _prepare(self, config: DictConfig, *, is_grid: bool) -> None:
+    def _prepare(self, config: DictConfig, *, is_grid: bool, **kwargs: Any) -> None:
         try:
             extras.require("hydra/launcher", ".".join(str(config.hydra.launcher.get("_target_")).split(".")[:2]))
             if current is None:
@@ -114,6 +107,9 @@ class GridCallback(Callback):
             prepare(config, current, is_grid=is_grid)
         except Exception as error:
             raise SystemExit(error) from error
+
+    on_run_start = partialmethod(_prepare, is_grid=False)
+    on_multirun_start = partialmethod(_prepare, is_grid=True)
 
 
 def prepare(composed: DictConfig, session: Session, *, is_grid: bool) -> None:
@@ -130,17 +126,12 @@ def prepare(composed: DictConfig, session: Session, *, is_grid: bool) -> None:
         raise ConfigurationError(f"{folder}: the output folder cannot be created: {existing} is not writable")
     nodes_differ = is_grid and not str(composed.hydra.launcher.get("_target_")).endswith(_LOCAL_LAUNCHERS)
     resuming.check(folder, host.describe(), is_grid=is_grid, nodes_differ=nodes_differ)
-    if not is_grid and not schema.has_open_settings(values):
-        resuming.refuse_another(folder, samples[0])
     is_new = not folder.exists()
     if not is_new:  # before datasets are made, since another program may hold the lock
         session.resources.callback(resuming.folder_lock(folder).release, force=True)
     session.view.announce(plan)
     _check_datasets(samples, session)
-    configuration = None
-    if not is_grid:
-        is_open = schema.has_open_settings(values)
-        configuration = _configuration(values, composed.hydra, session) if is_open else samples[0]
+    configuration = None if is_grid else _configuration(values, composed.hydra, session)
     if is_new:
         session.resources.callback(resuming.folder_lock(folder).release, force=True)
     if configuration is not None:  # with the lock, since another program may have made the folder meanwhile

@@ -26,9 +26,7 @@ from nws_sweep.tuning.runner import search
 
 logger = logging.getLogger(__name__)
 
-# Unfinished trials are saved at this interval, or more seldom, so that saving takes at most this share of the time.
-_SAVE_EVERY_S = 2.0
-_SAVE_AT_MOST = 1 / 20
+_SAVE_EVERY_S = 5.0  # unfinished trials
 
 
 def measure(
@@ -75,7 +73,6 @@ def skip_finished(run: storage.StoredRun, session: Session) -> None:
     """Shows a result that an earlier program finished, and makes it available to later searches."""
     session.remember(run.result)
     session.view.configuration_finished(_label(run.result.configuration, session), run.result)
-    storage.write_timings(run.folder, run.result)
     if not writer.has_pictures(run.folder):  # the earlier program was killed before it had drawn them
         atomic.remove_temporary(run.folder)
         _draw(run.folder, session)
@@ -147,7 +144,6 @@ class _Recorder:
         self._view = session.view
         self.note, self.slice_started, self.interrupted = self._view.note, self._view.slice_started, self._save
         self._saved_at = time.monotonic()
-        self._saving_s = 0.0
         self.latest: SearchRecord | None = None
 
     def trial_finished(self, result: SearchRecord, trial: Trial) -> None:
@@ -155,7 +151,7 @@ class _Recorder:
         self._view.trial_finished(trial, result.configuration)
 
     def round_finished(self, result_so_far: Callable[[], SearchRecord]) -> None:
-        if time.monotonic() - self._saved_at > max(_SAVE_EVERY_S, self._saving_s / _SAVE_AT_MOST):
+        if time.monotonic() - self._saved_at > _SAVE_EVERY_S:
             self._save(result_so_far())
 
     def search_finished(self, result: SearchRecord) -> None:
@@ -164,7 +160,5 @@ class _Recorder:
 
     def _save(self, result: SearchRecord) -> None:
         self.latest = result
-        began = time.monotonic()
         storage.save(self._folder, result)
         self._saved_at = time.monotonic()
-        self._saving_s = self._saved_at - began

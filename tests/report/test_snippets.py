@@ -123,7 +123,10 @@ def test_settings_stand_at_the_keys_of_the_project_and_what_has_none_is_a_commen
 @pytest.mark.parametrize(
     ("keys", "line"),
     [
-        (("data.num_workers.a", "data.num_workers.b"), "data.num_workers is a mapping of a, b"),
+        (
+            ("data.num_workers.a", "data.num_workers.b"),
+            "the project's config has data.num_workers.a, data.num_workers.b",
+        ),
         (
             ("data.a.num_workers", "data.b.num_workers"),
             "the project's config has data.a.num_workers, data.b.num_workers",

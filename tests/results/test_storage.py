@@ -22,17 +22,6 @@ def timings_of(folder: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def test_an_outdated_timings_csv_is_written_again(tmp_path: Path) -> None:
-    complete = search_result(trial(0, 8.0), trial(2, 4.0))
-    folder = store_run(tmp_path, complete)
-    intact, written = (folder / "timings.csv").read_text(), (folder / "timings.csv").stat().st_mtime_ns
-    storage.write_timings(folder, complete)
-    assert (folder / "timings.csv").stat().st_mtime_ns == written  # unchanged
-    (folder / "timings.csv").write_text(intact[:-40])
-    storage.write_timings(folder, complete)
-    assert (folder / "timings.csv").read_text() == intact
-
-
 def test_timings_csv_has_a_row_per_trial_with_identifying_columns_and_empty_cells_for_undefined_values(
     tmp_path: Path,
 ) -> None:
