@@ -9,11 +9,10 @@ import functools
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import astuple, dataclass
-from importlib.resources import files
 from pathlib import Path, PurePath
+from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
-from markupsafe import Markup
 
 from nws_sweep import units
 from nws_sweep.analysis import caveats, time_ratios
@@ -53,13 +52,11 @@ class Page:
     """The report of a run or a grid."""
 
     summary: Summary
-    measured: str  # time and host
     answer: Answer | None  # for the fastest configuration; None if nothing was measured
     answers: tuple[Answer, ...]  # the configurations in detail, in the order of measuring
     best: Table
     effects: Table  # of each varying setting
     trials: Table
-    facts: tuple[tuple[str, str], ...]  # about the host and the search: name and text
 
 
 def page(summary: Summary) -> Page:
@@ -67,10 +64,8 @@ def page(summary: Summary) -> Page:
     best = summary.fastest
     fastest = sorted(summary.configurations, key=lambda c: c.best_rate, reverse=True)[:MOST_ANSWERS]
     detailed = set(map(id, fastest))
-    began = min((run.result.started_at for run in summary.stored.runs), default="")
     return Page(
         summary=summary,
-        measured=f"{began[:16].replace('T', ' ')} on {summary.hosts[0].hostname}".strip(),
         answer=_answer(best) if best else None,
         answers=tuple(_answer(c) for c in summary.configurations if id(c) in detailed),
         best=Table(snippets.best_header(summary), [snippets.best_cells(summary, c) for c in summary.configurations]),
@@ -79,7 +74,6 @@ def page(summary: Summary) -> Page:
             [(each.axis, each.baseline, each.value, each.text, str(each.pairs)) for each in effects(summary)],
         ),
         trials=_trials(summary),
-        facts=tuple(_facts(summary)),
     )
 
 
@@ -162,19 +156,9 @@ def _cells(trial: Trial, one: ConfigurationSummary) -> tuple[str, ...]:
     return astuple(formatted.of_trial(trial, one.configuration))
 
 
-def _facts(summary: Summary) -> Iterator[tuple[str, str]]:
-    for host in summary.hosts:
-        yield from zip(("host", "versions"), snippets.host_lines(host), strict=True)
-    cost_s = sum(run.result.cost_s for run in summary.stored.runs)
-    yield "cost", f"all searches took {units.seconds(cost_s)}"
-
-
 def report(page: Page, pictures: Sequence[tuple[str, str, str]]) -> str:
     """The report as one HTML file; each picture is a title, a description and an SVG document in base64."""
-    folder = files("nws_sweep.report") / "templates"
-    style, behaviour = (Markup((folder / name).read_text("utf-8")) for name in ("style.css", "behaviour.js"))
-    values = {"title": page.summary.title, "page": page, "pictures": pictures, "style": style, "behaviour": behaviour}
-    return _environment().get_template("report.html").render(values)
+    return rendered("report.html", page=page, pictures=pictures)
 
 
 def markdown(
@@ -191,11 +175,13 @@ def markdown(
     def trial_table(one: ConfigurationSummary) -> str:
         return snippets.markdown_table([*formatted.HEADER], [[*_cells(trial, one)] for trial in one.trials])
 
-    values = {
-        "summary": summary, "pictures": pictures, "drawn": drawn, "trial_table": trial_table, "snippets": snippets,
-    }  # fmt: skip
-    text = _environment().get_template("report.md").render(values)
+    text = rendered("report.md", summary=summary, pictures=pictures, drawn=drawn, trial_table=trial_table)
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
+
+
+def rendered(template: str, **values: Any) -> str:
+    """The text of one of ``templates/`` with these values; text from outside is escaped in HTML."""
+    return _environment().get_template(template).render(values)
 
 
 @functools.cache
@@ -205,4 +191,5 @@ def _environment() -> Environment:
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
+    environment.globals.update(snippets=snippets, units=units)
     return environment
