@@ -142,11 +142,11 @@ def compare(arguments: Sequence[str]) -> int:
         "configuration that was measured in A but failed in B; inconclusive is neither",
     )  # fmt: skip
     options = parser.parse_args(arguments)
-    from nws_sweep.report import comparison_text
+    from nws_sweep.report import command_text
 
     a, b = (_summary(folder, options.where, f"{folder}: ") for folder in (options.a, options.b))
     comparison = comparing.compare(a, b, options.within / 100)
-    print(comparison_text.render(comparison), end="")
+    print(command_text.of_comparison(comparison), end="")
     return 1 if options.fail_if and comparison.alarming(options.fail_if) else 0
 
 
@@ -223,12 +223,12 @@ def predict(arguments: Sequence[str]) -> int:
     parser.add_argument("--prefetch-factor", metavar="LIST", help="such as 2,4,8 (default: that of the best)")
     parser.add_argument("--in-order", metavar="LIST", help="true, false or true,false (default: that of the best)")
     options = parser.parse_args(arguments)
-    from nws_sweep.report import prediction_text
+    from nws_sweep.report import command_text
 
     texts, errors = [], []
     for configuration in _summary(options.dir, options.where).configurations:
         try:
-            texts.append(prediction_text.of(configuration, options))
+            texts.append(command_text.predictions(configuration, options))
         except NwsSweepError as error:
             errors.append(error)
     if not texts:

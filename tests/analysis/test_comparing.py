@@ -15,7 +15,7 @@ from nws_sweep.analysis.comparing import Effect, RunComparison, compare, effects
 from nws_sweep.analysis.summary import Summary
 from nws_sweep.analysis.time_ratios import Change, Quantity, Ratio, Times, change_of, combined, times_of
 from nws_sweep.errors import ConfigurationError
-from nws_sweep.report import comparison_text
+from nws_sweep.report import command_text
 from nws_sweep.results import Estimate, SearchRecord, Trial
 from tests.conftest import Command
 from tests.factories import (
@@ -290,7 +290,7 @@ def test_notes_of_a_pair(a: SearchRecord, b: SearchRecord, change: Change | None
     (pair,) = runs(a, b).pairs
     assert (pair.change, pair.notes) == (change, notes)
     verdict = f"failed in {'A' if a is BROKEN else 'B'}" if change is None else change.value
-    assert comparison_text._row(pair)[-1] == verdict
+    assert command_text._row(pair)[-1] == verdict
 
 
 @pytest.mark.parametrize(
@@ -312,7 +312,7 @@ def test_alarms(a: SearchRecord, b: SearchRecord, alarms: list[str]) -> None:
 def test_the_text_has_a_row_for_each_configuration_and_a_line_for_the_rest() -> None:
     a, b = grid(b8=1.0, b16=1.0, b64=1.0), grid(b8=1.0, b16=2.0)
     b = replace(b, stored=replace(b.stored, unreadable=("x/result.json: cannot be read",)))
-    lines = comparison_text.render(compare(a, b, LIMIT)).splitlines()
+    lines = command_text.of_comparison(compare(a, b, LIMIT)).splitlines()
     assert lines[0] == "A: sweeps/all, measured on node1, started at 2024-05-01T12:00:00+00:00"
     cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines[5:7]]
     assert cells == [
