@@ -14,7 +14,7 @@ from nws_sweep.analysis.summary import ConfigurationSummary
 from nws_sweep.analysis.what_if import Predicted, WhatIf
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.replay.queue import QueueSettings
-from nws_sweep.report import formatted, page, snippets
+from nws_sweep.report import page, snippets
 from nws_sweep.results import shown, storage
 
 _COMPARED = ["", "num_workers", "time of a", "A", "B", "B / A", "verdict"]
@@ -128,7 +128,7 @@ def _row(pair: Pair) -> list[str]:
 
 
 def _setting(one: ConfigurationSummary) -> str:
-    return formatted.of_trial(one.best, one.configuration).candidate if one.best else units.NOTHING
+    return snippets.of_trial(one.best, one.configuration).candidate if one.best else units.NOTHING
 
 
 def _verdict(pair: Pair) -> str:

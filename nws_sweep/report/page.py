@@ -18,7 +18,7 @@ from nws_sweep import units
 from nws_sweep.analysis import caveats, time_ratios
 from nws_sweep.analysis.comparing import effects
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary, best_settings
-from nws_sweep.report import formatted, snippets
+from nws_sweep.report import snippets
 from nws_sweep.results import Trial
 
 # Configurations shown in detail; the table has all.
@@ -94,7 +94,7 @@ def _answer(configuration: ConfigurationSummary) -> Answer:
 
 
 def _pace(best: Trial, configuration: ConfigurationSummary) -> str:
-    shown = formatted.of_trial(best, configuration.configuration)
+    shown = snippets.of_trial(best, configuration.configuration)
     parts = ((shown.rate, "samples/s"), (shown.batch, "a batch"), (shown.epoch, "an epoch"))
     return ", ".join(f"{figure} {unit}" for figure, unit in parts if figure != units.NOTHING)
 
@@ -149,11 +149,11 @@ def _trials(summary: Summary) -> Table:
         for configuration in summary.configurations
         for trial in configuration.trials
     ]
-    return Table(("configuration", *formatted.HEADER)[first:], rows)
+    return Table(("configuration", *snippets.TRIAL_HEADER)[first:], rows)
 
 
 def _cells(trial: Trial, one: ConfigurationSummary) -> tuple[str, ...]:
-    return astuple(formatted.of_trial(trial, one.configuration))
+    return astuple(snippets.of_trial(trial, one.configuration))
 
 
 def report(page: Page, pictures: Sequence[tuple[str, str, str]]) -> str:
@@ -173,7 +173,7 @@ def markdown(
         return [(what, path.relative_to(summary.stored.folder)) for what, path in found]
 
     def trial_table(one: ConfigurationSummary) -> str:
-        return snippets.markdown_table([*formatted.HEADER], [[*_cells(trial, one)] for trial in one.trials])
+        return snippets.markdown_table([*snippets.TRIAL_HEADER], [[*_cells(trial, one)] for trial in one.trials])
 
     text = rendered("report.md", summary=summary, pictures=pictures, drawn=drawn, trial_table=trial_table)
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"

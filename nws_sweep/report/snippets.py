@@ -1,4 +1,4 @@
-"""The best setting per configuration, ready to paste: command-line arguments, Python keywords, YAML, JSON."""
+"""Results as text: the figures of trials, and the best settings ready to paste: arguments, keywords, YAML, JSON."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from nws_sweep import units
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary, best_and_fastest, best_settings
 from nws_sweep.config import project_keys
 from nws_sweep.errors import ConfigurationError, one_line
-from nws_sweep.report import formatted
 from nws_sweep.results import Configuration, Host, SearchRecord, Trial, shown, storage
 
 FORMATS = ("table", "overrides", "kwargs", "lightning", "transformers", "yaml", "json")
@@ -27,7 +26,48 @@ _TRAINING_ARGUMENTS = ("num_workers", "pin_memory", "prefetch_factor", "persiste
 # The C version is ten times as fast; some platforms lack it.
 _DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
+TRIAL_HEADER = ("num_workers", "per batch", "samples/s", "start-up", "epoch", "waiting", "memory", "windows", "state")
+
 Settings = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialCells:
+    """The figures of a trial as text, under ``TRIAL_HEADER``; a dash if there is none.
+
+    The only place that decides which are shown, and with how many digits.
+    """
+
+    candidate: str  # num_workers, and settings that differ from the configuration
+    batch: str = units.NOTHING
+    rate: str = units.NOTHING
+    startup: str = units.NOTHING
+    epoch: str = units.NOTHING
+    waiting: str = units.NOTHING
+    memory: str = units.NOTHING
+    windows: str = units.NOTHING  # behind the interval
+    state: str  # with the reason of a failure
+
+
+def of_trial(trial: Trial, configuration: Configuration) -> TrialCells:
+    """Formats a trial of this configuration."""
+    candidate = f"{trial.num_workers} {configuration.differing(trial.settings)}".rstrip()
+    state = trial.state.value + (f": {trial.reason}" if trial.reason else "")
+    found = trial.measurement
+    if found is None:
+        return TrialCells(candidate=candidate, state=state)
+    uncertainty = units.uncertainty(found.batch_s)
+    return TrialCells(
+        candidate=candidate,
+        state=state,
+        batch=units.interval(found.batch_s),
+        rate=units.number(found.samples_per_s, uncertainty),
+        startup=units.seconds(found.startup_s),
+        epoch=units.seconds(found.epoch_s, uncertainty),
+        waiting=units.share(found.stall_fraction),
+        memory=units.memory(found.memory_bytes),
+        windows=str(found.batch_s.n if found.batch_s else 0),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,7 +266,7 @@ def best_cells(summary: Summary, configuration: ConfigurationSummary) -> list[st
     if best is None or best.measurement is None:
         return [*identity, "failed", *[units.NOTHING] * (6 if summary.searched_others else 5)]
     settings = [configuration.changed_settings] if summary.searched_others else []
-    figures = formatted.of_trial(best, configuration.configuration)
+    figures = of_trial(best, configuration.configuration)
     gains = (configuration.gain_over_zero, configuration.gain_over_reference)
     speed_ups = (gain and gain.speed_up for gain in gains)
     found = [*settings, figures.rate, figures.batch, figures.epoch, *speed_ups]
@@ -260,7 +300,7 @@ def found_line(result: SearchRecord) -> str:
 
 def trial_line(trial: Trial, configuration: Configuration) -> str:
     """The figures of a candidate in a line."""
-    cells = formatted.of_trial(trial, configuration)
+    cells = of_trial(trial, configuration)
     workers, _, others = cells.candidate.partition(" ")
     name = f"num_workers={workers:<3}" + (f" {others}" if others else "")
     if trial.measurement is None:

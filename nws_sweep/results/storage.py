@@ -167,13 +167,6 @@ def find(folder: Path) -> Stored:
     return Stored(folder=folder, is_grid=is_grid, runs=tuple(runs), unreadable=tuple(unreadable), set_aside=lines)
 
 
-def readable_runs(folder: Path) -> Iterator[StoredRun]:
-    """The readable results of a run or a grid, one by one; only one is in memory."""
-    for path in sorted(folder.rglob(RESULT)):
-        with contextlib.suppress(NotARunError):
-            yield _stored_run(path)
-
-
 def _stored_run(path: Path) -> StoredRun:
     try:
         return StoredRun(folder=path.parent, result=codec.from_text(path.read_text("utf-8")))

@@ -65,10 +65,10 @@ def check(folder: Path, host: Host, *, is_grid: bool, nodes_differ: bool) -> Non
         there = "a single run" if is_run else "a grid"
         raise ConfigurationError(f"{folder}: holds {there}; choose another {option}")
     names = VERSIONS if nodes_differ else (*MACHINE, *VERSIONS)
-    earlier = (run.result for run in storage.readable_runs(folder) if run.result.trials)
-    found = next((text for record in earlier if (text := record.host.difference(host, names))), "")
-    if found:
-        raise ConfigurationError(f"{folder}: holds results {found}; choose another {option}")
+    with contextlib.suppress(NotARunError):
+        for record in (run.result for run in storage.find(folder).runs if run.result.trials):
+            if found := record.host.difference(host, names):
+                raise ConfigurationError(f"{folder}: holds results {found}; choose another {option}")
 
 
 def refuse_another(folder: Path, configuration: Configuration) -> None:

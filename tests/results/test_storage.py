@@ -108,7 +108,6 @@ def test_an_unreadable_result_beside_a_readable_one_is_reported(tmp_path: Path) 
     assert [run.result.trials[0].num_workers for run in stored.runs] == [0]
     (line,) = stored.unreadable
     assert line.startswith(f"{damaged}: cannot be read (")
-    assert tuple(storage.readable_runs(folder)) == stored.runs
 
 
 def test_results_are_found_at_any_depth_and_files_set_aside_are_reported(tmp_path: Path) -> None:
