@@ -80,13 +80,18 @@ def _find_modules_here() -> None:
         sys.path.insert(0, str(Path.cwd()))
 
 
-def _parser(command: Callable[..., int], *folders: str, selects: bool = False) -> argparse.ArgumentParser:
+def _parser(
+    command: Callable[..., int], *folders: str, selects: bool = False, within: float | None = None
+) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(f"nws_sweep {command.__name__}", description=command.__doc__)
     for name in folders:
         parser.add_argument(name.lower(), metavar=name, type=Path, help="a folder of outputs/runs or outputs/sweeps")
     if selects:
         help_ = "only configurations with this value, such as batch_size=64; may be repeated"
         parser.add_argument("--where", action="append", default=[], metavar="KEY=VALUE", help=help_)
+    if within is not None:
+        help_ = "largest difference of times that counts as the same, in percent above 0 (default: %(default)g)"
+        parser.add_argument("--within", metavar="PERCENT", type=_percent, default=within, help=help_)
     return parser
 
 
@@ -131,11 +136,7 @@ def compare(arguments: Sequence[str]) -> int:
     """Compares two runs or grids by the times of each configuration's best settings, B / A."""
     from nws_sweep.analysis import comparing
 
-    parser = _parser(compare, "A", "B", selects=True)
-    parser.add_argument(
-        "--within", metavar="PERCENT", type=_percent, default=5.0,
-        help="largest difference of times that counts as the same, in percent above 0 (default: %(default)g)",
-    )  # fmt: skip
+    parser = _parser(compare, "A", "B", selects=True, within=5.0)
     parser.add_argument(
         "--fail-if", choices=comparing.ALARMS,
         help="exit status 1 if any configuration of B is slower, faster or changed; slower and changed include a "
@@ -191,12 +192,7 @@ def _no_match(conditions: Sequence[str], key: str, left: Sequence[Mapping[str, s
 
 def check(arguments: Sequence[str]) -> int:
     """Re-measures the best settings; exit status 1 if a time changed by more than --within, or a trial failed."""
-    parser = _parser(check, "DIR")
-    parser.add_argument(
-        "--within", metavar="PERCENT", type=_percent, default=10.0,
-        help="largest allowed difference of the time per batch, in percent above 0 (default: %(default)g)",
-    )  # fmt: skip
-    options = parser.parse_args(arguments)
+    options = _parser(check, "DIR", within=10.0).parse_args(arguments)
     platforms.require("checking")
     _find_modules_here()
     from nws_sweep.report import snippets

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeVar, cast
 
@@ -284,7 +284,7 @@ class Source:
         return DataLoader(self.dataset, generator=torch.Generator().manual_seed(self._seed), **keywords)
 
 
-class SpreadBatches:
+class SpreadBatches(list[Any]):
     """The batches of a sampler in an order in which any first ones come from the whole epoch.
 
     Batch i of the sampler comes at the rank of i times the golden ratio modulo 1, a sequence of low discrepancy
@@ -293,14 +293,8 @@ class SpreadBatches:
     """
 
     def __init__(self, batches: Sequence[Any]) -> None:
-        self._batches = batches
         self.order = sorted(range(len(batches)), key=lambda number: number * _GOLDEN % 1)
-
-    def __iter__(self) -> Iterator[Any]:
-        return (self._batches[number] for number in self.order)
-
-    def __len__(self) -> int:
-        return len(self._batches)
+        super().__init__(batches[number] for number in self.order)
 
 
 def spread(loader: DataLoader[Any]) -> SpreadBatches | None:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FixedLocator, NullLocator
+from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 
 from nws_sweep import units
 from nws_sweep.analysis import what_if
@@ -181,7 +181,10 @@ def _draw_panel(axes: Axes, curves: list[Curve]) -> None:
         _draw_curve(axes, curve, _SPREAD * (index - (len(named) - 1) / 2) / max(1, len(named) - 1))
     style.scale_values(axes, [point.value for curve in curves for point in curve.points])
     axes.grid(axis="y")
-    style.label_workers(axes, [point.num_workers for curve in curves for point in curve.points])
+    candidates = sorted({point.num_workers for curve in curves for point in curve.points})
+    axes.set_xlim(candidates[0] - 0.5, candidates[-1] + 0.5)
+    axes.xaxis.set_major_locator(MaxNLocator(nbins="auto", integer=True, steps=[1, 2, 4, 5, 10]))
+    axes.set_xticks(candidates, minor=True)
 
 
 def _draw_curve(axes: Axes, curve: Curve, shift: float) -> None:
