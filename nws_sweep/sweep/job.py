@@ -37,8 +37,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _SAVE_EVERY_S = 5.0  # unfinished trials
-# Results kept for learning: in a grid of thousands of points the neighbours of a point are among the latest.
-_RESULTS_KEPT = 1000
+_RESULTS_KEPT = 1000  # for learning: in a larger grid the neighbours of a point are among the latest
 
 
 @dataclass(kw_only=True, eq=False)
@@ -152,9 +151,6 @@ def skip_finished(run: storage.StoredRun, session: Session) -> None:
     """Shows a result that an earlier program finished, and makes it available to later searches."""
     session.remember(run.result)
     session.view.configuration_finished(_label(run.result.configuration, session), run.result)
-    if not writer.has_pictures(run.folder):  # the earlier program was killed before it had drawn them
-        atomic.remove_temporary(run.folder)
-        _draw(run.folder, session)
 
 
 def _label(configuration: Configuration, session: Session) -> str:
