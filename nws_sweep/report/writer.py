@@ -41,7 +41,7 @@ def write(folder: Path) -> tuple[Summary, list[Path]]:
     drawn = [place] if summary.stored.is_grid else [folder / path for _, path in pictures]
     own = [*_write_tables(summary), *_write_best(summary), *drawn]
     atomic.write_text(folder / storage.REPORT, page.markdown(summary, pictures, drawn_in))
-    atomic.write_text(folder / storage.PAGE, page.report(page.page(summary), embedded))
+    atomic.write_text(folder / storage.PAGE, page.report(summary, embedded))
     return summary, [folder / storage.PAGE, folder / storage.REPORT, *own]
 
 

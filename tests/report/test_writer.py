@@ -7,6 +7,7 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -15,7 +16,6 @@ import yaml
 from nws_sweep.analysis.summary import Summary
 from nws_sweep.errors import NotARunError
 from nws_sweep.report import page, tables, writer
-from nws_sweep.report.page import Page, Table
 from nws_sweep.report.tables import Rows
 from nws_sweep.results import BatchCost, Noise, SearchRecord, Trial, TrialState, Verdict, codec, storage
 from tests.factories import (
@@ -94,40 +94,41 @@ def test_the_best_of_each_configuration_is_read_back_as_it_was_found() -> None:
 EVIL = "</script><script>alert('&')</script>"
 
 
-def grid_page() -> Page:
-    return page.page(
-        summary_of_grid(
-            search_result(trial(0, 8.0), trial(2, 4.0), failed_trial(4, EVIL), columns={**COLUMNS, "batch_size": 64}),
-            search_result(trial(0, 2.0), trial(2, 1.0), columns={**COLUMNS, "batch_size": 128, "dataset": EVIL}),
-            search_result(failed_trial(0), columns={**COLUMNS, "batch_size": 256}),
-        )
+def evil_grid() -> Summary:
+    return summary_of_grid(
+        search_result(trial(0, 8.0), trial(2, 4.0), failed_trial(4, EVIL), columns={**COLUMNS, "batch_size": 64}),
+        search_result(trial(0, 2.0), trial(2, 1.0), columns={**COLUMNS, "batch_size": 128, "dataset": EVIL}),
+        search_result(failed_trial(0), columns={**COLUMNS, "batch_size": 256}),
     )
 
 
 def test_the_answer_of_a_grid_is_the_configuration_with_the_most_samples_per_second() -> None:
-    found = grid_page()
-    assert found.answer is not None
-    assert found.answer.setting == "num_workers=2"
-    assert found.answer.pace == "8200 samples/s, 7.8 ms ±38 % a batch, 1.0 s an epoch"
-    assert found.answer.gains[0] == "2.0x as fast as without workers"
-    assert [one.setting for one in found.answers] == ["num_workers=2", "num_workers=2", ""]
-    assert found.answers[2].error == "no candidate could be measured"
-    nothing = page.page(summary_of_run(search_result(failed_trial(0, "it broke"))))
-    assert nothing.answer is None
+    found = evil_grid()
+    assert found.fastest is not None
+    assert page.pace(found.fastest) == "8200 samples/s, 7.8 ms ±38 % a batch, 1.0 s an epoch"
+    assert next(page.gains(found.fastest)) == "2.0x as fast as without workers"
+    assert [page.setting(one) for one in found.configurations] == ["num_workers=2", "num_workers=2", ""]
+    assert "Failed: no candidate could be measured" in page.report(found, ())
+    nothing = summary_of_run(search_result(failed_trial(0, "it broke")))
     assert re.search("Nothing could be measured(?s:.)*it broke", page.report(nothing, ()))
 
 
 def test_of_many_configurations_the_fastest_are_shown_in_detail() -> None:
     results = [search_result(trial(0, 1.0 + n), columns={**COLUMNS, "batch_size": n + 1}) for n in range(60)]
-    found = page.page(summary_of_grid(*results))
-    assert len(found.answers) == page.MOST_ANSWERS
-    assert found.answers[0].configuration.label.endswith("batch_size=1")
-    assert len(found.best.rows) == len(found.summary.configurations) == 60
-    assert "Details of the 40 with the most samples per second" in page.report(found, ())
+    text = page.report(summary_of_grid(*results), ())
+    labels = re.findall(r"<details>\s*<summary><span class=\"label\">(.*?)</span>", text)
+    assert len(labels) == page.MOST_ANSWERS
+    assert labels[0].endswith("batch_size=1")
+    assert [len(rows) for rows in tables_in(text)] == [60, 60]
+    assert "Details of the 40 with the most samples per second" in text
+
+
+def tables_in(text: str) -> list[Any]:
+    return [json.loads(data) for data in re.findall(r'<script type="application/json">(.*?)</script>', text)]
 
 
 def test_names_from_outside_are_text_only() -> None:
-    text = page.report(grid_page(), [(EVIL, EVIL, "PHN2Zy8+")])
+    text = page.report(evil_grid(), [(EVIL, EVIL, "PHN2Zy8+")])
     assert EVIL not in text
     assert "alert(" not in re.sub(r"&lt;/script&gt;&lt;script&gt;alert\(|\\u003cscript\\u003ealert\(", "", text)
     data = '<script type="application/json">'
@@ -135,7 +136,7 @@ def test_names_from_outside_are_text_only() -> None:
 
 
 def test_the_page_loads_nothing_and_its_references_exist() -> None:
-    text = page.report(grid_page(), [])
+    text = page.report(evil_grid(), [])
     assert re.search(r"<(link|img|iframe|form)\b|<[^>]* src=", text) is None
     assert """http-equiv="Content-Security-Policy" content="default-src 'none'""" in text
     ids = re.findall(r'<[^>]* id="([^"]*)"', text)
@@ -147,10 +148,10 @@ def test_the_page_loads_nothing_and_its_references_exist() -> None:
 
 @pytest.mark.parametrize("text", [EVIL, "<!--", "a & b", "\u2028"])
 def test_a_table_is_data_that_ends_no_script(text: str) -> None:
-    found = replace(grid_page(), trials=Table(("a",), [[text]]))
-    (data,) = re.findall(r'<script type="application/json">(.*?)</script>', page.report(found, ()))[1:]
+    found = page.report(summary_of_run(search_result(failed_trial(0, text))), ())
+    (data,) = re.findall(r'<script type="application/json">(.*?)</script>', found)
     assert not {"<", ">", "&"} & set(data)
-    assert json.loads(data) == [[text]]
+    assert json.loads(data)[0][-1] == f"failed: {text}"
 
 
 def sure(record: SearchRecord) -> str:
