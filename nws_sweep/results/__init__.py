@@ -3,7 +3,7 @@
 May import: ``errors``. Names end in their unit; an undefined value is None, never 0.
 
 - Values: ``settings`` (what is asked for), ``measurements`` (windows, trials), ``search_record`` (one search).
-- Files: ``storage`` (folders and files, ``--where``), ``codec`` (their text), ``result_cache`` (earlier results),
+- Files: ``storage`` (folders and files), ``codec`` (their text), ``result_cache`` (earlier results),
   ``atomic`` (writing).
 """
 

@@ -66,8 +66,6 @@ def test_more_datasets_than_panels_share_one() -> None:
 def test_values_ascend_as_numbers_and_what_is_none_comes_first() -> None:
     found = grid(prefetch_factor=(16, 2, None), batch_size=(256, 64))
     assert facets.values(found) == {"batch_size": ("64", "256"), "prefetch_factor": ("null", "2", "16")}
-    assert facets.columns(found, 1) == ("prefetch_factor",)  # of a table: those with the most values
-    assert facets.columns(summary_of_run(search_result()), 2) == ("dataset",)
 
 
 def throughput(summary: Summary) -> Chart:

@@ -36,7 +36,7 @@ class Bar(NamedTuple):
 
 def bars(summary: Summary) -> list[Bar]:
     """The best setting of every configuration that has one, the fastest first."""
-    columns = facets.columns(summary, _MOST_COLUMNS)
+    columns = tuple(facets.values(summary))[:_MOST_COLUMNS] or (DATASET,)
     found = [
         Bar(dict(zip(columns, facets.cells(c, columns), strict=True)), rate, c.best.num_workers, _gain(c))
         for c in summary.configurations
