@@ -11,6 +11,7 @@ import pickle
 import random
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,7 @@ def _digest(content: bytes) -> bytes:
     return hashlib.blake2b(content, digest_size=8).digest()
 
 
+@dataclass(frozen=True, slots=True)
 class SampleLog:
     """Digests of some samples of each worker, in one file per worker of a folder.
 
@@ -67,12 +69,11 @@ class SampleLog:
     dataset: the first ``STREAM_SAMPLES`` of each worker.
     """
 
-    def __init__(self, folder: str) -> None:
-        self._folder = folder
+    folder: str
 
     def note(self, worker: int, key: Any, sample: Any) -> None:
         """Logs a sample; skips it if its key is neither an integer nor a string, or if writing fails."""
-        with contextlib.suppress(Exception), Path(self._folder, f"{_LOG}{worker}").open("ab") as file:
+        with contextlib.suppress(Exception), Path(self.folder, f"{_LOG}{worker}").open("ab") as file:
             plain = key if isinstance(key, str) else operator.index(key)
             made = SampleMade(worker=worker, key=plain, parts=tuple(parts_of(sample)))
             file.write(msgspec.json.encode(made) + b"\n")
@@ -85,7 +86,7 @@ class SampleLog:
 
     def read(self) -> tuple[SampleMade, ...]:
         """The logged samples, in the order of each worker; an unfinished last line is ignored."""
-        logs = (path.read_bytes() for path in sorted(Path(self._folder).glob(f"{_LOG}*")))
+        logs = (path.read_bytes() for path in sorted(Path(self.folder).glob(f"{_LOG}*")))
         lines = (line for log in logs for line in log[: log.rfind(b"\n") + 1].splitlines())
         return tuple(msgspec.json.decode(line, type=SampleMade) for line in lines)
 
