@@ -14,8 +14,11 @@ from nws_sweep.results import BatchTime, atomic, codec, storage
 
 logger = logging.getLogger(__name__)
 
-# What the pictures of a single configuration show.
-_PICTURES = {plots.WHAT_IF: "predicted times", plots.BATCH_TIMES: "per-batch times"}
+# The pictures of a single configuration: what each shows, and the file with its data.
+_PICTURES = {
+    plots.WHAT_IF: ("predicted times", storage.COSTS),
+    plots.BATCH_TIMES: ("per-batch times", storage.BATCHES),
+}
 
 
 def write(folder: Path) -> tuple[Summary, list[Path]]:
@@ -62,9 +65,15 @@ def try_pictures(run_folder: Path) -> None:
         logger.exception("the pictures of %s could not be drawn; `nws-sweep report` tries again", run_folder)
 
 
+def has_pictures(run_folder: Path) -> bool:
+    """Whether the pictures of a configuration exist."""
+    names = [name for name, (_, data) in _PICTURES.items() if storage.has_rows(run_folder / data)]
+    return all((run_folder / f"{name}.svg").exists() for name in names)  # written after the PNG
+
+
 def drawn_in(run_folder: Path) -> list[tuple[str, Path]]:
     """The pictures in the folder of a configuration, with what each one shows."""
-    paths = ((what, run_folder / f"{name}.png") for name, what in _PICTURES.items())
+    paths = ((what, run_folder / f"{name}.png") for name, (what, _) in _PICTURES.items())
     return [(what, path) for what, path in paths if path.is_file()]
 
 

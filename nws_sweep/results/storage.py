@@ -129,10 +129,16 @@ def set_aside(folder: Path, why: str) -> Path:
 
 
 def copy_batches(folder: Path) -> None:
-    """Copies batches.csv, unless it is empty, as interrupted: its unfinished trials will be measured again."""
-    with contextlib.suppress(FileNotFoundError):
-        if len((folder / BATCHES).read_bytes().splitlines()) > 1:
-            atomic.copy_aside(folder / BATCHES, "interrupted")
+    """Copies batches.csv as interrupted: its unfinished trials will be measured again."""
+    if has_rows(folder / BATCHES):
+        atomic.copy_aside(folder / BATCHES, "interrupted")
+
+
+def has_rows(path: Path) -> bool:
+    """Whether a CSV file exists and has more than its header."""
+    with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
+        return bool(file.readline() and file.readline())
+    return False
 
 
 def holds_results(folder: Path) -> bool:
