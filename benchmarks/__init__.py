@@ -10,5 +10,6 @@ May import all of nws_sweep. Each command has a module:
 - ``samples``: cost of comparing samples.
 
 Shared: ``catalogue`` and ``workloads`` (what is loaded), ``sweep_search`` (searches by nws_sweep), ``child`` (functions
-in fresh processes), ``epoch_times`` (figures from timestamps), ``journal`` (raw figures), ``support``.
+in fresh processes), ``epoch_times`` (figures from timestamps), ``journal`` (raw figures), ``support``. The store of
+experiment=remote_store is ``object_server``.
 """

@@ -6,20 +6,24 @@ import argparse
 import logging
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nws_sweep import __version__
-from nws_sweep.errors import ConfigurationError, NwsSweepError
+from nws_sweep.errors import ConfigurationError, NwsSweepError, one_line
+from nws_sweep.results import shown, varying_columns
 from nws_sweep.system import platforms, streams
 
 if TYPE_CHECKING:
     from nws_sweep.analysis.summary import Summary
+    from nws_sweep.results.storage import Stored
 
 WRONG_USAGE = 2
 INTERRUPTED = 130
 BROKEN_PIPE = 141  # as of a program killed by SIGPIPE
+_AS_TYPED = {"True": "true", "False": "false", "None": "null"}  # Python's notation: that of the command line
 
 
 def main() -> None:
@@ -76,13 +80,18 @@ def _find_modules_here() -> None:
         sys.path.insert(0, str(Path.cwd()))
 
 
-def _parser(command: Callable[..., int], *folders: str, selects: bool = False) -> argparse.ArgumentParser:
+def _parser(
+    command: Callable[..., int], *folders: str, selects: bool = False, within: float | None = None
+) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(f"nws_sweep {command.__name__}", description=command.__doc__)
     for name in folders:
         parser.add_argument(name.lower(), metavar=name, type=Path, help="a folder of outputs/runs or outputs/sweeps")
     if selects:
         help_ = "only configurations with this value, such as batch_size=64; may be repeated"
         parser.add_argument("--where", action="append", default=[], metavar="KEY=VALUE", help=help_)
+    if within is not None:
+        help_ = "largest difference of times that counts as the same, in percent above 0 (default: %(default)g)"
+        parser.add_argument("--within", metavar="PERCENT", type=_percent, default=within, help=help_)
     return parser
 
 
@@ -127,22 +136,18 @@ def compare(arguments: Sequence[str]) -> int:
     """Compares two runs or grids by the times of each configuration's best settings, B / A."""
     from nws_sweep.analysis import comparing
 
-    parser = _parser(compare, "A", "B", selects=True)
-    parser.add_argument(
-        "--within", metavar="PERCENT", type=_percent, default=5.0,
-        help="largest difference of times that counts as the same, in percent above 0 (default: %(default)g)",
-    )  # fmt: skip
+    parser = _parser(compare, "A", "B", selects=True, within=5.0)
     parser.add_argument(
         "--fail-if", choices=comparing.ALARMS,
         help="exit status 1 if any configuration of B is slower, faster or changed; slower and changed include a "
         "configuration that was measured in A but failed in B; inconclusive is neither",
     )  # fmt: skip
     options = parser.parse_args(arguments)
-    from nws_sweep.report import comparison_text
+    from nws_sweep.report import command_text
 
     a, b = (_summary(folder, options.where, f"{folder}: ") for folder in (options.a, options.b))
     comparison = comparing.compare(a, b, options.within / 100)
-    print(comparison_text.render(comparison), end="")
+    print(command_text.of_comparison(comparison), end="")
     return 1 if options.fail_if and comparison.alarming(options.fail_if) else 0
 
 
@@ -153,19 +158,41 @@ def _summary(folder: Path, conditions: Sequence[str], where: str = "") -> Summar
 
     stored = node_kinds.named(storage.find(folder))
     try:
-        return summarise(storage.select(stored, conditions))
+        return summarise(select(stored, conditions))
     except ConfigurationError as error:
         raise ConfigurationError(f"{where}{error}") from None
 
 
+def select(stored: Stored, conditions: Sequence[str]) -> Stored:
+    """The configurations that meet all conditions ``KEY=VALUE``; a single one is no grid.
+
+    ConfigurationError if a condition has another form, or no configuration meets it and those before it.
+    """
+    left = [({name: shown(one) for name, one in run.result.configuration.columns.items()}, run) for run in stored.runs]
+    for number, condition in enumerate(conditions, 1):
+        key, equals, value = condition.partition("=")
+        if not key or not equals:
+            raise ConfigurationError(one_line(f"--where {condition}: allowed is KEY=VALUE, such as batch_size=64"))
+        found = [(columns, run) for columns, run in left if columns.get(key) == _AS_TYPED.get(value, value)]
+        if not found:
+            raise _no_match(conditions[:number], key, [columns for columns, _ in left])
+        left = found
+    axes = varying_columns([run.result.configuration for run in stored.runs]) if stored.is_grid and conditions else ()
+    is_grid = stored.is_grid and (len(left) > 1 or not conditions)
+    return replace(stored, runs=tuple(run for _, run in left), is_grid=is_grid, axes=axes)
+
+
+def _no_match(conditions: Sequence[str], key: str, left: Sequence[Mapping[str, str]]) -> ConfigurationError:
+    names = dict.fromkeys(name for columns in left for name in columns)
+    values = {name: ", ".join(dict.fromkeys(each[name] for each in left if name in each)) for name in names}
+    every = ", ".join(f"{name} ({those})" for name, those in values.items())
+    what = f"allowed for {key}: {values[key]}" if key in values else f"there is no key {key}; allowed: {every}"
+    return ConfigurationError(one_line(" ".join(f"--where {each}" for each in conditions) + f": {what}", 1000))
+
+
 def check(arguments: Sequence[str]) -> int:
     """Re-measures the best settings; exit status 1 if a time changed by more than --within, or a trial failed."""
-    parser = _parser(check, "DIR")
-    parser.add_argument(
-        "--within", metavar="PERCENT", type=_percent, default=10.0,
-        help="largest allowed difference of the time per batch, in percent above 0 (default: %(default)g)",
-    )  # fmt: skip
-    options = parser.parse_args(arguments)
+    options = _parser(check, "DIR", within=10.0).parse_args(arguments)
     platforms.require("checking")
     _find_modules_here()
     from nws_sweep.report import snippets
@@ -192,12 +219,12 @@ def predict(arguments: Sequence[str]) -> int:
     parser.add_argument("--prefetch-factor", metavar="LIST", help="such as 2,4,8 (default: that of the best)")
     parser.add_argument("--in-order", metavar="LIST", help="true, false or true,false (default: that of the best)")
     options = parser.parse_args(arguments)
-    from nws_sweep.report import prediction_text
+    from nws_sweep.report import command_text
 
     texts, errors = [], []
     for configuration in _summary(options.dir, options.where).configurations:
         try:
-            texts.append(prediction_text.of(configuration, options))
+            texts.append(command_text.predictions(configuration, options))
         except NwsSweepError as error:
             errors.append(error)
     if not texts:

@@ -47,9 +47,9 @@ def uncertainty(estimate: Estimate | None) -> float | None:
     return (estimate.high - estimate.low) / (2 * estimate.value)
 
 
-def rate(value: float, low: float, high: float) -> str:
-    """A rate with its interval, whose ends are both the value if there is none."""
-    return number(value, (high - low) / (2 * value) if value else None)
+def rate(estimate: Estimate) -> str:
+    """A rate with the digits that its interval leaves."""
+    return number(estimate.value, uncertainty(estimate) or 0.0)
 
 
 def memory(value: float | None) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from nws_sweep.analysis.summary import Summary, summarise
+from nws_sweep.config.schema import folder_name
 from nws_sweep.results import (
     BatchCost,
     BatchRecord,
@@ -212,5 +213,5 @@ def store_grid(parent: Path, *results: SearchRecord) -> Path:
     for index, result in enumerate(results):
         overrides = [f"{name}={value}" for name, value in result.configuration.columns.items()]
         dated = replace(result, started_at=f"2024-05-01T12:{index:02}:00+00:00")
-        store_run(parent / "grid", dated, storage.folder_name(overrides))
+        store_run(parent / "grid", dated, folder_name(overrides))
     return parent / "grid"

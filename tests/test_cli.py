@@ -8,7 +8,9 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import psutil
@@ -18,9 +20,12 @@ from PIL import Image
 
 from nws_sweep import __version__, cli
 from nws_sweep.config import hydra_versions
+from nws_sweep.errors import ConfigurationError
 from nws_sweep.results import storage
+from nws_sweep.results.storage import Stored
 from nws_sweep.system import processes
 from tests.conftest import Command
+from tests.factories import search_result, summary_of_grid, summary_of_run, trial
 from tests.searching import check_rows
 
 PLAIN = ("dataset=custom", "dataset._target_=tests.user_datasets.Plain")
@@ -251,3 +256,66 @@ def test_the_adaptive_search_recommends_workers_for_latency_and_learns(shared_nw
         "measured once, as dataset=sleep batch_size=8 pin_memory=false prefetch_factor=2"
     )
     assert done.stdout.count("measured before, best: num_workers=") == 1  # the third equals the first
+
+
+POINTS: tuple[dict[str, Any], ...] = (
+    {"batch_size": 64, "pin_memory": True},
+    {"batch_size": 64, "pin_memory": False},
+    {"batch_size": 256, "pin_memory": True, "prefetch_factor": 4},
+)
+
+
+def stored_grid() -> Stored:
+    return summary_of_grid(*(search_result(trial(0, 8.0), columns=point) for point in POINTS)).stored
+
+
+@pytest.mark.parametrize(
+    ("conditions", "points"),
+    [
+        ([], [0, 1, 2]),
+        (["pin_memory=true"], [0, 2]),
+        (["prefetch_factor=null"], [0, 1]),
+        (["pin_memory=true", "batch_size=64"], [0]),
+    ],
+)
+def test_configurations_with_all_values_are_selected(conditions: list[str], points: list[int]) -> None:
+    stored = stored_grid()
+    assert [stored.runs.index(run) for run in cli.select(stored, conditions).runs] == points
+
+
+def test_a_selected_single_configuration_is_no_grid() -> None:
+    assert cli.select(stored_grid(), ["batch_size=64"]).is_grid
+    assert not cli.select(stored_grid(), ["batch_size=256"]).is_grid
+    assert cli.select(replace(stored_grid(), runs=stored_grid().runs[:1]), []).is_grid
+    run = summary_of_run(search_result(trial(0, 8.0))).stored
+    assert cli.select(run, ["batch_size=64"]) == run
+
+
+def test_a_value_may_contain_an_equals_sign_and_a_missing_value_is_not_null() -> None:
+    stored = summary_of_grid(*(search_result(columns={"dataset.root": root}) for root in ("a=1", "a"))).stored
+    assert cli.select(stored, ["dataset.root=a=1"]).runs == stored.runs[:1]
+    stored = summary_of_grid(search_result(), search_result(columns={"seed": None})).stored
+    assert cli.select(stored, ["seed=null"]).runs == stored.runs[1:]
+
+
+@pytest.mark.parametrize(
+    ("conditions", "line"),
+    [
+        (["batch_size=65"], "--where batch_size=65: allowed for batch_size: 64, 256"),
+        (
+            ["batch_size=256", "pin_memory=false"],
+            "--where batch_size=256 --where pin_memory=false: allowed for pin_memory: true",
+        ),
+        (
+            ["bach_size=64"],
+            "--where bach_size=64: there is no key bach_size; allowed: dataset (photos), batch_size (64, 256), "
+            "pin_memory (true, false), prefetch_factor (null, 4), patience (3)",
+        ),
+        (["batch_size"], "--where batch_size: allowed is KEY=VALUE, such as batch_size=64"),
+        (["a\nb"], "--where a b: allowed is KEY=VALUE, such as batch_size=64"),
+    ],
+)
+def test_conditions_without_a_match_are_an_error_with_the_allowed_values(conditions: list[str], line: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        cli.select(stored_grid(), conditions)
+    assert str(caught.value) == line

@@ -11,7 +11,7 @@ from omegaconf import DictConfig
 
 
 class GridSweeper(Sweeper):
-    """Accepts the same overrides as Hydra's own sweeper; see nws_sweep/sweep/sweeper.py.
+    """Accepts the same overrides as Hydra's own sweeper; see nws_sweep/sweep/app.py.
 
     Args:
         params: Axes, which those of the command line replace.
@@ -32,6 +32,6 @@ class GridSweeper(Sweeper):
 
     def sweep(self, arguments: list[str]) -> Any:
         """Runs the grid; the configuration has the overrides too."""
-        from nws_sweep.sweep import sweeper
+        from nws_sweep.sweep import app
 
-        sweeper.sweep(*self._grid, self._batch_size)
+        app.sweep(*self._grid, self._batch_size)

@@ -24,12 +24,10 @@ RENAMED = {f"{GROUP}/auto": "search", f"{GROUP}/online": "autotune"}
 
 
 def config_path() -> str:
-    """Hydra's path of our own configuration: the package, or conf/ of a checkout; ConfigurationError without both."""
-    if importlib.util.find_spec(PACKAGE) is not None:
-        return f"pkg://{PACKAGE}"
-    if folder := conf_folder():
-        return str(folder)
-    raise ConfigurationError(f"the configuration is missing: neither the package {PACKAGE} nor a checkout's conf/")
+    """The folder of our own configuration; ConfigurationError if it is missing."""
+    if (folder := conf_folder()) is None:
+        raise ConfigurationError(f"the configuration is missing: neither the package {PACKAGE} nor a checkout's conf/")
+    return str(folder)
 
 
 def conf_folder() -> Path | None:

@@ -71,13 +71,8 @@ def _leaves(value: Any, dotted: str, split: str) -> list[str]:
     return [leaf for name in own or names for leaf in _leaves(value[name], f"{dotted}.{name}", split)]
 
 
-def as_overrides(settings: Mapping[str, Any], project: ProjectFacts) -> str:
-    """``++data.num_workers=4 ...`` for the settings with one key in the project; its class may reject other keys."""
-    return " ".join(f"++{project.keys[name]}={shown(settings[name])}" for name in settings if name in project.keys)
-
-
 def as_nodes(settings: Mapping[str, Any], project: ProjectFacts) -> dict[str, Any]:
-    """The same settings as nested mappings from the top of the project's config."""
+    """The settings with one key in the project as nested mappings from the top of its config."""
     top = OmegaConf.create()
     for name, value in settings.items():
         if name in project.keys:
@@ -88,16 +83,11 @@ def as_nodes(settings: Mapping[str, Any], project: ProjectFacts) -> dict[str, An
 def left_out(settings: Mapping[str, Any], project: ProjectFacts) -> Iterator[str]:
     """A line with the reason for each setting without one key in the project."""
     for name, value in settings.items():
-        if not (keys := project.unclear.get(name)):
-            continue
-        parent = keys[0].rpartition(".")[0]
-        what = f"the project's config has {', '.join(keys)}"
-        if parent.rpartition(".")[2] == name:
-            what = f"{parent} is a mapping of {', '.join(key.rpartition('.')[2] for key in keys)}"
-        yield (
-            f"{name}={shown(value)} is left out: {what}; add the key of the measured loader, such as "
-            f"++{keys[0]}={shown(value)}"
-        )
+        if keys := project.unclear.get(name):
+            yield (
+                f"{name}={shown(value)} is left out: the project's config has {', '.join(keys)}; add the key of the "
+                f"measured loader, such as ++{keys[0]}={shown(value)}"
+            )
     missing = [name for name in settings if name not in project.keys and name not in project.unclear]
     if missing:
         assigned = " ".join(f"{name}={shown(settings[name])}" for name in missing)

@@ -28,18 +28,15 @@ from nws_sweep.config.hydra_versions import register_resolver
 from nws_sweep.errors import ConfigurationError, one_line
 from nws_sweep.results import Configuration, LoaderSettings, MeasureRules, SearchRules, shown
 from nws_sweep.results.result_cache import REUSES
-from nws_sweep.results.storage import NAMELESS, folder_name
+from nws_sweep.results.storage import safe_name
 from nws_sweep.system import extras, host
 from nws_sweep.tuning.strategy import SEARCHABLE, STRATEGIES
 
 # The columns of every configuration, in the order of results.csv.
 AXES = ("batch_size", "pin_memory", "prefetch_factor", "patience")
 _GROUPS = ("dataset", "measure", "training_step", "paths", "experiment")
-# Other keywords of DataLoader, and threads of its workers.
-_LOADER = (
-    "shuffle", "drop_last", "persistent_workers", "multiprocessing_context", "timeout", "in_order",
-    "threads_per_worker",
-)  # fmt: skip
+# Prefixes of overrides that do not identify a configuration: how the grid is run, and presets.
+_NAMELESS = ("axis/", "reuse=", "paths.output_dir=", "paths.lock_file=", "paths.cache_dir=")
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +153,16 @@ def register() -> None:
     register_resolver("nws_sweep.folder_name", folder_name, replace=True)
 
 
+def folder_name(overrides: Sequence[str]) -> str:
+    """The name of a configuration's folder in a grid: its overrides, sorted, such as ``batch_size=64,pin_memory=true``.
+
+    Presets (``axis/...``) and overrides that do not identify a configuration are omitted; see ``safe_name``.
+    """
+    typed = (re.sub("=(True|False|None)$", lambda value: value[0].lower(), text) for text in overrides)
+    plain = sorted(text for text in typed if not text.startswith(_NAMELESS))
+    return safe_name(",".join(plain) or "default", r"[^\w=.,+~@\[\]-]")
+
+
 def hydra_arguments(argument: str) -> list[str]:
     """An argument of the command line as Hydra accepts it.
 
@@ -184,13 +191,14 @@ def configuration(
         if key not in {each.name for each in fields(SweepSchema)}:
             raise ConfigurationError(f"{key}={shown(config[key])}: {no_such_key(key)}")
     plain = _checked(config, "dataset", "training_step")
-    given = {name: plain[name] for name in (*AXES[:3], *_LOADER) if plain[name] is not None}
-    loader = replace(own or LoaderSettings(batch_size=None), **{**given, "num_workers": 0})
+    names = [each.name for each in fields(LoaderSettings) if each.name != "num_workers"]  # a list of candidates here
+    given = {name: plain[name] for name in names if plain[name] is not None}
+    loader = replace(own or LoaderSettings(batch_size=None), **given, num_workers=0)
     columns = {"dataset": dataset_name, **{name: getattr(loader, name) for name in AXES[:3]}}
     columns["patience"] = plain["patience"]
     for override in overrides:
         key = override.partition("=")[0].lstrip("+")
-        if key not in columns and not key.startswith(("~", *NAMELESS, "experiment/")):
+        if key not in columns and not key.startswith(("~", *_NAMELESS, "experiment/")):
             columns[key] = column_value(config, key, override)
     return msgspec.convert({**plain, "columns": columns, "loader": loader}, Configuration)
 

@@ -7,21 +7,27 @@ sampled, so that a hash takes milliseconds.
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import dis
 import functools
 import hashlib
+import importlib.util
 import inspect
 import logging
+import os
+import sys
+import sysconfig
 import types
 from collections import UserList, deque
 from collections.abc import Iterator, Mapping, Set
-from pathlib import PurePath
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+from types import ModuleType
 from typing import Any
 
-from nws_sweep.dataloading import sources
-from nws_sweep.dataloading.sources import Source
-
+_LIBRARIES = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+_OWN = str(Path(__file__).parents[1]) + os.sep  # this package has a version too
 _MOST_DEPTH = 12
 _SAMPLED = 64  # elements of a container
 _MOST_VALUES = 20_000  # of one object, some tens of milliseconds
@@ -149,15 +155,15 @@ def _of_code(function: types.FunctionType) -> Iterator[Any]:
         codes += [constant for constant in code.co_consts if isinstance(constant, types.CodeType)]
         # The order of a frozen set differs between processes.
         yield repr([value for value in code.co_consts if not isinstance(value, types.CodeType | frozenset)])
-    if sources.is_library(function.__code__.co_filename):
+    if is_library(function.__code__.co_filename):
         return
     for name in sorted(names & function.__globals__.keys()):
         used = function.__globals__[name]
         if isinstance(used, types.ModuleType):
-            used = sources.of_module(used)
+            used = source_of_module(used)
         if not isinstance(used, logging.Logger):
             yield from (name, used)
-    yield from (sources.find(name) for code in codes for name in _imported(code, function.__module__))
+    yield from (source_of(name) for code in codes for name in _imported(code, function.__module__))
 
 
 def _imported(code: types.CodeType, module: str) -> Iterator[str]:
@@ -165,3 +171,60 @@ def _imported(code: types.CodeType, module: str) -> Iterator[str]:
     for instruction in dis.get_instructions(code):
         if instruction.opname == "IMPORT_NAME":
             yield from (instruction.argval, f"{(module or '').rpartition('.')[0]}.{instruction.argval}")
+
+
+def is_library(path: str) -> bool:
+    """Whether a file belongs to the standard library, an installed package or this package."""
+    return path.startswith((*_LIBRARIES, _OWN, "<frozen"))
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """A source file of the project. There is one object for each module."""
+
+    path: str
+    package: str
+
+    def parts(self) -> Iterator[object]:
+        """Its path and content, and the sources that it imports."""
+        yield self.path
+        content = b""
+        with contextlib.suppress(OSError):
+            content = Path(self.path).read_bytes()
+        yield hashlib.sha256(content).hexdigest()
+        with contextlib.suppress(SyntaxError, ValueError):
+            yield from (found for name in self._imported_names(ast.parse(content)) if (found := source_of(name)))
+
+    def _imported_names(self, tree: ast.Module) -> Iterator[str]:
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import):
+                yield from (alias.name for alias in node.names)
+            elif isinstance(node, ast.ImportFrom):
+                with contextlib.suppress(ImportError):  # more dots than packages
+                    module = importlib.util.resolve_name("." * node.level + (node.module or ""), self.package)
+                    yield from (module, *(f"{module}.{alias.name}" for alias in node.names))
+
+
+def source_of_module(module: ModuleType) -> Source | None:
+    """The source of a module of the project; None for others."""
+    path = getattr(module, "__file__", None)
+    if not isinstance(path, str) or is_library(path):
+        return None
+    return _source(os.path.abspath(path), str(getattr(module, "__package__", "") or ""))  # noqa: PTH100
+
+
+def source_of(name: str) -> Source | None:
+    """The source of a module that is loaded, or that can be found without an import; None for others."""
+    if name in sys.modules:
+        return source_of_module(sys.modules[name])
+    with contextlib.suppress(ImportError, ValueError, AttributeError):
+        if "." not in name or name.rpartition(".")[0] in sys.modules:
+            spec = importlib.util.find_spec(name)
+            if spec is not None and spec.origin and spec.has_location and not is_library(spec.origin):
+                return _source(os.path.abspath(spec.origin), spec.parent or "")  # noqa: PTH100
+    return None
+
+
+@functools.cache
+def _source(path: str, package: str) -> Source:
+    return Source(path, package)

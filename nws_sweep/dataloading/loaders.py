@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeVar, cast
 
@@ -38,14 +38,11 @@ def settings_of(loader: DataLoader[Any], in_effect: bool = False) -> LoaderSetti
     """
     context = loader.multiprocessing_context
     is_default = loader.prefetch_factor == DEFAULT_PREFETCH and not in_effect
+    unchanged = ("batch_size", "num_workers", "pin_memory", "persistent_workers", "drop_last")
     return LoaderSettings(
-        batch_size=loader.batch_size,
-        num_workers=loader.num_workers,
-        pin_memory=loader.pin_memory,
+        **{name: getattr(loader, name) for name in unchanged},
         prefetch_factor=None if is_default else loader.prefetch_factor,
-        persistent_workers=loader.persistent_workers,
         shuffle=isinstance(loader.sampler, RandomSampler),
-        drop_last=loader.drop_last,
         multiprocessing_context=None if context is None else context.get_start_method(),
         timeout=float(loader.timeout),
         in_order=getattr(loader, "in_order", True),  # since torch 2.6
@@ -287,7 +284,7 @@ class Source:
         return DataLoader(self.dataset, generator=torch.Generator().manual_seed(self._seed), **keywords)
 
 
-class SpreadBatches:
+class SpreadBatches(list[Any]):
     """The batches of a sampler in an order in which any first ones come from the whole epoch.
 
     Batch i of the sampler comes at the rank of i times the golden ratio modulo 1, a sequence of low discrepancy
@@ -296,14 +293,8 @@ class SpreadBatches:
     """
 
     def __init__(self, batches: Sequence[Any]) -> None:
-        self._batches = batches
         self.order = sorted(range(len(batches)), key=lambda number: number * _GOLDEN % 1)
-
-    def __iter__(self) -> Iterator[Any]:
-        return (self._batches[number] for number in self.order)
-
-    def __len__(self) -> int:
-        return len(self._batches)
+        super().__init__(batches[number] for number in self.order)
 
 
 def spread(loader: DataLoader[Any]) -> SpreadBatches | None:
@@ -328,14 +319,8 @@ def _of_rank(loader: DataLoader[Any], rank: int, ranks: int, seed: int) -> DataL
     ignores_ranks = type(whole) in {RandomSampler, SequentialSampler}
     if isinstance(loader.dataset, IterableDataset) or not (of_others or ignores_ranks):
         return loader
-    share: DistributedSampler[Any] = DistributedSampler(
-        loader.dataset,
-        num_replicas=ranks,
-        rank=rank,
-        shuffle=whole.shuffle if of_others else isinstance(whole, RandomSampler),
-        seed=seed,
-        drop_last=loader.drop_last,
-    )
+    shuffles = whole.shuffle if of_others else isinstance(whole, RandomSampler)
+    share: DistributedSampler[Any] = DistributedSampler(loader.dataset, ranks, rank, shuffles, seed, loader.drop_last)
     own = vars(loader)  # DataLoader.__setattr__ refuses a sampler after __init__
     if loader.batch_sampler is None:
         own["sampler"] = share

@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from nws_sweep.dataloading.sources import is_library
+from nws_sweep.dataloading.fingerprints import is_library
 from nws_sweep.results import PythonObjects
 
 _LEAST_BYTES = 1_000_000

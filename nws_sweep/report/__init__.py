@@ -2,9 +2,9 @@
 
 May import: ``analysis`` and below.
 
-- ``formatted``, ``snippets``, ``tables``: a trial as text; best settings in each format; CSV tables and frames
-- ``writer``: writes all files of a report; ``page``: HTML pages, from ``templates/``
+- ``snippets``, ``tables``: a trial as text, and best settings in each format; CSV tables and frames
+- ``writer``: writes all files of a report; ``page``: HTML and Markdown, from ``templates/``
 - ``figures``: the pictures of a report; ``plots``: the figures behind them
-- ``comparison_text``, ``prediction_text``: two runs side by side; predictions
+- ``command_text``: what ``compare`` and ``predict`` print
 - ``search_result``, ``progress``: the return value and the progress lines of the Python API
 """

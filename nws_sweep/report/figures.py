@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from nws_sweep import units
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary
-from nws_sweep.report.plots import bar_charts, batch_times, heat_map, line_charts, style, what_if_chart
-from nws_sweep.results import BatchTime, storage
+from nws_sweep.report import plots
+from nws_sweep.report.plots import batch_times, best_charts, line_charts, style
+from nws_sweep.results import BatchTime, Estimate
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -49,26 +50,26 @@ def of_configuration(summary: ConfigurationSummary, batches: Batches) -> tuple[I
 
 
 def _what_if(c: ConfigurationSummary) -> Iterator[Illustration]:
-    if chart := what_if_chart.chart(c):
+    if chart := line_charts.prediction(c):
         least = {cpus: min(points, key=lambda point: point.value) for cpus, points in chart.curves.items()}
         quickest = (f"{units.seconds(one.value)} on {units.counted(cpus, 'CPU')}" for cpus, one in least.items())
         alt = f"Predicted {chart.quantity} against num_workers: at least {', '.join(quickest)}."
         title = f"What if: predicted time on more CPUs: {c.label}"
-        yield Illustration(storage.WHAT_IF_PLOT, what_if_chart.draw, chart, title, alt)
+        yield Illustration(plots.WHAT_IF, line_charts.draw_prediction, chart, title, alt)
 
 
 def _curves(summary: Summary) -> Iterator[Illustration]:
     """The throughput of a grid, the time of a run."""
     name, what, of, choose = (
-        (storage.THROUGHPUT_PLOT, "Throughput", line_charts.throughput, max)
+        (plots.THROUGHPUT, "Throughput", line_charts.throughput, max)
         if summary.stored.is_grid
-        else (storage.TIME_PLOT, "Time", line_charts.times, min)
+        else (plots.TIME, "Time", line_charts.times, min)
     )
     if chart := of(summary):
         alt = f"{chart.quantity.capitalize()} against num_workers."
         if chart.recommended:
             title, curve, best = choose(chart.recommended, key=lambda found: found[2].value)
-            value = units.rate(best.value, best.low, best.high)
+            value = units.rate(Estimate(value=best.value, low=best.low, high=best.high, n=0))
             alt += f" The best: {value} with num_workers={best.num_workers}{_named(title, curve.label)}."
         yield Illustration(name, line_charts.draw, chart, f"{what} against num_workers", alt)
 
@@ -80,32 +81,32 @@ def _batches(c: ConfigurationSummary, batches: Batches) -> Iterator[Illustration
             waiting, step = units.seconds(found.wait_s), units.seconds(found.step_s)
             alt += f" A batch of the best waits {waiting} and the step takes {step}."
         draw = partial(batch_times.draw_timelines, best=c.best.num_workers if c.best else None)
-        yield Illustration(storage.BATCHES_PLOT, draw, lines, f"Time of each batch: {c.label}", alt)
+        yield Illustration(plots.BATCH_TIMES, draw, lines, f"Time of each batch: {c.label}", alt)
 
 
 def _heat(summary: Summary) -> Iterator[Illustration]:
-    if chart := heat_map.heat_map(summary):
-        heats = [heat for rows in chart.panels.values() for heat in heat_map.measured(rows)]
+    if chart := best_charts.heat_map(summary):
+        heats = [heat for rows in chart.panels.values() for heat in best_charts.measured(rows)]
         least, most = (choose(heats, key=lambda heat: heat.samples_per_s) for choose in (min, max))
         each = ", of each dataset" if len(chart.panels) > 1 else ""
         alt = (
             f"A map of the best throughput over {chart.across} and {chart.down}{each}: "
-            f"{heat_map.rate_text(least)} to {heat_map.rate_text(most)} samples per second."
+            f"{best_charts.rate_text(least)} to {best_charts.rate_text(most)} samples per second."
         )
         title = f"Best throughput by {chart.down} and {chart.across}"
-        yield Illustration(storage.HEAT_PLOT, heat_map.draw_heat_map, chart, title, alt)
+        yield Illustration(plots.HEAT_MAP, best_charts.draw_heat_map, chart, title, alt)
 
 
 def _best(summary: Summary) -> Iterator[Illustration]:
-    if bars := bar_charts.bars(summary):
+    if bars := best_charts.bars(summary):
         first, last = bars[0], bars[-1]
         settings = [f"{name}={value}" for name, value in first.cells.items()]
         alt = (
             f"The best settings of {units.counted(len(bars), 'configuration')}, from "
-            f"{last.rate} to {first.rate} samples per second; the "
+            f"{units.rate(last.rate)} to {units.rate(first.rate)} samples per second; the "
             f"fastest has num_workers={first.num_workers}{_named(*settings)}."
         )
-        yield Illustration(storage.BEST_PLOT, bar_charts.draw_bars, bars, "Best setting per configuration", alt)
+        yield Illustration(plots.BEST, best_charts.draw_bars, bars, "Best setting per configuration", alt)
 
 
 def _named(*names: str) -> str:

@@ -1,108 +1,54 @@
-"""HTML pages, each a self-contained file in which text from outside is escaped.
+"""The report as HTML, a self-contained file, and as Markdown; text from outside is escaped in both.
 
-The contents of a report are one frozen value: every figure is formatted text, ready for the template.
+The templates get a summary, tables of formatted text, and functions that give the phrases of an answer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import astuple, dataclass
-from importlib.resources import files
+import functools
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import astuple
+from pathlib import Path, PurePath
+from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
 from nws_sweep import units
 from nws_sweep.analysis import caveats, time_ratios
 from nws_sweep.analysis.comparing import effects
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary, best_settings
-from nws_sweep.report import formatted, snippets
+from nws_sweep.report import snippets
 from nws_sweep.results import Trial
 
 # Configurations shown in detail; the table has all.
 MOST_ANSWERS = 40
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
-    """Rows of text under column titles; the page sorts numbers by value and unit."""
-
-    header: Sequence[str]
-    rows: Sequence[Sequence[str]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """The results of one configuration."""
-
-    configuration: ConfigurationSummary
-    setting: str  # such as ``num_workers=4``; empty if nothing was measured
-    pace: str  # its throughput and times, with intervals
-    gains: tuple[str, ...]  # its speed-ups, a phrase each
-    certainty: str  # confidence in the answer
-    snippets: tuple[tuple[str, str], ...]  # settings ready to paste: destination and text
-    warnings: tuple[str, ...]
-    error: str  # why there is no answer; empty if there is one
+def setting(one: ConfigurationSummary) -> str:
+    """The best setting of a configuration, such as ``num_workers=4``; empty if nothing was measured."""
+    if one.best is None:
+        return ""
+    return f"num_workers={one.best.num_workers} {one.changed_settings}".rstrip() + one.configuration.rank_suffix
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
-    """The report of a run or a grid."""
-
-    summary: Summary
-    measured: str  # time and host
-    answer: Answer | None  # for the fastest configuration; None if nothing was measured
-    answers: tuple[Answer, ...]  # the configurations in detail, in the order of measuring
-    best: Table
-    effects: Table  # of each varying setting
-    trials: Table
-    facts: tuple[tuple[str, str], ...]  # about the host and the search: name and text
+def to_paste(one: ConfigurationSummary) -> dict[str, str]:
+    """Settings ready to paste: their text, by the destination."""
+    settings = best_settings(one) or {}
+    return {"DataLoader": snippets.kwargs(settings), "Hydra overrides": snippets.overrides_in_place(settings, one)}
 
 
-def page(summary: Summary) -> Page:
-    """The page of a run or a grid."""
-    best = summary.fastest
-    fastest = sorted(summary.configurations, key=lambda c: c.best_rate, reverse=True)[:MOST_ANSWERS]
-    detailed = set(map(id, fastest))
-    began = min((run.result.started_at for run in summary.stored.runs), default="")
-    return Page(
-        summary=summary,
-        measured=f"{began[:16].replace('T', ' ')} on {summary.hosts[0].hostname}".strip(),
-        answer=_answer(best) if best else None,
-        answers=tuple(_answer(c) for c in summary.configurations if id(c) in detailed),
-        best=Table(snippets.best_header(summary), [snippets.best_cells(summary, c) for c in summary.configurations]),
-        effects=Table(
-            ("setting", "from", "to", "change of time", "pairs"),
-            [(each.axis, each.baseline, each.value, each.text, str(each.pairs)) for each in effects(summary)],
-        ),
-        trials=_trials(summary),
-        facts=tuple(_facts(summary)),
-    )
-
-
-def _answer(configuration: ConfigurationSummary) -> Answer:
-    best, of_each = configuration.best, configuration.configuration.rank_suffix
-    settings = best_settings(configuration) or {}
-    to_paste = (snippets.kwargs(settings), snippets.overrides_in_place(settings, configuration))
-    return Answer(
-        configuration=configuration,
-        setting=f"num_workers={best.num_workers} {configuration.changed_settings}".rstrip() + of_each if best else "",
-        pace=_pace(best, configuration) if best else "",
-        gains=tuple(_gains(configuration)),
-        certainty=certainty(configuration),
-        snippets=tuple(zip(("DataLoader", "Hydra overrides"), to_paste, strict=True)) if best else (),
-        warnings=(*configuration.warnings, *snippets.left_out(configuration)),
-        error=configuration.run.result.error or ("" if best else "no candidate could be measured"),
-    )
-
-
-def _pace(best: Trial, configuration: ConfigurationSummary) -> str:
-    shown = formatted.of_trial(best, configuration.configuration)
+def pace(one: ConfigurationSummary) -> str:
+    """Throughput and times of the best setting, with intervals; empty if nothing was measured."""
+    if one.best is None:
+        return ""
+    shown = snippets.of_trial(one.best, one.configuration)
     parts = ((shown.rate, "samples/s"), (shown.batch, "a batch"), (shown.epoch, "an epoch"))
     return ", ".join(f"{figure} {unit}" for figure, unit in parts if figure != units.NOTHING)
 
 
-def _gains(configuration: ConfigurationSummary) -> Iterator[str]:
+def gains(configuration: ConfigurationSummary) -> Iterator[str]:
+    """Speed-ups of the best setting, a phrase each."""
     best, reference = configuration.best, configuration.configuration.search.reference
     if best is None:
         return
@@ -145,31 +91,61 @@ def _how_sure(best: Trial, other: Trial) -> str:
     return "Sure" if times.ratio.is_certain else "Probably (the interval of the ratio includes 1)"
 
 
-def _trials(summary: Summary) -> Table:
+def _cells(trial: Trial, one: ConfigurationSummary) -> tuple[str, ...]:
+    return astuple(snippets.of_trial(trial, one.configuration))
+
+
+def report(summary: Summary, pictures: Sequence[tuple[str, str, str]]) -> str:
+    """The report as one HTML file; each picture is a title, a description and an SVG document in base64.
+
+    Tables are rows of text below their header; the page sorts numbers by value and unit.
+    """
+    fastest = sorted(summary.configurations, key=lambda c: c.best_rate, reverse=True)[:MOST_ANSWERS]
+    detailed = set(map(id, fastest))
     first = 0 if len(summary.configurations) > 1 else 1  # a single configuration is named in the title
-    rows = [
-        (configuration.label, *astuple(formatted.of_trial(trial, configuration.configuration)))[first:]
-        for configuration in summary.configurations
-        for trial in configuration.trials
-    ]
-    return Table(("configuration", *formatted.HEADER)[first:], rows)
+    trials = [(c.label, *_cells(trial, c))[first:] for c in summary.configurations for trial in c.trials]
+    changes = [(each.axis, each.baseline, each.value, each.text, str(each.pairs)) for each in effects(summary)]
+    return rendered(
+        "report.html",
+        summary=summary,
+        answers=[c for c in summary.configurations if id(c) in detailed],
+        best=[snippets.best_header(summary), *(snippets.best_cells(summary, c) for c in summary.configurations)],
+        effects=[("setting", "from", "to", "change of time", "pairs"), *changes],
+        trials=[("configuration", *snippets.TRIAL_HEADER)[first:], *trials],
+        pictures=pictures,
+    )
 
 
-def _facts(summary: Summary) -> Iterator[tuple[str, str]]:
-    for host in summary.hosts:
-        yield from zip(("host", "versions"), snippets.host_lines(host), strict=True)
-    cost_s = sum(run.result.cost_s for run in summary.stored.runs)
-    yield "cost", f"all searches took {units.seconds(cost_s)}"
+def markdown(
+    summary: Summary,
+    pictures: Sequence[tuple[str, PurePath]] = (),
+    drawn_in: Callable[[Path], Sequence[tuple[str, Path]]] = lambda folder: (),
+) -> str:
+    """The report as Markdown, with these pictures; ``drawn_in`` gives those in the folder of a configuration."""
+
+    def drawn(one: ConfigurationSummary) -> list[tuple[str, Path]]:
+        found = drawn_in(one.run.folder) if summary.stored.is_grid else ()
+        return [(what, path.relative_to(summary.stored.folder)) for what, path in found]
+
+    def trial_table(one: ConfigurationSummary) -> str:
+        return snippets.markdown_table([*snippets.TRIAL_HEADER], [[*_cells(trial, one)] for trial in one.trials])
+
+    text = rendered("report.md", summary=summary, pictures=pictures, drawn=drawn, trial_table=trial_table)
+    return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
 
 
-def report(page: Page, pictures: Sequence[tuple[str, str, str]]) -> str:
-    """The report as one HTML file; each picture is a title, a description and an SVG document in base64."""
-    folder = files("nws_sweep.report") / "templates"
-    style, behaviour = (Markup((folder / name).read_text("utf-8")) for name in ("style.css", "behaviour.js"))
+def rendered(template: str, **values: Any) -> str:
+    """The text of one of ``templates/`` with these values; text from outside is escaped in HTML."""
+    return _environment().get_template(template).render(values)
+
+
+@functools.cache
+def _environment() -> Environment:
     environment = Environment(
-        loader=PackageLoader("nws_sweep.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
-        lstrip_blocks=True,
+        loader=PackageLoader("nws_sweep.report"), autoescape=select_autoescape(), undefined=StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
-    values = {"title": page.summary.title, "page": page, "pictures": pictures, "style": style, "behaviour": behaviour}
-    return environment.get_template("report.html").render(values)
+    functions = (setting, to_paste, pace, gains, certainty)
+    environment.globals.update({each.__name__: each for each in functions}, snippets=snippets, units=units)
+    return environment

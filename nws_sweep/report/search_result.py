@@ -13,7 +13,7 @@ from nws_sweep.analysis.summary import Summary
 from nws_sweep.analysis.what_if import Predicted
 from nws_sweep.config.earlier_names import explained
 from nws_sweep.errors import ConfigurationError, NwsSweepError, OutOfTime
-from nws_sweep.report import formatted, snippets
+from nws_sweep.report import snippets
 from nws_sweep.results import LoaderSettings, SearchRecord, Trial
 from nws_sweep.results.storage import Stored, StoredRun
 
@@ -169,7 +169,7 @@ def _table(result: SearchResult) -> list[list[str]]:
     """Column titles, then a row for each candidate."""
     rows = [["", "num_workers", "per batch", "samples/s", "start-up", "epoch", "state"]]
     for trial in result.trials:
-        shown = formatted.of_trial(trial, result.record.configuration)
+        shown = snippets.of_trial(trial, result.record.configuration)
         best = "best" if trial.settings == result.settings else ""
         rows.append([best, shown.candidate, shown.batch, shown.rate, shown.startup, shown.epoch, shown.state])
     return rows

@@ -1,10 +1,10 @@
-"""The best setting per configuration, ready to paste: command-line arguments, Python keywords, YAML, JSON."""
+"""Results as text: the figures of trials, and the best settings ready to paste: arguments, keywords, YAML, JSON."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,10 +14,11 @@ from nws_sweep import units
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary, best_and_fastest, best_settings
 from nws_sweep.config import project_keys
 from nws_sweep.errors import ConfigurationError, one_line
-from nws_sweep.report import formatted
 from nws_sweep.results import Configuration, Host, SearchRecord, Trial, shown, storage
 
 FORMATS = ("table", "overrides", "kwargs", "lightning", "transformers", "yaml", "json")
+
+OPTION_MARK = "# nws_sweep overwrites this file with each report\n"
 
 # Arguments ``dataloader_...`` of transformers.TrainingArguments.
 _TRAINING_ARGUMENTS = ("num_workers", "pin_memory", "prefetch_factor", "persistent_workers")
@@ -25,7 +26,48 @@ _TRAINING_ARGUMENTS = ("num_workers", "pin_memory", "prefetch_factor", "persiste
 # The C version is ten times as fast; some platforms lack it.
 _DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
+TRIAL_HEADER = ("num_workers", "per batch", "samples/s", "start-up", "epoch", "waiting", "memory", "windows", "state")
+
 Settings = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialCells:
+    """The figures of a trial as text, under ``TRIAL_HEADER``; a dash if there is none.
+
+    The only place that decides which are shown, and with how many digits.
+    """
+
+    candidate: str  # num_workers, and settings that differ from the configuration
+    batch: str = units.NOTHING
+    rate: str = units.NOTHING
+    startup: str = units.NOTHING
+    epoch: str = units.NOTHING
+    waiting: str = units.NOTHING
+    memory: str = units.NOTHING
+    windows: str = units.NOTHING  # behind the interval
+    state: str  # with the reason of a failure
+
+
+def of_trial(trial: Trial, configuration: Configuration) -> TrialCells:
+    """Formats a trial of this configuration."""
+    candidate = f"{trial.num_workers} {configuration.differing(trial.settings)}".rstrip()
+    state = trial.state.value + (f": {trial.reason}" if trial.reason else "")
+    found = trial.measurement
+    if found is None:
+        return TrialCells(candidate=candidate, state=state)
+    uncertainty = units.uncertainty(found.batch_s)
+    return TrialCells(
+        candidate=candidate,
+        state=state,
+        batch=units.interval(found.batch_s),
+        rate=units.number(found.samples_per_s, uncertainty),
+        startup=units.seconds(found.startup_s),
+        epoch=units.seconds(found.epoch_s, uncertainty),
+        waiting=units.share(found.stall_fraction),
+        memory=units.memory(found.memory_bytes),
+        windows=str(found.batch_s.n if found.batch_s else 0),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +173,8 @@ def left_out(configuration: ConfigurationSummary) -> tuple[str, ...]:
 def overrides_in_place(settings: Settings, configuration: ConfigurationSummary) -> str:
     """Hydra overrides, with the keys of the project's config if one was measured."""
     project = configuration.project
-    return arguments(settings, "++") if project is None else project_keys.as_overrides(settings, project)
+    keys = dict(zip(settings, settings, strict=True)) if project is None else project.keys
+    return " ".join(f"++{keys[name]}={shown(value)}" for name, value in settings.items() if name in keys)
 
 
 def arguments(settings: Settings, mark: str, key: str | None = None) -> str:
@@ -174,13 +217,29 @@ def options(summary: Summary) -> dict[str, str]:
     names = (summary.distinguishing or ("dataset",)) if summary.stored.is_grid else ()
     all_columns = [each.configuration.columns for each in summary.configurations]
     distinguished = [{name: columns[name] for name in names if name in columns} for columns in all_columns]
-    named = zip(storage.option_names(distinguished), summary.configurations, strict=True)
+    named = zip(option_names(distinguished), summary.configurations, strict=True)
     return {name: _option(configuration) for name, configuration in named if configuration.best}
 
 
+def option_names(points: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Names of configurations as options of a config group, such as ``batch_size-64--pin_memory-true``; all differ.
+
+    The names contain what Hydra's command line accepts without quotes: ASCII letters, digits, ``_``, ``-`` and ``.``.
+    A point has the values that vary between the configurations; a single configuration has none.
+    """
+    names: dict[str, str] = {}  # by their lower case, for file systems that ignore case
+    for point in points:
+        # Each part has its key, since Hydra does not accept a number or null as a name; a name must not end in .yaml.
+        wanted = "--".join(f"{key}-{shown(value)}" for key, value in point.items()) or "run"
+        wanted = storage.safe_name(wanted, r"[^A-Za-z0-9_.-]|\.(?=ya?ml$)")
+        name = next(name for name in storage.numbered(wanted) if name.casefold() not in names)
+        names[name.casefold()] = name
+    return list(names.values())
+
+
 def _option(configuration: ConfigurationSummary) -> str:
-    package = "" if configuration.project is None else "# @package _global_\n"
-    return f"{package}# {one_line(configuration.label)}\n{best_file(configuration).file}"
+    package = "" if configuration.project is None else "# @package _global_\n"  # Hydra reads it only at the top
+    return f"{package}{OPTION_MARK}# {one_line(configuration.label)}\n{best_file(configuration).file}"
 
 
 def as_yaml(document: Any) -> str:
@@ -195,16 +254,8 @@ def best_header(summary: Summary) -> list[str]:
     reference = "vs CPU count" + (f" ({number})" if number is not None else "")
     settings = ["settings"] if summary.searched_others else []
     each = " per rank" if any(c.configuration.ranks > 1 for c in summary.configurations) else ""
-    return [
-        *summary.varying,
-        f"num_workers{each}",
-        *settings,
-        "samples/s",
-        "per batch",
-        "epoch",
-        "vs 0 workers",
-        reference,
-    ]
+    figures = ("samples/s", "per batch", "epoch", "vs 0 workers", reference)
+    return [*summary.varying, f"num_workers{each}", *settings, *figures]
 
 
 def best_cells(summary: Summary, configuration: ConfigurationSummary) -> list[str]:
@@ -215,7 +266,7 @@ def best_cells(summary: Summary, configuration: ConfigurationSummary) -> list[st
     if best is None or best.measurement is None:
         return [*identity, "failed", *[units.NOTHING] * (6 if summary.searched_others else 5)]
     settings = [configuration.changed_settings] if summary.searched_others else []
-    figures = formatted.of_trial(best, configuration.configuration)
+    figures = of_trial(best, configuration.configuration)
     gains = (configuration.gain_over_zero, configuration.gain_over_reference)
     speed_ups = (gain and gain.speed_up for gain in gains)
     found = [*settings, figures.rate, figures.batch, figures.epoch, *speed_ups]
@@ -249,7 +300,7 @@ def found_line(result: SearchRecord) -> str:
 
 def trial_line(trial: Trial, configuration: Configuration) -> str:
     """The figures of a candidate in a line."""
-    cells = formatted.of_trial(trial, configuration)
+    cells = of_trial(trial, configuration)
     workers, _, others = cells.candidate.partition(" ")
     name = f"num_workers={workers:<3}" + (f" {others}" if others else "")
     if trial.measurement is None:

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import base64
 import logging
-from collections.abc import Iterable, Iterator
-from dataclasses import astuple
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary, summarise
 from nws_sweep.errors import NotARunError
-from nws_sweep.report import formatted, snippets, tables
+from nws_sweep.report import plots, snippets, tables
 from nws_sweep.results import BatchTime, atomic, codec, storage
 
 logger = logging.getLogger(__name__)
+
+# The pictures of a single configuration: what each shows, and the file with its data.
+_PICTURES = {
+    plots.WHAT_IF: ("predicted times", storage.COSTS),
+    plots.BATCH_TIMES: ("per-batch times", storage.BATCHES),
+}
 
 
 def write(folder: Path) -> tuple[Summary, list[Path]]:
@@ -29,17 +34,17 @@ def write(folder: Path) -> tuple[Summary, list[Path]]:
     from nws_sweep.report import figures, page
 
     summary = summarise(storage.find(folder))
-    plots = folder / storage.PLOTS if summary.stored.is_grid else folder
-    plots.mkdir(exist_ok=True)
+    place = folder / storage.PLOTS if summary.stored.is_grid else folder
+    place.mkdir(exist_ok=True)
     pictures, embedded = [], []
     for one in figures.of(summary, _batches):
-        png, svg = one.save(plots)
+        png, svg = one.save(place)
         pictures.append((one.alt, png.relative_to(folder)))
         embedded.append((one.title, one.alt, base64.b64encode(svg.read_bytes()).decode()))
-    drawn = [plots] if summary.stored.is_grid else [folder / path for _, path in pictures]
+    drawn = [place] if summary.stored.is_grid else [folder / path for _, path in pictures]
     own = [*_write_tables(summary), *_write_best(summary), *drawn]
-    atomic.write_text(folder / storage.REPORT, markdown(summary, pictures))
-    atomic.write_text(folder / storage.PAGE, page.report(page.page(summary), embedded))
+    atomic.write_text(folder / storage.REPORT, page.markdown(summary, pictures, drawn_in))
+    atomic.write_text(folder / storage.PAGE, page.report(summary, embedded))
     return summary, [folder / storage.PAGE, folder / storage.REPORT, *own]
 
 
@@ -58,6 +63,18 @@ def try_pictures(run_folder: Path) -> None:
         logger.warning("the pictures of %s could not be written: %s", run_folder, error)
     except Exception:
         logger.exception("the pictures of %s could not be drawn; `nws-sweep report` tries again", run_folder)
+
+
+def has_pictures(run_folder: Path) -> bool:
+    """Whether the pictures of a configuration exist."""
+    names = [name for name, (_, data) in _PICTURES.items() if storage.has_rows(run_folder / data)]
+    return all((run_folder / f"{name}.svg").exists() for name in names)  # written after the PNG
+
+
+def drawn_in(run_folder: Path) -> list[tuple[str, Path]]:
+    """The pictures in the folder of a configuration, with what each one shows."""
+    paths = ((what, run_folder / f"{name}.png") for name, (what, _) in _PICTURES.items())
+    return [(what, path) for what, path in paths if path.is_file()]
 
 
 def _batches(configuration: ConfigurationSummary) -> list[BatchTime]:
@@ -82,7 +99,7 @@ def _write_best(summary: Summary) -> Iterator[Path]:
     atomic.write_text(path, snippets.render(summary, "yaml").file)
     yield path
     options, group = snippets.options(summary), summary.stored.folder / storage.BEST_GROUP
-    storage.write_options(group, options)
+    write_options(group, options)
     if options:
         yield group
     if summary.stored.is_grid:
@@ -90,50 +107,13 @@ def _write_best(summary: Summary) -> Iterator[Path]:
             atomic.write_text(configuration.run.folder / storage.BEST, snippets.best_file(configuration).file)
 
 
-def markdown(summary: Summary, pictures: Iterable[tuple[str, Path]]) -> str:
-    """The report as Markdown, with these pictures; those of each configuration of a grid are in its section."""
-    hosts = [line for host in summary.hosts for line in snippets.host_lines(host)]
-    lists = {
-        "Failures": summary.failures,
-        "Warnings": summary.all_warnings,
-    }
-    sections = [
-        f"# {_escaped(summary.title)}",
-        f"## Best settings\n\n{snippets.as_markdown_table(summary)}",
-        *(f"## {title}\n\n{_listed(map(_escaped, lines))}" for title, lines in lists.items() if lines),
-        *(f"![{_escaped(alt)}]({path.as_posix()})" for alt, path in pictures),
-        *(part for configuration in summary.configurations for part in _about(configuration, summary)),
-        f"## Host and method\n\n{_listed([*hosts, _METHOD])}",
-    ]
-    return "\n\n".join(section.strip() for section in sections if section) + "\n"
-
-
-_METHOD = (
-    "Intervals (±) are 95 % intervals over windows of batches; fewer than three windows give none. "
-    "The recommended candidate has the least time priced by workers: twice as many workers must save the tolerance."
-)
-
-
-def _about(configuration: ConfigurationSummary, summary: Summary) -> Iterator[str]:
-    result = configuration.run.result
-    yield f"## {_escaped(configuration.label)}"
-    if result.error:
-        yield f"Failed: {_escaped(result.error)}"
-    yield _listed(map(_escaped, configuration.explanation))
-    yield f"Stopped: {result.stop_reason or 'did not finish'}. The {snippets.cost_line(result)}."
-    rows = [[*astuple(formatted.of_trial(trial, configuration.configuration))] for trial in configuration.trials]
-    yield snippets.markdown_table([*formatted.HEADER], rows)
-    if summary.stored.is_grid:  # pictures that its job has written
-        for name, what in ((storage.WHAT_IF_PLOT, "predicted times"), (storage.BATCHES_PLOT, "per-batch times")):
-            path = configuration.run.folder / f"{name}.png"
-            if path.is_file():
-                yield f"![{what}](<{path.relative_to(summary.stored.folder).as_posix()}>)"
-
-
-def _escaped(text: str) -> str:
-    """Makes text from outside safe in Markdown outside of tables."""
-    return text.replace("<", "&lt;")
-
-
-def _listed(lines: Iterable[str]) -> str:
-    return "\n".join(f"- {line}" for line in lines)
+def write_options(group: Path, options: Mapping[str, str]) -> None:
+    """Writes the YAML of each option of a config group, and removes obsolete options of earlier reports."""
+    if options:
+        group.mkdir(parents=True, exist_ok=True)
+    for name, text in options.items():
+        atomic.write_text(group / f"{name}.yaml", text)
+    kept = {name.casefold() for name in options}
+    for path in group.glob("*.yaml"):
+        if path.stem.casefold() not in kept and snippets.OPTION_MARK.encode() in path.read_bytes():
+            path.unlink()

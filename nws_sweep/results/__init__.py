@@ -3,7 +3,7 @@
 May import: ``errors``. Names end in their unit; an undefined value is None, never 0.
 
 - Values: ``settings`` (what is asked for), ``measurements`` (windows, trials), ``search_record`` (one search).
-- Files: ``storage`` (folders and files, ``--where``), ``codec`` (their text), ``result_cache`` (earlier results),
+- Files: ``storage`` (folders and files), ``codec`` (their text), ``result_cache`` (earlier results),
   ``atomic`` (writing).
 """
 
@@ -19,13 +19,3 @@ from nws_sweep.results.settings import (
     Configuration, DEFAULT_PREFETCH, LoaderSettings, MeasureRules, ONLINE_STRATEGY, ProcessSpec,
     SearchRules, shown, varying_columns,
 )  # fmt: skip
-
-__all__ = [
-    "DEFAULT_PREFETCH", "MACHINE", "ONLINE_STRATEGY", "VERSIONS", "BatchCost", "BatchRecord",
-    "BatchTime", "Configuration", "DatasetFacts", "Estimate", "Host", "LoaderSettings", "LoopCosts", "MachineTime",
-    "MeasureRules",
-    "Measurement", "Noise", "ProcessSpec", "ProjectFacts", "PythonObjects",
-    "SampleMade", "SamplePart", "SamplesLogged", "SamplesSeen", "SearchRecord", "SearchRules", "Span",
-    "TimeSlice", "Trial", "TrialState", "Usage", "Verdict", "Window", "WindowKind",
-    "WindowRequest", "shown", "varying_columns",
-]  # fmt: skip

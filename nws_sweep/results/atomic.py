@@ -1,8 +1,7 @@
-"""Atomic writing: a file has its old content or its whole new content, also after a power failure."""
+"""Atomic writing: a file has its old content or its whole new content."""
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import os
 import secrets
@@ -15,47 +14,25 @@ _TEMPORARY = ".nws_sweep-"
 def write_bytes(path: Path, content: bytes, *, durable: bool = False) -> None:
     """Writes a temporary file beside ``path`` and renames it; a durable file is synced to the disk first.
 
-    A power failure can undo the writing of a file that is not durable or, on some file systems, empty it. If the file
-    cannot be written (OSError), the old file is unchanged and the temporary file is removed.
+    After a power failure a durable file has its old or its new content; others may be empty. If the file cannot be
+    written (OSError), the old file is unchanged and the temporary file is removed.
     """
-    for is_last in (False, True):
-        temporary = path.with_name(f"{_TEMPORARY}{path.name}-{secrets.token_hex(8)}")
-        try:
-            with temporary.open("xb") as file:
-                file.write(content)
-                if durable:
-                    file.flush()
-                    os.fsync(file.fileno())
-            temporary.replace(path)
-            break
-        except FileNotFoundError:  # another program has removed it, on a file system without locks
-            if is_last:
-                raise
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
-    if durable:
-        _sync_folder(path.parent)
+    temporary = path.with_name(f"{_TEMPORARY}{path.name}-{secrets.token_hex(8)}")
+    try:
+        with temporary.open("xb") as file:
+            file.write(content)
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
 
 
 def write_text(path: Path, text: str, *, durable: bool = False) -> None:
     """Writes text in UTF-8 as ``write_bytes`` does."""
     write_bytes(path, text.encode(), durable=durable)
-
-
-def _sync_folder(folder: Path) -> None:
-    with contextlib.suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-
-
-def sync_parents(folder: Path) -> None:
-    """Syncs all parent folders, so that a new folder exists after a power failure."""
-    for parent in folder.absolute().parents:
-        _sync_folder(parent)
 
 
 def remove_temporary(folder: Path) -> None:

@@ -237,18 +237,13 @@ class Measurement:
 
     def slower(self, factor: float) -> Measurement:
         """The same training step with batches and epochs that take ``factor`` times as long."""
+        longer = replace(self, epoch_s=self.epoch_s and self.epoch_s * factor)
         if self.batch_s is None:
-            return replace(self, epoch_s=self.epoch_s and self.epoch_s * factor)
-        batch_s = self.batch_s.scaled(factor)
+            return longer
+        batch_s, rate = self.batch_s.scaled(factor), self.samples_per_s and self.samples_per_s / factor
         wait_s = max(0.0, batch_s.value - (self.step_s or 0.0))
-        return replace(
-            self,
-            batch_s=batch_s,
-            samples_per_s=self.samples_per_s and self.samples_per_s / factor,
-            wait_s=wait_s,
-            stall_fraction=wait_s / batch_s.value,
-            epoch_s=self.epoch_s and self.epoch_s * factor,
-        )
+        share = wait_s / batch_s.value
+        return replace(longer, batch_s=batch_s, samples_per_s=rate, wait_s=wait_s, stall_fraction=share)
 
     @property
     def rate(self) -> Estimate | None:

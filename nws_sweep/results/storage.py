@@ -6,17 +6,15 @@ import contextlib
 import hashlib
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
-from nws_sweep.errors import ConfigurationError, NotARunError, one_line
+from nws_sweep.errors import NotARunError, one_line
 from nws_sweep.results import atomic, codec
 from nws_sweep.results.measurements import BatchTime
 from nws_sweep.results.search_record import SearchRecord
-from nws_sweep.results.settings import shown, varying_columns
 
 RESULT = "result.json"
 TIMINGS = "timings.csv"
@@ -30,22 +28,10 @@ GRID_RESULTS = "results.csv"
 GRID_BEST = "best.csv"
 REPORT = "report.md"
 PAGE = "report.html"
-PLOTS = "plots"  # folder of the plots of a grid; each is a PNG and an SVG with one of these names
-THROUGHPUT_PLOT = "throughput_vs_num_workers"
-TIME_PLOT = "time_vs_num_workers"
-BEST_PLOT = "best_per_configuration"
-HEAT_PLOT = "best_throughput"
-BATCHES_PLOT = "batch_times"
-WHAT_IF_PLOT = "what_if"
+PLOTS = "plots"  # folder of the pictures of a grid
 UNREADABLE = "unreadable"  # part of the name of an unreadable file that was set aside
-# Prefixes of overrides that do not identify a configuration: how the grid is run, and presets.
-NAMELESS = (
-    "axis/", "reuse=", "paths.output_dir=", "paths.lock_file=", "paths.cache_dir="
-)  # fmt: skip
 
 _LONGEST_NAME = 120  # bytes, without the hash; file systems allow 255
-_AS_TYPED = {"True": "true", "False": "false", "None": "null"}  # Python's notation: that of the command line
-_OPTION_MARK = "# nws_sweep overwrites this file with each report\n"
 
 
 @dataclass(frozen=True, kw_only=True)  # without slots, for a cached property
@@ -77,39 +63,16 @@ class Stored:
     axes: tuple[str, ...] = ()  # of a selection: the columns that vary in the whole grid
 
 
-def folder_name(overrides: Sequence[str]) -> str:
-    """The name of a configuration's folder in a grid: its overrides, sorted, such as ``batch_size=64,pin_memory=true``.
+def safe_name(name: str, refused: str) -> str:
+    """A name for a file, in which characters that match ``refused`` are replaced.
 
-    Presets (``axis/...``) and overrides that do not identify a configuration are omitted. Characters that are unsafe in
-    a file name are replaced; a name changed by this, or cut because of its length, ends in a hash.
+    A name changed by this, or cut because of its length, ends in a hash.
     """
-    typed = (re.sub("=(True|False|None)$", lambda value: value[0].lower(), text) for text in overrides)
-    plain = sorted(text for text in typed if not text.startswith(NAMELESS))
-    return _safe_name(",".join(plain) or "default", r"[^\w=.,+~@\[\]-]")
-
-
-def _safe_name(name: str, refused: str) -> str:
     safe = re.sub(refused, "_", name).encode()[:_LONGEST_NAME].decode(errors="ignore").lstrip(".")
     return safe if safe == name else f"{safe}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
 
-def option_names(points: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Names of configurations as options of a config group, such as ``batch_size-64--pin_memory-true``; all differ.
-
-    The names contain what Hydra's command line accepts without quotes: ASCII letters, digits, ``_``, ``-`` and ``.``.
-    A point has the values that vary between the configurations; a single configuration has none.
-    """
-    names: dict[str, str] = {}  # by their lower case, for file systems that ignore case
-    for point in points:
-        # Each part has its key, since Hydra does not accept a number or null as a name; a name must not end in .yaml.
-        wanted = "--".join(f"{key}-{shown(value)}" for key, value in point.items()) or "run"
-        wanted = _safe_name(wanted, r"[^A-Za-z0-9_.-]|\.(?=ya?ml$)")
-        name = next(name for name in _numbered(wanted) if name.casefold() not in names)
-        names[name.casefold()] = name
-    return list(names.values())
-
-
-def _numbered(name: str) -> Iterator[str]:
+def numbered(name: str) -> Iterator[str]:
     """The name, then ``NAME-2``, ``NAME-3``, ..."""
     return (name if number == 1 else f"{name}-{number}" for number in itertools.count(1))
 
@@ -120,17 +83,10 @@ def save(folder: Path, result: SearchRecord) -> None:
     batches.csv is on the disk before result.json, so that a power failure never leaves a result without its batches.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    write_timings(folder, result)
+    atomic.write_text(folder / TIMINGS, codec.timings_text(result))
     atomic.write_text(folder / BATCHES, codec.batches_text(result), durable=True)
     atomic.write_text(folder / COSTS, codec.costs_text(result))
     atomic.write_text(folder / RESULT, codec.to_text(result), durable=True)
-
-
-def write_timings(folder: Path, result: SearchRecord) -> None:
-    """Writes timings.csv unless its content is up to date."""
-    path, text = folder / TIMINGS, codec.timings_text(result)
-    if not path.is_file() or path.read_bytes() != text.encode():
-        atomic.write_text(path, text)
 
 
 def load(folder: Path) -> StoredRun:
@@ -159,23 +115,9 @@ def with_records(run: StoredRun) -> SearchRecord:
         raise NotARunError(_cannot_be_read(run.folder / COSTS, error)) from error
 
 
-def write_options(group: Path, options: Mapping[str, str]) -> None:
-    """Writes the YAML of each option of a config group, and removes obsolete options of earlier reports."""
-    if options:
-        group.mkdir(parents=True, exist_ok=True)
-    for name, text in options.items():
-        # Hydra reads a line such as "# @package" only at the top, so the mark is below it.
-        header, newline, rest = text.partition("\n") if text.startswith("# @") else ("", "", text)
-        atomic.write_text(group / f"{name}.yaml", f"{header}{newline}{_OPTION_MARK}{rest}")
-    kept = {name.casefold() for name in options}
-    for path in group.glob("*.yaml"):
-        if path.stem.casefold() not in kept and _OPTION_MARK.encode() in path.read_bytes():
-            path.unlink()
-
-
 def numbered_folders(folder: Path) -> Iterator[Path]:
     """The folder, then its siblings ``NAME-2``, ``NAME-3``, ..."""
-    return (folder.with_name(name) for name in _numbered(folder.name))
+    return (folder.with_name(name) for name in numbered(folder.name))
 
 
 def set_aside(folder: Path, why: str) -> Path:
@@ -188,21 +130,15 @@ def set_aside(folder: Path, why: str) -> Path:
 
 def copy_batches(folder: Path) -> None:
     """Copies batches.csv as interrupted: its unfinished trials will be measured again."""
-    if _has_rows(folder / BATCHES):
+    if has_rows(folder / BATCHES):
         atomic.copy_aside(folder / BATCHES, "interrupted")
 
 
-def _has_rows(path: Path) -> bool:
+def has_rows(path: Path) -> bool:
+    """Whether a CSV file exists and has more than its header."""
     with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
-        return bool(file.readline() and file.readline())  # more than the header
+        return bool(file.readline() and file.readline())
     return False
-
-
-def has_plots(folder: Path) -> bool:
-    """True if the plots of a configuration exist."""
-    files = {BATCHES_PLOT: BATCHES, WHAT_IF_PLOT: COSTS}
-    names = [name for name, file in files.items() if _has_rows(folder / file)]
-    return all((folder / f"{name}.svg").exists() for name in names)  # written after the PNG
 
 
 def holds_results(folder: Path) -> bool:
@@ -229,51 +165,6 @@ def find(folder: Path) -> Stored:
     aside = (path.relative_to(folder) for path in sorted(folder.rglob(f"*.{UNREADABLE}-*")))
     lines = tuple(f"{path}: could not be read, and was set aside" for path in aside)
     return Stored(folder=folder, is_grid=is_grid, runs=tuple(runs), unreadable=tuple(unreadable), set_aside=lines)
-
-
-def select(stored: Stored, conditions: Sequence[str]) -> Stored:
-    """The configurations that meet all conditions ``KEY=VALUE``; a single one is no grid.
-
-    ConfigurationError if a condition has another form, or no configuration meets it and those before it.
-    """
-    if not conditions:
-        return stored
-    runs = stored.runs
-    for index, condition in enumerate(conditions):
-        key, equals, value = condition.partition("=")
-        if not key or not equals:
-            raise ConfigurationError(one_line(f"--where {condition}: allowed is KEY=VALUE, such as batch_size=64"))
-        values, value = _column_values(runs), _AS_TYPED.get(value, value)
-        if value not in values.get(key, ()):
-            raise _no_match(conditions[: index + 1], key, values)
-        runs = tuple(run for run in runs if value in _column_values([run]).get(key, ()))
-    axes = varying_columns([run.result.configuration for run in stored.runs]) if stored.is_grid else ()
-    return replace(stored, runs=runs, is_grid=stored.is_grid and len(runs) > 1, axes=axes)
-
-
-def _column_values(runs: Iterable[StoredRun]) -> dict[str, dict[str, None]]:
-    """The values of each identifying column as typed on the command line, in the order of measuring."""
-    values: dict[str, dict[str, None]] = {}
-    for run in runs:
-        for key, value in run.result.configuration.columns.items():
-            values.setdefault(key, {})[shown(value)] = None
-    return values
-
-
-def _no_match(conditions: Sequence[str], key: str, values: Mapping[str, Iterable[str]]) -> ConfigurationError:
-    given = " ".join(f"--where {condition}" for condition in conditions)
-    if key in values:
-        what = f"allowed for {key}: {', '.join(values[key])}"
-    else:
-        what = f"there is no key {key}; allowed: " + ", ".join(f"{name} ({', '.join(values[name])})" for name in values)
-    return ConfigurationError(one_line(f"{given}: {what}", 1000))
-
-
-def readable_runs(folder: Path) -> Iterator[StoredRun]:
-    """The readable results of a run or a grid, one by one; only one is in memory."""
-    for path in sorted(folder.rglob(RESULT)):
-        with contextlib.suppress(NotARunError):
-            yield _stored_run(path)
 
 
 def _stored_run(path: Path) -> StoredRun:

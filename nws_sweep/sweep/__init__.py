@@ -1,7 +1,6 @@
 """The Hydra application: a grid, its jobs, resuming, launchers.
 
-May import: everything but ``cli``. Modules: ``app`` (callback and task of Hydra), ``session`` (one call of the command
-line), ``grid`` (its points), ``sweeper`` (runs them by a launcher), ``job`` (one of them), ``resuming`` (results of
-earlier calls), ``terminal`` (output), ``recheck`` (the command check), ``program`` (callback in another program), with
-``program_search`` and ``program_autotune``.
+May import: everything but ``cli``. Modules: ``app`` (callback, sweeper and task of Hydra), ``grid`` (its points),
+``job`` (one of them, and what all share), ``resuming`` (results of earlier calls), ``terminal`` (output), ``recheck``
+(the command check), ``program`` (callbacks in another program).
 """

@@ -2,32 +2,42 @@
 
 A job records its failure and returns. It never raises into Hydra, whose basic sweeper would hide the other jobs and
 skip its callbacks. The report is written after Hydra has returned: an exception in a callback is only a warning there.
+
+A launcher of Hydra returns the results of all points of a batch at once, and raises as soon as one job dies. Points
+without a result are lost then; they are not launched again, because their jobs may still run on a cluster.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
 import os
 import signal
 import warnings
+from collections.abc import Callable, Iterable, Sequence
+from functools import partialmethod
 from pathlib import Path
 from typing import Any, cast
 
 import hydra
+from hydra.core.config_loader import ConfigLoader
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
+from hydra.core.utils import JobReturn, JobStatus
 from hydra.experimental.callback import Callback
+from hydra.plugins.launcher import Launcher
 from hydra.types import RunMode
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from nws_sweep.config import embedding, hydra_versions, schema
-from nws_sweep.errors import ConfigurationError, DatasetError, NwsSweepError, TrialError
+from nws_sweep.config.schema import folder_name
+from nws_sweep.errors import ConfigurationError, DatasetError, LostJob, NwsSweepError, TrialError, one_line
 from nws_sweep.executor import trial_process
-from nws_sweep.results import Configuration, storage
+from nws_sweep.results import Configuration, atomic, storage
 from nws_sweep.sweep import grid, job, resuming
 from nws_sweep.sweep.grid import Composer, configuration_of
-from nws_sweep.sweep.session import Session, parts_of
+from nws_sweep.sweep.job import Session, parts_of
 from nws_sweep.system import extras, host, platforms, processes, temporary
 from nws_sweep.system.processes import Interrupted
 
@@ -36,6 +46,8 @@ logger = logging.getLogger(__name__)
 # Hydra makes the callback and the sweeper from their import paths and calls the task with the configuration alone, so
 # none of them can be handed the session. The only module-level state; None in a process that a launcher started.
 current: Session | None = None
+
+Point = Sequence[str]  # its overrides
 
 _LOCAL_LAUNCHERS = (".BasicLauncher", ".JoblibLauncher", ".LocalLauncher")
 
@@ -98,15 +110,7 @@ class GridCallback(Callback):
     command line prints.
     """
 
-    def on_run_start(self, config: DictConfig, **kwargs: Any) -> None:
-        """Checks a single configuration."""
-        self._prepare(config, is_grid=False)
-
-    def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
-        """Checks a grid."""
-        self._prepare(config, is_grid=True)
-
-    def _prepare(self, config: DictConfig, *, is_grid: bool) -> None:
+    def _prepare(self, config: DictConfig, *, is_grid: bool, **kwargs: Any) -> None:
         try:
             extras.require("hydra/launcher", ".".join(str(config.hydra.launcher.get("_target_")).split(".")[:2]))
             if current is None:
@@ -114,6 +118,9 @@ class GridCallback(Callback):
             prepare(config, current, is_grid=is_grid)
         except Exception as error:
             raise SystemExit(error) from error
+
+    on_run_start = partialmethod(_prepare, is_grid=False)
+    on_multirun_start = partialmethod(_prepare, is_grid=True)
 
 
 def prepare(composed: DictConfig, session: Session, *, is_grid: bool) -> None:
@@ -130,17 +137,12 @@ def prepare(composed: DictConfig, session: Session, *, is_grid: bool) -> None:
         raise ConfigurationError(f"{folder}: the output folder cannot be created: {existing} is not writable")
     nodes_differ = is_grid and not str(composed.hydra.launcher.get("_target_")).endswith(_LOCAL_LAUNCHERS)
     resuming.check(folder, host.describe(), is_grid=is_grid, nodes_differ=nodes_differ)
-    if not is_grid and not schema.has_open_settings(values):
-        resuming.refuse_another(folder, samples[0])
     is_new = not folder.exists()
     if not is_new:  # before datasets are made, since another program may hold the lock
         session.resources.callback(resuming.folder_lock(folder).release, force=True)
     session.view.announce(plan)
     _check_datasets(samples, session)
-    configuration = None
-    if not is_grid:
-        is_open = schema.has_open_settings(values)
-        configuration = _configuration(values, composed.hydra, session) if is_open else samples[0]
+    configuration = None if is_grid else _configuration(values, composed.hydra, session)
     if is_new:
         session.resources.callback(resuming.folder_lock(folder).release, force=True)
     if configuration is not None:  # with the lock, since another program may have made the folder meanwhile
@@ -197,3 +199,79 @@ def _configuration(task: DictConfig, hydra_config: DictConfig, session: Session)
             own = session.facts(configuration, hydra_config.runtime.cwd).loader
             return configuration_of(task, hydra_config, overrides, own)
     return configuration
+
+
+class GridState:
+    """The results of a grid's points in their folders; ConfigurationError if the callback has not checked the grid."""
+
+    def __init__(self, session: Session | None, composer: Composer) -> None:
+        if session is None or session.folder is None:
+            raise ConfigurationError("hydra.callbacks: a grid needs the callback nws_sweep; others may be added")
+        self._session, self._composer, self._folder = session, composer, session.folder
+        self._host = host.describe()
+
+    def finished(self, point: Point) -> storage.StoredRun | None:
+        """The finished result of a point; None if there is none."""
+        folder = self._folder / folder_name(point)
+        if not (folder / storage.RESULT).exists():  # a hundred times faster than composing the configuration
+            return None
+        return resuming.finished(folder, self._composer.configuration(point), self._host)
+
+    def skip_if_finished(self, point: Point) -> bool:
+        """Shows and remembers the result of a finished point; False if the point needs a job."""
+        run = self.finished(point)
+        if run is not None:
+            job.skip_finished(run, self._session)
+        return run is not None
+
+    def record_lost_job(self, point: Point, error: BaseException) -> None:
+        """Records a job without a result as a failure; raises the error if no search has started: it may recur."""
+        if not storage.holds_results(self._folder):
+            raise error
+        logger.debug("a job was lost", exc_info=error)
+        folder = self._folder / folder_name(point)
+        job.record_lost_job(folder, self._composer.configuration(point), error, self._session)
+
+
+def sweep(config: DictConfig, loader: ConfigLoader, launcher: Launcher, batch_size: int | None) -> None:
+    """Runs the jobs of a grid in batches; without a size one at a time in this process, else all at once."""
+    grid_state = GridState(current, Composer(config, loader))
+    folder = Path(config.hydra.sweep.dir)
+    folder.mkdir(parents=True, exist_ok=True)
+    atomic.write_text(folder / "multirun.yaml", OmegaConf.to_yaml(config))  # as Hydra's own sweeper does
+    is_local = str(config.hydra.launcher.get("_target_")).endswith(".BasicLauncher")
+    points = grid.points(grid.axes_of(config, loader))
+    run_points(points, grid_state, launcher, batch_size or (1 if is_local else None))
+
+
+def run_points(points: Iterable[Point], grid_state: GridState, launcher: Launcher, batch_size: int | None) -> None:
+    """Launches the unfinished points in batches, which are read one at a time; None for one batch."""
+    unfinished = (numbered for numbered in enumerate(points) if not grid_state.skip_if_finished(numbered[1]))
+    while batch := list(itertools.islice(unfinished, batch_size)):
+        chosen = [point for _, point in batch]
+        errors = launch(launcher, chosen, batch[0][0], grid_state.finished)
+        for point, error in zip(chosen, errors, strict=True):
+            if error is not None:
+                grid_state.record_lost_job(point, error)
+
+
+def launch(
+    launcher: Launcher, points: Sequence[Point], first_index: int, is_finished: Callable[[Point], object]
+) -> list[BaseException | None]:
+    """Runs a batch of points; returns for each the error that ended its job, None if the job returned.
+
+    If the launcher raises, every point without a finished result has its error.
+    """
+    try:
+        returns = launcher.launch([list(point) for point in points], initial_job_idx=first_index)
+    except Exception as error:  # the libraries' errors have no common base
+        lost = LostJob(one_line(f"the launcher failed: {type(error).__name__}: {error}"))
+        return [None if is_finished(point) else lost for point in points]
+    return [_error_of(each) for each in returns]
+
+
+def _error_of(job_return: JobReturn) -> BaseException | None:
+    if job_return.status is JobStatus.COMPLETED:
+        return None
+    error = job_return._return_value  # the property return_value would print and raise it
+    return error if isinstance(error, BaseException) else LostJob(f"the job returned no result: {error}")

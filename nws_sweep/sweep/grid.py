@@ -1,13 +1,7 @@
-"""The axes and points of a grid, and a check of every value before anything is measured.
-
-Hydra composes the overrides that choose files (a group, a preset, ``+key``), once for all points with the same choice.
-Values of plain keys are then set in a copy, which takes a tenth of the time of a composition.
-"""
+"""The axes and points of a grid, and a check of every value before anything is measured."""
 
 from __future__ import annotations
 
-import copy
-import functools
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,8 +10,7 @@ from typing import cast
 
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override, OverrideType
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, OmegaConf
 
 from nws_sweep.config import schema
 from nws_sweep.errors import ConfigurationError
@@ -27,8 +20,6 @@ from nws_sweep.tuning.strategy import most_candidates
 
 # Start of the process, dataset and workers, and warm-up of a trial. Used for the plan only.
 _TRIAL_OVERHEAD_S = 2.0
-# Neighbouring points mostly choose the same files.
-_COMPOSITIONS_KEPT = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,54 +34,22 @@ class Plan:
     notes: tuple[str, ...] = ()  # lines for the user
 
 
+@dataclass(frozen=True, slots=True)
 class Composer:
     """Composes the points of a grid; ``whole`` is Hydra's configuration of the multirun, with its ``hydra`` node."""
 
-    def __init__(self, whole: DictConfig, loader: ConfigLoader) -> None:
-        self.whole = whole
-        self.loader = loader
-        self._parser = OverridesParser.create(config_loader=loader)
-        self._by_hydra = functools.lru_cache(_COMPOSITIONS_KEPT)(self._composed_by_hydra)
+    whole: DictConfig
+    loader: ConfigLoader
 
     def configuration(self, overrides: Sequence[str]) -> Configuration:
         """The configuration of a point; ConfigurationError if a value is wrong."""
         try:
-            parsed = self._parser.parse_overrides(list(overrides))
-            plain = [override for override in parsed if _sets_a_value(override)]
-            if any(_overlap(one, other) for one in parsed if one not in plain for other in plain):
-                plain = []  # their order decides
-            chosen = [text for text, override in zip(overrides, parsed, strict=True) if override not in plain]
-            task, hydra = self._by_hydra(*chosen)
-            task = copy.deepcopy(task)
-            for override in plain:
-                OmegaConf.update(task, override.get_key_element(), override.value(), merge=True)
-            return configuration_of(task, hydra, overrides)
+            composed = self.loader.load_sweep_config(self.whole, list(overrides))
+            return configuration_of(without_hydra(composed), composed.hydra, overrides)
         except ConfigurationError:
             raise
         except Exception as error:  # Hydra's and OmegaConf's errors have no common base
             raise schema.explain(error, overrides) from error
-
-    def _composed_by_hydra(self, *overrides: str) -> tuple[DictConfig, DictConfig]:
-        composed = self.loader.load_sweep_config(self.whole, list(overrides))
-        hydra = composed.hydra
-        with open_dict(composed):  # a masked copy would lose the schema
-            del composed["hydra"]
-        return composed, hydra
-
-
-def _sets_a_value(override: Override) -> bool:
-    """Whether an override sets a value: group names have no dot, and no group has the name of a key."""
-    key = override.get_key_element()
-    is_value = override.type is OverrideType.CHANGE and "/" not in key and "@" not in key
-    return is_value and ("." in key or key in schema.RANGES)
-
-
-def _overlap(other: Override, plain: Override) -> bool:
-    """Whether an override that is not plain changes the key of a plain one, a part of it or a node above it."""
-    if other.type is OverrideType.CHANGE and not isinstance(other.value(), dict):
-        return False  # Hydra applies the choice of a file before all values
-    one, two = f"{other.get_key_element().lstrip('+~')}.", f"{plain.get_key_element()}."
-    return one.startswith(two) or two.startswith(one)
 
 
 def configuration_of(

@@ -1,33 +1,110 @@
-"""One job of a grid: searches a configuration and writes its files."""
+"""One job of a grid, which searches a configuration and writes its files; what all jobs of a call share."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from hydra.errors import HydraException
 from omegaconf import DictConfig
 
-from nws_sweep.errors import NotARunError, NwsSweepError, one_line
-from nws_sweep.executor.dataset_server import spec_of
+from nws_sweep.config.hydra_versions import instantiate
+from nws_sweep.errors import ConfigurationError, NotARunError, NwsSweepError, one_line
+from nws_sweep.executor.dataset_server import DatasetServer, spec_of
+from nws_sweep.executor.trial_process import Supervision
 from nws_sweep.measurement.environment import Environment
-from nws_sweep.results import Configuration, SearchRecord, Trial, atomic, storage
+from nws_sweep.report import writer
+from nws_sweep.results import Configuration, DatasetFacts, SearchRecord, Trial, atomic, storage
 from nws_sweep.results.result_cache import ResultStore
 from nws_sweep.sweep import resuming
-from nws_sweep.sweep.session import Session, services
+from nws_sweep.sweep.grid import Plan
 from nws_sweep.system import host, host_lock
+from nws_sweep.system.processes import Interrupts
 from nws_sweep.tuning import earlier_results
 from nws_sweep.tuning.runner import search
 
+if TYPE_CHECKING:
+    from nws_sweep.sweep.terminal import View
+
 logger = logging.getLogger(__name__)
 
-# Unfinished trials are saved at this interval, or more seldom, so that saving takes at most this share of the time.
-_SAVE_EVERY_S = 2.0
-_SAVE_AT_MOST = 1 / 20
+_SAVE_EVERY_S = 5.0  # unfinished trials
+_RESULTS_KEPT = 1000  # earlier searches: in a larger grid the neighbours of a point are among the latest
+
+
+@dataclass(kw_only=True, eq=False)
+class Session:
+    """One call of the command line. A process that a launcher started has a session of its own, without a plan.
+
+    The first three are set when all values, datasets and the folder have been checked.
+    """
+
+    configuration: Configuration | None = None  # of a single run
+    plan: Plan | None = None
+    folder: Path | None = None
+    # Searches of this process, without windows, from which later searches learn.
+    results: deque[SearchRecord] = field(default_factory=lambda: deque(maxlen=_RESULTS_KEPT))
+    search_started: bool = False
+    interrupts: Interrupts = field(default_factory=Interrupts)
+    dataset_server: DatasetServer = field(default_factory=DatasetServer)
+    resources: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
+    _facts: dict[str, DatasetFacts] = field(default_factory=dict)  # by what makes the dataset
+
+    @functools.cached_property
+    def view(self) -> View:
+        """The terminal, made when it is first needed: ``--help`` must not import rich."""
+        from nws_sweep.sweep.terminal import View
+
+        view = View()
+        self.resources.callback(view.stop)
+        return view
+
+    def facts(self, configuration: Configuration, working_folder: str) -> DatasetFacts:
+        """The facts of a dataset, which is made at the first call; NwsSweepError if it cannot be made."""
+        key = parts_of(configuration)
+        if key not in self._facts:
+            spec, supervision = spec_of(configuration, working_folder), Supervision(on_progress=self.view.status)
+            with services(configuration), self.dataset_server.start(spec, supervision) as process:
+                self._facts[key] = process.facts
+        return self._facts[key]
+
+    def remember(self, result: SearchRecord) -> None:
+        """Makes a result available to later searches, without windows to save memory."""
+        self.results.append(replace(result, trials=tuple(replace(trial, windows=()) for trial in result.trials)))
+
+    def close(self) -> None:
+        """Ends the processes, releases the folder and restores the terminal."""
+        self.dataset_server.close()
+        self.resources.close()
+
+
+def parts_of(configuration: Configuration) -> str:
+    """Identifies all that must be made before a configuration is measured; many points of a grid share it."""
+    parts = (configuration.dataset, configuration.training_step, configuration.collate_fn, configuration.services)
+    return repr((*parts, configuration.ranks))
+
+
+@contextlib.contextmanager
+def services(configuration: Configuration) -> Iterator[None]:
+    """Runs the services of a configuration, such as a server of its data; ConfigurationError if one fails to start."""
+    with contextlib.ExitStack() as stack:
+        for name, node in configuration.services.items():
+            try:
+                stack.enter_context(instantiate(dict(node), _convert_="all"))
+            except NwsSweepError:
+                raise
+            except (Exception, SystemExit) as error:  # code of the user
+                cause = error.__cause__ if isinstance(error, HydraException) and error.__cause__ else error
+                raise ConfigurationError(one_line(f"services.{name}: {type(cause).__name__}: {cause}")) from error
+        yield
 
 
 def measure(
@@ -58,7 +135,6 @@ def measure(
         return session.view.search_finished(start)
     recorder = _Recorder(state.folder, session)
     atomic.remove_temporary(state.folder)
-    atomic.sync_parents(state.folder)  # Hydra has made it
     try:
         storage.save(state.folder, start)
         with host_lock.held(composed.paths.lock_file, session.view.status):
@@ -75,8 +151,7 @@ def skip_finished(run: storage.StoredRun, session: Session) -> None:
     """Shows a result that an earlier program finished, and makes it available to later searches."""
     session.remember(run.result)
     session.view.configuration_finished(_label(run.result.configuration, session), run.result)
-    storage.write_timings(run.folder, run.result)
-    if not storage.has_plots(run.folder):  # the earlier program was killed before it had drawn them
+    if not writer.has_pictures(run.folder):  # the earlier program was killed before it had drawn them
         atomic.remove_temporary(run.folder)
         _draw(run.folder, session)
 
@@ -103,8 +178,6 @@ def _search(
 def _draw(folder: Path, session: Session) -> None:
     """Draws the figures of a point of a grid; those of a single run are part of its report."""
     if session.plan is None or session.plan.configurations > 1:
-        from nws_sweep.report import writer  # imports matplotlib
-
         writer.try_pictures(folder)
 
 
@@ -149,7 +222,6 @@ class _Recorder:
         self._view = session.view
         self.note, self.slice_started, self.interrupted = self._view.note, self._view.slice_started, self._save
         self._saved_at = time.monotonic()
-        self._saving_s = 0.0
         self.latest: SearchRecord | None = None
 
     def trial_finished(self, result: SearchRecord, trial: Trial) -> None:
@@ -157,7 +229,7 @@ class _Recorder:
         self._view.trial_finished(trial, result.configuration)
 
     def round_finished(self, result_so_far: Callable[[], SearchRecord]) -> None:
-        if time.monotonic() - self._saved_at > max(_SAVE_EVERY_S, self._saving_s / _SAVE_AT_MOST):
+        if time.monotonic() - self._saved_at > _SAVE_EVERY_S:
             self._save(result_so_far())
 
     def search_finished(self, result: SearchRecord) -> None:
@@ -166,7 +238,5 @@ class _Recorder:
 
     def _save(self, result: SearchRecord) -> None:
         self.latest = result
-        began = time.monotonic()
         storage.save(self._folder, result)
         self._saved_at = time.monotonic()
-        self._saving_s = self._saved_at - began

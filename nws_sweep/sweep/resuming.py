@@ -65,10 +65,10 @@ def check(folder: Path, host: Host, *, is_grid: bool, nodes_differ: bool) -> Non
         there = "a single run" if is_run else "a grid"
         raise ConfigurationError(f"{folder}: holds {there}; choose another {option}")
     names = VERSIONS if nodes_differ else (*MACHINE, *VERSIONS)
-    earlier = (run.result for run in storage.readable_runs(folder) if run.result.trials)
-    found = next((text for record in earlier if (text := record.host.difference(host, names))), "")
-    if found:
-        raise ConfigurationError(f"{folder}: holds results {found}; choose another {option}")
+    with contextlib.suppress(NotARunError):
+        for record in (run.result for run in storage.find(folder).runs if run.result.trials):
+            if found := record.host.difference(host, names):
+                raise ConfigurationError(f"{folder}: holds results {found}; choose another {option}")
 
 
 def refuse_another(folder: Path, configuration: Configuration) -> None:
@@ -95,22 +95,24 @@ def resume_state(folder: Path, configuration: Configuration, host: Host, *, of_a
     if loaded is None:
         return ResumeState(folder=place)
     if isinstance(loaded, NotARunError):
-        aside = storage.set_aside(place, storage.UNREADABLE)
-        return ResumeState(folder=place, message=f"{loaded}; set aside as {aside.name}, and measured again")
+        return _set_aside(place, storage.UNREADABLE, str(loaded))
     record, message = loaded.result, ""
     if not record.complete and not any(trial.finished for trial in record.trials):
         storage.copy_batches(place)
         return ResumeState(folder=place)
     if not record.complete and not of_any_host and (found := record.host.difference(host)):
-        aside = storage.set_aside(place, "other_host")
-        message = f"{place}: started {found}; set aside as {aside.name}, and measured again"
-        return ResumeState(folder=place, message=message)
+        return _set_aside(place, "other_host", f"{place}: started {found}")
     if loaded.batches_error:
         aside = atomic.set_aside(place / storage.BATCHES, storage.UNREADABLE)
         message = f"{loaded.batches_error}; set aside as {aside.name}: the times of its single batches are missing"
     elif not all(trial.finished for trial in record.trials):
         storage.copy_batches(place)
     return ResumeState(folder=place, record=record, message=message)
+
+
+def _set_aside(place: Path, why: str, reason: str) -> ResumeState:
+    aside = storage.set_aside(place, why)
+    return ResumeState(folder=place, message=f"{reason}; set aside as {aside.name}, and measured again")
 
 
 def _find(
@@ -131,12 +133,10 @@ def _find(
 
 def _is_same_search(record: SearchRecord, configuration: Configuration, host: Host) -> bool:
     """Whether a record is of this configuration; on another host the candidates may differ with its CPUs."""
-    if record.configuration.fingerprint == configuration.fingerprint:
-        return True
-    if not record.host.difference(host, MACHINE):
-        return False
-    there, here = (_without_cpu_defaults(each).fingerprint for each in (record.configuration, configuration))
-    return there == here
+    there, here = record.configuration, configuration
+    if record.host.difference(host, MACHINE):
+        there, here = _without_cpu_defaults(there), _without_cpu_defaults(here)
+    return there.fingerprint == here.fingerprint
 
 
 def _without_cpu_defaults(configuration: Configuration) -> Configuration:

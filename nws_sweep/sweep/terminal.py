@@ -124,12 +124,8 @@ class View:
         self.stop()
         self._console.print()
         self._console.print(_best_table(summary))
-        groups = {
-            "why": summary.explanations,
-            "failed": summary.failures,
-            "warning": summary.all_warnings,
-        }
-        for title, lines in groups.items():
+        groups = (("why", summary.explanations), ("failed", summary.failures), ("warning", summary.all_warnings))
+        for title, lines in groups:
             for line in lines:
                 self._print(f"{title}: {line}")
         for path in written:

@@ -2,7 +2,7 @@
 
 May import ``results``, ``units`` and ``errors``.
 
-- ``host``, ``cgroups``: facts about the machine and the CPUs that this process may use; limits of control groups
+- ``host``: facts about the machine, the CPUs that this process may use, and the files of its control groups
 - ``resources``: free memory, shared memory, open files and threads, and candidates that do not fit
 - ``usage``: what processes and the machine have used
 - ``accelerator``, ``extras``: the machine's accelerator; optional packages

@@ -14,20 +14,20 @@ import platform
 import re
 import socket
 from collections.abc import Iterator, Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from nws_sweep import __version__
 from nws_sweep.results import Host
-from nws_sweep.system import cgroups
 
 _ROOT = Path("/")
+_MOUNT = Path("sys/fs/cgroup")
 
 
 def describe(ranks: int = 1) -> Host:
     """The facts that decide whether two runs are comparable; several ranks have the CPUs of all of a launcher's."""
     import psutil
 
-    model = re.search(r"^model name\s*:(.*)", cgroups.read(Path("/proc/cpuinfo")), re.MULTILINE)
+    model = re.search(r"^model name\s*:(.*)", read(Path("/proc/cpuinfo")), re.MULTILINE)
     return Host(
         hostname=socket.gethostname(),
         platform=platform.platform(),
@@ -83,8 +83,39 @@ def _positive(environment: Mapping[str, str], name: str) -> int | None:
 
 def _quotas(root: Path) -> Iterator[float]:
     """The quotas of this process's control groups, CPUs."""
-    for version, folder in cgroups.folders(root, "cpu"):
+    for version, folder in group_folders(root, "cpu"):
         names = ["cpu.max"] if version == 2 else ["cpu.cfs_quota_us", "cpu.cfs_period_us"]
-        match "".join(cgroups.read(folder / name) for name in names).split():
+        match "".join(read(folder / name) for name in names).split():
             case [quota, period] if quota.isdecimal() and period.isdecimal():  # not max, nor -1: no limit
                 yield int(quota) / int(period)
+
+
+def group_folders(root: Path, controller: str) -> Iterator[tuple[int, Path]]:
+    """The folders, with the version, of the groups that limit this process by a controller such as ``cpu``.
+
+    From its own group up to the mount: inside a container the path may be the host's, and only the mount has files.
+    """
+    for line in read(root / "proc/self/cgroup").splitlines():
+        _, controllers, group = line.split(":", 2)
+        if not controllers:
+            mounts = {".": 2}
+        elif controller in controllers.split(","):
+            mounts = {controllers: 1, controller: 1}
+        else:
+            continue
+        inside = PurePosixPath(group.lstrip("/"))
+        for name, version in mounts.items():
+            yield from ((version, root / _MOUNT / name / part) for part in (inside, *inside.parents))
+
+
+def read(path: Path) -> str:
+    """The text of a file; empty if it cannot be read."""
+    with contextlib.suppress(OSError):
+        return path.read_text(errors="replace")
+    return ""
+
+
+def fields(path: Path) -> dict[str, int]:
+    """The numbers in a file of ``name value`` or ``name: value kB`` lines; empty if it cannot be read."""
+    pairs = (line.split()[:2] for line in read(path).splitlines())
+    return {pair[0].rstrip(":"): int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdecimal()}

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from nws_sweep.system import cgroups, platforms
+from nws_sweep.system import host, platforms
 
 if TYPE_CHECKING:
     from multiprocessing.process import BaseProcess
@@ -60,7 +60,7 @@ def main_path() -> str | None:
 def runs_main(method: str) -> bool:
     """Whether processes started by this method run the main script, which lacks ``if __name__ == "__main__"``."""
     path = main_path()
-    return method != "fork" and path is not None and "__main__" not in cgroups.read(Path(path))
+    return method != "fork" and path is not None and "__main__" not in host.read(Path(path))
 
 
 @contextlib.contextmanager
@@ -262,4 +262,4 @@ def _is_leased(path: Path) -> bool:
 
 def out_of_memory_kills() -> int:
     """The number of processes that the kernel's out-of-memory killer has killed since boot; 0 if unknown."""
-    return cgroups.fields(Path("/proc/vmstat")).get("oom_kill", 0)
+    return host.fields(Path("/proc/vmstat")).get("oom_kill", 0)

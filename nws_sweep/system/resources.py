@@ -12,7 +12,7 @@ from statistics import linear_regression
 
 from nws_sweep import units
 from nws_sweep.results import LoaderSettings, Window
-from nws_sweep.system import cgroups, platforms
+from nws_sweep.system import host, platforms
 
 _ROOT = Path("/")
 _MEMORY_SHARE = 0.9  # of the memory that is free at the start, so that the kernel never kills a process
@@ -40,7 +40,7 @@ def now(memory_bytes: int | None, root: Path = _ROOT) -> FreeResources:
     with contextlib.suppress(OSError):
         shm_bytes = shutil.disk_usage(root / "dev/shm").free
     open_files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    pids = (_difference(group / "pids.max", group / "pids.current") for _, group in cgroups.folders(root, "pids"))
+    pids = (_difference(group / "pids.max", group / "pids.current") for _, group in host.group_folders(root, "pids"))
     threads = _least(_threads_left() if platforms.IS_LINUX else None, *pids)
     return FreeResources(
         shm_bytes=shm_bytes,
@@ -64,9 +64,9 @@ def _least(*values: int | None) -> int | None:
 
 def _free_memory_bytes(root: Path) -> int | None:
     """The least that the machine and the control groups of this process leave; their caches count as free."""
-    available_kb = cgroups.fields(root / "proc/meminfo").get("MemAvailable")
+    available_kb = host.fields(root / "proc/meminfo").get("MemAvailable")
     available = None if available_kb is None else 1024 * available_kb
-    return _least(available, *(_left_in_group(*group) for group in cgroups.folders(root, "memory")))
+    return _least(available, *(_left_in_group(*group) for group in host.group_folders(root, "memory")))
 
 
 def _left_in_group(version: int, folder: Path) -> int | None:
@@ -75,11 +75,11 @@ def _left_in_group(version: int, folder: Path) -> int | None:
     else:
         limit, used, cache = "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"
     left = _difference(folder / limit, folder / used)
-    return None if left is None else max(1, left + cgroups.fields(folder / "memory.stat").get(cache, 0))
+    return None if left is None else max(1, left + host.fields(folder / "memory.stat").get(cache, 0))
 
 
 def _difference(limit: Path, used: Path) -> int | None:
-    numbers = [cgroups.read(path).strip() for path in (limit, used)]
+    numbers = [host.read(path).strip() for path in (limit, used)]
     return int(numbers[0]) - int(numbers[1]) if all(map(str.isdecimal, numbers)) else None  # "max": no limit
 
 

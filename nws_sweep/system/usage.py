@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nws_sweep.results import MachineTime, Usage
-from nws_sweep.system import cgroups, platforms
+from nws_sweep.system import host, platforms
 
 if TYPE_CHECKING:
     import psutil
@@ -37,7 +37,7 @@ def of_tree(pid: int) -> Usage:
         cpu_s=sum(_cpu_s(member) for member in members),
         memory_bytes=memory_bytes(pids),
         shm_bytes=_shared_memory_bytes(pids) if platforms.IS_LINUX else None,
-        disk_bytes=known_sum(cgroups.fields(Path(f"/proc/{pid}/io")).get("read_bytes") for pid in pids),
+        disk_bytes=known_sum(host.fields(Path(f"/proc/{pid}/io")).get("read_bytes") for pid in pids),
         major_faults=known_sum(map(_major_faults, pids)),
     )
 
@@ -47,7 +47,7 @@ def of_machine(root: Path = Path("/")) -> MachineTime:
     import psutil
 
     times = psutil.cpu_times()
-    stats = [cgroups.fields(folder / "cpu.stat") for _, folder in cgroups.folders(root, "cpu")]
+    stats = [host.fields(folder / "cpu.stat") for _, folder in host.group_folders(root, "cpu")]
     # Microseconds in version 2, nanoseconds in version 1.
     throttled_s = (stat.get("throttled_usec", 0) / 1e6 + stat.get("throttled_time", 0) / 1e9 for stat in stats)
     return MachineTime(
@@ -82,7 +82,7 @@ def memory_bytes(pids: Iterable[int]) -> int | None:
     """Memory of a process, the first, and its descendants, B, as if no other process shared it; None if unknown."""
     # The proportional set size. Memory that the first process shares with its parent (a dataset made before the fork)
     # counts in full: a program of its own would have all of it.
-    kinds = [cgroups.fields(Path(f"/proc/{pid}/smaps_rollup")) for pid in pids]  # kB; see proc_pid_smaps(5)
+    kinds = [host.fields(Path(f"/proc/{pid}/smaps_rollup")) for pid in pids]  # kB; see proc_pid_smaps(5)
     if not any(kinds):
         return None
     children = sum(max(0, kind.get("Private_Dirty", 0) - kind.get("Pss_Shmem", 0)) for kind in kinds[1:])
@@ -92,13 +92,13 @@ def memory_bytes(pids: Iterable[int]) -> int | None:
 
 def private_bytes(pid: int) -> int:
     """Memory that only this process has, B, without shared memory; 0 if unknown."""
-    kinds = cgroups.fields(Path(f"/proc/{pid}/smaps_rollup"))
+    kinds = host.fields(Path(f"/proc/{pid}/smaps_rollup"))
     return 1024 * max(0, kinds.get("Private_Dirty", 0) - kinds.get("Pss_Shmem", 0))
 
 
 def _major_faults(pid: int) -> int | None:
     """Page faults that waited for storage, with those of exited children."""
-    after_name = cgroups.read(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split()
+    after_name = host.read(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split()
     return int(after_name[_MAJFLT]) + int(after_name[_MAJFLT + 1]) if after_name else None
 
 
@@ -133,7 +133,7 @@ def _open(pid: int, device: int | None) -> Iterator[tuple[int, int]]:
 
 def resident_bytes(pids: Iterable[int]) -> int:
     """Memory of the processes without mapped files, B; quick to read, counts shared pages once per process."""
-    kinds = [cgroups.fields(Path(f"/proc/{pid}/status")) for pid in pids]
+    kinds = [host.fields(Path(f"/proc/{pid}/status")) for pid in pids]
     return 1024 * sum(kind.get("RssAnon", 0) + kind.get("RssShmem", 0) for kind in kinds)
 
 
@@ -141,5 +141,5 @@ def family(pid: int) -> Iterator[int]:
     """The process and its descendants; psutil would read all processes of the machine."""
     yield pid
     for children in Path(f"/proc/{pid}/task").glob("*/children"):
-        for child in cgroups.read(children).split():
+        for child in host.read(children).split():
             yield from family(int(child))

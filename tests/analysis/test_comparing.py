@@ -11,7 +11,7 @@ from nws_sweep.analysis.comparing import Effect, RunComparison, compare, effects
 from nws_sweep.analysis.summary import Summary
 from nws_sweep.analysis.time_ratios import Change, Quantity, Ratio, Times, change_of, combined, times_of
 from nws_sweep.errors import ConfigurationError
-from nws_sweep.report import comparison_text
+from nws_sweep.report import command_text
 from nws_sweep.results import Estimate, SearchRecord, Trial
 from tests.conftest import Command
 from tests.factories import (
@@ -265,7 +265,7 @@ def test_notes_of_a_pair(a: SearchRecord, b: SearchRecord, change: Change | None
     (pair,) = runs(a, b).pairs
     assert (pair.change, pair.notes) == (change, notes)
     verdict = f"failed in {'A' if a is BROKEN else 'B'}" if change is None else change.value
-    assert comparison_text._row(pair)[-1] == verdict
+    assert command_text._row(pair)[-1] == verdict
 
 
 @pytest.mark.parametrize(
@@ -282,6 +282,20 @@ def test_notes_of_a_pair(a: SearchRecord, b: SearchRecord, change: Change | None
 def test_alarms(a: SearchRecord, b: SearchRecord, alarms: list[str]) -> None:
     comparison = runs(a, b)
     assert [alarm for alarm in ("slower", "faster", "changed") if comparison.alarming(alarm)] == alarms
+
+
+def test_the_text_has_a_row_for_each_configuration_and_a_line_for_the_rest() -> None:
+    a, b = grid(b8=1.0, b16=1.0, b64=1.0), grid(b8=1.0, b16=2.0)
+    b = replace(b, stored=replace(b.stored, unreadable=("x/result.json: cannot be read",)))
+    lines = command_text.of_comparison(compare(a, b, LIMIT)).splitlines()
+    assert lines[0] == "A: sweeps/all, measured on node1, started at 2024-05-01T12:00:00+00:00"
+    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines[5:7]]
+    assert cells == [
+        ["batch_size=8", "2", "batch", "1.00 s ±0.1 %", "1.00 s ±0.1 %", "1.00 (1.00 to 1.00)", "same"],
+        ["batch_size=16", "2", "batch", "1.00 s ±0.1 %", "2.00 s ±0.1 %", "2.00 (2.00 to 2.00)", "slower"],
+    ]
+    assert "2 configurations in both: 1 same, 1 slower" in lines
+    assert lines[-2:] == ["only in A: batch_size=64", "warning: B: x/result.json: cannot be read"]
 
 
 def test_the_command_compares_two_folders_and_sets_the_exit_status(shared_nws: Command, tmp_path: Path) -> None:

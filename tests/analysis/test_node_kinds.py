@@ -4,9 +4,9 @@ from pathlib import Path
 import pytest
 
 from nws_sweep.analysis import comparing, node_kinds
+from nws_sweep.cli import select
 from nws_sweep.report import writer
 from nws_sweep.results import SearchRecord, storage
-from nws_sweep.results.storage import select
 from tests.factories import FACTS, HOST, search_result, store_grid, summary_of_grid, trial
 
 SMALL = replace(HOST, hostname="node2", usable_cpus=4)

@@ -1,5 +1,6 @@
 import inspect
 import pickle
+import re
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -11,8 +12,9 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 import nws_sweep
 from nws_sweep import api
 from nws_sweep.config import schema
-from nws_sweep.config.schema import explain
+from nws_sweep.config.schema import explain, folder_name
 from nws_sweep.errors import ConfigurationError
+from nws_sweep.report import snippets
 from nws_sweep.results import Configuration, LoaderSettings
 from nws_sweep.system import host
 from tests.conftest import ROOT
@@ -185,5 +187,46 @@ def test_a_number_is_a_training_step(number: str) -> None:
 def test_one_name_is_a_list_of_settings_and_other_arguments_stay() -> None:
     assert schema.hydra_arguments("settings=pin_memory") == ["settings=[pin_memory]"]
     assert schema.names("pin_memory") == schema.names(["pin_memory"]) == ("pin_memory",)
-    for typed in ("dataset.root=[a=b]", "-m", "batch_size=1,2", "training_step=train"):
-        assert schema.hydra_arguments(typed) == [typed]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "name"),
+    [
+        (["axis/batch_size=wide"], "default"),
+        (["axis/batch_size=wide", "pin_memory=true", "batch_size=64"], "batch_size=64,pin_memory=true"),
+        (["pin_memory=False", "dataset.name=Truest", "seed=None"], "dataset.name=Truest,pin_memory=false,seed=none"),
+        (["+training_step.ms=5", "~seed", "dataset.ids=[1,2]"], "+training_step.ms=5,dataset.ids=[1,2],~seed"),
+    ],
+)
+def test_a_folder_is_named_after_its_sorted_overrides_without_presets(overrides: list[str], name: str) -> None:
+    assert folder_name(overrides) == name
+
+
+def test_unsafe_characters_in_a_name_are_replaced_and_a_hash_is_added() -> None:
+    names = [folder_name([f"name={name}"]) for name in ("_x_", "<x>", '"x"')]
+    assert names[0] == "name=_x_"
+    assert len(set(names)) == 3
+    assert all(re.fullmatch(r"name=_x_-[0-9a-f]{8}", name) for name in names[1:])
+
+
+@pytest.mark.parametrize("letter", ["x", "大"])
+def test_a_long_name_is_cut_and_stays_unique(tmp_path: Path, letter: str) -> None:
+    names = {folder_name([f"dataset.path={letter * 400}{end}"]) for end in "ab"}
+    assert len(names) == 2
+    for name in names:
+        assert name.startswith(f"dataset.path={letter * 10}")
+        (tmp_path / name).mkdir()
+
+
+@pytest.mark.parametrize(
+    "name", ["../../etc/passwd", "/etc/passwd", "..", ".", ".hidden", "a\0b", "a\nb", "~root", "..\\..\\x"]
+)
+def test_no_name_leaves_the_folder_or_is_hidden(tmp_path: Path, name: str) -> None:
+    for text in (f"dataset={name}", name, f"batch_size={name}/{name}"):
+        path = tmp_path / folder_name([text])
+        assert path.resolve().parent == path.parent == tmp_path
+        assert not path.name.startswith(".")
+        path.mkdir(exist_ok=True)
+        (option,) = snippets.option_names([{"dataset": text}])
+        assert (tmp_path / f"{option}.yaml").resolve().parent == tmp_path
+        assert re.fullmatch(r"[\w.-]+", option, re.ASCII)

@@ -14,8 +14,8 @@ import torch
 from PIL import Image
 from torch.utils.data import DataLoader
 
+from benchmarks import object_server
 from nws_sweep.dataloading.objects import python_objects
-from nws_sweep.datasets import object_server
 from nws_sweep.datasets.remote import Remote, first_bytes, image
 from nws_sweep.errors import ConfigurationError, DatasetError
 

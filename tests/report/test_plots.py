@@ -7,12 +7,17 @@ import numpy as np
 import pytest
 
 from nws_sweep.analysis.summary import Summary
-from nws_sweep.report.plots import bar_charts, batch_times, facets, heat_map, line_charts, style, what_if_chart
-from nws_sweep.report.plots.bar_charts import Bar
+from nws_sweep.report.plots import (
+    batch_times,
+    best_charts,
+    facets,
+    line_charts,
+    style,
+)
 from nws_sweep.report.plots.batch_times import Timeline
-from nws_sweep.report.plots.heat_map import Heat, HeatMap
+from nws_sweep.report.plots.best_charts import Bar, Heat, HeatMap
 from nws_sweep.report.plots.line_charts import Chart, Curve, Point
-from nws_sweep.results import BatchCost, Trial, WindowKind, storage
+from nws_sweep.results import BatchCost, Estimate, Trial, WindowKind, storage
 from tests.factories import (
     endless_trial,
     failed_trial,
@@ -54,8 +59,6 @@ def test_each_of_a_few_datasets_has_a_panel_and_labels_are_the_values_of_the_res
 def test_values_ascend_as_numbers_and_what_is_none_comes_first() -> None:
     found = grid(prefetch_factor=(16, 2, None), batch_size=(256, 64))
     assert facets.values(found) == {"batch_size": ("64", "256"), "prefetch_factor": ("null", "2", "16")}
-    assert facets.columns(found, 1) == ("prefetch_factor",)  # of a table: those with the most values
-    assert facets.columns(summary_of_run(search_result()), 2) == ("dataset",)
 
 
 def throughput(summary: Summary) -> Chart:
@@ -148,14 +151,14 @@ def test_cells_have_the_best_over_what_is_no_axis_and_nothing_where_nothing_was_
         search_result(failed_trial(2), columns={"batch_size": 128, "patience": 1, "seed": 2}),
         search_result(trial(1, 16.0), columns={"batch_size": 128, "patience": 2, "seed": 2}),
     )
-    assert heat_map.heat_map(found) == HeatMap(
+    assert best_charts.heat_map(found) == HeatMap(
         across="batch_size", down="patience", columns=("64", "128"), rows=("1", "2"), over=("seed",), left_out=0,
         panels={"": [[Heat(1024.0, 4, 0.375), None], [Heat(2048.0, 2, 0.375), Heat(512.0, 1, 0.375)]]},
     )  # fmt: skip
     failed = [search_result(failed_trial(0), columns=each) for each in points(seed=(1, 2), batch_size=(1, 2))]
-    assert heat_map.heat_map(summary_of_grid(*failed)) is None
+    assert best_charts.heat_map(summary_of_grid(*failed)) is None
     one_column = [search_result(trial(0, 8.0), columns={"seed": seed}) for seed in range(2)]
-    assert heat_map.heat_map(summary_of_grid(*one_column)) is None
+    assert best_charts.heat_map(summary_of_grid(*one_column)) is None
 
 
 def test_each_dataset_has_a_sheet_and_a_scale_of_its_own() -> None:
@@ -163,11 +166,11 @@ def test_each_dataset_has_a_sheet_and_a_scale_of_its_own() -> None:
         search_result(trial(0, 8.0 / (1 + n)), columns=columns)
         for n, columns in enumerate(points(dataset=("a", "b"), seed=(1, 2), batch_size=range(50)))
     ]
-    chart = heat_map.heat_map(summary_of_grid(*results, search_result(failed_trial(0), columns={"dataset": "c"})))
+    chart = best_charts.heat_map(summary_of_grid(*results, search_result(failed_trial(0), columns={"dataset": "c"})))
     assert chart is not None
     assert list(chart.panels) == ["dataset=a", "dataset=b"]
     assert (len(chart.columns), len(chart.rows), chart.left_out) == (40, 3, 11)
-    figure = heat_map.draw_heat_map(chart, "Best")
+    figure = best_charts.draw_heat_map(chart, "Best")
     clims = [axes.images[0].get_clim() for axes in figure.axes]
     assert clims == [(1024, 1024 * 90), (1024 * 101, 1024 * 190)]
     assert figure.get_supxlabel().endswith("; 11 more values are not shown")
@@ -182,7 +185,7 @@ def test_cells_have_the_longest_text_that_fits(columns: int, texts: list[str], t
         across="batch_size", down="patience", columns=tuple(f"{n:03}" for n in range(columns)), rows=("1", "2"),
         panels={"": [row, (None,) * columns]}, over=(), left_out=0,
     )  # fmt: skip
-    (axes,) = heat_map.draw_heat_map(chart, "Best").axes
+    (axes,) = best_charts.draw_heat_map(chart, "Best").axes
     assert [text.get_text() for text in axes.texts] == texts
     assert [text.get_color() for text in axes.texts[:2]] == [style.PAPER, style.INK][: len(texts)]
     assert len(axes.get_xticks()) == ticks
@@ -190,7 +193,7 @@ def test_cells_have_the_longest_text_that_fits(columns: int, texts: list[str], t
 
 def bar(index: int) -> Bar:
     rate = 1000 / (1 + index)
-    return Bar(cells={"seed": str(index)}, samples_per_s=rate, ends=(rate, rate), num_workers=1, gain=None)
+    return Bar({"seed": str(index)}, Estimate(value=rate, low=None, high=None, n=1), num_workers=1, gain=None)
 
 
 def test_bars_are_the_best_settings_the_fastest_first_with_their_intervals_and_gains() -> None:
@@ -202,38 +205,40 @@ def test_bars_are_the_best_settings_the_fastest_first_with_their_intervals_and_g
     slower = found.configurations[0]
     assert [gain.speed_up for gain in (slower.gain_over_zero,) if gain] == ["2.0x"]
     sizes = [{"batch_size": size} for size in ("128", "64")]
-    first = Bar(cells=sizes[0], samples_per_s=2048.0, ends=(2048 / 1.5, 2048 / 0.75), num_workers=0, gain=None)
-    second = replace(first, cells=sizes[1], samples_per_s=512.0, ends=(512 / 1.5, 512 / 0.75), num_workers=4)
-    assert bar_charts.bars(found) == [first, replace(second, gain=slower.gain_over_zero)]
+    rates = [Estimate(value=rate, low=rate / 1.5, high=rate / 0.75, n=5) for rate in (2048.0, 512.0)]
+    expected = [Bar(sizes[0], rates[0], 0, None), Bar(sizes[1], rates[1], 4, slower.gain_over_zero)]
+    assert best_charts.bars(found) == expected
 
 
 def test_of_many_the_fastest_are_shown_and_what_is_left_out_if_it_is_more_than_one() -> None:
     bars = [bar(n) for n in range(200)]
-    (axes,) = bar_charts.draw_bars(bars, "Best").axes
+    (axes,) = best_charts.draw_bars(bars, "Best").axes
     texts = [text.get_text() for text in axes.texts]
     assert axes.get_title(loc="left") == "seed: samples/s (num_workers), of 0 workers"
     assert (len(texts), texts[0], texts[-1]) == (25, "1000 (1)", "5.00 to 40.0")
     assert axes.get_yticklabels()[-1].get_text() == "176 more"
-    assert [len(part) for part in bar_charts.split(bars[:25])] == [25, 0]
+    (axes,) = best_charts.draw_bars(bars[:25], "Best").axes
+    assert [len(axes.texts), axes.get_yticklabels()[-1].get_text()] == [25, "24"]
 
 
 def test_predictions_are_drawn_with_the_measured_points_on_the_cpus_of_the_run_and_on_more() -> None:
     """Batches of 80 ms of CPU time, 8 CPUs."""
     measured = recorded_trial(4, BatchCost(cpu_s=0.08, wait_s=0.0))
     (c,) = summary_of_run(search_result(measured, trial(0, 8.0))).configurations
-    found = what_if_chart.chart(c)
+    found = line_charts.prediction(c)
     assert found is not None
     assert found.measured == [Point(0, 8.0, 6.0, 12.0), Point(4, 65.0, 48.75, 97.5)]
     assert (found.quantity, found.best, list(found.curves)) == ("seconds per epoch", 0, [8, 16, 64])
     for cpus, curve in found.curves.items():
         assert [point.num_workers for point in curve] == [0, 1, 2, 4, 8, 16, 32, 64]
-        last_alone_s = 64 * 0.08 / cpus + 0.08
-        assert curve[-1].value == pytest.approx(max(2 * 0.08, last_alone_s), rel=0.02)
-    figure = what_if_chart.draw(found, "photos")
+        assert curve[-1].value == pytest.approx(
+            max(2 * 0.08, 64 * 0.08 / cpus + 0.08), rel=0.02
+        )  # the last batch alone
+    figure = line_charts.draw_prediction(found, "photos")
     labels = [text.get_text() for text in figure.legends[0].get_texts()]
     assert labels == ["predicted, 8 CPUs", "predicted, 16 CPUs", "predicted, 64 CPUs", "measured"]
     (older,) = summary_of_run(search_result(trial(0, 8.0))).configurations
-    assert what_if_chart.chart(older) is None
+    assert line_charts.prediction(older) is None
 
 
 def timeline(num_workers: int, batches: int = 20) -> Timeline:

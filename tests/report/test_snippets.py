@@ -8,11 +8,11 @@ import yaml
 from hydra import compose, initialize_config_dir
 
 from nws_sweep.analysis.summary import Summary, summarise
+from nws_sweep.cli import select
 from nws_sweep.config import hydra_versions
 from nws_sweep.errors import ConfigurationError
-from nws_sweep.report import snippets
-from nws_sweep.results import LoaderSettings, ProjectFacts, storage
-from nws_sweep.results.storage import select
+from nws_sweep.report import snippets, writer
+from nws_sweep.results import LoaderSettings, ProjectFacts
 from tests.factories import (
     COLUMNS,
     FACTS,
@@ -112,9 +112,14 @@ def test_settings_stand_at_the_keys_of_the_project_and_what_has_none_is_a_commen
 @pytest.mark.parametrize(
     ("keys", "line"),
     [
-        (("data.num_workers.a", "data.num_workers.b"), "data.num_workers is a mapping of a, b"),
-        (("data.a.num_workers", "data.b.num_workers"),
-         "the project's config has data.a.num_workers, data.b.num_workers"),
+        (
+            ("data.num_workers.a", "data.num_workers.b"),
+            "the project's config has data.num_workers.a, data.num_workers.b",
+        ),
+        (
+            ("data.a.num_workers", "data.b.num_workers"),
+            "the project's config has data.a.num_workers, data.b.num_workers",
+        ),
     ],
 )  # fmt: skip
 def test_no_mapping_of_the_project_is_replaced_by_a_number(keys: tuple[str, ...], line: str) -> None:
@@ -192,7 +197,7 @@ DIFFICULT = (1e-05, -0.5, None, "null", "64", "", "a b", "a=b,{c}", "größe", "
 def test_hydra_composes_the_options_whatever_the_values_are_called(tmp_path: Path) -> None:
     results = [search_result(trial(0, 8.0), columns={"dataset.root": value}) for value in DIFFICULT]
     options = snippets.options(summary_of_grid(*results))
-    storage.write_options(tmp_path / "best", options)
+    writer.write_options(tmp_path / "best", options)
     with initialize_config_dir(str(tmp_path), **hydra_versions.BASE):
         composed = [compose(overrides=[f"+best@data={name}"]) for name in options]
     assert len(composed) == len(DIFFICULT)
@@ -226,3 +231,29 @@ def test_the_cost_of_a_search_is_compared_with_an_epoch() -> None:
     cost = snippets.cost_line(search_result(trial(2, 4.0), cost_s=8.0))
     assert cost == "search took 8.00 s, 2.00 epochs at the best setting"
     assert snippets.cost_line(search_result(cost_s=8.0)) == "search took 8.00 s"
+
+
+@pytest.mark.parametrize(
+    ("points", "names"),
+    [
+        ([{}], ["run"]),
+        ([{"dataset.length": 0.5, "pin_memory": True}], ["dataset.length-0.5--pin_memory-true"]),
+        ([{"x": 1}, {"x": 1}, {"x": "1-2"}, {"x": 1}], ["x-1", "x-1-2", "x-1-2-2", "x-1-3"]),
+        ([{"x": "a"}, {"x": "A"}], ["x-a", "x-A-2"]),
+    ],
+)
+def test_options_have_distinct_names_with_their_values(points: list[dict[str, Any]], names: list[str]) -> None:
+    assert snippets.option_names(points) == names
+
+
+def test_obsolete_options_are_removed_but_no_files_of_the_user(tmp_path: Path) -> None:
+    group = tmp_path / "best"
+    writer.write_options(group, {})
+    assert not group.exists()
+    writer.write_options(group, {"old": f"{snippets.OPTION_MARK}num_workers: 1\n", "x-1": "num_workers: 2\n"})
+    (group / "mine.yaml").write_text("num_workers: 3\n")
+    writer.write_options(group, {"x-1": "num_workers: 4\n"})
+    assert {path.name: path.read_text().splitlines()[-1] for path in group.iterdir()} == {
+        "mine.yaml": "num_workers: 3",
+        "x-1.yaml": "num_workers: 4",
+    }

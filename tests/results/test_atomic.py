@@ -20,22 +20,9 @@ def test_writing_replaces_the_whole_file_with_the_mode_of_the_umask(tmp_path: Pa
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_removed_temporary_file_is_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    replace = Path.replace
-
-    def raced(self: Path, target: Path) -> Path:
-        self.unlink()
-        monkeypatch.setattr(Path, "replace", replace)
-        return replace(self, target)
-
-    monkeypatch.setattr(Path, "replace", raced)
-    atomic.write_text(tmp_path / "a.txt", "new")
-    assert (tmp_path / "a.txt").read_text() == "new"
-    with pytest.raises(FileNotFoundError):
-        atomic.write_text(tmp_path / "no folder" / "a.txt", "new")
-
-
-def test_an_interrupted_rename_keeps_the_old_file_and_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_rename_keeps_the_old_file_and_no_temporary_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def interrupted(self: Path, target: Path) -> Path:
         assert (self.read_text(), target.read_text()) == ("new", "old")
         raise KeyboardInterrupt
@@ -59,7 +46,7 @@ def test_a_durable_file_is_synced_before_it_is_renamed(tmp_path: Path, monkeypat
     monkeypatch.setattr(os, "fsync", sync)
     atomic.write_text(tmp_path / "plot.svg", "not synced")
     atomic.write_text(path, "all of it", durable=True)
-    assert synced == ["file, there: False", "folder, there: True"]
+    assert synced == ["file, there: False"]
 
 
 def test_the_home_folder_is_expanded_or_replaced_by_a_folder_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,11 +84,3 @@ def test_only_temporary_files_of_killed_writers_are_removed(tmp_path: Path, monk
     assert len(list(tmp_path.iterdir())) == len(kept) + 1
     atomic.remove_temporary(tmp_path)
     assert {each.name for each in tmp_path.iterdir()} == kept
-
-
-def test_the_parents_of_new_folders_are_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder, synced = tmp_path / "grid" / "job", []
-    folder.mkdir(parents=True)
-    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(Path(f"/proc/self/fd/{descriptor}").resolve()))
-    atomic.sync_parents(folder)
-    assert synced[:2] == [tmp_path / "grid", tmp_path]

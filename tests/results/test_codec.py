@@ -8,8 +8,17 @@ import pytest
 
 from nws_sweep.analysis.summary import summarise
 from nws_sweep.errors import NotARunError
-from nws_sweep.report import tables, writer
-from nws_sweep.results import BatchCost, LoopCosts, SearchRecord, Span, Verdict, WindowKind, codec, storage
+from nws_sweep.report import page, tables
+from nws_sweep.results import (
+    BatchCost,
+    LoopCosts,
+    SearchRecord,
+    Span,
+    Verdict,
+    WindowKind,
+    codec,
+    storage,
+)
 from tests import factories
 from tests.factories import FACTS, failed_trial, loader_settings, search_result, store_run, trial, window, windows
 
@@ -96,7 +105,7 @@ def test_damaged_results_are_refused_or_reported_without_a_traceback(tmp_path: P
         except NotARunError:
             refused += 1
             continue
-        writer.markdown(summary, [])
+        page.markdown(summary)
         tables.trials(summary)
     assert 100 < refused < 300
 

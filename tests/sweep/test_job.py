@@ -5,7 +5,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from nws_sweep.sweep import app
-from nws_sweep.sweep.session import Session
+from nws_sweep.sweep.job import Session
 
 
 def handler_of_submitit(number: int, frame: FrameType | None) -> None:

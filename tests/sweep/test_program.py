@@ -8,8 +8,7 @@ from omegaconf import OmegaConf
 
 from nws_sweep.results import ProjectFacts
 from nws_sweep.sweep import program
-from nws_sweep.sweep.program_autotune import AutotuneCallback
-from nws_sweep.sweep.program_search import SearchCallback
+from nws_sweep.sweep.program import AutotuneCallback, SearchCallback
 from tests.factories import FACTS, search_result, trial
 
 

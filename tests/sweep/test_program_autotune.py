@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader
 from nws_sweep.analysis.summary import summarise
 from nws_sweep.results import storage
 from nws_sweep.results.settings import ONLINE_STRATEGY
-from nws_sweep.sweep.program_autotune import AutotuneCallback
+from nws_sweep.sweep.program import AutotuneCallback
 from tests.hosts import run_host, write_training_host
 from tests.user_datasets import Plain
 

@@ -21,8 +21,8 @@ from nws_sweep.config import hydra_versions
 from nws_sweep.errors import NwsSweepError
 from nws_sweep.report.search_result import SearchResult
 from nws_sweep.results import storage
-from nws_sweep.sweep import program_search
-from nws_sweep.sweep.program_search import SearchCallback
+from nws_sweep.sweep import program
+from nws_sweep.sweep.program import SearchCallback
 from tests.factories import search_result, trial
 from tests.hosts import run_host, write_host, write_training_host
 from tests.user_datasets import Plain
@@ -40,7 +40,7 @@ def searched(monkeypatch: pytest.MonkeyPatch) -> list[DataLoader[Any]]:
         return SearchResult(search_result(trial(0, 8.0), trial(2, 4.0)))
 
     monkeypatch.setattr(api, "search", search)
-    monkeypatch.setattr(program_search, "report", lambda folder, prints: None)
+    monkeypatch.setattr(program, "report", lambda folder, prints: None)
     return found
 
 

@@ -5,12 +5,12 @@ import pytest
 from hydra.core.utils import JobReturn, JobStatus
 from hydra.plugins.launcher import Launcher
 
-from nws_sweep.sweep import sweeper
+from nws_sweep.sweep import app
 
 POINTS = [[f"batch_size={size}"] for size in (1, 2, 4, 8, 16)]
 
 
-class GridState(sweeper.GridState):
+class GridState(app.GridState):
     def __init__(self, *finished: int) -> None:
         self.there = [[f"batch_size={size}"] for size in finished]
         self.lost: list[tuple[Sequence[str], str]] = []
@@ -69,14 +69,14 @@ def failed(name: str) -> JobReturn:
 )
 def test_what_is_launched(finished: tuple[int, ...], batch_size: int | None, got: list[tuple[int, list[str]]]) -> None:
     launcher = FakeLauncher(fine)
-    sweeper.run(POINTS, GridState(*finished), launcher, batch_size)
+    app.run_points(POINTS, GridState(*finished), launcher, batch_size)
     assert launcher.got == got
 
 
 def test_failed_and_lost_jobs_do_not_end_the_grid() -> None:
     answers = {"batch_size=2": failed, "batch_size=8": failing("batch_size=8")}
     launcher, grid_state = FakeLauncher(lambda name: answers.get(name, fine)(name)), GridState()
-    sweeper.run(POINTS, grid_state, launcher, 1)
+    app.run_points(POINTS, grid_state, launcher, 1)
     assert len(launcher.got) == 5
     lost = "the launcher failed: RuntimeError: batch_size=8 died"
     assert grid_state.lost == [(["batch_size=2"], "it failed"), (["batch_size=8"], lost)]
@@ -96,13 +96,13 @@ def test_points_are_read_one_at_a_time() -> None:
         return fine(name)
 
     with pytest.raises(KeyboardInterrupt):
-        sweeper.run(endless(), GridState(), FakeLauncher(answer), 1)
+        app.run_points(endless(), GridState(), FakeLauncher(answer), 1)
     assert taken == [0, 1, 2, 3]
 
 
 def launch(launcher: Launcher, *finished: str) -> list[str]:
     points = [["a"], ["b"], ["c"]]
-    errors = sweeper.launch(launcher, points, 10, lambda point: point[0] in finished)
+    errors = app.launch(launcher, points, 10, lambda point: point[0] in finished)
     return ["" if error is None else str(error) for error in errors]
 
 

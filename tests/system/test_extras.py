@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from nws_sweep.datasets import object_server
+from benchmarks import object_server
 from nws_sweep.datasets.remote import Remote
 from nws_sweep.errors import ConfigurationError, DatasetError
 from tests.conftest import Command

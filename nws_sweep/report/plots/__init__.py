@@ -2,7 +2,15 @@
 
 May import: ``analysis`` and below.
 
-- ``line_charts``, ``bar_charts``, ``heat_map``, ``batch_times``; ``what_if_chart``: predicted times
+- ``line_charts``: values against num_workers; ``best_charts``: bars and heat map of the best settings; ``batch_times``
 - ``facets``: how the configurations of a grid are divided among panels
 - ``style``: the style of all figures
 """
+
+# Names of the pictures, each a PNG and an SVG.
+THROUGHPUT = "throughput_vs_num_workers"
+TIME = "time_vs_num_workers"
+BEST = "best_per_configuration"
+HEAT_MAP = "best_throughput"
+BATCH_TIMES = "batch_times"
+WHAT_IF = "what_if"

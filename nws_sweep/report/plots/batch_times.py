@@ -60,7 +60,7 @@ def picked(lines: Sequence[Timeline], best: int | None) -> list[Timeline]:
     """The timelines that are shown: all, or of many the recommended, the first, the last and evenly spaced others."""
     if len(lines) <= _MOST_PANELS:
         return list(lines)
-    chosen = style.spaced(len(lines), _MOST_PANELS - 1)
+    chosen = {round(step * (len(lines) - 1) / (_MOST_PANELS - 2)) for step in range(_MOST_PANELS - 1)}
     return [line for index, line in enumerate(lines) if index in chosen or line.num_workers == best]
 
 

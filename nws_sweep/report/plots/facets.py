@@ -51,10 +51,3 @@ def cell(configuration: ConfigurationSummary, name: str) -> str:
 def cells(configuration: ConfigurationSummary, names: Sequence[str]) -> tuple[str, ...]:
     """Its values of several columns."""
     return tuple(cell(configuration, name) for name in names)
-
-
-def columns(summary: Summary, most: int) -> tuple[str, ...]:
-    """The columns of a table of configurations: of those that vary, the ``most`` with the most values."""
-    found = values(summary) or {DATASET: ()}
-    chosen = sorted(found, key=lambda name: -len(found[name]))[:most]
-    return tuple(name for name in found if name in chosen)

@@ -1,21 +1,25 @@
-"""Throughput or time against num_workers, a panel per dataset; from one pure value."""
+"""Values against num_workers: throughput or time, a panel per dataset, and predicted times, each from a pure value."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 
+from nws_sweep import units
+from nws_sweep.analysis import what_if
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary
+from nws_sweep.analysis.what_if import WhatIf
 from nws_sweep.report.plots import facets, style
 from nws_sweep.report.plots.facets import BETWEEN, Facets
 from nws_sweep.report.plots.style import COLOURS, DASHES, MARKERS, MUTED, PAPER, WIDTH
-from nws_sweep.results import Trial, TrialState
+from nws_sweep.results import DEFAULT_PREFETCH, Trial, TrialState
 
 _MOST_NAMED = 8  # curves in the legend
 _IN_A_CROWD = 6  # in the legend if there are more curves
@@ -177,7 +181,10 @@ def _draw_panel(axes: Axes, curves: list[Curve]) -> None:
         _draw_curve(axes, curve, _SPREAD * (index - (len(named) - 1) / 2) / max(1, len(named) - 1))
     style.scale_values(axes, [point.value for curve in curves for point in curve.points])
     axes.grid(axis="y")
-    style.label_workers(axes, [point.num_workers for curve in curves for point in curve.points])
+    candidates = sorted({point.num_workers for curve in curves for point in curve.points})
+    axes.set_xlim(candidates[0] - 0.5, candidates[-1] + 0.5)
+    axes.xaxis.set_major_locator(MaxNLocator(nbins="auto", integer=True, steps=[1, 2, 4, 5, 10]))
+    axes.set_xticks(candidates, minor=True)
 
 
 def _draw_curve(axes: Axes, curve: Curve, shift: float) -> None:
@@ -188,3 +195,66 @@ def _draw_curve(axes: Axes, curve: Curve, shift: float) -> None:
     for point in curve.points:
         if point.num_workers == curve.best:
             style.ring(axes, point.num_workers + shift, point.value, look["color"])
+
+
+_CPU_TIMES = (1, 2, 8)  # the CPUs of the run
+_FEWEST_SHOWN = 64  # workers at the end of the axis, or the next power of two beyond all that were measured
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prediction:
+    """A time against num_workers, s."""
+
+    quantity: str  # label of the vertical axis
+    measured: list[Point]
+    curves: dict[float, list[Point]]  # by the number of CPUs; the first, of the run, has intervals
+    best: int  # recommended num_workers
+
+
+def prediction(c: ConfigurationSummary) -> Prediction | None:
+    """The predictions for a configuration; None if no costs were recorded."""
+    ahead = (c.best and c.best.settings.prefetch_factor) or DEFAULT_PREFETCH
+    found = what_if.of(c.run.recorded, c.best, (ahead + 4) * _FEWEST_SHOWN)  # fewer have no steady pace
+    if found is None:
+        return None
+    return Prediction(
+        quantity=f"seconds per {'epoch' if found.has_length else 'batch'}",
+        measured=[timed(trial, trial.objective_s) for trial in c.worker_trials if trial.objective_s],
+        curves={times * found.own.cpus: list(_predicted(found, times)) for times in _CPU_TIMES},
+        best=found.own.num_workers,
+    )
+
+
+def _predicted(found: WhatIf, times: int) -> Iterator[Point]:
+    most = max(_FEWEST_SHOWN, *(known.settings.num_workers for known in found.model.known))
+    for number in (0, *(2**n for n in range((most - 1).bit_length() + 1))):
+        settings = replace(found.own, num_workers=number, cpus=times * found.own.cpus)
+        if times == 1:
+            cost_s = found.predict(settings).cost_s
+            yield Point(number, cost_s.value, *cost_s.ends)
+        else:
+            yield Point(number, *[found.cost_s(settings)] * 3)
+
+
+@style.styled
+def draw_prediction(shown: Prediction, title: str) -> Figure:
+    """A curve for each number of CPUs, the first with its band; the axis of num_workers is logarithmic from 1."""
+    figure, (axes,) = style.panels(title, 1, 1, 3.4)
+    for colour, dash, (cpus, points) in zip(COLOURS, DASHES, shown.curves.items(), strict=False):
+        numbers, values, lows, highs = zip(*points, strict=True)
+        axes.plot(numbers, values, color=colour, linestyle=dash, label=f"predicted, {units.counted(cpus, 'CPU')}")
+        axes.fill_between(numbers, lows, highs, color=colour, alpha=0.2, linewidth=0)
+    for number, value, low, high in shown.measured:
+        axes.vlines(number, low, high, color=style.INK, linewidth=1)
+        axes.plot(number, value, "o", color=style.INK, markersize=4.5, label="measured")
+        if number == shown.best:
+            style.ring(axes, number, value, style.INK)
+    axes.set_xscale("symlog", base=2, linthresh=1)
+    axes.xaxis.set_major_locator(FixedLocator(numbers))
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.set(xlabel="num_workers (ring: recommended)", ylabel=shown.quantity)
+    style.scale_values(axes, [point.value for points in (shown.measured, *shown.curves.values()) for point in points])
+    axes.grid(axis="y")
+    style.legend(figure, axes.get_legend_handles_labels()[0][: len(shown.curves) + 1])
+    return figure

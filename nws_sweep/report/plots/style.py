@@ -9,11 +9,11 @@ import io
 import re
 import textwrap
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, ParamSpec, TypeVar
 
 import matplotlib
 from matplotlib.artist import Artist
@@ -21,7 +21,7 @@ from matplotlib.axes import Axes
 from matplotlib.container import Container
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
-from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from nws_sweep.results.atomic import write_bytes
 
@@ -46,31 +46,23 @@ _STYLE: Any = {
     "axes.axisbelow": True,
     "axes.edgecolor": MUTED,
     "axes.formatter.useoffset": False,
-    "axes.labelcolor": INK,
     "axes.spines.right": False,
     "axes.spines.top": False,
-    "axes.titlecolor": INK,
     "axes.titlelocation": "left",
     "axes.titlesize": "medium",
-    "figure.facecolor": PAPER,
-    "font.family": ["sans-serif"],
     "font.sans-serif": ["DejaVu Sans", "Verdana"],
     "font.size": 8,
     "grid.color": GRID,
     "legend.frameon": False,
     "svg.fonttype": "none",
     "svg.hashsalt": "nws_sweep",
-    "text.color": INK,
     "text.hinting": "none",
     "text.parse_math": False,
-    "xtick.color": MUTED,
-    "xtick.labelcolor": INK,
-    "ytick.color": MUTED,
-    "ytick.labelcolor": INK,
 }
 _NO_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))
 
-Drawing = TypeVar("Drawing", bound=Callable[..., Figure])
+Arguments = ParamSpec("Arguments")
+Drawing = TypeVar("Drawing", bound=Figure)
 
 
 @contextmanager
@@ -82,18 +74,18 @@ def _style() -> Iterator[None]:
         yield
 
 
-def styled(draw: Drawing) -> Drawing:
+def styled(draw: Callable[Arguments, Drawing]) -> Callable[Arguments, Drawing]:
     """Decorates a function that draws a figure: applies the style, and the layout once."""
 
     @wraps(draw)
-    def drawn(*args: Any, **how: Any) -> Figure:
+    def drawn(*args: Arguments.args, **how: Arguments.kwargs) -> Drawing:
         with _style():
             figure = draw(*args, **how)
             if figure.axes:
                 ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.06).execute(figure)
         return figure
 
-    return cast(Drawing, drawn)
+    return drawn
 
 
 class Picture(Figure):
@@ -122,14 +114,6 @@ def legend(figure: Figure, entries: Sequence[Artist | Container], title: str = "
     rows = -(-len(entries) // columns) + bool(title)
     figure.set_figheight(figure.get_figheight() + 0.1 + 1.2 * LINE * rows)
     figure.legend(handles=list(entries), loc="outside lower left", ncols=columns, title=title or None, alignment="left")
-
-
-def label_workers(axes: Axes, numbers: Iterable[float]) -> None:
-    """Labels whole numbers, and marks the candidates."""
-    candidates = sorted(set(numbers))
-    axes.set_xlim(candidates[0] - 0.5, candidates[-1] + 0.5)
-    axes.xaxis.set_major_locator(MaxNLocator(nbins="auto", integer=True, steps=[1, 2, 4, 5, 10]))
-    axes.set_xticks(candidates, minor=True)
 
 
 def scale_values(axes: Axes, values: Sequence[float]) -> None:
@@ -166,11 +150,6 @@ def shortened(text: str, most: int) -> str:
 def fitting(text: str, inches: float) -> str:
     """The text in one line, shortened to about this width."""
     return shortened(plain(text), int(inches / LETTER))
-
-
-def spaced(count: int, most: int) -> set[int]:
-    """At most ``most`` (two or more) evenly spaced indices below ``count``, with both ends."""
-    return {round(step * (count - 1) / (most - 1)) for step in range(most)}
 
 
 def save(figure: Figure, path: Path) -> tuple[Path, Path]:

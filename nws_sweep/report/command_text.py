@@ -1,26 +1,29 @@
-"""Predictions for one configuration as text: a table, then the answers."""
+"""What ``compare`` and ``predict`` print: a table, then lines."""
 
 from __future__ import annotations
 
 from argparse import Namespace
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from nws_sweep import units
 from nws_sweep.analysis import what_if
+from nws_sweep.analysis.comparing import Pair, RunComparison
 from nws_sweep.analysis.summary import ConfigurationSummary
 from nws_sweep.analysis.what_if import Predicted, WhatIf
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.replay.queue import QueueSettings
-from nws_sweep.report import snippets
+from nws_sweep.report import page, snippets
 from nws_sweep.results import shown, storage
 
+_COMPARED = ["", "num_workers", "time of a", "A", "B", "B / A", "verdict"]
 _MOST_ROWS = 32  # with several prefetch_factor or in_order; of more only the best num_workers of each
 _VARIED = ("prefetch_factor", "in_order")
 _SWITCHES = {"true": True, "false": False}
 
 
-def of(configuration: ConfigurationSummary, options: Namespace) -> str:
+def predictions(configuration: ConfigurationSummary, options: Namespace) -> str:
     """The predictions for a configuration as printed text, with the options of ``predict``.
 
     Raises:
@@ -100,3 +103,34 @@ def _sizing(found: WhatIf, best: QueueSettings, numbers: Sequence[int]) -> Itera
     if batch_s > found.step_s * (1 + found.tolerance):
         answer = f"no number of CPUs is enough so that the training step never waits; {are} as fast as any"
     yield f"{answer}: a batch takes {units.seconds(batch_s)} with num_workers={num_workers}{half}"
+
+
+def of_comparison(comparison: RunComparison) -> str:
+    """The comparison as printed text."""
+    table = snippets.markdown_table(_COMPARED, [_row(pair) for pair in comparison.pairs])
+    verdicts = Counter(map(_verdict, comparison.pairs))
+    counts = ", ".join(f"{count} {name}" for name, count in verdicts.items())
+    return page.rendered("comparison.txt", comparison=comparison, table=table, counts=counts)
+
+
+def _row(pair: Pair) -> list[str]:
+    """The cells of a configuration under ``_COMPARED``."""
+    times = pair.times
+    return [
+        pair.label,
+        " -> ".join(dict.fromkeys((_setting(pair.a), _setting(pair.b)))),
+        times.quantity.value if times else units.NOTHING,
+        units.interval(times.base if times else None),
+        units.interval(times.other if times else None),
+        str(times.ratio) if times else units.NOTHING,
+        _verdict(pair),
+    ]
+
+
+def _setting(one: ConfigurationSummary) -> str:
+    return snippets.of_trial(one.best, one.configuration).candidate if one.best else units.NOTHING
+
+
+def _verdict(pair: Pair) -> str:
+    sides = [name for name, one in (("A", pair.a), ("B", pair.b)) if one.best is None]
+    return pair.change.value if pair.change else f"failed in {' and '.join(sides)}"

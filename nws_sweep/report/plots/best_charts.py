@@ -1,9 +1,10 @@
-"""The best throughput over the two columns with the most values, as a heat map; from a pure value."""
+"""The best settings of a grid: a bar per configuration, and a heat map over two columns, each from a pure value."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -11,12 +12,81 @@ from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure
 
 from nws_sweep import units
-from nws_sweep.analysis.summary import Summary
+from nws_sweep.analysis.summary import ConfigurationSummary, Summary
+from nws_sweep.analysis.time_ratios import Ratio
 from nws_sweep.report.plots import facets, style
 from nws_sweep.report.plots.facets import DATASET
-from nws_sweep.report.plots.style import INK, LETTER, PAPER, WIDTH
+from nws_sweep.report.plots.style import BAND, COLOURS, INK, LETTER, MUTED, PAPER, WIDTH
+from nws_sweep.results import Estimate
 
-_MOST_PANELS = 4
+_MOST_BARS = 24
+_MOST_COLUMNS = 6  # in the name of a row
+_NAME = 3.4  # inches, the name of a row
+_HEIGHT = 0.62  # of a bar, in rows
+
+
+class Bar(NamedTuple):
+    """The best setting of one configuration."""
+
+    cells: Mapping[str, str]  # its values of the columns that vary
+    rate: Estimate  # samples/s
+    num_workers: int
+    gain: Ratio | None  # over num_workers=0; None if unknown or if that is the best
+
+
+def bars(summary: Summary) -> list[Bar]:
+    """The best setting of every configuration that has one, the fastest first."""
+    columns = tuple(facets.values(summary))[:_MOST_COLUMNS] or (DATASET,)
+    found = [
+        Bar(dict(zip(columns, facets.cells(c, columns), strict=True)), rate, c.best.num_workers, _gain(c))
+        for c in summary.configurations
+        if c.best and c.best.measurement and (rate := c.best.measurement.rate)
+    ]
+    return sorted(found, key=lambda bar: -bar.rate.value)
+
+
+def _gain(c: ConfigurationSummary) -> Ratio | None:
+    return c.gain_over_zero if c.best and c.best.num_workers else None
+
+
+@style.styled
+def draw_bars(bars: Sequence[Bar], title: str) -> Figure:
+    """A row per configuration; of many, the fastest ones and the range of the others."""
+    most = _MOST_BARS if len(bars) > _MOST_BARS + 1 else len(bars)
+    shown, others = bars[:most], bars[most:]
+    more = [{"": f"{len(others)} more"}] if others else []
+    figure, axes = _bar_axes([*(bar.cells for bar in shown), *more], "samples/s (num_workers), of 0 workers", title)
+    rates = [bar.rate.value for bar in shown]
+    errors = np.abs(np.transpose([bar.rate.ends for bar in shown]) - rates)
+    drawn = axes.barh(range(len(shown)), rates, _HEIGHT, xerr=errors, color=COLOURS[0], ecolor=INK)
+    texts = [
+        f"{units.rate(bar.rate)} ({bar.num_workers})" + (f", {bar.gain.speed_up}" if bar.gain else "") for bar in shown
+    ]
+    axes.bar_label(drawn, texts, padding=4)
+    if others:
+        fastest, *_, slowest = others
+        low, high = slowest.rate.value, fastest.rate.value
+        rest = axes.barh(len(shown), high - low, _HEIGHT, left=low, color=BAND, edgecolor=MUTED)
+        axes.bar_label(rest, [f"{units.rate(slowest.rate)} to {units.rate(fastest.rate)}"], padding=4)
+    axes.set_xlabel("samples per second with the best setting (line: 95 % interval)")
+    return figure
+
+
+def _bar_axes(rows: Sequence[Mapping[str, str]], what: str, title: str) -> tuple[Figure, Axes]:
+    """Axes for horizontal bars, the first one on top, with the meaning of names and labels above."""
+    figure, (axes,) = style.panels(title, 1, 1, 0.8 + 0.25 * len(rows))
+    axes.set_title(style.fitting(f"{facets.BETWEEN.join(rows[0])}: {what}", WIDTH - 1))
+    names = [
+        facets.BETWEEN.join(style.fitting(cell, max(0.8, _NAME / len(row))) for cell in row.values()) for row in rows
+    ]
+    axes.set_ylim(len(rows) - 0.5, -0.5)
+    axes.set_yticks(range(len(rows)), names)
+    axes.tick_params(axis="y", length=0)
+    axes.grid(axis="x")
+    return figure, axes
+
+
+_MOST_MAPS = 4
 _MOST_CELLS = 40  # along an axis
 _RAMP = LinearSegmentedColormap.from_list("throughput", ["#d7e7f3", "#7fb4d6", "#2f7fb5", "#0a4a7c"])
 _DARK_FROM = 0.66  # of the ramp: light text from here on
@@ -84,7 +154,7 @@ def axes_of(counts: Mapping[str, int]) -> tuple[str, str, str]:
     across, *others = sorted((name for name in counts if name != DATASET), key=lambda name: -counts[name])
     if DATASET not in counts:
         return across, others[0], ""
-    return (across, others[0], DATASET) if others and counts[DATASET] <= _MOST_PANELS else (across, DATASET, "")
+    return (across, others[0], DATASET) if others and counts[DATASET] <= _MOST_MAPS else (across, DATASET, "")
 
 
 @style.styled
@@ -101,7 +171,7 @@ def draw_heat_map(chart: HeatMap, title: str) -> Figure:
     for axes, (name, rows) in zip(all_axes, chart.panels.items(), strict=True):
         axes.set_title(style.fitting(name, WIDTH / columns - 1))
         _draw_cells(axes, rows, room / len(chart.columns))
-        _label(axes, chart, room)
+        _label_cells(axes, chart, room)
     return figure
 
 
@@ -112,7 +182,7 @@ def _draw_cells(axes: Axes, rows: Rows, room: float) -> None:
     scale = Normalize(min(rates), max(rates) if max(rates) > min(rates) else min(rates) + 1)
     pixels = [[heat.samples_per_s if heat else np.nan for heat in row] for row in rows]
     axes.imshow(pixels, cmap=_RAMP, norm=scale, aspect="auto", interpolation="nearest")
-    fitting = [text for text in (_full, rate_text) if all(len(text(heat)) < room for heat in heats)]
+    fitting = [text for text in (_text_of, rate_text) if all(len(text(heat)) < room for heat in heats)]
     for y, row in enumerate(rows):
         for x, heat in enumerate(row):
             if heat and fitting:
@@ -120,7 +190,7 @@ def _draw_cells(axes: Axes, rows: Rows, room: float) -> None:
                 axes.text(x, y, fitting[0](heat), ha="center", va="center", color=colour)
 
 
-def _label(axes: Axes, chart: HeatMap, room: float) -> None:
+def _label_cells(axes: Axes, chart: HeatMap, room: float) -> None:
     """Labels as many cells as there is room for, with thin lines between the cells."""
     axes.set(xlabel=style.shortened(chart.across, 40), ylabel=style.shortened(chart.down, _LONGEST))
     most = max(6, min(_LONGEST, int(room / len(chart.columns)) - 1))
@@ -141,5 +211,5 @@ def rate_text(heat: Heat) -> str:
     return units.number(heat.samples_per_s, heat.uncertainty)
 
 
-def _full(heat: Heat) -> str:
+def _text_of(heat: Heat) -> str:
     return f"{rate_text(heat)} ({heat.num_workers})"

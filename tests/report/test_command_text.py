@@ -7,7 +7,7 @@ import pytest
 from nws_sweep import cli
 from nws_sweep.analysis.summary import ConfigurationSummary, summarise
 from nws_sweep.errors import ConfigurationError, NotARunError
-from nws_sweep.report import prediction_text
+from nws_sweep.report import command_text
 from nws_sweep.results import BatchCost, storage
 from tests.factories import recorded_trial, search_result, store_grid, store_run, trial
 
@@ -28,7 +28,7 @@ def run(tmp_path: Path) -> ConfigurationSummary:
 
 
 def test_predicted_and_measured_times_stand_side_by_side(run: ConfigurationSummary) -> None:
-    assert prediction_text.of(run, options(num_workers="2,4")) == (
+    assert command_text.predictions(run, options(num_workers="2,4")) == (
         "dataset=photos: predicted for 8 CPUs, no training step, prefetch_factor=2, in_order=true\n"
         "from the costs of 20 batches with num_workers=4\n"
         "\n"
@@ -42,19 +42,21 @@ def test_predicted_and_measured_times_stand_side_by_side(run: ConfigurationSumma
 
 
 def test_with_another_training_step_the_cpus_of_a_node_are_told(run: ConfigurationSummary) -> None:
-    enough = prediction_text.of(run, options(training_step=0.02)).splitlines()[-1]
-    assert enough.startswith("4 CPUs are enough so that the training step never waits after the start: a batch takes ")
+    enough = command_text.predictions(run, options(training_step=0.02)).splitlines()[-1]
+    assert enough.startswith(
+        "4 CPUs are enough so that the training step never waits after the start: a batch takes 20"
+    )
     assert enough.endswith(" with num_workers=4, with half of the CPUs 40.0 ms")
-    too_few = prediction_text.of(run, options(training_step=0.02, num_workers="0..1")).splitlines()[-1]
-    start = (
+    too_few = command_text.predictions(run, options(training_step=0.02, num_workers="0..1")).splitlines()[-1]
+    assert too_few.startswith(
         "no number of CPUs is enough so that the training step never waits; 1 CPU is as fast as any: a batch takes 8"
     )
-    assert too_few.startswith(start)
 
 
 def test_of_many_settings_the_best_workers_of_each_are_shown(run: ConfigurationSummary) -> None:
-    asked = options(num_workers="0..8", prefetch_factor="2,4", in_order="true,false")
-    lines = prediction_text.of(run, asked).splitlines()
+    lines = command_text.predictions(
+        run, options(num_workers="0..8", prefetch_factor="2,4", in_order="true,false")
+    ).splitlines()
     cells = [[cell.strip() for cell in line.split("|")[1:4]] for line in lines if line.startswith("| ")]
     assert cells[0] == ["prefetch_factor", "in_order", "num_workers"]
     assert [(row[0], row[1]) for row in cells[1:]] == [("2", "true"), ("2", "false"), ("4", "true"), ("4", "false")]
@@ -75,10 +77,13 @@ def test_a_wrong_option_and_a_run_of_an_earlier_version_are_refused(
     run: ConfigurationSummary, asked: dict[str, str], message: str
 ) -> None:
     with pytest.raises(ConfigurationError, match=message):
-        prediction_text.of(run, options(**asked))
+        command_text.predictions(run, options(**asked))
+
+
+def test_a_run_of_an_earlier_version_is_refused(run: ConfigurationSummary) -> None:
     (run.run.folder / "costs.csv").unlink()
     with pytest.raises(NotARunError, match=r"no costs\.csv, so nothing can be predicted; an earlier version"):
-        prediction_text.of(run, options())
+        command_text.predictions(run, options())
 
 
 def test_configurations_of_a_grid_without_costs_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
