@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from nws_sweep import units
 from nws_sweep.analysis import node_kinds
 from nws_sweep.analysis.diagnosis import Diagnosis
 from nws_sweep.measurement import sample_check
-from nws_sweep.results import SearchRecord, Trial, TrialState, Verdict
+from nws_sweep.results import LoaderSettings, SearchRecord, Trial, TrialState, Verdict
 
 # Noise is reported above these limits: 0.2 CPUs, and shares that show in an interval of 5 %.
 _DISTURBANCES = (
@@ -48,10 +49,17 @@ def _about_workers(trials: Sequence[Trial]) -> Iterator[str]:
 
 def about_tie(verdict: Verdict) -> str:
     """Names the candidates that are statistically tied with the recommended one, and the time to decide."""
-    others = sorted({settings.num_workers for settings in verdict.tied})
-    names = f"num_workers={', '.join(map(str, others))} {'is' if len(others) == 1 else 'are'}"
+    chosen = verdict.recommended
+    others = sorted({_beside(settings, chosen) for settings in verdict.tied})
+    names = f"num_workers={', '.join(name for _, name in others)} {'is' if len(others) == 1 else 'are'}"
     more = f"about {units.seconds(verdict.seconds_to_decide or 0.0)} more measurement should decide"
-    return f"{names} statistically tied with {verdict.recommended.num_workers}; {more}"
+    return f"{names} statistically tied with {chosen.num_workers}; {more}"
+
+
+def _beside(settings: LoaderSettings, chosen: LoaderSettings) -> tuple[int, str]:
+    """The number of workers, and its name with the other settings that differ."""
+    differing = settings.differing(replace(chosen, num_workers=settings.num_workers))
+    return settings.num_workers, f"{settings.num_workers}{f' {differing}' if differing else ''}"
 
 
 def _about_edge(result: SearchRecord, best: Trial | None, diagnosis: Diagnosis | None) -> Iterator[str]:

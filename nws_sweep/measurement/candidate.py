@@ -105,6 +105,7 @@ class Candidate:
     process: CandidateProcess = field(init=False)
     progress: TrialProgress = field(init=False)
     logged: SamplesLogged | None = None  # some of the samples that its workers made; None before their first window
+    eliminated: bool = False  # ended because others are better
     _stalled: bool = False
     _stall_counted: bool = False
 
@@ -197,6 +198,11 @@ class Candidate:
         if self.progress.by_round:
             self.conclude(note)
         self.process.close()
+
+    def eliminate(self) -> None:
+        """Retires it because others are better."""
+        self.eliminated = True
+        self.retire(f"eliminated after {len(self.progress.by_round)} rounds")
 
     @contextmanager
     def _errors_recorded(self) -> Iterator[None]:

@@ -17,7 +17,7 @@ from nws_sweep.replay import choice
 from nws_sweep.replay.known import queue_settings
 from nws_sweep.replay.model import Model
 from nws_sweep.results import LoaderSettings
-from nws_sweep.tuning.estimates import Estimates, estimates_of
+from nws_sweep.tuning.estimates import FEWEST_ROUNDS, Estimates, estimates_of
 from nws_sweep.tuning.observations import (
     Decision,
     MeasureRound,
@@ -30,7 +30,6 @@ from nws_sweep.tuning.observations import (
 )
 
 _SHORT_WINDOW_S, _SHORT_ROUNDS = 0.2, 3  # duration of the first windows, and the rounds that have it
-_FEWEST_ROUNDS = 3  # of the answer: an interval needs three
 _FIRST_STEP, _STEP = 8, 4  # most workers started at first, and most workers / those measured
 MOST_PREDICTED = 6  # candidates started for their prediction, beside as many as the patience allows
 _MOST_IN_VAIN = 2  # no further one is started after so many that are not the answer
@@ -65,7 +64,7 @@ class Adaptive(Strategy):
         staying = [o for o in active if o.settings == found.answer] if new else self._undecided(active, found)
         if not new and not staying:
             return Stop(reason=self._reason(observations, found, model))
-        measured = len(_answer(found).by_round)
+        measured = max((len(o.by_round) for o in staying), default=0)
         return self._round([*new, *(o.settings for o in staying if o not in dropped)], dropped, rounds=measured)
 
     def _round(
@@ -133,10 +132,20 @@ class Adaptive(Strategy):
         return [n for n in self._untried(observations) if n <= ceiling]
 
     def _undecided(self, active: Sequence[Observation], found: Estimates) -> list[Observation]:
-        """The candidates that need more rounds, with the answer; none if the expected loss of the answer is small."""
-        fewest = self.measure.epochs if self.measure.mode == "epoch" else _FEWEST_ROUNDS
+        """The candidates that need more rounds, with the answer; none if the expected loss of the answer is small.
+
+        A loss that would not be worth a new candidate is not worth twice the measurements either.
+        """
+        fewest = self.measure.epochs if self.measure.mode == "epoch" else FEWEST_ROUNDS
         answer = _answer(found)
-        undecided = [o for o in active if found.loss(o.settings) > choice.CLOSE]
+        spent_s = sum(o.spent_s for o in found.observations)
+        losses = {o.settings: found.loss(o.settings) for o in active}
+        undecided = [
+            o
+            for o in active
+            if losses[o.settings] > choice.PROMISING
+            or (losses[o.settings] > choice.CLOSE and found.seconds_to_decide(o.settings) <= spent_s)
+        ]
         if not undecided and (len(answer.by_round) >= fewest or answer.spent_s >= self._epoch_s(answer)):
             return []
         return [o for o in active if o in undecided or o is answer]

@@ -21,9 +21,10 @@ from nws_sweep.tuning.observations import Observation, cost_of
 
 # Prior of the noise: standard deviation of the logarithm of the time of a window, and its weight in windows.
 _PRIOR_SPREAD, _PRIOR_WEIGHT = 0.025, 3
+FEWEST_ROUNDS = 3  # of an answer: an interval needs three
 _NORMAL_975 = statistics.NormalDist().inv_cdf(0.975)
 _PASSES = 20  # of the fit, which converges geometrically
-_MOST_LONGER = 1000.0  # upper bound of further rounds / rounds so far in ``_seconds_to_decide``
+_MOST_LONGER = 1000.0  # upper bound of further rounds / rounds so far in ``seconds_to_decide``
 
 
 @dataclass(frozen=True)
@@ -49,8 +50,12 @@ class Estimates:
 
     @cached_property
     def answer(self) -> LoaderSettings:
-        """The settings to recommend."""
-        return choice.choose(self.costs_s, self.tolerance)
+        """The settings to recommend: none that was eliminated before it had an interval, if others remain.
+
+        Its few rounds can no longer be corrected; if the noise grows after its end, it may seem to be the best.
+        """
+        settled = [o.settings for o in self.observations if not o.eliminated or len(o.by_round) >= FEWEST_ROUNDS]
+        return choice.choose({one: self.costs_s[one] for one in settled or self.costs_s}, self.tolerance)
 
     @cached_property
     def fastest(self) -> LoaderSettings:
@@ -115,10 +120,10 @@ class Estimates:
             recommended=self.answer,
             fastest=self.fastest,
             tied=tied,
-            seconds_to_decide=max(map(self._seconds_to_decide, tied), default=None),
+            seconds_to_decide=max(map(self.seconds_to_decide, tied), default=None),
         )
 
-    def _seconds_to_decide(self, other: LoaderSettings) -> float:
+    def seconds_to_decide(self, other: LoaderSettings) -> float:
         """Further seconds, at the pace so far, until the loss is negligible if the times stay as they are."""
         seen = {one.settings: one for one in self.observations}
         pair = [seen[other], seen[self.answer]]

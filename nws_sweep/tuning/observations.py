@@ -22,6 +22,7 @@ class Observation:
     batches: int | None = None  # batches of an epoch; None if unknown
     spent_s: float = 0.0  # cost of the measurements so far
     may_continue: bool = False  # True if the candidate can be measured further
+    eliminated: bool = False  # True if it was ended because others were better
     known: Known | None = None  # costs of its batches; None before the first one
 
     @property

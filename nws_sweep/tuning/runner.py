@@ -150,6 +150,7 @@ def _observation(
         batches=batches,
         spent_s=trial.cost_s if candidate else 0.0,
         may_continue=candidate is not None and candidate.may_continue,
+        eliminated=candidate is not None and candidate.eliminated,
     )
 
 

@@ -57,7 +57,7 @@ class Simulation:
                 break
             assert decision.candidates
             for settings in decision.dropped:
-                self.known[settings] = replace(self.known[settings], may_continue=False)
+                self.known[settings] = replace(self.known[settings], may_continue=False, eliminated=True)
             self._drift = 0.8 * self._drift + self._rng.gauss(0.0, self.noise)
             for settings in decision.candidates:
                 self._run_slice(settings, decision.window_s)
