@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
@@ -112,14 +113,21 @@ def _with_usual_wait(records: Sequence[BatchRecord]) -> Iterator[BatchRecord]:
     Its own wait is a lower bound, as a censored lifetime (Efron, The two sample problem with censored data, 1967:
     redistribution to the right).
     """
-    whole = [one for one in records if not one.was_stopped]
+    whole = sorted((one for one in records if not one.was_stopped), key=_position)
     for record in records:
         if not record.was_stopped:
             yield record
             continue
-        longer = (one for one in whole if one.cost.wait_s > record.cost.wait_s)
-        nearest = min(longer, key=lambda one: abs(one.position - record.position), default=record)
+        place = bisect.bisect(whole, record.position, key=_position)
+        sides = reversed(whole[:place]), whole[place:]
+        longer = [next((one for one in side if one.cost.wait_s > record.cost.wait_s), record) for side in sides]
+        found = [one for one in longer if one is not record] or [record]
+        nearest = min(found, key=lambda one: abs(one.position - record.position))
         yield replace(record, cost=replace(record.cost, wait_s=nearest.cost.wait_s))
+
+
+def _position(record: BatchRecord) -> float:
+    return record.position
 
 
 def queue_settings(loader: LoaderSettings, cpus: float) -> QueueSettings:

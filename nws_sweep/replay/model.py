@@ -158,13 +158,19 @@ class Model:
                 both = [one for one in other.records.made if _batch(one) in own and not one.was_stopped]
                 ratios = _ratios([(own[_batch(one)], one.cost) for one in both])
                 scaled += [(record, ratios) for record in other.records.made]
-        made: dict[tuple[int, int], BatchRecord] = {}
+        first: dict[tuple[int, int], tuple[BatchRecord, Sequence[float]]] = {}
         for record, ratios in sorted(scaled, key=lambda each: each[0].was_stopped):
-            made.setdefault(_batch(record), replace(record, cost=record.cost.scaled(ratios)))
-        # Without workers, batches are recorded without their position in the sampler's order.
-        positions = {_batch(record): record.position for one in self._with_workers for record in one.records.made}
-        placed = (replace(record, position=positions.get(batch, record.position)) for batch, record in made.items())
-        return replace(chosen.records, made=tuple(placed))
+            first.setdefault(_batch(record), (record, ratios))
+        made = (
+            replace(record, cost=record.cost.scaled(ratios), position=self._positions.get(batch, record.position))
+            for batch, (record, ratios) in first.items()
+        )
+        return replace(chosen.records, made=tuple(made))
+
+    @cached_property
+    def _positions(self) -> Mapping[tuple[int, int], float]:
+        """Of batches in the sampler's order; without workers they are recorded without it."""
+        return {_batch(record): record.position for one in self._with_workers for record in one.records.made}
 
     def _nearest(self, num_workers: int) -> Known:
         """The trial whose records stand for this number of workers: without workers only for itself, if possible."""

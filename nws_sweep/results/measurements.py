@@ -65,7 +65,8 @@ class BatchCost:
 
     def scaled(self, factors: Sequence[float]) -> BatchCost:
         """Another cost, with a factor for each part."""
-        return BatchCost(*(value * factor for value, factor in zip(self.parts, factors, strict=True)))
+        cpu, wait, copy = factors
+        return BatchCost(self.cpu_s * cpu, self.wait_s * wait, self.copy_s * copy)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

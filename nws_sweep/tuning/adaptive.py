@@ -34,6 +34,7 @@ _FIRST_STEP, _STEP = 8, 4  # most workers started at first, and most workers / t
 MOST_PREDICTED = 6  # candidates started for their prediction, beside as many as the patience allows
 _MOST_IN_VAIN = 2  # no further one is started after so many that are not the answer
 _FITTING = 0.75  # of the fewest workers that failed, at most so many are started
+_MOST_AT_A_TIME = 100  # workers with which other candidates stay when one is started
 _ELIMINATED = 0.1  # of the loss at which rounds end: a candidate that promises less is ended
 _NOTHING = 0.005  # share of the time that is not worth a word
 _FAR_BEHIND = 1.4  # a candidate slower than the answer by this factor is ended after one round, others after two
@@ -61,6 +62,9 @@ class Adaptive(Strategy):
         new = self._new(observations, found, model)
         active = [o for o in found.observations if o.may_continue]
         dropped = [o for o in active if _is_eliminated(o, found, makes_room=bool(new))]
+        if new:
+            others = [o for o in active if o not in dropped and o.settings != found.answer]
+            dropped += _without_room(others, found, _answer(found).num_workers + sum(one.num_workers for one in new))
         staying = [o for o in active if o.settings == found.answer] if new else self._undecided(active, found)
         if not new and not staying:
             return Stop(reason=self._reason(observations, found, model))
@@ -186,6 +190,17 @@ def _started_since(observations: Iterable[Observation], answer: Observation) -> 
 
 def _answer(found: Estimates) -> Observation:
     return next(o for o in found.observations if o.settings == found.answer)
+
+
+def _without_room(others: Iterable[Observation], found: Estimates, workers: int) -> list[Observation]:
+    """Those that would make more than ``_MOST_AT_A_TIME`` of these workers; the least promising first."""
+    dropped = []
+    for one in sorted(others, key=lambda one: found.loss(one.settings), reverse=True):
+        if workers + one.num_workers > _MOST_AT_A_TIME:
+            dropped.append(one)
+        else:
+            workers += one.num_workers
+    return dropped
 
 
 def _is_eliminated(one: Observation, found: Estimates, *, makes_room: bool) -> bool:

@@ -50,17 +50,22 @@ class Estimates:
 
     @cached_property
     def answer(self) -> LoaderSettings:
-        """The settings to recommend: none that was eliminated before it had an interval, if others remain.
-
-        Its few rounds can no longer be corrected; if the noise grows after its end, it may seem to be the best.
-        """
-        settled = [o.settings for o in self.observations if not o.eliminated or len(o.by_round) >= FEWEST_ROUNDS]
-        return choice.choose({one: self.costs_s[one] for one in settled or self.costs_s}, self.tolerance)
+        """The settings to recommend."""
+        return choice.choose(self._eligible_s, self.tolerance)
 
     @cached_property
     def fastest(self) -> LoaderSettings:
         """The settings with the least time."""
-        return min(self.costs_s, key=lambda one: (self.costs_s[one], choice.size(one)))
+        return min(self._eligible_s, key=lambda one: (self.costs_s[one], choice.size(one)))
+
+    @cached_property
+    def _eligible_s(self) -> Mapping[LoaderSettings, float]:
+        """The expected times, without candidates that were eliminated before they had an interval, if others remain.
+
+        Their few rounds can no longer be corrected; if the noise grows after their end, one may seem to be the best.
+        """
+        settled = [o.settings for o in self.observations if not o.eliminated or len(o.by_round) >= FEWEST_ROUNDS]
+        return {one: self.costs_s[one] for one in settled or self.costs_s}
 
     def loss(self, other: LoaderSettings) -> float:
         """Expected share of the price that is lost by choosing ``answer`` if ``other`` is better."""

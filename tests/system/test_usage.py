@@ -96,6 +96,18 @@ def test_memory_of_a_tree_counts_shared_pages_once() -> None:
         assert 2 * size <= usage.resident_bytes(usage.family(process.pid)) < 4 * size
 
 
+def test_of_many_workers_some_are_read_and_count_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
+
+    def kinds(pid: int) -> dict[str, int]:
+        read.append(pid)
+        return {"Anonymous": 1000, "Pss_File": 10, "Pss_Shmem": 5, "Private_Dirty": 205}
+
+    monkeypatch.setattr(usage, "_kinds", kinds)
+    assert usage.memory_bytes(range(41)) == 1024 * (1015 + 40 * 215)
+    assert read == [0, *range(1, 41, 5)]
+
+
 def test_an_exited_process_or_a_zombie_uses_nothing() -> None:
     with child(f"import sys\n{ALONE}") as process:
         line_of(process)

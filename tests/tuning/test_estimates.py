@@ -1,6 +1,7 @@
 import math
 import random
 import statistics
+from dataclasses import replace
 
 import pytest
 
@@ -83,3 +84,13 @@ def test_the_loss_that_is_expected_is_about_the_loss_that_is_met(noise: float) -
         price = {n: s * 1.03 ** math.log2(1 + n) for n, s in truth.items()}
         met.append(price[found.answer.num_workers] / min(price.values()) - 1)
     assert statistics.fmean(met) == pytest.approx(statistics.fmean(expected), rel=0.6, abs=0.01)
+
+
+def test_a_candidate_that_was_eliminated_without_an_interval_is_not_the_answer() -> None:
+    steady = seen(4, 1.0, 1.0, 1.0)
+    early = seen(2, 0.9)
+    assert estimates(early, steady).answer == early.settings
+    found = estimates(replace(early, may_continue=False, eliminated=True), steady)
+    assert (found.answer, found.fastest) == (steady.settings, steady.settings)
+    late = replace(seen(2, 0.9, 0.9, 0.9), may_continue=False, eliminated=True)
+    assert estimates(late, steady).answer == late.settings
