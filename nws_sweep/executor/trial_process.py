@@ -70,6 +70,7 @@ class CommandSender(TrialProcess):
         self.memory_limit_bytes = supervision.memory_budget_bytes
         self.on_stall = lambda: None
         self.batches_per_epoch = None
+        self.settings: LoaderSettings | None = None  # of the DataLoader; None before ``open``
 
     window = _sent(TrialProcess.window, may_stall=True, background="iterate")
     wait_until_idle = _sent(TrialProcess.wait_until_idle, background="wait_until_idle")
@@ -90,6 +91,7 @@ class CommandSender(TrialProcess):
 
     def open(self, settings: LoaderSettings) -> None:
         """Makes the DataLoader."""
+        self.settings = settings
         self.batches_per_epoch = self.request(Command("open", (settings,)))
 
 
@@ -105,7 +107,6 @@ class ChildProcess(CommandSender):
         self._left_s = supervision.kill_after_s
         self._deadline_s = supervision.deadline_s
         self._kernel_kills = processes.out_of_memory_kills()
-        self._settings: LoaderSettings | None = None
         self._failure: TrialError | TimeLimitReached | None = None  # of a command without an answer
         self._pauses_s: list[tuple[float, float]] = []  # on the clock of ``BatchRecord``
         self._paused_at_s: float | None = None
@@ -149,11 +150,6 @@ class ChildProcess(CommandSender):
         if self._paused_at_s is not None:
             self._pauses_s.append((self._paused_at_s, time.perf_counter()))
             self._paused_at_s = None
-
-    def open(self, settings: LoaderSettings) -> None:
-        """Makes the DataLoader."""
-        self._settings = settings
-        super().open(settings)
 
     def window(self, request: WindowRequest) -> Window:
         """Takes a window; its records do not contain the time in which the process was paused."""
@@ -230,7 +226,7 @@ class ChildProcess(CommandSender):
 
     def close(self) -> None:
         """Kills the trial process and its descendants, after an orderly exit of workers that share semaphores."""
-        settings = self._settings
+        settings = self.settings
         method = (settings and settings.multiprocessing_context) or self._start_method
         try:  # killed forked workers leave nothing behind; others must release their semaphores
             if settings and settings.num_workers and method != "fork":
