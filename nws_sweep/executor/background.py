@@ -8,13 +8,13 @@ candidate. It does not wait for the other ranks, and only its CPU time and memor
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
 from nws_sweep.errors import NwsSweepError
+from nws_sweep.executor import process_state
 from nws_sweep.executor.trial_process import UNLIMITED, ChildProcess, Command, CommandSender, Supervision
 from nws_sweep.results import LoaderSettings, ProcessSpec, Usage
 from nws_sweep.system import usage
@@ -105,7 +105,9 @@ def of_rank(spec: ProcessSpec, rank: int) -> ProcessSpec:
 
     As with torchrun, ``OMP_NUM_THREADS`` is 1 unless it is set.
     """
-    outside = os.environ if spec.environment is None else spec.environment
+    state = spec.state or process_state.of_this_process()
     of_all = {"WORLD_SIZE": str(spec.ranks), "LOCAL_WORLD_SIZE": str(spec.ranks)}
-    environment = {"OMP_NUM_THREADS": "1", **outside, **of_all, "RANK": str(rank), "LOCAL_RANK": str(rank)}
-    return replace(spec, rank=rank, environment=environment, logs_samples=spec.logs_samples and rank == 0)
+    environment = {"OMP_NUM_THREADS": "1", **state.environment, **of_all, "RANK": str(rank), "LOCAL_RANK": str(rank)}
+    return replace(
+        spec, rank=rank, state=replace(state, environment=environment), logs_samples=spec.logs_samples and rank == 0
+    )

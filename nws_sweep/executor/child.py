@@ -14,7 +14,6 @@ import multiprocessing
 import os
 import re
 import signal
-import sys
 import time
 import traceback
 import types
@@ -37,7 +36,7 @@ from nws_sweep.dataloading.fingerprints import fingerprint
 from nws_sweep.dataloading.loaders import Source
 from nws_sweep.dataloading.recording import BatchLog, BatchTimer, TimedCollate, WorkerStart, run_delay_clock
 from nws_sweep.errors import ConfigurationError, DatasetError, NwsSweepError, TrialError, one_line
-from nws_sweep.executor import forking
+from nws_sweep.executor import forking, process_state
 from nws_sweep.measurement.timing import LoaderSession
 from nws_sweep.results import (
     DatasetFacts,
@@ -237,11 +236,8 @@ def main(connection: Connection, spec: ProcessSpec, temporary_folder: str) -> No
     """Answers commands until the command is None or the parent closes the pipe."""
     # The user's own; that of a forked process is "fork".
     multiprocessing.set_start_method(spec.start_method, force=True)
-    if spec.environment is not None:
-        os.environ.clear()
-        os.environ.update(spec.environment)
-    if spec.import_path is not None:
-        sys.path[:] = spec.import_path
+    if spec.state is not None:
+        process_state.restore(spec.state)
     for pattern in _EXPECTED_WARNINGS:
         warnings.filterwarnings("ignore", message=pattern)
     processes.set_socket_folder(temporary_folder)

@@ -8,12 +8,10 @@ from __future__ import annotations
 import contextlib
 import logging
 import multiprocessing
-import os
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 
-from nws_sweep.executor import background, trial_process
+from nws_sweep.executor import background, process_state, trial_process
 from nws_sweep.executor.trial_process import UNLIMITED, ChildProcess, Supervision
 from nws_sweep.measurement.environment import ProcessFactory, TrialProcess
 from nws_sweep.results import Configuration, ProcessSpec
@@ -87,10 +85,8 @@ def spec_of(configuration: Configuration, working_folder: str, log_path: str | N
         start_method=multiprocessing.get_start_method(allow_none=True),
         working_folder=working_folder,
         log_path=log_path,
-        # The current values: the fork server may have been started with others.
-        environment=dict(os.environ),
+        state=process_state.of_this_process(),
         logs_samples=configuration.check_samples is not False,
-        import_path=tuple(os.path.abspath(folder) for folder in sys.path),  # noqa: PTH100 - "" is the current folder
         ranks=configuration.ranks,
     )
     return spec if spec.ranks == 1 else background.of_rank(spec, 0)

@@ -58,15 +58,17 @@ def as_warm_up(time_slice: TimeSlice) -> TimeSlice:
 def noise_of(slices: Sequence[TimeSlice], cores: float, first_window: int = 0) -> Noise | None:
     """What disturbed a trial with ``cores`` CPUs, from the counters of the machine; None without time slices.
 
+    The first CPUs that other programs use are those beyond the quota of this job, of which it loses nothing.
     ``first_window`` is the number of the first window in the trial.
     """
     elapsed_s = sum(time_slice.elapsed_s for time_slice in slices)
     if elapsed_s <= 0:
         return None
-    busy_s = sum(time_slice.machine.busy_s for time_slice in slices)
+    others_s = sum(time_slice.machine.busy_s for time_slice in slices) - cpu_time_s(slices) - _background_cpu_s(slices)
+    beyond_s = max(0.0, sum(time_slice.machine.total_s for time_slice in slices) - elapsed_s * cores)
     measured = [(n, b.elapsed_s / b.batches) for n, b in enumerate(all_windows(slices)) if b.counts and b.batches]
     return Noise(
-        other_cpus=max(0.0, busy_s - cpu_time_s(slices) - _background_cpu_s(slices)) / elapsed_s,
+        other_cpus=max(0.0, others_s - beyond_s) / elapsed_s,
         steal=sum(time_slice.machine.steal_s for time_slice in slices) / (elapsed_s * cores),
         throttled=min(1.0, sum(time_slice.machine.throttled_s for time_slice in slices) / elapsed_s),
         outliers=tuple(first_window + measured[index][0] for index in outliers([mean_s for _, mean_s in measured])),

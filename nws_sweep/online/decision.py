@@ -15,7 +15,7 @@ from nws_sweep.replay import choice
 from nws_sweep.replay.bottlenecks import Bottleneck
 from nws_sweep.replay.known import queue_settings
 from nws_sweep.replay.model import Model, model_of
-from nws_sweep.results import DEFAULT_PREFETCH, LoaderSettings, Trial
+from nws_sweep.results import LoaderSettings, Trial
 from nws_sweep.system import processes
 
 _MUCH = 1 / 3  # of the time of making a batch
@@ -101,7 +101,7 @@ def choose(trials: Sequence[Trial], current: LoaderSettings, ahead: Prospect) ->
 
 def _predicted(replays: _Replays) -> dict[LoaderSettings, float]:
     """Predicted seconds per batch with other numbers of workers, and with other values of prefetch_factor."""
-    ahead, own = replays.ahead, replays.ahead.base.prefetch_factor or DEFAULT_PREFETCH
+    ahead, own = replays.ahead, replays.ahead.base.prefetched
     numbers = range(ahead.fewest_workers, ahead.most_workers + 1)
 
     def costs_s(numbers: Iterable[int], prefetch_factor: int = own) -> dict[LoaderSettings, float]:

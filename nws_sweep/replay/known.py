@@ -11,7 +11,7 @@ from functools import cached_property
 
 from nws_sweep.replay.prediction import Records, epoch_of
 from nws_sweep.replay.queue import QueueSettings
-from nws_sweep.results import DEFAULT_PREFETCH, BatchCost, BatchRecord, LoaderSettings, LoopCosts, Span, Trial
+from nws_sweep.results import BatchCost, BatchRecord, LoaderSettings, LoopCosts, Span, Trial
 
 ENDLESS = 10**6  # batches of an epoch of unknown length: its start and its end take next to nothing
 # Standard deviation of the logarithm of the factor of any trial; a factor that was measured badly is nearer to 1.
@@ -135,7 +135,7 @@ def queue_settings(loader: LoaderSettings, cpus: float) -> QueueSettings:
     return QueueSettings(
         num_workers=loader.num_workers,
         cpus=cpus,
-        prefetch_factor=loader.prefetch_factor or DEFAULT_PREFETCH,
+        prefetch_factor=loader.prefetched,
         in_order=loader.in_order,
         persistent_workers=loader.persistent_workers,
     )

@@ -16,6 +16,6 @@ from nws_sweep.results.search_record import (
     SamplesLogged, SamplesSeen, SearchRecord, VERSIONS, Verdict,
 )  # fmt: skip
 from nws_sweep.results.settings import (
-    Configuration, DEFAULT_PREFETCH, LoaderSettings, MeasureRules, ONLINE_STRATEGY, ProcessSpec,
+    Configuration, DEFAULT_PREFETCH, LoaderSettings, MeasureRules, ONLINE_STRATEGY, ProcessSpec, ProcessState,
     SearchRules, shown, varying_columns,
 )  # fmt: skip

@@ -174,9 +174,10 @@ class Usage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineTime:
-    """Cumulative times of all CPUs of the machine, s."""
+    """Cumulative times of the CPUs on which this process may run, s."""
 
     busy_s: float = 0.0  # of all processes
+    total_s: float = 0.0  # busy, idle, or taken by the hypervisor: the number of CPUs times the time
     steal_s: float = 0.0  # taken by the hypervisor while a process here was ready to run
     throttled_s: float = 0.0  # in which the CPU quota of this process's control group was exhausted
 

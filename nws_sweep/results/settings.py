@@ -50,14 +50,19 @@ class LoaderSettings:
         )  # fmt: skip
 
     @property
+    def prefetched(self) -> int:
+        """Batches that each worker loads ahead: ``prefetch_factor``, or torch's default."""
+        return DEFAULT_PREFETCH if self.prefetch_factor is None else self.prefetch_factor
+
+    @property
     def queued_batches(self) -> int:
         """Batches that the workers may hold ready or in preparation."""
-        return self.num_workers * (DEFAULT_PREFETCH if self.prefetch_factor is None else self.prefetch_factor)
+        return self.num_workers * self.prefetched
 
     def changes(self, own: LoaderSettings, searched: Iterable[str] = ()) -> dict[str, Any]:
         """The keywords to change in a loader with settings ``own``: num_workers, those searched, those that differ."""
         names = {"num_workers", *searched}
-        mine, theirs = (replace(one, prefetch_factor=one.prefetch_factor or DEFAULT_PREFETCH) for one in (self, own))
+        mine, theirs = (replace(one, prefetch_factor=one.prefetched) for one in (self, own))
         names |= {each.name for each in fields(self) if getattr(mine, each.name) != getattr(theirs, each.name)}
         if self.batch_size is None:
             names.discard("batch_size")
@@ -148,6 +153,18 @@ class Configuration:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessState:
+    """What a program has set in its process; see ``executor.process_state``."""
+
+    environment: Mapping[str, str] = field(repr=False)
+    import_path: tuple[str, ...]  # ``sys.path``
+    locale: str
+    torch: Mapping[str, Any] = field(default_factory=dict)  # threads and defaults; empty if it was not imported
+    opencv_threads: int | None = None  # None if it was not imported
+    blas_threads: Mapping[str, int] = field(default_factory=dict)  # by library
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessSpec:
     """The specification of a trial process: plain values, which can be sent to any process."""
 
@@ -158,8 +175,7 @@ class ProcessSpec:
     start_method: str | None = None  # of multiprocessing, which workers follow; None for the platform's default
     working_folder: str = "."  # base of relative paths of the dataset: where the user started the command
     log_path: str | None = None  # file for standard output and error of the trial process and its workers
-    environment: Mapping[str, str] | None = field(default=None, repr=False)  # None for that of the dataset server
-    import_path: tuple[str, ...] | None = None  # ``sys.path`` of the program; None for that of the dataset server
+    state: ProcessState | None = None  # of the program; None for that of the dataset server
     rank: int = 0  # whose share of the samples is loaded
     ranks: int = 1
     logs_samples: bool = False  # workers log some of their samples for comparison

@@ -9,7 +9,7 @@ import contextlib
 import math
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _SHARED_MEMORY = Path("/dev/shm")
 _BLOCK_BYTES = 512  # the unit of st_blocks
 _MOST_READ = 8  # children whose memory is read: each takes about 10 ms, and the workers of a loader are alike
+_BUSY, _IDLE, _STOLEN = ("user", "nice", "system", "irq", "softirq"), ("idle", "iowait"), ("steal",)  # of proc_stat(5)
 _MAJFLT = 9  # field of /proc/<pid>/stat after the name; that of exited children follows (proc(5))
 
 
@@ -45,18 +46,28 @@ def of_tree(pid: int) -> Usage:
 
 
 def of_machine(root: Path = Path("/")) -> MachineTime:
-    """The machine's counters since its start; control groups are read below ``root``."""
-    import psutil
-
-    times = psutil.cpu_times()
+    """The counters of the usable CPUs since the machine's start; control groups are read below ``root``."""
+    times = _usable_cpu_times()
     stats = [host.fields(folder / "cpu.stat") for _, folder in host.group_folders(root, "cpu")]
     # Microseconds in version 2, nanoseconds in version 1.
     throttled_s = (stat.get("throttled_usec", 0) / 1e6 + stat.get("throttled_time", 0) / 1e9 for stat in stats)
+    busy_s, steal_s = (sum(getattr(one, name, 0.0) for one in times for name in names) for names in (_BUSY, _STOLEN))
+    idle_s = sum(getattr(one, name, 0.0) for one in times for name in _IDLE)
     return MachineTime(
-        busy_s=sum(getattr(times, name, 0.0) for name in ("user", "nice", "system", "irq", "softirq")),
-        steal_s=getattr(times, "steal", 0.0),
+        busy_s=busy_s,
+        total_s=busy_s + steal_s + idle_s,
+        steal_s=steal_s,
         throttled_s=max(throttled_s, default=0.0),
     )
+
+
+def _usable_cpu_times() -> Sequence[object]:
+    """Of the CPUs on which this process may run; of all where the system does not tell them apart."""
+    import psutil
+
+    times: list[object] = list(psutil.cpu_times(percpu=True))
+    usable = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(len(times))
+    return [one for number, one in enumerate(times) if number in usable] or times
 
 
 def known_sum(values: Iterable[int | None]) -> int | None:

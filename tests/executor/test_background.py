@@ -18,7 +18,7 @@ from nws_sweep.executor.child import _ChildCommands
 from nws_sweep.executor.dataset_server import DatasetServer
 from nws_sweep.executor.trial_process import Supervision
 from nws_sweep.measurement.timing import LoaderSession
-from nws_sweep.results import LoaderSettings, MeasureRules, WindowKind, WindowRequest
+from nws_sweep.results import LoaderSettings, MeasureRules, ProcessState, WindowKind, WindowRequest
 from tests import factories
 from tests.user_datasets import Plain
 
@@ -139,9 +139,11 @@ def test_loading_in_the_background_ends_with_an_epoch_without_batches() -> None:
 
 def test_a_rank_replaces_the_launchers_variables_only() -> None:
     outside = {"RANK": "7", "WORLD_SIZE": "64", "HOME": "/home", "OMP_NUM_THREADS": "3"}
-    spec = replace(factories.process_spec("Plain"), ranks=4, environment=outside, logs_samples=True)
+    state = ProcessState(environment=outside, import_path=(), locale="C")
+    spec = replace(factories.process_spec("Plain"), ranks=4, state=state, logs_samples=True)
     made = background.of_rank(spec, 1)
-    assert made.environment == {
+    assert made.state is not None
+    assert made.state.environment == {
         "RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "4",
         "HOME": "/home", "OMP_NUM_THREADS": "3",
     }  # fmt: skip

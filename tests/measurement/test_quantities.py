@@ -245,6 +245,14 @@ def test_other_cpus_are_busy_time_without_that_of_the_trial(busy_s: tuple[float,
     assert noise_of([], 2.0) is None
 
 
+@pytest.mark.parametrize(("total_s", "other_cpus"), [(20.0, 0.9), (25.0, 0.4), (640.0, 0.0)])
+def test_programs_on_cpus_that_this_job_may_not_use_disturb_nothing(total_s: float, other_cpus: float) -> None:
+    """15 s busy in 10 s, 6 s by the trial, which may use two CPUs."""
+    noise = noise_of([disturbed(busy_s=15.0, total_s=total_s)], 2.0)
+    assert noise is not None
+    assert noise.other_cpus == pytest.approx(other_cpus)
+
+
 def test_outliers_are_numbers_of_windows_in_the_trial() -> None:
     noise = noise_of([disturbed(each) for each in (0.5, 0.51, 0.5, 0.9, 0.49, 0.5)], 2.0, 4)
     assert noise is not None

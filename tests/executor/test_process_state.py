@@ -1,0 +1,39 @@
+"""What a program has set in its process, in the process of its trials."""
+
+import subprocess
+import sys
+
+PROGRAM = """
+import locale, os, sys
+import numpy, threadpoolctl, torch
+from nws_sweep.executor import process_state
+
+before = process_state.of_this_process()
+torch.set_num_threads(3)
+torch.set_default_dtype(torch.float64)
+torch.multiprocessing.set_sharing_strategy("file_system")
+os.environ["NWS_STATE"] = "set"
+sys.path.append("/added")
+locale.setlocale(locale.LC_ALL, "C.UTF-8")
+threadpoolctl.threadpool_limits(1, user_api="blas")
+after = process_state.of_this_process()
+for state in (before, after):
+    process_state.restore(state)
+    assert process_state.of_this_process() == state, (process_state.of_this_process(), state)
+assert (after.torch["threads"], after.torch["default_dtype"]) == (3, "float64"), after
+assert (after.environment["NWS_STATE"], after.import_path[-1], after.locale) == ("set", "/added", "C.UTF-8"), after
+assert set(after.blas_threads.values()) <= {1}, after
+"""
+
+
+def test_a_process_gets_what_another_had_set() -> None:
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_libraries_that_were_not_imported_have_set_nothing() -> None:
+    program = (
+        "from nws_sweep.executor import process_state as p; s = p.of_this_process(); print(s.torch, s.blas_threads)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.stdout == "{} {}\n"
