@@ -58,8 +58,7 @@ def _of_torch(torch: Any) -> Mapping[str, Any]:
 
 
 def _restore_torch(values: Mapping[str, Any]) -> None:
-    import torch
-
+    torch: Any = importlib.import_module("torch")
     # Numbers of threads that stay are not set: torch refuses some after its first operation.
     if values["threads"] != torch.get_num_threads():
         torch.set_num_threads(values["threads"])
