@@ -192,17 +192,16 @@ class Candidate:
         if self.done and note:
             self.progress.note(note)
 
-    def retire(self, note: str) -> None:
-        """Finishes the trial if it has figures, without repetition, and ends its trial process."""
+    def retire(self, note: str, *, eliminated: bool = False) -> None:
+        """Finishes the trial if it has figures, without repetition, and ends its trial process.
+
+        ``eliminated`` if it ends because others are better.
+        """
+        self.eliminated = self.eliminated or eliminated
         self.progress.violations += 1
         if self.progress.by_round:
             self.conclude(note)
         self.process.close()
-
-    def eliminate(self) -> None:
-        """Retires it because others are better."""
-        self.eliminated = True
-        self.retire(f"eliminated after {len(self.progress.by_round)} rounds")
 
     @contextmanager
     def _errors_recorded(self) -> Iterator[None]:

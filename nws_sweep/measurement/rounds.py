@@ -95,7 +95,7 @@ class Rounds(ExitStack):
         TimeLimitReached after the deadline.
         """
         out = [candidate for candidate in self.search.candidates if candidate.settings in dropped and candidate.alive]
-        self._end(out, Candidate.eliminate)
+        self._end(out, lambda one: one.retire(f"eliminated after {len(one.progress.by_round)} rounds", eliminated=True))
         known = [candidate for candidate in self.search.candidates if candidate.settings in chosen]
         new = [settings for settings in chosen if settings not in {candidate.settings for candidate in known}]
         if new and self.search.start.configuration.measure.interleave == 1:  # no process may be paused for another
