@@ -139,13 +139,15 @@ class Model:
         """What is replayed, by the num_workers of a trial and whether there are workers in the replay."""
         start_s = _FORKED_S if self.start_method == "fork" else _SPAWNED_S
         found: dict[tuple[int, bool], Records] = {}
+        # Without workers, batches are recorded without their position in the sampler's order.
+        positions = {_batch(record): record.position for one in self._with_workers for record in one.records.made}
         for one in self.known:
-            number, pooled = one.settings.num_workers, self._pooled(one)
+            number, pooled = one.settings.num_workers, self._pooled(one, positions)
             started = pooled if number else replace(pooled, loop=replace(pooled.loop, start_s=start_s))
             found |= {(number, False): pooled, (number, True): started}
         return found
 
-    def _pooled(self, chosen: Known) -> Records:
+    def _pooled(self, chosen: Known, positions: Mapping[tuple[int, int], float]) -> Records:
         """The records of a trial, and those of other trials of batches that it has not made.
 
         All trials take the same batches in the same order, so costs that depend on the number of workers show as the
@@ -162,15 +164,10 @@ class Model:
         for record, ratios in sorted(scaled, key=lambda each: each[0].was_stopped):
             first.setdefault(_batch(record), (record, ratios))
         made = (
-            replace(record, cost=record.cost.scaled(ratios), position=self._positions.get(batch, record.position))
+            replace(record, cost=record.cost.scaled(ratios), position=positions.get(batch, record.position))
             for batch, (record, ratios) in first.items()
         )
         return replace(chosen.records, made=tuple(made))
-
-    @cached_property
-    def _positions(self) -> Mapping[tuple[int, int], float]:
-        """Of batches in the sampler's order; without workers they are recorded without it."""
-        return {_batch(record): record.position for one in self._with_workers for record in one.records.made}
 
     def _nearest(self, num_workers: int) -> Known:
         """The trial whose records stand for this number of workers: without workers only for itself, if possible."""
