@@ -42,7 +42,7 @@ def restore(state: ProcessState) -> None:
         _restore_torch(state.torch)
     if state.opencv_threads is not None:
         importlib.import_module("cv2").setNumThreads(state.opencv_threads)
-    if state.blas_threads != _blas_threads():
+    if state.blas_threads and state.blas_threads != _blas_threads():
         import threadpoolctl
 
         threadpoolctl.threadpool_limits({**state.blas_threads})

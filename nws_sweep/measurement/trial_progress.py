@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 
 from nws_sweep import errors
@@ -117,7 +117,7 @@ class TrialProgress:
     def _figures(self) -> _Figures:
         """Computed once for the same time slices: it replays them."""
         slices, conditions, latest = tuple(self.slices), self.conditions, self._latest
-        if latest is None or conditions != latest.conditions or not _same(slices, latest.slices):
+        if latest is None or (slices, conditions) != (latest.slices, latest.conditions):
             self._latest = latest = _Figures.of(slices, conditions)
         return latest
 
@@ -213,7 +213,3 @@ class TrialProgress:
         self.done = True
         if note:
             self.note(note)
-
-
-def _same(slices: Sequence[TimeSlice], others: Sequence[TimeSlice]) -> bool:
-    return len(slices) == len(others) and all(one is other for one, other in zip(slices, others, strict=True))

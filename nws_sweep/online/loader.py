@@ -21,7 +21,7 @@ from nws_sweep.errors import one_line
 from nws_sweep.online import agreement, saved_state
 from nws_sweep.online.iterator import TunedIterator
 from nws_sweep.online.plan import Tuning
-from nws_sweep.online.tuner import SEARCHABLE, Tuner, When, require_options
+from nws_sweep.online.tuner import Tuner, When, require_options
 from nws_sweep.replay import choice
 from nws_sweep.report.progress import Print, announcer, printer_for
 from nws_sweep.results import (
@@ -200,7 +200,7 @@ def tuner_of(
     """The tuner of a plain DataLoader; the arguments are those of ``autotune``."""
     base = loaders.settings_of(loader, in_effect=True).canonical()
     configuration, announce = _configuration(loader), announcer(progress, printer_for(progress))
-    is_free = configuration.loader.prefetch_factor is None
+    searched = replace(configuration.search, settings=settings).searched(configuration.loader)
     reason = _reason_to_stay(loader, base)
     known = ResultStore().find(configuration, host.describe(), "never" if reason else reuse)
     others = None if reason else agreement.make(loader)
@@ -211,7 +211,7 @@ def tuner_of(
         when=_when(loader),
         cpus=host.usable_cores(),
         most_workers=max_workers,
-        prefetches="prefetch_factor" in (SEARCHABLE if is_free and settings is None else settings or ()),
+        prefetches="prefetch_factor" in searched,
         refusals=_refusals,
         tell=functools.partial(_tell, announce, configuration, others),
         on_decided=_conclude,

@@ -108,10 +108,11 @@ class SearchRules:
     settings: tuple[str, ...] | None = ()
 
     def searched(self, own: LoaderSettings) -> tuple[str, ...]:
-        """The settings to search after num_workers in a loader with settings ``own``; of itself only if adaptive."""
+        """The settings to search after num_workers in a loader with settings ``own``; by itself if adaptive, online."""
         if self.settings is not None:
             return self.settings
-        return ("prefetch_factor",) if self.strategy == "adaptive" and own.prefetch_factor is None else ()
+        is_free = self.strategy in ("adaptive", ONLINE_STRATEGY) and own.prefetch_factor is None
+        return ("prefetch_factor",) if is_free else ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from nws_sweep.replay import choice
 from nws_sweep.replay.known import queue_settings
 from nws_sweep.results import DEFAULT_PREFETCH, LoaderSettings, MeasureRules, SearchRules, shown
 from nws_sweep.tuning.adaptive import MOST_PREDICTED, Adaptive
-from nws_sweep.tuning.estimates import Estimates, estimates_of
+from nws_sweep.tuning.estimates import FEWEST_ROUNDS, Estimates, estimates_of
 from nws_sweep.tuning.observations import (
     Decision,
     Measure,
@@ -31,7 +31,7 @@ from nws_sweep.tuning.observations import (
 SEARCHABLE = (
     "prefetch_factor", "pin_memory", "persistent_workers", "multiprocessing_context", "in_order", "threads_per_worker",
 )  # fmt: skip
-_FEWEST_ROUNDS, _MOST_ROUNDS = 3, 8
+_MOST_ROUNDS = 8
 _PREDICTED = ("prefetch_factor", "in_order")
 
 
@@ -132,9 +132,9 @@ class OtherSettingsSearch(Strategy):
     def _undecided(
         self, best: LoaderSettings, found: Estimates, known: Mapping[LoaderSettings, Observation]
     ) -> list[LoaderSettings]:
-        """The values that need more rounds, with the best so far; the first ``_FEWEST_ROUNDS`` are of all values."""
+        """The values that need more rounds, with the best so far; the first ``FEWEST_ROUNDS`` are of all values."""
         rounds = {o.settings: len(o.by_round) for o in found.observations}
-        undecided = [one for one in rounds if found.loss(one) > choice.CLOSE or rounds[one] < _FEWEST_ROUNDS]
+        undecided = [one for one in rounds if found.loss(one) > choice.CLOSE or rounds[one] < FEWEST_ROUNDS]
         undecided = self._active([one for one in undecided if rounds[one] < _MOST_ROUNDS], known)
         return self._active(list(dict.fromkeys([best, found.answer, *undecided])), known) if undecided else []
 
