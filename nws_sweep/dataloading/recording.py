@@ -32,6 +32,7 @@ _ROWS = 1024  # kept of each worker until they are read
 _FIELDS = 4  # of a row: moments of the start and the end, CPU time, waiting
 _TOTALS = 4  # of a worker: CPU time beside that of the rows, batches with it, CPU time before first batches, starts
 _UNCOUNTED = -1  # in place of the samples of a worker
+_MOST_READINGS = 3  # of the clocks
 # Faster samples are counted per batch; those of an iterable dataset are counted until enough of them are logged.
 _CHEAP_SAMPLE_S = 20e-6
 # Other metaclasses change subclasses: samples of torch.Tensor become unpicklable, iterators of DataPipes invalid.
@@ -189,17 +190,27 @@ class BatchTimer:
             self.log.add_totals(self._worker, 0.0, 0, process_s, 1)
         else:
             self.log.add_totals(self._worker, process_s - self._process_s - self._cpu_s, 1)
-        self._process_s, self._delay_s = process_s, self._run_delay_s()
-        self._thread_s, self._began_s = time.thread_time(), time.perf_counter()
+        self._process_s, self._thread_s = process_s, time.thread_time()
+        self._began_s, self._delay_s = self._now()
 
     def end(self) -> None:
         """The batch is finished."""
         if self._worker is None or not self._is_open:
             return
         self._is_open = False
-        ended_s, self._cpu_s = time.perf_counter(), time.thread_time() - self._thread_s
-        busy_s = self._cpu_s + self._run_delay_s() - self._delay_s
+        ended_s, delay_s = self._now()
+        self._cpu_s = time.thread_time() - self._thread_s
+        busy_s = self._cpu_s + delay_s - self._delay_s
         self.log.add(self._worker, self._began_s, ended_s, self._cpu_s, max(0.0, ended_s - self._began_s - busy_s))
+
+    def _now(self) -> tuple[float, float]:
+        """The time and the run delay until then, s; read again if the thread lost its CPU in between."""
+        delay_s = self._run_delay_s()
+        for _ in range(_MOST_READINGS):
+            now_s, earlier_s, delay_s = time.perf_counter(), delay_s, self._run_delay_s()
+            if delay_s == earlier_s:
+                break
+        return now_s, delay_s
 
 
 @dataclass(frozen=True, eq=False)

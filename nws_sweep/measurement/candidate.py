@@ -136,7 +136,7 @@ class Candidate:
         """Whether further time slices are possible within the limits of a trial."""
         return self.alive and not self.progress.limit
 
-    def time_slice(self, memory_left: int | None, number: int, window_s: float | None) -> None:
+    def time_slice(self, memory_left: int | None, number: int, window_s: float) -> None:
         """Resumes or starts its trial process, takes warm-up and one window or epoch, pauses the process.
 
         An error ends the trial. If the trial is done, it ends the trial process and discards this time slice only.
@@ -144,7 +144,7 @@ class Candidate:
         Args:
             memory_left: Memory that its processes may hold beside what they hold, B; None for no limit.
             number: The round.
-            window_s: Least length of the window, s; None for ``measure.window_s``.
+            window_s: Least length of the window, s, if below ``measure.window_s``.
         """
         memory_bytes = None if memory_left is None else memory_left + (self.process.usage.memory_bytes or 0)
         self.progress.window_s, self._stalled = window_s, False

@@ -6,6 +6,7 @@ affects all candidates equally. Trial processes stay alive, paused, as long as r
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -88,7 +89,7 @@ class Rounds(ExitStack):
             self._take_round(taking)
 
     def compare_in_round(
-        self, chosen: Sequence[LoaderSettings], dropped: Sequence[LoaderSettings] = (), window_s: float | None = None
+        self, chosen: Sequence[LoaderSettings], dropped: Sequence[LoaderSettings] = (), window_s: float = math.inf
     ) -> None:
         """Takes one round with windows of at least ``window_s``; starts new candidates, ends ``dropped`` trials.
 
@@ -144,7 +145,7 @@ class Rounds(ExitStack):
             process.read_usage()
 
     def _take_round(
-        self, taking: list[Candidate], beside: Sequence[LoaderSettings] = (), window_s: float | None = None
+        self, taking: list[Candidate], beside: Sequence[LoaderSettings] = (), window_s: float = math.inf
     ) -> None:
         """Takes a time slice of each candidate in random order; the first round, which sizes batches, in order."""
         if any(candidate.progress.windows for candidate in self.search.candidates):
@@ -160,7 +161,7 @@ class Rounds(ExitStack):
         self._number += 1
         self._observer.round_finished(lambda: self.search.record)
 
-    def _start(self, candidate: Candidate, window_s: float | None = None) -> None:
+    def _start(self, candidate: Candidate, window_s: float = math.inf) -> None:
         self.search.candidates.append(candidate)
         self.callback(candidate.process.close)
         if candidate.done:  # it was skipped
@@ -168,7 +169,7 @@ class Rounds(ExitStack):
         else:
             self._take_slice(candidate, window_s)
 
-    def _take_slice(self, candidate: Candidate, window_s: float | None) -> None:
+    def _take_slice(self, candidate: Candidate, window_s: float) -> None:
         self._environment.check_interrupts()
         if candidate.is_late:
             raise TimeLimitReached

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 
@@ -69,7 +70,7 @@ class TrialProgress:
     configuration: Configuration  # what is held fixed
     cores: float  # CPUs that the trial can use
     batches_per_epoch: int | None = None  # length of an epoch; None if it is unknown or was found wrong
-    window_s: float | None = None  # least length of a window in this time slice; None for ``measure.window_s``
+    window_s: float = math.inf  # least length of a window in this time slice, if below ``measure.window_s``
     slices: list[TimeSlice] = field(default_factory=list)  # of the current trial process
     discarded: list[TimeSlice] = field(default_factory=list)  # of earlier trial processes, not counted
     notes: tuple[str, ...] = ()
@@ -100,9 +101,11 @@ class TrialProgress:
     def conditions(self) -> Conditions:
         """The conditions of the latest time slice."""
         rules = self.configuration.measure
+        # A window that is shorter than the start of the workers would save little time.
+        started_s = max((window.startup_s or 0.0 for window in self.windows), default=0.0)
         return Conditions(
             settings=self.settings,
-            rules=rules if self.window_s is None else replace(rules, window_s=self.window_s),
+            rules=replace(rules, window_s=min(rules.window_s, max(self.window_s, started_s))),
             batches_per_epoch=self.batches_per_epoch,
             cores=self.cores,
         )

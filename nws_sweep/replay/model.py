@@ -16,7 +16,7 @@ from functools import cached_property
 from nws_sweep.replay.bottlenecks import Bottleneck, Epoch
 from nws_sweep.replay.factors import Factors, doublings
 from nws_sweep.replay.known import Known, known_of
-from nws_sweep.replay.prediction import MOST_BATCHES, Prediction, Records, epoch_and_batch_s, predict
+from nws_sweep.replay.prediction import MOST_BATCHES, MOST_ORDERS, Prediction, Records, epoch_and_batch_s, predict
 from nws_sweep.replay.queue import QueueSettings
 from nws_sweep.results import BatchCost, BatchRecord, LoopCosts, Trial
 
@@ -55,16 +55,19 @@ class Model:
             settings: Of the queue, with the CPUs.
             step_s: Of another training step per batch, which takes no CPU time; None for the recorded one.
             without: What is taken away.
-            most: Batches that are replayed, at least three queues; the rest of the epoch has their pace.
+            most: Batches that are replayed, at least three queues; the rest of the epoch has their pace. The result is
+                the mean of as many orders of a short epoch as have so many batches.
         """
         records, factor = self._inputs(settings.num_workers, step_s)
         count = min(most, records.most) if len(records.made) > 1 else _EQUAL_BATCHES
-        epoch = Epoch(
-            records.epoch(random.Random(0), max(count, _QUEUES * settings.queued_batches)), records.loop, settings
-        )
-        for bottleneck in without:
-            epoch = epoch.without(bottleneck, self.making, self.undisturbed(epoch.loop))
-        return factor * epoch_and_batch_s(*epoch, records.batches)[0] / records.batches
+        epochs_s = []
+        for seed in range(max(1, min(MOST_ORDERS, count // records.batches))):
+            costs = records.epoch(random.Random(seed), max(count, _QUEUES * settings.queued_batches))
+            epoch = Epoch(costs, records.loop, settings)
+            for bottleneck in without:
+                epoch = epoch.without(bottleneck, self.making, self.undisturbed(epoch.loop))
+            epochs_s.append(epoch_and_batch_s(*epoch, records.batches)[0])
+        return factor * statistics.fmean(epochs_s) / records.batches
 
     def hoped_s(self, settings: QueueSettings) -> float:
         """``cost_s``; less where the factor of two known trials around these workers differs.

@@ -21,7 +21,7 @@ from nws_sweep.results import BatchCost, BatchRecord, Estimate, LoopCosts
 
 MOST_BATCHES = 1000
 _DRAWS = 20  # epochs for a band
-_ARRANGEMENTS = 5  # orders of the same batches, of which a prediction is the mean
+MOST_ORDERS = 5  # of the same batches, of which a prediction is the mean
 _NEAR = 0.05  # records within this share of the epoch stand for a position, if costs depend on it
 _SIGNIFICANT = 2.33  # standard deviations, 1 % of epochs without an order are taken for ones with it
 
@@ -132,7 +132,7 @@ def predict(records: Records, factor: float, settings: QueueSettings, misfit: fl
     The band is that of bootstrap samples whose loading is slower by other factors; ``misfit`` is the standard deviation
     of their logarithm.
     """
-    arrangements = [epoch_of(records, settings, seed) for seed in range(_ARRANGEMENTS)]
+    arrangements = [epoch_of(records, settings, seed) for seed in range(MOST_ORDERS)]
     epoch_s, batch_s = (factor * statistics.fmean(times) for times in zip(*arrangements, strict=True))
     replicates = []
     for number in range(1, _DRAWS + 1):

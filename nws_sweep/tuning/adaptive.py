@@ -17,14 +17,13 @@ from nws_sweep.replay import choice
 from nws_sweep.replay.known import queue_settings
 from nws_sweep.replay.model import Model
 from nws_sweep.results import LoaderSettings
-from nws_sweep.tuning.estimates import FEWEST_ROUNDS, Estimates, estimates_of
+from nws_sweep.tuning.estimates import Estimates, estimates_of, has_enough_rounds
 from nws_sweep.tuning.observations import (
     Decision,
     MeasureRound,
     Observation,
     Stop,
     Strategy,
-    cost_of,
     model_from,
     with_workers,
 )
@@ -37,7 +36,6 @@ _FITTING = 0.75  # of the fewest workers that failed, at most so many are starte
 _MOST_AT_A_TIME = 100  # workers with which other candidates stay when one is started
 _ELIMINATED = 0.1  # of the loss at which rounds end: a candidate that promises less is ended
 _NOTHING = 0.005  # share of the time that is not worth a word
-_FAR_BEHIND = 1.4  # a candidate slower than the answer by this factor is ended after one round, others after two
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +114,11 @@ class Adaptive(Strategy):
         is_spent = len(observations) >= MOST_PREDICTED + self.rules.patience
         if is_spent or _started_since(found.observations, _answer(found)) >= _MOST_IN_VAIN:
             return []
-        best = choice.promising(measured_s, self._predicted(fits, model), self.rules.tolerance)
+        # A prediction is compared with predictions too: else all would be promising after one slow measurement.
+        known_s = {
+            one: min(cost_s, model.cost_s(queue_settings(one, self.cores))) for one, cost_s in measured_s.items()
+        }
+        best = choice.promising(known_s, self._predicted(fits, model), self.rules.tolerance)
         return [best] if best else []
 
     def _predicted(self, numbers: Sequence[int], model: Model) -> Mapping[LoaderSettings, float]:
@@ -136,28 +138,12 @@ class Adaptive(Strategy):
         return [n for n in self._untried(observations) if n <= ceiling]
 
     def _undecided(self, active: Sequence[Observation], found: Estimates) -> list[Observation]:
-        """The candidates that need more rounds, with the answer; none if the expected loss of the answer is small.
-
-        A loss that would not be worth a new candidate is not worth twice the measurements either.
-        """
-        fewest = self.measure.epochs if self.measure.mode == "epoch" else FEWEST_ROUNDS
+        """The candidates that need more rounds, with the answer; none if the expected loss of the answer is small."""
+        undecided = [o for o in active if found.is_undecided(o)]
         answer = _answer(found)
-        spent_s = sum(o.spent_s for o in found.observations)
-        losses = {o.settings: found.loss(o.settings) for o in active}
-        undecided = [
-            o
-            for o in active
-            if losses[o.settings] > choice.PROMISING
-            or (losses[o.settings] > choice.CLOSE and found.seconds_to_decide(o.settings) <= spent_s)
-        ]
-        if not undecided and (len(answer.by_round) >= fewest or answer.spent_s >= self._epoch_s(answer)):
+        if not undecided and has_enough_rounds(answer, self.measure):
             return []
         return [o for o in active if o in undecided or o is answer]
-
-    def _epoch_s(self, one: Observation) -> float:
-        """A candidate that has been measured for so long needs no more rounds for its interval alone."""
-        is_known = one.batches is not None and self.measure.mode != "epoch"
-        return cost_of(one) * (one.batches or 1) if is_known else math.inf
 
     def _reason(self, observations: Sequence[Observation], found: Estimates, model: Model) -> str:
         answer, costs_s = found.answer, found.costs_s
@@ -204,11 +190,9 @@ def _without_room(others: Iterable[Observation], found: Estimates, workers: int)
 
 
 def _is_eliminated(one: Observation, found: Estimates, *, makes_room: bool) -> bool:
-    """Whether further rounds are not expected to make it the answer; the time of one round may be wrong by much.
+    """Whether further rounds are not expected to make it the answer.
 
     Before other candidates are started, one that is probably not the answer is ended to make room for their workers.
     """
-    if one.settings == found.answer or found.loss(one.settings) > _ELIMINATED * choice.CLOSE * (5 if makes_room else 1):
-        return False
-    is_far = found.costs_s[one.settings] > _FAR_BEHIND * found.costs_s[found.answer]
-    return makes_room or len(one.by_round) > 1 or is_far
+    most = _ELIMINATED * choice.CLOSE * (5 if makes_room else 1)
+    return one.settings != found.answer and found.loss(one.settings) <= most and not found.needs_second_round(one)

@@ -16,12 +16,14 @@ from functools import cached_property
 
 from nws_sweep.measurement.stats import student_t_975
 from nws_sweep.replay import choice
-from nws_sweep.results import LoaderSettings, Verdict
+from nws_sweep.results import LoaderSettings, MeasureRules, Verdict
 from nws_sweep.tuning.observations import Observation, cost_of
 
 # Prior of the noise: standard deviation of the logarithm of the time of a window, and its weight in windows.
 _PRIOR_SPREAD, _PRIOR_WEIGHT = 0.025, 3
 FEWEST_ROUNDS = 3  # of an answer: an interval needs three
+_FAR_BEHIND = 1.4  # times the answer: one round is enough
+_SHORT_SEARCH_S = 15.0  # within it, losses above ``choice.CLOSE`` are decided, later those above ``choice.PROMISING``
 _NORMAL_975 = statistics.NormalDist().inv_cdf(0.975)
 _PASSES = 20  # of the fit, which converges geometrically
 _MOST_LONGER = 1000.0  # upper bound of further rounds / rounds so far in ``seconds_to_decide``
@@ -42,7 +44,7 @@ class Estimates:
     @cached_property
     def costs_s(self) -> Mapping[LoaderSettings, float]:
         """Expected seconds per batch, by settings."""
-        fitted, _ = self._fit
+        fitted = self._fit[0]
         costs_s = {one.settings: cost_of(one) for one in self.observations}
         # The fit compares; the scale is that of all rounds together.
         scale = statistics.fmean(math.log(costs_s[one]) - log for one, log in fitted.items()) if fitted else 0.0
@@ -71,6 +73,23 @@ class Estimates:
         """Expected share of the price that is lost by choosing ``answer`` if ``other`` is better."""
         return choice.expected_loss(self._excess(other), self.spread(other))
 
+    def is_undecided(self, other: Observation) -> bool:
+        """Whether more rounds are worth their time: a loss that would not be worth a new candidate, only a short one."""
+        loss, spent_s = self.loss(other.settings), sum(one.spent_s for one in self.observations)
+        if not self._may_be_decided(other):
+            return False
+        is_soon = loss > choice.CLOSE and spent_s + self.seconds_to_decide(other.settings) <= _SHORT_SEARCH_S
+        return loss > choice.PROMISING or is_soon or self.needs_second_round(other)
+
+    def _may_be_decided(self, other: Observation) -> bool:
+        """Whether its rounds still count: beside an answer that has ended, as many rounds are enough."""
+        answer = next(one for one in self.observations if one.settings == self.answer)
+        return answer.may_continue or len(other.by_round) < len(answer.by_round)
+
+    def needs_second_round(self, one: Observation) -> bool:
+        """Whether it has one round only, which may be wrong by much, and is not far behind the answer."""
+        return len(one.by_round) == 1 and self.costs_s[one.settings] < _FAR_BEHIND * self.costs_s[self.answer]
+
     def _excess(self, other: LoaderSettings) -> float:
         """Logarithm of the price of ``answer`` / that of ``other``, beyond what counts as equal for more workers."""
         mine, theirs = (choice.price(self.costs_s[s], s.num_workers, self.tolerance) for s in (self.answer, other))
@@ -90,20 +109,23 @@ class Estimates:
 
         It is larger, as the quantile of Student's t to that of the normal distribution, the fewer rounds it comes from.
         """
-        fitted, effects = self._fit
+        fitted, effects, freedom = self._fit
         residuals = [
             math.log(cost_s) - fitted[one.settings] - effects[number]
             for one in self.observations
             for number, cost_s in one.by_round.items()
         ]
-        degrees = max(0, len(residuals) - len(fitted) - len(effects) + 1)
         squares = sum(residual**2 for residual in residuals) + _PRIOR_WEIGHT * _PRIOR_SPREAD**2
-        degrees += _PRIOR_WEIGHT
-        return math.sqrt(squares / degrees) * student_t_975(degrees) / _NORMAL_975
+        degrees = max(0.0, len(residuals) - len(fitted) - freedom) + _PRIOR_WEIGHT
+        return math.sqrt(squares / degrees) * student_t_975(int(degrees)) / _NORMAL_975
 
     @cached_property
-    def _fit(self) -> tuple[Mapping[LoaderSettings, float], Mapping[int, float]]:
-        """Logarithms of the times of candidates with rounds, and the effects of the rounds."""
+    def _fit(self) -> tuple[Mapping[LoaderSettings, float], Mapping[int, float], float]:
+        """Logarithms of the times of candidates with rounds, the effects of the rounds, and their degrees of freedom.
+
+        An effect that counts less has less than one degree (Hastie et al., The Elements of Statistical Learning, 2009,
+        section 7.6); one is the candidates' if all rounds differ alike.
+        """
         seen = [one for one in self.observations if one.by_round]
         logs = {one.settings: {number: math.log(s) for number, s in one.by_round.items()} for one in seen}
         effects = dict.fromkeys(sorted({number for own in logs.values() for number in own}), 0.0)
@@ -116,7 +138,9 @@ class Estimates:
                 effects[number] = sum(left) / (len(left) + share)
             rest = [log - fitted[one] - effects[n] for one, own in logs.items() for n, log in own.items()]
             share = _variance(rest) / _variance([*effects.values()])
-        return fitted, effects
+        numbers = [number for own in logs.values() for number in own]
+        degrees = [(n := numbers.count(number)) / (n + share) for number in effects]
+        return fitted, effects, sum(degrees) - (statistics.fmean(degrees) if degrees else 0.0)
 
     def verdict(self) -> Verdict:
         """The answer, and the candidates whose choice may be worth more than what counts as equal."""
@@ -150,3 +174,11 @@ def estimates_of(observations: Sequence[Observation], tolerance: float) -> Estim
     """The estimates of the candidates that have a cost; None if there are none."""
     measured = tuple(one for one in observations if one.cost_s is not None)
     return Estimates(measured, tolerance) if measured else None
+
+
+def has_enough_rounds(answer: Observation, measure: MeasureRules) -> bool:
+    """Whether its interval needs no more rounds: it has three, or was measured for as long as an epoch takes."""
+    if measure.mode == "epoch":
+        return len(answer.by_round) >= measure.epochs
+    is_long = answer.batches is not None and answer.spent_s >= cost_of(answer) * answer.batches
+    return is_long or len(answer.by_round) >= FEWEST_ROUNDS

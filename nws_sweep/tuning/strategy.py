@@ -16,7 +16,7 @@ from nws_sweep.replay import choice
 from nws_sweep.replay.known import queue_settings
 from nws_sweep.results import DEFAULT_PREFETCH, LoaderSettings, MeasureRules, SearchRules, shown
 from nws_sweep.tuning.adaptive import MOST_PREDICTED, Adaptive
-from nws_sweep.tuning.estimates import FEWEST_ROUNDS, Estimates, estimates_of
+from nws_sweep.tuning.estimates import Estimates, estimates_of, has_enough_rounds
 from nws_sweep.tuning.observations import (
     Decision,
     Measure,
@@ -132,11 +132,13 @@ class OtherSettingsSearch(Strategy):
     def _undecided(
         self, best: LoaderSettings, found: Estimates, known: Mapping[LoaderSettings, Observation]
     ) -> list[LoaderSettings]:
-        """The values that need more rounds, with the best so far; the first ``FEWEST_ROUNDS`` are of all values."""
-        rounds = {o.settings: len(o.by_round) for o in found.observations}
-        undecided = [one for one in rounds if found.loss(one) > choice.CLOSE or rounds[one] < FEWEST_ROUNDS]
-        undecided = self._active([one for one in undecided if rounds[one] < _MOST_ROUNDS], known)
-        return self._active(list(dict.fromkeys([best, found.answer, *undecided])), known) if undecided else []
+        """The values that need more rounds, with the best so far."""
+        undecided = [o for o in found.observations if found.is_undecided(o)]
+        answer = known[found.answer]
+        if not undecided and has_enough_rounds(answer, self.measure):
+            return []
+        left = [o.settings for o in (answer, *undecided) if len(o.by_round) < _MOST_ROUNDS]
+        return self._active(list(dict.fromkeys([best, *left])), known) if left else []
 
     def _active(
         self, candidates: Sequence[LoaderSettings], known: Mapping[LoaderSettings, Observation]

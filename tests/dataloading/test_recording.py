@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, SequentialSampler
 
-from nws_sweep.dataloading import loaders
+from nws_sweep.dataloading import loaders, recording
 from nws_sweep.dataloading.recording import BatchLog, BatchTimer, TimedCollate, WorkerStart
 
 BATCHES = 12
@@ -138,3 +138,21 @@ def test_batches_of_a_sequential_sampler_are_spread_over_the_epoch() -> None:
     in_order = DataLoader(Planted(), sampler=SequentialSampler(Planted()), batch_size=None)
     for kept in (DataLoader(Planted(), shuffle=True), DataLoader(Stream()), in_order):
         assert loaders.spread(kept) is None
+
+
+def test_the_wait_is_right_although_the_worker_loses_its_cpu_between_two_clocks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is stopped for 0.3 s while it reads the clocks, and waits for 0.2 s."""
+    delays_s, times_s = iter([0.0, 0.3, 0.3, 0.3, 0.3]), iter([10.0, 10.3, 10.5])
+    monkeypatch.setattr(recording, "run_delay_clock", lambda: lambda: next(delays_s))
+    monkeypatch.setattr(recording.time, "perf_counter", lambda: next(times_s))
+    monkeypatch.setattr(recording.time, "thread_time", lambda: 0.0)
+    log = BatchLog(1)
+    timer = BatchTimer(log)
+    timer.start(0)
+    timer.begin()
+    timer.end()
+    monkeypatch.undo()
+    (record,) = log.new()
+    assert record.cost.wait_s == pytest.approx(0.2)

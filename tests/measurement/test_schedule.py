@@ -33,7 +33,7 @@ class Simulation:
         self.progress = self.candidate.progress
 
     def take_slice(self) -> None:
-        self.candidate.time_slice(None, 0, None)
+        self.candidate.time_slice(None, 0, math.inf)
 
     def run(self, pause_s: float) -> tuple[list[Window], Measurement]:
         """A whole trial, with a pause between its time slices."""

@@ -63,7 +63,7 @@ def test_the_loss_falls_with_rounds_and_grows_with_the_noise() -> None:
 def test_ties_have_an_estimate_of_the_time_to_decide() -> None:
     clear = estimates(seen(0, *[3.0] * 5), seen(2, *[1.0] * 5)).verdict()
     assert (clear.recommended.num_workers, clear.tied, clear.seconds_to_decide) == (2, (), None)
-    close = estimates(seen(2, 1.0, 1.0, 1.0), seen(4, 0.9, 1.1, 1.0)).verdict()
+    close = estimates(seen(2, 1.0, 1.0, 1.0), seen(4, 0.85, 1.15, 1.0)).verdict()
     assert close.recommended.num_workers == 2
     assert [settings.num_workers for settings in close.tied] == [4]
     assert close.seconds_to_decide is not None
@@ -94,3 +94,25 @@ def test_a_candidate_that_was_eliminated_without_an_interval_is_not_the_answer()
     assert (found.answer, found.fastest) == (steady.settings, steady.settings)
     late = replace(seen(2, 0.9, 0.9, 0.9), may_continue=False, eliminated=True)
     assert estimates(late, steady).answer == late.settings
+
+
+def test_rounds_of_one_candidate_alone_do_not_make_the_noise_grow() -> None:
+    both = [seen(2, 1.0, 1.05, 0.95), replace(seen(4, 0.9), may_continue=False)]
+    alone = [0.95, 1.05, 1.1, 0.9] * 5
+    found = estimates(*both, seen(3, *alone, first_round=3))
+    assert found.noise < 1.5 * estimates(*both, seen(3, *alone[:4], first_round=3)).noise
+
+
+def test_one_slow_round_is_repeated_unless_the_candidate_is_far_behind() -> None:
+    answer = seen(4, 1.0, 1.0, 1.0)
+    for cost, is_repeated in ((1.3, True), (1.5, False)):
+        once, twice = seen(8, cost, first_round=2), seen(8, cost, cost, first_round=1)
+        assert estimates(answer, once).is_undecided(once) == is_repeated
+        assert not estimates(answer, twice).is_undecided(twice)
+
+
+def test_no_more_rounds_can_decide_against_an_answer_that_has_ended() -> None:
+    answer = seen(4, 1.0, 1.2, 0.8)
+    other = seen(8, 1.1, 0.9, 0.95)
+    assert estimates(answer, other).is_undecided(other)
+    assert not estimates(replace(answer, may_continue=False), other).is_undecided(other)
