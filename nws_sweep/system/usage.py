@@ -171,6 +171,9 @@ def resident_bytes(pids: Iterable[int]) -> int:
 def family(pid: int) -> Iterator[int]:
     """The process and its descendants; psutil would read all processes of the machine."""
     yield pid
-    for children in Path(f"/proc/{pid}/task").glob("*/children"):
-        for child in host.read(children).split():
+    threads: list[str] = []
+    with contextlib.suppress(OSError):  # the process may exit meanwhile
+        threads = os.listdir(f"/proc/{pid}/task")  # noqa: PTH208 - Path.glob fails if the process exits
+    for thread in threads:
+        for child in host.read(Path(f"/proc/{pid}/task/{thread}/children")).split():
             yield from family(int(child))

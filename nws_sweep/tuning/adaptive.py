@@ -34,6 +34,7 @@ MOST_PREDICTED = 6  # candidates started for their prediction, beside as many as
 _MOST_IN_VAIN = 2  # no further one is started after so many that are not the answer
 _FITTING = 0.75  # of the fewest workers that failed, at most so many are started
 _MOST_AT_A_TIME = 100  # workers with which other candidates stay when one is started
+_NEAR, _NEAR_GAIN = 0.125, 0.1  # doublings between numbers of workers that take the same time, unless so much is saved
 _ELIMINATED = 0.1  # of the loss at which rounds end: a candidate that promises less is ended
 _NOTHING = 0.005  # share of the time that is not worth a word
 
@@ -118,7 +119,12 @@ class Adaptive(Strategy):
         known_s = {
             one: min(cost_s, model.cost_s(queue_settings(one, self.cores))) for one, cost_s in measured_s.items()
         }
-        best = choice.promising(known_s, self._predicted(fits, model), self.rules.tolerance)
+        predicted_s = {
+            one: cost_s
+            for one, cost_s in self._predicted(fits, model).items()
+            if all(cost_s < (1 - _NEAR_GAIN) * known_s[other] for other in known_s if _are_near(one, other))
+        }
+        best = choice.promising(known_s, predicted_s, self.rules.tolerance)
         return [best] if best else []
 
     def _predicted(self, numbers: Sequence[int], model: Model) -> Mapping[LoaderSettings, float]:
@@ -166,6 +172,11 @@ class Adaptive(Strategy):
 def _named(settings: LoaderSettings, base: LoaderSettings) -> str:
     other = settings.differing(with_workers(base, settings.num_workers))
     return f"num_workers={settings.num_workers}" + (f" {other}" if other else "")
+
+
+def _are_near(one: LoaderSettings, other: LoaderSettings) -> bool:
+    """Whether the predictions for them differ by chance, unless by much, as with dear batches at regular intervals."""
+    return abs(math.log2((1 + one.num_workers) / (1 + other.num_workers))) < _NEAR
 
 
 def _started_since(observations: Iterable[Observation], answer: Observation) -> int:

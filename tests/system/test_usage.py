@@ -108,6 +108,14 @@ def test_of_many_workers_some_are_read_and_count_for_all(monkeypatch: pytest.Mon
     assert read == [0, *range(1, 41, 5)]
 
 
+def test_a_process_that_exits_while_its_threads_are_listed_has_no_children(monkeypatch: pytest.MonkeyPatch) -> None:
+    def listed(_: str) -> list[str]:
+        raise ProcessLookupError
+
+    monkeypatch.setattr(usage.os, "listdir", listed)
+    assert list(usage.family(os.getpid())) == [os.getpid()]
+
+
 def test_an_exited_process_or_a_zombie_uses_nothing() -> None:
     with child(f"import sys\n{ALONE}") as process:
         line_of(process)
