@@ -74,7 +74,7 @@ class Estimates:
         return choice.expected_loss(self._excess(other), self.spread(other))
 
     def is_undecided(self, other: Observation) -> bool:
-        """Whether more rounds are worth their time: a loss that would not be worth a new candidate, only a short one."""
+        """Whether more rounds are worth their time; a loss too small for a new candidate is worth a short time."""
         loss, spent_s = self.loss(other.settings), sum(one.spent_s for one in self.observations)
         if not self._may_be_decided(other):
             return False
