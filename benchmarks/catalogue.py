@@ -119,6 +119,11 @@ SEARCH_WORKLOADS = (
         name="bimodal", about="4 ms of sleep a sample, 400 ms for one in fifty, batch 16", target="Bimodal",
         batch_size=16, batches=250, arguments={"mean_s": 0.004}, most_workers=64, least_workers=8,
     ),
+    Workload(
+        name="larger", about="300 GB: 150 kB a sample, 20 ms of waiting when it is read first, batch 16",
+        target="ReadOnce", batch_size=16, batches=125_000, most_workers=64, least_workers=8, long=True,
+        arguments={"mean_s": 0.020, "sample_bytes": 150_000, "root": _CACHE},
+    ),
     *(
         Workload(
             name=f"demo_{size}", about=f"the photos of scripts/demo, batch {size}", target="Demo", batch_size=size,

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import mmap
 import os
 import random
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -60,6 +62,31 @@ class Bimodal(Latency):
 
     def _sleep_s(self, index: int) -> float:
         return self._mean_s * (100 if random.Random(index).random() < 1 / 50 else 1)
+
+
+class ReadOnce(_Sized):
+    """Samples of ``sample_bytes`` in a file in ``root``; the first reading of each waits ``mean_s``, as from a server.
+
+    Later readings do not wait, in whichever process forked from the one that made the dataset, as with a page cache.
+    """
+
+    def __init__(self, samples: int, mean_s: float, sample_bytes: int, root: str) -> None:
+        super().__init__(samples)
+        self._mean_s, self._sample_bytes = mean_s, sample_bytes
+        self._path = Path(root).expanduser() / "sparse"
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        with self._path.open("ab") as file:
+            file.truncate(samples * sample_bytes)  # holes, which take no space
+        self._is_cached = mmap.mmap(-1, samples)
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        with self._path.open("rb", buffering=0) as file:
+            file.seek(index * self._sample_bytes)
+            content = file.read(self._sample_bytes)
+        if not self._is_cached[index]:
+            self._is_cached[index] = 1
+            time.sleep(self._mean_s)
+        return torch.full((256,), float(index + content[0]))
 
 
 class Arithmetic(_Sized):

@@ -164,9 +164,10 @@ class FakeProcess:
         self._stalled = False
         self.on_stall: Callable[[], None] = lambda: None
 
-    def open(self, settings: LoaderSettings) -> None:
+    def open(self, settings: LoaderSettings, place: float = 0.0) -> None:
         machine = self._machine
         machine.opened.append(settings)
+        machine.places.append(place)
         machine.running.add(self)
         self.settings = settings
         if settings.num_workers in machine.failures:
@@ -241,7 +242,7 @@ class FakeProcess:
 
     def usage(self) -> Usage:
         held_bytes = self._machine.process_bytes + 10 * self.settings.num_workers
-        return Usage(cpu_s=self.cpu_s, memory_bytes=held_bytes, shm_bytes=0, disk_bytes=self.disk_bytes)
+        return Usage(cpu_s=self.cpu_s, memory_bytes=held_bytes, shm_bytes=0, disk_bytes=self.disk_bytes, read_bytes=0)
 
 
 @dataclass(eq=False)
@@ -254,6 +255,7 @@ class FakeMachine:
     step_s: float = 0.0
     failures: dict[int, TrialError] = field(default_factory=dict)
     opened: list[LoaderSettings] = field(default_factory=list)
+    places: list[float] = field(default_factory=list)  # where the epochs of the opened loaders begin
     requests: list[tuple[int, WindowRequest]] = field(default_factory=list)
     running: set[FakeProcess] = field(default_factory=set)
     alive: list[FakeProcess] = field(default_factory=list)
@@ -276,6 +278,7 @@ class FakeMachine:
     process_bytes: int = 100
     budget_bytes: int | None = None
     shm_bytes: int | None = None
+    free_bytes: int | None = None
 
     @contextlib.contextmanager
     def start_process(
@@ -302,7 +305,9 @@ class FakeMachine:
             clock=self.clock,
             machine_time=lambda: MachineTime(busy_s=self.busy_s),
             memory_budget=lambda asked: self.budget_bytes if asked is None else asked,
-            free_resources=lambda left: FreeResources(shm_bytes=self.shm_bytes, memory_bytes=left),
+            free_resources=lambda left: FreeResources(
+                shm_bytes=self.shm_bytes, memory_bytes=self.free_bytes if left is None else left
+            ),
             cores=lambda: self.cores,
             enforced_cores=lambda: self.cores,
             drop_files=lambda files: self.dropped.append(tuple(files)),

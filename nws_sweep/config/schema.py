@@ -111,7 +111,7 @@ _KEYS: dict[str, tuple[Any, Allowed]] = {
     "measure.epochs": (int, _at_least(1)),
     "measure.kill_after_s": (float | None, _or_null(_above_zero())),
     "measure.interleave": (int, _at_least(1)),
-    "measure.cache": (str, _one_of("as_is", "cold")),
+    "measure.cache": (str, _one_of("auto", "warm", "cold")),
     "measure.cache_files": (list[str] | None, _or_null(Allowed("a list of files and folders, such as [data/train]"))),
     "measure.memory_budget_bytes": (int | None, _or_null(_above_zero("an integer"))),
     "paths.cache_dir": (str, Allowed("a folder")),

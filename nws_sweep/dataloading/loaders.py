@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import copy
 import itertools
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeVar, cast
 
@@ -27,7 +28,8 @@ from nws_sweep.system import processes, torch_internals
 AnyLoader = TypeVar("AnyLoader")
 Loader = TypeVar("Loader", bound="DataLoader[Any]")
 _GOLDEN = (5**0.5 - 1) / 2
-_MOST_SPREAD = 100_000  # batches held in memory, and listed within a second
+_MOST_LISTED = 100_000  # batches held in memory, and listed within a second
+_RUN_S, _LEAST_RUN, _FEWEST_RUNS = 0.5, 8, 4  # time and batches of a run of neighbours, and runs of an epoch
 
 
 def settings_of(loader: DataLoader[Any], in_effect: bool = False) -> LoaderSettings:
@@ -284,32 +286,89 @@ class Source:
         return DataLoader(self.dataset, generator=torch.Generator().manual_seed(self._seed), **keywords)
 
 
-class SpreadBatches(list[Any]):
-    """The batches of a sampler in an order in which any first ones come from the whole epoch.
+class BatchesInRuns:
+    """The batches of a sampler in runs of neighbours from the whole epoch, as many as the time allows.
 
-    Batch i of the sampler comes at the rank of i times the golden ratio modulo 1, a sequence of low discrepancy
-    (Niederreiter, Random Number Generation and Quasi-Monte Carlo Methods, 1992, section 3.1). ``order`` has the number
-    of each batch in the sampler's order.
+    Neighbours profit from what was read for them, such as a compressed chunk; an epoch may cost more at its end. A run
+    has at least ``least`` batches and takes ``_RUN_S``. Runs begin at blocks of so many batches: block i at the rank of
+    i times the golden ratio modulo 1, a sequence of low discrepancy (Niederreiter, Random Number Generation and
+    Quasi-Monte Carlo Methods, 1992, section 3.1), from ``place`` on.
+
+    Attributes:
+        order: The numbers, in the sampler's order, of the batches given in this epoch.
+        is_whole: Whether to give the whole epoch in the sampler's order.
     """
 
-    def __init__(self, batches: Sequence[Any]) -> None:
-        self.order = sorted(range(len(batches)), key=lambda number: number * _GOLDEN % 1)
-        super().__init__(batches[number] for number in self.order)
+    def __init__(self, batches: Sequence[Any], least: int, place: float) -> None:
+        self._batches, self._least = batches, least
+        self._blocks = -(-len(batches) // least)
+        self._starts = sorted(range(self._blocks), key=lambda block: (block * _GOLDEN - place) % 1)
+        self.order: list[int] = []
+        self.is_whole = False
+
+    def __iter__(self) -> Iterator[Any]:
+        self.order.clear()
+        for number in range(len(self)) if self.is_whole else self._numbers():
+            self.order.append(number)
+            yield self._batches[number]
+
+    def __len__(self) -> int:
+        return len(self._batches)
+
+    def _numbers(self) -> Iterator[int]:
+        left = set(self._starts)
+        for start in self._starts:
+            until_s = time.monotonic() + _RUN_S
+            for block in itertools.takewhile(left.__contains__, range(start, self._blocks)):
+                left.remove(block)
+                yield from range(len(self))[block * self._least : (block + 1) * self._least]
+                if time.monotonic() >= until_s:
+                    break
 
 
-def spread(loader: DataLoader[Any]) -> SpreadBatches | None:
+def in_runs(loader: DataLoader[Any], queued_batches: int, place: float = 0.0) -> BatchesInRuns | None:
     """Makes a DataLoader take batches from the whole epoch instead of its beginning; None if it does so anyway.
 
-    A random sampler does; an iterable dataset has one order, and so does a sampler of over ``_MOST_SPREAD`` batches.
+    A random sampler does; an iterable dataset has one order, and so does a sampler of over ``_MOST_LISTED`` batches.
     """
     sampler = loader.batch_sampler
     if sampler is None or isinstance(loader.sampler, RandomSampler):
         return None
-    batches = list(itertools.islice(iter(sampler), _MOST_SPREAD + 1))
-    if not 1 < len(batches) <= _MOST_SPREAD:
+    batches = list(itertools.islice(iter(sampler), _MOST_LISTED + 1))
+    if not 1 < len(batches) <= _MOST_LISTED:
         return None
-    vars(loader)["batch_sampler"] = order = SpreadBatches(batches)
-    return order
+    least = min(max(_LEAST_RUN, 2 * queued_batches), max(1, len(batches) // _FEWEST_RUNS))
+    vars(loader)["batch_sampler"] = runs = BatchesInRuns(batches, least, place)
+    return runs
+
+
+class RotatedBatches:
+    """The batches of a sampler from one of them to the end, then those before it."""
+
+    def __init__(self, batches: Any, first: int) -> None:
+        self._batches, self._first = batches, first
+
+    def __iter__(self) -> Iterator[Any]:
+        batches = iter(self._batches)
+        before = list(itertools.islice(batches, self._first))
+        yield from batches
+        yield from before
+
+    def __len__(self) -> int:
+        return len(self._batches)
+
+
+def begin_at(loader: DataLoader[Any], place: float) -> Sequence[int]:
+    """Makes the epochs of a DataLoader begin at a place, a share of the epoch; returns the order of its batches.
+
+    Those of an iterable dataset begin at its beginning. The order is empty if the length of an epoch is unknown.
+    """
+    batches = length(loader) or 0
+    first = 0 if isinstance(loader.dataset, IterableDataset) else int(place * batches)
+    if first:
+        name = "sampler" if loader.batch_sampler is None else "batch_sampler"
+        vars(loader)[name] = RotatedBatches(index_sampler(loader), first)
+    return [*range(first, batches), *range(first)] if first else range(batches)
 
 
 def _of_rank(loader: DataLoader[Any], rank: int, ranks: int, seed: int) -> DataLoader[Any]:

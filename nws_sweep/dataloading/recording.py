@@ -65,13 +65,13 @@ def _run_delay_clock(_: int) -> Callable[[], float]:
 class BatchLog:
     """What at least one worker has made, in shared memory. The main process reads what the workers write.
 
-    ``samples`` counts the finished samples of each worker. ``order`` has, for each batch of an epoch, its number in the
-    order of the sampler; it is empty if the length of an epoch is unknown.
+    ``samples`` counts the finished samples of each worker. ``order`` has, for each batch that is given to a worker, its
+    number in the order of the sampler; it is empty if the length of an epoch, ``batches``, is unknown.
     """
 
-    def __init__(self, num_workers: int, order: Sequence[int] = ()) -> None:
+    def __init__(self, num_workers: int, order: Sequence[int] = (), batches: int | None = None) -> None:
         self.samples: Slots = RawArray("q", num_workers)
-        self._workers, self._order = num_workers, order
+        self._workers, self._order, self._batches = num_workers, order, batches
         self._rows = RawArray("d", num_workers * _ROWS * _FIELDS)
         self._counts = RawArray("q", num_workers)
         self._totals = RawArray("d", num_workers * _TOTALS)
@@ -137,7 +137,7 @@ class BatchLog:
         return tuple(
             BatchRecord(
                 number=number,
-                position=self._order[number] / len(self._order) if number < len(self._order) else 0.0,
+                position=position(number, self._order, self._batches),
                 began_s=row[0],
                 ended_s=row[1],
                 cost=BatchCost(row[2], row[3], copy_s),
@@ -159,6 +159,17 @@ class BatchLog:
                 taken.append((self._next, row))
             self._next += 1
         return taken
+
+
+def position(number: int, order: Sequence[int], batches: int | None) -> float:
+    """The place of a batch in the order of the sampler, from 0 to 1; 0 if it is unknown.
+
+    Args:
+        number: Of the batch in the order in which batches are given.
+        order: Of each batch that was given, its number in the order of the sampler.
+        batches: Length of an epoch; None if unknown.
+    """
+    return order[number] / batches if batches and number < len(order) else 0.0
 
 
 @dataclass(eq=False)

@@ -33,14 +33,14 @@ class ProcessWithBackground(CommandSender):
         self._background: list[ChildProcess] = []
         self._in_background = ""  # the latest command of the background loaders
 
-    def open(self, settings: LoaderSettings) -> None:
+    def open(self, settings: LoaderSettings, place: float = 0.0) -> None:
         """Makes the DataLoader of each rank."""
-        self._measured.open(settings)
+        self._measured.open(settings, place)
         self.batches_per_epoch = self._measured.batches_per_epoch
         with _failures_named():
             self._background += self._unstarted
             for process in self._background:
-                process.open(replace(settings, timeout=0.0))  # it may be paused while it waits for a batch
+                process.open(replace(settings, timeout=0.0), place)  # it may be paused while it waits for a batch
         self._measured.beside = [process.pid for process in self._background]
 
     def request(self, command: Command) -> Any:

@@ -34,9 +34,10 @@ from nws_sweep.dataloading import loaders, objects
 from nws_sweep.dataloading.digests import SampleLog, load_in_process, load_one_by_one
 from nws_sweep.dataloading.fingerprints import fingerprint
 from nws_sweep.dataloading.loaders import Source
-from nws_sweep.dataloading.recording import BatchLog, BatchTimer, TimedCollate, WorkerStart, run_delay_clock
+from nws_sweep.dataloading.recording import BatchLog, BatchTimer, TimedCollate, WorkerStart, position, run_delay_clock
 from nws_sweep.errors import ConfigurationError, DatasetError, NwsSweepError, TrialError, one_line
 from nws_sweep.executor import forking, process_state
+from nws_sweep.measurement import batch_costs
 from nws_sweep.measurement.timing import LoaderSession
 from nws_sweep.results import (
     DatasetFacts,
@@ -165,13 +166,14 @@ class _ChildCommands(_DatasetCommands):
             project=source.project,
         )
 
-    def open(self, settings: LoaderSettings) -> int | None:
+    def open(self, settings: LoaderSettings, place: float) -> int | None:
         self._log = SampleLog(self._folder) if self._spec.logs_samples else None
         loader = self._data.source.loader(settings, self._collate_fn, None)
         self._queued_batches, self._batches = settings.queued_batches, loaders.length(loader)
-        spread = loaders.spread(loader)
-        order = spread.order if spread else range(self._batches or 0)
-        self._batch_log = log = BatchLog(settings.num_workers, order) if settings.num_workers else None
+        self._runs = loaders.in_runs(loader, self._queued_batches, place)
+        self._order = self._runs.order if self._runs else loaders.begin_at(loader, place)
+        workers = settings.num_workers
+        self._batch_log = log = BatchLog(workers, self._order, self._batches) if workers else None
         if log:
             timer = BatchTimer(log)
             loader.collate_fn = TimedCollate(timer, loader.collate_fn)
@@ -193,9 +195,13 @@ class _ChildCommands(_DatasetCommands):
         return self._batches
 
     def window(self, request: WindowRequest) -> Window:
+        if self._runs:
+            self._runs.is_whole = request.kind is WindowKind.EPOCH
         window, log = self._session.window(request), self._batch_log
         if log is None:
-            return window
+            numbers = range(self._session.taken - window.batches, self._session.taken)
+            places = [position(number, self._order, self._batches) for number in numbers]
+            return replace(window, records=tuple(batch_costs.made_without_workers(window, numbers.start, places)))
         is_iterable = isinstance(self._data.source.dataset, IterableDataset)
         if window.ended_epoch and is_iterable and (idle := log.idle()):
             reason = "there are fewer shards than workers, or the dataset does not distribute its shards"

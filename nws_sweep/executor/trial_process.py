@@ -89,10 +89,10 @@ class CommandSender(TrialProcess):
         """Makes the dataset, unless the process has it, the training step and the collate_fn."""
         self.facts = self.request(Command("prepare"))
 
-    def open(self, settings: LoaderSettings) -> None:
+    def open(self, settings: LoaderSettings, place: float = 0.0) -> None:
         """Makes the DataLoader."""
         self.settings = settings
-        self.batches_per_epoch = self.request(Command("open", (settings,)))
+        self.batches_per_epoch = self.request(Command("open", (settings, place)))
 
 
 class ChildProcess(CommandSender):

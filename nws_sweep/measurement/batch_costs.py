@@ -9,8 +9,9 @@ held up others. The times in the records are those in which the processes were n
 from __future__ import annotations
 
 import itertools
+import math
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from nws_sweep.replay.queue import QueueSettings, replay
@@ -37,7 +38,10 @@ def batch_records(
     for epoch, placed in enumerate(epochs(slices)):
         number = 0
         for window, _ in placed:
-            made = window.records if settings.num_workers else _without_workers(window, number, batches_per_epoch)
+            made: Iterable[BatchRecord] = window.records
+            if not settings.num_workers and not made:
+                places = [n / (batches_per_epoch or math.inf) for n in range(number, number + window.batches)]
+                made = made_without_workers(window, number, places)
             records += [replace(record, epoch=epoch) for record in made]
             number += window.batches
     return tuple(records)
@@ -58,14 +62,19 @@ def epochs(slices: Sequence[TimeSlice]) -> list[list[Placed]]:
     return found
 
 
-def _without_workers(window: Window, first: int, batches: int | None) -> Iterator[BatchRecord]:
-    """The main process makes the batches; the first one of an epoch contains the start."""
+def made_without_workers(window: Window, first: int, positions: Sequence[float]) -> Iterator[BatchRecord]:
+    """The main process makes the batches; the first one of an epoch, which contains the start, is left out.
+
+    Args:
+        window: Of an epoch.
+        first: Number of its first batch.
+        positions: Of its batches in the order of the sampler, from 0 to 1.
+    """
     waited_s = sum(window.wait_s)
     share = min(1.0, (window.receive_cpu_s or 0.0) / waited_s) if waited_s else 0.0
     delayed = min(1 - share, window.receive_delay_s / waited_s) if waited_s else 0.0
-    for number, wait_s in enumerate(window.wait_s, first):
+    for number, (wait_s, position) in enumerate(zip(window.wait_s, positions, strict=True), first):
         cost = BatchCost(cpu_s=wait_s * share, wait_s=wait_s * (1 - share - delayed))
-        position = number / batches if batches else 0.0
         if number:
             yield BatchRecord(number=number, position=position, began_s=0.0, ended_s=wait_s, cost=cost)
 
@@ -84,7 +93,7 @@ def loop_costs(slices: Sequence[TimeSlice], settings: LoaderSettings) -> LoopCos
     # The first training steps take longer.
     counted = [window for window in windows if window.counts and window.batches] or windows
     taken = sum(window.batches for window in counted)
-    ready_s = [wait_s for epoch in epochs(slices) for wait_s in _waits_for_ready_batches(epoch)]
+    ready_s = [wait_s for epoch in epochs(slices) for wait_s in _waits_for_ready_batches(epoch) if workers]
     return LoopCosts(
         receive_s=receive_s if workers else 0.0,
         receive_wait_s=max(0.0, statistics.median(ready_s) - receive_s - delay_s) if ready_s else 0.0,

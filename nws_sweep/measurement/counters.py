@@ -10,8 +10,9 @@ from nws_sweep.measurement.stats import outliers
 from nws_sweep.results import Noise, TimeSlice, Window, WindowKind
 
 _MIN_POINTS_FOR_GROWTH = 3
-# Bytes that a new process reads from storage for itself: its libraries. A page fault reads ahead, by device up to 8 MB.
-_PROGRAM_BYTES, _BYTES_OF_A_FAULT = 2**20, 2**23
+# Bytes that a new process reads from storage for itself: its libraries. A page fault reads ahead, by device up to 8 MB,
+# usually 128 kB.
+_PROGRAM_BYTES, _BYTES_OF_A_FAULT, _USUAL_BYTES_OF_A_FAULT = 2**20, 2**23, 2**17
 
 
 def all_windows(slices: Sequence[TimeSlice]) -> list[Window]:
@@ -48,6 +49,18 @@ def came_from_storage(time_slice: TimeSlice) -> bool:
         return False
     faults = (after.major_faults or 0) - (before.major_faults or 0)
     return after.disk_bytes - before.disk_bytes > _PROGRAM_BYTES + faults * _BYTES_OF_A_FAULT
+
+
+def read_bytes_per_batch(slices: Sequence[TimeSlice]) -> float:
+    """Bytes of files that a batch reads, from storage or from the page cache; 0 if unknown or less than a program's."""
+    taken = sum(window.batches for window in all_windows(slices))
+    ends = slices[0].before, slices[-1].after
+    called, stored, faults = (
+        (getattr(ends[1], name) or 0) - (getattr(ends[0], name) or 0)
+        for name in ("read_bytes", "disk_bytes", "major_faults")
+    )
+    read = max(called, stored, faults * _USUAL_BYTES_OF_A_FAULT) - _PROGRAM_BYTES
+    return max(0, read) / taken if taken else 0.0
 
 
 def as_warm_up(time_slice: TimeSlice) -> TimeSlice:

@@ -36,8 +36,8 @@ class TrialProcess(Protocol):
     memory_limit_bytes: int | None  # of all its processes; None for no limit
     on_stall: Callable[[], None]  # called when a window, or loading, takes longer than 10 s
 
-    def open(self, settings: LoaderSettings) -> None:
-        """Makes the DataLoader."""
+    def open(self, settings: LoaderSettings, place: float = 0.0) -> None:
+        """Makes the DataLoader; its epochs begin with the batch at ``place``, a share of the epoch."""
 
     def window(self, request: WindowRequest) -> Window:
         """Takes a window of batches."""

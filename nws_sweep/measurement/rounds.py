@@ -126,8 +126,15 @@ class Rounds(ExitStack):
             self._observer.trial_finished(record, trial)
 
     def _candidate(self, settings: LoaderSettings) -> Candidate:
-        configuration, waits = self.search.start.configuration, lambda: self._waits_until_idle
-        return Candidate(settings, configuration, self._environment, self.search.deadline_s, self._resume_others, waits)
+        return Candidate(
+            settings,
+            self.search.start.configuration,
+            self._environment,
+            self.search.deadline_s,
+            self._resume_others,
+            waits_until_idle=lambda: self._waits_until_idle,
+            next_place=self.search.next_place,
+        )
 
     def _resume_others(self, stalled: Candidate) -> None:
         """Resumes all others: one may hold a lock. From now on processes are paused only when they are idle."""
@@ -181,6 +188,10 @@ class Rounds(ExitStack):
         self._samples.check(candidate)
         self._pause_others()
         self._cache.find_files(candidate)
+        if not (reason := self.search.own_batches):
+            self.search.notice_size(candidate)
+        if self.search.own_batches != reason:
+            self._observer.note(self.search.own_batches)
         self.search.wrong_length = self.search.wrong_length or candidate.progress.wrong_length
         if self.search.wrong_length:
             for other in self.search.candidates:

@@ -34,8 +34,8 @@ class LoaderSession:
     cpu_clock: Callable[[], float] = lambda: 0.0  # CPU seconds of this process
     delay_clock: Callable[[], float] = lambda: 0.0  # seconds in which this thread was ready to run and did not
     on_epoch: Callable[[], None] = lambda: None  # called before an epoch starts
+    taken: int = field(default=0, init=False)  # batches of this epoch
     _iterator: Any = field(default=None, init=False)
-    _taken: int = field(default=0, init=False)
     _produced_before: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
@@ -57,10 +57,10 @@ class LoaderSession:
         produced = self.produced()
         if self._iterator is None or produced is None:
             return True
-        if batches_per_epoch is not None and batches_per_epoch - self._taken <= queued_batches:
-            return self._taken + self._buffered_batches() >= batches_per_epoch  # the last batch is shorter
+        if batches_per_epoch is not None and batches_per_epoch - self.taken <= queued_batches:
+            return self.taken + self._buffered_batches() >= batches_per_epoch  # the last batch is shorter
         # Every sample counts: the worker of an unfinished batch is not idle.
-        return produced - self._produced_before >= (self._taken + queued_batches) * self.default_batch_length
+        return produced - self._produced_before >= (self.taken + queued_batches) * self.default_batch_length
 
     def _take(self, request: WindowRequest) -> Window:
         produced_before, ended_s, taken = self.produced(), None, 0
@@ -79,13 +79,13 @@ class LoaderSession:
             taken += 1
         if ended_s is None:
             self._batches.asked(now)  # the last step has ended
-        self._taken += taken
+        self.taken += taken
         produced = self.produced()
         made = None if produced is None or produced_before is None else produced - produced_before
         return replace(self._batches.cut(request.kind, ended_s), produced=made)
 
     def _begin_epoch(self, began: Moment) -> Moment:
-        self._taken, self._produced_before = 0, self.produced() or 0
+        self.taken, self._produced_before = 0, self.produced() or 0
         self.on_epoch()
         self._iterator, now = iter(self.loader), self._now()
         self._batches.begin_epoch(now.clock_s - began.clock_s, now.cpu_s - began.cpu_s)
@@ -100,7 +100,7 @@ class LoaderSession:
         if produced is None:
             return 0
         made = math.ceil((produced - self._produced_before) / self.default_batch_length)
-        return max(0, made - self._taken)
+        return max(0, made - self.taken)
 
 
 def _is_satisfied(request: WindowRequest, batches: int, elapsed_s: float) -> bool:

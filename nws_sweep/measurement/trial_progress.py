@@ -70,6 +70,7 @@ class TrialProgress:
     configuration: Configuration  # what is held fixed
     cores: float  # CPUs that the trial can use
     batches_per_epoch: int | None = None  # length of an epoch; None if it is unknown or was found wrong
+    place: float | None = None  # where its own batches begin, as a share of the epoch; None for the same as others
     window_s: float = math.inf  # least length of a window in this time slice, if below ``measure.window_s``
     slices: list[TimeSlice] = field(default_factory=list)  # of the current trial process
     discarded: list[TimeSlice] = field(default_factory=list)  # of earlier trial processes, not counted
@@ -194,7 +195,8 @@ class TrialProgress:
         A first time slice that read from storage does not count: of all candidates the first one would pay for a cold
         page cache.
         """
-        is_first, is_cold = len(self.slices) == 1, self.configuration.measure.cache == "cold"
+        is_first = len(self.slices) == 1
+        is_cold = self.configuration.measure.cache == "cold" or self.place is not None
         if is_first and not is_cold and counters.came_from_storage(self.slices[0]):
             self.slices[0] = counters.as_warm_up(self.slices[0])
         elif quantities.converged(self.slices, self.conditions):

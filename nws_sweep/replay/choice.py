@@ -17,6 +17,7 @@ PREFETCH_FACTORS = (1, 2, 4, 8)  # that are tried
 CLOSE = 0.01  # prices that differ by at most this share count as equal
 PROMISING = 0.03  # share of the price that settings must promise to save before they are measured
 _USUAL_WORKERS, _PER_CPU = 64, 2  # more workers than these and twice the CPUs are tried only if
+_ALMOST = 0.9  # of them were measured, and
 _LARGE_GAIN = 0.2  # the last doubling saved this share of the time
 
 
@@ -87,7 +88,7 @@ def most_workers(cpus: float, measured_s: Mapping[S, float]) -> int:
     known = sorted(measured_s, key=size)
     largest = known[-1].num_workers if known else 0
     half = [one for one in known if 2 * one.num_workers <= largest]
-    if largest < usual or not half:
+    if largest < _ALMOST * usual or not half:
         return usual
     doublings = math.log2(largest / max(1, half[-1].num_workers))
     saved = 1 - (measured_s[known[-1]] / measured_s[half[-1]]) ** (1 / doublings)

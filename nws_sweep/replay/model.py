@@ -142,34 +142,31 @@ class Model:
         """What is replayed, by the num_workers of a trial and whether there are workers in the replay."""
         start_s = _FORKED_S if self.start_method == "fork" else _SPAWNED_S
         found: dict[tuple[int, bool], Records] = {}
-        # Without workers, batches are recorded without their position in the sampler's order.
-        positions = {_batch(record): record.position for one in self._with_workers for record in one.records.made}
         for one in self.known:
-            number, pooled = one.settings.num_workers, self._pooled(one, positions)
+            number, pooled = one.settings.num_workers, self._pooled(one)
             started = pooled if number else replace(pooled, loop=replace(pooled.loop, start_s=start_s))
             found |= {(number, False): pooled, (number, True): started}
         return found
 
-    def _pooled(self, chosen: Known, positions: Mapping[tuple[int, int], float]) -> Records:
+    def _pooled(self, chosen: Known) -> Records:
         """The records of a trial, and those of other trials of batches that it has not made.
 
-        All trials take the same batches in the same order, so costs that depend on the number of workers show as the
-        ratio of the sums over the batches that two trials have in common. What was stopped is the last choice.
+        Costs that depend on the number of workers show as the ratio of the means over the batches that two trials have
+        in common. If the data are larger than memory, they have none in common, and all count. What was stopped is the
+        last choice.
         """
         own = {_batch(record): record.cost for record in chosen.records.made if not record.was_stopped}
         scaled = [(record, [1.0] * 3) for record in chosen.records.made]
         for other in self._with_workers:
             if other is not chosen:
-                both = [one for one in other.records.made if _batch(one) in own and not one.was_stopped]
-                ratios = _ratios([(own[_batch(one)], one.cost) for one in both])
+                whole = {_batch(one): one.cost for one in other.records.made if not one.was_stopped}
+                both = [batch for batch in whole if batch in own]
+                ratios = _ratios([own[n] for n in both or own], [whole[n] for n in both or whole])
                 scaled += [(record, ratios) for record in other.records.made]
-        first: dict[tuple[int, int], tuple[BatchRecord, Sequence[float]]] = {}
+        first: dict[tuple[int, float], tuple[BatchRecord, Sequence[float]]] = {}
         for record, ratios in sorted(scaled, key=lambda each: each[0].was_stopped):
             first.setdefault(_batch(record), (record, ratios))
-        made = (
-            replace(record, cost=record.cost.scaled(ratios), position=positions.get(batch, record.position))
-            for batch, (record, ratios) in first.items()
-        )
+        made = (replace(record, cost=record.cost.scaled(ratios)) for record, ratios in first.values())
         return replace(chosen.records, made=tuple(made))
 
     def _nearest(self, num_workers: int) -> Known:
@@ -196,23 +193,24 @@ def model_of(
     return Model(tuple(shorter), start_method) if known else None
 
 
-def _batch(record: BatchRecord) -> tuple[int, int]:
-    return record.epoch, record.number
+def _batch(record: BatchRecord) -> tuple[int, float]:
+    """What identifies a batch: its place in the order of the sampler, which trials take in different orders."""
+    return record.epoch, record.position or record.number
 
 
-def _sum(costs: Iterable[BatchCost]) -> BatchCost:
-    return BatchCost(*map(sum, zip(*(cost.parts for cost in costs), strict=True)))
+def _mean(costs: Iterable[BatchCost]) -> Sequence[float]:
+    return [*map(statistics.fmean, zip(*(cost.parts for cost in costs), strict=True))]
 
 
-def _ratios(pairs: Sequence[tuple[BatchCost, BatchCost]]) -> list[float]:
-    """The ratios of sums over pairs of costs of the same batch, one for each kind of cost; 1 if there are none.
+def _ratios(own_costs: Sequence[BatchCost], their_costs: Sequence[BatchCost]) -> list[float]:
+    """The ratios of the means of costs, one for each kind of cost; 1 if there are none.
 
     The ratio of a kind that is a small share of either's costs is nearer to 1: one wait in batches that else only
     compute would multiply the waits of other batches by thousands.
     """
-    if not pairs:
+    if not own_costs or not their_costs:
         return [1.0] * 3
-    own, theirs = (_sum(costs).parts for costs in zip(*pairs, strict=True))
+    own, theirs = _mean(own_costs), _mean(their_costs)
     all_s = (sum(own) + sum(theirs)) / 2
     return [
         _shrunk(one, other, min(one, other) / all_s if all_s else 0.0) for one, other in zip(own, theirs, strict=True)

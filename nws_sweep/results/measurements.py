@@ -168,6 +168,7 @@ class Usage:
     memory_bytes: int | None = None  # memory shared by the processes counts once
     shm_bytes: int | None = None  # shared memory, including batches in the queue
     disk_bytes: int | None = None  # read from storage, not from the page cache
+    read_bytes: int | None = None  # read by system calls, from the page cache too
     major_faults: int | None = None  # page faults that waited for storage
     background_cpu_s: float = 0.0  # of the candidate's background loaders, user and system
 

@@ -88,7 +88,7 @@ class MeasureRules:
     epochs: int = 1  # least number of epochs, in mode ``epoch``
     kill_after_s: float | None = 600.0  # a trial that takes longer is killed; None for no limit
     interleave: int = 8  # candidates measured in interleaved time slices; 1 measures one after the other
-    cache: str = "as_is"  # page cache: ``as_is``, or ``cold``: files are dropped before each time slice
+    cache: str = "auto"  # or ``warm``, or ``cold``: files are dropped from the page cache before each time slice
     cache_files: tuple[str, ...] | None = None  # files that ``cold`` drops; None for those named by dataset attributes
     memory_budget_bytes: int | None = None  # of all trial processes together; None for most of the free memory
 

@@ -36,11 +36,13 @@ def of_tree(pid: int) -> Usage:
     except psutil.NoSuchProcess:
         return Usage()
     pids = [member.pid for member in members]
+    storage = [host.fields(Path(f"/proc/{one}/io")) for one in pids]  # see proc_pid_io(5)
     return Usage(
         cpu_s=sum(_cpu_s(member) for member in members),
         memory_bytes=memory_bytes(pids),
         shm_bytes=_shared_memory_bytes(pids) if platforms.IS_LINUX else None,
-        disk_bytes=known_sum(host.fields(Path(f"/proc/{pid}/io")).get("read_bytes") for pid in pids),
+        disk_bytes=known_sum(one.get("read_bytes") for one in storage),
+        read_bytes=known_sum(one.get("rchar") for one in storage),
         major_faults=known_sum(map(_major_faults, pids)),
     )
 

@@ -1,10 +1,11 @@
+import itertools
 import time
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 import torch
-from torch.utils.data import DataLoader, Dataset, IterableDataset, SequentialSampler
+from torch.utils.data import DataLoader, Dataset, IterableDataset, SequentialSampler, TensorDataset
 
 from nws_sweep.dataloading import loaders, recording
 from nws_sweep.dataloading.recording import BatchLog, BatchTimer, TimedCollate, WorkerStart
@@ -38,7 +39,7 @@ class Stream(IterableDataset[Any]):
 
 def recorded(dataset: Any, num_workers: int, **settings: Any) -> tuple[BatchLog, DataLoader[Any]]:
     loader = DataLoader(dataset, batch_size=2, num_workers=num_workers, **settings)
-    log = BatchLog(num_workers, range(BATCHES))
+    log = BatchLog(num_workers, range(BATCHES), BATCHES)
     timer = BatchTimer(log)
     loader.collate_fn = TimedCollate(timer, loader.collate_fn)
     loader.worker_init_fn = WorkerStart(timer)
@@ -122,22 +123,49 @@ def test_cpu_time_beside_batches_is_shared_by_all() -> None:
     assert (record.cost.copy_s, log.start_s) == (1.0, 1.0)
 
 
-def test_batches_of_a_sequential_sampler_are_spread_over_the_epoch() -> None:
-    loader = DataLoader(Planted(), batch_size=1)
+def runs_of(numbers: Sequence[int]) -> list[list[int]]:
+    """Neighbours that were given one after the other."""
+    found: list[list[int]] = []
+    for number in numbers:
+        if not found or found[-1][-1] != number - 1:
+            found.append([])
+        found[-1].append(number)
+    return found
+
+
+def test_batches_of_a_sequential_sampler_come_in_runs_from_the_whole_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s = itertools.count(step=0.2)  # each block is asked for 0.2 s later than the one before
+    monkeypatch.setattr(time, "monotonic", lambda: next(now_s))
+    loader = DataLoader(TensorDataset(torch.arange(800)), batch_size=2)
     before = list(loader.batch_sampler or ())
-    found = loaders.spread(loader)
+    found = loaders.in_runs(loader, queued_batches=2)
     assert found is not None
-    after = list(loader.batch_sampler or ())
-    assert sorted(after) == before
-    assert [before[number] for number in found.order] == after
-    for count in (4, 8, 12):
-        first = sorted(number for (number,) in after[:count])
-        gaps = [b - a for a, b in zip([0, *first], [*first, len(before)], strict=True)]
-        assert max(gaps) <= 3 * len(before) / count  # no part of the epoch is missing
+    given = list(itertools.islice(loader.batch_sampler or (), 120))
+    assert [before[number] for number in found.order] == given
+    runs = runs_of(found.order)
+    assert all(len(run) >= 24 for run in runs[:-1])  # three blocks of eight
+    gaps = [b - a for a, b in itertools.pairwise(sorted([0, *(run[0] for run in runs), 400]))]
+    assert max(gaps) <= 3 * 400 / len(runs)  # no part of the epoch is missing
+    assert sorted(loader.batch_sampler or ()) == before
+    found.is_whole = True
+    assert list(loader.batch_sampler or ()) == before
 
     in_order = DataLoader(Planted(), sampler=SequentialSampler(Planted()), batch_size=None)
     for kept in (DataLoader(Planted(), shuffle=True), DataLoader(Stream()), in_order):
-        assert loaders.spread(kept) is None
+        assert loaders.in_runs(kept, queued_batches=2) is None
+
+
+@pytest.mark.parametrize("batch_size", [2, None])
+def test_epochs_begin_at_a_place_and_have_all_batches(batch_size: int | None) -> None:
+    loader = DataLoader(Planted(), batch_size=batch_size)
+    whole = list(loaders.index_sampler(loader))
+    order = loaders.begin_at(loader, 0.3)
+    first = int(0.3 * len(whole))
+    for _ in range(2):
+        assert list(loaders.index_sampler(loader)) == [*whole[first:], *whole[:first]] == [whole[n] for n in order]
+    assert len(loader) == len(whole)
+    stream = DataLoader(Stream())
+    assert list(loaders.begin_at(stream, 0.3)) == []
 
 
 def test_the_wait_is_right_although_the_worker_loses_its_cpu_between_two_clocks(
@@ -146,8 +174,8 @@ def test_the_wait_is_right_although_the_worker_loses_its_cpu_between_two_clocks(
     """It is stopped for 0.3 s while it reads the clocks, and waits for 0.2 s."""
     delays_s, times_s = iter([0.0, 0.3, 0.3, 0.3, 0.3]), iter([10.0, 10.3, 10.5])
     monkeypatch.setattr(recording, "run_delay_clock", lambda: lambda: next(delays_s))
-    monkeypatch.setattr(recording.time, "perf_counter", lambda: next(times_s))
-    monkeypatch.setattr(recording.time, "thread_time", lambda: 0.0)
+    monkeypatch.setattr(time, "perf_counter", lambda: next(times_s))
+    monkeypatch.setattr(time, "thread_time", lambda: 0.0)
     log = BatchLog(1)
     timer = BatchTimer(log)
     timer.start(0)

@@ -132,6 +132,7 @@ def test_loading_in_the_background_ends_with_an_epoch_without_batches() -> None:
     taken: list[int] = []
     commands = _ChildCommands(factories.process_spec("Plain"), "")
     commands._session, commands._batch_log = LoaderSession(iter([1, 2, 3]), taken.append), None
+    commands._runs, commands._order, commands._batches = None, (), None
     commands.iterate()
     commands.take_batches(lambda: False)
     assert taken == [1, 2, 3]

@@ -71,7 +71,8 @@ def test_more_workers_than_usual_are_tried_only_if_the_last_doubling_gained_a_fi
     assert choice.most_workers(2, {queue(32): 1.0, queue(64): 0.79}) == 128
     assert choice.most_workers(2, {queue(32): 1.0, queue(64): 0.81}) == 64
     assert choice.most_workers(2, {queue(16): 1.0, queue(64): 0.63}) == 128  # two doublings
-    assert choice.most_workers(2, {queue(32): 1.0, queue(63): 0.5}) == 64
+    assert choice.most_workers(2, {queue(16): 1.0, queue(57): 0.4}) == 64
+    assert choice.most_workers(2, {queue(16): 1.0, queue(63): 0.4}) == 126
     assert choice.most_workers(2, {queue(32): 1.0, queue(64): 0.7, queue(128): 0.69}) == 128
 
 

@@ -38,12 +38,12 @@ def test_timings_csv_has_a_row_per_trial_with_identifying_columns_and_empty_cell
         "num_workers": "2", "startup_s": "4.0", "batch_s": "0.0625", "batch_s_low": "0.046875",
         "batch_s_high": "0.09375", "samples_per_s": "1024.0", "wait_s": "0.046875", "step_s": "0.015625",
         "stall_fraction": "0.75", "epoch_s": "8.0", "state": "ok", "windows": "5", "bias_bound": "0.03125",
-        "cache": "as_is", "disk_bytes": "0.0", "other_cpus": "0.125", "steal": "0.0", "throttled": "0.0",
+        "cache": "auto", "disk_bytes": "0.0", "other_cpus": "0.125", "steal": "0.0", "throttled": "0.0",
         "outliers": "0", "cpu_s": "0.0078125", "memory_bytes": "1048576", "shm_bytes": "65536",
         "memory_growth_bytes": "1024.0", "cost_s": "1.5", "notes": "one; two",
     }  # fmt: skip
     assert {name: text for name, text in failed.items() if text} == identity | {
-        "num_workers": "4", "state": "out_of_memory", "reason": 'ValueError: "a", b', "windows": "0", "cache": "as_is",
+        "num_workers": "4", "state": "out_of_memory", "reason": 'ValueError: "a", b', "windows": "0", "cache": "auto",
         "cost_s": "0.5",
     }  # fmt: skip
 

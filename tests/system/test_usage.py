@@ -112,7 +112,7 @@ def test_a_process_that_exits_while_its_threads_are_listed_has_no_children(monke
     def listed(_: str) -> list[str]:
         raise ProcessLookupError
 
-    monkeypatch.setattr(usage.os, "listdir", listed)
+    monkeypatch.setattr(os, "listdir", listed)
     assert list(usage.family(os.getpid())) == [os.getpid()]
 
 

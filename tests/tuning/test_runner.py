@@ -366,6 +366,33 @@ def test_data_that_always_come_from_storage_are_measured() -> None:
         assert found(trial).disk_bytes == pytest.approx(100_000, rel=0.05)
 
 
+@pytest.mark.parametrize("cache", ["auto", "warm"])
+def test_of_data_larger_than_memory_no_batch_is_measured_twice(cache: str) -> None:
+    """An epoch reads 30 GB, of which 20 GB fit into memory; a batch that was read before takes 1 % of the time."""
+    seen: set[int] = set()
+    clock, batches = FakeClock(), 3000
+
+    def make_loader(settings: LoaderSettings) -> SimulatedLoader:
+        first = int(machine.places[-1] * batches)
+
+        def make_s(batch: int) -> float:
+            number = (first + batch) % batches
+            is_new = number not in seen
+            seen.add(number)
+            return 0.1 if is_new else 0.001
+
+        return SimulatedLoader(clock, batches, make_s, settings.num_workers, batch_size=8)
+
+    machine = FakeMachine(make_loader, batches, clock, free_bytes=20 * 10**9, read=lambda n: 10**7 * n)
+    chosen = configuration(candidates=(0, 1, 2), cache=cache, window_s=2.0, trial_limit_s=12.0)
+    trials = measured(chosen, machine)
+    paces = [estimate.value for n in range(3) if (estimate := found(trials[n]).batch_s)]
+    assert (paces == pytest.approx([0.1, 0.1, 0.05], rel=0.1)) == (cache == "auto")
+    is_own = cache == "auto"
+    assert len(set(machine.places)) == len(machine.places) == 4 if is_own else set(machine.places) == {0.0}
+    assert any("each candidate reads other batches" in note for note in trials[0].notes) == is_own
+
+
 def test_cold_drops_the_files_of_the_dataset_before_each_time_slice_and_needs_files(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("a")
     machine = cold(machine_of())
