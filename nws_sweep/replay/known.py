@@ -19,7 +19,6 @@ _USUAL = 0.1
 # The same of a factor measured in one window, before the rounds of a trial show it; and what is added if a window has
 # one batch of each worker, since the kernel does not let all workers run equally.
 _NOISE, _NOISE_OF_ONE = 0.035, 0.12
-_VARIED = 0.3  # standard deviation / mean of the costs of batches
 
 
 @dataclass(frozen=True)
@@ -53,12 +52,6 @@ class Known:
     def measured_factor(self) -> float:
         """Measured time / replayed time of the same batches; of at least one span."""
         return sum(one.measured_s for one in self.spans) / sum(one.replayed_s for one in self.spans)
-
-    @cached_property
-    def varies(self) -> bool:
-        """Whether batches cost so different times that it matters which of them were timed."""
-        costs_s = [one.cost.cpu_s + one.cost.wait_s for one in self.records.made]
-        return statistics.pstdev(costs_s) > _VARIED * statistics.fmean(costs_s)
 
     @cached_property
     def round_ratios(self) -> Mapping[int, float]:

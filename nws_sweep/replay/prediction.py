@@ -7,6 +7,7 @@ Tibshirani, An Introduction to the Bootstrap, 1993, section 12.4: standard inter
 
 from __future__ import annotations
 
+import bisect
 import math
 import random
 import statistics
@@ -22,6 +23,7 @@ from nws_sweep.results import BatchCost, BatchRecord, Estimate, LoopCosts
 MOST_BATCHES = 1000
 _DRAWS = 20  # epochs for a band
 MOST_ORDERS = 5  # of the same batches, of which a prediction is the mean
+_VARIED = 0.3  # standard deviation / mean of the costs of batches
 _NEAR = 0.05  # records within this share of the epoch stand for a position, if costs depend on it
 _SIGNIFICANT = 2.33  # standard deviations, 1 % of epochs without an order are taken for ones with it
 
@@ -48,6 +50,12 @@ class Records:
         return sorted(self.made, key=lambda record: record.position)[:: -(-len(self.made) // self.most)]
 
     @cached_property
+    def varies(self) -> bool:
+        """Whether batches cost so different times that it matters which of them were timed."""
+        costs_s = [one.cost.cpu_s + one.cost.wait_s for one in self.made]
+        return statistics.pstdev(costs_s) > _VARIED * statistics.fmean(costs_s)
+
+    @cached_property
     def reach(self) -> float:
         """The share of the epoch within which batches may change places: all of it if costs have no order.
 
@@ -69,15 +77,24 @@ class Records:
     def epoch(self, draw: random.Random, most: int | None = None) -> list[BatchCost]:
         """The costs of at most ``most`` batches in the order of an epoch, which they represent.
 
-        Each record is used as often as any other, to within one, and is moved by at most ``reach`` of the epoch.
+        Each record is used as often as any other, to within one, in any order; if costs have an order, a batch gets the
+        cost of a record within ``reach`` of its position, however many there are of each part of the epoch.
         """
         count, made = min(self.batches, most or self.most), self.in_order
-        near = max(1.0, self.reach * count)
+        if self.reach < 1:
+            return [
+                self._nearest((place + 0.5) / count + draw.uniform(-self.reach, self.reach)) for place in range(count)
+            ]
+        near = float(count)
         begin = draw.random()
         places = [
             (place + draw.uniform(-near, near), int((place + begin) * len(made) / count)) for place in range(count)
         ]
         return [made[index % len(made)].cost for _, index in sorted(places)]
+
+    def _nearest(self, position: float) -> BatchCost:
+        made, place = self.in_order, bisect.bisect(self.in_order, position, key=lambda record: record.position)
+        return min(made[max(0, place - 1) : place + 1], key=lambda record: abs(record.position - position)).cost
 
     def resampled(self, draw: random.Random) -> Records:
         """As many records, each drawn with replacement from those within ``reach`` of its position."""

@@ -89,7 +89,7 @@ def for_the_whole_epoch(one: Observation, model: Model) -> Observation:
     multiplied by that of the epoch (the ratio estimator: Cochran, Sampling Techniques, 1977, section 6.2).
     """
     known = one.known
-    if known is None or not known.spans or not one.by_round or not known.varies:
+    if known is None or not known.spans or not one.by_round or not model.records_for(one.num_workers).varies:
         return one
     cost_s = known.measured_factor * model.cost_s(known.settings) / model.factors.at(one.num_workers)
     by_round = {number: cost_s * ratio for number, ratio in known.round_ratios.items() if number in one.by_round}
