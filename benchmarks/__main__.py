@@ -1,7 +1,5 @@
 """The command line of the benchmarks."""
 
-from __future__ import annotations
-
 import argparse
 import shlex
 import sys

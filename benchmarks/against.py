@@ -3,8 +3,6 @@
 The other version must have the functions that ``sweep_search`` and ``methods`` call.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

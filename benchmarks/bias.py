@@ -1,7 +1,5 @@
 """Times bare loops, a search by nws_sweep, and bare loops again, for each workload in each round."""
 
-from __future__ import annotations
-
 import os
 import random
 import statistics

@@ -1,7 +1,5 @@
 """The page of ``scripts/benchmark bias``: ratios of nws_sweep's times to those of a plain loop. Pure."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Workloads constructed to have one or two known bottlenecks, with the expected diagnoses."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """Calls a function in a fresh process, a child of the fork server."""
 
-from __future__ import annotations
-
 import gc
 import multiprocessing
 import warnings

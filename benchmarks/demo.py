@@ -1,7 +1,5 @@
 """Runs ``scripts/demo``, and keeps its tables, its picture and its report for the documents."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -4,8 +4,6 @@ Position k is reached when k batches have been taken, at ``timestamps[k - 1]``. 
 batches of each worker.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 PREFETCH_FACTOR = 2

@@ -1,7 +1,5 @@
 """Coverage of the intervals that are printed, by simulated searches whose true times are known."""
 
-from __future__ import annotations
-
 import math
 import random
 import statistics

@@ -1,7 +1,5 @@
 """Raw figures of a benchmark, a line of JSON each, written while measuring so that --resume can continue."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field

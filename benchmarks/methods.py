@@ -1,7 +1,5 @@
 """The search methods that are compared, and timed runs of them."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields

@@ -1,7 +1,5 @@
 """An HTTP server of generated objects on this machine, with the latency and bandwidth of a remote store."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import random

@@ -1,7 +1,5 @@
 """Trainings whose loader tunes itself, compared with the best fixed setting, the start's, and hill climbing."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import random

@@ -1,7 +1,5 @@
 """The oracle: which bare runs are worth measuring, and the best number of workers by them. Pure."""
 
-from __future__ import annotations
-
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

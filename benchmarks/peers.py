@@ -1,7 +1,5 @@
 """Search methods of other projects: their decisions, as functions of a timer and a task that return a pick. Pure."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

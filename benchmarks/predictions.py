@@ -1,7 +1,5 @@
 """Predicts whole epochs from records of at most 2 s, and times the same epochs by bare loops, for each workload."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import random

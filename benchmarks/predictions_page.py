@@ -1,7 +1,5 @@
 """The page of ``scripts/benchmark predictions``: ratios of predicted to measured epochs. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Cost of comparing samples for a search of a map-style dataset: pairs of searches with and without it."""
 
-from __future__ import annotations
-
 import random
 import statistics
 import tempfile

@@ -1,7 +1,5 @@
 """Regret and cost of each method on each workload. Pure."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Compares search methods: in each repeat, all methods and then the oracle, for each workload."""
 
-from __future__ import annotations
-
 import os
 import random
 from dataclasses import asdict, dataclass

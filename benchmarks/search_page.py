@@ -1,7 +1,5 @@
 """The page of ``scripts/benchmark search``, in Markdown. Pure."""
 
-from __future__ import annotations
-
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The machine's lock, the fork server, progress lines and processes left behind, for all benchmarks."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import sys

@@ -1,7 +1,5 @@
 """Searches by nws_sweep with its default rules of measuring."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path

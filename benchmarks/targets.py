@@ -1,7 +1,5 @@
 """Targets of the adaptive search, whether it meets them, and where other methods are better. Pure."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 

@@ -3,8 +3,6 @@
 ``run`` is called by ``child.call``, each time in a fresh process.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace

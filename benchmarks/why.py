@@ -1,7 +1,5 @@
 """Searches workloads with known bottlenecks, and writes a page of their diagnoses."""
 
-from __future__ import annotations
-
 import contextlib
 import subprocess
 import sys

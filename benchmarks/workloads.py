@@ -1,7 +1,5 @@
 """Datasets with known costs. A sample depends only on its index; ``samples`` is the length of the dataset."""
 
-from __future__ import annotations
-
 import math
 import mmap
 import os

@@ -11,8 +11,6 @@ Packages, each of which may import those below it: ``cli``; ``api`` and ``sweep`
 and ``system``; ``units``; ``results``; ``errors``.
 """
 
-from __future__ import annotations
-
 import importlib
 from typing import TYPE_CHECKING, Any
 

@@ -1,7 +1,5 @@
 """``python -m nws_sweep``, the same as ``nws-sweep``."""
 
-from __future__ import annotations
-
 from nws_sweep.cli import main
 
 if __name__ == "__main__":

@@ -1,7 +1,5 @@
 """The Python API: ``search`` and ``tune``, which measure in processes of their own."""
 
-from __future__ import annotations
-
 import os
 import time
 import warnings
@@ -22,7 +20,7 @@ from nws_sweep.dataloading.generators import SeededGenerators
 from nws_sweep.dataloading.inputs import DATALOADER_DEFAULTS, LoaderInput, loader_input_of
 from nws_sweep.dataloading.loaders import Loader
 from nws_sweep.errors import ConfigurationError, OutOfTime, TimeLimitReached
-from nws_sweep.executor import rank0
+from nws_sweep.executor import forking, rank0
 from nws_sweep.executor.dataset_server import DatasetServer, spec_of
 from nws_sweep.measurement.environment import Environment, ProcessFactory
 from nws_sweep.measurement.sample_check import LONGER
@@ -377,7 +375,8 @@ def _measured(
         start_process = stack.enter_context(DatasetServer()).factory(lambda configuration: spec, reporter.print_line)
         if loader_input.settings_unknown:
             start = _with_settings_of_maker(start, start_process, began_s)
-        return run_search(start, Environment(start_process=start_process), reporter, began_s=began_s)
+        environment = Environment(start_process=start_process, fork_s=forking.seconds_of_a_fork())
+        return run_search(start, environment, reporter, began_s=began_s)
 
 
 def _with_settings_of_maker(start: SearchRecord, start_process: ProcessFactory, began_s: float) -> SearchRecord:

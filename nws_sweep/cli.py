@@ -1,7 +1,5 @@
 """The command line: a sweep (by Hydra) or one of ``COMMANDS``, and the exit status."""
 
-from __future__ import annotations
-
 import argparse
 import logging
 import os
@@ -151,7 +149,7 @@ def compare(arguments: Sequence[str]) -> int:
     return 1 if options.fail_if and comparison.alarming(options.fail_if) else 0
 
 
-def _summary(folder: Path, conditions: Sequence[str], where: str = "") -> Summary:
+def _summary(folder: Path, conditions: Sequence[str], where: str = "") -> "Summary":
     from nws_sweep.analysis import node_kinds
     from nws_sweep.analysis.summary import summarise
     from nws_sweep.results import storage
@@ -163,7 +161,7 @@ def _summary(folder: Path, conditions: Sequence[str], where: str = "") -> Summar
         raise ConfigurationError(f"{where}{error}") from None
 
 
-def select(stored: Stored, conditions: Sequence[str]) -> Stored:
+def select(stored: "Stored", conditions: Sequence[str]) -> "Stored":
     """The configurations that meet all conditions ``KEY=VALUE``; a single one is no grid.
 
     ConfigurationError if a condition has another form, or no configuration meets it and those before it.

@@ -1,7 +1,5 @@
 """The errors of nws_sweep; the command line prints their message as one line and exits with status 2."""
 
-from __future__ import annotations
-
 
 class NwsSweepError(Exception):
     """Base of all errors; the message is one line with the key, the value and what is allowed."""

@@ -5,8 +5,6 @@ the width of the interval are significant if they are 10 to 35, else one. So 6.2
 5 % (0.31 s), and 6.2 s with one of 12 % (0.75 s).
 """
 
-from __future__ import annotations
-
 from nws_sweep.results import Estimate
 
 NOTHING = "-"

@@ -242,7 +242,9 @@ class FakeProcess:
 
     def usage(self) -> Usage:
         held_bytes = self._machine.process_bytes + 10 * self.settings.num_workers
-        return Usage(cpu_s=self.cpu_s, memory_bytes=held_bytes, shm_bytes=0, disk_bytes=self.disk_bytes, read_bytes=0)
+        return Usage(
+            cpu_s=self.cpu_s, memory_bytes=held_bytes, held_bytes=held_bytes, shm_bytes=0, disk_bytes=self.disk_bytes
+        )
 
 
 @dataclass(eq=False)
@@ -279,6 +281,8 @@ class FakeMachine:
     budget_bytes: int | None = None
     shm_bytes: int | None = None
     free_bytes: int | None = None
+    throttled_s: float = 0.0  # so far
+    fork_s: float = 0.0
 
     @contextlib.contextmanager
     def start_process(
@@ -303,12 +307,14 @@ class FakeMachine:
             start_process=self.start_process,
             shared_cores=lambda: self.cores,
             clock=self.clock,
-            machine_time=lambda: MachineTime(busy_s=self.busy_s),
+            machine_time=lambda: MachineTime(busy_s=self.busy_s, throttled_s=self.throttled_s),
             memory_budget=lambda asked: self.budget_bytes if asked is None else asked,
             free_resources=lambda left: FreeResources(
                 shm_bytes=self.shm_bytes, memory_bytes=self.free_bytes if left is None else left
             ),
             cores=lambda: self.cores,
             enforced_cores=lambda: self.cores,
+            quota_period_s=lambda: 0.1,
+            fork_s=self.fork_s,
             drop_files=lambda files: self.dropped.append(tuple(files)),
         )

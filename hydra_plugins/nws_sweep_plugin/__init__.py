@@ -5,8 +5,6 @@ the group ``hydra.plugins``. It imports only ``nws_sweep.config.embedding`` and 
 and adds one group, ``nws_sweep``, so that it does not affect a program with its own ``batch_size`` or ``dataset``.
 """
 
-from __future__ import annotations
-
 import warnings
 
 from hydra.core.config_search_path import ConfigSearchPath

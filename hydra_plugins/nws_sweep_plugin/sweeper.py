@@ -1,7 +1,5 @@
 """The sweeper of nws_sweep's own grids, which Hydra finds only here; imports its implementation when it runs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

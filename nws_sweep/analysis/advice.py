@@ -1,7 +1,5 @@
 """Diagnoses in sentences: what limits the epoch, what is saved without it, and what to change. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 from nws_sweep.analysis.diagnosis import Diagnosis

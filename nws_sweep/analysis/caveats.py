@@ -1,7 +1,5 @@
 """Warnings: lines that question an answer or suggest how to improve it. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 

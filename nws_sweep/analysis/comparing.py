@@ -3,8 +3,6 @@
 A ratio of A and B is the time of B / the time of A.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 import re

@@ -5,8 +5,6 @@ together, such as the CPUs and the training step: then both are bottlenecks. See
 ``advice``.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace

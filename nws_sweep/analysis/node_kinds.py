@@ -3,8 +3,6 @@
 If the results of a folder come from several kinds, the kind becomes an identifying column of their configurations.
 """
 
-from __future__ import annotations
-
 import operator
 import re
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """Summarises results as one frozen value, from which terminal, Markdown, HTML, plots and tables are rendered."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

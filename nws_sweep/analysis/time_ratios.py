@@ -1,7 +1,5 @@
 """Ratios of two times with intervals, and their comparison with a tolerance. Pure."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Predicts one configuration with other settings, CPUs and training steps, from its recorded costs. Pure."""
 
-from __future__ import annotations
-
 import bisect
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -86,7 +84,7 @@ class WhatIf:
         step_s = self.loop.step_s
         return step_s if is_step(step_s, self.model.cost_s(self.own)) else 0.0
 
-    def asked(self, *, training_step: float | None = None, **asked: Any) -> tuple[WhatIf, QueueSettings]:
+    def asked(self, *, training_step: float | None = None, **asked: Any) -> "tuple[WhatIf, QueueSettings]":
         """The same with another training step, and the best setting with other values; None keeps a value.
 
         Args:

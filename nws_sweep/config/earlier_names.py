@@ -1,7 +1,5 @@
 """Names of earlier versions, of keys and of arguments: an error for one names its successor."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Container, Mapping
 from typing import ParamSpec, TypeVar

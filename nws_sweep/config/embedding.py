@@ -4,8 +4,6 @@ Every Hydra program of an environment imports the plugin (hydra_plugins/nws_swee
 imports nothing that Hydra has not imported already.
 """
 
-from __future__ import annotations
-
 import importlib.util
 from pathlib import Path, PurePosixPath
 

@@ -1,7 +1,5 @@
 """What Hydra 1.3 (OmegaConf 2.3) and 1.4 (2.4) want in different ways; no other module asks for their versions."""
 
-from __future__ import annotations
-
 import functools
 import sys
 from typing import Any

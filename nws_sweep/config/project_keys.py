@@ -1,7 +1,5 @@
 """DataLoader settings in another project's config: their keys, and overrides with the best."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, cast

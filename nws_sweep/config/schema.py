@@ -4,8 +4,6 @@ conf/*.yaml has values and their explanations, this module types and ranges. Ome
 ``configuration`` checks ranges; both errors become one line.
 """
 
-from __future__ import annotations
-
 import contextlib
 import difflib
 import functools

@@ -1,7 +1,5 @@
 """Digests of samples and of their parts, computed in the workers, and samples loaded again for comparison."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import hashlib

@@ -5,8 +5,6 @@ has the names of functions but not their code, and differs between two runs of a
 sampled, so that a hash takes milliseconds.
 """
 
-from __future__ import annotations
-
 import ast
 import contextlib
 import dis

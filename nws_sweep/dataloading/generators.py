@@ -5,8 +5,6 @@ dataset has made, such as ``self.rng = np.random.default_rng(0)``, is copied int
 workers draw the same numbers, and draw them again in each epoch. A program without workers meets this with its first.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Replaces the iterators of all DataLoaders of an unchanged program."""
 
-from __future__ import annotations
-
 import functools
 import logging
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """What the Python API measures: a dataset with DataLoader keywords, a function that makes it, or a DataLoader."""
 
-from __future__ import annotations
-
 import functools
 import traceback
 from collections.abc import Callable, Mapping

@@ -4,8 +4,6 @@ This module is the only one that reads the settings of a DataLoader (``settings_
 (``with_settings``), for DataLoaders given by the user, made by a function or a project, and watched in a program.
 """
 
-from __future__ import annotations
-
 import copy
 import itertools
 import time

@@ -6,8 +6,6 @@ position of an open file, and the documentation of sqlite3, HDF5 and LMDB forbid
 worker needs its own.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import inspect

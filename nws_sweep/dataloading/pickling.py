@@ -3,8 +3,6 @@
 Classes and functions of a script or a notebook are pickled by value, others by import path.
 """
 
-from __future__ import annotations
-
 import io
 import mmap
 import os

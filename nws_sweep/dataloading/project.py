@@ -3,8 +3,6 @@
 Runs in a trial process, in place of the project's program: only code that the config names runs.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import os

@@ -10,8 +10,6 @@ The dataset in each worker gets a subclass of its own class for that. User code 
 sees the same object.
 """
 
-from __future__ import annotations
-
 import abc
 import functools
 import os

@@ -3,8 +3,6 @@
 A step on the CPU competes with the workers for cores, so candidates can rank differently than without a training step.
 """
 
-from __future__ import annotations
-
 import math
 import random
 import time

@@ -1,7 +1,5 @@
 """JPEG files of about the size of ImageNet's, made once from a photograph, without a download."""
 
-from __future__ import annotations
-
 import logging
 import math
 import os

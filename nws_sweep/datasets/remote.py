@@ -1,7 +1,5 @@
 """Objects of a remote store as samples, each read whole through fsspec."""
 
-from __future__ import annotations
-
 import io
 import os
 import time

@@ -1,7 +1,5 @@
 """Datasets without files: samples that take a known time, and tensors in memory or on a device."""
 
-from __future__ import annotations
-
 import math
 import random
 import time
@@ -87,7 +85,7 @@ class OnDevice(Dataset[tuple[Tensor, ...]]):
     def __getitem__(self, index: int) -> tuple[Tensor, ...]:
         return tuple(tensor[index] for tensor in self.tensors)
 
-    def __getitems__(self, indices: Sequence[int]) -> list[_Batch]:
+    def __getitems__(self, indices: Sequence[int]) -> "list[_Batch]":
         """One batch: the rows of each tensor, of a class that torch's default collate leaves as it is."""
         torch_internals.collate_functions()[_Batch] = lambda batches, **_: list(batches[0])
         rows = torch.tensor(indices, device=self.tensors[0].device)

@@ -5,8 +5,6 @@ of the candidate and the samples of its rank. It takes batches, epoch after epoc
 candidate. It does not wait for the other ranks, and only its CPU time and memory are read.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -74,6 +72,7 @@ class ProcessWithBackground(CommandSender):
         return replace(
             own,
             memory_bytes=usage.known_sum(one.memory_bytes for one in (own, *others)),
+            held_bytes=usage.known_sum(one.held_bytes for one in (own, *others)),
             shm_bytes=usage.known_sum(one.shm_bytes for one in (own, *others)),
             background_cpu_s=sum(one.cpu_s for one in others),
         )

@@ -4,8 +4,6 @@ It is forked from the fork server or from a template process (``trial_process``)
 group, which is paused, resumed and killed as one.
 """
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import logging
@@ -142,7 +140,7 @@ class _DatasetCommands:
 class _ChildCommands(_DatasetCommands):
     """Answers the commands of ``TrialProcess`` and ``prepare``."""
 
-    def forked(self, spec: ProcessSpec, folder: str) -> _ChildCommands:
+    def forked(self, spec: ProcessSpec, folder: str) -> "_ChildCommands":
         """Those of a trial process forked from this template process, with its dataset and the warnings so far."""
         self._spec, self._folder, self.is_template = spec, folder, False
         self._data.source.rank = spec.rank
@@ -285,7 +283,7 @@ def _serve(connection: Connection, commands: _ChildCommands) -> None:
             return
 
 
-def _answer(commands: _ChildCommands, exits: _WorkerExits, name: str, *arguments: Any) -> tuple[str, Any]:
+def _answer(commands: _ChildCommands, exits: "_WorkerExits", name: str, *arguments: Any) -> tuple[str, Any]:
     try:
         answer = _result(commands, exits, name, *arguments)
     except RuntimeError as error:  # a second worker exited while the answer to the first exit was made
@@ -294,7 +292,7 @@ def _answer(commands: _ChildCommands, exits: _WorkerExits, name: str, *arguments
     return answer
 
 
-def _result(commands: _ChildCommands, exits: _WorkerExits, name: str, *arguments: Any) -> tuple[str, Any]:
+def _result(commands: _ChildCommands, exits: "_WorkerExits", name: str, *arguments: Any) -> tuple[str, Any]:
     """``"result"`` with the command's result, or ``"error"`` with the exception and the signal that killed a worker."""
     try:
         exits.enable()

@@ -3,8 +3,6 @@
 Where forking is unsafe (``forking``), each trial process makes the dataset.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import multiprocessing

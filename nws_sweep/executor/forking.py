@@ -4,13 +4,14 @@ A forked process lacks the threads of its parent, and locks that they held stay 
 Shared memory, such as a lock, is shared with other candidates, some of which are paused.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import time
+import warnings
 from collections.abc import Set as AbstractSet
 from pathlib import Path
+
+from nws_sweep.system import platforms
 
 # What a forked process would lack or share, by kind.
 Footprint = dict[str, AbstractSet[object]]
@@ -34,6 +35,23 @@ def footprint() -> Footprint:
         "child processes": {child.pid for child in psutil.Process().children()},
         "shared memory": {words[0] for words in mappings if words[1].startswith("rw") and words[1].endswith("s")},
     }
+
+
+def seconds_of_a_fork() -> float:
+    """Seconds in which this program forks a process, which exits at once: a fork copies the tables of all its memory.
+
+    0 where processes are not forked.
+    """
+    if not platforms.IS_LINUX:
+        return 0.0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns of threads, which this process lacks
+        began_s = time.perf_counter()
+        if (pid := os.fork()) == 0:
+            os._exit(0)
+        elapsed_s = time.perf_counter() - began_s
+    os.waitpid(pid, 0)
+    return elapsed_s
 
 
 def obstacle_since(before: Footprint) -> str:

@@ -4,8 +4,6 @@ Libraries that the program has not imported have set nothing. Settings that a pr
 are.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import locale

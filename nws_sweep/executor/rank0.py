@@ -1,7 +1,5 @@
 """Runs a search on rank 0 of a training program and broadcasts its result to the other ranks."""
 
-from __future__ import annotations
-
 import sys
 import threading
 from collections.abc import Callable

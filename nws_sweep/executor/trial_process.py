@@ -5,8 +5,6 @@ process forked after one hangs at its first parallel operation. A trial process 
 become a template process, a fork server too: trial processes forked from it share its dataset.
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 import signal
@@ -99,7 +97,7 @@ class ChildProcess(CommandSender):
     """The parent's handle of a trial process; ``start`` starts it and kills its process group."""
 
     def __init__(
-        self, child: ForkedProcess, start_method: str, supervision: Supervision, template: ChildProcess | None
+        self, child: ForkedProcess, start_method: str, supervision: Supervision, template: "ChildProcess | None"
     ) -> None:
         super().__init__(supervision)
         self._child, self._connection = child, child.connection
@@ -254,7 +252,7 @@ def check_memory(pids: Sequence[int], budget_bytes: int | None) -> None:
     # Resident memory is quick to read and rarely too low; the exact figure takes longer.
     if budget_bytes is None or sum(usage.resident_bytes(usage.family(pid)) for pid in pids) <= budget_bytes:
         return
-    held = sum(usage.memory_bytes(usage.family(pid)) or 0 for pid in pids)
+    held = sum(usage.memory(usage.family(pid))[1] or 0 for pid in pids)
     if held > budget_bytes:
         raise TrialOutOfMemory(
             f"its processes held {units.memory(held)} of memory, and {units.memory(budget_bytes)} were left of "

@@ -6,8 +6,6 @@ comparison with the measured windows does not depend on what they cost, on how f
 held up others. The times in the records are those in which the processes were not paused.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 import statistics

@@ -1,7 +1,5 @@
 """One candidate while it is measured: its trial process, and the windows of a time slice into its trial."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -23,6 +21,7 @@ from nws_sweep.results import (
     WindowKind,
     WindowRequest,
 )
+from nws_sweep.system import processes
 
 _STALLED = "it made no progress while the others were paused: a paused process may have held a lock that it needed"
 Answer = TypeVar("Answer")
@@ -81,7 +80,7 @@ class CandidateProcess:
 
     def check_memory(self, memory_bytes: int | None) -> None:
         """Raises TrialOutOfMemory if its processes held more memory at the latest pause."""
-        held = self.usage.memory_bytes
+        held = self.usage.held_bytes
         if memory_bytes is not None and held is not None and held > memory_bytes:
             raise errors.TrialOutOfMemory(
                 f"its processes held {units.memory(held)} of memory, and {units.memory(memory_bytes)} were left of "
@@ -102,7 +101,7 @@ class Candidate:
     configuration: Configuration  # what is held fixed
     environment: Environment
     deadline_s: float  # moment on the environment's clock after which no window starts
-    on_stall: Callable[[Candidate], None]  # called when one of its windows takes longer than 10 s
+    on_stall: Callable[["Candidate"], None]  # called when one of its windows takes longer than 10 s
     waits_until_idle: Callable[[], bool]  # of its trial process
     next_place: Callable[[], float | None] = lambda: None  # of its trial process
     process: CandidateProcess = field(init=False)
@@ -117,7 +116,14 @@ class Candidate:
         self.process = CandidateProcess(
             self.settings, self.configuration, self.environment, self.deadline_s, self.waits_until_idle, self.next_place
         )
-        self.progress = TrialProgress(self.settings, self.configuration, self.environment.enforced_cores())
+        method = self.settings.multiprocessing_context or processes.start_method()
+        self.progress = TrialProgress(
+            self.settings,
+            self.configuration,
+            self.environment.enforced_cores(),
+            fork_s=self.environment.fork_s if method == "fork" else 0.0,
+            quota_period_s=self.environment.quota_period_s(),
+        )
 
     @property
     def alive(self) -> bool:
@@ -149,7 +155,7 @@ class Candidate:
             number: The round.
             window_s: Least length of the window, s, if below ``measure.window_s``.
         """
-        memory_bytes = None if memory_left is None else memory_left + (self.process.usage.memory_bytes or 0)
+        memory_bytes = None if memory_left is None else memory_left + (self.process.usage.held_bytes or 0)
         self.progress.window_s, self._stalled = window_s, False
         with self._errors_recorded():
             if self.progress.must_restart:

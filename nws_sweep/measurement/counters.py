@@ -1,7 +1,5 @@
 """What the counters of processes and machine report about time slices: CPU time, memory, storage, noise. Pure."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Sequence
 from dataclasses import replace

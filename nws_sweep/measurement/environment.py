@@ -1,7 +1,5 @@
 """The interfaces of a search: trial processes, clock, machine and observer. Tests replace them with simulations."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -24,7 +22,7 @@ from nws_sweep.results import (
     WindowRequest,
 )
 from nws_sweep.system import page_cache, resources, usage
-from nws_sweep.system.host import enforced_cores, shared_cores, usable_cores
+from nws_sweep.system.host import enforced_cores, quota_period_s, shared_cores, usable_cores
 from nws_sweep.system.resources import FreeResources
 
 
@@ -113,7 +111,9 @@ class Environment:
     cores: Callable[[], float] = usable_cores  # CPUs that a trial is assigned
     enforced_cores: Callable[[], float] = enforced_cores  # CPUs that a trial can use; a launcher may assign fewer
     shared_cores: Callable[[], float] = shared_cores  # CPUs that the ranks of one host are assigned together
+    quota_period_s: Callable[[], float] = quota_period_s  # of the CPU quota; 0 without
     drop_files: Callable[[Sequence[str]], object] = page_cache.drop  # from the page cache
+    fork_s: float = 0.0  # seconds in which the program forks a process; 0 if it is no larger than a trial process
     check_interrupts: Callable[[], None] = lambda: None  # raises KeyboardInterrupt after an interrupt
 
     def cores_of_each(self, ranks: int) -> float:

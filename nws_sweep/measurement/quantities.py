@@ -8,8 +8,6 @@ lay ready. If the queue is in balance, the pace is that of the workers where the
 not finish in multiples of the workers, else that of the training step.
 """
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ In each round every unfinished candidate has one time slice. The order is random
 affects all candidates equally. Trial processes stay alive, paused, as long as resources are free.
 """
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Callable, Sequence

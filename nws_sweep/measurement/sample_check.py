@@ -6,8 +6,6 @@ if it differs again, it is random; if it is right, workers that load at the same
 dataset the streams of the workers are compared with each other.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections import Counter

@@ -7,8 +7,6 @@ worker are discarded. Windows end before the last batches of an epoch, for which
 epoch is too short for that, and in mode ``epoch``, whole epochs are measured.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 

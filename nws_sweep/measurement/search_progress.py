@@ -1,7 +1,5 @@
 """The candidates of a search, its record and cost so far, and which of them fits beside the others."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Callable, Sequence
@@ -59,7 +57,7 @@ class SearchProgress:
         """Bytes of the memory budget that no candidate holds; None without a budget."""
         if self._budget_bytes is None:
             return None
-        held = sum(candidate.process.usage.memory_bytes or 0 for candidate in self.candidates)
+        held = sum(candidate.process.usage.held_bytes or 0 for candidate in self.candidates)
         return max(0, self._budget_bytes - held)
 
     def notice_size(self, candidate: Candidate) -> None:
@@ -117,8 +115,8 @@ class SearchProgress:
     def _reason_not_fitting(self, candidate: Candidate) -> str:
         """Why a candidate does not fit, from what is known of batches and workers; empty if it does."""
         started = [other.progress for other in self.candidates if other.progress.windows]
-        found = {other.settings.num_workers: other.measurement for other in started}
-        memory = {n: one.memory_bytes for n, one in found.items() if one and one.memory_bytes is not None}
+        held = {one.settings.num_workers: [each.after.held_bytes or 0 for each in one.slices] for one in started}
+        memory = {n: most for n, sizes in held.items() if (most := max(sizes, default=0))}
         needs = resource_needs([window for other in started for window in other.windows], memory)
         free = self.environment.free_resources(self.memory_left)
         return reason_not_fitting(candidate.settings, needs, free, self.start.configuration.ranks)

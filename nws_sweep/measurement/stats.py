@@ -1,7 +1,5 @@
 """Estimates with intervals. Pure functions over sequences of numbers."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Takes windows of batches from any iterable and times them with any clock. Imports no torch."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Iterable

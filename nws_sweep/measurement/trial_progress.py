@@ -1,12 +1,10 @@
 """What was measured of one candidate so far: time slices, notes, warnings, an error, and the ``Trial`` they make."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 
-from nws_sweep import errors
+from nws_sweep import errors, units
 from nws_sweep.errors import TrialError
 from nws_sweep.measurement import batch_costs, counters, quantities, schedule
 from nws_sweep.measurement.schedule import Conditions
@@ -24,6 +22,8 @@ from nws_sweep.results import (
     Window,
 )
 
+_PERIODS = 10  # of a CPU quota that a window has at least, where the quota throttles
+_SLOW_FORK_S = 0.01  # an empty process takes less than 1 ms, one of 1 GB 20 ms
 _STATES: dict[type[TrialError], TrialState] = {
     errors.TrialTimeout: TrialState.TIMEOUT,
     errors.TrialOutOfMemory: TrialState.OUT_OF_MEMORY,
@@ -46,20 +46,21 @@ class _Figures:
     spans: tuple[Span, ...]
 
     @classmethod
-    def of(cls, slices: tuple[TimeSlice, ...], conditions: Conditions) -> _Figures:
+    def of(cls, slices: tuple[TimeSlice, ...], conditions: Conditions, fork_s: float) -> "_Figures":
         has_batches = any(window.startup_s is not None for window in counters.all_windows(slices))
         records = batch_costs.batch_records(slices, conditions.settings, conditions.batches_per_epoch)
         loop = batch_costs.loop_costs(slices, conditions.settings)
         queue = queue_settings(conditions.settings, conditions.cores)
-        return cls(
-            slices,
-            conditions,
-            quantities.measurement_of(slices, conditions) if has_batches else None,
-            quantities.costs_by_round(slices, conditions) if has_batches else {},
-            records,
-            loop,
-            batch_costs.spans_of(slices, records, loop, queue) if loop else (),
-        )
+        found = quantities.measurement_of(slices, conditions) if has_batches else None
+        by_round = quantities.costs_by_round(slices, conditions) if has_batches else {}
+        spans = batch_costs.spans_of(slices, records, loop, queue) if loop else ()
+        starts = 0 if conditions.settings.persistent_workers else conditions.settings.num_workers
+        if found and loop and (more_s := starts * (fork_s - loop.fork_s)) > 0:
+            loop = replace(loop, fork_s=fork_s)
+            epoch_s = found.epoch_s and found.epoch_s + more_s
+            found = replace(found, startup_s=found.startup_s + more_s, epoch_s=epoch_s)
+            by_round = {number: cost_s + (more_s if epoch_s else 0.0) for number, cost_s in by_round.items()}
+        return cls(slices, conditions, found, by_round, records, loop, spans)
 
 
 @dataclass(eq=False)
@@ -70,6 +71,8 @@ class TrialProgress:
     configuration: Configuration  # what is held fixed
     cores: float  # CPUs that the trial can use
     batches_per_epoch: int | None = None  # length of an epoch; None if it is unknown or was found wrong
+    fork_s: float = 0.0  # in which the program, which may be larger than the trial process, forks a worker
+    quota_period_s: float = 0.0  # at whose end a CPU quota is granted again
     place: float | None = None  # where its own batches begin, as a share of the epoch; None for the same as others
     window_s: float = math.inf  # least length of a window in this time slice, if below ``measure.window_s``
     slices: list[TimeSlice] = field(default_factory=list)  # of the current trial process
@@ -92,6 +95,8 @@ class TrialProgress:
         names = [each.name for each in fields(asked) if getattr(asked, each.name) != getattr(used, each.name)]
         if names:
             self.note(f"num_workers=0 has no {', '.join(names)}")
+        if self.fork_s > _SLOW_FORK_S and self.settings.num_workers:
+            self.note(f"the program takes {units.seconds(self.fork_s)} to fork a worker, since it is large")
 
     @property
     def windows(self) -> list[Window]:
@@ -104,9 +109,11 @@ class TrialProgress:
         rules = self.configuration.measure
         # A window that is shorter than the start of the workers would save little time.
         started_s = max((window.startup_s or 0.0 for window in self.windows), default=0.0)
+        is_throttled = any(time_slice.machine.throttled_s for time_slice in self.slices)
+        least_s = _PERIODS * self.quota_period_s if is_throttled else 0.0
         return Conditions(
             settings=self.settings,
-            rules=replace(rules, window_s=min(rules.window_s, max(self.window_s, started_s))),
+            rules=replace(rules, window_s=max(least_s, min(rules.window_s, max(self.window_s, started_s)))),
             batches_per_epoch=self.batches_per_epoch,
             cores=self.cores,
         )
@@ -122,7 +129,7 @@ class TrialProgress:
         """Computed once for the same time slices: it replays them."""
         slices, conditions, latest = tuple(self.slices), self.conditions, self._latest
         if latest is None or (slices, conditions) != (latest.slices, latest.conditions):
-            self._latest = latest = _Figures.of(slices, conditions)
+            self._latest = latest = _Figures.of(slices, conditions, self.fork_s)
         return latest
 
     @property

@@ -5,8 +5,6 @@ the trial, is what lies between a batch and the next question, so waits and step
 torch.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ Rank 0 writes each plan into the key-value store that torch.distributed has set 
 ranks read it. No rank waits for another one: one that reads a plan late follows it late.
 """
 
-from __future__ import annotations
-
 import collections
 import json
 from dataclasses import asdict

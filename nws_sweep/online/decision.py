@@ -4,8 +4,6 @@ The time of the training with other settings is predicted, and those are chosen 
 (``replay.choice``), the start of new workers included.
 """
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Callable, Iterable, Sequence
@@ -99,7 +97,7 @@ def choose(trials: Sequence[Trial], current: LoaderSettings, ahead: Prospect) ->
     return Choice(chosen, costs_s[chosen], now_s) if chosen else None
 
 
-def _predicted(replays: _Replays) -> dict[LoaderSettings, float]:
+def _predicted(replays: "_Replays") -> dict[LoaderSettings, float]:
     """Predicted seconds per batch with other numbers of workers, and with other values of prefetch_factor."""
     ahead, own = replays.ahead, replays.ahead.base.prefetched
     numbers = range(ahead.fewest_workers, ahead.most_workers + 1)

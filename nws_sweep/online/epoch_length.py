@@ -4,8 +4,6 @@ Workers that share the samples have as many batches in all as without workers, b
 stream of which each worker has an epoch of its own, such as a resampled one of webdataset, has more with more workers.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

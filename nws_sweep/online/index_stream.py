@@ -4,8 +4,6 @@ A DataLoader takes the end of its sampler for the end of the epoch, and still de
 feed is closed does so too, while the next pool draws the following index lists.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """Iterates over one DataLoader, and lets the tuner see what the training sees."""
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Callable
@@ -89,7 +87,7 @@ class TunedIterator:
         if self._observation is not None:
             self._observation.begin(self._returned, start_s, pool.start_cpu_s)
 
-    def __iter__(self) -> TunedIterator:
+    def __iter__(self) -> "TunedIterator":
         return self
 
     def __len__(self) -> int:

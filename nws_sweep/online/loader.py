@@ -1,7 +1,5 @@
 """``autotune``: a DataLoader that finds its own settings while a training iterates over it."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import logging

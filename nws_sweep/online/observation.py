@@ -1,7 +1,5 @@
 """What the training sees of one setting of its loader, batch by batch, as the trial of a search. Pure."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace

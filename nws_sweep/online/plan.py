@@ -1,7 +1,5 @@
 """A change of settings: planned, and done."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from nws_sweep.results import LoaderSettings

@@ -4,8 +4,6 @@ A pool that follows another is started without index lists, while the other goes
 its workers are ready. Until then, the exit of one of them raises no error in the training.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import itertools

@@ -1,7 +1,5 @@
 """The pool that makes the batches of a DataLoader, and the next one while a change of settings is under way."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass

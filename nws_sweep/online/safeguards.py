@@ -1,7 +1,5 @@
 """What new workers would do to the samples of a program: a change is given up, put off, or told."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -4,8 +4,6 @@ The state of torchdata's StatefulDataLoader fits the number of workers that has 
 save and load it. ``next_iter_state`` holds the state that the next iterator begins with.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from torch.utils.data import DataLoader

@@ -3,8 +3,6 @@
 All epochs of a loader, and all its iterators, share one tuner. Only the newest iterator is followed.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -88,11 +86,11 @@ class Tuner:
     cpus: float
     most_workers: int | None
     prefetches: bool
-    refusals: Callable[[Tuner], Callable[[LoaderSettings], str]]
+    refusals: Callable[["Tuner"], Callable[[LoaderSettings], str]]
     tell: Callable[[str], None]
-    on_decided: Callable[[Tuner], None]
+    on_decided: Callable[["Tuner"], None]
     others: OtherRanks | None = None
-    may_change: Callable[[Tuner], bool] = lambda _: True
+    may_change: Callable[["Tuner"], bool] = lambda _: True
     own_generators: Sequence[str] = ()
     has_own_state: bool = False
     draws_shuffle: bool = False

@@ -1,7 +1,5 @@
 """What the workers of a pool tell the training's process: that they can make batches, and what each batch costs."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What may limit an epoch, and an epoch without it. Pure."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -36,7 +34,7 @@ class Epoch(NamedTuple):
     loop: LoopCosts
     settings: QueueSettings
 
-    def without(self, bottleneck: Bottleneck, making: float, undisturbed: LoopCosts) -> Epoch:
+    def without(self, bottleneck: Bottleneck, making: float, undisturbed: LoopCosts) -> "Epoch":
         """The epoch with one thing taken away.
 
         Args:

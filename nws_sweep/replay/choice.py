@@ -6,8 +6,6 @@ those with the fewest workers are chosen, then those with the shortest queue. Ti
 expectation.
 """
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence

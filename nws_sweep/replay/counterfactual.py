@@ -4,8 +4,6 @@ Without one thing another number of workers may be the best, so each thing is ta
 them is predicted to be faster than the best setting as things are: the search has measured that it is not.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 import statistics

@@ -5,8 +5,6 @@ its replayed time: this factor is interpolated as a power of the number of worke
 is learnt from its changes so far, as the variance of a random walk over doublings of the workers.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What is known of a trial: the costs of its batches, and how well they explain its times. Pure."""
 
-from __future__ import annotations
-
 import bisect
 import math
 import statistics

@@ -4,8 +4,6 @@ Each prediction replays the records of the nearest trial (in the ratio of the wo
 a factor for what the replay does not know (``factors``).
 """
 
-from __future__ import annotations
-
 import math
 import random
 import statistics

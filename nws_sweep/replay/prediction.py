@@ -5,8 +5,6 @@ costs that depend on the position stay where they are. The band is that of a boo
 Tibshirani, An Introduction to the Bootstrap, 1993, section 12.4: standard intervals).
 """
 
-from __future__ import annotations
-
 import bisect
 import math
 import random
@@ -96,14 +94,14 @@ class Records:
         made, place = self.in_order, bisect.bisect(self.in_order, position, key=lambda record: record.position)
         return min(made[max(0, place - 1) : place + 1], key=lambda record: abs(record.position - position)).cost
 
-    def resampled(self, draw: random.Random) -> Records:
+    def resampled(self, draw: random.Random) -> "Records":
         """As many records, each drawn with replacement from those within ``reach`` of its position."""
         made = self.in_order
         last, near = len(made) - 1, max(1, round(self.reach * len(made)))
         chosen = (made[draw.randint(max(0, i - near), min(last, i + near))] for i in range(len(made)))
         return replace(self, made=tuple(chosen))
 
-    def slower(self, factor: float) -> Records:
+    def slower(self, factor: float) -> "Records":
         """The same training step beside loading that costs ``factor`` times as much."""
         loop = {name: factor * value for name, value in asdict(self.loop).items() if not name.startswith("step")}
         made = (replace(one, cost=one.cost.scaled([factor] * 3)) for one in self.made)

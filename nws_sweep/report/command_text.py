@@ -1,7 +1,5 @@
 """What ``compare`` and ``predict`` print: a table, then lines."""
 
-from __future__ import annotations
-
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """The pictures of a report, the most important first; each is drawn on request from a pure value."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -25,7 +23,7 @@ class Illustration:
     """One picture."""
 
     name: str  # of its files, without suffix
-    draw: Callable[..., Figure]  # of the chart and the title
+    draw: Callable[..., "Figure"]  # of the chart and the title
     chart: Any
     title: str
     alt: str  # a description with its figures

@@ -3,8 +3,6 @@
 The templates get a summary, tables of formatted text, and functions that give the phrases of an answer.
 """
 
-from __future__ import annotations
-
 import functools
 import re
 from collections.abc import Callable, Iterator, Sequence

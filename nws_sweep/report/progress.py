@@ -1,7 +1,5 @@
 """Progress of a search as lines: on standard error, in a notebook, or passed to a function."""
 
-from __future__ import annotations
-
 import logging
 import sys
 from collections.abc import Callable

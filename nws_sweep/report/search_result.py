@@ -1,7 +1,5 @@
 """What ``nws_sweep.search`` returns."""
 
-from __future__ import annotations
-
 import html
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -134,13 +132,13 @@ class SearchResult:
         )  # fmt: skip
         return found.predict(settings)
 
-    def to_frame(self) -> pd.DataFrame:
+    def to_frame(self) -> "pd.DataFrame":
         """One row per candidate with the columns of results.csv (docs/reference/files.md); s and bytes."""
         from nws_sweep.report import tables
 
         return tables.trials(self._summary).frame()
 
-    def plot(self) -> Figure:
+    def plot(self) -> "Figure":
         """Time against num_workers with intervals, the recommended candidate ringed."""
         from nws_sweep.report.plots import line_charts
 

@@ -1,7 +1,5 @@
 """Results as text: the figures of trials, and the best settings ready to paste: arguments, keywords, YAML, JSON."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Tables of all trials (results.csv) and of the best settings (best.csv), as rows and as pandas frames."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,7 +18,7 @@ class Rows(NamedTuple):
     columns: tuple[str, ...]
     rows: tuple[dict[str, Any], ...]
 
-    def frame(self) -> pd.DataFrame:
+    def frame(self) -> "pd.DataFrame":
         """A frame in which integer columns with empty cells stay integers."""
         import pandas as pd
 

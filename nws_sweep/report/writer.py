@@ -1,7 +1,5 @@
 """Writes the report of a run or a grid from its files: tables, pictures, best settings, Markdown and HTML."""
 
-from __future__ import annotations
-
 import base64
 import logging
 from collections.abc import Iterator, Mapping

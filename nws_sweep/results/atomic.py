@@ -1,7 +1,5 @@
 """Atomic writing: a file has its old content or its whole new content."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import secrets

@@ -1,7 +1,5 @@
 """The files of a search as text: result.json, which is read back with types and value ranges checked, and CSV files."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

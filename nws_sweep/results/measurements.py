@@ -1,7 +1,5 @@
 """Measured values: windows of batches, the resources they used, and the quantities of a trial."""
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -63,7 +61,7 @@ class BatchCost:
         """All of it."""
         return self.cpu_s, self.wait_s, self.copy_s
 
-    def scaled(self, factors: Sequence[float]) -> BatchCost:
+    def scaled(self, factors: Sequence[float]) -> "BatchCost":
         """Another cost, with a factor for each part."""
         cpu, wait, copy = factors
         return BatchCost(self.cpu_s * cpu, self.wait_s * wait, self.copy_s * copy)
@@ -166,6 +164,7 @@ class Usage:
 
     cpu_s: float = 0.0  # user and system
     memory_bytes: int | None = None  # memory shared by the processes counts once
+    held_bytes: int | None = None  # the same, of memory shared with other processes only a share
     shm_bytes: int | None = None  # shared memory, including batches in the queue
     disk_bytes: int | None = None  # read from storage, not from the page cache
     read_bytes: int | None = None  # read by system calls, from the page cache too
@@ -182,7 +181,7 @@ class MachineTime:
     steal_s: float = 0.0  # taken by the hypervisor while a process here was ready to run
     throttled_s: float = 0.0  # in which the CPU quota of this process's control group was exhausted
 
-    def since(self, before: MachineTime) -> MachineTime:
+    def since(self, before: "MachineTime") -> "MachineTime":
         """The difference to an earlier reading."""
         return MachineTime(**{name: value - getattr(before, name) for name, value in asdict(self).items()})
 
@@ -208,7 +207,7 @@ class Estimate:
     high: Positive | None
     n: int
 
-    def scaled(self, factor: float) -> Estimate:
+    def scaled(self, factor: float) -> "Estimate":
         """The mean and its interval, times a factor."""
         low, high = (None if end is None else end * factor for end in (self.low, self.high))
         return Estimate(value=self.value * factor, low=low, high=high, n=self.n)
@@ -238,7 +237,7 @@ class Measurement:
     memory_growth_bytes: Finite | None = None  # per 1000 batches
     disk_bytes: NotNegative | None = None  # per batch, from storage
 
-    def slower(self, factor: float) -> Measurement:
+    def slower(self, factor: float) -> "Measurement":
         """The same training step with batches and epochs that take ``factor`` times as long."""
         longer = replace(self, epoch_s=self.epoch_s and self.epoch_s * factor)
         if self.batch_s is None:
@@ -293,7 +292,7 @@ class Trial:
         """Number of workers of the candidate."""
         return self.settings.num_workers
 
-    def scaled_to(self, objective_s: float) -> Trial:
+    def scaled_to(self, objective_s: float) -> "Trial":
         """The trial with this objective, s; all its times but that of the training step in proportion."""
         if self.measurement is None or not self.objective_s or objective_s == self.objective_s:
             return self

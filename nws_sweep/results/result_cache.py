@@ -4,8 +4,6 @@ Each result is a file named after the search and the machine, with the costs of 
 of the same search replaces both.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

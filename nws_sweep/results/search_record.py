@@ -1,7 +1,5 @@
 """The record of one search: host, dataset facts, trials, verdict and cost."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -76,7 +74,7 @@ class Host:
     torchvision: str
     nws_sweep: str
 
-    def difference(self, now: Host, names: Sequence[str] = (*MACHINE, *VERSIONS)) -> str:
+    def difference(self, now: "Host", names: Sequence[str] = (*MACHINE, *VERSIONS)) -> str:
         """A sentence on the first of the named attributes that differs; empty if all are equal."""
         for name in names:
             if (then := getattr(self, name)) != getattr(now, name):

@@ -1,7 +1,5 @@
 """Requested values: DataLoader settings, the rules of measuring and searching, one configuration of a grid."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -40,7 +38,7 @@ class LoaderSettings:
     in_order: bool = True  # deliver batches in order, else as they are finished (torch 2.6 and later)
     threads_per_worker: int | None = None  # threads of torch operations in a worker; None for torch's default, 1
 
-    def canonical(self) -> LoaderSettings:
+    def canonical(self) -> "LoaderSettings":
         """The settings without those that DataLoader rejects for num_workers=0 (ValueError)."""
         if self.num_workers:
             return self
@@ -59,7 +57,7 @@ class LoaderSettings:
         """Batches that the workers may hold ready or in preparation."""
         return self.num_workers * self.prefetched
 
-    def changes(self, own: LoaderSettings, searched: Iterable[str] = ()) -> dict[str, Any]:
+    def changes(self, own: "LoaderSettings", searched: Iterable[str] = ()) -> dict[str, Any]:
         """The keywords to change in a loader with settings ``own``: num_workers, those searched, those that differ."""
         names = {"num_workers", *searched}
         mine, theirs = (replace(one, prefetch_factor=one.prefetched) for one in (self, own))
@@ -68,7 +66,7 @@ class LoaderSettings:
             names.discard("batch_size")
         return {name: getattr(self, name) for name in _TUNED if name in names}
 
-    def differing(self, other: LoaderSettings) -> str:
+    def differing(self, other: "LoaderSettings") -> str:
         """The settings that differ from ``other``, except num_workers, as ``key=value``; empty if none differs."""
         mine, theirs = asdict(self), asdict(other)
         return " ".join(

@@ -1,7 +1,5 @@
 """The files of a run and of a grid: their names, writing and reading. Every file is written atomically."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import itertools

@@ -7,8 +7,6 @@ A launcher of Hydra returns the results of all points of a batch at once, and ra
 without a result are lost then; they are not launched again, because their jobs may still run on a cluster.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import logging

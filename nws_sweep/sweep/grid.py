@@ -1,7 +1,5 @@
 """The axes and points of a grid, and a check of every value before anything is measured."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence

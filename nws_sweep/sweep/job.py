@@ -1,7 +1,5 @@
 """One job of a grid, which searches a configuration and writes its files; what all jobs of a call share."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import logging
@@ -59,7 +57,7 @@ class Session:
     _facts: dict[str, DatasetFacts] = field(default_factory=dict)  # by what makes the dataset
 
     @functools.cached_property
-    def view(self) -> View:
+    def view(self) -> "View":
         """The terminal, made when it is first needed: ``--help`` must not import rich."""
         from nws_sweep.sweep.terminal import View
 
@@ -165,7 +163,7 @@ def _reused(known: SearchRecord, source: str) -> SearchRecord:
 
 
 def _search(
-    start: SearchRecord, folder: Path, session: Session, recorder: _Recorder, working_folder: str
+    start: SearchRecord, folder: Path, session: Session, recorder: "_Recorder", working_folder: str
 ) -> SearchRecord:
     view, log = session.view, str(folder / storage.TRIAL_LOG)
     start_process = session.dataset_server.factory(lambda chosen: spec_of(chosen, working_folder, log), view.status)

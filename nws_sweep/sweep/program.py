@@ -9,8 +9,6 @@ turns an exception in a callback into a warning, so a wrong option raises System
   timed; only the one that has given most batches so far changes its settings, which soon is the training's.
 """
 
-from __future__ import annotations
-
 import atexit
 import logging
 import os
@@ -154,11 +152,11 @@ def _is_about_a_failure(record: logging.LogRecord) -> bool:
 class _EndingIterator:
     """Ends the job at the first batch: an error in ``iter`` would hit frameworks where they can't clean up."""
 
-    def __init__(self, callback: SearchCallback, loader: Any) -> None:
+    def __init__(self, callback: "SearchCallback", loader: Any) -> None:
         self._callback = callback
         self._loader = loader
 
-    def __iter__(self) -> _EndingIterator:
+    def __iter__(self) -> "_EndingIterator":
         return self
 
     def __next__(self) -> NoReturn:
@@ -299,7 +297,7 @@ class AutotuneCallback(ProgramCallback):
             logger.info("`python -m nws_sweep report %s` shows more", folder)
 
     @property
-    def _training(self) -> Tuner | None:
+    def _training(self) -> "Tuner | None":
         """The tuner of the loader that has given most batches; None if no loader has given any."""
         return max((tuner for *_, tuner in self._tuners if tuner.batches), key=lambda one: one.batches, default=None)
 
@@ -312,12 +310,12 @@ class AutotuneCallback(ProgramCallback):
             return original(loader)
         return iterator_of(loader, type(loader), lambda: self._tuner_of(loader), original)
 
-    def _tuner_of(self, loader: Any) -> Tuner:
+    def _tuner_of(self, loader: Any) -> "Tuner":
         if loader not in self._by_loader:
             self._by_loader[loader] = self._known_tuner(loader)
         return self._by_loader[loader]
 
-    def _known_tuner(self, loader: Any) -> Tuner:
+    def _known_tuner(self, loader: Any) -> "Tuner":
         """That of a loader of this kind which has the same dataset, or had one that is gone; else a new one."""
         from nws_sweep.online.agreement import kind_of
         from nws_sweep.online.loader import tuner_of

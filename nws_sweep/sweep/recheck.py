@@ -1,7 +1,5 @@
 """Measures the best settings of an earlier result again and compares the times."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace

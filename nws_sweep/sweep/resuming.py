@@ -4,8 +4,6 @@ Finished trials are not measured again. Unreadable files and unfinished batches 
 mixed with new measurements.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Output of the command line during and after a sweep: live progress on a terminal, plain lines elsewhere."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Sequence

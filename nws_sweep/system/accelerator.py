@@ -1,7 +1,5 @@
 """The machine's accelerator, through ``torch.accelerator`` or, before torch 2.6, ``torch.cuda``."""
 
-from __future__ import annotations
-
 import os
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Optional packages, and the extra of nws_sweep that installs each."""
 
-from __future__ import annotations
-
 import importlib.util
 
 from nws_sweep.errors import ConfigurationError

@@ -9,8 +9,6 @@ the channel on which the server reports its process ID and its exit status. When
 the connections of its servers close; each server kills its processes, with those that they have started, and exits.
 """
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import importlib

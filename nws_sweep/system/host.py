@@ -5,8 +5,6 @@ These are the least of the process's affinity (which includes cpusets), the CPU 
 as torchrun has started on this host.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib.metadata
 import os
@@ -73,7 +71,7 @@ def enforced_cores(root: Path = _ROOT, affinity: int | None = None) -> float:
     """CPUs that the system lets this process use, regardless of environment variables; see ``usable_cores``."""
     if affinity is None:
         affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min([float(affinity), *_quotas(root)])
+    return min([float(affinity), *(cpus for cpus, _ in _quotas(root))])
 
 
 def _positive(environment: Mapping[str, str], name: str) -> int | None:
@@ -81,13 +79,18 @@ def _positive(environment: Mapping[str, str], name: str) -> int | None:
     return int(text) if text.isdecimal() and int(text) > 0 else None
 
 
-def _quotas(root: Path) -> Iterator[float]:
-    """The quotas of this process's control groups, CPUs."""
+def _quotas(root: Path) -> Iterator[tuple[float, float]]:
+    """The quotas of this process's control groups, CPUs, and their periods, s."""
     for version, folder in group_folders(root, "cpu"):
         names = ["cpu.max"] if version == 2 else ["cpu.cfs_quota_us", "cpu.cfs_period_us"]
         match "".join(read(folder / name) for name in names).split():
             case [quota, period] if quota.isdecimal() and period.isdecimal():  # not max, nor -1: no limit
-                yield int(quota) / int(period)
+                yield int(quota) / int(period), int(period) / 1e6
+
+
+def quota_period_s(root: Path = _ROOT) -> float:
+    """The longest period, s, at whose end a CPU quota of this process's control groups is granted again; 0 without."""
+    return max((period_s for _, period_s in _quotas(root)), default=0.0)
 
 
 def group_folders(root: Path, controller: str) -> Iterator[tuple[int, Path]]:

@@ -3,8 +3,6 @@
 The kernel holds the lock (flock) and releases it when its process is killed.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterator
 

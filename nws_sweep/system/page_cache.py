@@ -1,7 +1,5 @@
 """The page cache: finds a dataset's files and drops them, so that the next window reads them from storage."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 from collections.abc import Iterable, Iterator

@@ -1,7 +1,5 @@
 """What this operating system lacks: Windows cannot measure, and some facts are known on Linux only."""
 
-from __future__ import annotations
-
 import os
 import sys
 

@@ -1,7 +1,5 @@
 """Processes: signals such as Ctrl-C, process groups, and resources that killed processes leave."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import multiprocessing
@@ -111,7 +109,7 @@ class Interrupts:
         self._is_deferring = False
         self._received: int | None = None
 
-    def __enter__(self) -> Interrupts:
+    def __enter__(self) -> "Interrupts":
         if threading.current_thread() is threading.main_thread():
             for number in ENDING_SIGNALS:
                 if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
@@ -179,7 +177,7 @@ def set_socket_folder(folder: str) -> None:
     tempfile.tempdir = usual
 
 
-def kill_tree(process: ForkedProcess | BaseProcess) -> None:
+def kill_tree(process: "ForkedProcess | BaseProcess") -> None:
     """Kills a process and its descendants, waits for their exit, and removes their shared memory."""
     import psutil
 
@@ -210,7 +208,7 @@ def running(pids: Iterable[int], after_s: float = 0.0) -> list[int]:
     return left
 
 
-def is_alive(process: psutil.Process) -> bool:
+def is_alive(process: "psutil.Process") -> bool:
     """Whether the process runs; a zombie, which init may take seconds to reap in a container, does not."""
     import psutil
 

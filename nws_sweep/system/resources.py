@@ -1,7 +1,5 @@
 """Free memory, shared memory, open files and threads of this machine, and why a candidate does not fit."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil
@@ -138,7 +136,7 @@ def reason_not_fitting(settings: LoaderSettings, needs: ResourceNeeds, free: Fre
         (
             in_flight if workers else 0, free.shm_bytes,
             f"{units.memory(in_flight)} of shared memory ({batches} batches of {batch} in flight), and "
-            f"{units.memory(free.shm_bytes)} are free in /dev/shm",
+            f"{units.memory(free.shm_bytes)} are free in /dev/shm, which docker run --shm-size enlarges",
         ),
         (
             memory, free.memory_bytes,

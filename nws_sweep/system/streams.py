@@ -1,7 +1,5 @@
 """Standard input, output and error, which may be closed, in ASCII, or without a reader."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import sys

@@ -1,7 +1,5 @@
 """Temporary folders with a lock, by which folders of killed programs are recognised."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

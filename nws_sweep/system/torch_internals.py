@@ -3,8 +3,6 @@
 Other modules define two that torch calls: ``_get_iterator`` of a DataLoader and ``_reset`` of an iterator.
 """
 
-from __future__ import annotations
-
 import functools
 import pkgutil
 from collections.abc import Mapping, Sequence

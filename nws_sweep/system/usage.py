@@ -3,8 +3,6 @@
 Read from /proc while the processes are paused; values that a platform lacks are None.
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 import os
@@ -36,10 +34,12 @@ def of_tree(pid: int) -> Usage:
     except psutil.NoSuchProcess:
         return Usage()
     pids = [member.pid for member in members]
+    memory_bytes, held_bytes = memory(pids)
     storage = [host.fields(Path(f"/proc/{one}/io")) for one in pids]  # see proc_pid_io(5)
     return Usage(
         cpu_s=sum(_cpu_s(member) for member in members),
-        memory_bytes=memory_bytes(pids),
+        memory_bytes=memory_bytes,
+        held_bytes=held_bytes,
         shm_bytes=_shared_memory_bytes(pids) if platforms.IS_LINUX else None,
         disk_bytes=known_sum(one.get("read_bytes") for one in storage),
         read_bytes=known_sum(one.get("rchar") for one in storage),
@@ -78,7 +78,7 @@ def known_sum(values: Iterable[int | None]) -> int | None:
     return sum(known) if known else None
 
 
-def _cpu_s(process: psutil.Process) -> float:
+def _cpu_s(process: "psutil.Process") -> float:
     import psutil
 
     try:
@@ -93,23 +93,22 @@ def _cpu_s(process: psutil.Process) -> float:
     return float(own + getattr(times, "children_user", 0.0) + getattr(times, "children_system", 0.0))
 
 
-def memory_bytes(pids: Iterable[int]) -> int | None:
-    """Memory of a process, the first, and its descendants, B, as if no other process shared it; None if unknown.
+def memory(pids: Iterable[int]) -> tuple[int | None, int | None]:
+    """Memory of a process, the first, and its descendants, B: as if no other process shared it, and its share of it.
 
-    Of many descendants some are read, evenly spaced, and count for all.
+    Of many descendants some are read, evenly spaced, and count for all. None where it is unknown.
     """
     # The proportional set size. Memory that the first process shares with its parent (a dataset made before the fork)
-    # counts in full: a program of its own would have all of it.
+    # counts in full in the first figure: a program of its own would have all of it.
     first, *children = pids
     every = math.ceil(len(children) / _MOST_READ) or 1
     own, *others = (_kinds(pid) for pid in (first, *children[::every]))
     if not own and not any(others):
-        return None
-    total = own.get("Anonymous", 0) + _shared(own)
-    if others:
-        of_children = sum(_private(kind) + _shared(kind) for kind in others)
-        total += round(of_children * len(children) / len(others))
-    return 1024 * total
+        return None, None
+    each = len(children) / len(others) if others else 0.0
+    alone = own.get("Anonymous", 0) + _shared(own) + each * sum(_private(kind) + _shared(kind) for kind in others)
+    held = own.get("Pss", 0) + each * sum(kind.get("Pss", 0) for kind in others)
+    return 1024 * round(alone), 1024 * round(held)
 
 
 def _kinds(pid: int) -> Mapping[str, int]:

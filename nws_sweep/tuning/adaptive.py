@@ -6,8 +6,6 @@ percent of the price (``replay.choice``) is measured next, until none does. Roun
 answer is small.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

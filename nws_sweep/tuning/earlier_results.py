@@ -1,12 +1,10 @@
 """What a search takes from earlier results: a first guess, and equal trials. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import asdict, replace
 from operator import attrgetter
 
-from nws_sweep.results import Configuration, SearchRecord, Trial, TrialState
+from nws_sweep.results import Configuration, LoaderSettings, SearchRecord, Trial, TrialState
 
 # What must be equal for batches to take the same time, and for times to be measured the same way.
 _LOADING = attrgetter("dataset", "training_step", "collate_fn", "services")
@@ -22,9 +20,36 @@ def first_guess(configuration: Configuration, earlier: Iterable[SearchRecord]) -
 
 
 def same_search(configuration: Configuration, earlier: Iterable[SearchRecord]) -> SearchRecord | None:
-    """A complete result of an equal configuration; identifying columns may differ. None if there is none."""
-    plain = replace(configuration, columns={})
-    return next((r for r in earlier if r.complete and replace(r.configuration, columns={}) == plain), None)
+    """A complete result of a configuration that does the same; identifying columns may differ. None if there is none.
+
+    Pinned memory changes nothing without an accelerator.
+    """
+    for known in earlier:
+        pinned = known.configuration.loader.pin_memory
+        if known.facts and not known.facts.accelerator and "pin_memory" not in (configuration.search.settings or ()):
+            pinned = configuration.loader.pin_memory
+        same = _with_pinning(known, pinned)
+        if known.complete and replace(same.configuration, columns=configuration.columns) == configuration:
+            return replace(same, configuration=known.configuration)
+    return None
+
+
+def _with_pinning(known: SearchRecord, pinned: bool) -> SearchRecord:
+    def changed(settings: LoaderSettings) -> LoaderSettings:
+        return replace(settings, pin_memory=pinned)
+
+    verdict = known.verdict and replace(
+        known.verdict,
+        recommended=changed(known.verdict.recommended),
+        fastest=changed(known.verdict.fastest),
+        tied=tuple(map(changed, known.verdict.tied)),
+    )
+    return replace(
+        known,
+        configuration=replace(known.configuration, loader=changed(known.configuration.loader)),
+        trials=tuple(replace(trial, settings=changed(trial.settings)) for trial in known.trials),
+        verdict=verdict,
+    )
 
 
 def same_trials(configuration: Configuration, earlier: Iterable[SearchRecord]) -> tuple[Trial, ...]:

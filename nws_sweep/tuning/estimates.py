@@ -6,8 +6,6 @@ less the fewer candidates it has and the noisier they are (Gelman et al., Bayesi
 Each candidate has only a few rounds, so the noise is pooled over all of them, with a weak prior.
 """
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Mapping, Sequence
@@ -24,6 +22,7 @@ _PRIOR_SPREAD, _PRIOR_WEIGHT = 0.025, 3
 FEWEST_ROUNDS = 3  # of an answer: an interval needs three
 _FAR_BEHIND = 1.4  # times the answer: one round is enough
 _SHORT_SEARCH_S = 15.0  # within it, losses above ``choice.CLOSE`` are decided, later those above ``choice.PROMISING``
+_SHORT_EPOCH_S = 2.0  # shorter ones are measured several times
 _NORMAL_975 = statistics.NormalDist().inv_cdf(0.975)
 _PASSES = 20  # of the fit, which converges geometrically
 _MOST_LONGER = 1000.0  # upper bound of further rounds / rounds so far in ``seconds_to_decide``
@@ -177,8 +176,8 @@ def estimates_of(observations: Sequence[Observation], tolerance: float) -> Estim
 
 
 def has_enough_rounds(answer: Observation, measure: MeasureRules) -> bool:
-    """Whether its interval needs no more rounds: it has three, or was measured for as long as an epoch takes."""
+    """Whether its interval needs no more rounds: it has three, or was measured for an epoch that is not short."""
     if measure.mode == "epoch":
         return len(answer.by_round) >= measure.epochs
-    is_long = answer.batches is not None and answer.spent_s >= cost_of(answer) * answer.batches
+    is_long = answer.batches is not None and answer.spent_s >= max(_SHORT_EPOCH_S, cost_of(answer) * answer.batches)
     return is_long or len(answer.by_round) >= FEWEST_ROUNDS

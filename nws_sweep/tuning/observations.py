@@ -1,7 +1,5 @@
 """What a strategy sees, what that predicts, and what the strategy decides. Pure."""
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The search of one configuration: measures what the strategy decides until the strategy stops."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace

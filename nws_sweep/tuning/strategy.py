@@ -3,8 +3,6 @@
 A strategy has no state: a search resumes by giving the strategy all observations so far.
 """
 
-from __future__ import annotations
-
 import math
 import multiprocessing
 from collections.abc import Callable, Mapping, Sequence
@@ -114,12 +112,20 @@ class OtherSettingsSearch(Strategy):
         known: Mapping[LoaderSettings, Observation],
     ) -> list[LoaderSettings]:
         """The settings with the other values of ``name`` to compare; empty if ``name`` has no meaning."""
-        # A longer queue may need fewer workers.
-        numbers = {best.num_workers, best.num_workers // 2 or 1} if name == "prefetch_factor" else {best.num_workers}
+        numbers = {best.num_workers}
+        if name == "prefetch_factor":
+            numbers.add(best.num_workers // 2 or 1)  # a longer queue may need fewer workers
+            if any(o.cost_s is None for o in of_workers):  # a shorter one may have room for more
+                numbers.add(2 * best.num_workers)
         bases = [replace(best, num_workers=number) for number in numbers if number in self.rules.candidates]
         values = _values(name, best, self.cores)
         variants = [replace(each, **{name: value}).canonical() for each in bases for value in values]
-        variants = [variant for variant in dict.fromkeys(variants) if variant not in (best, *bases)]
+        variants = [
+            variant
+            for variant in dict.fromkeys(variants)
+            if variant not in (best, *bases)
+            and (variant.num_workers <= best.num_workers or variant.queued_batches <= best.queued_batches)
+        ]
         model = model_from(of_workers, "fork")
         if not model or name not in _PREDICTED or not variants:
             return variants

@@ -21,7 +21,8 @@ PAGE = Path(__file__).parents[2] / "docs/guides/other-libraries.md"
 BEGIN, END = "<!-- written by scripts/test-foreign -->\n", "<!-- end -->\n"
 MOST_WORKERS, EPOCHS, LIMIT_S = 8, 4, 120
 PACKAGES = (
-    "timm", "monai", "torchdata", "litdata", "mosaicml-streaming", "webdataset", "lhotse", "datasets", "lmdb", "h5py",
+    "timm", "accelerate", "monai", "torchdata", "litdata", "mosaicml-streaming", "webdataset", "lhotse", "datasets",
+    "lmdb", "h5py",
 )  # fmt: skip
 RANDOM = "resampled"  # in names of programs whose samples differ from epoch to epoch
 HEAD = "| loader | search | tune | autotune, fourth epoch |\n|---|---|---|---|\n"

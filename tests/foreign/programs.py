@@ -37,20 +37,42 @@ class Items:
         return slow(index)
 
 
-@program
-def timm(folder: Path) -> Any:
-    from PIL import Image
+class Images(Items):
+    transform: Any = None
+
+    def __getitem__(self, index: int) -> Any:
+        from PIL import Image
+
+        return self.transform(slow(Image.new("RGB", (32, 32)))), index
+
+
+def _of_timm(**settings: Any) -> Any:
     from timm.data import create_loader
 
-    class Images(Items):
-        transform: Any = None
+    usual = {"input_size": (3, 32, 32), "batch_size": BATCH, "is_training": True, "num_workers": 1}
+    return create_loader(Images(), **usual, **settings)
 
-        def __getitem__(self, index: int) -> Any:
-            return self.transform(slow(Image.new("RGB", (32, 32)))), index
 
-    return create_loader(
-        Images(), input_size=(3, 32, 32), batch_size=BATCH, is_training=True, use_prefetcher=False, num_workers=1
-    )
+@program
+def timm(folder: Path) -> Any:
+    return _of_timm(use_prefetcher=False)
+
+
+@program
+def timm_prefetch_loader(folder: Path) -> Any:
+    return _of_timm(use_prefetcher=True, device=torch.device("cpu"))
+
+
+@program
+def timm_multi_epochs_loader(folder: Path) -> Any:
+    return _of_timm(use_prefetcher=False, use_multi_epochs_loader=True)
+
+
+@program
+def accelerate_prepared(folder: Path) -> Any:
+    from accelerate import Accelerator
+
+    return Accelerator(cpu=True).prepare(DataLoader(Items(), batch_size=BATCH, shuffle=True))
 
 
 @program
@@ -73,6 +95,20 @@ def monai_smart_cache_dataset(folder: Path) -> Any:
     from monai.data import SmartCacheDataset
 
     return DataLoader(SmartCacheDataset(list(range(COUNT)), slow, cache_rate=0.5, progress=False), batch_size=BATCH)
+
+
+@program
+def monai_thread_dataloader(folder: Path) -> Any:
+    from monai.data import ThreadDataLoader
+
+    return ThreadDataLoader(Items(), batch_size=BATCH)
+
+
+@program
+def monai_thread_workers(folder: Path) -> Any:
+    from monai.data import ThreadDataLoader
+
+    return ThreadDataLoader(Items(), batch_size=BATCH, num_workers=2, use_thread_workers=True)
 
 
 @program

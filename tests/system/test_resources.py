@@ -134,7 +134,8 @@ def window(batch_bytes: int | None = None, batch_tensors: int | None = None) -> 
         ),
         (  # three ranks; files are counted per process
             FreeResources(shm_bytes=2699 * MB), FreeResources(shm_bytes=2700 * MB, open_files=107), SETTINGS, 3,
-            "2.70 GB of shared memory (27 batches of 100 MB in flight), and 2.70 GB are free in /dev/shm",
+            "2.70 GB of shared memory (27 batches of 100 MB in flight), and 2.70 GB are free in /dev/shm, which "
+            "docker run --shm-size enlarges",
         ),
         (  # measured for two ranks together: workers of 250 MB each
             FreeResources(memory_bytes=GB), FreeResources(memory_bytes=4800 * MB), SETTINGS, 2,

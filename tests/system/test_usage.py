@@ -92,7 +92,7 @@ def test_memory_of_a_tree_counts_shared_pages_once() -> None:
         assert found is not None
         # Parent and child share the first block until one writes; the child has a second block.
         assert 2 * size <= found < 3 * size
-        assert usage.memory_bytes(usage.family(process.pid)) == pytest.approx(found, rel=0.02)
+        assert usage.memory(usage.family(process.pid))[0] == pytest.approx(found, rel=0.02)
         assert 2 * size <= usage.resident_bytes(usage.family(process.pid)) < 4 * size
 
 
@@ -101,10 +101,10 @@ def test_of_many_workers_some_are_read_and_count_for_all(monkeypatch: pytest.Mon
 
     def kinds(pid: int) -> dict[str, int]:
         read.append(pid)
-        return {"Anonymous": 1000, "Pss_File": 10, "Pss_Shmem": 5, "Private_Dirty": 205}
+        return {"Anonymous": 1000, "Pss_File": 10, "Pss_Shmem": 5, "Private_Dirty": 205, "Pss": 300}
 
     monkeypatch.setattr(usage, "_kinds", kinds)
-    assert usage.memory_bytes(range(41)) == 1024 * (1015 + 40 * 215)
+    assert usage.memory(range(41)) == (1024 * (1015 + 40 * 215), 1024 * 41 * 300)
     assert read == [0, *range(1, 41, 5)]
 
 
@@ -125,7 +125,7 @@ def test_an_exited_process_or_a_zombie_uses_nothing() -> None:
         assert (found.memory_bytes or 0, found.shm_bytes, usage.resident_bytes([process.pid])) == (0, 0, 0)
         process.wait()
         assert usage.of_tree(process.pid) == Usage()
-        assert (usage.resident_bytes([process.pid]), usage.memory_bytes([process.pid])) == (0, None)
+        assert (usage.resident_bytes([process.pid]), usage.memory([process.pid])) == (0, (None, None))
 
 
 def test_times_of_the_machine_are_those_of_the_usable_cpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -63,6 +63,22 @@ def test_trials_of_equal_settings_apply_under_other_search_rules(
 
 def test_a_complete_search_with_other_identifying_columns_is_found() -> None:
     twin = replace(RESULT.configuration, columns={"name": "twin"})
-    assert same_search(twin, [RESULT]) is RESULT
+    assert same_search(twin, [RESULT]) == RESULT
     assert same_search(twin, [replace(RESULT, stop_reason="")]) is None
     assert same_search(configuration(batch_size=32), [RESULT]) is None
+
+
+@pytest.mark.parametrize("accelerator", [None, "cuda"])
+def test_pinned_memory_is_measured_once_where_it_changes_nothing(accelerator: str | None) -> None:
+    assert RESULT.facts is not None
+    known = replace(RESULT, facts=replace(RESULT.facts, accelerator=accelerator))
+    twin = configuration()
+    twin = replace(twin, loader=replace(twin.loader, pin_memory=True))
+    same = same_search(twin, [known])
+    if accelerator:
+        assert same is None
+    else:
+        assert same is not None
+        assert same.verdict is not None
+        assert {one.settings.pin_memory for one in same.trials} == {same.verdict.recommended.pin_memory} == {True}
+        assert same.configuration == RESULT.configuration  # the note in the reason to stop names it

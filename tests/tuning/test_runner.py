@@ -286,7 +286,8 @@ def test_a_candidate_whose_batches_exceed_shared_memory_is_skipped_with_the_reas
     trials = by_workers(result)
     assert (trials[4].state, trials[4].reason) == (
         TrialState.SKIPPED,
-        "it needs 9.00 kB of shared memory (9 batches of 1.00 kB in flight), and 6.00 kB are free in /dev/shm",
+        "it needs 9.00 kB of shared memory (9 batches of 1.00 kB in flight), and 6.00 kB are free in /dev/shm, which "
+        "docker run --shm-size enlarges",
     )
     assert {trials[n].state for n in (0, 1, 2)} == {TrialState.OK}
     assert 4 not in {settings.num_workers for settings in machine.opened}
@@ -391,6 +392,32 @@ def test_of_data_larger_than_memory_no_batch_is_measured_twice(cache: str) -> No
     is_own = cache == "auto"
     assert len(set(machine.places)) == len(machine.places) == 4 if is_own else set(machine.places) == {0.0}
     assert any("each candidate reads other batches" in note for note in trials[0].notes) == is_own
+
+
+@pytest.mark.parametrize(("throttled_s", "least_s"), [(0.0, 0.2), (0.5, 1.0)])
+def test_windows_are_ten_periods_long_where_a_cpu_quota_throttles(throttled_s: float, least_s: float) -> None:
+    machine = machine_of(lambda _: 0.01)
+
+    def distort(window: Window) -> Window:
+        machine.throttled_s += throttled_s
+        return window
+
+    machine.distort = distort
+    later = [window.elapsed_s for window in only_trial(machine, window_s=0.2, windows=5).windows if window.counts][1:]
+    assert min(later) == pytest.approx(least_s, rel=0.3)
+
+
+@pytest.mark.parametrize(("persists", "more_s"), [(True, 0.0), (False, 2.0)])
+def test_an_epoch_contains_the_time_in_which_a_large_program_forks_its_workers(persists: bool, more_s: float) -> None:
+    chosen = configuration(candidates=(4,))
+    chosen = replace(chosen, loader=replace(chosen.loader, persistent_workers=persists))
+    small, large = machine_of(), machine_of()
+    large.fork_s = 0.5
+    one, other = (found(measured(chosen, machine)[4]) for machine in (small, large))
+    assert one.epoch_s is not None
+    assert other.epoch_s is not None
+    assert other.startup_s - one.startup_s == pytest.approx(more_s)
+    assert other.epoch_s - one.epoch_s == pytest.approx(more_s, abs=0.1)
 
 
 def test_cold_drops_the_files_of_the_dataset_before_each_time_slice_and_needs_files(tmp_path: Path) -> None:

@@ -148,6 +148,17 @@ def test_the_best_predicted_value_is_measured_to_its_end(monkeypatch: pytest.Mon
     )
 
 
+def test_twice_the_workers_with_a_shorter_queue_are_tried_if_they_did_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = SimpleNamespace(cost_s=lambda settings: 1.0 / settings.num_workers)
+    monkeypatch.setattr(strategy, "model_from", lambda *_: model)
+    search = made(search_rules((4, 8), settings=("prefetch_factor",)))
+    best, more = (with_workers(BASE, n) for n in (4, 8))
+    known = by_rounds(best, *[1.0] * 6)
+    shorter = replace(more, prefetch_factor=1)
+    assert search.decide([known, seen(8, None)]) == MeasureRound(candidates=(best, shorter), window_s=0.5)
+    assert isinstance(search.decide([known, by_rounds(more, *[2.0] * 6)]), Stop)
+
+
 @pytest.mark.parametrize(("start_method", "most"), [("fork", 16), ("spawn", 2), ("forkserver", 2)])
 def test_the_time_to_start_workers_counts_before_it_is_measured(start_method: str, most: int) -> None:
     rules = SearchRules(strategy="adaptive", candidates=tuple(range(33)))

@@ -1,7 +1,5 @@
 """Waiting and training step time of each batch, a panel per candidate; from a pure value."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby

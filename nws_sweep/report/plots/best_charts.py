@@ -1,7 +1,5 @@
 """The best settings of a grid: a bar per configuration, and a heat map over two columns, each from a pure value."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple

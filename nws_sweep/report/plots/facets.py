@@ -1,7 +1,5 @@
 """Divides the configurations of a grid among panels. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Values against num_workers: throughput or time, a panel per dataset, and predicted times, each from a pure value."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace

@@ -3,8 +3,6 @@
 Figures are made as ``matplotlib.figure.Figure``, without pyplot or a display, and placed by constrained layout.
 """
 
-from __future__ import annotations
-
 import io
 import re
 import textwrap
