@@ -243,7 +243,7 @@ class FakeProcess:
     def usage(self) -> Usage:
         held_bytes = self._machine.process_bytes + 10 * self.settings.num_workers
         return Usage(
-            cpu_s=self.cpu_s, memory_bytes=held_bytes, held_bytes=held_bytes, shm_bytes=0, disk_bytes=self.disk_bytes
+            cpu_s=self.cpu_s, memory_bytes=held_bytes, added_bytes=held_bytes, shm_bytes=0, disk_bytes=self.disk_bytes
         )
 
 

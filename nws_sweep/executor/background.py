@@ -72,7 +72,7 @@ class ProcessWithBackground(CommandSender):
         return replace(
             own,
             memory_bytes=usage.known_sum(one.memory_bytes for one in (own, *others)),
-            held_bytes=usage.known_sum(one.held_bytes for one in (own, *others)),
+            added_bytes=usage.known_sum(one.added_bytes for one in (own, *others)),
             shm_bytes=usage.known_sum(one.shm_bytes for one in (own, *others)),
             background_cpu_s=sum(one.cpu_s for one in others),
         )

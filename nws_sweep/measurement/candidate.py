@@ -80,7 +80,7 @@ class CandidateProcess:
 
     def check_memory(self, memory_bytes: int | None) -> None:
         """Raises TrialOutOfMemory if its processes held more memory at the latest pause."""
-        held = self.usage.held_bytes
+        held = self.usage.added_bytes
         if memory_bytes is not None and held is not None and held > memory_bytes:
             raise errors.TrialOutOfMemory(
                 f"its processes held {units.memory(held)} of memory, and {units.memory(memory_bytes)} were left of "
@@ -155,7 +155,7 @@ class Candidate:
             number: The round.
             window_s: Least length of the window, s, if below ``measure.window_s``.
         """
-        memory_bytes = None if memory_left is None else memory_left + (self.process.usage.held_bytes or 0)
+        memory_bytes = None if memory_left is None else memory_left + (self.process.usage.added_bytes or 0)
         self.progress.window_s, self._stalled = window_s, False
         with self._errors_recorded():
             if self.progress.must_restart:

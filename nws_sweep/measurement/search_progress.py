@@ -57,7 +57,7 @@ class SearchProgress:
         """Bytes of the memory budget that no candidate holds; None without a budget."""
         if self._budget_bytes is None:
             return None
-        held = sum(candidate.process.usage.held_bytes or 0 for candidate in self.candidates)
+        held = sum(candidate.process.usage.added_bytes or 0 for candidate in self.candidates)
         return max(0, self._budget_bytes - held)
 
     def notice_size(self, candidate: Candidate) -> None:
@@ -115,7 +115,7 @@ class SearchProgress:
     def _reason_not_fitting(self, candidate: Candidate) -> str:
         """Why a candidate does not fit, from what is known of batches and workers; empty if it does."""
         started = [other.progress for other in self.candidates if other.progress.windows]
-        held = {one.settings.num_workers: [each.after.held_bytes or 0 for each in one.slices] for one in started}
+        held = {one.settings.num_workers: [each.after.added_bytes or 0 for each in one.slices] for one in started}
         memory = {n: most for n, sizes in held.items() if (most := max(sizes, default=0))}
         needs = resource_needs([window for other in started for window in other.windows], memory)
         free = self.environment.free_resources(self.memory_left)

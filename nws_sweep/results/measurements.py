@@ -164,7 +164,7 @@ class Usage:
 
     cpu_s: float = 0.0  # user and system
     memory_bytes: int | None = None  # memory shared by the processes counts once
-    held_bytes: int | None = None  # the same, of memory shared with other processes only a share
+    added_bytes: int | None = None  # the same, without memory shared with the process from which it was forked
     shm_bytes: int | None = None  # shared memory, including batches in the queue
     disk_bytes: int | None = None  # read from storage, not from the page cache
     read_bytes: int | None = None  # read by system calls, from the page cache too

@@ -34,12 +34,12 @@ def of_tree(pid: int) -> Usage:
     except psutil.NoSuchProcess:
         return Usage()
     pids = [member.pid for member in members]
-    memory_bytes, held_bytes = memory(pids)
+    memory_bytes, added_bytes = memory(pids)
     storage = [host.fields(Path(f"/proc/{one}/io")) for one in pids]  # see proc_pid_io(5)
     return Usage(
         cpu_s=sum(_cpu_s(member) for member in members),
         memory_bytes=memory_bytes,
-        held_bytes=held_bytes,
+        added_bytes=added_bytes,
         shm_bytes=_shared_memory_bytes(pids) if platforms.IS_LINUX else None,
         disk_bytes=known_sum(one.get("read_bytes") for one in storage),
         read_bytes=known_sum(one.get("rchar") for one in storage),
@@ -94,7 +94,7 @@ def _cpu_s(process: "psutil.Process") -> float:
 
 
 def memory(pids: Iterable[int]) -> tuple[int | None, int | None]:
-    """Memory of a process, the first, and its descendants, B: as if no other process shared it, and its share of it.
+    """Memory of a process, the first, and its descendants, B: as if no other process shared it, and what they add.
 
     Of many descendants some are read, evenly spaced, and count for all. None where it is unknown.
     """
@@ -106,9 +106,9 @@ def memory(pids: Iterable[int]) -> tuple[int | None, int | None]:
     if not own and not any(others):
         return None, None
     each = len(children) / len(others) if others else 0.0
-    alone = own.get("Anonymous", 0) + _shared(own) + each * sum(_private(kind) + _shared(kind) for kind in others)
-    held = own.get("Pss", 0) + each * sum(kind.get("Pss", 0) for kind in others)
-    return 1024 * round(alone), 1024 * round(held)
+    of_children = each * sum(_private(kind) + _shared(kind) for kind in others)
+    alone, added = own.get("Anonymous", 0) + _shared(own) + of_children, _private(own) + _shared(own) + of_children
+    return 1024 * round(alone), 1024 * round(added)
 
 
 def _kinds(pid: int) -> Mapping[str, int]:

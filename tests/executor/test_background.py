@@ -120,7 +120,7 @@ def test_a_background_loader_that_fails_fails_the_candidate(tmp_path: Path, does
 
 def test_the_memory_budget_holds_for_all_ranks_together(tmp_path: Path) -> None:
     with opened(tmp_path / "notes", seconds=0.05) as process:
-        held = process.usage().held_bytes
+        held = process.usage().added_bytes
         assert held is not None
         process.memory_limit_bytes = held // RANKS + held // 10  # enough for one
         with pytest.raises(TrialError, match=r"^its processes held .* of memory"):
