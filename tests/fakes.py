@@ -316,5 +316,6 @@ class FakeMachine:
             enforced_cores=lambda: self.cores,
             quota_period_s=lambda: 0.1,
             fork_s=self.fork_s,
+            random_place=lambda: 0.5,
             drop_files=lambda files: self.dropped.append(tuple(files)),
         )

@@ -1,6 +1,7 @@
 """The interfaces of a search: trial processes, clock, machine and observer. Tests replace them with simulations."""
 
 import math
+import random
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -113,6 +114,8 @@ class Environment:
     shared_cores: Callable[[], float] = shared_cores  # CPUs that the ranks of one host are assigned together
     quota_period_s: Callable[[], float] = quota_period_s  # of the CPU quota; 0 without
     drop_files: Callable[[Sequence[str]], object] = page_cache.drop  # from the page cache
+    # From 0 to 1; the random numbers of the program stay as they are.
+    random_place: Callable[[], float] = random.SystemRandom().random
     fork_s: float = 0.0  # seconds in which the program forks a process; 0 if it is no larger than a trial process
     check_interrupts: Callable[[], None] = lambda: None  # raises KeyboardInterrupt after an interrupt
 

@@ -1,7 +1,6 @@
 """The candidates of a search, its record and cost so far, and which of them fits beside the others."""
 
 import math
-import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -31,11 +30,11 @@ class SearchProgress:
     standardized: Callable[[tuple[Trial, ...]], tuple[Trial, ...]] = lambda trials: trials
     # Why each trial process takes batches of its own, and where those of the latest begin, as a share of an epoch.
     own_batches: str = ""
-    # An earlier search began elsewhere; the random numbers of the program stay as they are.
-    _latest_place: float = field(default_factory=random.SystemRandom().random)
+    _latest_place: float = 0.0
 
     def __post_init__(self) -> None:
-        """Sets the memory budget."""
+        """Sets the memory budget, and a place where no earlier search began."""
+        self._latest_place = self.environment.random_place()
         self.start = replace(self.start, trials=tuple(trial for trial in self.start.trials if trial.finished))
         self._budget_bytes = self.environment.memory_budget(self.start.configuration.measure.memory_budget_bytes)
 
