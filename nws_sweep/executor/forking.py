@@ -1,4 +1,4 @@
-"""Whether a process that has made a dataset may be forked, so that trial processes share the dataset.
+"""Whether a process that has made a dataset may be forked, so that trial processes share it, and how long a fork takes.
 
 A forked process lacks the threads of its parent, and locks that they held stay locked. Open files share one position.
 Shared memory, such as a lock, is shared with other candidates, some of which are paused.
@@ -40,14 +40,18 @@ def footprint() -> Footprint:
 def seconds_of_a_fork() -> float:
     """Seconds in which this program forks a process, which exits at once: a fork copies the tables of all its memory.
 
-    0 where processes are not forked.
+    0 where processes are not forked, or cannot be.
     """
     if not platforms.IS_LINUX:
         return 0.0
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns of threads, which this process lacks
+        warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns of threads, which are not forked
         began_s = time.perf_counter()
-        if (pid := os.fork()) == 0:
+        try:
+            pid = os.fork()
+        except OSError:  # the memory or the processes that are allowed do not suffice
+            return 0.0
+        if pid == 0:
             os._exit(0)
         elapsed_s = time.perf_counter() - began_s
     os.waitpid(pid, 0)
