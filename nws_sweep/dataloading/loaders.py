@@ -20,12 +20,12 @@ from nws_sweep.dataloading.fingerprints import fingerprint
 from nws_sweep.dataloading.generators import SeededGenerators
 from nws_sweep.dataloading.recording import WorkerStart
 from nws_sweep.errors import ConfigurationError
+from nws_sweep.measurement.stats import GOLDEN
 from nws_sweep.results import DEFAULT_PREFETCH, LoaderSettings, ProjectFacts
 from nws_sweep.system import processes, torch_internals
 
 AnyLoader = TypeVar("AnyLoader")
 Loader = TypeVar("Loader", bound="DataLoader[Any]")
-_GOLDEN = (5**0.5 - 1) / 2
 _MOST_LISTED = 100_000  # batches held in memory, and listed within a second
 _RUN_S, _LEAST_RUN, _FEWEST_RUNS = 0.5, 8, 4  # time and batches of a run of neighbours, and runs of an epoch
 
@@ -300,7 +300,7 @@ class BatchesInRuns:
     def __init__(self, batches: Sequence[Any], least: int, place: float) -> None:
         self._batches, self._least = batches, least
         self._blocks = -(-len(batches) // least)
-        self._starts = sorted(range(self._blocks), key=lambda block: (block * _GOLDEN - place) % 1)
+        self._starts = sorted(range(self._blocks), key=lambda block: (block * GOLDEN - place) % 1)
         self.order: list[int] = []
         self.is_whole = False
 

@@ -36,19 +36,20 @@ class CandidateProcess:
     environment: Environment
     deadline_s: float  # moment on the environment's clock after which its commands raise TimeLimitReached
     waits_until_idle: Callable[[], bool]  # True if workers must be idle before a pause: a paused one may hold a lock
-    next_place: Callable[[], float | None]  # where its batches begin, as a share of the epoch; see SearchProgress
-    place: float | None = None  # of the running process
     running: TrialProcess | None = None  # None before the start and after ``close``
     facts: DatasetFacts | None = None  # what the dataset reported about itself; None before the first start
     usage: Usage = Usage()  # resources used up to the latest pause; nothing without a process
     _stack: ExitStack = field(default_factory=ExitStack)
 
-    def start(self, memory_bytes: int | None) -> TrialProcess:
-        """Starts the trial process with a memory limit, and makes its DataLoader; TrialError if that fails."""
+    def start(self, memory_bytes: int | None, place: float) -> TrialProcess:
+        """Starts the trial process with a memory limit, and makes its DataLoader; TrialError if that fails.
+
+        Its batches begin at ``place``, a share of the epoch.
+        """
         starting = self.environment.start_process(self.configuration, memory_bytes, self.deadline_s)
         process = self._stack.enter_context(starting)
-        self.running, self.facts, self.place = process, process.facts, self.next_place()
-        process.open(self.settings, self.place or 0.0)
+        self.running, self.facts = process, process.facts
+        process.open(self.settings, place)
         self.read_usage()
         return process
 
@@ -103,7 +104,7 @@ class Candidate:
     deadline_s: float  # moment on the environment's clock after which no window starts
     on_stall: Callable[["Candidate"], None]  # called when one of its windows takes longer than 10 s
     waits_until_idle: Callable[[], bool]  # of its trial process
-    next_place: Callable[[], float | None] = lambda: None  # of its trial process
+    next_place: Callable[[], float | None] = lambda: None  # where its batches begin; see SearchProgress
     process: CandidateProcess = field(init=False)
     progress: TrialProgress = field(init=False)
     logged: SamplesLogged | None = None  # some of the samples that its workers made; None before their first window
@@ -114,7 +115,7 @@ class Candidate:
     def __post_init__(self) -> None:
         """Makes both without starting a process."""
         self.process = CandidateProcess(
-            self.settings, self.configuration, self.environment, self.deadline_s, self.waits_until_idle, self.next_place
+            self.settings, self.configuration, self.environment, self.deadline_s, self.waits_until_idle
         )
         method = self.settings.multiprocessing_context or processes.start_method()
         self.progress = TrialProgress(
@@ -230,9 +231,10 @@ class Candidate:
         self.on_stall(self)
 
     def _start(self, memory_bytes: int | None) -> TrialProcess:
-        process = self.process.start(memory_bytes)
+        place = self.next_place()
+        self.progress.has_own_batches = place is not None
+        process = self.process.start(memory_bytes, place or 0.0)
         process.on_stall, self.progress.batches_per_epoch = self._report_stall, process.batches_per_epoch
-        self.progress.place = self.process.place
         return process
 
     def _take_windows(self, process: TrialProcess, number: int) -> None:

@@ -49,12 +49,11 @@ def came_from_storage(time_slice: TimeSlice) -> bool:
     return after.disk_bytes - before.disk_bytes > _PROGRAM_BYTES + faults * _BYTES_OF_A_FAULT
 
 
-def read_bytes_per_batch(slices: Sequence[TimeSlice]) -> float:
+def read_bytes_per_batch(time_slice: TimeSlice) -> float:
     """Bytes of files that a batch reads, from storage or from the page cache; 0 if unknown or less than a program's."""
-    taken = sum(window.batches for window in all_windows(slices))
-    ends = slices[0].before, slices[-1].after
+    taken = sum(window.batches for window in time_slice.windows)
     called, stored, faults = (
-        (getattr(ends[1], name) or 0) - (getattr(ends[0], name) or 0)
+        (getattr(time_slice.after, name) or 0) - (getattr(time_slice.before, name) or 0)
         for name in ("read_bytes", "disk_bytes", "major_faults")
     )
     read = max(called, stored, faults * _USUAL_BYTES_OF_A_FAULT) - _PROGRAM_BYTES

@@ -186,10 +186,8 @@ class Rounds(ExitStack):
         self._samples.check(candidate)
         self._pause_others()
         self._cache.find_files(candidate)
-        if not (reason := self.search.own_batches):
-            self.search.notice_size(candidate)
-        if self.search.own_batches != reason:
-            self._observer.note(self.search.own_batches)
+        if noticed := self.search.notice_size(candidate):
+            self._observer.note(noticed)
         self.search.wrong_length = self.search.wrong_length or candidate.progress.wrong_length
         if self.search.wrong_length:
             for other in self.search.candidates:

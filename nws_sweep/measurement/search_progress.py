@@ -9,10 +9,9 @@ from nws_sweep.errors import TrialSkipped
 from nws_sweep.measurement import counters
 from nws_sweep.measurement.candidate import Candidate
 from nws_sweep.measurement.environment import Environment
+from nws_sweep.measurement.stats import GOLDEN
 from nws_sweep.results import DatasetFacts, LoaderSettings, SearchRecord, Trial
 from nws_sweep.system.resources import reason_not_fitting, resource_needs
-
-_GOLDEN = (5**0.5 - 1) / 2
 
 
 @dataclass(eq=False)
@@ -28,8 +27,8 @@ class SearchProgress:
     stream_error: str = ""  # why every candidate with workers is wrong; empty if no such reason was found
     # Trials with the times of the batches of a whole epoch, by what all trials together show.
     standardized: Callable[[tuple[Trial, ...]], tuple[Trial, ...]] = lambda trials: trials
-    # Why each trial process takes batches of its own, and where those of the latest begin, as a share of an epoch.
-    own_batches: str = ""
+    # Whether each trial process takes batches of its own, and where those of the latest begin, as a share of an epoch.
+    _has_own_batches: bool = False
     _latest_place: float = 0.0
 
     def __post_init__(self) -> None:
@@ -59,8 +58,8 @@ class SearchProgress:
         held = sum(candidate.process.usage.added_bytes or 0 for candidate in self.candidates)
         return max(0, self._budget_bytes - held)
 
-    def notice_size(self, candidate: Candidate) -> None:
-        """After the first time slice: whether the data are larger than memory, so that no batch may be read twice.
+    def notice_size(self, candidate: Candidate) -> str:
+        """After a first time slice: a line if the data are larger than memory, so that no batch may be read twice.
 
         Then the page cache has few of the batches that a training reads, and all of those that the candidate before has
         read. The trial restarts, since an earlier search may have read its batches.
@@ -68,23 +67,25 @@ class SearchProgress:
         progress, batches = candidate.progress, candidate.progress.batches_per_epoch
         is_stream = candidate.process.facts is None or candidate.process.facts.iterable
         is_automatic = self.start.configuration.measure.cache == "auto"
-        if self.own_batches or is_stream or not is_automatic or batches is None or len(progress.slices) != 1:
-            return
-        epoch_bytes = round(batches * counters.read_bytes_per_batch(progress.slices))
+        if self._has_own_batches or is_stream or not is_automatic or batches is None or len(progress.slices) != 1:
+            return ""
+        epoch_bytes = round(batches * counters.read_bytes_per_batch(progress.slices[0]))
         free = self.environment.free_resources(None).memory_bytes if epoch_bytes else None
-        if free is not None and epoch_bytes > free:
-            self.own_batches = (
-                f"an epoch reads {units.memory(epoch_bytes)}, more than the free memory ({units.memory(free)}): each "
-                "candidate reads other batches, so that none finds them in the page cache"
-            )
-            progress.note(self.own_batches)
-            progress.must_restart = not progress.done
+        if free is None or epoch_bytes <= free:
+            return ""
+        line = (
+            f"an epoch reads {units.memory(epoch_bytes)}, more than the free memory ({units.memory(free)}): each "
+            "candidate reads other batches, so that none finds them in the page cache"
+        )
+        progress.note(line)
+        self._has_own_batches, progress.must_restart = True, not progress.done
+        return line
 
     def next_place(self) -> float | None:
         """Where the batches of the next trial process begin, far from those of others; None if all have the same."""
-        if not self.own_batches:
+        if not self._has_own_batches:
             return None
-        self._latest_place = (self._latest_place + _GOLDEN) % 1
+        self._latest_place = (self._latest_place + GOLDEN) % 1
         return self._latest_place
 
     def admits(self, candidate: Candidate, beside: Sequence[LoaderSettings], started: Sequence[Candidate]) -> bool:

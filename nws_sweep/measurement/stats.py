@@ -19,6 +19,7 @@ _T_975 = (
     2.1199, 2.1098, 2.1009, 2.0930, 2.0860, 2.0796, 2.0739, 2.0687, 2.0639, 2.0595, 2.0555, 2.0518, 2.0484, 2.0452,
     2.0423,
 )  # fmt: skip
+GOLDEN = (5**0.5 - 1) / 2  # its multiples modulo 1 are a sequence of low discrepancy
 
 
 def student_t_975(degrees_of_freedom: int) -> float:

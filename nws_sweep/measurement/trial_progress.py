@@ -73,7 +73,7 @@ class TrialProgress:
     batches_per_epoch: int | None = None  # length of an epoch; None if it is unknown or was found wrong
     fork_s: float = 0.0  # in which the program, which may be larger than the trial process, forks a worker
     quota_period_s: float = 0.0  # at whose end a CPU quota is granted again
-    place: float | None = None  # where its own batches begin, as a share of the epoch; None for the same as others
+    has_own_batches: bool = False  # no other candidate has read the batches of its trial process
     window_s: float = math.inf  # least length of a window in this time slice, if below ``measure.window_s``
     slices: list[TimeSlice] = field(default_factory=list)  # of the current trial process
     discarded: list[TimeSlice] = field(default_factory=list)  # of earlier trial processes, not counted
@@ -203,7 +203,7 @@ class TrialProgress:
         page cache.
         """
         is_first = len(self.slices) == 1
-        is_cold = self.configuration.measure.cache == "cold" or self.place is not None
+        is_cold = self.configuration.measure.cache == "cold" or self.has_own_batches
         if is_first and not is_cold and counters.came_from_storage(self.slices[0]):
             self.slices[0] = counters.as_warm_up(self.slices[0])
         elif quantities.converged(self.slices, self.conditions):

@@ -83,10 +83,9 @@ class Records:
             return [
                 self._nearest((place + 0.5) / count + draw.uniform(-self.reach, self.reach)) for place in range(count)
             ]
-        near = float(count)
         begin = draw.random()
         places = [
-            (place + draw.uniform(-near, near), int((place + begin) * len(made) / count)) for place in range(count)
+            (place + draw.uniform(-count, count), int((place + begin) * len(made) / count)) for place in range(count)
         ]
         return [made[index % len(made)].cost for _, index in sorted(places)]
 

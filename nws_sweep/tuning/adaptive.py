@@ -61,7 +61,7 @@ class Adaptive(Strategy):
         dropped = [o for o in active if _is_eliminated(o, found, makes_room=bool(new))]
         if new:
             others = [o for o in active if o not in dropped and o.settings != found.answer]
-            dropped += _without_room(others, found, _answer(found).num_workers + sum(one.num_workers for one in new))
+            dropped += _without_room(others, found, found.of_answer.num_workers + sum(one.num_workers for one in new))
         staying = [o for o in active if o.settings == found.answer] if new else self._undecided(active, found)
         if not new and not staying:
             return Stop(reason=self._reason(observations, found, model))
@@ -111,7 +111,7 @@ class Adaptive(Strategy):
             if new := [with_workers(self.base, n) for n in self._untried(observations) if n in wanted]:
                 return new
         is_spent = len(observations) >= MOST_PREDICTED + self.rules.patience
-        if is_spent or _started_since(found.observations, _answer(found)) >= _MOST_IN_VAIN:
+        if is_spent or _started_since(found.observations, found.of_answer) >= _MOST_IN_VAIN:
             return []
         # A prediction is compared with predictions too: else all would be promising after one slow measurement.
         known_s = {
@@ -144,7 +144,7 @@ class Adaptive(Strategy):
     def _undecided(self, active: Sequence[Observation], found: Estimates) -> list[Observation]:
         """The candidates that need more rounds, with the answer; none if the expected loss of the answer is small."""
         undecided = [o for o in active if found.is_undecided(o)]
-        answer = _answer(found)
+        answer = found.of_answer
         if not undecided and has_enough_rounds(answer, self.measure):
             return []
         return [o for o in active if o in undecided or o is answer]
@@ -181,10 +181,6 @@ def _started_since(observations: Iterable[Observation], answer: Observation) -> 
     """How many candidates were started after the answer, so that their predictions were wrong."""
     began = min(answer.by_round, default=0)
     return sum(min(one.by_round, default=0) > began for one in observations)
-
-
-def _answer(found: Estimates) -> Observation:
-    return next(o for o in found.observations if o.settings == found.answer)
 
 
 def _without_room(others: Iterable[Observation], found: Estimates, workers: int) -> list[Observation]:

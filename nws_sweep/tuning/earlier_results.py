@@ -24,13 +24,13 @@ def same_search(configuration: Configuration, earlier: Iterable[SearchRecord]) -
 
     Pinned memory changes nothing without an accelerator.
     """
-    for known in earlier:
-        pinned = known.configuration.loader.pin_memory
-        if known.facts and not known.facts.accelerator and "pin_memory" not in (configuration.search.settings or ()):
-            pinned = configuration.loader.pin_memory
-        same = _with_pinning(known, pinned)
-        if known.complete and replace(same.configuration, columns=configuration.columns) == configuration:
-            return replace(same, configuration=known.configuration)
+    own, is_searched = configuration.loader.pin_memory, "pin_memory" in (configuration.search.settings or ())
+    for known in (one for one in earlier if one.complete):
+        loader = known.configuration.loader
+        if known.facts and not known.facts.accelerator and not is_searched:
+            loader = replace(loader, pin_memory=own)
+        if replace(known.configuration, loader=loader, columns=configuration.columns) == configuration:
+            return known if loader == known.configuration.loader else _with_pinning(known, own)
     return None
 
 
@@ -44,12 +44,8 @@ def _with_pinning(known: SearchRecord, pinned: bool) -> SearchRecord:
         fastest=changed(known.verdict.fastest),
         tied=tuple(map(changed, known.verdict.tied)),
     )
-    return replace(
-        known,
-        configuration=replace(known.configuration, loader=changed(known.configuration.loader)),
-        trials=tuple(replace(trial, settings=changed(trial.settings)) for trial in known.trials),
-        verdict=verdict,
-    )
+    trials = (replace(trial, settings=changed(trial.settings)) for trial in known.trials)
+    return replace(known, trials=tuple(trials), verdict=verdict)
 
 
 def same_trials(configuration: Configuration, earlier: Iterable[SearchRecord]) -> tuple[Trial, ...]:

@@ -55,6 +55,11 @@ class Estimates:
         return choice.choose(self._eligible_s, self.tolerance)
 
     @cached_property
+    def of_answer(self) -> Observation:
+        """The observation of the answer."""
+        return next(one for one in self.observations if one.settings == self.answer)
+
+    @cached_property
     def fastest(self) -> LoaderSettings:
         """The settings with the least time."""
         return min(self._eligible_s, key=lambda one: (self.costs_s[one], choice.size(one)))
@@ -82,8 +87,7 @@ class Estimates:
 
     def _may_be_decided(self, other: Observation) -> bool:
         """Whether its rounds still count: beside an answer that has ended, as many rounds are enough."""
-        answer = next(one for one in self.observations if one.settings == self.answer)
-        return answer.may_continue or len(other.by_round) < len(answer.by_round)
+        return self.of_answer.may_continue or len(other.by_round) < len(self.of_answer.by_round)
 
     def needs_second_round(self, one: Observation) -> bool:
         """Whether it has one round only, which may be wrong by much, and is not far behind the answer."""

@@ -140,7 +140,7 @@ class OtherSettingsSearch(Strategy):
     ) -> list[LoaderSettings]:
         """The values that need more rounds, with the best so far."""
         undecided = [o for o in found.observations if found.is_undecided(o)]
-        answer = known[found.answer]
+        answer = found.of_answer
         if not undecided and has_enough_rounds(answer, self.measure):
             return []
         left = [o.settings for o in (answer, *undecided) if len(o.by_round) < _MOST_ROUNDS]

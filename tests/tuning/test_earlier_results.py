@@ -63,7 +63,7 @@ def test_trials_of_equal_settings_apply_under_other_search_rules(
 
 def test_a_complete_search_with_other_identifying_columns_is_found() -> None:
     twin = replace(RESULT.configuration, columns={"name": "twin"})
-    assert same_search(twin, [RESULT]) == RESULT
+    assert same_search(twin, [RESULT]) is RESULT
     assert same_search(twin, [replace(RESULT, stop_reason="")]) is None
     assert same_search(configuration(batch_size=32), [RESULT]) is None
 
