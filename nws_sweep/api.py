@@ -312,7 +312,8 @@ def _search_here(loader_input: LoaderInput, plan: Embedded, asked: _Asked) -> Se
         # Another process may have finished the same search meanwhile, such as a rank without a process group.
         if result := _cached_result(store, start, reuse, announce):
             return result
-        announce(_announcement(loader_input.name, configuration))
+        inside = f" (the DataLoader in a {loader_input.wrapper}, by itself)" if loader_input.wrapper else ""
+        announce(_announcement(f"{loader_input.name}{inside}", configuration))
         record = _measured(start, loader_input, asked.training_step, ProgressReporter(print_line, announce))
     if loader_input.fingerprint:
         store.add(record)

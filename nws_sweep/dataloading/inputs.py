@@ -35,6 +35,7 @@ class LoaderInput:
     settings_unknown: bool = False  # a function without keywords: the DataLoader that it makes has the settings
     fingerprint: str = ""  # of the dataset and the functions of the DataLoader; empty for a function
     call: str = ""  # with a function that makes what is measured, for what cannot be pickled
+    wrapper: str = ""  # class of an object that wraps the DataLoader, and is not measured
 
     def pickle_into(self, folder: Path) -> dict[str, Any]:
         """Writes a file that trial processes load; returns the node for Hydra's ``instantiate``."""
@@ -54,7 +55,8 @@ def loader_input_of(dataset: Any, keywords: Mapping[str, Any]) -> LoaderInput:
         _refuse_keywords(keywords)
         own = loaders.unwrapped(dataset)
         measured = _of_template(loaders.without_workers(own), loaders.settings_of(own))
-        return replace(measured, call="search(lambda: DataLoader(...))")
+        wrapper = "" if own is dataset else type(dataset).__name__
+        return replace(measured, call="search(lambda: DataLoader(...))", wrapper=wrapper)
     of_workers = {name: keywords[name] for name in _OF_WORKERS} | {"timeout": float(keywords["timeout"])}
     schema.require("prefetch_factor", of_workers["prefetch_factor"])
     for name in ("multiprocessing_context", "timeout"):

@@ -6,6 +6,7 @@ This module is the only one that reads the settings of a DataLoader (``settings_
 
 import copy
 import itertools
+import multiprocessing
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -34,9 +35,15 @@ def settings_of(loader: DataLoader[Any], in_effect: bool = False) -> LoaderSetti
     """The settings of a DataLoader.
 
     DataLoader's default ``prefetch_factor`` is given as None, so that the settings of a loader do not depend on whether
-    it has workers; with ``in_effect``, as the number that the workers use.
+    it has workers; with ``in_effect``, as the number that the workers use. ConfigurationError if its workers are no
+    processes.
     """
     context = loader.multiprocessing_context
+    if context is not None and context.get_start_method() not in multiprocessing.get_all_start_methods():
+        raise ConfigurationError(
+            f"the workers of this {type(loader).__name__} are no processes (multiprocessing_context="
+            f"{context.get_start_method()!r}); allowed is fork, spawn or forkserver"
+        )
     is_default = loader.prefetch_factor == DEFAULT_PREFETCH and not in_effect
     unchanged = ("batch_size", "num_workers", "pin_memory", "persistent_workers", "drop_last")
     return LoaderSettings(
@@ -97,9 +104,16 @@ def with_settings(loader: AnyLoader, settings: LoaderSettings) -> AnyLoader:
     other = copy_with(plain, settings)
     if settings.num_workers not in (0, plain.num_workers) and generators.of_loader(plain):
         other.worker_init_fn = SeededGenerators(plain.worker_init_fn, plain.collate_fn)
-    for name in _kept_iterators(other):
-        vars(other)[name] = torch_internals.new_iterator(other)
+    renew_iterators(other)
     return with_inner(loader, other)
+
+
+def renew_iterators(loader: DataLoader[Any]) -> None:
+    """Makes the iterators in attributes of a copy again, without drawing from the program's random numbers."""
+    for name in _kept_iterators(loader):
+        restore = order_restorer(loader)
+        vars(loader)[name] = torch_internals.new_iterator(loader)
+        restore()
 
 
 def with_inner(loader: AnyLoader, inner: DataLoader[Any]) -> AnyLoader:
@@ -166,7 +180,9 @@ def copy_with(loader: Loader, settings: LoaderSettings) -> Loader:
     if settings.num_workers and settings.prefetch_factor is None:
         own["prefetch_factor"] = DEFAULT_PREFETCH
     torch_internals.forget_iterator(other)
-    other.multiprocessing_context = cast("Any", settings.multiprocessing_context)
+    method, context = settings.multiprocessing_context, loader.multiprocessing_context
+    is_same = context is not None and context.get_start_method() == method
+    other.multiprocessing_context = cast("Any", context if is_same else method)  # may be an object of the user's class
     if (settings.batch_size, settings.drop_last) != (loader.batch_size, loader.drop_last):
         size = settings.batch_size
         if size is None or type(loader.batch_sampler) is not BatchSampler:
@@ -227,7 +243,8 @@ class Source:
     """Makes DataLoaders with given settings over one dataset.
 
     Args:
-        made: A dataset; a DataLoader, which is copied and not iterated itself; or a project with either.
+        made: A dataset; a DataLoader or an object that wraps one, which is copied and not iterated itself; or a project
+            with one of them.
         seed: Seed of the order of the samples where no sampler of the user decides it; equal for all ranks.
         rank: The rank whose share of the samples is loaded.
         ranks: Number of ranks.
@@ -236,6 +253,7 @@ class Source:
     def __init__(self, made: Any, seed: int, rank: int = 0, ranks: int = 1) -> None:
         self.project = made.facts if isinstance(made, Project) else None  # node in the project's config
         made = made.made if isinstance(made, Project) else made
+        made = made if hasattr(made, "__getitem__") or not is_loader(made) else unwrapped(made)
         self._template: DataLoader[Any] | None = made if isinstance(made, DataLoader) else None
         self.settings = settings_of(made) if isinstance(made, DataLoader) else None  # None for a dataset
         self.dataset: Any = made.dataset if isinstance(made, DataLoader) else made
@@ -290,7 +308,8 @@ class BatchesInRuns:
     Neighbours profit from what was read for them, such as a compressed chunk; an epoch may cost more at its end. A run
     has at least ``least`` batches and takes ``_RUN_S``. Runs begin at blocks of so many batches: block i at the rank of
     i times the golden ratio modulo 1, a sequence of low discrepancy (Niederreiter, Random Number Generation and
-    Quasi-Monte Carlo Methods, 1992, section 3.1), from ``place`` on.
+    Quasi-Monte Carlo Methods, 1992, section 3.1), from ``place`` on, and elsewhere in each epoch: windows do not reach
+    its last batches.
 
     Attributes:
         order: The numbers, in the sampler's order, of the batches given in this epoch.
@@ -298,9 +317,7 @@ class BatchesInRuns:
     """
 
     def __init__(self, batches: Sequence[Any], least: int, place: float) -> None:
-        self._batches, self._least = batches, least
-        self._blocks = -(-len(batches) // least)
-        self._starts = sorted(range(self._blocks), key=lambda block: (block * GOLDEN - place) % 1)
+        self._batches, self._least, self._place = batches, least, place
         self.order: list[int] = []
         self.is_whole = False
 
@@ -314,10 +331,13 @@ class BatchesInRuns:
         return len(self._batches)
 
     def _numbers(self) -> Iterator[int]:
-        left = set(self._starts)
-        for start in self._starts:
+        blocks, place = -(-len(self) // self._least), self._place
+        left, self._place = set(range(blocks)), (place + GOLDEN) % 1
+        for start in sorted(left, key=lambda block: (block * GOLDEN - place) % 1):
+            if start not in left:
+                continue
             until_s = time.monotonic() + _RUN_S
-            for block in itertools.takewhile(left.__contains__, range(start, self._blocks)):
+            for block in itertools.takewhile(left.__contains__, range(start, blocks)):
                 left.remove(block)
                 yield from range(len(self))[block * self._least : (block + 1) * self._least]
                 if time.monotonic() >= until_s:
@@ -359,11 +379,10 @@ class RotatedBatches:
 def begin_at(loader: DataLoader[Any], place: float) -> Sequence[int]:
     """Makes the epochs of a DataLoader begin at a place, a share of the epoch; returns the order of its batches.
 
-    Those of an iterable dataset begin at its beginning. The order is empty if the length of an epoch is unknown.
+    Those of an iterable dataset begin at its beginning. Its order is empty, and so is one of unknown length.
     """
-    batches = length(loader) or 0
-    first = 0 if isinstance(loader.dataset, IterableDataset) else int(place * batches)
-    if first:
+    batches = 0 if isinstance(loader.dataset, IterableDataset) else length(loader) or 0
+    if first := int(place * batches):
         name = "sampler" if loader.batch_sampler is None else "batch_sampler"
         vars(loader)[name] = RotatedBatches(index_sampler(loader), first)
     return [*range(first, batches), *range(first)] if first else range(batches)

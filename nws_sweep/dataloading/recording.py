@@ -64,7 +64,8 @@ class BatchLog:
     """What at least one worker has made, in shared memory. The main process reads what the workers write.
 
     ``samples`` counts the finished samples of each worker. ``order`` has, for each batch that is given to a worker, its
-    number in the order of the sampler; it is empty if the length of an epoch, ``batches``, is unknown.
+    number in the order of the sampler; it is empty if the length of an epoch, ``batches``, is unknown, and of an iterable
+    dataset.
     """
 
     def __init__(self, num_workers: int, order: Sequence[int] = (), batches: int | None = None) -> None:
@@ -159,15 +160,15 @@ class BatchLog:
         return taken
 
 
-def position(number: int, order: Sequence[int], batches: int | None) -> float:
-    """The place of a batch in the order of the sampler, from 0 to 1; 0 if it is unknown.
+def position(number: int, order: Sequence[int], batches: int | None) -> float | None:
+    """The place of a batch in the order of the sampler, from 0 to 1; None if it is unknown.
 
     Args:
         number: Of the batch in the order in which batches are given.
         order: Of each batch that was given, its number in the order of the sampler.
         batches: Length of an epoch; None if unknown.
     """
-    return order[number] / batches if batches and number < len(order) else 0.0
+    return order[number] / batches if batches and number < len(order) else None
 
 
 @dataclass(eq=False)

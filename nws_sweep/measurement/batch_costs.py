@@ -7,7 +7,6 @@ held up others. The times in the records are those in which the processes were n
 """
 
 import itertools
-import math
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -38,7 +37,8 @@ def batch_records(
         for window, _ in placed:
             made: Iterable[BatchRecord] = window.records
             if not settings.num_workers and not made:
-                places = [n / (batches_per_epoch or math.inf) for n in range(number, number + window.batches)]
+                numbers = range(number, number + window.batches)
+                places = [n / batches_per_epoch if batches_per_epoch else None for n in numbers]
                 made = made_without_workers(window, number, places)
             records += [replace(record, epoch=epoch) for record in made]
             number += window.batches
@@ -60,13 +60,13 @@ def epochs(slices: Sequence[TimeSlice]) -> list[list[Placed]]:
     return found
 
 
-def made_without_workers(window: Window, first: int, positions: Sequence[float]) -> Iterator[BatchRecord]:
+def made_without_workers(window: Window, first: int, positions: Sequence[float | None]) -> Iterator[BatchRecord]:
     """The main process makes the batches; the first one of an epoch, which contains the start, is left out.
 
     Args:
         window: Of an epoch.
         first: Number of its first batch.
-        positions: Of its batches in the order of the sampler, from 0 to 1.
+        positions: Of its batches in the order of the sampler, from 0 to 1; None if unknown.
     """
     waited_s = sum(window.wait_s)
     share = min(1.0, (window.receive_cpu_s or 0.0) / waited_s) if waited_s else 0.0

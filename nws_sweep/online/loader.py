@@ -177,6 +177,7 @@ def autotune(
     inner = loaders.unwrapped(loader)
     if isinstance(inner, TunedLoader):
         return loader
+    loaders.settings_of(inner)  # refuses workers that are no processes
     if reason := platforms.reason_not_autotuning():
         announcer(progress, printer_for(progress))(f"{reason}: the DataLoader stays as it is")
         return loader
@@ -185,6 +186,7 @@ def autotune(
     torch_internals.forget_iterator(tuned)
     if torch_internals.missing_names():
         tuned._own_tuner()  # says so
+    loaders.renew_iterators(tuned)
     return loaders.with_inner(loader, tuned)
 
 

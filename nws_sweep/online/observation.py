@@ -67,7 +67,7 @@ class TrainingTrial:
         first = WindowKind.EPOCH if is_whole else WindowKind.WARM_UP
         window = self._batches.cut(WindowKind.STEADY if self._has_cut else first, ended_s)
         length, usual = self.batches_per_epoch, statistics.median(window.step_s)
-        made = (replace(one, position=(self._first + one.number) / length if length else 0.0) for one in records)
+        made = (replace(one, position=(self._first + one.number) / length if length else None) for one in records)
         self.windows.append(
             replace(
                 window,

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from nws_sweep.replay.prediction import Records, epoch_of
+from nws_sweep.replay.prediction import Records, epoch_of, position_of
 from nws_sweep.replay.queue import QueueSettings
 from nws_sweep.results import BatchCost, BatchRecord, LoaderSettings, LoopCosts, Span, Trial
 
@@ -91,7 +91,7 @@ def known_of(trial: Trial, batches: int | None, cpus: float, instead: Records | 
     making_s = max(1e-9, batch_s * workers if workers else batch_s - step_s)
     if instead is None:
         cost = BatchCost(cpu_s := min(making_s, found.cpu_s or 0.0), making_s - cpu_s)
-        made = (BatchRecord(number=0, position=0.0, began_s=0.0, ended_s=0.0, cost=cost),)
+        made = (BatchRecord(number=0, began_s=0.0, ended_s=0.0, cost=cost),)
         instead = Records(made=made, loop=LoopCosts(step_s=step_s), batches=batches or ENDLESS)
     start_s = max(0.0, found.startup_s - making_s) / workers if workers else 0.0
     records = replace(instead, loop=replace(instead.loop, step_s=step_s, fork_s=start_s))
@@ -104,21 +104,17 @@ def _with_usual_wait(records: Sequence[BatchRecord]) -> Iterator[BatchRecord]:
     Its own wait is a lower bound, as a censored lifetime (Efron, The two sample problem with censored data, 1967:
     redistribution to the right).
     """
-    whole = sorted((one for one in records if not one.was_stopped), key=_position)
+    whole = sorted((one for one in records if not one.was_stopped), key=position_of)
     for record in records:
         if not record.was_stopped:
             yield record
             continue
-        place = bisect.bisect(whole, record.position, key=_position)
+        place = bisect.bisect(whole, position_of(record), key=position_of)
         sides = reversed(whole[:place]), whole[place:]
         longer = [next((one for one in side if one.cost.wait_s > record.cost.wait_s), record) for side in sides]
         found = [one for one in longer if one is not record] or [record]
-        nearest = min(found, key=lambda one: abs(one.position - record.position))
+        nearest = min(found, key=lambda one: abs(position_of(one) - position_of(record)))
         yield replace(record, cost=replace(record.cost, wait_s=nearest.cost.wait_s))
-
-
-def _position(record: BatchRecord) -> float:
-    return record.position
 
 
 def queue_settings(loader: LoaderSettings, cpus: float) -> QueueSettings:

@@ -7,7 +7,7 @@ a factor for what the replay does not know (``factors``).
 import math
 import random
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -18,7 +18,7 @@ from nws_sweep.replay.prediction import MOST_BATCHES, MOST_ORDERS, Prediction, R
 from nws_sweep.replay.queue import QueueSettings
 from nws_sweep.results import BatchCost, BatchRecord, LoopCosts, Trial
 
-_SMALL_KIND = 0.05  # share of all costs; see ``_ratios``
+_SMALL_KIND, _CHEAP = 0.05, 0.8  # shares of all costs, and of the usual costs; see ``_ratios``
 # CPU seconds to start a worker, until a trial with workers is known: 8 to 20 ms measured for fork, with the end of the
 # worker; 1.5 to 3 s for a new process that imports torch.
 _FORKED_S, _SPAWNED_S = 0.01, 2.0
@@ -150,8 +150,8 @@ class Model:
         """The records of a trial, and those of other trials of batches that it has not made.
 
         Costs that depend on the number of workers show as the ratio of the means over the batches that two trials have
-        in common. If the data are larger than memory, they have none in common, and all count. What was stopped is the
-        last choice.
+        in common. If the data are larger than memory, or are a stream, they have none in common, and all count. What was
+        stopped is the last choice.
         """
         own = {_batch(record): record.cost for record in chosen.records.made if not record.was_stopped}
         scaled = [(record, [1.0] * 3) for record in chosen.records.made]
@@ -159,9 +159,9 @@ class Model:
             if other is not chosen:
                 whole = {_batch(one): one.cost for one in other.records.made if not one.was_stopped}
                 both = [batch for batch in whole if batch in own]
-                ratios = _ratios([own[n] for n in both or own], [whole[n] for n in both or whole])
+                ratios = _ratios([own[n] for n in both or own], [whole[n] for n in both or whole], _mean(whole.values()))
                 scaled += [(record, ratios) for record in other.records.made]
-        first: dict[tuple[int, float], tuple[BatchRecord, Sequence[float]]] = {}
+        first: dict[Hashable, tuple[BatchRecord, Sequence[float]]] = {}
         for record, ratios in sorted(scaled, key=lambda each: each[0].was_stopped):
             first.setdefault(_batch(record), (record, ratios))
         made = (replace(record, cost=record.cost.scaled(ratios)) for record, ratios in first.values())
@@ -191,27 +191,36 @@ def model_of(
     return Model(tuple(shorter), start_method) if known else None
 
 
-def _batch(record: BatchRecord) -> tuple[int, float]:
-    """What identifies a batch: its place in the order of the sampler, which trials take in different orders."""
-    return record.epoch, record.position or record.number
+def _batch(record: BatchRecord) -> Hashable:
+    """What identifies a batch: its place in the order of the sampler, or the record itself."""
+    return record if record.position is None else (record.epoch, record.position)
 
 
 def _mean(costs: Iterable[BatchCost]) -> Sequence[float]:
     return [*map(statistics.fmean, zip(*(cost.parts for cost in costs), strict=True))]
 
 
-def _ratios(own_costs: Sequence[BatchCost], their_costs: Sequence[BatchCost]) -> list[float]:
+def _ratios(
+    own_costs: Sequence[BatchCost], their_costs: Sequence[BatchCost], usual_s: Sequence[float]
+) -> list[float]:
     """The ratios of the means of costs, one for each kind of cost; 1 if there are none.
 
     The ratio of a kind that is a small share of either's costs is nearer to 1: one wait in batches that else only
-    compute would multiply the waits of other batches by thousands.
+    compute would multiply the waits of other batches by thousands. So is the ratio of batches that cost less than
+    ``_CHEAP`` of the usual: what is added to each of them would multiply the others.
+
+    Args:
+        own_costs: Of batches of one trial.
+        their_costs: Of batches of another trial.
+        usual_s: Means of all batches of the other trial.
     """
     if not own_costs or not their_costs:
         return [1.0] * 3
     own, theirs = _mean(own_costs), _mean(their_costs)
-    all_s = (sum(own) + sum(theirs)) / 2
+    all_s, known = (sum(own) + sum(theirs)) / 2, min(1.0, sum(theirs) / (_CHEAP * sum(usual_s) or 1.0))
     return [
-        _shrunk(one, other, min(one, other) / all_s if all_s else 0.0) for one, other in zip(own, theirs, strict=True)
+        _shrunk(one, other, min(one, other) / all_s if all_s else 0.0) ** known
+        for one, other in zip(own, theirs, strict=True)
     ]
 
 

@@ -45,7 +45,7 @@ class Records:
     @cached_property
     def in_order(self) -> list[BatchRecord]:
         """The records by position; of more than are replayed, every second, third, ..."""
-        return sorted(self.made, key=lambda record: record.position)[:: -(-len(self.made) // self.most)]
+        return sorted(self.made, key=position_of)[:: -(-len(self.made) // self.most)]
 
     @cached_property
     def varies(self) -> bool:
@@ -55,14 +55,14 @@ class Records:
 
     @cached_property
     def reach(self) -> float:
-        """The share of the epoch within which batches may change places: all of it if costs have no order.
+        """The share of the epoch within which batches may change places: all of it if costs have no known order.
 
         They have one if neighbours differ less than any two, by von Neumann's ratio of the logarithms (Annals of
         Mathematical Statistics 12, 1941), whose mean is 2 and whose variance is 4 / n without an order.
         """
         logs = [math.log(max(1e-9, one.cost.cpu_s + one.cost.wait_s)) for one in self.in_order]
         spread = statistics.pvariance(logs) if len(logs) > 2 else 0.0
-        if spread <= 0:
+        if spread <= 0 or any(one.position is None for one in self.made):
             return 1.0
         ratio = statistics.fmean((later - earlier) ** 2 for earlier, later in pairwise(logs)) / spread
         return _NEAR if ratio < 2 - _SIGNIFICANT * 2 / math.sqrt(len(logs)) else 1.0
@@ -90,8 +90,8 @@ class Records:
         return [made[index % len(made)].cost for _, index in sorted(places)]
 
     def _nearest(self, position: float) -> BatchCost:
-        made, place = self.in_order, bisect.bisect(self.in_order, position, key=lambda record: record.position)
-        return min(made[max(0, place - 1) : place + 1], key=lambda record: abs(record.position - position)).cost
+        made, place = self.in_order, bisect.bisect(self.in_order, position, key=position_of)
+        return min(made[max(0, place - 1) : place + 1], key=lambda record: abs(position_of(record) - position)).cost
 
     def resampled(self, draw: random.Random) -> "Records":
         """As many records, each drawn with replacement from those within ``reach`` of its position."""
@@ -105,6 +105,11 @@ class Records:
         loop = {name: factor * value for name, value in asdict(self.loop).items() if not name.startswith("step")}
         made = (replace(one, cost=one.cost.scaled([factor] * 3)) for one in self.made)
         return replace(self, made=tuple(made), loop=replace(self.loop, **loop))
+
+
+def position_of(record: BatchRecord) -> float:
+    """The position; 0 if it is unknown."""
+    return record.position or 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -72,7 +72,9 @@ class BatchRecord:
     """A batch that was made, in the order of the epoch."""
 
     number: int  # in its epoch, from 0
-    position: float  # in the epoch as the sampler orders it, from 0 to 1; 0 if the length of the epoch is unknown
+    # In the epoch as the sampler orders it, from 0 to 1: the same batch in all trials. None if the length of the epoch
+    # is unknown, and of an iterable dataset, whose workers have streams of their own.
+    position: float | None = None
     began_s: float  # on the clock time.perf_counter
     ended_s: float
     cost: BatchCost

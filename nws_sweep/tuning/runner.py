@@ -86,7 +86,9 @@ def _follow(strategy: Strategy, rounds: Rounds) -> tuple[str, bool]:
             elif rounds.conclude():  # otherwise a candidate must be measured again
                 suffix = ", each rank" if rounds.search.start.configuration.ranks > 1 else ""
                 return decision.reason + suffix, False
-            if rounds.search.stream_error and rounds.conclude():
+            if rounds.search.stream_error:
+                rounds.stop("")
+                rounds.conclude()  # those without figures
                 return f"workers deliver wrong samples: {rounds.search.stream_error}", False
     except TimeLimitReached:
         spent = limit_spent(rules)

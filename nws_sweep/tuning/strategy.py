@@ -94,6 +94,8 @@ class OtherSettingsSearch(Strategy):
             if new := [each for each in values if each not in known]:
                 return self._round([*self._active([best], known), *new])
             compared = [known[each] for each in (best, *values)]
+            if untimed := [o.settings for o in compared if o.may_continue and o.cost_s is None]:
+                return self._round(untimed)
             found = estimates_of(compared, self.rules.tolerance)
             if found is None or len(compared) == 1:
                 reason += f"; no other {name} is predicted to be faster" if name in _PREDICTED else ""

@@ -1,4 +1,6 @@
+import multiprocessing
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from torch.utils.data import (
 )
 
 from nws_sweep.dataloading import loaders
+from nws_sweep.dataloading.inputs import DATALOADER_DEFAULTS, loader_input_of
 from nws_sweep.dataloading.loaders import Source
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.results import LoaderSettings
@@ -110,9 +113,32 @@ def test_a_kept_iterator_is_made_again_but_not_without_workers() -> None:
     assert torch.equal(torch.get_rng_state(), before)
     assert (without_workers.num_workers, type(without_workers.iterator).__name__) == (0, "KeptIterator")
     again = loaders.with_settings(without_workers, loaders.settings_of(loader))
+    torch.manual_seed(3)
     for other in (changed_copy(loader, num_workers=1), again):
+        assert torch.equal(torch.get_rng_state(), before)
         assert [batch.tolist()[0] for (batch,) in other] == [0, 8]
     assert [batch.tolist()[0] for (batch,) in loader] == [8, 16]
+
+
+def test_a_dataset_is_that_of_the_loader_in_an_object_that_wraps_it() -> None:
+    wrapper = SimpleNamespace(pipeline=[DataLoader(DATA, batch_size=8)])
+    found = Source(wrapper, seed=0)
+    assert found.dataset is DATA
+    assert found.settings == loader_input_of(wrapper, DATALOADER_DEFAULTS).settings
+    assert loader_input_of(wrapper, DATALOADER_DEFAULTS).wrapper == "SimpleNamespace"
+
+
+class ThreadContext(multiprocessing.context.SpawnContext):
+    _name = "processthread"  # as of MONAI's ThreadDataLoader
+
+
+def test_a_context_stays_the_object_that_it_was_and_one_without_processes_is_refused() -> None:
+    own = type("Own", (multiprocessing.context.SpawnContext,), {})()
+    loader: DataLoader[Any] = DataLoader(DATA, num_workers=1, multiprocessing_context=own)
+    assert changed_copy(loader, num_workers=2).multiprocessing_context is own
+    loader.multiprocessing_context = ThreadContext()
+    with pytest.raises(ConfigurationError, match="are no processes .*'processthread'.*; allowed is fork"):
+        loaders.settings_of(loader)
 
 
 # A batch sampler of the user.

@@ -2,6 +2,7 @@
 
 import random
 from dataclasses import replace
+from statistics import fmean
 
 import pytest
 
@@ -143,3 +144,19 @@ def test_a_batch_whose_worker_was_stopped_waits_as_long_as_one_that_waited_longe
     costs = [one.cost for one in known.records.made]
     assert costs[1] == BatchCost(0.002, 0.03)
     assert [cost.wait_s for cost in costs] == [0.01, 0.03, 0.03, 0.04]
+
+
+def test_batches_of_a_stream_have_no_order_and_are_those_of_no_other_trial() -> None:
+    """Each worker opens a shard for every second batch; the trial with many workers has recorded more openings."""
+    opening, usual = BatchCost(0.001, 0.05), BatchCost(0.001, 0.01)
+    known = []
+    for num_workers, costs in ((2, [opening, usual] * 20), (8, [opening] * 8 + [usual] * 8)):
+        settings = QueueSettings(num_workers, 4.0)
+        made = tuple(BatchRecord(number=n, began_s=0.0, ended_s=0.0, cost=cost) for n, cost in enumerate(costs))
+        records = Records(made=made, loop=LOOP, batches=ENDLESS)
+        assert records.reach == 1
+        known.append(Known(settings, records, 0.03 / num_workers))
+    model = Model(tuple(known))
+    for num_workers in (2, 8):
+        costs = [one.cost for one in model.records_for(num_workers).made]
+        assert fmean(one.wait_s for one in costs) == pytest.approx(0.03)

@@ -140,6 +140,8 @@ def test_the_best_predicted_value_is_measured_to_its_end(monkeypatch: pytest.Mon
     search, best = also("prefetch_factor"), by_rounds(prefetching(2), *[1.0] * 6)
     assert search.decide([best]) == MeasureRound(candidates=(prefetching(2), prefetching(8)), window_s=0.5)
     costs_s.update({4: 0.6, 8: 1.0})  # as predicted after the first round
+    untimed = replace(by_rounds(prefetching(8), 0.7), cost_s=None, by_round={})  # its first window did not count
+    assert search.decide([best, untimed]) == MeasureRound(candidates=(prefetching(8),), window_s=0.5)
     decision = search.decide([best, by_rounds(prefetching(8), 0.7)])
     assert decision == MeasureRound(candidates=(prefetching(2), prefetching(8)), window_s=0.5)
     costs_s.update(dict.fromkeys((1, 4, 8), 1.0))
