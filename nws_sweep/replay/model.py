@@ -159,7 +159,9 @@ class Model:
             if other is not chosen:
                 whole = {_batch(one): one.cost for one in other.records.made if not one.was_stopped}
                 both = [batch for batch in whole if batch in own]
-                ratios = _ratios([own[n] for n in both or own], [whole[n] for n in both or whole], _mean(whole.values()))
+                ratios = _ratios(
+                    [own[n] for n in both or own], [whole[n] for n in both or whole], _mean(whole.values())
+                )
                 scaled += [(record, ratios) for record in other.records.made]
         first: dict[Hashable, tuple[BatchRecord, Sequence[float]]] = {}
         for record, ratios in sorted(scaled, key=lambda each: each[0].was_stopped):
@@ -200,9 +202,7 @@ def _mean(costs: Iterable[BatchCost]) -> Sequence[float]:
     return [*map(statistics.fmean, zip(*(cost.parts for cost in costs), strict=True))]
 
 
-def _ratios(
-    own_costs: Sequence[BatchCost], their_costs: Sequence[BatchCost], usual_s: Sequence[float]
-) -> list[float]:
+def _ratios(own_costs: Sequence[BatchCost], their_costs: Sequence[BatchCost], usual_s: Sequence[float]) -> list[float]:
     """The ratios of the means of costs, one for each kind of cost; 1 if there are none.
 
     The ratio of a kind that is a small share of either's costs is nearer to 1: one wait in batches that else only
