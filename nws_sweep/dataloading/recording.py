@@ -64,8 +64,8 @@ class BatchLog:
     """What at least one worker has made, in shared memory. The main process reads what the workers write.
 
     ``samples`` counts the finished samples of each worker. ``order`` has, for each batch that is given to a worker, its
-    number in the order of the sampler; it is empty if the length of an epoch, ``batches``, is unknown, and of an iterable
-    dataset.
+    number in the order of the sampler; it is empty of an iterable dataset, and if the length of an epoch, ``batches``,
+    is unknown.
     """
 
     def __init__(self, num_workers: int, order: Sequence[int] = (), batches: int | None = None) -> None:

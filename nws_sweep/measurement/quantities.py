@@ -62,6 +62,7 @@ def measurement_of(slices: Sequence[TimeSlice], conditions: Conditions) -> Measu
     found = Measurement(
         startup_s=statistics.fmean(window.startup_s or 0.0 for window in starts),
         epoch_s=_epoch_s(windows, steady, conditions),
+        first_epoch_s=_first_epoch_s(windows, steady, conditions),
         cpu_s=cpu_s / made if made and cpu_s > 0 else None,
         memory_bytes=max(
             (one.after.memory_bytes for one in slices if one.after.memory_bytes is not None), default=None
@@ -172,6 +173,13 @@ def _epoch_s(windows: Sequence[Window], steady: _Steady | None, conditions: Cond
         return None
     pace_s = steady.estimate.value
     return _mean_epoch_s([b.elapsed_s + max(0, batches - b.batches) * pace_s for b in starts], conditions)
+
+
+def _first_epoch_s(windows: Sequence[Window], steady: _Steady | None, conditions: Conditions) -> float | None:
+    batches, first = conditions.batches_per_epoch, [window for window in windows if window.startup_s is not None][:-1]
+    if batches is None or not steady or not first:
+        return None
+    return first[0].elapsed_s + max(0, batches - first[0].batches) * steady.estimate.value
 
 
 def _mean_epoch_s(lengths_s: Sequence[float], conditions: Conditions) -> float:

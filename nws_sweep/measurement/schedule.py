@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 
 from nws_sweep.results import LoaderSettings, MeasureRules, Window, WindowKind, WindowRequest
 
+_SHORT_EPOCH_S = 0.5  # an epoch before it costs less than what it shows
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conditions:
@@ -107,13 +109,24 @@ def counted(windows: Iterable[Window]) -> bool:
 
 
 def whole_epochs(windows: Sequence[Window], conditions: Conditions) -> bool:
-    """Whether whole epochs are measured: by ``mode``, or because an epoch is shorter than warm-up, window and end."""
-    if conditions.rules.mode == "epoch":
+    """Whether whole epochs are measured: by ``mode``, or because an epoch takes little time or few batches.
+
+    Few are fewer than warm-up, window and end need.
+    """
+    if conditions.rules.mode == "epoch" or is_short_epoch(windows, conditions):
         return True
     least = max(2 * conditions.worker_multiple, conditions.settings.queued_batches)
     if conditions.last_position is not None and conditions.last_position < conditions.warm_up + least:
         return True
     return any(window.ended_epoch for window in windows) and not steady_windows(windows)
+
+
+def is_short_epoch(windows: Sequence[Window], conditions: Conditions) -> bool:
+    """Whether an epoch at the pace of these windows takes at most ``_SHORT_EPOCH_S``; not with persistent workers."""
+    taken, batches = sum(window.batches for window in windows), conditions.batches_per_epoch
+    if not taken or batches is None or conditions.rules.mode == "epoch" or conditions.settings.persistent_workers:
+        return False
+    return sum(window.elapsed_s for window in windows) * batches <= _SHORT_EPOCH_S * taken
 
 
 def _batches_left(windows: Sequence[Window], conditions: Conditions) -> int | None:

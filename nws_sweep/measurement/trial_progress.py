@@ -1,7 +1,7 @@
 """What was measured of one candidate so far: time slices, notes, warnings, an error, and the ``Trial`` they make."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 
 from nws_sweep import errors, units
@@ -23,6 +23,7 @@ from nws_sweep.results import (
 )
 
 _PERIODS = 10  # of a CPU quota that a window has at least, where the quota throttles
+_FIRST_EPOCH = 1.2  # times an epoch that are worth a note
 _SLOW_FORK_S = 0.01  # an empty process takes less than 1 ms, one of 1 GB 20 ms
 _STATES: dict[type[TrialError], TrialState] = {
     errors.TrialTimeout: TrialState.TIMEOUT,
@@ -61,6 +62,11 @@ class _Figures:
             found = replace(found, startup_s=found.startup_s + more_s, epoch_s=epoch_s)
             by_round = {number: cost_s + (more_s if epoch_s else 0.0) for number, cost_s in by_round.items()}
         return cls(slices, conditions, found, by_round, records, loop, spans)
+
+
+def _note_of_first_epoch(found: Measurement | None) -> Iterator[str]:
+    if found and found.epoch_s and (first_s := found.first_epoch_s or 0.0) > _FIRST_EPOCH * found.epoch_s:
+        yield f"the first epoch of its process took {units.seconds(first_s)}"
 
 
 @dataclass(eq=False)
@@ -141,7 +147,7 @@ class TrialProgress:
             settings=self.settings,
             state=TrialState.OK if self.error is None else _STATES.get(type(self.error), TrialState.FAILED),
             reason="" if self.error is None else str(self.error),
-            notes=self.notes,
+            notes=(*self.notes, *_note_of_first_epoch(found)),
             warnings=(*self.process_warnings, *self.warnings),
             measurement=found,
             noise=counters.noise_of(self.slices, self.cores, len(uncounted)) if found else None,
@@ -200,11 +206,12 @@ class TrialProgress:
         """Finishes the trial if it is precise or at a limit.
 
         A first time slice that read from storage does not count: of all candidates the first one would pay for a cold
-        page cache.
+        page cache. Nor does the first short epoch, in which a process imports modules and fills caches.
         """
         is_first = len(self.slices) == 1
         is_cold = self.configuration.measure.cache == "cold" or self.has_own_batches
-        if is_first and not is_cold and counters.came_from_storage(self.slices[0]):
+        is_short = schedule.is_short_epoch(self.windows, self.conditions)
+        if is_first and not is_cold and (is_short or counters.came_from_storage(self.slices[0])):
             self.slices[0] = counters.as_warm_up(self.slices[0])
         elif quantities.converged(self.slices, self.conditions):
             self.finish()

@@ -7,7 +7,7 @@ a factor for what the replay does not know (``factors``).
 import math
 import random
 import statistics
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -150,19 +150,22 @@ class Model:
         """The records of a trial, and those of other trials of batches that it has not made.
 
         Costs that depend on the number of workers show as the ratio of the means over the batches that two trials have
-        in common. If the data are larger than memory, or are a stream, they have none in common, and all count. What was
-        stopped is the last choice.
+        in common. They have none, and all count, if the data are a stream or larger than memory. What was stopped is
+        the last choice.
         """
         own = {_batch(record): record.cost for record in chosen.records.made if not record.was_stopped}
         scaled = [(record, [1.0] * 3) for record in chosen.records.made]
         for other in self._with_workers:
             if other is not chosen:
-                whole = {_batch(one): one.cost for one in other.records.made if not one.was_stopped}
+                theirs = _comparable(other, own) if not chosen.settings.num_workers else other.records.made
+                whole = {_batch(one): one.cost for one in theirs if not one.was_stopped}
                 both = [batch for batch in whole if batch in own]
                 ratios = _ratios(
-                    [own[n] for n in both or own], [whole[n] for n in both or whole], _mean(whole.values())
+                    [own[n] for n in both or own],
+                    [whole[n] for n in both or whole],
+                    _mean(whole.values()),
                 )
-                scaled += [(record, ratios) for record in other.records.made]
+                scaled += [(record, ratios) for record in theirs]
         first: dict[Hashable, tuple[BatchRecord, Sequence[float]]] = {}
         for record, ratios in sorted(scaled, key=lambda each: each[0].was_stopped):
             first.setdefault(_batch(record), (record, ratios))
@@ -196,6 +199,12 @@ def model_of(
 def _batch(record: BatchRecord) -> Hashable:
     """What identifies a batch: its place in the order of the sampler, or the record itself."""
     return record if record.position is None else (record.epoch, record.position)
+
+
+def _comparable(other: Known, own: Collection[Hashable]) -> Sequence[BatchRecord]:
+    """The records without the first of each worker, which has what a worker does once, if some are in ``own``."""
+    later = [one for one in other.records.made if one.number >= other.settings.num_workers]
+    return later if any(_batch(one) in own for one in later) else other.records.made
 
 
 def _mean(costs: Iterable[BatchCost]) -> Sequence[float]:

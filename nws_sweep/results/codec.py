@@ -21,7 +21,7 @@ UNREADABLE = (ValueError, KeyError, TypeError, AttributeError)  # msgspec.Valida
 
 TIMING_COLUMNS = (
     "num_workers", "startup_s", "batch_s", "batch_s_low", "batch_s_high", "samples_per_s", "wait_s", "step_s",
-    "stall_fraction", "epoch_s", "cpu_s", "memory_bytes", "shm_bytes", "memory_growth_bytes", "state",
+    "stall_fraction", "epoch_s", "first_epoch_s", "cpu_s", "memory_bytes", "shm_bytes", "memory_growth_bytes", "state",
     "reason", "windows", "bias_bound", "cache", "disk_bytes", "other_cpus", "steal", "throttled", "outliers", "cost_s",
     "settings", "notes",
 )  # fmt: skip

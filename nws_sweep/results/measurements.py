@@ -233,6 +233,7 @@ class Measurement:
     step_s: NotNegative | None = None  # in the training step, likewise
     stall_fraction: NotNegative | None = None  # waits / (waits + training step)
     epoch_s: NotNegative | None = None  # measured or projected; None if the length of an epoch is unknown
+    first_epoch_s: NotNegative | None = None  # of the trial process, likewise; None unless it began several
     cpu_s: NotNegative | None = None  # of all processes per batch, user and system
     memory_bytes: Bytes | None = None  # of all processes, the maximum after a time slice; shared memory counts once
     shm_bytes: Bytes | None = None  # shared memory, likewise

@@ -137,7 +137,7 @@ def test_a_context_stays_the_object_that_it_was_and_one_without_processes_is_ref
     loader: DataLoader[Any] = DataLoader(DATA, num_workers=1, multiprocessing_context=own)
     assert changed_copy(loader, num_workers=2).multiprocessing_context is own
     loader.multiprocessing_context = ThreadContext()
-    with pytest.raises(ConfigurationError, match="are no processes .*'processthread'.*; allowed is fork"):
+    with pytest.raises(ConfigurationError, match=r"are no processes .*'processthread'.*; allowed is fork"):
         loaders.settings_of(loader)
 
 

@@ -29,7 +29,7 @@ def test_timings_csv_has_a_row_per_trial_with_identifying_columns_and_empty_cell
     assert lines[0] == (
         "dataset,batch_size,pin_memory,prefetch_factor,patience,"
         "num_workers,startup_s,batch_s,batch_s_low,batch_s_high,samples_per_s,wait_s,step_s,stall_fraction,epoch_s,"
-        "cpu_s,memory_bytes,shm_bytes,memory_growth_bytes,state,reason,windows,bias_bound,cache,disk_bytes,"
+        "first_epoch_s,cpu_s,memory_bytes,shm_bytes,memory_growth_bytes,state,reason,windows,bias_bound,cache,disk_bytes,"
         "other_cpus,steal,throttled,outliers,cost_s,settings,notes"
     )
     measured, failed = csv.DictReader(lines)
