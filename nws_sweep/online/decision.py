@@ -110,7 +110,8 @@ def _predicted(replays: "_Replays") -> dict[LoaderSettings, float]:
     if found and ahead.prefetches:
         best = choice.choose(found, ahead.tolerance).num_workers
         for factor in choice.PREFETCH_FACTORS:
-            found |= costs_s({best, best // 2 or best}, factor)
+            shorter = {2 * best} if factor < own and 2 * best in numbers else set()  # may have room for more workers
+            found |= costs_s({best, best // 2 or best} | shorter, factor)
     return found
 
 

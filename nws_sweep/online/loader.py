@@ -267,12 +267,14 @@ def _batches(loader: DataLoader[Any]) -> int | None:
     return loaders.length(sampler) if is_torchs else None
 
 
-def _refusals(tuner: Tuner) -> Callable[[LoaderSettings], str]:
-    """Why settings do not fit into what is free now, beside the workers in use."""
+def _refusals(tuner: Tuner, is_new_epoch: bool) -> Callable[[LoaderSettings], str]:
+    """Why settings do not fit into what is free now, beside the workers in use unless these end before."""
     windows = [window for trial in tuner.trials for window in trial.windows]
     worker_bytes = usage.private_bytes(tuner.worker_pids[0]) if tuner.worker_pids else 0
     needs = replace(resources.resource_needs(windows, {}), worker_bytes=worker_bytes)
-    free = resources.now(None)
+    free, in_flight = resources.now(None), tuner.current.queued_batches + 1
+    if free.shm_bytes is not None and is_new_epoch and tuner.worker_pids:
+        free = replace(free, shm_bytes=free.shm_bytes + in_flight * needs.batch_bytes)
     return lambda settings: resources.reason_not_fitting(settings, needs, free)
 
 

@@ -69,13 +69,13 @@ class Tuning:
     @property
     def changes(self) -> str:
         """The settings in use, and those as the program made the loader."""
-        names = [name for name in ("num_workers", "prefetch_factor") if self._differs(name)]
-        changes = [f"{name}={getattr(self.after, name)} instead of {getattr(self.before, name)}" for name in names]
-        return ", ".join(changes) or f"num_workers={self.after.num_workers} stays"
+        before, after = self.before, self.after
+        values = {
+            "num_workers": (before.num_workers, after.num_workers),
+            "prefetch_factor": (before.prefetched, after.prefetched),
+        }
+        changes = [f"{name}={now} instead of {then}" for name, (then, now) in values.items() if then != now]
+        return ", ".join(changes) or f"num_workers={after.num_workers} stays"
 
     def __str__(self) -> str:
         return f"{self.changes}: {self.reason or 'not decided yet'}"
-
-    def _differs(self, name: str) -> bool:
-        then, now = (getattr(one, name) for one in (self.before, self.after))
-        return then != now and not (name == "prefetch_factor" and None in (then, now))

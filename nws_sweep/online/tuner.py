@@ -68,7 +68,8 @@ class Tuner:
         cpus: CPUs that the training and its workers may use.
         most_workers: Never more workers; None for what fits.
         prefetches: Whether ``prefetch_factor`` may change.
-        refusals: Gives a function that says why settings do not fit beside the current workers; empty if they do.
+        refusals: Gives a function that says why settings do not fit; empty if they do. Before a new epoch the current
+            workers end, else the new ones start beside them.
         tell: Called with a line about the loader, such as one about a change that is more than one of speed.
         on_decided: Called once.
         others: The other ranks; None for a single process.
@@ -86,7 +87,7 @@ class Tuner:
     cpus: float
     most_workers: int | None
     prefetches: bool
-    refusals: Callable[["Tuner"], Callable[[LoaderSettings], str]]
+    refusals: Callable[["Tuner", bool], Callable[[LoaderSettings], str]]
     tell: Callable[[str], None]
     on_decided: Callable[["Tuner"], None]
     others: OtherRanks | None = None
@@ -187,7 +188,7 @@ class Tuner:
         if better is None and is_untried and decision.workers_may_not_help(trial):
             none = replace(self.base, num_workers=0).canonical()
             return Plan(none, f"{_before(trial)}, and handing it over costs much", _epoch_of(self, none, batch))
-        if better is None and not refusal:
+        if better is None:
             better, refusal = _choice(self, ahead)
         if better is None:
             self.decide(f"other settings were not tried: {refusal}" if refusal else why)
@@ -268,7 +269,8 @@ def _undo(tuner: Tuner, batch: int) -> Plan | None:
     if not choice.promising({tuner.current: after_s}, {latest.before: before_s}, tuner.configuration.search.tolerance):
         return None
     tuner.is_undone = True
-    reason = f"{what} took {_with(after_s, tuner.current)} and {_with(before_s, latest.before)}"
+    after, before = _with(after_s, tuner.current, latest.before), _with(before_s, latest.before, tuner.current)
+    reason = f"{what} took {after} and {before}"
     return Plan(latest.before, reason, _epoch_of(tuner, latest.before, batch))
 
 
@@ -286,7 +288,7 @@ def _choice(tuner: Tuner, ahead: Prospect) -> tuple[Choice | None, str]:
     better = decision.choose(tuner.trials, tuner.current, ahead)
     if better is None:
         return None, ""
-    refusal = tuner.refusals(tuner)
+    refusal = tuner.refusals(tuner, ahead.is_new_epoch)
     if why := refusal(better.settings):
         better = decision.choose(tuner.trials, tuner.current, replace(ahead, allowed=lambda one: not refusal(one)))
     return better, why if better is None else ""
@@ -370,8 +372,9 @@ def _waiting(trial: Trial) -> str:
     return f"{units.share(decision.waiting_share(trial))} of it waiting for the loader"
 
 
-def _with(batch_s: float, settings: LoaderSettings) -> str:
-    return f"{units.seconds(batch_s)} with num_workers={settings.num_workers}"
+def _with(batch_s: float, settings: LoaderSettings, other: LoaderSettings | None = None) -> str:
+    differing = f" {settings.differing(other)}" if other else ""
+    return f"{units.seconds(batch_s)} with num_workers={settings.num_workers}{differing}".rstrip()
 
 
 def _why(trial: Trial, first_s: float | None, tolerance: float) -> str:

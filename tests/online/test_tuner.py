@@ -59,7 +59,7 @@ def tuner(start: int = 0, batch_s: Callable[[LoaderSettings], float] = as_predic
     base = loader_settings(start, prefetch_factor=2).canonical()
     given: dict[str, Any] = {
         "base": base, "current": base, "configuration": factories.configuration(), "when": When.NOW, "cpus": 4.0,
-        "most_workers": None, "prefetches": False, "refusals": lambda _: lambda _: "", "on_decided": lambda _: None,
+        "most_workers": None, "prefetches": False, "refusals": lambda *_: lambda _: "", "on_decided": lambda _: None,
         "tell": lambda _: None,
     }  # fmt: skip
     made = Simulated(**{**given, **changes})
