@@ -58,7 +58,8 @@ _EXPECTED_WARNINGS = (
     r"This process .* is multi-threaded, use of fork\(\) may lead to deadlocks",  # Python 3.12; threads of libraries
 )
 _MAX_WARNINGS = 5
-_OOM_SCORE_ADJ = "300"  # of 1000: as if the process held 30 % more of the machine's memory
+# As if the process held all of the machine's memory, and nine tenths of it (proc(5)).
+_OOM_SCORE_ADJ, _OOM_SCORE_ADJ_OF_TEMPLATE = "1000", "900"
 _SHORT = WindowRequest(kind=WindowKind.WARM_UP, min_batches=1, min_seconds=0.005)
 _IDLE_WITHIN_S, _EXITED_WITHIN_S, _POLL_S = 5.0, 1.0, 0.005
 
@@ -253,9 +254,9 @@ def main(connection: Connection, spec: ProcessSpec, temporary_folder: str) -> No
         # A collection over the objects of torch's modules takes tenths of a second at a random moment, which would
         # distort a search of a few seconds.
         gc.freeze()
-    else:  # when memory runs out, the kernel kills this process before the template process
-        with contextlib.suppress(OSError):
-            Path("/proc/self/oom_score_adj").write_text(_OOM_SCORE_ADJ)
+    # When memory runs out, the kernel kills a trial process before the template process, and the program last.
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text(_OOM_SCORE_ADJ if _template else _OOM_SCORE_ADJ_OF_TEMPLATE)
     os.chdir(spec.working_folder)
     processes.restore_ending_signals()
     streams.redirect(spec.log_path)

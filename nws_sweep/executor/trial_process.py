@@ -61,6 +61,11 @@ def _sent(method: _Method, **how: Any) -> _Method:
     return cast(_Method, lambda process, *given: process.request(Command(method.__name__, given, **how)))
 
 
+_NO_ROOM_FOR_THE_DATASET = (
+    " while it made the dataset; nws_sweep.autotune(DataLoader(...)) measures in the training and makes no copy of it"
+)
+
+
 class CommandSender(TrialProcess):
     """Sends the commands of ``TrialProcess`` to a process, where ``child`` answers them."""
 
@@ -217,7 +222,10 @@ class ChildProcess(CommandSender):
         """The error, with the cause added if a signal, ``killed_by``, killed the trial process or a worker."""
         # The kernel's counter covers the whole machine: it explains a killed process, not an exception.
         if killed_by is not None and processes.out_of_memory_kills() > self._kernel_kills:
-            return TrialOutOfMemory(f"{error} (the kernel ran out of memory and killed a process)")
+            return TrialOutOfMemory(
+                f"{error} (the kernel ran out of memory and killed a process)"
+                f"{'' if self.settings else _NO_ROOM_FOR_THE_DATASET}"
+            )
         if killed_by == signal.SIGBUS:
             return TrialError(f"{error} (shared memory, /dev/shm, is too small for the batches in flight)")
         return error

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from nws_sweep.errors import ConfigurationError, DatasetError, TrialError
+from nws_sweep.errors import ConfigurationError, DatasetError, TrialError, TrialOutOfMemory
 from nws_sweep.executor.dataset_server import DatasetServer, spec_of
 from nws_sweep.executor.trial_process import ChildProcess, Supervision
 from nws_sweep.results import LoaderSettings, Window, WindowKind, WindowRequest
@@ -115,6 +115,14 @@ def test_a_dataset_that_cannot_be_made_fails_each_time(dataset_server: DatasetSe
     for name, words in (("DiesWhenMade", "killed by SIGKILL"), ("not_a_dataset", "has neither __getitem__")) * 2:
         with pytest.raises((TrialError, DatasetError), match=words), dataset_server.start(spec(name)):
             pass
+
+
+def test_a_dataset_that_does_not_fit_into_memory_names_autotune(
+    dataset_server: DatasetServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processes, "out_of_memory_kills", itertools.count().__next__)
+    with pytest.raises(TrialOutOfMemory, match="killed a process\\) while it made the dataset; .*autotune"):
+        dataset_server.start(spec("DiesWhenMade")).__enter__()
 
 
 def test_a_training_step_that_cannot_be_made_keeps_the_template_process(
