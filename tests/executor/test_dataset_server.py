@@ -121,7 +121,7 @@ def test_a_dataset_that_does_not_fit_into_memory_names_autotune(
     dataset_server: DatasetServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(processes, "out_of_memory_kills", itertools.count().__next__)
-    with pytest.raises(TrialOutOfMemory, match="killed a process\\) while it made the dataset; .*autotune"):
+    with pytest.raises(TrialOutOfMemory, match=r"killed a process\) while it made the dataset; .*autotune"):
         dataset_server.start(spec("DiesWhenMade")).__enter__()
 
 
