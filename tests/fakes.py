@@ -2,7 +2,7 @@
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -206,6 +206,9 @@ class FakeProcess:
 
     def wait_until_idle(self) -> None:
         self._answer().idle_waits += 1
+
+    def thread_times(self, counts: Sequence[int], limit_s: float) -> Mapping[int, float]:
+        return {}
 
     def files(self) -> tuple[str, ...]:
         return self._answer().files

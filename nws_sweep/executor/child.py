@@ -33,6 +33,7 @@ from nws_sweep.dataloading.digests import SampleLog, load_in_process, load_one_b
 from nws_sweep.dataloading.fingerprints import fingerprint
 from nws_sweep.dataloading.loaders import Source
 from nws_sweep.dataloading.recording import BatchLog, BatchTimer, TimedCollate, WorkerStart, position, run_delay_clock
+from nws_sweep.dataloading.thread_times import thread_times
 from nws_sweep.errors import ConfigurationError, DatasetError, NwsSweepError, TrialError, one_line
 from nws_sweep.executor import forking, process_state
 from nws_sweep.measurement import batch_costs
@@ -128,6 +129,15 @@ class _DatasetCommands:
             if count >= most or time.monotonic() - began > limit_s:
                 return SamplesSeen(count=count, complete=False)
         return SamplesSeen(count=count, complete=True)
+
+    def thread_times(self, counts: Sequence[int], limit_s: float) -> Mapping[int, float]:
+        dataset, most = self._data.source.dataset, loaders.length(self._data.source.dataset)
+        if isinstance(dataset, IterableDataset) or not most:
+            return {}
+        try:
+            return thread_times(dataset.__getitem__, most, counts, limit_s)
+        except Exception:  # samples have other keys than numbers
+            return {}
 
     def warned(self) -> tuple[str, ...]:
         return tuple(self._warnings)

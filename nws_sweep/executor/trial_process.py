@@ -83,6 +83,7 @@ class CommandSender(TrialProcess):
     load = _sent(TrialProcess.load, may_stall=True)
     load_one_by_one = _sent(TrialProcess.load_one_by_one)
     samples = _sent(TrialProcess.samples)
+    thread_times = _sent(TrialProcess.thread_times)
 
     def request(self, command: Command) -> Any:
         """Sends a command and returns the answer; raises the error that the process reports."""

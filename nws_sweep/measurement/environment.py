@@ -3,7 +3,7 @@
 import math
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -58,6 +58,9 @@ class TrialProcess(Protocol):
 
     def samples(self, settings: LoaderSettings, most: int, limit_s: float = math.inf) -> SamplesSeen:
         """The samples of an epoch of a separate DataLoader: at most ``most``, for at most ``limit_s`` seconds."""
+
+    def thread_times(self, counts: Sequence[int], limit_s: float) -> Mapping[int, float]:
+        """Seconds per sample without workers by number of torch's threads; empty if the number makes no difference."""
 
     def wait_until_idle(self) -> None:
         """Waits until the queue is full and all workers are idle."""

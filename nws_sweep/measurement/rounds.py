@@ -6,9 +6,10 @@ affects all candidates equally. Trial processes stay alive, paused, as long as r
 
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 
+from nws_sweep import units
 from nws_sweep.errors import ConfigurationError, TimeLimitReached
 from nws_sweep.measurement.candidate import Candidate
 from nws_sweep.measurement.environment import Environment, Observer
@@ -16,6 +17,21 @@ from nws_sweep.measurement.sample_check import SampleChecker
 from nws_sweep.measurement.search_progress import SearchProgress
 from nws_sweep.results import Configuration, LoaderSettings
 from nws_sweep.system import page_cache
+
+_COMPARE_THREADS_S = 0.5
+_FEWER_THREADS = 0.8  # of the time with the program's own number of threads that is worth a word
+
+
+def threads_warning(times_s: Mapping[int, float]) -> str:
+    """A warning if the program's number of torch's threads, the first one, is much slower than another; else empty."""
+    own, best = next(iter(times_s), 1), min(times_s, key=lambda number: times_s[number], default=1)
+    if not times_s or times_s[best] > _FEWER_THREADS * times_s[own]:
+        return ""
+    return (
+        f"without workers, torch.set_num_threads({best}), or OMP_NUM_THREADS={best}, would save "
+        f"{units.share(1 - times_s[best] / times_s[own])} of loading: a sample takes {units.seconds(times_s[best])} "
+        f"instead of {units.seconds(times_s[own])} with {own} threads"
+    )
 
 
 class CacheControl:
@@ -67,6 +83,7 @@ class Rounds(ExitStack):
         self._number = 0
         self._waits_until_idle = False
         self._resumed: list[Candidate] = []
+        self._has_compared_threads = False
 
     def measure(self, chosen: Sequence[LoaderSettings], beside: Sequence[LoaderSettings] = ()) -> None:
         """Measures new candidates until their trials are finished; those that do not fit start later.
@@ -110,6 +127,17 @@ class Rounds(ExitStack):
     def stop(self, note: str) -> None:
         """Finishes the trials that have figures with a note, and ends all trial processes."""
         self._end(self.search.candidates, lambda candidate: candidate.retire(note))
+
+    def _compare_threads(self, candidate: Candidate) -> None:
+        """Warns, once, if another number of torch's threads loads samples faster without workers."""
+        is_measured_alone = self.search.start.configuration.ranks == 1
+        if candidate.settings.num_workers or self._has_compared_threads or not is_measured_alone:
+            return
+        self._has_compared_threads = True
+        counts = (1, max(1, int(self._environment.cores())))
+        times_s = candidate.process.ask(lambda process: process.thread_times(counts, _COMPARE_THREADS_S))
+        if warning := threads_warning(times_s or {}):
+            candidate.progress.warnings += (warning,)
 
     def _end(self, candidates: Sequence[Candidate], end: Callable[[Candidate], object]) -> None:
         for candidate in candidates:
@@ -185,6 +213,7 @@ class Rounds(ExitStack):
         self._pause_others()
         self._samples.check(candidate)
         self._pause_others()
+        self._compare_threads(candidate)
         self._cache.find_files(candidate)
         if noticed := self.search.notice_size(candidate):
             self._observer.note(noticed)
