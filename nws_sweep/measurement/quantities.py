@@ -38,6 +38,7 @@ SEQUENTIAL = 1.1
 _MIN_STEP_S, _MIN_STEP_SHARE = 50e-6, 0.01
 # CPU time and pace come from stretches that differ by a few batches.
 _MARGIN = 1.05
+_TICK_S = 0.01  # the CPU time of a process is exact to this at the end of a time slice (proc(5), stat)
 
 
 def is_step(step_s: float, batch_s: float) -> bool:
@@ -300,4 +301,5 @@ def _least_cpu_s(slices: Sequence[TimeSlice], conditions: Conditions) -> float |
     beside_s = sum(
         time_slice.elapsed_s - sum(window.elapsed_s for window in time_slice.windows) for time_slice in running
     )
+    beside_s += _TICK_S * len(running)
     return max(0.0, cpu_s - conditions.cores * max(0.0, beside_s)) / made if made else None
