@@ -101,9 +101,9 @@ def diagnose(result: SearchRecord, best: Trial | None) -> Diagnosis | None:
     if best is None or best.measurement is None:
         return None
     found = Diagnosis(result=result, best=best, saved={Bottleneck.NOISE: 0.0})
-    cores = result.cpus
-    if _is_too_noisy(found, cores):
+    if _is_too_noisy(found, result.cpus):
         return found
+    cores = result.cpus
     recorded = [trial for trial in worker_trials(result) if trial.records and trial.objective_s is not None]
     batches = result.facts.batches_of(best.settings, result.configuration.ranks) if result.facts else None
     method = result.configuration.loader.multiprocessing_context or processes.start_method()
@@ -125,14 +125,15 @@ def worker_trials(result: SearchRecord) -> tuple[Trial, ...]:
 
 
 def _is_too_noisy(diagnosis: Diagnosis, cores: float) -> bool:
-    """Other programs count if any candidate met them: with many workers of its own the best may seem undisturbed.
+    """Whether batches without records met other programs, or have a wide interval, or the hypervisor took the CPUs.
 
-    A wide interval is noise if no records show that the batches differ.
+    Other programs count if any candidate met them: with many workers of its own the best may seem undisturbed.
     """
     noise, found = diagnosis.best.noise or Noise(), diagnosis.best.measurement
-    batch = found.batch_s if found and not diagnosis.best.records else None
+    batch = found.batch_s if found else None
     wide = batch is not None and batch.low is not None and half_width(batch) > _NOISY_INTERVAL
-    return wide or noise.steal > _NOISY_STEAL or diagnosis.other_cpus > _NOISY_CPUS * cores
+    is_disturbed = wide or diagnosis.other_cpus > _NOISY_CPUS * cores
+    return noise.steal > _NOISY_STEAL or (is_disturbed and not diagnosis.best.records)
 
 
 def _allowed(diagnosis: Diagnosis) -> Sequence[int]:

@@ -8,7 +8,7 @@ from nws_sweep import errors, units
 from nws_sweep.errors import TrialError
 from nws_sweep.measurement import batch_costs, counters, quantities, schedule
 from nws_sweep.measurement.schedule import Conditions
-from nws_sweep.replay.known import queue_settings
+from nws_sweep.replay.known import left_by, queue_settings
 from nws_sweep.results import (
     BatchRecord,
     Configuration,
@@ -51,7 +51,8 @@ class _Figures:
         has_batches = any(window.startup_s is not None for window in counters.all_windows(slices))
         records = batch_costs.batch_records(slices, conditions.settings, conditions.batches_per_epoch)
         loop = batch_costs.loop_costs(slices, conditions.settings)
-        queue = queue_settings(conditions.settings, conditions.cores)
+        noise = counters.noise_of(slices, conditions.cores)
+        queue = queue_settings(conditions.settings, left_by(noise.other_cpus if noise else 0.0, conditions.cores))
         found = quantities.measurement_of(slices, conditions) if has_batches else None
         by_round = quantities.costs_by_round(slices, conditions) if has_batches else {}
         spans = batch_costs.spans_of(slices, records, loop, queue) if loop else ()

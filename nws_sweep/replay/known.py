@@ -17,6 +17,7 @@ _USUAL = 0.1
 # The same of a factor measured in one window, before the rounds of a trial show it; and what is added if a window has
 # one batch of each worker, since the kernel does not let all workers run equally.
 _NOISE, _NOISE_OF_ONE = 0.035, 0.12
+_LEAST_CPUS = 0.25  # of a trial beside other programs
 
 
 @dataclass(frozen=True)
@@ -28,12 +29,14 @@ class Known:
         records: Costs of its batches; of a trial without records, those of another one.
         cost_s: Measured time per batch of an epoch, start and end included; used without spans.
         spans: Measured and replayed times of some of its batches.
+        other_cpus: CPUs that other programs used meanwhile.
     """
 
     settings: QueueSettings
     records: Records
     cost_s: float
     spans: tuple[Span, ...] = ()
+    other_cpus: float = 0.0
 
     @cached_property
     def factor(self) -> float:
@@ -43,7 +46,8 @@ class Known:
         mean (Gelman et al., Bayesian Data Analysis, 2013, section 2.5).
         """
         if not self.spans:
-            return self.cost_s * self.records.batches / epoch_of(self.records, self.settings)[0]
+            left = replace(self.settings, cpus=left_by(self.other_cpus, self.settings.cpus))
+            return self.cost_s * self.records.batches / epoch_of(self.records, left)[0]
         return math.exp(math.log(self.measured_factor) * _USUAL**2 / (_USUAL**2 + self.variance))
 
     @property
@@ -86,7 +90,7 @@ def known_of(trial: Trial, batches: int | None, cpus: float, instead: Records | 
     if trial.records and trial.loop:
         made = tuple(_with_usual_wait(trial.records))
         records = Records(made=made, loop=trial.loop, batches=batches or ENDLESS)
-        return Known(settings, records, cost_s, trial.spans)
+        return Known(settings, records, cost_s, trial.spans, trial.noise.other_cpus if trial.noise else 0.0)
     workers, step_s = settings.num_workers, found.step_s or 0.0
     making_s = max(1e-9, batch_s * workers if workers else batch_s - step_s)
     if instead is None:
@@ -115,6 +119,11 @@ def _with_usual_wait(records: Sequence[BatchRecord]) -> Iterator[BatchRecord]:
         found = [one for one in longer if one is not record] or [record]
         nearest = min(found, key=lambda one: abs(position_of(one) - position_of(record)))
         yield replace(record, cost=replace(record.cost, wait_s=nearest.cost.wait_s))
+
+
+def left_by(other_cpus: float, cpus: float) -> float:
+    """The CPUs that a trial had beside other programs, which used ``other_cpus``."""
+    return max(_LEAST_CPUS, cpus - other_cpus)
 
 
 def queue_settings(loader: LoaderSettings, cpus: float) -> QueueSettings:

@@ -22,6 +22,8 @@ _SMALL_KIND, _CHEAP = 0.05, 0.8  # shares of all costs, and of the usual costs; 
 # CPU seconds to start a worker, until a trial with workers is known: 8 to 20 ms measured for fork, with the end of the
 # worker; 1.5 to 3 s for a new process that imports torch.
 _FORKED_S, _SPAWNED_S = 0.01, 2.0
+_FEW_CPUS = 0.25  # of other programs; fewer may be noise
+_MOST_READY = 2.0  # processes of other programs / CPUs that they used
 _QUEUES, _EQUAL_BATCHES = 3, 50  # equal batches have their pace from the second queue on
 
 
@@ -57,6 +59,7 @@ class Model:
                 the mean of as many orders of a short epoch as have so many batches.
         """
         records, factor = self._inputs(settings.num_workers, step_s)
+        settings = self._beside_others(settings)
         count = min(most, records.most) if len(records.made) > 1 else _EQUAL_BATCHES
         epochs_s = []
         for seed in range(max(1, min(MOST_ORDERS, count // records.batches))):
@@ -81,7 +84,24 @@ class Model:
         """An epoch and a batch at the steady pace, with their bands."""
         number = settings.num_workers
         misfit = math.sqrt(self.factors.misfit(number) ** 2 + self._nearest(number).variance)
-        return predict(*self._inputs(number, step_s), settings, misfit)
+        return predict(*self._inputs(number, step_s), self._beside_others(settings), misfit)
+
+    def _beside_others(self, settings: QueueSettings) -> QueueSettings:
+        """With the CPUs that other programs leave: a fair scheduler gives each running process the same share."""
+        own, cpus, busy = max(1, settings.num_workers), settings.cpus, self._busy
+        return replace(settings, cpus=max(cpus - busy, cpus * own / (own + busy))) if busy else settings
+
+    @cached_property
+    def _busy(self) -> float:
+        """Processes of other programs that were running or ready to run, on average; 0 if few."""
+        used, cpus, own = (
+            self.known[0].other_cpus,
+            self.known[0].settings.cpus,
+            max(1, self.ends[0].settings.num_workers),
+        )
+        if used < _FEW_CPUS:
+            return 0.0
+        return max(used, min(_MOST_READY * used, used * own / max(1e-9, cpus - used)))
 
     @property
     def batches(self) -> int:

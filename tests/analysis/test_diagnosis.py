@@ -168,10 +168,14 @@ def noisy(diagnosed: Trial, *others: Trial) -> str:
 
 
 def test_noise_is_reported_alone_also_beside_another_candidate() -> None:
-    """With many workers of its own, the best candidate may seem undisturbed."""
+    """With many workers of its own, the best candidate may seem undisturbed. Records are free of waiting for a CPU."""
     met = replace(COMPUTING.trial(0), noise=Noise(other_cpus=1.5))
     start = "too much noise to identify the bottleneck: a batch took 8.00 ms ±2.0 %, other programs used up to 1.5"
-    assert noisy(COMPUTING.trial(2), met).startswith(start)
+    assert noisy(replace(COMPUTING.trial(2), records=()), met).startswith(start)
+    recorded = COMPUTING.trial(2)
+    found = diagnose(replace(COMPUTING.result, trials=(met, recorded)), recorded)
+    assert found is not None
+    assert found.bottlenecks[0] is Bottleneck.CPU
     assert "took 30 % of the CPU time" in noisy(replace(COMPUTING.trial(2), noise=Noise(steal=0.3)))
 
 

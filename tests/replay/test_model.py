@@ -160,3 +160,14 @@ def test_batches_of_a_stream_have_no_order_and_are_those_of_no_other_trial() -> 
     for num_workers in (2, 8):
         costs = [one.cost for one in model.records_for(num_workers).made]
         assert fmean(one.wait_s for one in costs) == pytest.approx(0.03)
+
+
+@pytest.mark.parametrize(("busy", "used"), [(1, 1.0), (2, 4 / 3)])
+def test_beside_busy_programs_more_workers_get_more_of_the_cpus(busy: int, used: float) -> None:
+    """Two CPUs, and batches of 20 ms of CPU time: a fair scheduler gives n workers n of n + busy shares."""
+    alone = replace(of_trial([BatchCost(0.02, 0.0)] * 400, 0, 60), other_cpus=used)
+    model = Model((replace(alone, records=replace(alone.records, loop=LoopCosts())),))
+    for workers in (2, 4, 8):
+        expected_s = 0.02 / (2 * workers / (workers + busy)) * model.factors.at(workers)
+        found = model.predict(QueueSettings(workers, 2.0))
+        assert found.batch_s.value == pytest.approx(expected_s, rel=0.03)
