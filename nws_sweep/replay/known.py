@@ -17,6 +17,7 @@ _USUAL = 0.1
 # The same of a factor measured in one window, before the rounds of a trial show it; and what is added if a window has
 # one batch of each worker, since the kernel does not let all workers run equally.
 _NOISE, _NOISE_OF_ONE = 0.035, 0.12
+FEW_CPUS = 0.25  # of other programs; fewer may be noise
 _LEAST_CPUS = 0.25  # of a trial beside other programs
 
 
@@ -123,7 +124,7 @@ def _with_usual_wait(records: Sequence[BatchRecord]) -> Iterator[BatchRecord]:
 
 def left_by(other_cpus: float, cpus: float) -> float:
     """The CPUs that a trial had beside other programs, which used ``other_cpus``."""
-    return max(_LEAST_CPUS, cpus - other_cpus)
+    return cpus if other_cpus < FEW_CPUS else max(_LEAST_CPUS, cpus - other_cpus)
 
 
 def queue_settings(loader: LoaderSettings, cpus: float) -> QueueSettings:

@@ -13,7 +13,7 @@ from functools import cached_property
 
 from nws_sweep.replay.bottlenecks import Bottleneck, Epoch
 from nws_sweep.replay.factors import Factors, doublings
-from nws_sweep.replay.known import Known, known_of
+from nws_sweep.replay.known import FEW_CPUS, Known, known_of
 from nws_sweep.replay.prediction import MOST_BATCHES, MOST_ORDERS, Prediction, Records, epoch_and_batch_s, predict
 from nws_sweep.replay.queue import QueueSettings
 from nws_sweep.results import BatchCost, BatchRecord, LoopCosts, Trial
@@ -22,7 +22,6 @@ _SMALL_KIND, _CHEAP = 0.05, 0.8  # shares of all costs, and of the usual costs; 
 # CPU seconds to start a worker, until a trial with workers is known: 8 to 20 ms measured for fork, with the end of the
 # worker; 1.5 to 3 s for a new process that imports torch.
 _FORKED_S, _SPAWNED_S = 0.01, 2.0
-_FEW_CPUS = 0.25  # of other programs; fewer may be noise
 _MOST_READY = 2.0  # processes of other programs / CPUs that they used
 _QUEUES, _EQUAL_BATCHES = 3, 50  # equal batches have their pace from the second queue on
 
@@ -99,7 +98,7 @@ class Model:
             self.known[0].settings.cpus,
             max(1, self.ends[0].settings.num_workers),
         )
-        if used < _FEW_CPUS:
+        if used < FEW_CPUS:
             return 0.0
         return max(used, min(_MOST_READY * used, used * own / max(1e-9, cpus - used)))
 
