@@ -266,7 +266,8 @@ def _search_for_all_ranks(make_loader_input: Callable[[], LoaderInput], asked: _
     wrong = next((trial for trial in result.trials if trial.state is TrialState.WRONG_SAMPLES), None)
     if wrong is not None:
         warnings.warn(f"nws_sweep: num_workers={wrong.num_workers} is excluded: {wrong.reason}", stacklevel=3)
-    longer = (line for trial in result.trials for line in trial.warnings if line.startswith(LONGER))
+    sound = (trial for trial in result.trials if trial.state is TrialState.OK)
+    longer = (line for trial in sound for line in trial.warnings if line.startswith(LONGER))
     if (line := next(longer, None)) is not None:
         warnings.warn(f"nws_sweep: {line}", stacklevel=3)
     return result

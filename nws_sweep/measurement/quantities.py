@@ -164,7 +164,7 @@ def _made(windows: Sequence[Window], conditions: Conditions) -> float | None:
 
 def _epoch_s(windows: Sequence[Window], steady: _Steady | None, conditions: Conditions) -> float | None:
     """Seconds of an epoch: measured, else its start and the steady pace; None if its length is unknown."""
-    batches, starts = conditions.batches_per_epoch, epoch_starts(windows, conditions)
+    batches, starts = conditions.length, epoch_starts(windows, conditions)
     if batches is None:
         return None
     # A first epoch that was measured whole counts more than the start of a second one.
@@ -177,7 +177,7 @@ def _epoch_s(windows: Sequence[Window], steady: _Steady | None, conditions: Cond
 
 
 def _first_epoch_s(windows: Sequence[Window], steady: _Steady | None, conditions: Conditions) -> float | None:
-    batches, first = conditions.batches_per_epoch, [window for window in windows if window.startup_s is not None][:-1]
+    batches, first = conditions.length, [window for window in windows if window.startup_s is not None][:-1]
     if batches is None or not steady or not first:
         return None
     return first[0].elapsed_s + max(0, batches - first[0].batches) * steady.estimate.value
@@ -205,7 +205,7 @@ def costs_by_round(slices: Sequence[TimeSlice], conditions: Conditions) -> dict[
         if epoch_s is not None and epochs:
             cost_s = _mean_epoch_s([epoch.elapsed_s for epoch in epochs], conditions)
         elif epoch_s is not None:  # the start-up was measured once; only the pace is that of this round
-            cost_s = max(epoch_s + (conditions.batches_per_epoch or 0) * (pace_s - steady.estimate.value), pace_s)
+            cost_s = max(epoch_s + (conditions.length or 0) * (pace_s - steady.estimate.value), pace_s)
         costs_s[time_slice.round] = cost_s
     return costs_s
 

@@ -221,4 +221,8 @@ class Rounds(ExitStack):
         if self.search.wrong_length:
             for other in self.search.candidates:
                 other.progress.forget_length(self.search.wrong_length)
+        elif candidate.progress.batches_per_epoch is None and (seen := candidate.progress.epoch_batches):
+            self.search.seen_batches = self.search.seen_batches or seen
+        for other in self.search.candidates:
+            other.progress.seen_batches = self.search.seen_batches
         self._report_end(candidate, was_done)

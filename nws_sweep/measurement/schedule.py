@@ -22,12 +22,18 @@ class Conditions:
     settings: LoaderSettings
     rules: MeasureRules
     batches_per_epoch: int | None  # None if unknown
+    seen_batches: int | None = None  # of an epoch of a stream without a length, once one has ended
     cores: float = 1.0  # CPUs that the processes of the trial may use together
 
     @property
     def batch_length(self) -> int:
         """Samples of a batch; 1 where the DataLoader does not set the batch size."""
         return self.settings.batch_size or 1
+
+    @property
+    def length(self) -> int | None:
+        """Batches by which an epoch is computed; None if unknown."""
+        return self.seen_batches if self.batches_per_epoch is None else self.batches_per_epoch
 
     @property
     def worker_multiple(self) -> int:

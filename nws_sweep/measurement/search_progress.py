@@ -24,6 +24,7 @@ class SearchProgress:
     deadline_s: float = math.inf  # after which no window starts, likewise
     candidates: list[Candidate] = field(default_factory=list)  # all that were started or skipped
     wrong_length: str = ""  # an epoch that is not as long as the dataset's length says, in words
+    seen_batches: int | None = None  # of an epoch of a stream without a length, once one has ended
     stream_error: str = ""  # why every candidate with workers is wrong; empty if no such reason was found
     # Trials with the times of the batches of a whole epoch, by what all trials together show.
     standardized: Callable[[tuple[Trial, ...]], tuple[Trial, ...]] = lambda trials: trials

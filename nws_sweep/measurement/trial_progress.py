@@ -78,6 +78,7 @@ class TrialProgress:
     configuration: Configuration  # what is held fixed
     cores: float  # CPUs that the trial can use
     batches_per_epoch: int | None = None  # length of an epoch; None if it is unknown or was found wrong
+    seen_batches: int | None = None  # of an epoch of a stream without a length, once any candidate's has ended
     fork_s: float = 0.0  # in which the program, which may be larger than the trial process, forks a worker
     quota_period_s: float = 0.0  # at whose end a CPU quota is granted again
     has_own_batches: bool = False  # no other candidate has read the batches of its trial process
@@ -122,6 +123,7 @@ class TrialProgress:
             settings=self.settings,
             rules=replace(rules, window_s=max(least_s, min(rules.window_s, max(self.window_s, started_s)))),
             batches_per_epoch=self.batches_per_epoch,
+            seen_batches=self.seen_batches,
             cores=self.cores,
         )
 

@@ -137,9 +137,11 @@ def _observation(
 ) -> Observation:
     ranks, has_length = search.start.configuration.ranks, trial.measurement and trial.measurement.epoch_s
     if candidate:
-        batches = candidate.progress.batches_per_epoch
+        batches = candidate.progress.conditions.length
     else:
         batches = search.facts.batches_of(trial.settings, ranks) if has_length and search.facts else None
+        if search.facts and not batches and trial.measurement:  # a stream whose end was seen
+            trial = replace(trial, measurement=replace(trial.measurement, epoch_s=None))
     shared_by = batches or 1  # the objective is the time of an epoch, or of a batch if its length is unknown
     by_round = candidate.progress.by_round if candidate else {}
     return Observation(

@@ -240,8 +240,15 @@ def test_a_stream_that_can_be_read_only_once_is_measured_to_its_end() -> None:
     clock = FakeClock()
     trial = only_trial(FakeMachine(lambda settings: ReadOnce(clock, 60, 1.0), None, clock), 0, windows=20)
     assert trial.state is TrialState.OK
-    assert trial.objective_s == pytest.approx(1.0)
+    assert trial.objective_s == pytest.approx(60.0)  # of all batches, whose number is known at the end
     assert trial.notes[-1].startswith("stopped at the end of the data, which can be read only once,")
+
+
+def test_an_epoch_of_a_stream_is_known_once_one_has_ended_of_any_candidate() -> None:
+    machine = machine_of(batches=100, start_s=2.0)
+    machine.batches_per_epoch = None
+    trials = measured(configuration(candidates=(0, 4)), machine)
+    assert {n: found(trial).epoch_s for n, trial in trials.items()} == pytest.approx({0: 100.0, 4: 33.0}, rel=0.05)
 
 
 def test_a_wrong_length_is_ignored_for_all_candidates() -> None:
