@@ -124,6 +124,11 @@ class Rounds(ExitStack):
         self._end(self.search.candidates, Candidate.conclude)
         return all(candidate.done for candidate in self.search.candidates)
 
+    @property
+    def unfinished(self) -> list[LoaderSettings]:
+        """The settings of candidates whose trials are not finished."""
+        return [candidate.settings for candidate in self.search.candidates if not candidate.done]
+
     def stop(self, note: str) -> None:
         """Finishes the trials that have figures with a note, and ends all trial processes."""
         self._end(self.search.candidates, lambda candidate: candidate.retire(note))

@@ -83,9 +83,11 @@ def _follow(strategy: Strategy, rounds: Rounds) -> tuple[str, bool]:
                 rounds.measure(decision.candidates, decision.beside)
             elif isinstance(decision, MeasureRound):
                 rounds.compare_in_round(decision.candidates, decision.dropped, decision.window_s)
-            elif rounds.conclude():  # otherwise a candidate must be measured again
+            elif rounds.conclude():
                 suffix = ", each rank" if rounds.search.start.configuration.ranks > 1 else ""
                 return decision.reason + suffix, False
+            else:  # a candidate has no figures yet, or must be measured again
+                rounds.compare_in_round(rounds.unfinished)
             if rounds.search.stream_error:
                 rounds.stop("")
                 rounds.conclude()  # those without figures

@@ -5,6 +5,7 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,6 +23,8 @@ from nws_sweep.results import (
     Window,
     WindowKind,
 )
+from nws_sweep.tuning import runner
+from nws_sweep.tuning.observations import MeasureRound, Stop, with_workers
 from nws_sweep.tuning.runner import search
 from tests import factories
 from tests.fakes import FACTS, FakeClock, FakeMachine, FakeProcess, SimulatedLoader
@@ -242,6 +245,17 @@ def test_a_stream_that_can_be_read_only_once_is_measured_to_its_end() -> None:
     assert trial.state is TrialState.OK
     assert trial.objective_s == pytest.approx(60.0)  # of all batches, whose number is known at the end
     assert trial.notes[-1].startswith("stopped at the end of the data, which can be read only once,")
+
+
+def test_a_candidate_without_figures_is_measured_before_the_search_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first short epoch of a trial process does not count; the strategy takes one round and stops."""
+    chosen = configuration(candidates=(0, 2))
+    chosen = replace(chosen, loader=replace(chosen.loader, persistent_workers=False))
+    decisions = iter([MeasureRound(candidates=tuple(with_workers(chosen.loader, n) for n in (0, 2)))])
+    strategy = SimpleNamespace(decide=lambda _: next(decisions, Stop(reason="enough")))
+    monkeypatch.setattr(runner, "make", lambda *_: strategy)
+    trials = measured(chosen, machine_of(lambda _: 0.01, batches=20, start_s=0.0))
+    assert costs(trials) == pytest.approx({0: 0.2, 2: 0.1}, rel=0.1)
 
 
 def test_an_epoch_of_a_stream_is_known_once_one_has_ended_of_any_candidate() -> None:
