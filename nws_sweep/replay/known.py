@@ -18,6 +18,7 @@ _USUAL = 0.1
 # one batch of each worker, since the kernel does not let all workers run equally.
 _NOISE, _NOISE_OF_ONE = 0.035, 0.12
 FEW_CPUS = 0.25  # of other programs; fewer may be noise
+_MOST_READY = 2.0  # processes of other programs that run or are ready to run / CPUs that they used
 _LEAST_CPUS = 0.25  # of a trial beside other programs
 
 
@@ -125,6 +126,19 @@ def _with_usual_wait(records: Sequence[BatchRecord]) -> Iterator[BatchRecord]:
 def left_by(other_cpus: float, cpus: float) -> float:
     """The CPUs that a trial had beside other programs, which used ``other_cpus``."""
     return cpus if other_cpus < FEW_CPUS else max(_LEAST_CPUS, cpus - other_cpus)
+
+
+def beside_others(settings: QueueSettings, fewest: Known) -> QueueSettings:
+    """The settings with the CPUs that other programs leave, as the trial with the fewest workers has met them.
+
+    A fair scheduler gives each running process the same share.
+    """
+    used, cpus, workers = fewest.other_cpus, fewest.settings.cpus, max(1, fewest.settings.num_workers)
+    if used < FEW_CPUS:
+        return settings
+    ready = max(used, min(_MOST_READY * used, used * workers / max(1e-9, cpus - used)))
+    own = max(1, settings.num_workers)
+    return replace(settings, cpus=max(settings.cpus - ready, settings.cpus * own / (own + ready)))
 
 
 def queue_settings(loader: LoaderSettings, cpus: float) -> QueueSettings:

@@ -13,7 +13,7 @@ from functools import cached_property
 
 from nws_sweep.replay.bottlenecks import Bottleneck, Epoch
 from nws_sweep.replay.factors import Factors, doublings
-from nws_sweep.replay.known import FEW_CPUS, Known, known_of
+from nws_sweep.replay.known import Known, beside_others, known_of
 from nws_sweep.replay.prediction import MOST_BATCHES, MOST_ORDERS, Prediction, Records, epoch_and_batch_s, predict
 from nws_sweep.replay.queue import QueueSettings
 from nws_sweep.results import BatchCost, BatchRecord, LoopCosts, Trial
@@ -22,7 +22,6 @@ _SMALL_KIND, _CHEAP = 0.05, 0.8  # shares of all costs, and of the usual costs; 
 # CPU seconds to start a worker, until a trial with workers is known: 8 to 20 ms measured for fork, with the end of the
 # worker; 1.5 to 3 s for a new process that imports torch.
 _FORKED_S, _SPAWNED_S = 0.01, 2.0
-_MOST_READY = 2.0  # processes of other programs / CPUs that they used
 _QUEUES, _EQUAL_BATCHES = 3, 50  # equal batches have their pace from the second queue on
 
 
@@ -58,7 +57,7 @@ class Model:
                 the mean of as many orders of a short epoch as have so many batches.
         """
         records, factor = self._inputs(settings.num_workers, step_s)
-        settings = self._beside_others(settings)
+        settings = beside_others(settings, self.known[0])
         count = min(most, records.most) if len(records.made) > 1 else _EQUAL_BATCHES
         epochs_s = []
         for seed in range(max(1, min(MOST_ORDERS, count // records.batches))):
@@ -83,24 +82,7 @@ class Model:
         """An epoch and a batch at the steady pace, with their bands."""
         number = settings.num_workers
         misfit = math.sqrt(self.factors.misfit(number) ** 2 + self._nearest(number).variance)
-        return predict(*self._inputs(number, step_s), self._beside_others(settings), misfit)
-
-    def _beside_others(self, settings: QueueSettings) -> QueueSettings:
-        """With the CPUs that other programs leave: a fair scheduler gives each running process the same share."""
-        own, cpus, busy = max(1, settings.num_workers), settings.cpus, self._busy
-        return replace(settings, cpus=max(cpus - busy, cpus * own / (own + busy))) if busy else settings
-
-    @cached_property
-    def _busy(self) -> float:
-        """Processes of other programs that were running or ready to run, on average; 0 if few."""
-        used, cpus, own = (
-            self.known[0].other_cpus,
-            self.known[0].settings.cpus,
-            max(1, self.ends[0].settings.num_workers),
-        )
-        if used < FEW_CPUS:
-            return 0.0
-        return max(used, min(_MOST_READY * used, used * own / max(1e-9, cpus - used)))
+        return predict(*self._inputs(number, step_s), beside_others(settings, self.known[0]), misfit)
 
     @property
     def batches(self) -> int:
