@@ -100,8 +100,10 @@ def test_a_signal_leads_to_the_report(program: Program, shared_nws: Command, num
 
 
 def test_a_second_ctrl_c_ends_it_at_once(program: Program) -> None:
-    endless = ("measure.window_s=3600", "measure.trial_limit_s=3600", "measure.kill_after_s=null")
-    process = program.start(*(text for text in GRID if not text.startswith("measure.")), *endless)
+    endless = (
+        "dataset.length=1000000", "measure.window_s=3600", "measure.trial_limit_s=3600", "measure.kill_after_s=null"
+    )  # fmt: skip
+    process = program.start(*(text for text in GRID if not text.startswith(("measure.", "dataset.length"))), *endless)
     wait_until(lambda: results(program.folder / "out"))
     time.sleep(5)  # until the window has started
     os.kill(process.pid, signal.SIGINT)
