@@ -101,9 +101,9 @@ def diagnose(result: SearchRecord, best: Trial | None) -> Diagnosis | None:
     if best is None or best.measurement is None:
         return None
     found = Diagnosis(result=result, best=best, saved={Bottleneck.NOISE: 0.0})
-    if _is_too_noisy(found, result.cpus):
-        return found
     cores = result.cpus
+    if _is_too_noisy(found, cores):
+        return found
     recorded = [trial for trial in worker_trials(result) if trial.records and trial.objective_s is not None]
     batches = result.facts.batches_of(best.settings, result.configuration.ranks) if result.facts else None
     method = result.configuration.loader.multiprocessing_context or processes.start_method()

@@ -134,10 +134,8 @@ class _DatasetCommands:
         dataset, most = self._data.source.dataset, loaders.length(self._data.source.dataset)
         if isinstance(dataset, IterableDataset) or not most:
             return {}
-        try:
-            return thread_times(dataset.__getitem__, most, counts, limit_s)
-        except Exception:  # samples have other keys than numbers
-            return {}
+        # Samples may have other keys than numbers.
+        return dict(_found_in(dataset, lambda one: (*thread_times(one.__getitem__, most, counts, limit_s).items(),)))
 
     def warned(self) -> tuple[str, ...]:
         return tuple(self._warnings)

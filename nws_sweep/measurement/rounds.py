@@ -222,12 +222,5 @@ class Rounds(ExitStack):
         self._cache.find_files(candidate)
         if noticed := self.search.notice_size(candidate):
             self._observer.note(noticed)
-        self.search.wrong_length = self.search.wrong_length or candidate.progress.wrong_length
-        if self.search.wrong_length:
-            for other in self.search.candidates:
-                other.progress.forget_length(self.search.wrong_length)
-        elif candidate.progress.batches_per_epoch is None and (seen := candidate.progress.epoch_batches):
-            self.search.seen_batches = self.search.seen_batches or seen
-        for other in self.search.candidates:
-            other.progress.seen_batches = self.search.seen_batches
+        self.search.notice_length(candidate)
         self._report_end(candidate, was_done)

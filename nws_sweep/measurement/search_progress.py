@@ -82,6 +82,17 @@ class SearchProgress:
         self._has_own_batches, progress.must_restart = True, not progress.done
         return line
 
+    def notice_length(self, candidate: Candidate) -> None:
+        """After a time slice: what the end of an epoch shows about its length holds for all candidates."""
+        progress = candidate.progress
+        self.wrong_length = self.wrong_length or progress.wrong_length
+        if not self.wrong_length and progress.batches_per_epoch is None:
+            self.seen_batches = self.seen_batches or progress.epoch_batches
+        for other in self.candidates:
+            other.progress.seen_batches = self.seen_batches
+            if self.wrong_length:
+                other.progress.forget_length(self.wrong_length)
+
     def next_place(self) -> float | None:
         """Where the batches of the next trial process begin, far from those of others; None if all have the same."""
         if not self._has_own_batches:
