@@ -6,9 +6,9 @@ On the command line: ``python -m nws_sweep --help``. In a program::
     loader = nws_sweep.tune(loader)
     loader = nws_sweep.autotune(loader)  # in the first epoch of a training, without a search
 
-Packages, each of which may import those below it: ``cli``; ``api`` and ``sweep``; ``online``; ``report`` and
-``executor``; ``analysis`` and ``dataloading``; ``config`` and ``datasets``; ``tuning``; ``measurement``; ``replay``
-and ``system``; ``units``; ``results``; ``errors``.
+Packages, each of which may import those below it: ``cli``; ``hydra_app``; ``programs``; ``api`` and ``online``;
+``report`` and ``executor``; ``analysis`` and ``dataloading``; ``config`` and ``datasets``; ``tuning``;
+``measurement``; ``replay`` and ``system``; ``units``; ``results``; ``errors``.
 """
 
 import importlib
@@ -16,29 +16,37 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from nws_sweep.api import search as search
+    from nws_sweep.api import sweep as sweep
     from nws_sweep.api import tune as tune
     from nws_sweep.dataloading.generators import seed_worker as seed_worker
     from nws_sweep.errors import ConfigurationError as ConfigurationError
     from nws_sweep.errors import DatasetError as DatasetError
     from nws_sweep.errors import NwsSweepError as NwsSweepError
     from nws_sweep.online.loader import autotune as autotune
-    from nws_sweep.online.plan import Tuning as Tuning
+    from nws_sweep.online.loader import watch as watch
     from nws_sweep.report.search_result import SearchResult as SearchResult
+    from nws_sweep.report.sweep_result import SweepResult as SweepResult
     from nws_sweep.results import MeasureRules as MeasureRules
+    from nws_sweep.results import Tuning as Tuning
 
 __version__ = "0.2.0"
 
 # Imported at the first use: the API needs torch, which takes seconds to import.
 _MODULES = {
-    "search": "api", "tune": "api", "autotune": "online.loader", "Tuning": "online.plan",
-    "seed_worker": "dataloading.generators",
-    "SearchResult": "report.search_result", "MeasureRules": "results",
+    "search": "api", "tune": "api", "sweep": "api", "autotune": "online.loader", "watch": "online.loader",
+    "seed_worker": "dataloading.generators", "MeasureRules": "results", "Tuning": "results",
+    "SearchResult": "report.search_result", "SweepResult": "report.sweep_result",
     "NwsSweepError": "errors", "ConfigurationError": "errors", "DatasetError": "errors",
 }  # fmt: skip
 __all__ = ["__version__", *_MODULES]  # noqa: PLE0604 - they are strings
 
 
+_CALLBACKS = ("lightning", "transformers")  # modules that need the packages of these names
+
+
 def __getattr__(name: str) -> Any:
+    if name in _CALLBACKS:
+        return importlib.import_module(f"{__name__}.{name}")
     if name not in _MODULES:
         raise AttributeError(f"module {__name__} has no attribute {name}")
     return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from nws_sweep import __version__
 from nws_sweep.errors import ConfigurationError, NwsSweepError, one_line
-from nws_sweep.results import shown, varying_columns
+from nws_sweep.results import shown, storage, varying_columns
 from nws_sweep.system import platforms, streams
 
 if TYPE_CHECKING:
@@ -20,12 +20,17 @@ if TYPE_CHECKING:
 
 WRONG_USAGE = 2
 INTERRUPTED = 130
+PROGRAM_COMMANDS = ("autotune", "search", "watch")
 BROKEN_PIPE = 141  # as of a program killed by SIGPIPE
 _AS_TYPED = {"True": "true", "False": "false", "None": "null"}  # Python's notation: that of the command line
 
 
 def main() -> None:
     """Entry point of ``python -m nws_sweep`` and ``nws-sweep``."""
+    if sys.argv[1:2] and sys.argv[1] in PROGRAM_COMMANDS:  # its streams and exceptions are the program's
+        from nws_sweep.programs import command
+
+        sys.exit(command.run(sys.argv[1:]))
     streams.prepare()
     if Path(sys.argv[0]).name == "__main__.py":
         sys.argv[0] = "nws_sweep"  # the name that argparse shows
@@ -53,7 +58,7 @@ def sweep(arguments: Sequence[str]) -> int:
     """Measures one configuration or a grid, by Hydra's command line."""
     _find_modules_here()
     from nws_sweep.config.schema import explain, hydra_arguments
-    from nws_sweep.sweep import app
+    from nws_sweep.hydra_app import app
 
     sys.argv[1:] = [each for argument in arguments for each in hydra_arguments(argument)]  # Hydra reads it
     show_traceback = os.environ.get("HYDRA_FULL_ERROR") == "1"
@@ -82,8 +87,10 @@ def _parser(
     command: Callable[..., int], *folders: str, selects: bool = False, within: float | None = None
 ) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(f"nws_sweep {command.__name__}", description=command.__doc__)
+    newest = {"nargs": "?", "type": _folder_or_newest, "default": ""} if folders == ("DIR",) else {"type": Path}
     for name in folders:
-        parser.add_argument(name.lower(), metavar=name, type=Path, help="a folder of outputs/runs or outputs/sweeps")
+        help_ = "a folder of outputs/runs or outputs/sweeps" + (" (default: the newest)" if "nargs" in newest else "")
+        parser.add_argument(name.lower(), metavar=name, help=help_, **newest)
     if selects:
         help_ = "only configurations with this value, such as batch_size=64; may be repeated"
         parser.add_argument("--where", action="append", default=[], metavar="KEY=VALUE", help=help_)
@@ -93,11 +100,19 @@ def _parser(
     return parser
 
 
+def _folder_or_newest(text: str) -> Path:
+    if text:
+        return Path(text)
+    folder = storage.newest()
+    print(f"nws_sweep: {folder}", file=sys.stderr)
+    return folder
+
+
 def report(arguments: Sequence[str]) -> int:
     """Rebuilds the report of a run or a grid, interrupted or not."""
     options = _parser(report, "DIR").parse_args(arguments)
+    from nws_sweep.hydra_app.terminal import View
     from nws_sweep.report.writer import write
-    from nws_sweep.sweep.terminal import View
 
     summary, written = write(options.dir)
     View().conclude(summary, written)
@@ -113,7 +128,7 @@ def best(arguments: Sequence[str]) -> int:
         "--format", choices=FORMATS, default="table",
         help="table (the default), overrides (of Hydra, ++num_workers=4), kwargs (of DataLoader), lightning (arguments "
         "of LightningCLI, --data.num_workers=4), transformers (keywords of TrainingArguments), yaml, json; table, yaml "
-        "and json show all configurations of a grid, the others one, chosen by --where",
+        "and json show all configurations of a grid, the others the fastest, or the one chosen by --where",
     )  # fmt: skip
     parser.add_argument(
         "--key",
@@ -152,7 +167,6 @@ def compare(arguments: Sequence[str]) -> int:
 def _summary(folder: Path, conditions: Sequence[str], where: str = "") -> "Summary":
     from nws_sweep.analysis import node_kinds
     from nws_sweep.analysis.summary import summarise
-    from nws_sweep.results import storage
 
     stored = node_kinds.named(storage.find(folder))
     try:
@@ -193,8 +207,8 @@ def check(arguments: Sequence[str]) -> int:
     options = _parser(check, "DIR", within=10.0).parse_args(arguments)
     platforms.require("checking")
     _find_modules_here()
+    from nws_sweep.hydra_app import recheck
     from nws_sweep.report import snippets
-    from nws_sweep.sweep import recheck
 
     checks = list(recheck.checks(_summary(options.dir, ()), options.within / 100, recheck.measure_again))
     print(snippets.markdown_table(*recheck.table(checks)), end="")

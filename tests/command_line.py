@@ -7,6 +7,7 @@ from unittest import mock
 
 from nws_sweep import cli
 from nws_sweep.errors import NwsSweepError
+from nws_sweep.programs import command
 from tests.conftest import ROOT
 from tests.reference import plain, table
 
@@ -16,7 +17,10 @@ _INTRODUCTION = """\
 
 `scripts/reference` writes this page from the parsers of the commands; a test compares. `nws-sweep` and
 `python -m nws_sweep` are the same command. Without a command it searches: all arguments are then overrides of the
-configuration ([configuration](config.md)), and `-m` makes a grid of all values that are separated by commas."""
+configuration ([configuration](config.md)), and `-m` makes a grid of all values that are separated by commas.
+
+`autotune`, `search` and `watch` run a program ([any program](../guides/any-program.md)): options of nws_sweep stand
+before it, and the exit status is the program's; that of `search` is 0 or 1."""
 _STATUS = """\
 ## Exit status
 
@@ -33,20 +37,24 @@ _STATUS = """\
 
 def page() -> str:
     """The page as it must be."""
-    names = [name for name in cli.COMMANDS if not name.startswith("-")]
+    names = [*command.COMMANDS, *(name for name in cli.COMMANDS if not name.startswith("-"))]
     return "\n\n".join([_INTRODUCTION, *map(_section, names), _STATUS]) + "\n"
 
 
 def _section(name: str) -> str:
     parser = _parser(name)
-    folders = " ".join(str(action.metavar) for action in _actions(parser) if not action.option_strings)
-    options = " [options]" * any(action.option_strings for action in _actions(parser))
-    usage = f"```text\nnws-sweep {name} {folders}{options}\n```"
+    positional = [action for action in _actions(parser) if not action.option_strings]
+    words = [f"[{action.metavar}]" if action.nargs == "?" else str(action.metavar) for action in positional]
+    options = ["[options]"] * any(action.option_strings for action in _actions(parser))
+    words = [*options, *words] if name in command.COMMANDS else [*words, *options]
+    usage = f"```text\nnws-sweep {name} {' '.join(words)}\n```"
     return f"## {name}\n\n{plain(parser.description or '')}\n\n{usage}\n\n{_options(parser)}"
 
 
 def _parser(name: str) -> argparse.ArgumentParser:
     """The parser of a command, which is called no further."""
+    if name in command.COMMANDS:
+        return command.parser_of(name)
     made: list[argparse.ArgumentParser] = []
 
     def stop(parser: argparse.ArgumentParser, *_: object) -> None:

@@ -66,7 +66,7 @@ def test_bad_input_ends_a_process_of_its_own(nws: Command, tmp_path: Path, argum
 
 
 def test_python_3_14_refuses_hydra_1_3(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    importlib.import_module("nws_sweep.sweep.app")  # libraries read the version when they are imported
+    importlib.import_module("nws_sweep.hydra_app.app")  # libraries read the version when they are imported
     monkeypatch.setattr(hydra_versions, "IS_1_3", True)
     monkeypatch.setattr(sys, "version_info", (3, 14, 0))
     assert cli.run(["batch_size=8"]) == 2

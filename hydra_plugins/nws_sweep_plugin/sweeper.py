@@ -9,7 +9,7 @@ from omegaconf import DictConfig
 
 
 class GridSweeper(Sweeper):
-    """Accepts the same overrides as Hydra's own sweeper; see nws_sweep/sweep/app.py.
+    """Accepts the same overrides as Hydra's own sweeper; see nws_sweep/hydra_app/app.py.
 
     Args:
         params: Axes, which those of the command line replace.
@@ -30,6 +30,6 @@ class GridSweeper(Sweeper):
 
     def sweep(self, arguments: list[str]) -> Any:
         """Runs the grid; the configuration has the overrides too."""
-        from nws_sweep.sweep import app
+        from nws_sweep.hydra_app import app
 
         app.sweep(*self._grid, self._batch_size)

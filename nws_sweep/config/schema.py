@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, make_dataclass, replace
 from numbers import Integral
+from pathlib import Path
 from typing import Any, cast
 
 import msgspec
@@ -21,7 +22,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from nws_sweep.config import earlier_names
-from nws_sweep.config.embedding import register_resolvers, require_composed
+from nws_sweep.config.embedding import config_path, register_resolvers, require_composed
 from nws_sweep.config.hydra_versions import register_resolver
 from nws_sweep.errors import ConfigurationError, one_line
 from nws_sweep.results import Configuration, LoaderSettings, MeasureRules, SearchRules, shown
@@ -32,6 +33,7 @@ from nws_sweep.tuning.strategy import SEARCHABLE, STRATEGIES
 
 # The columns of every configuration, in the order of results.csv.
 AXES = ("batch_size", "pin_memory", "prefetch_factor", "patience")
+AUTOTUNED = ("prefetch_factor",)  # settings that autotune may change beside num_workers
 _GROUPS = ("dataset", "measure", "training_step", "paths", "experiment")
 # Prefixes of overrides that do not identify a configuration: how the grid is run, and presets.
 _NAMELESS = ("axis/", "reuse=", "paths.output_dir=", "paths.lock_file=", "paths.cache_dir=")
@@ -258,6 +260,26 @@ def names(settings: str | Iterable[str]) -> tuple[str, ...]:
     return (settings,) if isinstance(settings, str) else tuple(settings)
 
 
+def measure_rules(measure: str | MeasureRules | None) -> MeasureRules:
+    """The rules of a preset of ``conf/measure``, or those given; None for the defaults."""
+    if isinstance(measure, MeasureRules):
+        return measure
+    folder = Path(config_path()) / "measure"
+    presets = sorted(file.stem for file in folder.glob("*.yaml"))
+    if measure is not None and measure not in presets:
+        raise ConfigurationError(f"measure={measure!r}: allowed is {', '.join(presets)}, or MeasureRules(...)")
+    return msgspec.convert(
+        OmegaConf.to_container(OmegaConf.load(folder / f"{measure or 'default'}.yaml")), MeasureRules
+    )
+
+
+def reuse_of(value: bool | str) -> str:
+    """One of ``REUSES``: True for ``fresh``, False for ``never``; else ConfigurationError."""
+    found = value if isinstance(value, str) else "fresh" if value else "never"
+    require("reuse", found)
+    return found
+
+
 def _checked(config: Any, *targets: str) -> dict[str, Any]:
     """The plain values, ``search`` as ``SearchRules``; ``targets`` are nodes that need a ``_target_``."""
     plain = cast("dict[str, Any]", OmegaConf.to_container(config, resolve=True, throw_on_missing=True))
@@ -285,6 +307,14 @@ def require(name: str, value: Any, *, written: str | None = None) -> None:
         if permitted.test(value):
             return
     raise ConfigurationError(f"{name}={written or repr(value)}: allowed is {permitted.text}")
+
+
+def require_autotune(max_workers: int | None, settings: Sequence[str] | None, reuse: bool | str) -> None:
+    """Raises ConfigurationError if an option of ``autotune`` is out of range."""
+    require("max_workers", max_workers)
+    reuse_of(reuse)
+    if unknown := [name for name in settings or () if name not in AUTOTUNED]:
+        raise ConfigurationError(f"settings={unknown}: allowed is {', '.join(AUTOTUNED)}, or nothing")
 
 
 def search_rules(values: Mapping[str, Any]) -> SearchRules:

@@ -56,13 +56,16 @@ def settings_of(loader: DataLoader[Any], in_effect: bool = False) -> LoaderSetti
     )
 
 
+# Why a DataLoader that is about to be iterated is probably not that of a training, the strongest reason first.
+NOT_TRAINING = ("gradients are disabled", "its order is fixed", "")
+
+
 def reason_not_training(loader: DataLoader[Any]) -> str:
-    """Why a DataLoader that is about to be iterated is probably not that of a training; empty if it may be."""
-    if not torch.is_grad_enabled():
-        return "gradients are disabled"
+    """One of ``NOT_TRAINING``, the last one if it may be that of a training."""
     order = _innermost_sampler(loader)
     is_fixed = isinstance(order, SequentialSampler) or not getattr(order, "shuffle", True)  # a DistributedSampler's
-    return "its order is fixed" if is_fixed and not isinstance(loader.dataset, IterableDataset) else ""
+    is_random = not is_fixed or isinstance(loader.dataset, IterableDataset)
+    return NOT_TRAINING[1 + is_random if torch.is_grad_enabled() else 0]
 
 
 def shuffles_by_default_generator(loader: DataLoader[Any]) -> bool:

@@ -130,7 +130,7 @@ class TunedIterator:
 
     def _next_batch(self) -> Any:
         if self._returned == self._most_batches:
-            self._try(self._tuner.notice_epoch, self._returned)
+            self._try(lambda: self._tuner.end_epoch(self._returned, is_stream=True))
             self._pools.current.end()
             raise StopIteration
         try:
@@ -150,8 +150,7 @@ class TunedIterator:
         if self._observation is not None:
             self._cut(has_ended=True)
             self._observation = None
-        if isinstance(self._loader.dataset, IterableDataset):
-            self._tuner.notice_epoch(self._returned)
+        self._tuner.end_epoch(self._returned, is_stream=isinstance(self._loader.dataset, IterableDataset))
 
     def _cut(self, *, has_ended: bool = False) -> None:
         pool = self._pools.current

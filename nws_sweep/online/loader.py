@@ -11,15 +11,15 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset, MapDataPipe
 
 from nws_sweep.config.earlier_names import explained
-from nws_sweep.config.schema import names
+from nws_sweep.config.schema import names, require_autotune, reuse_of
 from nws_sweep.dataloading import generators, loaders
 from nws_sweep.dataloading.inputs import DATALOADER_DEFAULTS, loader_input_of
 from nws_sweep.dataloading.pickling import placeholder
 from nws_sweep.errors import one_line
 from nws_sweep.online import agreement, saved_state
 from nws_sweep.online.iterator import TunedIterator
-from nws_sweep.online.plan import Tuning
-from nws_sweep.online.tuner import Tuner, When, require_options
+from nws_sweep.online.tuner import Tuner, When
+from nws_sweep.online.watcher import Watcher
 from nws_sweep.replay import choice
 from nws_sweep.report.progress import Print, announcer, printer_for
 from nws_sweep.results import (
@@ -29,6 +29,7 @@ from nws_sweep.results import (
     MeasureRules,
     SearchRecord,
     SearchRules,
+    Tuning,
     Verdict,
 )
 from nws_sweep.results.result_cache import ResultStore
@@ -52,6 +53,21 @@ class TunedLoader(DataLoader[Any]):
         """What has been found so far."""
         return self._own_tuner().tuning
 
+    @property
+    def num_workers(self) -> int:
+        """The number in use; the program's if its workers are persistent and none is in use.
+
+        With the number 0, DataLoader would make an iterator for each epoch, which draws from the random numbers.
+        """
+        own: int = vars(self)["num_workers"]
+        tuner: Tuner | None = vars(self).get("_tuner")
+        in_use = tuner.current.num_workers if tuner else own
+        return in_use or (own if self.persistent_workers else 0)
+
+    @num_workers.setter
+    def num_workers(self, number: int) -> None:
+        vars(self)["num_workers"] = number
+
     def plain(self) -> DataLoader[Any]:
         """A copy as it was before ``autotune``, with the attributes that have been set since."""
         return plain(self, self._plain_class)
@@ -69,7 +85,7 @@ class TunedLoader(DataLoader[Any]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickled like a plain DataLoader; what has been found is not."""
-        return functools.partial(autotune, **self._options), (self.plain(),)
+        return functools.partial(_followed, **self._options), (self.plain(),)
 
 
 def iterator_of(
@@ -148,7 +164,7 @@ def autotune(
     *,
     max_workers: int | None = None,
     settings: str | Iterable[str] | None = None,
-    reuse: str = "fresh",
+    reuse: bool | str = "fresh",
     progress: bool | Print | None = None,
 ) -> AnyLoader:
     """A copy of a DataLoader that finds ``num_workers`` while it is iterated, in the first epoch of a training.
@@ -163,18 +179,36 @@ def autotune(
         settings: Further settings that may change: ``prefetch_factor``, or nothing; None for prefetch_factor unless the
             loader has another value than DataLoader's default, as in ``search``.
         reuse: Whether an earlier answer for the same dataset and settings on this machine is the first setting:
-            ``fresh`` for one of the last 30 days with the same versions, ``always``, or ``never``.
+            ``fresh`` (or True) for one of the last 30 days with the same versions, ``always``, or ``never`` (or False).
         progress: Where the line is printed, as for ``search``; it is logged at INFO in any case.
 
     Raises:
         ConfigurationError: If the loader or a value is not allowed.
     """
     chosen = None if settings is None else names(settings)
-    require_options(max_workers, chosen, reuse)
-    options: dict[str, Any] = {
-        "max_workers": max_workers, "settings": chosen, "reuse": reuse, "progress": progress,
-    }  # fmt: skip
-    inner = loaders.unwrapped(loader)
+    require_autotune(max_workers, chosen, reuse)
+    return _followed(loader, max_workers=max_workers, settings=chosen, reuse=reuse, progress=progress, watches=False)
+
+
+def watch(loader: AnyLoader, *, progress: bool | Print | None = None) -> AnyLoader:
+    """A copy of a DataLoader that says after its first epoch what share of its time the training waits for data.
+
+    It also says which ``num_workers`` and ``prefetch_factor`` are predicted to be better; nothing changes. The
+    attribute ``tuning`` has what was found.
+
+    Args:
+        loader: A DataLoader, or an object that wraps one. It is not changed.
+        progress: Where the line is printed, as for ``autotune``.
+
+    Raises:
+        ConfigurationError: If the loader is not allowed.
+    """
+    return _followed(loader, max_workers=None, settings=None, reuse="never", progress=progress, watches=True)
+
+
+def _followed(loader: AnyLoader, **options: Any) -> AnyLoader:
+    """A copy whose iterators have a tuner, made with these options."""
+    inner, progress = loaders.unwrapped(loader), options["progress"]
     if isinstance(inner, TunedLoader):
         return loader
     loaders.settings_of(inner)  # refuses workers that are no processes
@@ -194,17 +228,18 @@ def tuner_of(
     loader: DataLoader[Any],
     max_workers: int | None,
     settings: tuple[str, ...] | None,
-    reuse: str,
+    reuse: bool | str,
     progress: bool | Print | None,
+    watches: bool,
 ) -> Tuner:
-    """The tuner of a plain DataLoader; the arguments are those of ``autotune``."""
+    """The tuner of a plain DataLoader, or a watcher; the other arguments are those of ``autotune``."""
     base = loaders.settings_of(loader, in_effect=True).canonical()
     configuration, announce = _configuration(loader), announcer(progress, printer_for(progress))
     searched = replace(configuration.search, settings=settings).searched(configuration.loader)
-    reason = _reason_to_stay(loader, base)
-    known = ResultStore().find(configuration, host.describe(), "never" if reason else reuse)
+    reason = "" if watches else _reason_to_stay(loader, base)
+    known = ResultStore().find(configuration, host.describe(), "never" if reason or watches else reuse_of(reuse))
     others = None if reason else agreement.make(loader)
-    tuner = Tuner(
+    tuner = (Watcher if watches else Tuner)(
         base=base,
         current=known.verdict.recommended if known and known.verdict else base,
         configuration=configuration,
@@ -214,7 +249,7 @@ def tuner_of(
         prefetches="prefetch_factor" in searched,
         refusals=_refusals,
         tell=functools.partial(_tell, announce, configuration, others),
-        on_decided=_conclude,
+        on_decided=_say if watches else _conclude,
         others=others,
         own_generators=tuple(generators.of_loader(loader)),
         has_own_state=saved_state.is_of_iterators(loader),
@@ -282,6 +317,10 @@ def _tell(announce: Print, configuration: Configuration, others: agreement.Agree
     """Says something about a loader; of several ranks, rank 0 does."""
     if others is None or others.leads:
         announce(f"{configuration.columns['dataset']}: {text}")
+
+
+def _say(tuner: Tuner) -> None:
+    tuner.tell(tuner.tuning.reason)
 
 
 def _conclude(tuner: Tuner) -> None:

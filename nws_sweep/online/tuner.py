@@ -11,30 +11,19 @@ from enum import Enum
 from typing import Protocol
 
 from nws_sweep import units
-from nws_sweep.config.schema import require
 from nws_sweep.dataloading.generators import seeding
-from nws_sweep.errors import ConfigurationError
 from nws_sweep.online import decision
 from nws_sweep.online.decision import Choice, Prospect
 from nws_sweep.online.epoch_length import EpochLength
 from nws_sweep.online.observation import TrainingTrial
-from nws_sweep.online.plan import Plan, Switch, Tuning
+from nws_sweep.online.plan import Plan
 from nws_sweep.replay import choice
-from nws_sweep.results import Configuration, LoaderSettings, Trial
+from nws_sweep.results import Configuration, LoaderSettings, Switch, Trial, Tuning
 
-SEARCHABLE = ("prefetch_factor",)  # settings that may change beside num_workers
 _MOST_SWITCHES = 3
 _USUAL_LIMIT, _STEP = 32, 4  # most workers at first, and most workers / those in use
 REPEATED = "its dataset does not read get_worker_info().num_workers, so every worker has all samples"
 _AGREED_S, _AGREED_BATCHES = 0.5, 8  # ranks learn of a plan so long before it
-
-
-def require_options(max_workers: int | None, settings: Sequence[str] | None, reuse: str) -> None:
-    """Raises ConfigurationError if an option of ``autotune`` is out of range."""
-    require("max_workers", max_workers)
-    require("reuse", reuse)
-    if unknown := [name for name in settings or () if name not in SEARCHABLE]:
-        raise ConfigurationError(f"settings={unknown}: allowed is {', '.join(SEARCHABLE)}, or nothing")
 
 
 class When(Enum):
@@ -179,17 +168,17 @@ class Tuner:
         if self.is_undone or len(switches) >= _MOST_SWITCHES - 1:  # one may be undone
             self.decide(switches[-1].reason if self.is_undone else why)
             return None
-        ahead, better, refusal = _ahead(self, batches, is_new_epoch=True), None, ""
+        ahead, better, refusal = prospect(self, batches, is_new_epoch=True), None, ""
         if batch and self.when is When.NOW:
             left = None if batches is None else batches - batch
-            better, refusal = _choice(self, _ahead(self, left, is_new_epoch=False))
+            better, refusal = better_choice(self, prospect(self, left, is_new_epoch=False))
             ahead = ahead if better is None else replace(ahead, is_new_epoch=False)
         is_untried = all(one.num_workers for one in self.trials)
         if better is None and is_untried and decision.workers_may_not_help(trial):
             none = replace(self.base, num_workers=0).canonical()
             return Plan(none, f"{_before(trial)}, and handing it over costs much", _epoch_of(self, none, batch))
         if better is None:
-            better, refusal = _choice(self, ahead)
+            better, refusal = better_choice(self, ahead)
         if better is None:
             self.decide(f"other settings were not tried: {refusal}" if refusal else why)
             return None
@@ -215,8 +204,10 @@ class Tuner:
         if latest and not is_more:
             self.decide(f"of {wanted} workers, {workers} could make batches{f' ({why})' if why else ''}")
 
-    def notice_epoch(self, batches: int) -> None:
-        """An epoch of an iterable dataset has so many batches: its length must not depend on the number of workers."""
+    def end_epoch(self, batches: int, *, is_stream: bool) -> None:
+        """An epoch has so many batches; that of an iterable dataset must not depend on the number of workers."""
+        if not is_stream:
+            return
         if why := self.length.notice(batches, self.current.num_workers):
             self.give_up(why)
 
@@ -283,7 +274,7 @@ def _compared(before: Trial | None, after: Trial | None) -> tuple[str, float | N
     return "a batch", before_s, after_s
 
 
-def _choice(tuner: Tuner, ahead: Prospect) -> tuple[Choice | None, str]:
+def better_choice(tuner: Tuner, ahead: Prospect) -> tuple[Choice | None, str]:
     """The best settings that fit; if there are none, why better ones do not fit."""
     better = decision.choose(tuner.trials, tuner.current, ahead)
     if better is None:
@@ -294,7 +285,8 @@ def _choice(tuner: Tuner, ahead: Prospect) -> tuple[Choice | None, str]:
     return better, why if better is None else ""
 
 
-def _ahead(tuner: Tuner, batches: int | None, *, is_new_epoch: bool) -> Prospect:
+def prospect(tuner: Tuner, batches: int | None, *, is_new_epoch: bool) -> Prospect:
+    """What lies ahead of a loader; ``batches`` of this epoch, or of the next one."""
     step = max(_USUAL_LIMIT, int(_STEP * tuner.cpus), _STEP * tuner.current.num_workers)
     paces_s = {one.settings: _pace_of(one) for one in tuner.trials if _pace_of(one)}
     usual = min(step, choice.most_workers(tuner.cpus, paces_s))

@@ -10,9 +10,10 @@ from nws_sweep.analysis.diagnosis import Diagnosis
 from nws_sweep.analysis.summary import Summary
 from nws_sweep.analysis.what_if import Predicted
 from nws_sweep.config.earlier_names import explained
+from nws_sweep.config.python_notation import in_python
 from nws_sweep.errors import ConfigurationError, NwsSweepError, OutOfTime
 from nws_sweep.report import snippets
-from nws_sweep.results import LoaderSettings, SearchRecord, Trial
+from nws_sweep.results import LoaderSettings, SearchRecord, Trial, storage
 from nws_sweep.results.storage import Stored, StoredRun
 
 if TYPE_CHECKING:
@@ -31,12 +32,20 @@ class SearchResult:
         reused: Whether the result was stored by an earlier search.
         settings: All settings of the recommended candidate.
         num_workers: The recommended number: the least time, if twice as many workers must save the tolerance.
+        trials: All candidates, ascending by num_workers, failed ones with their reasons.
+        stop_reason: Why the search stopped.
+        cost_s: Seconds that the search took; for a reused result, the original search.
+        measured_at: When the search began: an ISO 8601 time with zone.
     """
 
     record: SearchRecord
     reused: bool = False
     settings: LoaderSettings = field(init=False, compare=False)
     num_workers: int = field(init=False, compare=False)
+    trials: tuple[Trial, ...] = field(init=False, compare=False)
+    stop_reason: str = field(init=False, compare=False)
+    cost_s: float = field(init=False, compare=False)
+    measured_at: str = field(init=False, compare=False)
     _summary: Summary = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -48,29 +57,28 @@ class SearchResult:
             if not found.failures:
                 raise OutOfTime(f"no candidate was measured: {self.record.stop_reason}")
             raise NwsSweepError(f"no candidate could be measured: {found.failures[0]}")
-        object.__setattr__(self, "settings", best.settings)
-        object.__setattr__(self, "num_workers", best.num_workers)
-        object.__setattr__(self, "_summary", found)
+        values = {
+            "settings": best.settings, "num_workers": best.num_workers, "trials": found.configurations[0].trials,
+            "stop_reason": in_python(self.record.stop_reason), "cost_s": self.record.cost_s,
+            "measured_at": self.record.started_at, "_summary": found,
+        }  # fmt: skip
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
 
     @property
     def loader_kwargs(self) -> dict[str, Any]:
-        """The recommended keywords, for ``DataLoader(dataset, batch_size=..., **result.loader_kwargs)``.
+        """What was chosen: num_workers, and the settings that were searched after it, unless they are DataLoader's own.
 
-        They are ``num_workers``, ``pin_memory``, ``prefetch_factor`` and ``persistent_workers``, and others that differ
-        from DataLoader's defaults. Settings that the search does not change (batch_size, shuffle) are left out.
+        For ``DataLoader(dataset, batch_size=..., pin_memory=..., **result.loader_kwargs)``.
         """
-        defaults = LoaderSettings(batch_size=self.settings.batch_size)
-        return self.settings.changes(defaults, ("pin_memory", "prefetch_factor", "persistent_workers"))
+        configuration = self.record.configuration
+        names = ("num_workers", *configuration.search.searched(configuration.loader))
+        return {name: value for name in names if (value := getattr(self.settings, name)) is not None}
 
     @property
-    def trials(self) -> tuple[Trial, ...]:
-        """All candidates, ascending by num_workers, failed ones with their reasons."""
-        return self._summary.configurations[0].trials
-
-    @property
-    def stop_reason(self) -> str:
-        """Why the search stopped."""
-        return self.record.stop_reason
+    def best_params(self) -> dict[str, Any]:
+        """``loader_kwargs``, by the name that optuna's studies have for it."""
+        return self.loader_kwargs
 
     @property
     def diagnosis(self) -> Diagnosis | None:
@@ -80,22 +88,12 @@ class SearchResult:
     @property
     def explanation(self) -> tuple[str, ...]:
         """The diagnosis in sentences, the most important first."""
-        return self._summary.configurations[0].explanation
+        return tuple(map(in_python, self._summary.configurations[0].explanation))
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """Lines that question the answer or suggest how to improve it."""
-        return self._summary.all_warnings
-
-    @property
-    def cost_s(self) -> float:
-        """Seconds that the search took; for a reused result, the original search."""
-        return self.record.cost_s
-
-    @property
-    def measured_at(self) -> str:
-        """When the search began: an ISO 8601 time with zone."""
-        return self.record.started_at
+        return tuple(map(in_python, self._summary.all_warnings))
 
     @explained
     def predict(
@@ -137,6 +135,40 @@ class SearchResult:
         from nws_sweep.report import tables
 
         return tables.trials(self._summary).frame()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for an experiment tracker: the chosen settings, and the figures of the best; None if unknown."""
+        best, diagnosis = self._summary.configurations[0].best, self.diagnosis
+        found = best.measurement if best else None
+        figures = ("samples_per_s", "epoch_s", "startup_s", "stall_fraction", "memory_bytes")
+        return {
+            **self.loader_kwargs,
+            "batch_s": found.batch_s.value if found and found.batch_s else None,
+            **{name: getattr(found, name, None) for name in figures},
+            "bottlenecks": "+".join(one.value for one in diagnosis.bottlenecks) if diagnosis else None,
+            "provisional": bool(self.record.provisional),
+            "cost_s": self.cost_s,
+        }
+
+    def save(self, folder: str | Path) -> Path:
+        """Writes the files of a run of the command line, which ``report``, ``best``, ``compare`` and ``predict`` read.
+
+        Returns:
+            The folder.
+        """
+        storage.save(Path(folder), self.record)
+        return Path(folder)
+
+    def report(self, folder: str | Path) -> Path:
+        """Writes the files as ``save`` does, and the report with its pictures.
+
+        Returns:
+            The page, ``report.html``.
+        """
+        from nws_sweep.report import writer
+
+        writer.write(self.save(folder))
+        return Path(folder) / storage.PAGE
 
     def plot(self) -> "Figure":
         """Time against num_workers with intervals, the recommended candidate ringed."""

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import yaml
@@ -87,7 +87,7 @@ def render(summary: Summary, format_name: str, key: str | None = None) -> Render
     Args:
         summary: The results.
         format_name: ``table``, ``yaml`` and ``json`` (one mapping for a run, a list for a grid) hold all
-            configurations, the others one; ``best --help`` says for what.
+            configurations, the others the fastest; ``best --help`` says for what.
         key: The place of the settings in the user's configuration, such as ``data`` for ``++data.num_workers=4``: the
             prefix of ``overrides`` and ``lightning``, and the package of ``yaml``, which Hydra then composes there.
             Without it ``lightning`` uses LightningCLI's ``data``; ``overrides`` and the ``yaml`` of a run use the keys
@@ -95,7 +95,7 @@ def render(summary: Summary, format_name: str, key: str | None = None) -> Render
 
     Raises:
         ConfigurationError: If the key is invalid, or a setting below it is a mapping of the project's config, or the
-            format holds one configuration and there are several.
+            format holds one configuration and there are several datasets.
     """
     if key and not re.fullmatch(r"[\w-]+(\.[\w-]+)*", key):
         raise ConfigurationError(one_line(f"--key {key}: allowed are names joined by dots, such as data.loader"))
@@ -106,13 +106,18 @@ def render(summary: Summary, format_name: str, key: str | None = None) -> Render
         lines = ((one.label, line) for one in summary.configurations for line in _about(one))
         comments = tuple(f"{label}: {line}" if number > 1 else line for label, line in lines)
         return Rendered(text=_of_all(summary, format_name), comments=comments)
-    if number > 1:
+    if number == 1:
+        return _of_one(summary.configurations[0], format_name, key)
+    fastest = summary.fastest
+    if fastest is None or "dataset" in summary.distinguishing:  # samples of two datasets cannot be compared
         varying = f" ({', '.join(summary.distinguishing)})" if summary.distinguishing else ""
         raise ConfigurationError(
             f"--format {format_name}: holds one configuration, but there are {number}; "
             f"pick one with --where KEY=VALUE{varying}, or give its own folder"
         )
-    return _of_one(summary.configurations[0], format_name, key)
+    found = _of_one(fastest, format_name, key)
+    why = f"of {number} configurations, {fastest.label} loads the most samples per second; --where chooses another"
+    return replace(found, comments=(why, *found.comments))
 
 
 def _of_all(summary: Summary, format_name: str) -> str:

@@ -19,3 +19,4 @@ from nws_sweep.results.settings import (
     Configuration, DEFAULT_PREFETCH, LoaderSettings, MeasureRules, ONLINE_STRATEGY, ProcessSpec, ProcessState,
     SearchRules, shown, varying_columns,
 )  # fmt: skip
+from nws_sweep.results.tuning import Switch, Tuning

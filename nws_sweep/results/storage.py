@@ -3,9 +3,11 @@
 import contextlib
 import hashlib
 import itertools
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 
@@ -137,6 +139,26 @@ def has_rows(path: Path) -> bool:
     with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
         return bool(file.readline() and file.readline())
     return False
+
+
+def output_folder() -> Path:
+    """The folder of ``runs/`` and ``sweeps/``, as in conf/paths/default.yaml."""
+    return Path(os.environ.get("NWS_SWEEP_OUTPUT_DIR") or "outputs")
+
+
+def new_folder(kind: str, suffix: str = "") -> Path:
+    """The path of a new folder in ``runs`` or ``sweeps``."""
+    name = f"{datetime.now().astimezone():%Y-%m-%d_%H-%M-%S}{suffix}"
+    return next(one for one in numbered_folders((output_folder() / kind / name).absolute()) if not one.exists())
+
+
+def newest() -> Path:
+    """The folder of the newest run or grid below the output folder; NotARunError if there is none."""
+    output = output_folder()
+    folders = [folder for kind in ("runs", "sweeps") for folder in output.glob(f"{kind}/*") if holds_results(folder)]
+    if not folders:
+        raise NotARunError(f"{output}: no run or grid of nws_sweep; name its folder")
+    return max(folders, key=lambda folder: max(result.stat().st_mtime for result in folder.rglob(RESULT)))
 
 
 def holds_results(folder: Path) -> bool:

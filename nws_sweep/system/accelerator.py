@@ -27,3 +27,10 @@ def synchronize(device: torch.device) -> None:
     """Waits until a device has finished its queued work; a CPU has no queue."""
     if device.type != "cpu":
         _interface.synchronize(device)
+
+
+def in_use() -> str | None:
+    """Its type, if this process may have used it; None if there is none."""
+    device = available()
+    is_initialized = getattr(getattr(torch, device or "", None), "is_initialized", lambda: True)  # mps cannot tell
+    return device if device and is_initialized() else None

@@ -62,7 +62,7 @@ def test_a_host_sees_what_it_composes(source: NwsSweepConfigSource, path: str, i
     ("group", "groups", "configs"),
     [
         ("", ["nws_sweep"], []),
-        ("nws_sweep", list(GROUPS), ["autotune", "base", "search"]),
+        ("nws_sweep", list(GROUPS), ["autotune", "base", "search", "watch"]),
         ("nws_sweep/measure", [], ["default", "epoch", "quick", "rigorous"]),
         ("measure", [], []),
     ],

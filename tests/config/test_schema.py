@@ -10,7 +10,7 @@ from hydra import compose
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
 import nws_sweep
-from nws_sweep import api
+from nws_sweep.api import searching
 from nws_sweep.config import schema
 from nws_sweep.config.schema import explain, folder_name
 from nws_sweep.errors import ConfigurationError
@@ -153,10 +153,10 @@ def test_a_null_setting_is_taken_from_the_dataloader_of_the_dataset() -> None:
 
 
 def test_the_apis_defaults_are_those_of_an_embedded_configuration() -> None:
-    names = {each.name for each in fields(api._Asked)}
+    names = {each.name for each in fields(searching.Asked)}
     arguments = inspect.signature(nws_sweep.search).parameters.values()
     asked = {one.name: one.default for one in arguments if one.name in names}
-    assert schema.embedded(compose("base")) == api._Asked(**asked).plan
+    assert schema.embedded(compose("base")) == searching.Asked(**asked).plan
 
 
 @pytest.mark.parametrize(

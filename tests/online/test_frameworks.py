@@ -1,7 +1,10 @@
 """The frameworks in docs/guides/online-tuning.md: its examples, unchanged, on small data."""
 
+import functools
+import pickle
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,7 +12,8 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-from nws_sweep.online.plan import Tuning
+from nws_sweep.online.iterator import TunedIterator
+from nws_sweep.results import Tuning
 from tests.test_examples import blocks, run
 
 DOCUMENT, SAMPLES = "docs/guides/online-tuning.md", 1280
@@ -43,6 +47,13 @@ def each_once(seen: list[float], epochs: int) -> bool:
     return len(seen) == epochs * SAMPLES and sorted(set(seen)) == list(range(SAMPLES))
 
 
+def of_hugging_face(transformers: Any, folder: Path) -> Any:
+    return transformers.TrainingArguments(
+        output_dir=str(folder), num_train_epochs=2, per_device_train_batch_size=32, report_to=[], use_cpu=True,
+        save_strategy="no", disable_tqdm=True, logging_strategy="no", remove_unused_columns=False,
+    )  # fmt: skip
+
+
 def test_lightning(tmp_path: Path) -> None:
     lightning = pytest.importorskip("lightning")
 
@@ -69,6 +80,47 @@ def test_lightning(tmp_path: Path) -> None:
     assert isinstance(trainer.train_dataloader.tuning, Tuning)
 
 
+def test_the_callback_of_lightning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lightning = pytest.importorskip("lightning")
+
+    class Module(lightning.LightningModule):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = Model()
+
+        def training_step(self, batch: Any, _: int) -> Any:
+            return self.model(**batch)["loss"]
+
+        def validation_step(self, batch: Any, _: int) -> None:
+            pass
+
+        def configure_optimizers(self) -> Any:
+            return torch.optim.SGD(self.parameters(), lr=0.1)
+
+    quiet = functools.partial(
+        lightning.Trainer, accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False,
+        enable_model_summary=False, default_root_dir=tmp_path,
+    )  # fmt: skip
+    (block,) = blocks("docs/guides/lightning.md", "nws_sweep.lightning.AutoTune")
+    trainer = run(block.replace("10", "2"), lightning=SimpleNamespace(Trainer=quiet))["trainer"]
+    pickle.loads(pickle.dumps(trainer.callbacks))
+    module, loader = Module(), DataLoader(Numbers(), batch_size=32, shuffle=True)
+    trainer.fit(module, loader, DataLoader(Numbers(), batch_size=64))
+    assert each_once(module.model.seen, 2)
+    assert "nws_sweep: Numbers: num_workers=" in capsys.readouterr().err
+    assert not isinstance(iter(loader), TunedIterator)
+
+
+def test_the_callback_of_transformers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    transformers = pytest.importorskip("transformers")
+    arguments, model = of_hugging_face(transformers, tmp_path), Model()
+    (block,) = blocks("docs/guides/lightning.md", "nws_sweep.transformers.AutoTune")
+    given = {"transformers": transformers, "model": model, "arguments": arguments, "dataset": Numbers()}
+    run(block, **given)["trainer"].train()
+    assert each_once(model.seen, 2)
+    assert "nws_sweep: Numbers: num_workers=" in capsys.readouterr().err
+
+
 def test_accelerate() -> None:
     accelerate = pytest.importorskip("accelerate")
     accelerator = accelerate.Accelerator(cpu=True)
@@ -82,10 +134,6 @@ def test_accelerate() -> None:
 def test_the_trainer_of_hugging_face(tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")
     kind = run(*blocks(DOCUMENT, "TunedTrainer"), transformers=transformers)["TunedTrainer"]
-    arguments = transformers.TrainingArguments(
-        output_dir=str(tmp_path), num_train_epochs=2, per_device_train_batch_size=32, report_to=[], use_cpu=True,
-        save_strategy="no", disable_tqdm=True, logging_strategy="no", remove_unused_columns=False,
-    )  # fmt: skip
     model = Model()
-    kind(model=model, args=arguments, train_dataset=Numbers()).train()
+    kind(model=model, args=of_hugging_face(transformers, tmp_path), train_dataset=Numbers()).train()
     assert each_once(model.seen, 2)

@@ -5,7 +5,7 @@ import pytest
 from hydra.core.utils import JobReturn, JobStatus
 from hydra.plugins.launcher import Launcher
 
-from nws_sweep.sweep import app
+from nws_sweep.hydra_app import app
 
 POINTS = [[f"batch_size={size}"] for size in (1, 2, 4, 8, 16)]
 

@@ -18,19 +18,19 @@ from nws_sweep.config.hydra_versions import instantiate
 from nws_sweep.errors import ConfigurationError, NotARunError, NwsSweepError, one_line
 from nws_sweep.executor.dataset_server import DatasetServer, spec_of
 from nws_sweep.executor.trial_process import Supervision
+from nws_sweep.hydra_app import resuming
+from nws_sweep.hydra_app.grid import Plan
 from nws_sweep.measurement.environment import Environment
 from nws_sweep.report import writer
 from nws_sweep.results import Configuration, DatasetFacts, SearchRecord, Trial, atomic, storage
 from nws_sweep.results.result_cache import ResultStore
-from nws_sweep.sweep import resuming
-from nws_sweep.sweep.grid import Plan
 from nws_sweep.system import host, host_lock
 from nws_sweep.system.processes import Interrupts
 from nws_sweep.tuning import earlier_results
 from nws_sweep.tuning.runner import search
 
 if TYPE_CHECKING:
-    from nws_sweep.sweep.terminal import View
+    from nws_sweep.hydra_app.terminal import View
 
 logger = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ class Session:
     @functools.cached_property
     def view(self) -> "View":
         """The terminal, made when it is first needed: ``--help`` must not import rich."""
-        from nws_sweep.sweep.terminal import View
+        from nws_sweep.hydra_app.terminal import View
 
         view = View()
         self.resources.callback(view.stop)
@@ -77,6 +77,11 @@ class Session:
     def remember(self, result: SearchRecord) -> None:
         """Makes a result available to later searches, without windows to save memory."""
         self.results.append(replace(result, trials=tuple(replace(trial, windows=()) for trial in result.trials)))
+
+    @property
+    def latest(self) -> SearchRecord | None:
+        """The latest result; None before the first one."""
+        return self.results[-1] if self.results else None
 
     def close(self) -> None:
         """Ends the processes, releases the folder and restores the terminal."""

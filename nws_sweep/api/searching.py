@@ -1,25 +1,24 @@
-"""The Python API: ``search`` and ``tune``, which measure in processes of their own."""
+"""``search``, and what it shares with ``tune`` and ``sweep``: the arguments, and the search in rank 0."""
 
 import os
 import time
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from nws_sweep import units
 from nws_sweep.config import schema
 from nws_sweep.config.earlier_names import explained
+from nws_sweep.config.python_notation import in_python
 from nws_sweep.config.schema import Embedded
-from nws_sweep.dataloading import generators, loaders, pickling
+from nws_sweep.dataloading import pickling
 from nws_sweep.dataloading.fingerprints import fingerprint
-from nws_sweep.dataloading.generators import SeededGenerators
 from nws_sweep.dataloading.inputs import DATALOADER_DEFAULTS, LoaderInput, loader_input_of
-from nws_sweep.dataloading.loaders import Loader
-from nws_sweep.errors import ConfigurationError, OutOfTime, TimeLimitReached
+from nws_sweep.errors import ConfigurationError, NwsSweepError, OutOfTime, TimeLimitReached
 from nws_sweep.executor import forking, rank0
 from nws_sweep.executor.dataset_server import DatasetServer, spec_of
 from nws_sweep.measurement.environment import Environment, ProcessFactory
@@ -55,6 +54,7 @@ def search(  # noqa: PLR0913, PLR0917 - the DataLoader's own keywords, then ours
     persistent_workers: bool = False,
     multiprocessing_context: str | None = None,
     generator: Any = None,
+    in_order: bool = True,
     patience: int = 3,
     strategy: str = "adaptive",
     num_workers: Sequence[int] | None = None,
@@ -63,10 +63,10 @@ def search(  # noqa: PLR0913, PLR0917 - the DataLoader's own keywords, then ours
     training_step: TrainingStep = None,
     tolerance: float = 0.03,
     time_limit_s: float | None = None,
-    measure: MeasureRules | None = None,
+    measure: str | MeasureRules | None = None,
     check_samples: bool | None = None,
     ranks: int = 1,
-    reuse: str = "fresh",
+    reuse: bool | str = "fresh",
     config: Any = None,
     progress: Progress = None,
 ) -> SearchResult:
@@ -80,7 +80,7 @@ def search(  # noqa: PLR0913, PLR0917 - the DataLoader's own keywords, then ours
         dataset: A map-style or iterable dataset; or a DataLoader, then without any of the DataLoader's keywords; or a
             function without arguments that returns either, if it cannot be pickled (such results are not stored).
         batch_size: As in DataLoader, like shuffle, sampler, batch_sampler, collate_fn, pin_memory, drop_last, timeout,
-            worker_init_fn, prefetch_factor, persistent_workers and generator.
+            worker_init_fn, prefetch_factor, persistent_workers, generator and in_order (torch 2.6 and later).
         multiprocessing_context: The start method of the workers: fork, spawn, forkserver, or None for the default.
         patience: Consecutive candidates without improvement allowed before ``strategy="patience"`` stops, >= 0.
         strategy: ``adaptive``, ``patience`` or ``exhaustive`` (docs/understand/searching.md).
@@ -94,14 +94,15 @@ def search(  # noqa: PLR0913, PLR0917 - the DataLoader's own keywords, then ours
         tolerance: The share of time that twice as many workers must save, 0 to 1 (docs/understand/searching.md).
         time_limit_s: Time limit of the search, s, after which it returns the best result so far; None for 60 s, and
             30 s more for each name in ``settings`` but prefetch_factor, if the strategy is adaptive, else no limit.
-        measure: How long and under which conditions a candidate is measured; None for the defaults.
+        measure: How long and under which conditions a candidate is measured: ``quick``, ``default``, ``rigorous`` or
+            ``epoch`` (whole epochs), or rules of your own; None for the defaults.
         check_samples: Which samples of workers are compared with those loaded without workers (docs/guides/samples.md):
             None for a few of each candidate, True also for a whole epoch of an iterable dataset, False for none.
             Candidates that deliver other samples fail, with a warning (``warnings.warn``).
         ranks: Number of loaders that run at the same time, as the ranks of a host (docs/guides/ddp.md). One of them is
             measured: the result, ``num_workers`` and ``max_workers`` are per rank.
         reuse: Whether to return an earlier result of the same search on this machine: ``fresh`` (same versions, at most
-            30 days old), ``always`` or ``never``.
+            30 days old; also True), ``always`` or ``never`` (also False).
         config: The node ``cfg.get("nws_sweep")`` of a Hydra program that composed ``+nws_sweep=base``; it replaces the
             arguments of the search and the measurement, ``check_samples``, ``ranks``, ``reuse`` and, unless it is an
             argument, ``training_step``.
@@ -127,93 +128,19 @@ def search(  # noqa: PLR0913, PLR0917 - the DataLoader's own keywords, then ours
         >>> len(loader)
         8
     """
-    asked = _Asked(
-        strategy=strategy, patience=patience, num_workers=num_workers, max_workers=max_workers, tolerance=tolerance,
-        time_limit_s=time_limit_s, settings=settings, measure=measure, training_step=training_step,
-        check_samples=check_samples, ranks=ranks, reuse=reuse, config=config, progress=progress,
-    )  # fmt: skip
-    keywords: dict[str, Any] = {
-        "batch_size": batch_size, "shuffle": shuffle, "sampler": sampler, "batch_sampler": batch_sampler,
-        "collate_fn": collate_fn, "pin_memory": pin_memory, "drop_last": drop_last, "timeout": timeout,
-        "worker_init_fn": worker_init_fn, "prefetch_factor": prefetch_factor, "persistent_workers": persistent_workers,
-        "multiprocessing_context": multiprocessing_context, "generator": generator,
-    }  # fmt: skip
+    given = locals()
     platforms.require("searching")
-    return _search_for_all_ranks(lambda: loader_input_of(dataset, keywords), asked)
+    return search_for_all_ranks(lambda: loader_input_of(dataset, dataloader_keywords(given)), Asked.of(given))
 
 
-@explained
-def tune(  # noqa: PLR0913
-    loader: Loader | Callable[[], Loader],
-    *,
-    patience: int = 3,
-    strategy: str = "adaptive",
-    num_workers: Sequence[int] | None = None,
-    max_workers: int | None = None,
-    settings: str | Sequence[str] | None = None,
-    training_step: TrainingStep = None,
-    tolerance: float = 0.03,
-    time_limit_s: float | None = None,
-    measure: MeasureRules | None = None,
-    check_samples: bool | None = None,
-    ranks: int = 1,
-    reuse: str = "fresh",
-    config: Any = None,
-    progress: Progress = None,
-) -> Loader:
-    """Returns the same DataLoader with the best ``num_workers``; see :func:`search` for the arguments and errors.
-
-    Only ``num_workers``, those in ``settings`` and, if the best number is 0, those that DataLoader then rejects differ:
-    ``timeout``, ``prefetch_factor``, ``persistent_workers`` and ``multiprocessing_context``. Class, attributes and the
-    order of the samples stay the same. If the dataset has random number generators of its own, ``worker_init_fn`` seeds
-    them, so that workers do not draw the same numbers.
-
-    Args:
-        loader: A DataLoader, which does not change; or a wrapper of one, such as accelerate's and webdataset's loaders;
-            or a function without arguments that returns either, if it cannot be pickled: it is called once more here.
-
-    Returns:
-        A copy of the loader, of the same class, which shares its dataset and sampler.
-
-    Example:
-        >>> import torch, nws_sweep
-        >>> from torch.utils.data import DataLoader, TensorDataset
-        >>> loader = DataLoader(TensorDataset(torch.arange(512.0)), batch_size=64)
-        >>> loader = nws_sweep.tune(loader, num_workers=[0, 1])
-        >>> sum(len(batch) for (batch,) in loader)
-        512
-    """
-    asked = _Asked(
-        strategy=strategy, patience=patience, num_workers=num_workers, max_workers=max_workers, tolerance=tolerance,
-        time_limit_s=time_limit_s, settings=settings, measure=measure, training_step=training_step,
-        check_samples=check_samples, ranks=ranks, reuse=reuse, config=config, progress=progress,
-    )  # fmt: skip
-    maker = loader if callable(loader) and not loaders.is_loader(loader) else None
-    if maker is None and not loaders.is_loader(loader):
-        raise ConfigurationError(f"tune({type(loader).__name__}): allowed is a DataLoader; search() takes a dataset")
-    announce = announcer(progress, printer_for(progress))
-    if reason := platforms.reason_not("tuning"):
-        announce(f"{reason}: the DataLoader stays as it is")
-        return maker() if maker else cast("Loader", loader)
-    measured = maker or loaders.unwrapped(loader)
-    call = "tune(lambda: DataLoader(...))"
-    try:
-        result = _search_for_all_ranks(
-            lambda: replace(loader_input_of(measured, DATALOADER_DEFAULTS), call=call), asked
-        )
-    except OutOfTime as error:
-        announce(f"{error}: the DataLoader stays as it is")
-        return maker() if maker else cast("Loader", loader)
-    made: Loader = maker() if maker else cast("Loader", loader)
-    tuned = loaders.with_settings(made, result.settings)
-    if isinstance((inner := loaders.unwrapped(tuned)).worker_init_fn, SeededGenerators):
-        announce(generators.seeding(generators.of_loader(inner)))
-    return tuned
+def dataloader_keywords(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the arguments of ``search`` that are DataLoader's."""
+    return {name: arguments[name] for name in DATALOADER_DEFAULTS}
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Asked:
-    """The arguments of ``search`` and ``tune`` beside what is measured."""
+class Asked:
+    """The arguments of ``search`` and ``tune`` that are not DataLoader's."""
 
     strategy: str
     patience: int
@@ -222,13 +149,18 @@ class _Asked:
     tolerance: float
     time_limit_s: float | None
     settings: str | Sequence[str] | None
-    measure: MeasureRules | None
+    measure: str | MeasureRules | None
     training_step: TrainingStep
     check_samples: bool | None
     ranks: int
-    reuse: str
+    reuse: bool | str
     config: Any
     progress: Progress
+
+    @classmethod
+    def of(cls, arguments: Mapping[str, Any]) -> "Asked":
+        """Those among the arguments of ``search`` or ``tune``."""
+        return cls(**{each.name: arguments[each.name] for each in fields(cls)})
 
     @property
     def plan(self) -> Embedded:
@@ -237,8 +169,8 @@ class _Asked:
         rules = self._rules()
         if self.config is None:
             return Embedded(
-                search=rules, measure=self.measure or MeasureRules(), training_step=training_step,
-                check_samples=self.check_samples, reuse=self.reuse, ranks=self.ranks,
+                search=rules, measure=schema.measure_rules(self.measure), training_step=training_step,
+                check_samples=self.check_samples, reuse=schema.reuse_of(self.reuse), ranks=self.ranks,
             )  # fmt: skip
         found = schema.embedded(self.config)
         return found if self.training_step is None else replace(found, training_step=training_step)
@@ -254,30 +186,37 @@ class _Asked:
         return schema.search_rules(values)
 
 
-def _search_for_all_ranks(make_loader_input: Callable[[], LoaderInput], asked: _Asked) -> SearchResult:
+def search_for_all_ranks(make_loader_input: Callable[[], LoaderInput], asked: Asked) -> SearchResult:
     """The result of rank 0, with a warning if workers deliver other samples than loading without workers.
 
     All ranks raise OutOfTime if rank 0 does.
     """
     plan = asked.plan
-    result = rank0.run_on_rank0(lambda: _result_or_out_of_time(make_loader_input, plan, asked))
+    try:
+        result = rank0.run_on_rank0(lambda: _result_or_out_of_time(make_loader_input, plan, asked))
+    except NwsSweepError as error:
+        error.args = (in_python(str(error)),)
+        raise
     if isinstance(result, OutOfTime):
         raise result
     wrong = next((trial for trial in result.trials if trial.state is TrialState.WRONG_SAMPLES), None)
     if wrong is not None:
-        warnings.warn(f"nws_sweep: num_workers={wrong.num_workers} is excluded: {wrong.reason}", stacklevel=3)
+        warnings.warn(
+            f"nws_sweep: num_workers={wrong.num_workers} is excluded: {in_python(wrong.reason)}", stacklevel=3
+        )
     sound = (trial for trial in result.trials if trial.state is TrialState.OK)
     longer = (line for trial in sound for line in trial.warnings if line.startswith(LONGER))
     if (line := next(longer, None)) is not None:
-        warnings.warn(f"nws_sweep: {line}", stacklevel=3)
+        warnings.warn(f"nws_sweep: {in_python(line)}", stacklevel=3)
     return result
 
 
 def _result_or_out_of_time(
-    make_loader_input: Callable[[], LoaderInput], plan: Embedded, asked: _Asked
+    make_loader_input: Callable[[], LoaderInput], plan: Embedded, asked: Asked
 ) -> SearchResult | OutOfTime:
     try:
-        return _search_here(make_loader_input(), plan, asked)
+        loader_input = make_loader_input()
+        return SearchResult(*record_here(configuration_of(loader_input, plan), loader_input, plan, asked))
     except OutOfTime as error:
         return error
     except TimeLimitReached:  # while the dataset was made
@@ -296,8 +235,10 @@ def _step_node(training_step: TrainingStep) -> dict[str, Any]:
     raise ConfigurationError(f"training_step={training_step!r}: allowed is None, seconds of at least 0, or a function")
 
 
-def _search_here(loader_input: LoaderInput, plan: Embedded, asked: _Asked) -> SearchResult:
-    configuration = _configuration(loader_input, plan)
+def record_here(
+    configuration: Configuration, loader_input: LoaderInput, plan: Embedded, asked: Asked
+) -> tuple[SearchRecord, bool]:
+    """The record of a search in this process, and whether an earlier search has stored it."""
     store, print_line = ResultStore(), printer_for(asked.progress)
     announce = announcer(asked.progress, print_line)
     start = SearchRecord(
@@ -306,22 +247,22 @@ def _search_here(loader_input: LoaderInput, plan: Embedded, asked: _Asked) -> Se
         started_at=datetime.now().astimezone().isoformat(),
     )
     reuse = plan.reuse if loader_input.fingerprint else "never"
-    if result := _cached_result(store, start, reuse, announce):
-        return result
+    if known := _cached(store, start, reuse, announce):
+        return known, True
     lock = os.environ.get("NWS_SWEEP_LOCK_FILE", host_lock.DEFAULT)
     with host_lock.held(lock, announce):
         # Another process may have finished the same search meanwhile, such as a rank without a process group.
-        if result := _cached_result(store, start, reuse, announce):
-            return result
+        if known := _cached(store, start, reuse, announce):
+            return known, True
         inside = f" (the DataLoader in a {loader_input.wrapper}, by itself)" if loader_input.wrapper else ""
         announce(_announcement(f"{loader_input.name}{inside}", configuration))
         record = _measured(start, loader_input, asked.training_step, ProgressReporter(print_line, announce))
     if loader_input.fingerprint:
         store.add(record)
-    return SearchResult(record)
+    return record, False
 
 
-def _cached_result(store: ResultStore, start: SearchRecord, reuse: str, announce: Print) -> SearchResult | None:
+def _cached(store: ResultStore, start: SearchRecord, reuse: str, announce: Print) -> SearchRecord | None:
     known = store.find(start.configuration, start.host, reuse)
     if known is None:
         return None
@@ -329,12 +270,13 @@ def _cached_result(store: ResultStore, start: SearchRecord, reuse: str, announce
     provisional = f"; provisional: {known.provisional}" if known.provisional else ""
     announce(
         f"best for {start.configuration.columns['dataset']}: num_workers={result.num_workers}, measured at "
-        f'{result.measured_at}{provisional}; reuse="never" measures again'
+        f"{result.measured_at}{provisional}; reuse=False measures again"
     )
-    return result
+    return known
 
 
-def _configuration(loader_input: LoaderInput, plan: Embedded) -> Configuration:
+def configuration_of(loader_input: LoaderInput, plan: Embedded) -> Configuration:
+    """What is held fixed in a search."""
     settings = loader_input.settings
     columns = {"dataset": loader_input.name, "batch_size": settings.batch_size, "pin_memory": settings.pin_memory}
     return Configuration(

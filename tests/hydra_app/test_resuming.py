@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from nws_sweep.errors import ConfigurationError
+from nws_sweep.hydra_app import resuming
+from nws_sweep.hydra_app.resuming import ResumeState
 from nws_sweep.results import Host, SearchRecord
 from nws_sweep.results.storage import StoredRun
-from nws_sweep.sweep import resuming
-from nws_sweep.sweep.resuming import ResumeState
 from tests.children import child, line_of
 from tests.factories import HOST, configuration, search_result, search_rules, store_grid, store_run, trial
 
@@ -163,7 +163,7 @@ def test_a_run_and_a_grid_do_not_share_a_folder_and_a_run_has_one_configuration(
 def test_only_one_program_locks_a_folder_until_it_is_killed(tmp_path: Path) -> None:
     """Two programs started in the same second would overwrite each other's files."""
     script = """
-        import sys; from nws_sweep.sweep import resuming; from pathlib import Path
+        import sys; from nws_sweep.hydra_app import resuming; from pathlib import Path
         taken = resuming.folder_lock(Path(sys.argv[1]))
         print("claimed", flush=True); input()
     """

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from nws_sweep.analysis.time_ratios import Change
+from nws_sweep.hydra_app import recheck
 from nws_sweep.results import Estimate, MeasureRules, Trial
-from nws_sweep.sweep import recheck
 from tests.conftest import Command
 from tests.factories import (
     configuration,

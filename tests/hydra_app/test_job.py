@@ -4,8 +4,8 @@ from types import FrameType
 import pytest
 from omegaconf import OmegaConf
 
-from nws_sweep.sweep import app
-from nws_sweep.sweep.job import Session
+from nws_sweep.hydra_app import app
+from nws_sweep.hydra_app.job import Session
 
 
 def handler_of_submitit(number: int, frame: FrameType | None) -> None:

@@ -1,19 +1,13 @@
 """``+nws_sweep=autotune`` in another Hydra program, as a user runs it."""
 
-import gc
-import weakref
 from pathlib import Path
 
 import pytest
-from omegaconf import OmegaConf
-from torch.utils.data import DataLoader
 
 from nws_sweep.analysis.summary import summarise
 from nws_sweep.results import storage
 from nws_sweep.results.settings import ONLINE_STRATEGY
-from nws_sweep.sweep.program import AutotuneCallback
 from tests.hosts import run_host, write_training_host
-from tests.user_datasets import Plain
 
 
 def test_an_unchanged_training_gets_workers_while_it_runs(tmp_path: Path, environment: dict[str, str]) -> None:
@@ -45,29 +39,18 @@ def test_a_multirun_ends_with_a_report_though_a_job_has_failed(tmp_path: Path, e
     assert {"fails_with=8,loader.batch_size=4,loader.dataset.length=400", "report.html", "best.yaml"} < names
 
 
-def test_datasets_that_are_made_for_one_epoch_each_share_a_tuner_and_are_not_kept() -> None:
-    callback = AutotuneCallback(reuse="never")
-    callback.on_job_start(OmegaConf.create({}))
-    assert callback._hook is not None
-    try:
-        validation, made = DataLoader(Plain(6), batch_size=2), []
-        for _ in range(3):
-            dataset = Plain(8)
-            made.append(weakref.ref(dataset))
-            loader = DataLoader(dataset, batch_size=2, shuffle=True)
-            assert [len(list(each)) for each in (loader, validation)] == [4, 3]
-            del dataset, loader
-            gc.collect()
-    finally:
-        callback._hook.restore()
-    assert [(tuner.epoch, tuner.batches) for *_, tuner in callback._tuners] == [(2, 9), (2, 12)]
-    assert not any(each() for each in made)
-
-
 def test_ranks_other_than_the_first_write_nothing(tmp_path: Path, environment: dict[str, str]) -> None:
     folder = write_training_host(tmp_path)
     tuned = run_host(folder, {**environment, "RANK": "1"}, "+nws_sweep=autotune", "hydra.run.dir=run")
     assert (tuned.returncode, (folder / "run" / "nws_sweep").exists()) == (0, False), tuned.stderr
+
+
+def test_a_training_is_watched(tmp_path: Path, environment: dict[str, str]) -> None:
+    folder = write_training_host(tmp_path)
+    watched = run_host(folder, environment, "+nws_sweep=watch", "hydra.run.dir=run")
+    assert watched.returncode == 0, watched.stderr
+    assert "Sleeping: the training waits for data " in (folder / "run" / "train.log").read_text("utf-8")
+    assert not (folder / "run" / "nws_sweep").exists()
 
 
 @pytest.mark.parametrize("override", ["max_workers=-1", "settings=[pin_memory]", "reuse=often"])

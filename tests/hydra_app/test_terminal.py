@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from nws_sweep.sweep.grid import Plan
-from nws_sweep.sweep.terminal import View
+from nws_sweep.hydra_app.grid import Plan
+from nws_sweep.hydra_app.terminal import View
 from tests.factories import configuration, search_result, trial
 
 

@@ -28,14 +28,15 @@ from hydra.plugins.launcher import Launcher
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
+from nws_sweep.analysis.summary import best_and_fastest, summarise
 from nws_sweep.config import embedding, hydra_versions, schema
 from nws_sweep.config.schema import folder_name
 from nws_sweep.errors import ConfigurationError, DatasetError, LostJob, NwsSweepError, TrialError, one_line
 from nws_sweep.executor import trial_process
-from nws_sweep.results import Configuration, atomic, storage
-from nws_sweep.sweep import grid, job, resuming
-from nws_sweep.sweep.grid import Composer, configuration_of
-from nws_sweep.sweep.job import Session, parts_of
+from nws_sweep.hydra_app import grid, job, resuming
+from nws_sweep.hydra_app.grid import Composer, configuration_of
+from nws_sweep.hydra_app.job import Session, parts_of
+from nws_sweep.results import Configuration, SearchRecord, atomic, storage
 from nws_sweep.system import extras, host, platforms, processes, temporary
 from nws_sweep.system.processes import Interrupted
 
@@ -84,7 +85,6 @@ def _run_and_conclude(session: Session) -> int:
 
 def conclude(folder: Path, session: Session) -> int:
     """Writes the report and shows its table; the exit status is 1 if anything failed."""
-    from nws_sweep.analysis.summary import summarise
     from nws_sweep.report import writer
 
     session.view.status("writing the report")
@@ -161,8 +161,13 @@ def _check_datasets(samples: list[Configuration], session: Session) -> None:
             raise DatasetError(f"dataset {name} cannot be made: {error}") from error
 
 
-def task(composed: DictConfig) -> None:
-    """The Hydra job: searches one configuration and writes its files."""
+def task(composed: DictConfig) -> float | None:
+    """The Hydra job: searches one configuration and writes its files.
+
+    Returns:
+        Seconds of an epoch with the best setting, or of a sample if the length of an epoch is unknown, for sweepers
+        that minimize a value, such as Optuna's; None if nothing could be measured.
+    """
     if current:
         return _measure(composed, current)
     processes.drop_foreign_start_method()
@@ -172,10 +177,10 @@ def task(composed: DictConfig) -> None:
             signal.signal(number, signal.SIG_DFL)
     # Closed at once: the launcher's worker process may live on, or wait for its children.
     with contextlib.closing(Session()) as session:
-        _measure(composed, session)
+        return _measure(composed, session)
 
 
-def _measure(composed: DictConfig, session: Session) -> None:
+def _measure(composed: DictConfig, session: Session) -> float | None:
     hydra_config = cast("DictConfig", HydraConfig.get())
     folder = Path(hydra_config.runtime.output_dir)
     configuration = session.configuration
@@ -185,7 +190,17 @@ def _measure(composed: DictConfig, session: Session) -> None:
             resuming.refuse_another(folder, configuration)
     if session.folder is None:  # without the callback
         session.folder = folder
+    before = session.latest
     job.measure(configuration, folder, composed, session, hydra_config.runtime.cwd)
+    return None if session.latest is before else _value(session.latest)
+
+
+def _value(result: SearchRecord | None) -> float | None:
+    best, _ = best_and_fastest(result) if result else (None, None)
+    found = best.measurement if best else None
+    if found is None:
+        return None
+    return found.epoch_s or (1 / found.samples_per_s if found.samples_per_s else None)
 
 
 def _configuration(task: DictConfig, hydra_config: DictConfig, session: Session) -> Configuration:

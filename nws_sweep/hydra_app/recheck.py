@@ -11,10 +11,10 @@ from nws_sweep.analysis.time_ratios import Change, Quantity, Ratio, change_of, t
 from nws_sweep.dataloading import pickling
 from nws_sweep.errors import ConfigurationError, NwsSweepError
 from nws_sweep.executor.dataset_server import DatasetServer, spec_of
+from nws_sweep.hydra_app.job import initial_record, services
 from nws_sweep.measurement.environment import Environment
 from nws_sweep.report.progress import ProgressReporter, printer_for
 from nws_sweep.results import Configuration, Trial
-from nws_sweep.sweep.job import initial_record, services
 from nws_sweep.system import host_lock
 from nws_sweep.tuning.runner import search
 

@@ -8,8 +8,8 @@ from hydra.types import RunMode
 from omegaconf import OmegaConf
 
 from nws_sweep.errors import ConfigurationError
-from nws_sweep.sweep import grid
-from nws_sweep.sweep.grid import Composer, configuration_of
+from nws_sweep.hydra_app import grid
+from nws_sweep.hydra_app.grid import Composer, configuration_of
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ from rich.text import Text
 
 from nws_sweep import units
 from nws_sweep.analysis.summary import Summary
+from nws_sweep.hydra_app.grid import Plan
 from nws_sweep.report import snippets
 from nws_sweep.results import Configuration, SearchRecord, Trial
-from nws_sweep.sweep.grid import Plan
 from nws_sweep.system import streams
 
 # Wide enough for the table of best settings.

@@ -3,12 +3,11 @@
 import pickle
 from dataclasses import replace
 
-import pytest
 from omegaconf import OmegaConf
 
+from nws_sweep.hydra_app import program
+from nws_sweep.hydra_app.program import AutotuneCallback, SearchCallback, WatchCallback
 from nws_sweep.results import ProjectFacts
-from nws_sweep.sweep import program
-from nws_sweep.sweep.program import AutotuneCallback, SearchCallback
 from tests.factories import FACTS, search_result, trial
 
 
@@ -27,15 +26,6 @@ def test_overrides_are_columns_unless_they_set_one_and_the_keys_of_the_settings_
     assert program.of_program(replace(measured, facts=None), config, []).facts is None
 
 
-@pytest.mark.parametrize("name", ["RANK", "LOCAL_RANK", "SLURM_PROCID"])
-def test_of_several_ranks_the_first_one_writes(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    for other in ("RANK", "LOCAL_RANK", "SLURM_PROCID"):
-        monkeypatch.delenv(other, raising=False)
-    assert program.is_first_rank()
-    monkeypatch.setenv(name, "1")
-    assert not program.is_first_rank()
-
-
 def test_launchers_can_pickle_the_callbacks() -> None:
-    for callback in (AutotuneCallback(), SearchCallback(loader=2)):
+    for callback in (AutotuneCallback(), SearchCallback(loader=2), WatchCallback()):
         assert vars(pickle.loads(pickle.dumps(callback))) == vars(callback)

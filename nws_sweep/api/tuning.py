@@ -1,0 +1,150 @@
+"""``tune``: a DataLoader with the settings that a search has found."""
+
+import copy
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+
+from nws_sweep.api.searching import Asked, Progress, TrainingStep, search_for_all_ranks
+from nws_sweep.config.earlier_names import explained
+from nws_sweep.dataloading import generators, loaders
+from nws_sweep.dataloading.generators import SeededGenerators
+from nws_sweep.dataloading.inputs import DATALOADER_DEFAULTS, LoaderInput, loader_input_of
+from nws_sweep.errors import ConfigurationError, OutOfTime
+from nws_sweep.report.progress import announcer, printer_for
+from nws_sweep.report.search_result import SearchResult
+from nws_sweep.results import LoaderSettings, MeasureRules, Tuning
+from nws_sweep.system import platforms
+
+if TYPE_CHECKING:
+    from torch.utils.data import DataLoader
+
+
+class DataModule(Protocol):
+    """A LightningDataModule."""
+
+    def train_dataloader(self) -> Any:
+        """The DataLoader of the training."""
+
+
+Made = TypeVar("Made", bound="DataLoader[Any] | DataModule")
+
+
+@explained
+def tune(  # noqa: PLR0913
+    loader: Made | Callable[[], Made],
+    *,
+    patience: int = 3,
+    strategy: str = "adaptive",
+    num_workers: Sequence[int] | None = None,
+    max_workers: int | None = None,
+    settings: str | Sequence[str] | None = None,
+    training_step: TrainingStep = None,
+    tolerance: float = 0.03,
+    time_limit_s: float | None = None,
+    measure: str | MeasureRules | None = None,
+    check_samples: bool | None = None,
+    ranks: int = 1,
+    reuse: bool | str = "fresh",
+    config: Any = None,
+    progress: Progress = None,
+) -> Made:
+    """Returns the same DataLoader with the best ``num_workers``; see :func:`search` for the arguments and errors.
+
+    Only ``num_workers``, those in ``settings`` and, if the best number is 0, those that DataLoader then rejects differ:
+    ``timeout``, ``prefetch_factor``, ``persistent_workers`` and ``multiprocessing_context``. Class, attributes and the
+    order of the samples stay the same. If the dataset has random number generators of its own, ``worker_init_fn`` seeds
+    them, so that workers do not draw the same numbers.
+
+    Args:
+        loader: A DataLoader, which does not change; or a wrapper of one, such as accelerate's and webdataset's loaders;
+            or a LightningDataModule, for its train_dataloader; or a function without arguments that returns one of
+            them, if it cannot be pickled: it is called once more here.
+
+    Returns:
+        A copy of the loader, of the same class, which shares its dataset and sampler. Its attribute ``tuning`` has what
+        was changed, why, and the times before and after.
+
+    Example:
+        >>> import torch, nws_sweep
+        >>> from torch.utils.data import DataLoader, TensorDataset
+        >>> loader = DataLoader(TensorDataset(torch.arange(512.0)), batch_size=64)
+        >>> loader = nws_sweep.tune(loader, num_workers=[0, 1])
+        >>> sum(len(batch) for (batch,) in loader)
+        512
+    """
+    asked = Asked.of(locals())
+    made = None if _is_loader(loader) or not callable(loader) else loader
+    if made is None and not _is_loader(loader):
+        raise ConfigurationError(
+            f"tune({type(loader).__name__}): allowed is a DataLoader or a LightningDataModule; search() takes a dataset"
+        )
+    announce = announcer(progress, printer_for(progress))
+
+    def own() -> Made:
+        return made() if made else cast("Made", loader)
+
+    if reason := platforms.reason_not("tuning"):
+        announce(f"{reason}: the DataLoader stays as it is")
+        return own()
+
+    def loader_input() -> LoaderInput:
+        measured = functools.wraps(made)(functools.partial(_measured, made)) if made else _measured(own)
+        return replace(loader_input_of(measured, DATALOADER_DEFAULTS), call="tune(lambda: DataLoader(...))")
+
+    try:
+        result = search_for_all_ranks(loader_input, asked)
+    except OutOfTime as error:
+        announce(f"{error}: the DataLoader stays as it is")
+        return own()
+    tuned = _with_result(own(), result)
+    seeded = [] if _is_module(tuned) else [loaders.unwrapped(tuned)]
+    if seeded and isinstance(seeded[0].worker_init_fn, SeededGenerators):
+        announce(generators.seeding(generators.of_loader(seeded[0])))
+    return tuned
+
+
+def _is_module(value: object) -> bool:
+    return hasattr(value, "train_dataloader") and not loaders.is_loader(value)
+
+
+def _is_loader(value: object) -> bool:
+    return loaders.is_loader(value) or _is_module(value)
+
+
+def _measured(make: Callable[[], Any]) -> "DataLoader[Any]":
+    """The DataLoader itself; that of a LightningDataModule, of which a copy is set up."""
+    made = make()
+    if not _is_module(made):
+        return loaders.unwrapped(made)
+    module = copy.copy(made)
+    module.prepare_data()
+    module.setup("fit")
+    return loaders.unwrapped(module.train_dataloader())
+
+
+def _with_result(made: Made, result: SearchResult) -> Made:
+    """A copy with the best settings, and the attribute ``tuning``."""
+    if _is_module(made):
+        module: Any = copy.copy(made)
+        module.train_dataloader = functools.partial(_loader_of, module, result)
+        return cast("Made", module)
+    tuned: Any = loaders.with_settings(made, result.settings)
+    tuned.tuning = _tuning(loaders.settings_of(loaders.unwrapped(made)), result)
+    return cast("Made", tuned)
+
+
+def _loader_of(module: Any, result: SearchResult) -> Any:
+    return _with_result(type(module).train_dataloader(module), result)
+
+
+def _tuning(before: LoaderSettings, result: SearchResult) -> Tuning:
+    found = ((one.settings, one.measurement and one.measurement.batch_s) for one in result.trials)
+    times_s = {settings: batch_s.value for settings, batch_s in found if batch_s}
+    batch_s = tuple(times_s[one] for one in (before.canonical(), result.settings) if one in times_s)
+    reason = next(iter(result.explanation), result.stop_reason)
+    return Tuning(
+        before=before, after=result.settings, is_decided=True, is_provisional=bool(result.record.provisional),
+        reason=reason, batch_s=batch_s,
+    )  # fmt: skip

@@ -1,0 +1,20 @@
+"""Messages name settings as the command line does; in Python their notation is another one."""
+
+import re
+
+_WORDS = {"true": "True", "false": "False", "null": "None"}
+_OF_TEXT = ("measure", "strategy", "reuse", "multiprocessing_context")  # settings whose values are words
+
+
+def in_python(text: str) -> str:
+    """The same text with settings as arguments of ``nws_sweep.search``.
+
+    >>> in_python("longer with measure=rigorous, or pin_memory=true")
+    'longer with measure="rigorous", or pin_memory=True'
+    >>> in_python("measure.kill_after_s=600 s, measure.cache_files=[...]; see measure.precision")
+    'measure=MeasureRules(kill_after_s=600) s, measure=MeasureRules(cache_files=[...]); see MeasureRules.precision'
+    """
+    text = re.sub(r"\bmeasure\.(\w+=(?:\[[^]]*\]|[\w.-]*\w))", r"measure=MeasureRules(\1)", text)
+    text = re.sub(r"\bmeasure\.(\w+)", r"MeasureRules.\1", text)
+    text = re.sub(rf"\b({'|'.join(_OF_TEXT)}|MeasureRules\(cache)=([a-z]+)\b(?!\()", r'\1="\2"', text)
+    return re.sub(r"(?<==)(true|false|null)\b", lambda word: _WORDS[word.group()], text)

@@ -1,0 +1,205 @@
+"""What nws_sweep does in another Hydra program: callbacks that start a hook (``programs.hooks``) in each job.
+
+The answer of a job is written in the job, which may run in any process, and the report of a multirun at its end. Hydra
+turns an exception in a callback into a warning, so a wrong option raises SystemExit.
+
+- ``+nws_sweep=search``: the program runs until its training begins; that loader is searched, and the job ends by
+  SystemExit, which few programs catch, and which Hydra is made to take for the return of the job.
+- ``+nws_sweep=autotune``: the program runs as it is, and the loader of its training tunes itself.
+- ``+nws_sweep=watch``: the program runs as it is, and is told what its training waits for.
+"""
+
+import atexit
+import logging
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from hydra.core import utils
+from hydra.core.utils import JobReturn, JobStatus
+from hydra.experimental.callback import Callback
+from omegaconf import DictConfig
+
+from nws_sweep.analysis.summary import summarise
+from nws_sweep.config.embedding import GROUP
+from nws_sweep.config.project_keys import keys_of
+from nws_sweep.config.schema import column_value, folder_name
+from nws_sweep.errors import NwsSweepError
+from nws_sweep.hydra_app.grid import without_hydra
+from nws_sweep.programs.hooks import ProgramHook, Reporting, SearchEnded, SearchHook, TuningHook, Wanted
+from nws_sweep.programs.reports import is_first_rank, report
+from nws_sweep.report import snippets
+from nws_sweep.results import ProjectFacts, SearchRecord, atomic, storage
+
+logger = logging.getLogger(__name__)
+
+FOLDER = "nws_sweep"  # of a run, or of a multirun with one folder per job
+_OPTION = "hydra.callbacks.nws_sweep.loader="
+
+
+class ProgramCallback(Callback):
+    """Starts a hook in each job; subclasses say which.
+
+    Args:
+        options: Of the hook.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        # Set before the first job, since launchers pickle the callback.
+        self._options = options
+        self._grid: Path | None = None  # folder of the multirun; None for a single run
+        self._hook: ProgramHook | None = None
+        self._config: DictConfig | None = None  # of the job
+
+    def make_hook(self, reporting: Reporting) -> ProgramHook:
+        """The hook of a job. NwsSweepError if an option is wrong."""
+        raise NotImplementedError
+
+    def keep(self, record: SearchRecord) -> None:
+        """Writes the answer of a job."""
+        raise NotImplementedError
+
+    def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
+        """Prepares the report."""
+        if is_first_rank():
+            self._grid = Path(config.hydra.sweep.dir).absolute() / FOLDER
+            # After a failed job, Hydra 1.3 does not call on_multirun_end.
+            atexit.register(_report_grid, self._grid, os.getpid())
+
+    def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:
+        """Writes and prints the report."""
+        atexit.unregister(_report_grid)
+        if self._grid is not None:
+            _report_grid(self._grid, os.getpid())
+
+    def on_job_start(self, config: DictConfig, **kwargs: Any) -> None:
+        """Starts the hook."""
+        reporting = Reporting(announce=logger.info, keep=self.keep, progress=False, option=_OPTION)
+        try:
+            self._hook = self.make_hook(reporting)
+        except (NwsSweepError, TypeError) as error:  # TypeError: there is no such option
+            raise SystemExit(f"nws_sweep: {error}") from error
+        self._config = config
+        self._hook.start()
+
+    def on_job_end(self, config: DictConfig, job_return: JobReturn, **kwargs: Any) -> None:
+        """Ends the hook."""
+        if self._hook is not None:
+            self._hook.end(config.hydra.job.name)
+
+    def save(self, record: SearchRecord) -> Path | None:
+        """Writes the files of the job's answer; returns their folder, None in ranks other than 0."""
+        config = self._config
+        if config is None or not is_first_rank():
+            return None
+        overrides = [one for one in config.hydra.overrides.task if one.partition("=")[0].lstrip("+") != GROUP]
+        folder = Path(config.hydra.runtime.output_dir) / FOLDER
+        if self._grid is not None:
+            folder = self._grid / folder_name(overrides)
+        storage.save(folder, of_program(record, without_hydra(config), overrides))
+        return folder
+
+
+def of_program(record: SearchRecord, config: DictConfig, overrides: Sequence[str]) -> SearchRecord:
+    """The record with a column for each override, and the keys of the DataLoader's settings in the program's config.
+
+    An override that sets a column, such as ``data.batch_size=64`` that of batch_size, needs no column of its own.
+    """
+    columns = dict(record.configuration.columns)
+    for override in overrides:
+        key = override.partition("=")[0].lstrip("+")
+        value = column_value(config, key, override)
+        if columns.get(key.rpartition(".")[2]) != value:
+            columns[key] = value
+    keys, unclear = keys_of(config, "")
+    facts = record.facts and replace(record.facts, project=ProjectFacts(keys=keys, unclear=unclear))
+    return replace(record, configuration=replace(record.configuration, columns=columns), facts=facts)
+
+
+def _report_grid(folder: Path, process: int) -> None:
+    if os.getpid() == process and storage.holds_results(folder):  # not in a forked process
+        report(folder)
+
+
+def _is_about_a_failure(record: logging.LogRecord) -> bool:
+    return not (record.exc_info and isinstance(record.exc_info[1], SearchEnded))
+
+
+class SearchCallback(ProgramCallback):
+    """Searches one DataLoader of each job.
+
+    Args:
+        loader: The DataLoader; see ``programs.hooks``.
+        options: Keywords of ``nws_sweep.search``.
+    """
+
+    def __init__(self, loader: Wanted = None, **options: Any) -> None:
+        super().__init__(loader=loader, **options)
+
+    def make_hook(self, reporting: Reporting) -> SearchHook:
+        """See the base class."""
+        return SearchHook(reporting, **self._options)
+
+    def keep(self, record: SearchRecord) -> None:
+        """Writes the answer and its report."""
+        if folder := self.save(record):
+            report(folder, prints=self._grid is None)
+
+    def on_job_start(self, config: DictConfig, **kwargs: Any) -> None:
+        """Starts the hook, and makes Hydra catch the end of the job, as it catches Exception."""
+        super().on_job_start(config, **kwargs)
+        setattr(utils, "Exception", (Exception, SearchEnded))  # noqa: B010
+        for handler in logging.getLogger().handlers:  # Hydra 1.4 would write into the job's log that it has failed
+            handler.addFilter(_is_about_a_failure)
+
+    def on_job_end(self, config: DictConfig, job_return: JobReturn, **kwargs: Any) -> None:
+        """Makes the job one that has returned, unless the search failed."""
+        vars(utils).pop("Exception", None)
+        super().on_job_end(config, job_return, **kwargs)
+        ending = self._hook.ending if isinstance(self._hook, SearchHook) else None
+        if ending is not None:  # also if the program has made another error of it
+            job_return.status = JobStatus.FAILED if ending.code else JobStatus.COMPLETED
+            job_return.return_value = ending if ending.code else None
+
+
+class AutotuneCallback(ProgramCallback):
+    """Tunes the DataLoader of each job's training while it runs.
+
+    Args:
+        loader: The DataLoader; see ``programs.hooks``.
+        options: Keywords of ``nws_sweep.autotune``.
+    """
+
+    def __init__(self, loader: Wanted = None, **options: Any) -> None:
+        super().__init__(loader=loader, **options)
+
+    def make_hook(self, reporting: Reporting) -> TuningHook:
+        """See the base class."""
+        return TuningHook(reporting, **self._options)
+
+    def keep(self, record: SearchRecord) -> None:
+        """Writes the answer."""
+        if folder := self.save(record):
+            for configuration in summarise(storage.find(folder)).configurations:
+                atomic.write_text(folder / storage.BEST, snippets.best_file(configuration).file)
+            logger.info("`python -m nws_sweep report %s` shows more", folder)
+
+
+class WatchCallback(ProgramCallback):
+    """Says what the training of each job waits for, and changes nothing.
+
+    Args:
+        loader: The DataLoader; see ``programs.hooks``.
+    """
+
+    def __init__(self, loader: Wanted = None) -> None:
+        super().__init__(loader=loader)
+
+    def make_hook(self, reporting: Reporting) -> TuningHook:
+        """See the base class."""
+        return TuningHook(reporting, watches=True, **self._options)
+
+    def keep(self, record: SearchRecord) -> None:
+        """The line that was logged is the answer."""

@@ -1,0 +1,50 @@
+"""Says what a training waits for, and changes nothing."""
+
+from nws_sweep import units
+from nws_sweep.online import decision
+from nws_sweep.online.plan import Plan
+from nws_sweep.online.tuner import Tuner, better_choice, pace_s, prospect
+from nws_sweep.results import Trial
+from nws_sweep.system import accelerator
+
+
+class Watcher(Tuner):
+    """Follows a loader for one epoch, or until the training ends."""
+
+    def plan(self, batch: int, batches: int | None) -> Plan | None:
+        """Never other settings."""
+        return None
+
+    def end_epoch(self, batches: int, *, is_stream: bool) -> None:
+        """Says what was found, if the epoch was long enough."""
+        if self.may_change(self) and self.observation is not None and self.observation.suffices:
+            self.end()
+
+    def end(self) -> None:
+        """Says what was found."""
+        if self.observation is None or self.tuning.is_decided:
+            return
+        trial = self.observation.trial(self.configuration, self.cpus)
+        self.trials = [trial]
+        self.decide(self._found(trial, self.observation.batches_per_epoch))
+
+    def _found(self, trial: Trial, batches: int | None) -> str:
+        batch_s = pace_s([trial], trial.settings)
+        if not batch_s:
+            return "too few batches were timed"
+        if device := accelerator.in_use():
+            return (
+                f"a batch takes {units.seconds(batch_s)} with num_workers={self.current.num_workers}; what share of it "
+                f"waits for data is unknown, since the step may still run on {device} when the next batch is asked for"
+            )
+        share = decision.waiting_share(trial)
+        waits = f"the training waits for data {units.share(share)} of its time"
+        now = f"{waits}; a batch takes {units.seconds(batch_s)} with num_workers={self.current.num_workers}"
+        better, refusal = better_choice(self, prospect(self, batches, is_new_epoch=True))
+        if better is None:
+            return f"{now}; {refusal or 'no other setting is predicted to gain more than 3 %'}"
+        step_s = (1 - share) * batch_s
+        then_s = batch_s * better.predicted_s / better.current_s
+        less = f"{units.share(max(0.0, 1 - step_s / then_s))}, a batch {units.seconds(then_s)}"
+        differing = better.settings.differing(self.current)
+        return f"{now}; predicted with num_workers={better.settings.num_workers} {differing}".rstrip() + f": {less}"

@@ -1,0 +1,130 @@
+"""``nws-sweep autotune``, ``search`` and ``watch``: a program as it is, with a hook."""
+
+import argparse
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from nws_sweep.config.schema import is_seconds
+from nws_sweep.errors import ConfigurationError, NwsSweepError
+from nws_sweep.programs import script
+from nws_sweep.programs.hooks import ProgramHook, Reporting, SearchHook, TuningHook
+from nws_sweep.programs.reports import is_first_rank, report
+from nws_sweep.report.progress import printer_for
+from nws_sweep.results import SearchRecord, storage
+
+_ABOUT = {
+    "autotune": "Runs a program as it is; num_workers of its training's DataLoader is tuned in the first epoch.",
+    "search": "Runs a program until its training begins, searches the settings of that DataLoader, and ends.",
+    "watch": "Runs a program as it is, and says what share of its time its training waits for data.",
+}
+COMMANDS = tuple(_ABOUT)
+_WRONG_USAGE = 2
+_print = printer_for(True)  # on standard error
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Runs one of ``COMMANDS``; the program's own exceptions and exit status leave this function as exceptions.
+
+    Args:
+        arguments: The command, its options, the program and the program's arguments.
+    """
+    try:
+        options = _parsed(arguments)
+        program = (script.of_module if options.module else script.of_file)(options.program[0])
+        hook = _hook(arguments[0], options)
+    except NwsSweepError as error:
+        _print(str(error))
+        return _WRONG_USAGE
+    script.after_torch(hook.start)
+    try:
+        program.run(options.program[1:])
+    finally:
+        hook.end(program.name)
+    # The program may have caught the end of its search.
+    return hook.ending.status if isinstance(hook, SearchHook) and hook.ending is not None else 0
+
+
+def parser_of(command: str) -> argparse.ArgumentParser:
+    """The parser of one of ``COMMANDS``."""
+    parser = argparse.ArgumentParser(f"nws-sweep {command}", description=_ABOUT[command], allow_abbrev=False)
+    parser.add_argument(
+        "--loader", type=_loader, metavar="NUMBER|CLASS",
+        help="which DataLoader: its number, in the order in which the program first iterates over them, or the class "
+        "of its dataset (default: the training's, in random order and with gradients)",
+    )  # fmt: skip
+    for name, keywords in _OPTIONS[command].items():
+        parser.add_argument(f"--{name.removesuffix('_s').replace('_', '-')}", dest=name, **keywords)
+    parser.add_argument("-m", dest="module", action="store_true", help="the program is a module, as for python -m")
+    usage = "train.py or, after -m, a module; then its arguments"
+    parser.add_argument("program", nargs=argparse.REMAINDER, metavar="PROGRAM ...", help=usage)
+    return parser
+
+
+def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
+    command, *rest = arguments
+    options = parser_of(command).parse_args(rest)
+    if not options.program:
+        raise ConfigurationError(f"{command}: name a program, as in nws-sweep {command} train.py ARGUMENTS")
+    return options
+
+
+def _loader(text: str) -> int | str:
+    return int(text) if text.lstrip("-").isdigit() else text
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(number) for number in text.strip("[]").split(",")]
+
+
+def _seconds(text: str) -> float:
+    if not is_seconds(value := float(text)):
+        raise argparse.ArgumentTypeError(f"{text}: allowed are seconds of at least 0")
+    return value
+
+
+_MOST: Mapping[str, Any] = {"type": int, "metavar": "N", "help": "never more workers"}
+_OPTIONS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
+    "autotune": {
+        "max_workers": _MOST,
+        "reuse": {"default": "fresh", "help": "begin with an earlier answer: fresh (default), always or never"},
+    },
+    "search": {
+        "num_workers": {"type": _numbers, "metavar": "LIST", "help": "the candidates, such as 0,4,8"},
+        "max_workers": _MOST,
+        "training_step": {
+            "type": _seconds,
+            "metavar": "SECONDS",
+            "help": "of a training step, per batch (default: none)",
+        },
+        "time_limit_s": {"type": _seconds, "metavar": "SECONDS", "help": "of the search (default: 60)"},
+    },
+    "watch": {},
+}
+
+
+def _hook(command: str, options: argparse.Namespace) -> ProgramHook:
+    given = {name: value for name in _OPTIONS[command] if (value := getattr(options, name)) is not None}
+    reporting = Reporting(announce=_announce, keep=_forget, progress=None, option="--loader ")
+    if command == "search":
+        keep = partial(_keep, folder=storage.new_folder("runs", f"_{Path(options.program[0]).stem}"))
+        return SearchHook(replace(reporting, keep=keep), options.loader, reuse="never", **given)
+    return TuningHook(reporting, options.loader, watches=command == "watch", **given)
+
+
+def _announce(line: str) -> None:
+    if is_first_rank():
+        _print(line)
+
+
+def _forget(record: SearchRecord) -> None:
+    """What a tuner has found was printed, and is stored for the next training."""
+
+
+def _keep(record: SearchRecord, folder: Path) -> None:
+    """Writes the files of a search and its report."""
+    if is_first_rank():
+        storage.save(folder, record)
+        report(folder)

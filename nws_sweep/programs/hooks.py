@@ -1,0 +1,320 @@
+"""Hooks: what the iterators of a program's DataLoaders do, and which DataLoader is the training's.
+
+DataLoaders are numbered from 1 in the order in which the program first iterates over them. One of them is meant: the
+one that was asked for by its number or by the name of its dataset's class; else the training's, which is iterated with
+gradients enabled, in random order or over an iterable dataset.
+"""
+
+import logging
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from nws_sweep.config.schema import RANGES, require, require_autotune
+from nws_sweep.errors import ConfigurationError, one_line
+from nws_sweep.report.progress import Print, announcer, printer_for
+from nws_sweep.results import SearchRecord
+from nws_sweep.system import platforms, processes, torch_internals
+
+if TYPE_CHECKING:
+    from nws_sweep.dataloading.hook import LoaderHook
+    from nws_sweep.online.tuner import Tuner
+
+logger = logging.getLogger(__name__)
+Wanted = int | str | None  # the number of a DataLoader, the class of its dataset, or None for the training's
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reporting:
+    """How a hook reports.
+
+    Attributes:
+        announce: Called with a line.
+        keep: Called with what was found; its errors are those of the search.
+        progress: As for ``nws_sweep.search``.
+        option: How another DataLoader is asked for, before its number.
+    """
+
+    announce: Print
+    keep: Callable[[SearchRecord], None]
+    progress: bool | None
+    option: str
+
+
+class ProgramHook:
+    """Replaces the iterators of all DataLoaders from ``start`` to ``end``; subclasses say by what.
+
+    Args:
+        reporting: How it reports.
+        loader: The DataLoader that is meant.
+
+    Raises:
+        ConfigurationError: If the DataLoader is named by neither a number nor a class.
+    """
+
+    def __init__(self, reporting: Reporting, loader: Wanted) -> None:
+        is_number = isinstance(loader, int) and not isinstance(loader, bool) and loader >= 1
+        if not (loader is None or is_number or (isinstance(loader, str) and loader.isidentifier())):
+            allowed = "null, an integer of at least 1, or the name of a dataset's class"
+            raise ConfigurationError(f"loader={loader!r}: allowed is {allowed}")
+        self._reporting, self._wanted = reporting, loader
+        self._replaced: LoaderHook | None = None
+
+    def start(self) -> None:
+        """Replaces them."""
+        from nws_sweep.dataloading.hook import LoaderHook  # imports torch
+
+        self._replaced = LoaderHook(self.get_iterator)
+        self._replaced.start()
+
+    def end(self, program: str) -> None:
+        """Restores them, and says what was found in the program, which has ended."""
+        if self._replaced is not None:
+            self._replaced.restore()
+            self.conclude(program)
+
+    def get_iterator(self, original: Callable[[Any], Any], loader: Any) -> Any:
+        """The iterator of a DataLoader, in place of that of DataLoader's ``original`` method."""
+        raise NotImplementedError
+
+    def conclude(self, program: str) -> None:
+        """Says what was found; ``program`` is the name of the program."""
+        raise NotImplementedError
+
+    def _is_wanted(self, number: int, loader: Any) -> bool:
+        return self._wanted in (number, type(loader.dataset).__name__)
+
+
+def _name(number: int, loader: Any) -> str:
+    return f"DataLoader {number} ({type(loader.dataset).__name__})"
+
+
+class SearchEnded(SystemExit):
+    """Ends a program whose DataLoader was searched.
+
+    Args:
+        status: 0, or 1 if the search failed.
+    """
+
+    def __init__(self, status: int) -> None:
+        super().__init__(status)
+        self.status = status
+
+
+class _EndingIterator:
+    """Ends the program at the first batch: an error in ``iter`` would hit frameworks where they can't clean up."""
+
+    def __init__(self, hook: "SearchHook", loader: Any) -> None:
+        self._hook = hook
+        self._loader = loader
+
+    def __iter__(self) -> "_EndingIterator":
+        return self
+
+    def __next__(self) -> NoReturn:
+        torch_internals.forget_iterator(self._loader)  # one with persistent workers keeps it
+        self._hook.end_program(self._loader)
+
+    def _reset(self, loader: Any) -> None:
+        """DataLoader calls it if ``iter`` is called again."""
+
+
+class SearchHook(ProgramHook):
+    """Searches one DataLoader, and ends the program.
+
+    Args:
+        reporting: How it reports.
+        loader: The DataLoader that is meant.
+        options: Keywords of ``nws_sweep.search``.
+
+    Attributes:
+        ending: What ends the program; None before that. The program may catch it.
+    """
+
+    def __init__(self, reporting: Reporting, loader: Wanted, **options: Any) -> None:
+        super().__init__(reporting, loader)
+        platforms.require("searching")
+        for name in options.keys() & RANGES.keys():  # the training step is checked by the search
+            require(name, options[name])
+        self._options = options
+        self._seen: list[weakref.ref[Any]] = []
+        self.ending: SearchEnded | None = None
+
+    def get_iterator(self, original: Callable[[Any], Any], loader: Any) -> Any:
+        """The loader's own iterator, or one that ends the program."""
+        if self.ending is None and not self._is_to_search(loader):
+            return original(loader)
+        return _EndingIterator(self, loader)
+
+    def end_program(self, loader: Any) -> NoReturn:
+        """Searches the loader unless one has been searched, and ends the program."""
+        if self.ending is None:
+            self.ending = SearchEnded(self._search(loader))
+        raise self.ending
+
+    def conclude(self, program: str) -> None:
+        """Says that no loader was searched, if so."""
+        if self.ending is None:
+            what = "the DataLoader to search" if self._seen else "a DataLoader"
+            self._reporting.announce(f"{program} ended without iterating over {what}; nothing was searched")
+
+    def _is_to_search(self, loader: Any) -> bool:
+        from nws_sweep.dataloading.loaders import reason_not_training
+
+        is_new = all(seen() is not loader for seen in self._seen)
+        if is_new:
+            self._seen.append(weakref.ref(loader))
+        number = next(number for number, seen in enumerate(self._seen, 1) if seen() is loader)
+        if self._wanted is not None:
+            return self._is_wanted(number, loader)
+        reason = reason_not_training(loader)
+        if reason and is_new:
+            option = f"{self._reporting.option}{number} searches it"
+            self._reporting.announce(f"{_name(number, loader)} is not searched: {reason}; {option}")
+        return not reason
+
+    def _search(self, loader: Any) -> int:
+        """Searches the loader; returns the exit status, 1 if the search failed."""
+        from nws_sweep import api
+
+        processes.drop_foreign_start_method()  # of a launcher's worker process
+        try:
+            self._reporting.keep(api.search(loader, progress=self._reporting.progress, **self._options).record)
+        except Exception as error:  # the program must not handle it
+            logger.error("the search failed: %s", one_line(str(error) or repr(error), 1000))
+            return 1
+        return 0
+
+
+@dataclass(eq=False)
+class _Followed:
+    """A DataLoader that has a tuner, or several that the program makes for one epoch each."""
+
+    number: int
+    name: str
+    kind: str
+    dataset: Callable[[], Any]  # a weak reference if there can be one
+    is_wanted: bool
+    likeness: int  # to a training's: the largest index in ``loaders.NOT_TRAINING`` so far
+    tuner: "Tuner"
+
+
+class TuningHook(ProgramHook):
+    """Gives each DataLoader a tuner; loaders that are made for one epoch each share one.
+
+    All of them are timed. Only the one that is meant changes its settings, or is reported if nothing may change: of
+    several that may be the training's, the one that has given most batches so far, which soon is the training's.
+
+    Args:
+        reporting: How it reports.
+        loader: The DataLoader that is meant.
+        watches: Whether settings stay as they are.
+        options: Keywords of ``nws_sweep.autotune``.
+    """
+
+    def __init__(
+        self, reporting: Reporting, loader: Wanted, *, watches: bool = False, max_workers: int | None = None,
+        settings: Sequence[str] | None = None, reuse: bool | str = "fresh",
+    ) -> None:  # fmt: skip
+        super().__init__(reporting, loader)
+        chosen = None if settings is None else tuple(settings)
+        self._options: dict[str, Any] = {"max_workers": max_workers, "settings": chosen, "reuse": reuse}
+        require_autotune(**self._options)
+        self._watches = watches
+        self._followed: list[_Followed] = []
+        self._by_loader: weakref.WeakKeyDictionary[Any, _Followed] = weakref.WeakKeyDictionary()
+
+    @classmethod
+    def of_trainer(cls, options: Mapping[str, Any]) -> "TuningHook":
+        """For a callback of a trainer, which prints what was found. TypeError if there is no such option."""
+        announce = announcer(None, printer_for(None))
+        reporting = Reporting(announce=announce, keep=lambda _: None, progress=None, option="loader=")
+        return cls(reporting, options.get("loader"), **{name: options[name] for name in options if name != "loader"})
+
+    def start(self) -> None:
+        """Replaces the iterators, if a training can be tuned here."""
+        if reason := platforms.reason_not_autotuning():
+            self._reporting.announce(f"{reason}: the program runs as it is")
+            return
+        super().start()
+
+    def conclude(self, program: str) -> None:
+        """Ends the tuner of the training, and keeps what it has found."""
+        training = self._training
+        if training is None:
+            self._reporting.announce(f"{program} ended without iterating over a DataLoader")
+            return
+        from nws_sweep.online.loader import record
+
+        training.tuner.end()
+        others = [one for one in self._followed if one.likeness and one is not training and one.tuner.batches]
+        if others and self._wanted is None:
+            names = ", ".join(one.name for one in others)
+            why = f"{training.name} has given most batches, so {names} stayed as made"
+            self._reporting.announce(f"{why}; {self._reporting.option}{others[0].number} chooses another")
+        if training.tuner.trials:
+            self._reporting.keep(record(training.tuner))
+
+    def get_iterator(self, original: Callable[[Any], Any], loader: Any) -> Any:
+        """An iterator that tunes the loader."""
+        from nws_sweep.online.loader import iterator_of
+        from nws_sweep.online.pool import OF_POOL
+
+        if OF_POOL in vars(loader):  # a pool takes torch's own iterator
+            return original(loader)
+        return iterator_of(loader, type(loader), lambda: self._tuner_of(loader), original)
+
+    @property
+    def _training(self) -> _Followed | None:
+        """The loader that is meant; None if it has not given any batch."""
+        found = [one for one in self._followed if one.tuner.batches and (self._wanted is None or one.is_wanted)]
+        return max(found, key=lambda one: (one.likeness, one.tuner.batches), default=None)
+
+    def _is_training(self, tuner: "Tuner") -> bool:
+        training = self._training
+        if training is None or training.tuner is not tuner:
+            return False
+        return training.likeness > 0 or not self._watches  # watching can wait until the training is certain
+
+    def _tuner_of(self, loader: Any) -> "Tuner":
+        from nws_sweep.dataloading.loaders import NOT_TRAINING, reason_not_training
+
+        if loader not in self._by_loader:
+            self._by_loader[loader] = self._known(loader) or self._follow(loader)
+        followed = self._by_loader[loader]
+        followed.likeness = max(followed.likeness, NOT_TRAINING.index(reason_not_training(loader)))
+        return followed.tuner
+
+    def _known(self, loader: Any) -> _Followed | None:
+        """A loader of this kind which has the same dataset, or had one that is gone."""
+        from nws_sweep.online.agreement import kind_of
+
+        kind, dataset = kind_of(loader), loader.dataset
+        for one in self._followed:
+            if one.kind == kind and any(one.dataset() is each for each in (dataset, None)):
+                one.dataset = _weakly(dataset)
+                return one
+        return None
+
+    def _follow(self, loader: Any) -> _Followed:
+        from nws_sweep.online.agreement import kind_of
+        from nws_sweep.online.loader import tuner_of
+
+        number = len(self._followed) + 1
+        tuner = tuner_of(loader, **self._options, progress=self._reporting.progress, watches=self._watches)
+        tuner.may_change = self._is_training
+        followed = _Followed(
+            name=_name(number, loader), number=number, kind=kind_of(loader), dataset=_weakly(loader.dataset),
+            is_wanted=self._is_wanted(number, loader), likeness=0, tuner=tuner,
+        )  # fmt: skip
+        self._followed.append(followed)
+        return followed
+
+
+def _weakly(value: Any) -> Callable[[], Any]:
+    """A weak reference, or a strong one to what cannot be referenced weakly, such as a list."""
+    try:
+        return weakref.ref(value)
+    except TypeError:
+        return lambda: value

@@ -1,0 +1,23 @@
+"""Files and reports of what was found in a program."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+_RANKS = ("RANK", "LOCAL_RANK", "SLURM_PROCID")  # of the processes that torchrun, Lightning or srun start
+
+
+def is_first_rank() -> bool:
+    """Whether this process writes files: of several ranks, only the first one does."""
+    return all(os.environ.get(name, "0") == "0" for name in _RANKS)
+
+
+def report(folder: Path, *, prints: bool = True) -> None:
+    """Writes the report of a run or a grid, and prints its table.
+
+    In a process of its own: threads can't start at the exit of this one, and its matplotlib is the program's.
+    """
+    sys.stdout.flush()
+    command = [sys.executable, "-m", "nws_sweep", "report", str(folder)]
+    subprocess.run(command, check=False, stdout=None if prints else subprocess.DEVNULL)

@@ -1,0 +1,72 @@
+"""What ``nws_sweep.sweep`` returns."""
+
+import html
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nws_sweep.analysis.summary import Summary
+from nws_sweep.errors import NwsSweepError
+from nws_sweep.report import snippets
+from nws_sweep.report.search_result import SearchResult
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, repr=False)  # without slots, for a cached property
+class SweepResult:
+    """The results of a grid; prints as a table of the best settings, in a notebook too.
+
+    Returned by :func:`nws_sweep.sweep`.
+    """
+
+    _summary: Summary
+
+    @property
+    def folder(self) -> Path:
+        """The folder with the files and the report."""
+        return self._summary.stored.folder
+
+    @cached_property
+    def results(self) -> tuple[SearchResult, ...]:
+        """The result of each combination, in the order of measuring, without those that could not be measured."""
+        return tuple(SearchResult(one.run.result) for one in self._summary.configurations if one.best)
+
+    @property
+    def failures(self) -> tuple[str, ...]:
+        """A line with the reason for each combination or candidate that could not be measured."""
+        return self._summary.failures
+
+    @property
+    def best(self) -> SearchResult:
+        """The combination with most samples per second. NwsSweepError if none could be measured."""
+        if self._summary.fastest is None:
+            raise NwsSweepError(f"no combination could be measured: {self.failures[0]}")
+        return SearchResult(self._summary.fastest.run.result)
+
+    @property
+    def best_params(self) -> dict[str, Any]:
+        """The values of the axes and the chosen settings of ``best``."""
+        best = self.best
+        columns = best.record.configuration.columns
+        return {
+            **{name: columns[name] for name in self._summary.distinguishing if name in columns},
+            **best.loader_kwargs,
+        }
+
+    def to_frame(self) -> "pd.DataFrame":
+        """One row per combination with the columns of best.csv (docs/reference/files.md)."""
+        from nws_sweep.report import tables
+
+        return tables.best(self._summary).frame()
+
+    def __repr__(self) -> str:
+        return f"SweepResult({str(self.folder)!r}, {len(self._summary.configurations)} combinations)"
+
+    def __str__(self) -> str:
+        return "\n".join([snippets.as_markdown_table(self._summary), *self.failures, f"in {self.folder}"])
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(str(self))}</pre>"

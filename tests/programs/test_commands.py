@@ -1,0 +1,140 @@
+"""``nws-sweep autotune``, ``search`` and ``watch`` as a user types them: the program is as without."""
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nws_sweep.programs import command
+from tests.conftest import COMMAND_TIMEOUT_S
+from tests.hosts import write
+
+# Sets what only has an effect before torch is imported; pickles what only the main module knows; ends with a status.
+TRAIN = """\
+import os
+
+os.environ["OMP_NUM_THREADS"] = "1"
+import pickle
+import sys
+import time
+
+import torch
+from torch.utils.data import DataLoader
+
+import beside
+
+
+class Sleeping:
+    def __len__(self):
+        return 1500
+
+    def __getitem__(self, index):
+        time.sleep(0.002)
+        return torch.tensor([float(index)])
+
+
+if __name__ == "__main__":
+    torch.manual_seed(0)
+    print(sys.argv[1:], os.path.basename(__file__), __name__, os.getcwd(), torch.get_num_threads(), beside.VALUE)
+    assert isinstance(pickle.loads(pickle.dumps(Sleeping())), Sleeping)
+    model = torch.nn.Linear(1, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-9)
+    loader = DataLoader(Sleeping(), batch_size=10, shuffle=True)
+    for _ in range(2):
+        for batch in loader:
+            loss = model(batch).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        print(loss.item())
+    sys.exit(3)
+"""
+
+
+def run(folder: Path, environment: dict[str, str], *words: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, *words],
+        cwd=folder, env=environment, capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S, check=False,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    write(tmp_path / "project" / "train.py", TRAIN)
+    write(tmp_path / "project" / "beside.py", "VALUE = 7\n")
+    return tmp_path / "project"
+
+
+@pytest.mark.parametrize("name", ["autotune", "watch"])
+@pytest.mark.parametrize("how", [("train.py",), ("-m", "train")])
+def test_a_program_does_what_it_does_without(
+    project: Path, environment: dict[str, str], name: str, how: tuple[str, ...]
+) -> None:
+    plain = run(project, environment, *how, "--epochs", "2", "-m")
+    with_hook = run(project, environment, "-m", "nws_sweep", name, *how, "--epochs", "2", "-m")
+    assert plain.returncode == with_hook.returncode == 3, with_hook.stderr
+    assert with_hook.stdout == plain.stdout
+    (line,) = with_hook.stderr.splitlines()
+    found = "num_workers=" if name == "autotune" else "the training waits for data "
+    assert line.startswith(f"nws_sweep: Sleeping: {found}")
+
+
+def test_a_search_ends_the_program_with_a_report(project: Path, environment: dict[str, str]) -> None:
+    options = ("--num-workers", "0,4", "--time-limit", "8")
+    done = run(project, environment, "-m", "nws_sweep", "search", *options, "train.py", "--epochs", "2")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("['--epochs', '2'] train.py __main__")
+    assert "Best settings" in done.stdout
+    (folder,) = (project / "outputs" / "runs").iterdir()
+    assert folder.name.endswith("_train")
+    assert (folder / "report.html").is_file()
+
+
+RAISES = """\
+import torch
+
+
+def fails():
+    raise ValueError("out of luck")
+
+
+fails()
+"""
+
+
+def test_an_exception_has_the_programs_own_traceback(tmp_path: Path, environment: dict[str, str]) -> None:
+    write(tmp_path / "train.py", RAISES)
+    plain = run(tmp_path, environment, "train.py")
+    tuned = run(tmp_path, environment, "-m", "nws_sweep", "autotune", "train.py")
+    assert (plain.returncode, tuned.returncode) == (1, 1)
+    line = "nws_sweep: train.py ended without iterating over a DataLoader\n"
+    assert tuned.stderr.replace(line, "") == plain.stderr
+
+
+def test_an_interrupted_program_ends_by_the_signal(tmp_path: Path, environment: dict[str, str]) -> None:
+    write(tmp_path / "train.py", "import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(60)\n")
+    for words in (("train.py",), ("-m", "nws_sweep", "watch", "train.py")):
+        assert run(tmp_path, environment, *words).returncode == -signal.SIGINT
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["autotune"], "autotune: name a program, as in nws-sweep autotune train.py ARGUMENTS"),
+        (["watch", "missing.py"], "missing.py: no such file; expected a program, such as train.py, or -m MODULE"),
+        (["watch", "-m", "tests.missing"], "-m tests.missing: no such module, or a package without __main__"),
+        (["autotune", "--loader", "0", __file__], "loader=0: allowed is null, an integer of at least 1, or"),
+        (["autotune", "--reuse", "often", __file__], "reuse='often': allowed is never or fresh or always"),
+    ],
+)
+def test_wrong_usage_is_a_line(words: list[str], line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.run(words) == 2
+    assert capsys.readouterr().err.startswith(f"nws_sweep: {line}")
+
+
+def test_a_program_that_does_not_compile_is_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(tmp_path / "train.py", "def broken(:\n")
+    assert command.run(["watch", str(tmp_path / "train.py")]) == 2
+    assert "train.py: SyntaxError: invalid syntax" in capsys.readouterr().err

@@ -1,0 +1,207 @@
+"""Which DataLoader of a program is meant, and how a hook ends; nothing is measured."""
+
+import contextlib
+import gc
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import DataLoader
+
+from nws_sweep import api
+from nws_sweep.errors import ConfigurationError, NwsSweepError
+from nws_sweep.programs.hooks import ProgramHook, Reporting, SearchEnded, SearchHook, TuningHook
+from nws_sweep.report.search_result import SearchResult
+from nws_sweep.results import SearchRecord
+from tests.factories import search_result, trial
+from tests.user_datasets import Plain
+
+FOUND = search_result(trial(0, 8.0), trial(2, 4.0))
+
+
+class Told:
+    """What a hook has said and kept."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.kept: list[SearchRecord] = []
+        self.reporting = Reporting(
+            announce=self.lines.append, keep=self.kept.append, progress=False, option="--loader "
+        )
+
+
+@pytest.fixture
+def told() -> Told:
+    return Told()
+
+
+@pytest.fixture
+def searched(monkeypatch: pytest.MonkeyPatch) -> list[DataLoader[Any]]:
+    """The loaders that were searched."""
+    found: list[DataLoader[Any]] = []
+
+    def search(loader: DataLoader[Any], **options: Any) -> SearchResult:
+        found.append(loader)
+        return SearchResult(FOUND)
+
+    monkeypatch.setattr(api, "search", search)
+    return found
+
+
+def run(hook: ProgramHook, program: Callable[[], Any]) -> int | None:
+    """The exit status with which the program was ended; None if it has ended by itself."""
+    hook.start()
+    try:
+        program()
+    except SearchEnded as ending:
+        return int(ending.code or 0)
+    finally:
+        hook.end("train.py")
+        assert "_nws" not in DataLoader._get_iterator.__qualname__
+    return None
+
+
+def loaders() -> tuple[DataLoader[Any], DataLoader[Any]]:
+    return DataLoader(Plain(8)), DataLoader(Plain(8), shuffle=True, num_workers=1, persistent_workers=True)
+
+
+def test_a_search_ends_the_program_at_the_first_batch_of_its_training(told: Told, searched: list[Any]) -> None:
+    validation, training = loaders()
+    reached: list[Any] = []
+
+    def program() -> None:
+        with torch.no_grad():
+            reached.append(len(list(validation)))
+            reached.append(len(list(DataLoader(Plain(3), shuffle=True))))
+        reached.append(len(list(validation)))
+        iterator = iter(training)
+        reached.append("iter")
+        next(iterator)
+        reached.append("next")
+
+    assert run(SearchHook(told.reporting, None), program) == 0
+    assert reached == [8, 3, 8, "iter"]
+    assert searched == [training]
+    assert told.kept == [FOUND]
+    assert len(list(training)) == 8
+
+
+def swallows() -> None:
+    _, training = loaders()
+    for _ in range(2):
+        with contextlib.suppress(BaseException):
+            list(training)
+
+
+def test_a_program_may_catch_the_end(told: Told, searched: list[Any]) -> None:
+    hook = SearchHook(told.reporting, None)
+    assert run(hook, swallows) is None
+    assert hook.ending is not None
+    assert hook.ending.code == 0
+    assert len(searched) == 1
+
+
+@pytest.mark.parametrize(("wanted", "index"), [(1, 0), (2, 1), ("Plain", 0)])
+def test_a_loader_may_be_named(told: Told, searched: list[Any], wanted: int | str, index: int) -> None:
+    both = loaders()
+
+    def program() -> None:
+        for loader in (*both, both[0]):
+            list(loader)
+
+    assert run(SearchHook(told.reporting, wanted), program) == 0
+    assert searched == [both[index]]
+
+
+@pytest.mark.parametrize(
+    ("program", "lines"),
+    [
+        (lambda: None, ["train.py ended without iterating over a DataLoader; nothing was searched"]),
+        (lambda: list(loaders()[0]), [
+            "DataLoader 1 (Plain) is not searched: its order is fixed; --loader 1 searches it",
+            "train.py ended without iterating over the DataLoader to search; nothing was searched",
+        ]),
+    ],
+)  # fmt: skip
+def test_a_program_without_a_training_ends_with_a_line(
+    told: Told, program: Callable[[], Any], lines: list[str]
+) -> None:
+    assert run(SearchHook(told.reporting, None), program) is None
+    assert told.lines == lines
+    assert told.kept == []
+
+
+def test_a_failed_search_is_a_line(
+    told: Told, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def search(*_: Any, **__: Any) -> None:
+        raise NwsSweepError("no candidate\ncould be measured")
+
+    monkeypatch.setattr(api, "search", search)
+    assert run(SearchHook(told.reporting, None), lambda: list(loaders()[1])) == 1
+    assert caplog.messages == ["the search failed: no candidate could be measured"]
+
+
+@pytest.mark.parametrize(
+    ("make", "line"),
+    [
+        (lambda told: SearchHook(told, 0), "loader=0: allowed is null, an integer of at least 1, or the name of"),
+        (lambda told: TuningHook(told, "a b"), "loader='a b': allowed is"),
+        (lambda told: SearchHook(told, True), "loader=True: allowed is"),
+        (lambda told: SearchHook(told, None, strategy="fast"), "strategy='fast': allowed is adaptive or"),
+        (lambda told: TuningHook(told, None, reuse="often"), "reuse='often': allowed is"),
+        (lambda told: TuningHook(told, None, settings=["pin_memory"]), "settings=\\['pin_memory'\\]: allowed is"),
+    ],
+)
+def test_a_wrong_option_is_refused_before_the_program_begins(
+    told: Told, make: Callable[[Reporting], ProgramHook], line: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=f"^{line}"):
+        make(told.reporting)
+
+
+def test_datasets_that_are_made_for_one_epoch_each_share_a_tuner_and_are_not_kept(told: Told) -> None:
+    made: list[weakref.ref[Any]] = []
+    hook = TuningHook(told.reporting, None, reuse="never")
+
+    def program() -> None:
+        validation = DataLoader(Plain(6), batch_size=2)
+        for _ in range(3):
+            dataset = Plain(8)
+            made.append(weakref.ref(dataset))
+            loader = DataLoader(dataset, batch_size=2, shuffle=True)
+            assert [len(list(each)) for each in (loader, validation)] == [4, 3]
+            del dataset, loader
+            gc.collect()
+
+    run(hook, program)
+    assert [(one.number, one.tuner.epoch, one.tuner.batches) for one in hook._followed] == [(1, 2, 12), (2, 2, 9)]
+    assert not any(each() for each in made)
+
+
+class Other(Plain):
+    pass
+
+
+def test_of_several_trainings_the_longest_is_tuned_and_the_others_are_named(told: Told) -> None:
+    short, long = (DataLoader(kind(length), shuffle=True) for kind, length in ((Plain, 4), (Other, 40)))
+
+    def program() -> None:
+        with torch.no_grad():
+            list(DataLoader(Plain(90)))
+        for loader in (short, long):
+            list(loader)
+
+    run(TuningHook(told.reporting, None, reuse="never"), program)
+    assert [record.configuration.columns["dataset"] for record in told.kept] == ["Other"]
+    most = "DataLoader 3 (Other) has given most batches, so DataLoader 2 (Plain) stayed as made"
+    assert told.lines == [f"{most}; --loader 2 chooses another"]
+    run(TuningHook(told.reporting, 2, reuse="never"), program)
+    assert told.kept[1].configuration.columns["dataset"] == "Plain"
+
+
+def test_nothing_to_tune_is_a_line(told: Told) -> None:
+    run(TuningHook(told.reporting, None), lambda: None)
+    assert told.lines == ["train.py ended without iterating over a DataLoader"]

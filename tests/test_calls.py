@@ -1,0 +1,138 @@
+"""Calls as someone types them who knows torch, optuna and pandas, but not this project."""
+
+import doctest
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+import nws_sweep
+from nws_sweep import cli
+from nws_sweep.config import python_notation
+from nws_sweep.errors import ConfigurationError
+from nws_sweep.results import MeasureRules, storage
+from tests import user_datasets
+
+DATASET: Dataset[torch.Tensor] = user_datasets.Slow(120, seconds=0.005)
+
+
+@pytest.fixture(autouse=True)
+def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NWS_SWEEP_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("NWS_SWEEP_LOCK_FILE", str(tmp_path / "lock"))
+    monkeypatch.chdir(tmp_path)
+
+
+def test_keywords_of_dataloader_names_of_presets_and_yes_or_no_are_accepted() -> None:
+    def ask(reuse: bool) -> nws_sweep.SearchResult:
+        return nws_sweep.search(
+            DATASET, batch_size=10, in_order=False, num_workers=[0, 2], settings="prefetch_factor", measure="quick",
+            reuse=reuse, progress=False,
+        )  # fmt: skip
+
+    result = ask(False)
+    assert not result.record.configuration.loader.in_order
+    assert result.record.configuration.measure == MeasureRules(precision=0.1, trial_limit_s=5.0)
+    assert [result.reused, ask(True).reused] == [False, True]
+    with pytest.raises(ConfigurationError, match="measure='fast': allowed is default, epoch, quick, rigorous, or Mea"):
+        nws_sweep.search(DATASET, measure="fast")
+
+
+def test_a_result_is_a_folder_of_the_command_line_and_plain_values(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result = nws_sweep.search(DATASET, batch_size=10, num_workers=[0, 2], measure="quick", progress=False)
+    assert result.best_params == result.loader_kwargs
+    values = result.to_dict()
+    assert values["num_workers"] == result.num_workers
+    assert values["batch_s"] > 0
+    assert all(value is None or isinstance(value, (bool, int, float, str)) for value in values.values())
+    page = result.report(storage.new_folder("runs", "_mine"))
+    assert "<html" in page.read_text("utf-8")
+    assert cli.run(["best", "--format", "kwargs"]) == 0
+    written = capsys.readouterr()
+    assert f"num_workers={result.num_workers}" in written.out
+    assert written.err.startswith(f"nws_sweep: {page.parent.relative_to(tmp_path)}\n")
+    assert cli.run(["predict", str(result.save("elsewhere")), "--cpus", "8"]) == 0
+
+
+def test_without_a_run_the_newest_one_is_missed_in_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["best"]) == 2
+    assert capsys.readouterr().err == "nws_sweep: outputs: no run or grid of nws_sweep; name its folder\n"
+
+
+def test_a_grid_in_python_has_the_folder_of_a_grid(tmp_path: Path) -> None:
+    lines: list[str] = []
+    grid = nws_sweep.sweep(
+        DATASET, batch_size=[10, 20], drop_last=(True,), num_workers=[0, 1], measure="quick", progress=lines.append
+    )
+    assert grid.folder.parent == tmp_path / "outputs" / "sweeps"
+    names = {path.name for path in grid.folder.iterdir()}
+    assert {"batch_size=10,drop_last=true", "report.html", "results.csv", "best.yaml"} < names
+    assert [one.record.configuration.loader.batch_size for one in grid.results] == [10, 20]
+    assert grid.to_frame()["batch_size"].tolist() == [10, 20]
+    assert grid.best_params["batch_size"] in (10, 20)
+    assert len(DataLoader(DATASET, drop_last=True, **grid.best_params)) in (6, 12)
+    assert "| batch_size | " in str(grid)
+    assert "configuration 2 of 2: batch_size=20,drop_last=true" in lines
+
+
+def test_a_grid_is_checked_before_anything_is_measured_and_keeps_failures(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="prefetch_factor=0: allowed is"):
+        nws_sweep.sweep(DATASET, prefetch_factor=[2, 0])
+    with pytest.raises(TypeError, match="batch_siz"):
+        nws_sweep.sweep(DATASET, batch_siz=[2, 4])
+    broken: Any = user_datasets.Raises(64)
+    grid = nws_sweep.sweep(
+        broken, folder=tmp_path / "grid", batch_size=[8], num_workers=[0], measure="epoch", progress=False
+    )
+    assert grid.results == ()
+    assert "bad sample 40" in grid.failures[0]
+    with pytest.raises(nws_sweep.NwsSweepError, match="no combination could be measured"):
+        _ = grid.best
+
+
+class Module:
+    """What Lightning's LightningDataModule has."""
+
+    def __init__(self) -> None:
+        self.steps: list[str] = []
+
+    def prepare_data(self) -> None:
+        self.steps = [*self.steps, "prepared"]
+
+    def setup(self, stage: str) -> None:
+        self.steps = [*self.steps, stage]
+        self.dataset = DATASET
+
+    def train_dataloader(self) -> DataLoader[torch.Tensor]:
+        return DataLoader(self.dataset, batch_size=10, shuffle=True)
+
+
+def test_a_data_module_is_tuned() -> None:
+    module = Module()
+    tuned = nws_sweep.tune(module, num_workers=[0, 2], measure="quick", progress=False)
+    assert (type(tuned), tuned.steps, module.steps) == (Module, [], [])
+    tuned.prepare_data()
+    tuned.setup("fit")
+    loader = cast(Any, tuned.train_dataloader())
+    assert loader.num_workers == loader.tuning.after.num_workers == 2
+    assert len(loader) == 12
+
+
+def test_a_watched_loader_says_what_the_training_waits_for() -> None:
+    lines: list[str] = []
+    loader = nws_sweep.watch(DataLoader(DATASET, batch_size=4, shuffle=True), progress=lines.append)
+    assert [sorted(int(sample) for batch in loader for sample in batch) for _ in range(2)] == [list(range(120))] * 2
+    (line,) = lines
+    assert line.startswith("Slow: the training waits for data ")
+    assert "; predicted with num_workers=" in line
+    assert cast(Any, loader).tuning.reason in line
+    assert loader.num_workers == 0
+
+
+def test_messages_name_settings_as_python_does() -> None:
+    (example,) = doctest.DocTestFinder(recurse=False).find(python_notation.in_python)
+    assert doctest.DocTestRunner().run(example).failed == 0
