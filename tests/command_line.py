@@ -77,7 +77,7 @@ def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
 
 def _name(action: argparse.Action) -> str:
     what = action.metavar or (",".join(map(str, action.choices)) if action.choices else action.dest.upper())
-    return " ".join([*action.option_strings, str(what)])
+    return " ".join([*action.option_strings, *([] if action.nargs == 0 else [str(what)])])
 
 
 def _help(action: argparse.Action) -> str:

@@ -14,7 +14,6 @@ from omegaconf import OmegaConf
 from PIL import Image
 from torch.utils.data import DataLoader, Dataset
 
-from nws_sweep import api
 from nws_sweep.config import schema
 from nws_sweep.results import MeasureRules
 from tests.conftest import ROOT
@@ -44,7 +43,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(schema, "WITHOUT_LIMIT", (0, 1, 2))
-    monkeypatch.setattr(api, "MeasureRules", lambda: MeasureRules(window_s=0.02, trial_limit_s=1.0))
+    monkeypatch.setattr(schema, "measure_rules", lambda _: MeasureRules(window_s=0.02, trial_limit_s=1.0))
 
 
 def blocks(document: str, containing: str) -> list[str]:

@@ -34,6 +34,7 @@ def test_weights_and_biases(result: nws_sweep.SearchResult, tmp_path: Path, monk
 
 def test_mlflow(result: nws_sweep.SearchResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mlflow = pytest.importorskip("mlflow")
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
     mlflow.set_tracking_uri((tmp_path / "mlruns").as_uri())
     example("mlflow.start_run", mlflow=mlflow, result=result)
     (found,) = mlflow.search_runs(output_format="list")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from nws_sweep.config.schema import is_seconds
-from nws_sweep.errors import ConfigurationError, NwsSweepError
+from nws_sweep.errors import ConfigurationError, NwsSweepError, one_line
 from nws_sweep.programs import script
 from nws_sweep.programs.hooks import ProgramHook, Reporting, SearchHook, TuningHook
 from nws_sweep.programs.reports import is_first_rank, report
@@ -42,9 +42,17 @@ def run(arguments: Sequence[str]) -> int:
     try:
         program.run(options.program[1:])
     finally:
-        hook.end(program.name)
+        _end(hook, program.name)
     # The program may have caught the end of its search.
     return hook.ending.status if isinstance(hook, SearchHook) and hook.ending is not None else 0
+
+
+def _end(hook: ProgramHook, program: str) -> None:
+    """Ends the hook; a failure must not change how the program ends."""
+    try:
+        hook.end(program)
+    except Exception as error:
+        _print(one_line(f"{type(error).__name__}: {error}"))
 
 
 def parser_of(command: str) -> argparse.ArgumentParser:
@@ -94,11 +102,7 @@ _OPTIONS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "search": {
         "num_workers": {"type": _numbers, "metavar": "LIST", "help": "the candidates, such as 0,4,8"},
         "max_workers": _MOST,
-        "training_step": {
-            "type": _seconds,
-            "metavar": "SECONDS",
-            "help": "of a training step, per batch (default: none)",
-        },
+        "training_step": {"type": _seconds, "metavar": "SECONDS", "help": "of a step, per batch (default: none)"},
         "time_limit_s": {"type": _seconds, "metavar": "SECONDS", "help": "of the search (default: 60)"},
     },
     "watch": {},

@@ -60,6 +60,7 @@ class ProgramHook:
             raise ConfigurationError(f"loader={loader!r}: allowed is {allowed}")
         self._reporting, self._wanted = reporting, loader
         self._replaced: LoaderHook | None = None
+        self._is_possible = True
 
     def start(self) -> None:
         """Replaces them."""
@@ -72,6 +73,7 @@ class ProgramHook:
         """Restores them, and says what was found in the program, which has ended."""
         if self._replaced is not None:
             self._replaced.restore()
+        if self._is_possible:
             self.conclude(program)
 
     def get_iterator(self, original: Callable[[Any], Any], loader: Any) -> Any:
@@ -236,6 +238,7 @@ class TuningHook(ProgramHook):
         """Replaces the iterators, if a training can be tuned here."""
         if reason := platforms.reason_not_autotuning():
             self._reporting.announce(f"{reason}: the program runs as it is")
+            self._is_possible = False
             return
         super().start()
 

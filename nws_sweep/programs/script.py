@@ -5,7 +5,6 @@ import contextlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
-import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -37,8 +36,7 @@ class Program:
     def run(self, arguments: Sequence[str]) -> None:
         """Runs the program; its exceptions leave the traceback without the frames of this package."""
         sys.argv[:] = [self.first_argument, *arguments]
-        if not getattr(sys.flags, "safe_path", False):  # since Python 3.11
-            sys.path[0] = self.import_folder
+        _put_on_path(self.import_folder)
         sys.modules["__main__"] = self.module
         try:
             exec(self.code, vars(self.module))
@@ -61,8 +59,8 @@ def of_file(path: str) -> Program:
 
 def of_module(name: str) -> Program:
     """The program in a module, or in ``__main__`` of a package. ConfigurationError if there is none."""
-    sys.path[0] = os.getcwd()  # noqa: PTH109 - as python -m does
-    spec = None
+    folder, spec = str(Path.cwd()), None
+    _put_on_path(folder)
     with contextlib.suppress(ModuleNotFoundError, ValueError):
         spec = importlib.util.find_spec(name)
         if spec is not None and spec.submodule_search_locations is not None:
@@ -74,7 +72,13 @@ def of_module(name: str) -> Program:
         __file__=spec.origin, __loader__=spec.loader, __spec__=spec, __package__=spec.parent, __builtins__=builtins
     )
     loader, full_name = spec.loader, spec.name
-    return Program(name, _compiled(name, lambda: loader.get_code(full_name)), module, spec.origin, sys.path[0])
+    return Program(name, _compiled(name, lambda: loader.get_code(full_name)), module, spec.origin, folder)
+
+
+def _put_on_path(folder: str) -> None:
+    """In place of the folder of this package's own command."""
+    if not getattr(sys.flags, "safe_path", False):  # since Python 3.11
+        sys.path[0] = folder
 
 
 def _compiled(name: str, compile_it: Callable[[], CodeType | None]) -> CodeType:

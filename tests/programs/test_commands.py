@@ -93,9 +93,6 @@ def test_a_search_ends_the_program_with_a_report(project: Path, environment: dic
 
 
 RAISES = """\
-import torch
-
-
 def fails():
     raise ValueError("out of luck")
 

@@ -182,12 +182,18 @@ def test_yaml_and_json_hold_a_run_or_name_each_configuration(form: str, read: An
 
 
 @pytest.mark.parametrize("form", [("overrides",), ("kwargs",), ("lightning",), ("transformers",), ("yaml", "data")])
-def test_formats_to_paste_hold_one_configuration_and_name_the_option_to_pick_it(form: tuple[str, ...]) -> None:
+def test_formats_to_paste_hold_the_chosen_or_the_fastest_configuration_of_a_dataset(form: tuple[str, ...]) -> None:
     left = summarise(select(grid().stored, ["pin_memory=true"]))
-    assert snippets.render(left, *form).text == snippets.render(run(), *form).text
-    line = rf"^--format {form[0]}: holds one configuration, but there are 3; pick one with --where KEY=VALUE \(pin_m"
+    expected = snippets.render(run(), *form).text
+    assert snippets.render(left, *form).text == expected
+    fastest = snippets.render(grid(), *form)
+    assert fastest.text == expected
+    why = "of 3 configurations, dataset=photos pin_memory=true loads the most samples per second; --where chooses anot"
+    assert fastest.comments[0].startswith(why)
+    datasets = summary_of_grid(*(search_result(trial(0, 8.0), columns={"dataset": name}) for name in ("a", "b")))
+    line = rf"^--format {form[0]}: holds one configuration, but there are 2; pick one with --where KEY=VALUE \(dataset"
     with pytest.raises(ConfigurationError, match=line):
-        snippets.render(grid(), *form)
+        snippets.render(datasets, *form)
 
 
 # What is no name to Hydra's command line by itself: numbers, null, quotes, other scripts, what looks like a file.
