@@ -194,6 +194,14 @@ def test_a_training_step_and_a_dataset_returned_by_a_function_are_measured() -> 
         ({"num_workers": 4}, "num_workers=4: allowed is null or a list of different integers"),
         ({"training_step": -1.0}, "training_step=-1.0: allowed is None, seconds of at least 0, or a function"),
         ({"prefetch_factor": 0}, "prefetch_factor=0: allowed is"),
+        (
+            {"pin_memory": [True, False]},
+            r'pin_memory=\[True, False\]: a search takes one value; settings=\["pin_memory"\] searches it, and nws_swe',
+        ),
+        (
+            {"batch_size": (4, 8)},
+            r"batch_size=\(4, 8\): a search takes one value; nws_sweep.sweep\(dataset, batch_size=",
+        ),
         ({"reuse": "perhaps"}, "reuse='perhaps': allowed is never or fresh or always"),
     ],
 )

@@ -66,17 +66,19 @@ def test_without_a_run_the_newest_one_is_missed_in_a_line(capsys: pytest.Capture
 def test_a_grid_in_python_has_the_folder_of_a_grid(tmp_path: Path) -> None:
     lines: list[str] = []
     grid = nws_sweep.sweep(
-        DATASET, batch_size=[10, 20], drop_last=(True,), num_workers=[0, 1], measure="quick", progress=lines.append
-    )
+        DATASET, batch_size=[10, 20], drop_last=(True,), pin_memory=[False, True], num_workers=[0, 1], measure="quick",
+        progress=lines.append,
+    )  # fmt: skip
     assert grid.folder.parent == tmp_path / "outputs" / "sweeps"
     names = {path.name for path in grid.folder.iterdir()}
-    assert {"batch_size=10,drop_last=true", "report.html", "results.csv", "best.yaml"} < names
-    assert [one.record.configuration.loader.batch_size for one in grid.results] == [10, 20]
-    assert grid.to_frame()["batch_size"].tolist() == [10, 20]
+    assert {"batch_size=10,drop_last=true,pin_memory=true", "report.html", "results.csv", "best.yaml"} < names
+    assert [one.record.configuration.loader.batch_size for one in grid.results] == [10, 10, 20, 20]
+    assert grid.to_frame()["batch_size"].tolist() == [10, 10, 20, 20]
+    assert sum(line.startswith("measuring ") for line in lines) == 2  # without an accelerator pin_memory does nothing
     assert grid.best_params["batch_size"] in (10, 20)
     assert len(DataLoader(DATASET, drop_last=True, **grid.best_params)) in (6, 12)
     assert "| batch_size | " in str(grid)
-    assert "configuration 2 of 2: batch_size=20,drop_last=true" in lines
+    assert "configuration 4 of 4: batch_size=20,drop_last=true,pin_memory=true" in lines
 
 
 def test_a_grid_is_checked_before_anything_is_measured_and_keeps_failures(tmp_path: Path) -> None:

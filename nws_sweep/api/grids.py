@@ -2,7 +2,7 @@
 
 import inspect
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -18,6 +18,7 @@ from nws_sweep.report.progress import announcer, printer_for
 from nws_sweep.report.sweep_result import SweepResult
 from nws_sweep.results import SearchRecord, shown, storage
 from nws_sweep.system import host, platforms
+from nws_sweep.tuning import earlier_results
 
 _LISTS = ("num_workers", "settings", "sampler", "batch_sampler", "config")  # arguments that may be lists themselves
 
@@ -60,9 +61,11 @@ def sweep(dataset: Any, *, folder: str | Path | None = None, progress: Progress 
     searches = [_Search(dataset, {**keywords, "progress": progress}, point) for point in points]
     place = storage.new_folder("sweeps") if folder is None else Path(folder)
     announce = announcer(progress, printer_for(progress))
+    records: list[SearchRecord] = []
     for number, one in enumerate(searches, 1):
         announce(f"configuration {number} of {len(searches)}: {one.name}")
-        storage.save(place / one.name, one.record())
+        records.append(one.record(records))
+        storage.save(place / one.name, records[-1])
     summary, _ = writer.write(place)
     announce(f"wrote {place / storage.PAGE}")
     return SweepResult(summary)
@@ -82,8 +85,10 @@ class _Search:
         self._configuration = replace(self._configuration, columns={**self._configuration.columns, **further})
         self.name = schema.folder_name([f"{name}={shown(value)}" for name, value in further.items()]) or "all"
 
-    def record(self) -> SearchRecord:
-        """What was measured, or why nothing was."""
+    def record(self, earlier: Sequence[SearchRecord]) -> SearchRecord:
+        """What was measured, here or for an earlier point that does the same, or why nothing was."""
+        if same := earlier_results.measured_once(self._configuration, earlier):
+            return same
         started_at = datetime.now().astimezone().isoformat()
         try:
             record, _ = record_here(self._configuration, self._input, self._plan, self._asked)

@@ -1,4 +1,4 @@
-"""Names of earlier versions, of keys and of arguments: an error for one names its successor."""
+"""Names of earlier versions, and names that people expect, of keys and of arguments: an error names the present one."""
 
 import functools
 from collections.abc import Callable, Container, Mapping
@@ -8,12 +8,14 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 _PRESENT: Mapping[str, str] = {
     "also": "settings", "candidates": "num_workers", "maximum_patience": "patience", "time_budget_s": "time_limit_s",
-    "max_seconds": "trial_limit_s", "timeout_s": "kill_after_s", "search": "strategy", "consumer_s": "training_step",
+    "budget": "time_limit_s", "budget_s": "time_limit_s", "time_limit": "time_limit_s", "max_time": "time_limit_s",
+    "max_num_workers": "max_workers", "max_seconds": "trial_limit_s", "timeout_s": "kill_after_s",
+    "search": "strategy", "consumer_s": "training_step",
 }  # fmt: skip
 
 
 def present(name: str, keys: Container[str]) -> str:
-    """The present name of a dotted key of an earlier version, which is one of ``keys``; empty if there is none."""
+    """The present name of a dotted key, which is one of ``keys``; empty if there is none."""
     group, _, last = name.rpartition(".")
     last = _PRESENT.get(last, last)
     if name.partition(".")[0].partition("/")[0] == "consumer":
@@ -23,7 +25,7 @@ def present(name: str, keys: Container[str]) -> str:
 
 
 def explained(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Raises TypeError with the present name if a keyword argument has a name of an earlier version."""
+    """Raises TypeError with the present name if a keyword argument has another one."""
 
     @functools.wraps(function)
     def checked(*arguments: _P.args, **keywords: _P.kwargs) -> _R:

@@ -15,6 +15,7 @@ from nws_sweep.dataloading.fingerprints import fingerprint
 from nws_sweep.errors import ConfigurationError, DatasetError, one_line
 from nws_sweep.results import LoaderSettings
 from nws_sweep.system import processes
+from nws_sweep.tuning.strategy import SEARCHABLE
 
 DATALOADER_DEFAULTS: Mapping[str, Any] = {
     "batch_size": 1, "shuffle": False, "sampler": None, "batch_sampler": None, "collate_fn": None, "pin_memory": False,
@@ -57,6 +58,7 @@ def loader_input_of(dataset: Any, keywords: Mapping[str, Any]) -> LoaderInput:
         measured = _of_template(loaders.without_workers(own), loaders.settings_of(own))
         wrapper = "" if own is dataset else type(dataset).__name__
         return replace(measured, call="search(lambda: DataLoader(...))", wrapper=wrapper)
+    _refuse_lists(keywords)
     of_workers = {name: keywords[name] for name in _OF_WORKERS} | {"timeout": float(keywords["timeout"])}
     schema.require("prefetch_factor", of_workers["prefetch_factor"])
     for name in ("multiprocessing_context", "timeout"):
@@ -96,6 +98,14 @@ def _of_template(template: DataLoader[Any], settings: LoaderSettings) -> LoaderI
     of_program = processes.start_method(), processes.main_path()
     identity = fingerprint(*parts, type(template), *of_program, loaders.samples_per_epoch(template))
     return LoaderInput(name=type(template.dataset).__name__, settings=settings, made=template, fingerprint=identity)
+
+
+def _refuse_lists(keywords: Mapping[str, Any]) -> None:
+    for name, value in keywords.items():
+        if isinstance(value, list | tuple) and name not in ("sampler", "batch_sampler"):
+            searched = f'settings=["{name}"] searches it, and ' if name in SEARCHABLE else ""
+            compared = f"nws_sweep.sweep(dataset, {name}={value!r}) compares these values"
+            raise ConfigurationError(f"{name}={value!r}: a search takes one value; {searched}{compared}")
 
 
 def _check_maker(maker: Any, keywords: Mapping[str, Any]) -> None:

@@ -128,7 +128,8 @@ def measure(
         with contextlib.suppress(NwsSweepError):  # the search reports it
             facts = session.facts(configuration, working_folder)
             if known.facts and (facts.samples, facts.code) == (known.facts.samples, known.facts.code):
-                start = _reused(known, f"measured before, at {known.started_at}")
+                reason = f"{known.stop_reason} (measured before, at {known.started_at})"
+                start = replace(known, stop_reason=reason, cost_s=0.0)
     if start.error:  # a failed search is repeated
         start = replace(start, error="", stop_reason="", verdict=None)
     session.search_started = True
@@ -163,10 +164,6 @@ def _label(configuration: Configuration, session: Session) -> str:
     return configuration.label_of(session.plan.varying if session.plan else tuple(configuration.columns))
 
 
-def _reused(known: SearchRecord, source: str) -> SearchRecord:
-    return replace(known, stop_reason=f"{known.stop_reason} ({source})", cost_s=0.0)
-
-
 def _search(
     start: SearchRecord, folder: Path, session: Session, recorder: "_Recorder", working_folder: str
 ) -> SearchRecord:
@@ -187,9 +184,8 @@ def _draw(folder: Path, session: Session) -> None:
 def initial_record(configuration: Configuration, earlier: Sequence[SearchRecord] = ()) -> SearchRecord:
     """The record at the start of a search, with the trials that the same grid has measured already."""
     started_at = datetime.now().astimezone().isoformat()
-    if same := earlier_results.same_search(configuration, earlier):
-        known = _reused(same, f"measured once, as {same.configuration.label_of(same.configuration.columns)}")
-        return replace(known, configuration=configuration, started_at=started_at)
+    if same := earlier_results.measured_once(configuration, earlier):
+        return replace(same, started_at=started_at)
     trials = earlier_results.same_trials(configuration, earlier)
     facts = next((r.facts for r in earlier if trials and r.configuration.dataset == configuration.dataset), None)
     return SearchRecord(

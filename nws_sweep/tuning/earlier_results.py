@@ -34,6 +34,15 @@ def same_search(configuration: Configuration, earlier: Iterable[SearchRecord]) -
     return None
 
 
+def measured_once(configuration: Configuration, earlier: Iterable[SearchRecord]) -> SearchRecord | None:
+    """The result of ``same_search`` as that of this configuration; its stop reason says where it was measured."""
+    if (same := same_search(configuration, earlier)) is None:
+        return None
+    where = same.configuration.label_of(same.configuration.columns)
+    reason = f"{same.stop_reason} (measured once, as {where})"
+    return replace(same, configuration=configuration, stop_reason=reason, cost_s=0.0)
+
+
 def _with_pinning(known: SearchRecord, pinned: bool) -> SearchRecord:
     def changed(settings: LoaderSettings) -> LoaderSettings:
         return replace(settings, pin_memory=pinned)

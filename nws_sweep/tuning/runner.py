@@ -23,7 +23,7 @@ from nws_sweep.tuning.observations import (
     model_from,
     with_workers,
 )
-from nws_sweep.tuning.strategy import make
+from nws_sweep.tuning.strategy import OtherSettingsSearch, make
 
 _LIMIT_S, _LIMIT_OF_SETTING_S = 60.0, 30.0  # of an adaptive search without a limit, and of each further setting
 
@@ -78,6 +78,9 @@ def _follow(strategy: Strategy, rounds: Rounds) -> tuple[str, bool]:
     rules = rounds.search.start.configuration.search
     try:
         while True:
+            facts = rounds.search.facts
+            if isinstance(strategy, OtherSettingsSearch) and facts and facts.accelerator is None:
+                strategy = replace(strategy, has_accelerator=False)
             decision = strategy.decide(_observations(rounds))
             if isinstance(decision, Measure):
                 rounds.measure(decision.candidates, decision.beside)

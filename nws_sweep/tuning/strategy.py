@@ -79,6 +79,7 @@ class OtherSettingsSearch(Strategy):
 
     workers: Strategy  # searches num_workers
     cores: float  # CPUs that a candidate may use
+    has_accelerator: bool = True  # without one, pin_memory has no effect
 
     def decide(self, observations: Sequence[Observation]) -> Decision:
         """The decision of the search of num_workers; after its end the next values."""
@@ -90,6 +91,9 @@ class OtherSettingsSearch(Strategy):
         known = {o.settings: o for o in observations}
         best, reason = found.answer, decision.reason
         for name in self.rules.searched(self.base):
+            if name == "pin_memory" and not self.has_accelerator:
+                reason += "; pin_memory has no effect without an accelerator"
+                continue
             values = self._values(best, name, of_workers, known)
             if new := [each for each in values if each not in known]:
                 return self._round([*self._active([best], known), *new])

@@ -183,12 +183,11 @@ def test_yaml_and_json_hold_a_run_or_name_each_configuration(form: str, read: An
 
 @pytest.mark.parametrize("form", [("overrides",), ("kwargs",), ("lightning",), ("transformers",), ("yaml", "data")])
 def test_formats_to_paste_hold_the_chosen_or_the_fastest_configuration_of_a_dataset(form: tuple[str, ...]) -> None:
-    left = summarise(select(grid().stored, ["pin_memory=true"]))
-    expected = snippets.render(run(), *form).text
-    assert snippets.render(left, *form).text == expected
+    chosen, other = (summarise(select(grid().stored, [f"pin_memory={value}"])) for value in ("true", "false"))
+    assert snippets.render(chosen, *form).text == snippets.render(run(), *form).text
     fastest = snippets.render(grid(), *form)
-    assert fastest.text == expected
-    why = "of 3 configurations, dataset=photos pin_memory=true loads the most samples per second; --where chooses anot"
+    assert fastest.text == snippets.render(other, *form).text
+    why = "of 3 configurations, dataset=photos pin_memory=false loads the most samples per second; --where chooses anot"
     assert fastest.comments[0].startswith(why)
     datasets = summary_of_grid(*(search_result(trial(0, 8.0), columns={"dataset": name}) for name in ("a", "b")))
     line = rf"^--format {form[0]}: holds one configuration, but there are 2; pick one with --where KEY=VALUE \(dataset"

@@ -11,7 +11,7 @@ from nws_sweep.results import LoaderSettings, MeasureRules, SearchRules, Trial, 
 from nws_sweep.tuning import strategy
 from nws_sweep.tuning.estimates import estimates_of
 from nws_sweep.tuning.observations import Measure, MeasureRound, Observation, Stop, Strategy, with_workers
-from nws_sweep.tuning.strategy import make
+from nws_sweep.tuning.strategy import OtherSettingsSearch, make
 from tests import factories
 from tests.factories import loader_settings, search_rules
 
@@ -104,9 +104,13 @@ def test_a_faster_value_continues_until_all_others_are_decided() -> None:
 
 def test_the_next_setting_is_compared_with_the_best_value_of_the_previous_one() -> None:
     strategy = also("prefetch_factor", "pin_memory")
+    assert isinstance(strategy, OtherSettingsSearch)
     known = [by_rounds(prefetching(factor), *[cost] * 6) for factor, cost in ((2, 1.0), (1, 2.0), (4, 0.8), (8, 0.9))]
     pinned = replace(prefetching(4), pin_memory=True)
     assert strategy.decide(known) == MeasureRound(candidates=(prefetching(4), pinned), window_s=0.5)
+    stop = replace(strategy, has_accelerator=False).decide(known)
+    assert isinstance(stop, Stop)
+    assert stop.reason.endswith("takes 20 % less time; pin_memory has no effect without an accelerator")
     known.append(by_rounds(pinned, *[0.8] * 6))
     assert strategy.decide(known) == Stop(
         reason="all 1 candidates were measured; prefetch_factor=4 takes 20 % less time; no other pin_memory is faster"
