@@ -46,7 +46,7 @@ def test_a_result_is_a_folder_of_the_command_line_and_plain_values(
     result = nws_sweep.search(DATASET, batch_size=10, num_workers=[0, 2], measure="quick", progress=False)
     assert result.best_params == result.loader_kwargs
     values = result.to_dict()
-    assert values["num_workers"] == result.num_workers
+    assert (values["batch_size"], values["num_workers"]) == (10, result.num_workers)
     assert values["batch_s"] > 0
     assert all(value is None or isinstance(value, (bool, int, float, str)) for value in values.values())
     page = result.report(storage.new_folder("runs", "_mine"))
@@ -77,6 +77,7 @@ def test_a_grid_in_python_has_the_folder_of_a_grid(tmp_path: Path) -> None:
     assert sum(line.startswith("measuring ") for line in lines) == 2  # without an accelerator pin_memory does nothing
     assert grid.best_params["batch_size"] in (10, 20)
     assert len(DataLoader(DATASET, drop_last=True, **grid.best_params)) in (6, 12)
+    assert str(grid).startswith("best: batch_size=")
     assert "| batch_size | " in str(grid)
     assert "configuration 4 of 4: batch_size=20,drop_last=true,pin_memory=true" in lines
 

@@ -70,9 +70,9 @@ def _about_edge(result: SearchRecord, best: Trial | None, diagnosis: Diagnosis |
         if diagnosis.more_workers:
             number, saved = diagnosis.more_workers
             share = units.share(saved)
-            yield f"{largest}; {number} workers would save {share} of the epoch (a larger max_workers)"
+            yield f"{largest}; {number} workers would save {share} of the epoch (a larger max_workers, or candidate)"
     elif best.measurement and (best.measurement.stall_fraction or 0.0) > search.tolerance:
-        yield f"{largest}; a larger max_workers may find a better one"
+        yield f"{largest}; a larger max_workers, or candidate, may be better"
 
 
 def _about_objects(result: SearchRecord) -> Iterator[str]:

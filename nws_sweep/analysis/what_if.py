@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any
 
+from nws_sweep import units
 from nws_sweep.analysis.diagnosis import worker_trials
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.measurement.quantities import is_step
@@ -28,7 +29,7 @@ _MOST_LISTED = 16  # numbers of workers; of more only those of a ladder
 _MOSTLY = 0.5  # share of CPU time from which a training step computes, so that more CPUs would change it
 _UNLIMITED = 100_000.0  # CPUs
 FED_STEPS_S = (0.2, 0.1, 0.05, 0.02, 0.01, 0.005)  # training steps of ``feeding``
-_RARELY_WAITS = 0.02  # share of the time
+_RARELY_WAITS, _NEAR = 0.02, 1.1  # share of the time; and as long as that is near
 _FEW_BATCHES = 500  # replayed for ``feeding``
 
 
@@ -46,6 +47,11 @@ class Predicted:
     def cost_s(self) -> Estimate:
         """Seconds of an epoch, or of a batch if its length is unknown."""
         return self.epoch_s or self.batch_s
+
+    def __str__(self) -> str:
+        epoch = f", an epoch {units.interval(self.epoch_s)}" if self.epoch_s else ""
+        what = f"num_workers={self.settings.num_workers} on {units.counted(self.settings.cpus, 'CPU')}"
+        return f"{what}: a batch takes {units.interval(self.batch_s)}{epoch} (predicted)"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,8 +134,9 @@ class WhatIf:
         """The fewest workers that keep a training step of so many seconds busy, by replay; None if no number does.
 
         That is, after the start, the step waits for at most ``_RARELY_WAITS`` of the time beside the time of receiving
-        batches, which no number of workers saves. The numbers are those that ``replay.choice`` tries without a measured
-        gain, or up to the user's limit.
+        batches, which no number of workers saves. If workers disturb each other so much that no number reaches that but
+        some come near, they are the fewest that are as near as any. The numbers are those that ``replay.choice`` tries
+        without a measured gain, or up to the user's limit.
         """
         rules = self.result.configuration.search
         most = choice.most_workers(self.own.cpus, {}) if rules.max_workers is None else rules.max_workers
@@ -138,12 +145,16 @@ class WhatIf:
         for step_s in FED_STEPS_S:
             limit_s = (step_s + loop.receive_s + loop.receive_wait_s) / (1 - _RARELY_WAITS)
 
-            def waits_rarely(number: int, step_s: float = step_s, limit_s: float = limit_s) -> bool:
-                queue = replace(self.own, num_workers=number)
-                return model.cost_s(queue, step_s=step_s, most=_FEW_BATCHES) <= limit_s
+            def cost_s(number: int, step_s: float = step_s) -> float:
+                return model.cost_s(replace(self.own, num_workers=number), step_s=step_s, most=_FEW_BATCHES)
 
-            fewest = bisect.bisect_left(range(most + 1), True, lo=fewest, key=waits_rarely)
-            found[step_s] = fewest if fewest <= most else None
+            least_s, number = min((cost_s(number), number) for number in ladder(range(fewest, most + 1)))
+            if least_s > _NEAR * limit_s:
+                found[step_s] = None
+                continue
+            enough_s = max(limit_s, least_s * (1 + _RARELY_WAITS))
+            fewest = bisect.bisect_left(range(number), True, lo=fewest, key=lambda n: cost_s(n) <= enough_s)
+            found[step_s] = fewest
         return found
 
     @property

@@ -12,7 +12,9 @@ from nws_sweep.errors import ConfigurationError, NwsSweepError, one_line
 from nws_sweep.programs import script
 from nws_sweep.programs.hooks import ProgramHook, Reporting, SearchHook, TuningHook
 from nws_sweep.programs.reports import is_first_rank, report
+from nws_sweep.report import snippets
 from nws_sweep.report.progress import printer_for
+from nws_sweep.report.search_result import SearchResult
 from nws_sweep.results import SearchRecord, storage
 
 _ABOUT = {
@@ -132,3 +134,4 @@ def _keep(record: SearchRecord, folder: Path) -> None:
     if is_first_rank():
         storage.save(folder, record)
         report(folder)
+        _print(f"DataLoader(..., {snippets.kwargs(SearchResult(record).loader_kwargs)})")

@@ -137,11 +137,15 @@ class SearchResult:
         return tables.trials(self._summary).frame()
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for an experiment tracker: the chosen settings, and the figures of the best; None if unknown."""
+        """Plain values for an experiment tracker: the configuration, the chosen settings, and the figures of the best.
+
+        None stands for what is unknown, and for DataLoader's own values.
+        """
         best, diagnosis = self._summary.configurations[0].best, self.diagnosis
         found = best.measurement if best else None
         figures = ("samples_per_s", "epoch_s", "startup_s", "stall_fraction", "memory_bytes")
         return {
+            **self.record.configuration.columns,
             **self.loader_kwargs,
             "batch_s": found.batch_s.value if found and found.batch_s else None,
             **{name: getattr(found, name, None) for name in figures},

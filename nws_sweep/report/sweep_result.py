@@ -66,7 +66,8 @@ class SweepResult:
         return f"SweepResult({str(self.folder)!r}, {len(self._summary.configurations)} combinations)"
 
     def __str__(self) -> str:
-        return "\n".join([snippets.as_markdown_table(self._summary), *self.failures, f"in {self.folder}"])
+        best = [f"best: {snippets.kwargs(self.best_params)}"] if self._summary.fastest else []
+        return "\n".join([*best, snippets.as_markdown_table(self._summary), *self.failures, f"in {self.folder}"])
 
     def _repr_html_(self) -> str:
         return f"<pre>{html.escape(str(self))}</pre>"

@@ -232,11 +232,11 @@ def test_more_workers_are_suggested_with_what_they_save() -> None:
     waiting = replace(WAITING, tried=(0, 1, 2, 4))
     assert edge(waiting) == [
         "the best value is the largest one allowed (num_workers=4); 16 workers would save 73 % of the epoch "
-        "(a larger max_workers)"
+        "(a larger max_workers, or candidate)"
     ]
     assert edge(replace(waiting, loop=with_step(0.009))) == []
     result, best = waiting.result, waiting.trial(4)
-    assert [line for line in caveats.on(result, best) if "a larger max_workers may find a better one" in line]
+    assert [line for line in caveats.on(result, best) if "a larger max_workers, or candidate, may be" in line]
 
 
 def test_a_longer_step_beside_workers_may_be_the_work_of_an_accelerator() -> None:

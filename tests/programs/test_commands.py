@@ -87,6 +87,7 @@ def test_a_search_ends_the_program_with_a_report(project: Path, environment: dic
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("['--epochs', '2'] train.py __main__")
     assert "Best settings" in done.stdout
+    assert "nws_sweep: DataLoader(..., num_workers=" in done.stderr
     (folder,) = (project / "outputs" / "runs").iterdir()
     assert folder.name.endswith("_train")
     assert (folder / "report.html").is_file()
