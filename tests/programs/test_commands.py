@@ -28,7 +28,7 @@ import beside
 
 class Sleeping:
     def __len__(self):
-        return 1500
+        return 700
 
     def __getitem__(self, index):
         time.sleep(0.002)
@@ -67,8 +67,7 @@ def project(tmp_path: Path) -> Path:
     return tmp_path / "project"
 
 
-@pytest.mark.parametrize("name", ["autotune", "watch"])
-@pytest.mark.parametrize("how", [("train.py",), ("-m", "train")])
+@pytest.mark.parametrize(("name", "how"), [("autotune", ("train.py",)), ("watch", ("-m", "train"))])
 def test_a_program_does_what_it_does_without(
     project: Path, environment: dict[str, str], name: str, how: tuple[str, ...]
 ) -> None:
