@@ -13,6 +13,7 @@ from nws_sweep import cli
 from nws_sweep.config import python_notation
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.results import MeasureRules, storage
+from nws_sweep.system import accelerator
 from tests import user_datasets
 
 DATASET: Dataset[torch.Tensor] = user_datasets.Slow(120, seconds=0.005)
@@ -134,6 +135,13 @@ def test_a_watched_loader_says_what_the_training_waits_for() -> None:
     assert "; predicted with num_workers=" in line
     assert cast(Any, loader).tuning.reason in line
     assert loader.num_workers == 0
+
+
+def test_beside_an_accelerator_the_share_of_waiting_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(accelerator, "in_use", lambda: "cuda")
+    lines: list[str] = []
+    assert len(list(nws_sweep.watch(DataLoader(DATASET, batch_size=4), progress=lines.append))) == 30
+    assert "num_workers=0; what share of it waits for data is unknown, since the step may still run on cuda" in lines[0]
 
 
 def test_messages_name_settings_as_python_does() -> None:

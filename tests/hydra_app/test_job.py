@@ -1,4 +1,5 @@
 import signal
+from dataclasses import replace
 from types import FrameType
 
 import pytest
@@ -6,6 +7,7 @@ from omegaconf import OmegaConf
 
 from nws_sweep.hydra_app import app
 from nws_sweep.hydra_app.job import Session
+from tests.factories import failed_trial, search_result, trial
 
 
 def handler_of_submitit(number: int, frame: FrameType | None) -> None:
@@ -38,3 +40,16 @@ def test_a_job_in_the_process_of_the_command_uses_its_session(monkeypatch: pytes
     monkeypatch.setattr(app, "current", None)
     app.task(OmegaConf.create())
     assert [one is session for one in found] == [True, False]
+
+
+def test_a_job_returns_the_time_of_its_best_for_sweepers_that_minimize(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(app, "_measure", lambda composed, session: 7.0)
+    assert app.task(OmegaConf.create()) == 7.0
+    found = search_result(trial(0, 8.0), trial(2, 4.0))
+    best = found.trials[1].measurement
+    assert best is not None
+    assert app._value(found) == best.epoch_s
+    endless = replace(best, epoch_s=None, samples_per_s=500.0)
+    assert app._value(search_result(trial(0, 8.0, measurement=endless))) == 1 / 500
+    assert app._value(search_result(failed_trial(0))) is None
+    assert app._value(None) is None
