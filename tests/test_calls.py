@@ -79,6 +79,7 @@ def test_a_grid_in_python_has_the_folder_of_a_grid(tmp_path: Path) -> None:
     assert grid.best_params["batch_size"] in (10, 20)
     assert len(DataLoader(DATASET, drop_last=True, **grid.best_params)) in (6, 12)
     assert str(grid).startswith("best: batch_size=")
+    assert str(grid.best).startswith("best: batch_size=")
     assert "| batch_size | " in str(grid)
     assert "configuration 4 of 4: batch_size=20,drop_last=true,pin_memory=true" in lines
 

@@ -20,6 +20,10 @@ from nws_sweep.tuning.runner import search
 
 _PRECISION_FACTOR = 3  # the interval must be narrower than the allowed difference
 _TIME_FACTOR = 2
+_OF_PROGRAM = (
+    "the dataset was an object of a program, which the command line cannot make; in the program, "
+    "search(..., reuse=False).save(DIR) measures again, and `nws-sweep compare` takes both folders"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +50,7 @@ def checks(summary: Summary, within: float, measure: Callable[[Configuration], T
             if found.best is None:
                 raise ConfigurationError("the result has no best setting: no candidate could be measured")
             if pickling.is_pickled(found.configuration.dataset):
-                raise ConfigurationError("the dataset was an object of a program; the command line cannot make it")
+                raise ConfigurationError(_OF_PROGRAM)
             now = measure(recheck_configuration(found.configuration, found.best, within))
             yield compare(found.label, found.best, now, within)
         except NwsSweepError as error:

@@ -30,6 +30,7 @@ class SearchResult:
     Attributes:
         record: All settings and measurements of the search.
         reused: Whether the result was stored by an earlier search.
+        axes: The names of the values that distinguish it from others of a grid.
         settings: All settings of the recommended candidate.
         num_workers: The recommended number: the least time, if twice as many workers must save the tolerance.
         trials: All candidates, ascending by num_workers, failed ones with their reasons.
@@ -40,6 +41,7 @@ class SearchResult:
 
     record: SearchRecord
     reused: bool = False
+    axes: tuple[str, ...] = ()
     settings: LoaderSettings = field(init=False, compare=False)
     num_workers: int = field(init=False, compare=False)
     trials: tuple[Trial, ...] = field(init=False, compare=False)
@@ -77,8 +79,9 @@ class SearchResult:
 
     @property
     def best_params(self) -> dict[str, Any]:
-        """``loader_kwargs``, by the name that optuna's studies have for it."""
-        return self.loader_kwargs
+        """``loader_kwargs``, of a grid with the values of its axes; the name is that of optuna's studies."""
+        columns = self.record.configuration.columns
+        return {**{name: columns[name] for name in self.axes if name in columns}, **self.loader_kwargs}
 
     @property
     def diagnosis(self) -> Diagnosis | None:
@@ -194,9 +197,10 @@ class SearchResult:
 
 def _lines(result: SearchResult) -> list[str]:
     """The recommended keywords, then the explanation, warnings and the cost."""
-    when = f"measured at {result.measured_at}" if result.reused else snippets.cost_line(result.record)
+    cost = [snippets.cost_line(result.record)] if result.cost_s else []
+    when = [f"measured at {result.measured_at}"] if result.reused else cost
     warnings = (f"warning: {line}" for line in result.warnings)
-    return [snippets.kwargs(result.loader_kwargs), *result.explanation, *warnings, when]
+    return [snippets.kwargs(result.best_params), *result.explanation, *warnings, *when]
 
 
 def _table(result: SearchResult) -> list[list[str]]:

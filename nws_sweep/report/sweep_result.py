@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nws_sweep.analysis.summary import Summary
+from nws_sweep.analysis.summary import ConfigurationSummary, Summary
 from nws_sweep.errors import NwsSweepError
 from nws_sweep.report import snippets
 from nws_sweep.report.search_result import SearchResult
@@ -32,7 +32,7 @@ class SweepResult:
     @cached_property
     def results(self) -> tuple[SearchResult, ...]:
         """The result of each combination, in the order of measuring, without those that could not be measured."""
-        return tuple(SearchResult(one.run.result) for one in self._summary.configurations if one.best)
+        return tuple(self._result(one) for one in self._summary.configurations if one.best)
 
     @property
     def failures(self) -> tuple[str, ...]:
@@ -44,17 +44,15 @@ class SweepResult:
         """The combination with most samples per second. NwsSweepError if none could be measured."""
         if self._summary.fastest is None:
             raise NwsSweepError(f"no combination could be measured: {self.failures[0]}")
-        return SearchResult(self._summary.fastest.run.result)
+        return self._result(self._summary.fastest)
+
+    def _result(self, found: ConfigurationSummary) -> SearchResult:
+        return SearchResult(found.run.result, axes=self._summary.distinguishing)
 
     @property
     def best_params(self) -> dict[str, Any]:
         """The values of the axes and the chosen settings of ``best``."""
-        best = self.best
-        columns = best.record.configuration.columns
-        return {
-            **{name: columns[name] for name in self._summary.distinguishing if name in columns},
-            **best.loader_kwargs,
-        }
+        return self.best.best_params
 
     def to_frame(self) -> "pd.DataFrame":
         """One row per combination with the columns of best.csv (docs/reference/files.md)."""

@@ -47,43 +47,10 @@ def each_once(seen: list[float], epochs: int) -> bool:
     return len(seen) == epochs * SAMPLES and sorted(set(seen)) == list(range(SAMPLES))
 
 
-def of_hugging_face(transformers: Any, folder: Path) -> Any:
-    return transformers.TrainingArguments(
-        output_dir=str(folder), num_train_epochs=2, per_device_train_batch_size=32, report_to=[], use_cpu=True,
-        save_strategy="no", disable_tqdm=True, logging_strategy="no", remove_unused_columns=False,
-    )  # fmt: skip
+def of_lightning(lightning: Any, folder: Path) -> tuple[Any, Any]:
+    """A module, and the class of its trainer, which prints nothing."""
 
-
-def test_lightning(tmp_path: Path) -> None:
-    lightning = pytest.importorskip("lightning")
-
-    class Module(lightning.LightningModule):  # type: ignore[misc, name-defined]
-        def __init__(self) -> None:
-            super().__init__()
-            self.model = Model()
-
-        def training_step(self, batch: Any, _: int) -> Any:
-            return self.model(**batch)["loss"]
-
-        def configure_optimizers(self) -> Any:
-            return torch.optim.SGD(self.parameters(), lr=0.1)
-
-    data = run(*blocks(DOCUMENT, "LightningDataModule"), lightning=lightning)["PhotosDataModule"]()
-    data.photos = Numbers()
-    trainer = lightning.Trainer(
-        max_epochs=2, accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False,
-        enable_model_summary=False, default_root_dir=tmp_path,
-    )  # fmt: skip
-    module = Module()
-    trainer.fit(module, datamodule=data)
-    assert each_once(module.model.seen, 2)
-    assert isinstance(trainer.train_dataloader.tuning, Tuning)
-
-
-def test_the_callback_of_lightning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    lightning = pytest.importorskip("lightning")
-
-    class Module(lightning.LightningModule):  # type: ignore[misc, name-defined]
+    class Module(lightning.LightningModule):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
             self.model = Model()
@@ -99,12 +66,38 @@ def test_the_callback_of_lightning(tmp_path: Path, capsys: pytest.CaptureFixture
 
     quiet = functools.partial(
         lightning.Trainer, accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False,
-        enable_model_summary=False, default_root_dir=tmp_path,
+        enable_model_summary=False, default_root_dir=folder,
     )  # fmt: skip
+    return Module(), quiet
+
+
+def of_hugging_face(transformers: Any, folder: Path) -> Any:
+    return transformers.TrainingArguments(
+        output_dir=str(folder), num_train_epochs=2, per_device_train_batch_size=32, report_to=[], use_cpu=True,
+        save_strategy="no", disable_tqdm=True, logging_strategy="no", remove_unused_columns=False,
+    )  # fmt: skip
+
+
+def test_lightning(tmp_path: Path) -> None:
+    lightning = pytest.importorskip("lightning")
+
+    data = run(*blocks(DOCUMENT, "LightningDataModule"), lightning=lightning)["PhotosDataModule"]()
+    data.photos = Numbers()
+    module, trainer_class = of_lightning(lightning, tmp_path)
+    trainer = trainer_class(max_epochs=2)
+    trainer.fit(module, datamodule=data)
+    assert each_once(module.model.seen, 2)
+    assert isinstance(trainer.train_dataloader.tuning, Tuning)
+
+
+def test_the_callback_of_lightning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lightning = pytest.importorskip("lightning")
+
     (block,) = blocks("docs/guides/lightning.md", "nws_sweep.lightning.AutoTune")
-    trainer = run(block.replace("10", "2"), lightning=SimpleNamespace(Trainer=quiet))["trainer"]
+    module, trainer_class = of_lightning(lightning, tmp_path)
+    trainer = run(block.replace("10", "2"), lightning=SimpleNamespace(Trainer=trainer_class))["trainer"]
     pickle.loads(pickle.dumps(trainer.callbacks))
-    module, loader = Module(), DataLoader(Numbers(), batch_size=32, shuffle=True)
+    loader = DataLoader(Numbers(), batch_size=32, shuffle=True)
     trainer.fit(module, loader, DataLoader(Numbers(), batch_size=64))
     assert each_once(module.model.seen, 2)
     assert "nws_sweep: Numbers: num_workers=" in capsys.readouterr().err
