@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nws_sweep import __version__
+from nws_sweep import __version__, programs
 from nws_sweep.errors import ConfigurationError, NwsSweepError, one_line
 from nws_sweep.results import shown, storage, varying_columns
 from nws_sweep.system import platforms, streams
@@ -20,14 +20,13 @@ if TYPE_CHECKING:
 
 WRONG_USAGE = 2
 INTERRUPTED = 130
-PROGRAM_COMMANDS = ("autotune", "search", "watch")
 BROKEN_PIPE = 141  # as of a program killed by SIGPIPE
 _AS_TYPED = {"True": "true", "False": "false", "None": "null"}  # Python's notation: that of the command line
 
 
 def main() -> None:
     """Entry point of ``python -m nws_sweep`` and ``nws-sweep``."""
-    if sys.argv[1:2] and sys.argv[1] in PROGRAM_COMMANDS:  # its streams and exceptions are the program's
+    if sys.argv[1:2] and sys.argv[1] in programs.COMMANDS:  # its streams and exceptions are the program's
         from nws_sweep.programs import command
 
         sys.exit(command.run(sys.argv[1:]))

@@ -7,7 +7,7 @@ try:
 except ModuleNotFoundError:
     from pytorch_lightning import Callback  # type: ignore[assignment] # its earlier name
 
-from nws_sweep.programs.hooks import TuningHook
+from nws_sweep.programs.hooks import TrainerHook
 
 
 class AutoTune(Callback):
@@ -16,21 +16,21 @@ class AutoTune(Callback):
     ``Trainer(callbacks=[AutoTune()])``. DataLoaders of validation stay as they are.
 
     Args:
-        options: Keywords of :func:`nws_sweep.autotune`.
+        options: ``max_workers``, ``settings``, ``reuse`` and ``progress`` as for :func:`nws_sweep.autotune`; and
+            ``loader`` for another DataLoader, its number in the order of first iterations or its dataset's class.
     """
 
     def __init__(self, **options: Any) -> None:
-        TuningHook.of_trainer(options)  # refuses wrong options now
-        self._options = options
-        self._hook: TuningHook | None = None  # made when the training begins: trainers pickle callbacks
+        self._hook = TrainerHook(options)
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
         """Begins."""
-        self._hook = TuningHook.of_trainer(self._options)
-        self._hook.start()
+        self._hook.begin()
 
     def teardown(self, trainer: Any, pl_module: Any, stage: str) -> None:
-        """Ends, also after an exception."""
-        if self._hook is not None:
-            self._hook.end("the training")
-            self._hook = None
+        """Ends."""
+        self._hook.end()
+
+    def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
+        """Ends; Lightning does not call ``teardown`` then."""
+        self._hook.end()

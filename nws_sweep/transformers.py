@@ -4,7 +4,7 @@ from typing import Any
 
 from transformers import TrainerCallback
 
-from nws_sweep.programs.hooks import TuningHook
+from nws_sweep.programs.hooks import TrainerHook
 
 
 class AutoTune(TrainerCallback):
@@ -13,21 +13,17 @@ class AutoTune(TrainerCallback):
     ``Trainer(..., callbacks=[AutoTune()])``. DataLoaders of evaluation stay as they are.
 
     Args:
-        options: Keywords of :func:`nws_sweep.autotune`.
+        options: ``max_workers``, ``settings``, ``reuse`` and ``progress`` as for :func:`nws_sweep.autotune`; and
+            ``loader`` for another DataLoader, its number in the order of first iterations or its dataset's class.
     """
 
     def __init__(self, **options: Any) -> None:
-        TuningHook.of_trainer(options)  # refuses wrong options now
-        self._options = options
-        self._hook: TuningHook | None = None  # made when the training begins: trainers pickle callbacks
+        self._hook = TrainerHook(options)
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Begins."""
-        self._hook = TuningHook.of_trainer(self._options)
-        self._hook.start()
+        self._hook.begin()
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Ends."""
-        if self._hook is not None:
-            self._hook.end("the training")
-            self._hook = None
+        """Ends. After an exception, the next training ends it."""
+        self._hook.end()

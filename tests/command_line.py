@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import Iterator
 from unittest import mock
 
-from nws_sweep import cli
+from nws_sweep import cli, programs
 from nws_sweep.errors import NwsSweepError
 from nws_sweep.programs import command
 from tests.conftest import ROOT
@@ -37,7 +37,7 @@ _STATUS = """\
 
 def page() -> str:
     """The page as it must be."""
-    names = [*command.COMMANDS, *(name for name in cli.COMMANDS if not name.startswith("-"))]
+    names = [*programs.COMMANDS, *(name for name in cli.COMMANDS if not name.startswith("-"))]
     return "\n\n".join([_INTRODUCTION, *map(_section, names), _STATUS]) + "\n"
 
 
@@ -46,14 +46,14 @@ def _section(name: str) -> str:
     positional = [action for action in _actions(parser) if not action.option_strings]
     words = [f"[{action.metavar}]" if action.nargs == "?" else str(action.metavar) for action in positional]
     options = ["[options]"] * any(action.option_strings for action in _actions(parser))
-    words = [*options, *words] if name in command.COMMANDS else [*words, *options]
+    words = [*options, *words] if name in programs.COMMANDS else [*words, *options]
     usage = f"```text\nnws-sweep {name} {' '.join(words)}\n```"
     return f"## {name}\n\n{plain(parser.description or '')}\n\n{usage}\n\n{_options(parser)}"
 
 
 def _parser(name: str) -> argparse.ArgumentParser:
     """The parser of a command, which is called no further."""
-    if name in command.COMMANDS:
+    if name in programs.COMMANDS:
         return command.parser_of(name)
     made: list[argparse.ArgumentParser] = []
 

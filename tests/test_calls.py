@@ -1,6 +1,7 @@
 """Calls as someone types them who knows torch, optuna and pandas, but not this project."""
 
 import doctest
+import os
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,6 +13,7 @@ import nws_sweep
 from nws_sweep import cli
 from nws_sweep.config import python_notation
 from nws_sweep.errors import ConfigurationError
+from nws_sweep.online import loader
 from nws_sweep.results import MeasureRules, storage
 from nws_sweep.system import accelerator
 from tests import user_datasets
@@ -77,7 +79,7 @@ def test_a_grid_in_python_has_the_folder_of_a_grid(tmp_path: Path) -> None:
     assert grid.to_frame()["batch_size"].tolist() == [10, 10, 20, 20]
     assert sum(line.startswith("measuring ") for line in lines) == 2  # without an accelerator pin_memory does nothing
     assert grid.best_params["batch_size"] in (10, 20)
-    assert len(DataLoader(DATASET, drop_last=True, **grid.best_params)) in (6, 12)
+    assert len(DataLoader(DATASET, drop_last=True, **grid.loader_kwargs)) in (6, 12)
     assert str(grid).startswith("best: batch_size=")
     assert str(grid.best).startswith("best: batch_size=")
     assert "| batch_size | " in str(grid)
@@ -96,6 +98,22 @@ def test_a_grid_is_checked_before_anything_is_measured_and_keeps_failures(tmp_pa
     assert grid.results == ()
     assert "bad sample 40" in grid.failures[0]
     with pytest.raises(nws_sweep.NwsSweepError, match="no combination could be measured"):
+        _ = grid.best
+
+
+def test_points_of_a_grid_have_different_names_and_a_folder_of_their_own(tmp_path: Path) -> None:
+    rules = [MeasureRules(mode="epoch"), MeasureRules(mode="epoch", epochs=2)]
+    grid = nws_sweep.sweep(DATASET, folder=tmp_path, batch_size=60, num_workers=[0], measure=rules, progress=False)
+    assert grid.to_frame()["measure"].tolist() == ["MeasureRules", "MeasureRules-2"]
+    with pytest.raises(ConfigurationError, match=r"holds other results \(measure=MeasureRules\); choose another one"):
+        nws_sweep.sweep(DATASET, folder=tmp_path, batch_size=[60], num_workers=[0], progress=False)
+
+
+def test_a_point_without_time_is_a_row_with_its_reason() -> None:
+    grid = nws_sweep.sweep(DATASET, batch_size=[10, 20], time_limit_s=1e-3, progress=False)
+    assert grid.results == ()
+    assert all("time_limit_s=0.001 was spent" in line for line in grid.failures)
+    with pytest.raises(nws_sweep.NwsSweepError, match=r"no combination could be measured: .*time_limit_s=0\.001"):
         _ = grid.best
 
 
@@ -122,20 +140,42 @@ def test_a_data_module_is_tuned() -> None:
     assert (type(tuned), tuned.steps, module.steps) == (Module, [], [])
     tuned.prepare_data()
     tuned.setup("fit")
-    loader = cast(Any, tuned.train_dataloader())
-    assert loader.num_workers == loader.tuning.after.num_workers == 2
-    assert len(loader) == 12
+    made = cast(Any, tuned.train_dataloader())
+    assert made.num_workers == made.tuning.after.num_workers == 2
+    assert len(made) == 12
 
 
 def test_a_watched_loader_says_what_the_training_waits_for() -> None:
     lines: list[str] = []
-    loader = nws_sweep.watch(DataLoader(DATASET, batch_size=4, shuffle=True), progress=lines.append)
-    assert [sorted(int(sample) for batch in loader for sample in batch) for _ in range(2)] == [list(range(120))] * 2
+    watched = nws_sweep.watch(DataLoader(DATASET, batch_size=4, shuffle=True), progress=lines.append)
+    assert [sorted(int(sample) for batch in watched for sample in batch) for _ in range(2)] == [list(range(120))] * 2
     (line,) = lines
     assert line.startswith("Slow: the training waits for data ")
     assert "; predicted with num_workers=" in line
-    assert cast(Any, loader).tuning.reason in line
-    assert loader.num_workers == 0
+    assert cast(Any, watched).tuning.reason in line
+    assert watched.num_workers == 0
+
+
+def test_a_program_that_ends_before_the_decision_gets_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines: list[str] = []
+    made = nws_sweep.autotune(DataLoader(DATASET, batch_size=4), reuse=False, progress=lines.append)
+    next(iter(made))
+    with monkeypatch.context() as forked:
+        forked.setattr(os, "getpid", lambda: -1)
+        loader._end_recent()
+    assert lines == []
+    loader._end_recent()
+    assert lines == ["Slow: num_workers=0 stays: the training ended before more was timed"]
+    assert cast(Any, made).tuning.is_provisional
+
+
+def test_a_loader_that_tunes_itself_is_tuned_or_watched_as_it_was() -> None:
+    plain = DataLoader(DATASET, batch_size=10)
+    tuned = nws_sweep.tune(nws_sweep.autotune(plain), num_workers=[0, 2], measure="quick", progress=False)
+    assert (type(tuned), tuned.num_workers, cast(Any, tuned).tuning.after.num_workers) == (DataLoader, 2, 2)
+    watched = nws_sweep.watch(plain)
+    assert [cast(Any, made)._options["watches"] for made in (watched, nws_sweep.autotune(watched))] == [True, False]
+    assert nws_sweep.watch(watched) is watched
 
 
 def test_beside_an_accelerator_the_share_of_waiting_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ _RISE = 1.5  # ratio of costs in the last third of an epoch and in the first tha
 _TEXTS = {
     Bottleneck.STARTUP: (
         "start-up-bound", "without the start-up of workers",
-        "persistent_workers=true removes most of it after the first epoch{spawn}",
+        "{persistent}{spawn}",
     ),
     Bottleneck.ORDER: ("head-of-line blocking", "with batches in any order", "{suggested}"),
     Bottleneck.MEMORY: ("memory-bound", "with memory for more workers", "{refused}; {workers} did"),
@@ -117,7 +117,7 @@ def _figures(diagnosis: Diagnosis, replayed: Counterfactual) -> dict[str, str]:
         utilization = share(min(1.0, cpu_s / (cores * batch_s)))
         busy = f"CPU utilization {utilization}, {seconds(cpu_s)} of CPU time per batch"
     load, hand_over = seconds(means.load_s), seconds(means.hand_over_s)
-    handed_over = f"handing a batch over takes {hand_over}"
+    handed_over = f"handing a batch over {'takes' if best else 'from a worker would take'} {hand_over}"
     if not best and means.hand_over_s > means.load_s:
         handed_over = (
             f"loading a batch is cheaper than handing it over ({load} against {hand_over}), so workers cannot help"
@@ -126,6 +126,9 @@ def _figures(diagnosis: Diagnosis, replayed: Counterfactual) -> dict[str, str]:
     is_cpu_bound = Bottleneck.CPU in diagnosis.bottlenecks[:1]
     return {
         "workers": counted(best, "worker"),
+        "persistent": "persistent_workers=true removes most of it after the first epoch"
+        if best
+        else "with persistent_workers=true, workers start once and may pay off in later epochs",
         "spawn": "" if uses_fork else "; fork starts faster than spawn",
         "suggested": _suggested(diagnosis),
         "refused": next(

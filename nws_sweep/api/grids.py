@@ -2,7 +2,7 @@
 
 import inspect
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -12,13 +12,15 @@ from nws_sweep.api.searching import Asked, Progress, configuration_of, dataloade
 from nws_sweep.config import schema
 from nws_sweep.config.earlier_names import explained
 from nws_sweep.dataloading.inputs import loader_input_of
-from nws_sweep.errors import ConfigurationError, NwsSweepError
+from nws_sweep.errors import ConfigurationError, NwsSweepError, TimeLimitReached
+from nws_sweep.executor import rank0
 from nws_sweep.report import writer
-from nws_sweep.report.progress import announcer, printer_for
+from nws_sweep.report.progress import Print, announcer, printer_for
 from nws_sweep.report.sweep_result import SweepResult
 from nws_sweep.results import SearchRecord, shown, storage
 from nws_sweep.system import host, platforms
 from nws_sweep.tuning import earlier_results
+from nws_sweep.tuning.runner import limit_spent
 
 _LISTS = ("num_workers", "settings", "sampler", "batch_sampler", "config")  # arguments that may be lists themselves
 
@@ -53,54 +55,87 @@ def sweep(dataset: Any, *, folder: str | Path | None = None, progress: Progress 
         ['batch_size', 'num_workers']
     """
     platforms.require("searching")
+    searches = _searches(dataset, {**keywords, "progress": progress})
+    place = storage.new_folder("sweeps") if folder is None else Path(folder)
+    _refuse_others(place, [one.name for one in searches])
+    return rank0.run_on_rank0(lambda: _swept(searches, place, announcer(progress, printer_for(progress))))
+
+
+def _searches(dataset: Any, keywords: Mapping[str, Any]) -> "list[_Search]":
+    """One for each combination of values; the last axis varies fastest."""
     is_axis = {name: isinstance(value, list | tuple | range) and name not in _LISTS for name, value in keywords.items()}
-    axes = {name: list(value) for name, value in keywords.items() if is_axis[name]}
+    axes = {name: _named(value) for name, value in keywords.items() if is_axis[name]}
     if empty := [name for name, values in axes.items() if not values]:
         raise ConfigurationError(f"{empty[0]}=[]: an axis of a grid needs a value")
-    points = [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
-    searches = [_Search(dataset, {**keywords, "progress": progress}, point) for point in points]
-    place = storage.new_folder("sweeps") if folder is None else Path(folder)
-    announce = announcer(progress, printer_for(progress))
+    points = (dict(zip(axes, values, strict=True)) for values in itertools.product(*map(dict.items, axes.values())))
+    return [
+        _Search(
+            dataset,
+            {**keywords, **{axis: value for axis, (_, value) in point.items()}},
+            {axis: name for axis, (name, _) in point.items()},
+        )
+        for point in points
+    ]
+
+
+def _named(values: Iterable[Any]) -> dict[Any, Any]:
+    """Values of an axis by what stands for them in tables and folders: themselves, or different names."""
+    found: dict[Any, Any] = {}
+    for value in values:
+        is_plain = value is None or isinstance(value, bool | int | float | str)
+        name = value if is_plain else getattr(value, "__name__", type(value).__name__)
+        found[name if is_plain else next(one for one in storage.numbered(name) if one not in found)] = value
+    return found
+
+
+def _refuse_others(folder: Path, names: Sequence[str]) -> None:
+    """Raises ConfigurationError if a folder holds other results than those of a grid with these points."""
+    there = {result.parent.relative_to(folder).as_posix() for result in folder.rglob(storage.RESULT)}
+    if others := sorted(there - {*names}):
+        raise ConfigurationError(f"folder={folder}: holds other results ({others[0]}); choose another one")
+
+
+def _swept(searches: "Sequence[_Search]", folder: Path, announce: Print) -> SweepResult:
     records: list[SearchRecord] = []
     for number, one in enumerate(searches, 1):
         announce(f"configuration {number} of {len(searches)}: {one.name}")
         records.append(one.record(records))
-        storage.save(place / one.name, records[-1])
-    summary, _ = writer.write(place)
-    announce(f"wrote {place / storage.PAGE}")
+        storage.save(folder / one.name, records[-1])
+    summary, _ = writer.write(folder)
+    announce(f"wrote {folder / storage.PAGE}")
     return SweepResult(summary)
 
 
 class _Search:
-    """The search of one point, whose values have been checked."""
+    """The search of one point, whose values have been checked.
+
+    Args:
+        dataset: As for ``search``.
+        keywords: Of ``search``, with the values of this point.
+        point: What stands for them in tables and folders, by axis.
+    """
 
     def __init__(self, dataset: Any, keywords: Mapping[str, Any], point: Mapping[str, Any]) -> None:
-        bound = inspect.signature(search).bind(dataset, **{**keywords, **point})
+        bound = inspect.signature(search).bind(dataset, **keywords)
         bound.apply_defaults()
         self._asked = Asked.of(bound.arguments)
         self._plan = self._asked.plan
         self._input = loader_input_of(dataset, dataloader_keywords(bound.arguments))
-        self._configuration = configuration_of(self._input, self._plan)
-        further = {name: value if _is_plain(value) else _name_of(value) for name, value in point.items()}
-        self._configuration = replace(self._configuration, columns={**self._configuration.columns, **further})
-        self.name = schema.folder_name([f"{name}={shown(value)}" for name, value in further.items()]) or "all"
+        configuration = configuration_of(self._input, self._plan)
+        self._configuration = replace(configuration, columns={**configuration.columns, **point})
+        self.name = schema.folder_name([f"{name}={shown(value)}" for name, value in point.items()]) or "all"
 
     def record(self, earlier: Sequence[SearchRecord]) -> SearchRecord:
         """What was measured, here or for an earlier point that does the same, or why nothing was."""
-        if same := earlier_results.measured_once(self._configuration, earlier):
+        same = earlier_results.measured_once(self._configuration, earlier) if self._input.fingerprint else None
+        if same is not None:
             return same
-        started_at = datetime.now().astimezone().isoformat()
+        started_at, error = datetime.now().astimezone().isoformat(), ""
         try:
             record, _ = record_here(self._configuration, self._input, self._plan, self._asked)
-        except NwsSweepError as error:
+            error = "" if record.trials else f"no candidate was measured: {record.stop_reason}"
+        except (NwsSweepError, TimeLimitReached) as failure:
+            error = str(failure) or f"no candidate was measured: {limit_spent(self._plan.search)}"
             here = host.describe(self._plan.ranks)
-            return SearchRecord(configuration=self._configuration, host=here, started_at=started_at, error=str(error))
-        return record
-
-
-def _is_plain(value: Any) -> bool:
-    return value is None or isinstance(value, bool | int | float | str)
-
-
-def _name_of(value: Any) -> str:
-    return getattr(value, "__name__", type(value).__name__)
+            record = SearchRecord(configuration=self._configuration, host=here, started_at=started_at)
+        return replace(record, error=error) if error else record

@@ -75,8 +75,9 @@ def tune(  # noqa: PLR0913
         512
     """
     asked = Asked.of(locals())
-    made = None if _is_loader(loader) or not callable(loader) else loader
-    if made is None and not _is_loader(loader):
+    is_given = _is_module(loader) or loaders.is_loader(loader)
+    made = loader if callable(loader) and not is_given else None
+    if made is None and not is_given:
         raise ConfigurationError(
             f"tune({type(loader).__name__}): allowed is a DataLoader or a LightningDataModule; search() takes a dataset"
         )
@@ -85,9 +86,12 @@ def tune(  # noqa: PLR0913
     def own() -> Made:
         return made() if made else cast("Made", loader)
 
-    if reason := platforms.reason_not("tuning"):
+    def unchanged(reason: str) -> Made:
         announce(f"{reason}: the DataLoader stays as it is")
-        return own()
+        return _with_reason(own(), reason)
+
+    if reason := platforms.reason_not("tuning"):
+        return unchanged(reason)
 
     def loader_input() -> LoaderInput:
         measured = functools.wraps(made)(functools.partial(_measured, made)) if made else _measured(own)
@@ -96,8 +100,7 @@ def tune(  # noqa: PLR0913
     try:
         result = search_for_all_ranks(loader_input, asked)
     except OutOfTime as error:
-        announce(f"{error}: the DataLoader stays as it is")
-        return own()
+        return unchanged(str(error))
     tuned = _with_result(own(), result)
     seeded = [] if _is_module(tuned) else [loaders.unwrapped(tuned)]
     if seeded and isinstance(seeded[0].worker_init_fn, SeededGenerators):
@@ -106,11 +109,8 @@ def tune(  # noqa: PLR0913
 
 
 def _is_module(value: object) -> bool:
-    return hasattr(value, "train_dataloader") and not loaders.is_loader(value)
-
-
-def _is_loader(value: object) -> bool:
-    return loaders.is_loader(value) or _is_module(value)
+    is_object = hasattr(value, "train_dataloader") and not isinstance(value, type)
+    return is_object and not loaders.is_loader(value)
 
 
 def _measured(make: Callable[[], Any]) -> "DataLoader[Any]":
@@ -130,9 +130,19 @@ def _with_result(made: Made, result: SearchResult) -> Made:
         module: Any = copy.copy(made)
         module.train_dataloader = functools.partial(_loader_of, module, result)
         return cast("Made", module)
+    inner = loaders.unwrapped(made)
+    made = loaders.with_inner(made, loaders.untuned(inner))
     tuned: Any = loaders.with_settings(made, result.settings)
     tuned.tuning = _tuning(loaders.settings_of(loaders.unwrapped(made)), result)
     return cast("Made", tuned)
+
+
+def _with_reason(made: Made, reason: str) -> Made:
+    """The same object, with the attribute ``tuning`` if it is a DataLoader: a program may print it on each machine."""
+    if not _is_module(made) and not hasattr(type(made), "tuning"):
+        settings = loaders.settings_of(loaders.unwrapped(made))
+        vars(made)["tuning"] = Tuning(before=settings, after=settings, is_decided=True, reason=reason)
+    return made
 
 
 def _loader_of(module: Any, result: SearchResult) -> Any:

@@ -3,6 +3,7 @@
 import re
 
 _WORDS = {"true": "True", "false": "False", "null": "None"}
+_SWITCHES = ("pin_memory", "persistent_workers", "in_order", "drop_last", "shuffle", "check_samples", "prefetch_factor")
 _OF_TEXT = ("measure", "strategy", "reuse", "multiprocessing_context")  # settings whose values are words
 
 
@@ -17,4 +18,9 @@ def in_python(text: str) -> str:
     text = re.sub(r"\bmeasure\.(\w+=(?:\[[^]]*\]|[\w.-]*\w))", r"measure=MeasureRules(\1)", text)
     text = re.sub(r"\bmeasure\.(\w+)", r"MeasureRules.\1", text)
     text = re.sub(rf"\b({'|'.join(_OF_TEXT)}|MeasureRules\(cache)=([a-z]+)\b(?!\()", r'\1="\2"', text)
-    return re.sub(r"(?<==)(true|false|null)\b", lambda word: _WORDS[word.group()], text)
+    text = re.sub(rf"(?<![\w/.-])({'|'.join(_SWITCHES)})=(true|false|null)\b", _in_words, text)
+    return text.replace("allowed is null", "allowed is None")
+
+
+def _in_words(found: re.Match[str]) -> str:
+    return f"{found[1]}={_WORDS[found[2]]}"

@@ -27,6 +27,7 @@ class LoaderHook:
     def __init__(self, get_iterator: Callable[[Callable[[Any], Any], Any], Any]) -> None:
         self._get_iterator = get_iterator
         self._wrapped: list[tuple[type, Any, Any]] = []  # classes, their own methods, the wrappers
+        self._before: Any = None
 
     def start(self) -> None:
         """Wraps the method."""
@@ -41,6 +42,7 @@ class LoaderHook:
             super(owner, kind).__init_subclass__(**keywords)
             self._wrap_method(kind)
 
+        self._before = vars(owner).get("__init_subclass__")  # of another hook
         owner.__init_subclass__ = classmethod(made)
 
     def restore(self) -> None:
@@ -49,13 +51,16 @@ class LoaderHook:
             if getattr(owner, _METHOD) is wrapper:  # else the program has wrapped it too
                 setattr(owner, _METHOD, original)
         if self._wrapped:
-            del DataLoader.__init_subclass__
+            kind: Any = DataLoader
+            del kind.__init_subclass__
+            if self._before is not None:
+                kind.__init_subclass__ = self._before
         self._wrapped.clear()
 
     def _wrap_method(self, owner: type) -> None:
         """Wraps the method of a class that has one of its own."""
         original = vars(owner).get(_METHOD)
-        if original is None or owner.__module__.startswith("nws_sweep."):
+        if original is None:
             return
 
         @functools.wraps(original)

@@ -54,9 +54,10 @@ def loader_input_of(dataset: Any, keywords: Mapping[str, Any]) -> LoaderInput:
     """
     if loaders.is_loader(dataset):
         _refuse_keywords(keywords)
-        own = loaders.unwrapped(dataset)
+        inner = loaders.unwrapped(dataset)
+        own = loaders.untuned(inner)
         measured = _of_template(loaders.without_workers(own), loaders.settings_of(own))
-        wrapper = "" if own is dataset else type(dataset).__name__
+        wrapper = "" if inner is dataset else type(dataset).__name__
         return replace(measured, call="search(lambda: DataLoader(...))", wrapper=wrapper)
     _refuse_lists(keywords)
     of_workers = {name: keywords[name] for name in _OF_WORKERS} | {"timeout": float(keywords["timeout"])}

@@ -142,6 +142,12 @@ def unwrapped(loader: Any) -> DataLoader[Any]:
     return loader
 
 
+def untuned(loader: DataLoader[Any]) -> DataLoader[Any]:
+    """The loader itself, or what it was before ``autotune`` or ``watch``."""
+    plain: DataLoader[Any] = cast("Any", loader).plain() if hasattr(type(loader), "tuning") else loader
+    return plain
+
+
 def is_loader(value: object) -> bool:
     """Whether the object is a DataLoader or has one in an attribute."""
     return isinstance(value, DataLoader) or _wrapped(value) is not None

@@ -50,6 +50,12 @@ def run_on_rank0(work: Callable[[], Answer]) -> Answer:
     return cast(Answer, shared[0])
 
 
+def has_other_ranks() -> bool:
+    """Whether this process is one of several ranks."""
+    distributed = _initialised()
+    return distributed is not None and distributed.get_world_size() > 1
+
+
 def _initialised() -> Any:
     """torch.distributed, if the program has imported it and joined a process group; else None."""
     distributed = sys.modules.get("torch.distributed")

@@ -43,12 +43,13 @@ class ProgramCallback(Callback):
     """Starts a hook in each job; subclasses say which.
 
     Args:
+        loader: The DataLoader that is meant; see ``programs.hooks``.
         options: Of the hook.
     """
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, loader: Wanted = None, **options: Any) -> None:
         # Set before the first job, since launchers pickle the callback.
-        self._options = options
+        self._options: dict[str, Any] = {"loader": loader, **options}
         self._grid: Path | None = None  # folder of the multirun; None for a single run
         self._hook: ProgramHook | None = None
         self._config: DictConfig | None = None  # of the job
@@ -76,7 +77,7 @@ class ProgramCallback(Callback):
 
     def on_job_start(self, config: DictConfig, **kwargs: Any) -> None:
         """Starts the hook."""
-        reporting = Reporting(announce=logger.info, keep=self.keep, progress=False, option=_OPTION)
+        reporting = Reporting(announce=logger.info, warn=logger.error, keep=self.keep, progress=False, option=_OPTION)
         try:
             self._hook = self.make_hook(reporting)
         except (NwsSweepError, TypeError) as error:  # TypeError: there is no such option
@@ -128,15 +129,7 @@ def _is_about_a_failure(record: logging.LogRecord) -> bool:
 
 
 class SearchCallback(ProgramCallback):
-    """Searches one DataLoader of each job.
-
-    Args:
-        loader: The DataLoader; see ``programs.hooks``.
-        options: Keywords of ``nws_sweep.search``.
-    """
-
-    def __init__(self, loader: Wanted = None, **options: Any) -> None:
-        super().__init__(loader=loader, **options)
+    """Searches one DataLoader of each job; options are keywords of ``nws_sweep.search``."""
 
     def make_hook(self, reporting: Reporting) -> SearchHook:
         """See the base class."""
@@ -167,15 +160,7 @@ class SearchCallback(ProgramCallback):
 
 
 class AutotuneCallback(ProgramCallback):
-    """Tunes the DataLoader of each job's training while it runs.
-
-    Args:
-        loader: The DataLoader; see ``programs.hooks``.
-        options: Keywords of ``nws_sweep.autotune``.
-    """
-
-    def __init__(self, loader: Wanted = None, **options: Any) -> None:
-        super().__init__(loader=loader, **options)
+    """Tunes the DataLoader of each job's training while it runs; options are keywords of ``nws_sweep.autotune``."""
 
     def make_hook(self, reporting: Reporting) -> TuningHook:
         """See the base class."""
@@ -190,14 +175,7 @@ class AutotuneCallback(ProgramCallback):
 
 
 class WatchCallback(ProgramCallback):
-    """Says what the training of each job waits for, and changes nothing.
-
-    Args:
-        loader: The DataLoader; see ``programs.hooks``.
-    """
-
-    def __init__(self, loader: Wanted = None) -> None:
-        super().__init__(loader=loader)
+    """Says what the training of each job waits for, and changes nothing."""
 
     def make_hook(self, reporting: Reporting) -> TuningHook:
         """See the base class."""

@@ -1,8 +1,11 @@
 """``autotune``: a DataLoader that finds its own settings while a training iterates over it."""
 
+import atexit
+import collections
 import contextlib
 import functools
 import logging
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -77,6 +80,7 @@ class TunedLoader(DataLoader[Any]):
         own = vars(self)
         if "_tuner" not in own:
             own["_tuner"] = tuner_of(self.plain(), **self._options)
+            _recent.append((os.getpid(), own["_tuner"]))
         tuner: Tuner = own["_tuner"]
         return tuner
 
@@ -86,6 +90,18 @@ class TunedLoader(DataLoader[Any]):
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickled like a plain DataLoader; what has been found is not."""
         return functools.partial(_followed, **self._options), (self.plain(),)
+
+
+_recent: collections.deque[tuple[int, Tuner]] = collections.deque(maxlen=8)  # with their processes
+
+
+@atexit.register
+def _end_recent() -> None:
+    """Says what is known if the program ends before it is decided."""
+    for process, tuner in _recent:
+        if tuner.batches and not tuner.tuning.is_decided and os.getpid() == process:
+            with contextlib.suppress(Exception):  # standard error may be closed
+                tuner.end()
 
 
 def iterator_of(
@@ -210,7 +226,9 @@ def _followed(loader: AnyLoader, **options: Any) -> AnyLoader:
     """A copy whose iterators have a tuner, made with these options."""
     inner, progress = loaders.unwrapped(loader), options["progress"]
     if isinstance(inner, TunedLoader):
-        return loader
+        if inner._options["watches"] == options["watches"]:
+            return loader
+        inner = inner.plain()
     loaders.settings_of(inner)  # refuses workers that are no processes
     if reason := platforms.reason_not_autotuning():
         announcer(progress, printer_for(progress))(f"{reason}: the DataLoader stays as it is")
@@ -236,7 +254,7 @@ def tuner_of(
     base = loaders.settings_of(loader, in_effect=True).canonical()
     configuration, announce = _configuration(loader), announcer(progress, printer_for(progress))
     searched = replace(configuration.search, settings=settings).searched(configuration.loader)
-    reason = "" if watches else _reason_to_stay(loader, base)
+    reason = _reason_to_stay(loader, base, watches)
     known = ResultStore().find(configuration, host.describe(), "never" if reason or watches else reuse_of(reuse))
     others = None if reason else agreement.make(loader)
     tuner = (Watcher if watches else Tuner)(
@@ -259,10 +277,12 @@ def tuner_of(
     return tuner
 
 
-def _reason_to_stay(loader: DataLoader[Any], base: LoaderSettings) -> str:
+def _reason_to_stay(loader: DataLoader[Any], base: LoaderSettings, watches: bool) -> str:
     """Why the settings must stay as they are; empty if they may change."""
     if missing := torch_internals.missing_names():
         return f"torch {torch.__version__} has no {', '.join(missing)}; autotune leaves the loader as it is"
+    if watches:
+        return ""
     if reason := saved_state.reason_to_stay(loader):
         return reason
     if not base.num_workers and processes.runs_main(loaders.start_method(loader)):

@@ -104,8 +104,9 @@ class Tuner:
 
     def observe(self, batches_per_epoch: int | None) -> TrainingTrial | None:
         """The observation of the settings in use, which goes on over epochs; None if they are decided."""
-        if self.tuning.is_decided:
-            return None
+        seen = self.observation
+        if self.tuning.is_decided or (seen is not None and seen.is_long_enough and not self.may_change(self)):
+            return None  # that of a validation would go on as long as the training
         if self.observation is None or self.observation.settings != self.current:
             self.observation = TrainingTrial(self.current, self.current.queued_batches, batches_per_epoch)
         return self.observation

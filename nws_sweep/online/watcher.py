@@ -7,12 +7,17 @@ from nws_sweep.online.tuner import Tuner, better_choice, pace_s, prospect
 from nws_sweep.results import Trial
 from nws_sweep.system import accelerator
 
+_LONG_S = 60.0  # of an epoch, which is recorded batch by batch
+
 
 class Watcher(Tuner):
-    """Follows a loader for one epoch, or until the training ends."""
+    """Follows a loader for an epoch, at most for a minute, or until the training ends."""
 
     def plan(self, batch: int, batches: int | None) -> Plan | None:
-        """Never other settings."""
+        """Never other settings; says what was found once a long epoch has lasted a minute."""
+        seen = self.observation
+        if seen is not None and self.may_change(self) and sum(one.elapsed_s for one in seen.windows) >= _LONG_S:
+            self.end()
         return None
 
     def end_epoch(self, batches: int, *, is_stream: bool) -> None:
@@ -42,9 +47,12 @@ class Watcher(Tuner):
         now = f"{waits}; a batch takes {units.seconds(batch_s)} with num_workers={self.current.num_workers}"
         better, refusal = better_choice(self, prospect(self, batches, is_new_epoch=True))
         if better is None:
-            return f"{now}; {refusal or 'no other setting is predicted to gain more than 3 %'}"
+            nothing = (
+                f"no other setting is predicted to gain more than {units.share(self.configuration.search.tolerance)}"
+            )
+            return f"{now}; {refusal or nothing}"
         step_s = (1 - share) * batch_s
         then_s = batch_s * better.predicted_s / better.current_s
-        less = f"{units.share(max(0.0, 1 - step_s / then_s))}, a batch {units.seconds(then_s)}"
+        less = f"waiting {units.share(max(0.0, 1 - step_s / then_s))}, a batch {units.seconds(then_s)}"
         differing = better.settings.differing(self.current)
         return f"{now}; predicted with num_workers={better.settings.num_workers} {differing}".rstrip() + f": {less}"

@@ -7,3 +7,5 @@
 ``hydra_app.program`` has the same hooks for Hydra programs, ``nws_sweep.lightning`` and ``nws_sweep.transformers`` for
 trainers.
 """
+
+COMMANDS = ("autotune", "search", "watch")

@@ -1,6 +1,7 @@
 """``nws-sweep autotune``, ``search`` and ``watch``: a program as it is, with a hook."""
 
 import argparse
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -12,7 +13,7 @@ from nws_sweep.errors import ConfigurationError, NwsSweepError, one_line
 from nws_sweep.programs import script
 from nws_sweep.programs.hooks import ProgramHook, Reporting, SearchHook, TuningHook
 from nws_sweep.programs.reports import is_first_rank, report
-from nws_sweep.report import snippets
+from nws_sweep.report import command_text, snippets
 from nws_sweep.report.progress import printer_for
 from nws_sweep.report.search_result import SearchResult
 from nws_sweep.results import SearchRecord, storage
@@ -22,13 +23,12 @@ _ABOUT = {
     "search": "Runs a program until its training begins, searches the settings of that DataLoader, and ends.",
     "watch": "Runs a program as it is, and says what share of its time its training waits for data.",
 }
-COMMANDS = tuple(_ABOUT)
 _WRONG_USAGE = 2
 _print = printer_for(True)  # on standard error
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Runs one of ``COMMANDS``; the program's own exceptions and exit status leave this function as exceptions.
+    """Runs one of ``programs.COMMANDS``; exceptions and the exit status of the program leave it as exceptions.
 
     Args:
         arguments: The command, its options, the program and the program's arguments.
@@ -43,10 +43,17 @@ def run(arguments: Sequence[str]) -> int:
     script.after_torch(hook.start)
     try:
         program.run(options.program[1:])
+    except BaseException:
+        if _status(hook) is None:
+            raise
     finally:
         _end(hook, program.name)
-    # The program may have caught the end of its search.
-    return hook.ending.status if isinstance(hook, SearchHook) and hook.ending is not None else 0
+    return _status(hook) or 0
+
+
+def _status(hook: ProgramHook) -> int | None:
+    """The exit status after a search, whatever the program has made of its end; None if nothing was searched."""
+    return hook.ending.status if isinstance(hook, SearchHook) and hook.ending is not None else None
 
 
 def _end(hook: ProgramHook, program: str) -> None:
@@ -54,11 +61,12 @@ def _end(hook: ProgramHook, program: str) -> None:
     try:
         hook.end(program)
     except Exception as error:
-        _print(one_line(f"{type(error).__name__}: {error}"))
+        with contextlib.suppress(OSError, ValueError):  # standard error is closed
+            _print(one_line(f"{type(error).__name__}: {error}"))
 
 
 def parser_of(command: str) -> argparse.ArgumentParser:
-    """The parser of one of ``COMMANDS``."""
+    """The parser of one of ``programs.COMMANDS``."""
     parser = argparse.ArgumentParser(f"nws-sweep {command}", description=_ABOUT[command], allow_abbrev=False)
     parser.add_argument(
         "--loader", type=_loader, metavar="NUMBER|CLASS",
@@ -86,7 +94,10 @@ def _loader(text: str) -> int | str:
 
 
 def _numbers(text: str) -> list[int]:
-    return [int(number) for number in text.strip("[]").split(",")]
+    try:
+        return command_text.numbers("num_workers", text)
+    except ConfigurationError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def _seconds(text: str) -> float:
@@ -102,7 +113,7 @@ _OPTIONS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
         "reuse": {"default": "fresh", "help": "begin with an earlier answer: fresh (default), always or never"},
     },
     "search": {
-        "num_workers": {"type": _numbers, "metavar": "LIST", "help": "the candidates, such as 0,4,8"},
+        "num_workers": {"type": _numbers, "metavar": "LIST", "help": "the candidates, such as 0,4,8 or 0..16"},
         "max_workers": _MOST,
         "training_step": {"type": _seconds, "metavar": "SECONDS", "help": "of a step, per batch (default: none)"},
         "time_limit_s": {"type": _seconds, "metavar": "SECONDS", "help": "of the search (default: 60)"},
@@ -113,9 +124,10 @@ _OPTIONS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
 
 def _hook(command: str, options: argparse.Namespace) -> ProgramHook:
     given = {name: value for name in _OPTIONS[command] if (value := getattr(options, name)) is not None}
-    reporting = Reporting(announce=_announce, keep=_forget, progress=None, option="--loader ")
+    reporting = Reporting(announce=_announce, warn=_announce, keep=_forget, progress=None, option="--loader ")
     if command == "search":
-        keep = partial(_keep, folder=storage.new_folder("runs", f"_{Path(options.program[0]).stem}"))
+        name = options.program[0].rpartition(".")[2] if options.module else Path(options.program[0]).stem
+        keep = partial(_keep, folder=storage.new_folder("runs", f"_{name}"))
         return SearchHook(replace(reporting, keep=keep), options.loader, reuse="never", **given)
     return TuningHook(reporting, options.loader, watches=command == "watch", **given)
 

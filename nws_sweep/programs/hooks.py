@@ -5,14 +5,16 @@ one that was asked for by its number or by the name of its dataset's class; else
 gradients enabled, in random order or over an iterable dataset.
 """
 
-import logging
+import os
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from nws_sweep.config.schema import RANGES, require, require_autotune
+from nws_sweep.config.schema import RANGES, names, require, require_autotune
 from nws_sweep.errors import ConfigurationError, one_line
+from nws_sweep.executor import rank0
+from nws_sweep.programs.reports import RANKS
 from nws_sweep.report.progress import Print, announcer, printer_for
 from nws_sweep.results import SearchRecord
 from nws_sweep.system import platforms, processes, torch_internals
@@ -21,7 +23,6 @@ if TYPE_CHECKING:
     from nws_sweep.dataloading.hook import LoaderHook
     from nws_sweep.online.tuner import Tuner
 
-logger = logging.getLogger(__name__)
 Wanted = int | str | None  # the number of a DataLoader, the class of its dataset, or None for the training's
 
 
@@ -31,12 +32,14 @@ class Reporting:
 
     Attributes:
         announce: Called with a line.
+        warn: Called with a line about a failure.
         keep: Called with what was found; its errors are those of the search.
         progress: As for ``nws_sweep.search``.
         option: How another DataLoader is asked for, before its number.
     """
 
     announce: Print
+    warn: Print
     keep: Callable[[SearchRecord], None]
     progress: bool | None
     option: str
@@ -60,21 +63,29 @@ class ProgramHook:
             raise ConfigurationError(f"loader={loader!r}: allowed is {allowed}")
         self._reporting, self._wanted = reporting, loader
         self._replaced: LoaderHook | None = None
-        self._is_possible = True
+        self._is_possible, self._process = True, os.getpid()
 
     def start(self) -> None:
         """Replaces them."""
         from nws_sweep.dataloading.hook import LoaderHook  # imports torch
 
-        self._replaced = LoaderHook(self.get_iterator)
+        self._replaced = LoaderHook(self._get_iterator)
         self._replaced.start()
 
     def end(self, program: str) -> None:
-        """Restores them, and says what was found in the program, which has ended."""
+        """Restores them, and says what was found in the program, which has ended; nothing in a forked process."""
+        if os.getpid() != self._process:
+            return
         if self._replaced is not None:
             self._replaced.restore()
         if self._is_possible:
             self.conclude(program)
+
+    def _get_iterator(self, original: Callable[[Any], Any], loader: Any) -> Any:
+        from nws_sweep.online.pool import OF_POOL
+
+        is_foreign = os.getpid() != self._process or OF_POOL in vars(loader)  # a pool takes torch's own iterator
+        return original(loader) if is_foreign else self.get_iterator(original, loader)
 
     def get_iterator(self, original: Callable[[Any], Any], loader: Any) -> Any:
         """The iterator of a DataLoader, in place of that of DataLoader's ``original`` method."""
@@ -106,6 +117,8 @@ class SearchEnded(SystemExit):
 
 class _EndingIterator:
     """Ends the program at the first batch: an error in ``iter`` would hit frameworks where they can't clean up."""
+
+    _finished = False  # torchdata's StatefulDataLoader asks for it
 
     def __init__(self, hook: "SearchHook", loader: Any) -> None:
         self._hook = hook
@@ -141,6 +154,8 @@ class SearchHook(ProgramHook):
             require(name, options[name])
         self._options = options
         self._seen: list[weakref.ref[Any]] = []
+        self._has_begun = False
+        self._has_all_ranks = any(name in os.environ for name in RANKS)  # a launcher has started them with a hook each
         self.ending: SearchEnded | None = None
 
     def get_iterator(self, original: Callable[[Any], Any], loader: Any) -> Any:
@@ -151,13 +166,14 @@ class SearchHook(ProgramHook):
 
     def end_program(self, loader: Any) -> NoReturn:
         """Searches the loader unless one has been searched, and ends the program."""
+        self._has_begun = True
         if self.ending is None:
             self.ending = SearchEnded(self._search(loader))
         raise self.ending
 
     def conclude(self, program: str) -> None:
         """Says that no loader was searched, if so."""
-        if self.ending is None:
+        if not self._has_begun:
             what = "the DataLoader to search" if self._seen else "a DataLoader"
             self._reporting.announce(f"{program} ended without iterating over {what}; nothing was searched")
 
@@ -180,11 +196,15 @@ class SearchHook(ProgramHook):
         """Searches the loader; returns the exit status, 1 if the search failed."""
         from nws_sweep import api
 
+        if rank0.has_other_ranks() and not self._has_all_ranks:
+            how = "start all ranks by torchrun -m nws_sweep search"
+            self._reporting.warn(f"the search failed: the program has started other ranks without it; {how}")
+            return 1
         processes.drop_foreign_start_method()  # of a launcher's worker process
         try:
             self._reporting.keep(api.search(loader, progress=self._reporting.progress, **self._options).record)
         except Exception as error:  # the program must not handle it
-            logger.error("the search failed: %s", one_line(str(error) or repr(error), 1000))
+            self._reporting.warn(f"the search failed: {one_line(str(error) or repr(error), 1000)}")
             return 1
         return 0
 
@@ -212,27 +232,20 @@ class TuningHook(ProgramHook):
         reporting: How it reports.
         loader: The DataLoader that is meant.
         watches: Whether settings stay as they are.
-        options: Keywords of ``nws_sweep.autotune``.
+        max_workers: As for ``nws_sweep.autotune``, like settings and reuse.
     """
 
     def __init__(
         self, reporting: Reporting, loader: Wanted, *, watches: bool = False, max_workers: int | None = None,
-        settings: Sequence[str] | None = None, reuse: bool | str = "fresh",
+        settings: str | Sequence[str] | None = None, reuse: bool | str = "fresh",
     ) -> None:  # fmt: skip
         super().__init__(reporting, loader)
-        chosen = None if settings is None else tuple(settings)
+        chosen = None if settings is None else names(settings)
         self._options: dict[str, Any] = {"max_workers": max_workers, "settings": chosen, "reuse": reuse}
         require_autotune(**self._options)
-        self._watches = watches
+        self._watches, self._tunes_itself = watches, False
         self._followed: list[_Followed] = []
         self._by_loader: weakref.WeakKeyDictionary[Any, _Followed] = weakref.WeakKeyDictionary()
-
-    @classmethod
-    def of_trainer(cls, options: Mapping[str, Any]) -> "TuningHook":
-        """For a callback of a trainer, which prints what was found. TypeError if there is no such option."""
-        announce = announcer(None, printer_for(None))
-        reporting = Reporting(announce=announce, keep=lambda _: None, progress=None, option="loader=")
-        return cls(reporting, options.get("loader"), **{name: options[name] for name in options if name != "loader"})
 
     def start(self) -> None:
         """Replaces the iterators, if a training can be tuned here."""
@@ -246,25 +259,35 @@ class TuningHook(ProgramHook):
         """Ends the tuner of the training, and keeps what it has found."""
         training = self._training
         if training is None:
-            self._reporting.announce(f"{program} ended without iterating over a DataLoader")
+            self._say_what_was_seen(program)
             return
         from nws_sweep.online.loader import record
 
         training.tuner.end()
         others = [one for one in self._followed if one.likeness and one is not training and one.tuner.batches]
         if others and self._wanted is None:
-            names = ", ".join(one.name for one in others)
-            why = f"{training.name} has given most batches, so {names} stayed as made"
-            self._reporting.announce(f"{why}; {self._reporting.option}{others[0].number} chooses another")
+            listed, other = ", ".join(one.name for one in others), f"{self._reporting.option}{others[0].number}"
+            self._reporting.announce(
+                f"{training.name} was taken for the training's, not {listed}; {other} chooses another"
+            )
         if training.tuner.trials:
             self._reporting.keep(record(training.tuner))
 
+    def _say_what_was_seen(self, program: str) -> None:
+        if self._tunes_itself:
+            self._reporting.announce(f"{program} has tuned its DataLoader itself")
+            return
+        seen = ", ".join(one.name for one in self._followed)
+        wanted = f"of the class or number {self._wanted}" if self._wanted and seen else ""
+        what = f"{wanted}, but over {seen}" if wanted else ""
+        self._reporting.announce(f"{program} ended without iterating over a DataLoader {what}".rstrip())
+
     def get_iterator(self, original: Callable[[Any], Any], loader: Any) -> Any:
         """An iterator that tunes the loader."""
-        from nws_sweep.online.loader import iterator_of
-        from nws_sweep.online.pool import OF_POOL
+        from nws_sweep.online.loader import TunedLoader, iterator_of
 
-        if OF_POOL in vars(loader):  # a pool takes torch's own iterator
+        if isinstance(loader, TunedLoader):
+            self._tunes_itself = True
             return original(loader)
         return iterator_of(loader, type(loader), lambda: self._tuner_of(loader), original)
 
@@ -321,3 +344,38 @@ def _weakly(value: Any) -> Callable[[], Any]:
         return weakref.ref(value)
     except TypeError:
         return lambda: value
+
+
+class TrainerHook:
+    """The hook of a trainer's callback. It prints what was found, and is made when a training begins: trainers pickle
+    callbacks before.
+
+    Args:
+        options: ``loader``, ``progress`` and those of ``TuningHook``. ConfigurationError or TypeError if one is wrong.
+    """
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        self._options = options
+        self._hook: TuningHook | None = None
+        self._make()
+
+    def _make(self) -> TuningHook:
+        options = {"loader": None, "progress": None, **self._options}
+        progress = options.pop("progress")
+        announce = announcer(progress, printer_for(progress))
+        reporting = Reporting(
+            announce=announce, warn=announce, keep=lambda _: None, progress=progress, option="loader="
+        )
+        return TuningHook(reporting, **options)
+
+    def begin(self) -> None:
+        """A training begins; an earlier one may have ended by an exception."""
+        self.end()
+        self._hook = self._make()
+        self._hook.start()
+
+    def end(self) -> None:
+        """The training has ended, if it had begun."""
+        hook, self._hook = self._hook, None
+        if hook is not None:
+            hook.end("the training")

@@ -5,12 +5,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-_RANKS = ("RANK", "LOCAL_RANK", "SLURM_PROCID")  # of the processes that torchrun, Lightning or srun start
+RANKS = ("RANK", "LOCAL_RANK", "SLURM_PROCID")  # of the processes that torchrun, Lightning or srun start
 
 
 def is_first_rank() -> bool:
     """Whether this process writes files: of several ranks, only the first one does."""
-    return all(os.environ.get(name, "0") == "0" for name in _RANKS)
+    return all(os.environ.get(name, "0") == "0" for name in RANKS)
 
 
 def report(folder: Path, *, prints: bool = True) -> None:

@@ -1,7 +1,6 @@
 """Runs a program in this process as ``python`` does, with a hook that begins when the program has imported torch."""
 
 import builtins
-import contextlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
@@ -61,10 +60,13 @@ def of_module(name: str) -> Program:
     """The program in a module, or in ``__main__`` of a package. ConfigurationError if there is none."""
     folder, spec = str(Path.cwd()), None
     _put_on_path(folder)
-    with contextlib.suppress(ModuleNotFoundError, ValueError):
+    try:
         spec = importlib.util.find_spec(name)
         if spec is not None and spec.submodule_search_locations is not None:
             spec = importlib.util.find_spec(f"{name}.__main__")
+    except (ImportError, ValueError) as error:  # of a package that contains it, too
+        if not name.startswith(getattr(error, "name", None) or name):
+            raise ConfigurationError(one_line(f"-m {name}: {type(error).__name__}: {error}")) from error
     if spec is None or spec.origin is None or not isinstance(spec.loader, importlib.abc.InspectLoader):
         raise ConfigurationError(f"-m {name}: no such module, or a package without __main__")
     module = ModuleType("__main__")
@@ -84,7 +86,7 @@ def _put_on_path(folder: str) -> None:
 def _compiled(name: str, compile_it: Callable[[], CodeType | None]) -> CodeType:
     try:
         code = compile_it()
-    except (SyntaxError, UnicodeDecodeError, ImportError) as error:
+    except (SyntaxError, ValueError, OSError, ImportError) as error:
         raise ConfigurationError(one_line(f"{name}: {type(error).__name__}: {error}")) from error
     if code is None:
         raise ConfigurationError(f"{name}: has no code")

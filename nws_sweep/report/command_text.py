@@ -28,18 +28,18 @@ def predictions(configuration: ConfigurationSummary, options: Namespace) -> str:
         ConfigurationError: If an option is not allowed, or no costs of batches were recorded.
         NotARunError: If costs.csv is missing or cannot be read.
     """
-    numbers, ahead = _numbers("num_workers", options.num_workers), options.prefetch_factor
-    prefetches = _numbers("prefetch_factor", ahead) if ahead else [None]
+    asked_numbers, ahead = numbers("num_workers", options.num_workers), options.prefetch_factor
+    prefetches = numbers("prefetch_factor", ahead) if ahead else [None]
     orders = [_SWITCHES.get(text, text) for text in options.in_order.split(",")] if options.in_order else [None]
     found = what_if.of(storage.with_records(configuration.run), configuration.best)
     if found is None:
         raise ConfigurationError(f"{configuration.label}: {what_if.NOTHING_RECORDED}")
     found, _ = found.asked(training_step=options.training_step)
     asked = (found.asked(prefetch_factor=p, in_order=o, cpus=options.cpus) for p in prefetches for o in orders)
-    return f"{configuration.label}: {_render(found, [settings for _, settings in asked], numbers)}"
+    return f"{configuration.label}: {_render(found, [settings for _, settings in asked], asked_numbers)}"
 
 
-def _numbers(name: str, text: str) -> list[int]:
+def numbers(name: str, text: str) -> list[int]:
     """The numbers of ``2,4,8`` or ``0..64``, ascending."""
     try:
         ends = [[int(end) for end in part.split("..")] for part in text.split(",")]

@@ -1,15 +1,17 @@
 """What ``nws_sweep.sweep`` returns."""
 
 import html
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary
+from nws_sweep.config.python_notation import in_python
 from nws_sweep.errors import NwsSweepError
 from nws_sweep.report import snippets
 from nws_sweep.report.search_result import SearchResult
+from nws_sweep.results import LoaderSettings
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,13 +39,14 @@ class SweepResult:
     @property
     def failures(self) -> tuple[str, ...]:
         """A line with the reason for each combination or candidate that could not be measured."""
-        return self._summary.failures
+        return tuple(map(in_python, self._summary.failures))
 
     @property
     def best(self) -> SearchResult:
         """The combination with most samples per second. NwsSweepError if none could be measured."""
         if self._summary.fastest is None:
-            raise NwsSweepError(f"no combination could be measured: {self.failures[0]}")
+            reason = next(iter(self.failures), "there is none")
+            raise NwsSweepError(f"no combination could be measured: {reason}")
         return self._result(self._summary.fastest)
 
     def _result(self, found: ConfigurationSummary) -> SearchResult:
@@ -53,6 +56,12 @@ class SweepResult:
     def best_params(self) -> dict[str, Any]:
         """The values of the axes and the chosen settings of ``best``."""
         return self.best.best_params
+
+    @property
+    def loader_kwargs(self) -> dict[str, Any]:
+        """Those of ``best_params`` that are keywords of DataLoader with plain values."""
+        names = {each.name for each in fields(LoaderSettings)}
+        return {name: value for name, value in self.best_params.items() if name in names}
 
     def to_frame(self) -> "pd.DataFrame":
         """One row per combination with the columns of best.csv (docs/reference/files.md)."""

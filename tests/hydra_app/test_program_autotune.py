@@ -9,11 +9,15 @@ from nws_sweep.results import storage
 from nws_sweep.results.settings import ONLINE_STRATEGY
 from tests.hosts import run_host, write_training_host
 
+OTHER = "hydra.callbacks.nws_sweep.loader=2"  # the first one is that of the validation
+
 
 def test_an_unchanged_training_gets_workers_while_it_runs(tmp_path: Path, environment: dict[str, str]) -> None:
     folder = write_training_host(tmp_path)
     plain = run_host(folder, environment, "hydra.run.dir=run")
-    tuned = run_host(folder, environment, "+nws_sweep=autotune", "loader.dataset.length=2000", "hydra.run.dir=run")
+    tuned = run_host(
+        folder, environment, "+nws_sweep=autotune", "loader.dataset.length=2000", "hydra.run.dir=run", OTHER
+    )
     assert (plain.returncode, tuned.returncode) == (0, 0), tuned.stderr
     printed = [line for line in tuned.stdout.splitlines() if "[nws_sweep." not in line]
     assert printed == plain.stdout.replace("119", "1999").splitlines()

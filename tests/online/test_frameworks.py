@@ -53,9 +53,11 @@ def of_lightning(lightning: Any, folder: Path) -> tuple[Any, Any]:
     class Module(lightning.LightningModule):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
-            self.model = Model()
+            self.model, self.fails = Model(), False
 
         def training_step(self, batch: Any, _: int) -> Any:
+            if self.fails:
+                raise ValueError("out of luck")
             return self.model(**batch)["loss"]
 
         def validation_step(self, batch: Any, _: int) -> None:
@@ -101,6 +103,10 @@ def test_the_callback_of_lightning(tmp_path: Path, capsys: pytest.CaptureFixture
     trainer.fit(module, loader, DataLoader(Numbers(), batch_size=64))
     assert each_once(module.model.seen, 2)
     assert "nws_sweep: Numbers: num_workers=" in capsys.readouterr().err
+    assert not isinstance(iter(loader), TunedIterator)
+    module.fails = True
+    with pytest.raises(ValueError, match="out of luck"):
+        trainer_class(max_epochs=1, callbacks=trainer.callbacks[:1]).fit(module, loader)
     assert not isinstance(iter(loader), TunedIterator)
 
 

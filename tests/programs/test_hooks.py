@@ -10,14 +10,16 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
+import nws_sweep
 from nws_sweep import api
 from nws_sweep.errors import ConfigurationError, NwsSweepError
-from nws_sweep.programs.hooks import ProgramHook, Reporting, SearchEnded, SearchHook, TuningHook
+from nws_sweep.programs.hooks import ProgramHook, Reporting, SearchEnded, SearchHook, TrainerHook, TuningHook
 from nws_sweep.report.search_result import SearchResult
 from nws_sweep.results import SearchRecord
 from tests.factories import search_result, trial
 from tests.user_datasets import Plain
 
+ORIGINAL = DataLoader._get_iterator
 FOUND = search_result(trial(0, 8.0), trial(2, 4.0))
 
 
@@ -27,9 +29,10 @@ class Told:
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.kept: list[SearchRecord] = []
+        say = self.lines.append
         self.reporting = Reporting(
-            announce=self.lines.append, keep=self.kept.append, progress=False, option="--loader "
-        )
+            announce=say, warn=say, keep=self.kept.append, progress=False, option="--loader "
+        )  # fmt: skip
 
 
 @pytest.fixture
@@ -59,7 +62,7 @@ def run(hook: ProgramHook, program: Callable[[], Any]) -> int | None:
         return int(ending.code or 0)
     finally:
         hook.end("train.py")
-        assert "_nws" not in DataLoader._get_iterator.__qualname__
+        assert DataLoader._get_iterator is ORIGINAL
     return None
 
 
@@ -133,15 +136,13 @@ def test_a_program_without_a_training_ends_with_a_line(
     assert told.kept == []
 
 
-def test_a_failed_search_is_a_line(
-    told: Told, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_failed_search_is_a_line(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
     def search(*_: Any, **__: Any) -> None:
         raise NwsSweepError("no candidate\ncould be measured")
 
     monkeypatch.setattr(api, "search", search)
     assert run(SearchHook(told.reporting, None), lambda: list(loaders()[1])) == 1
-    assert caplog.messages == ["the search failed: no candidate could be measured"]
+    assert told.lines == ["the search failed: no candidate could be measured"]
 
 
 @pytest.mark.parametrize(
@@ -196,8 +197,8 @@ def test_of_several_trainings_the_longest_is_tuned_and_the_others_are_named(told
 
     run(TuningHook(told.reporting, None, reuse="never"), program)
     assert [record.configuration.columns["dataset"] for record in told.kept] == ["Other"]
-    most = "DataLoader 3 (Other) has given most batches, so DataLoader 2 (Plain) stayed as made"
-    assert told.lines == [f"{most}; --loader 2 chooses another"]
+    taken = "DataLoader 3 (Other) was taken for the training's, not DataLoader 2 (Plain)"
+    assert told.lines == [f"{taken}; --loader 2 chooses another"]
     run(TuningHook(told.reporting, 2, reuse="never"), program)
     assert told.kept[1].configuration.columns["dataset"] == "Plain"
 
@@ -205,3 +206,51 @@ def test_of_several_trainings_the_longest_is_tuned_and_the_others_are_named(told
 def test_nothing_to_tune_is_a_line(told: Told) -> None:
     run(TuningHook(told.reporting, None), lambda: None)
     assert told.lines == ["train.py ended without iterating over a DataLoader"]
+    run(TuningHook(told.reporting, "MNIST", reuse="never"), lambda: list(DataLoader(Plain(4))))
+    wanted = "of the class or number MNIST, but over DataLoader 1 (Plain)"
+    assert told.lines[1:] == [f"train.py ended without iterating over a DataLoader {wanted}"]
+
+
+def test_a_forked_process_has_its_own_iterators_and_says_nothing(
+    told: Told, monkeypatch: pytest.MonkeyPatch, searched: list[Any]
+) -> None:
+    hook = SearchHook(told.reporting, None)
+    hook.start()
+    with monkeypatch.context() as child:
+        child.setattr(hook, "_process", -1)
+        assert len(list(DataLoader(Plain(8), shuffle=True))) == 8
+        hook.end("train.py")
+    assert (searched, told.lines) == ([], [])
+    hook.end("train.py")
+
+
+def test_a_loader_that_the_program_tunes_itself_is_searched_as_it_was_and_else_left_alone(
+    told: Told, searched: list[Any]
+) -> None:
+    made = nws_sweep.autotune(DataLoader(Plain(8), shuffle=True), reuse=False, progress=False)
+    assert run(SearchHook(told.reporting, None), lambda: list(made)) == 0
+    assert searched == [made]
+    run(TuningHook(told.reporting, None), lambda: list(made))
+    assert told.lines == ["train.py has tuned its DataLoader itself"]
+
+
+def test_hooks_may_be_nested(told: Told) -> None:
+    outer, inner = (TuningHook(told.reporting, None, reuse="never") for _ in range(2))
+
+    def program() -> None:
+        inner.start()
+        list(DataLoader(Plain(8), shuffle=True))
+        inner.end("the training")
+
+    run(outer, program)
+    assert "__init_subclass__" not in vars(DataLoader)
+
+
+def test_the_hook_of_a_trainer_ends_an_earlier_one_and_takes_one_name() -> None:
+    with pytest.raises(TypeError, match="speed"):
+        TrainerHook({"speed": 2})
+    hook = TrainerHook({"settings": "prefetch_factor", "progress": False})
+    hook.begin()
+    hook.begin()  # the first training has ended by an exception
+    hook.end()
+    assert DataLoader._get_iterator is ORIGINAL
