@@ -98,8 +98,7 @@ class Tuner:
 
     def __post_init__(self) -> None:
         """Nothing is known yet."""
-        self.tuning = Tuning(before=self.base, after=self.current)
-        self.length = EpochLength(self.base.num_workers)
+        self.tuning, self.length = Tuning(before=self.base, after=self.current), EpochLength(self.base.num_workers)
         _tell_consequences(self, "from the start")
 
     def observe(self, batches_per_epoch: int | None) -> TrainingTrial | None:

@@ -263,7 +263,7 @@ class EachWorkerHasAnEpoch(IterableDataset[int]):
 
 def test_an_epoch_that_grows_with_the_workers_is_told(measured: Search) -> None:
     with pytest.warns(UserWarning, match="the length of an epoch depends on num_workers: 4 batches with 0, 16 with 4;"):
-        measured(EachWorkerHasAnEpoch(), num_workers=[0, 4])
+        measured(EachWorkerHasAnEpoch(), num_workers=[0, 4], strategy="exhaustive")
 
 
 @pytest.mark.usefixtures("forked_workers")
