@@ -41,7 +41,8 @@ def test_each_iteration_is_replaced_also_in_classes_with_a_method_of_their_own_u
     assert "__init_subclass__" not in vars(DataLoader)
 
 
-def test_a_program_that_wraps_the_loader_too_keeps_working() -> None:
+def test_a_program_that_wraps_the_loader_too_keeps_working(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(DataLoader, "_get_iterator", DataLoader._get_iterator)  # put back at the end
     hook = LoaderHook(lambda original, loader: original(loader))
     hook.start()
     calls, wrapped = [], DataLoader._get_iterator

@@ -19,7 +19,6 @@ from nws_sweep.results import SearchRecord
 from tests.factories import search_result, trial
 from tests.user_datasets import Plain
 
-ORIGINAL = DataLoader._get_iterator
 FOUND = search_result(trial(0, 8.0), trial(2, 4.0))
 
 
@@ -55,6 +54,7 @@ def searched(monkeypatch: pytest.MonkeyPatch) -> list[DataLoader[Any]]:
 
 def run(hook: ProgramHook, program: Callable[[], Any]) -> int | None:
     """The exit status with which the program was ended; None if it has ended by itself."""
+    before = DataLoader._get_iterator
     hook.start()
     try:
         program()
@@ -62,7 +62,7 @@ def run(hook: ProgramHook, program: Callable[[], Any]) -> int | None:
         return int(ending.code or 0)
     finally:
         hook.end("train.py")
-        assert DataLoader._get_iterator is ORIGINAL
+        assert DataLoader._get_iterator is before
     return None
 
 
@@ -249,8 +249,9 @@ def test_hooks_may_be_nested(told: Told) -> None:
 def test_the_hook_of_a_trainer_ends_an_earlier_one_and_takes_one_name() -> None:
     with pytest.raises(TypeError, match="speed"):
         TrainerHook({"speed": 2})
+    before = DataLoader._get_iterator
     hook = TrainerHook({"settings": "prefetch_factor", "progress": False})
     hook.begin()
     hook.begin()  # the first training has ended by an exception
     hook.end()
-    assert DataLoader._get_iterator is ORIGINAL
+    assert DataLoader._get_iterator is before
