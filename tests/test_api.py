@@ -280,6 +280,16 @@ def test_a_result_renders_as_a_table_a_frame_and_a_figure() -> None:
     assert "<script>" not in text
 
 
+def test_the_chosen_keywords_are_those_of_dataloader() -> None:
+    result = found()
+    rules = replace(result.record.configuration.search, settings=("prefetch_factor", "threads_per_worker"))
+    searched = replace(result.record, configuration=replace(result.record.configuration, search=rules))
+    best = replace(result.settings, prefetch_factor=4, threads_per_worker=2)
+    trials = (searched.trials[0], replace(searched.trials[1], settings=best), searched.trials[2])
+    chosen = SearchResult(replace(searched, trials=trials, verdict=Verdict(recommended=best, fastest=best)))
+    assert chosen.loader_kwargs == {"num_workers": 2, "prefetch_factor": 4}
+
+
 def test_a_result_predicts_other_settings() -> None:
     recorded = recorded_trial(4, BatchCost(cpu_s=0.0, wait_s=0.08))
     predicted = SearchResult(search_result(recorded)).predict(num_workers=8, cpus=16, training_step=0.0)

@@ -122,6 +122,7 @@ class Module:
 
     def __init__(self) -> None:
         self.steps: list[str] = []
+        self.kept = [DataLoader(DATASET), DataLoader(DATASET)]  # as of an earlier training
 
     def prepare_data(self) -> None:
         self.steps = [*self.steps, "prepared"]

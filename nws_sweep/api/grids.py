@@ -63,8 +63,8 @@ def sweep(dataset: Any, *, folder: str | Path | None = None, progress: Progress 
 
 def _searches(dataset: Any, keywords: Mapping[str, Any]) -> "list[_Search]":
     """One for each combination of values; the last axis varies fastest."""
-    is_axis = {name: isinstance(value, list | tuple | range) and name not in _LISTS for name, value in keywords.items()}
-    axes = {name: _named(value) for name, value in keywords.items() if is_axis[name]}
+    lists = {name: value for name, value in keywords.items() if isinstance(value, list | tuple | range)}
+    axes = {name: _named(value) for name, value in lists.items() if name not in _LISTS}
     if empty := [name for name, values in axes.items() if not values]:
         raise ConfigurationError(f"{empty[0]}=[]: an axis of a grid needs a value")
     points = (dict(zip(axes, values, strict=True)) for values in itertools.product(*map(dict.items, axes.values())))

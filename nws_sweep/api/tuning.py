@@ -10,7 +10,13 @@ from nws_sweep.api.searching import Asked, Progress, TrainingStep, search_for_al
 from nws_sweep.config.earlier_names import explained
 from nws_sweep.dataloading import generators, loaders
 from nws_sweep.dataloading.generators import SeededGenerators
-from nws_sweep.dataloading.inputs import DATALOADER_DEFAULTS, LoaderInput, loader_input_of
+from nws_sweep.dataloading.inputs import (
+    DATALOADER_DEFAULTS,
+    LoaderInput,
+    is_module,
+    loader_input_of,
+    loader_of_module,
+)  # fmt: skip
 from nws_sweep.errors import ConfigurationError, OutOfTime
 from nws_sweep.report.progress import announcer, printer_for
 from nws_sweep.report.search_result import SearchResult
@@ -75,7 +81,7 @@ def tune(  # noqa: PLR0913
         512
     """
     asked = Asked.of(locals())
-    is_given = _is_module(loader) or loaders.is_loader(loader)
+    is_given = is_module(loader) or loaders.is_loader(loader)
     made = loader if callable(loader) and not is_given else None
     if made is None and not is_given:
         raise ConfigurationError(
@@ -102,31 +108,21 @@ def tune(  # noqa: PLR0913
     except OutOfTime as error:
         return unchanged(str(error))
     tuned = _with_result(own(), result)
-    seeded = [] if _is_module(tuned) else [loaders.unwrapped(tuned)]
+    seeded = [] if is_module(tuned) else [loaders.unwrapped(tuned)]
     if seeded and isinstance(seeded[0].worker_init_fn, SeededGenerators):
         announce(generators.seeding(generators.of_loader(seeded[0])))
     return tuned
 
 
-def _is_module(value: object) -> bool:
-    is_object = hasattr(value, "train_dataloader") and not isinstance(value, type)
-    return is_object and not loaders.is_loader(value)
-
-
 def _measured(make: Callable[[], Any]) -> "DataLoader[Any]":
     """The DataLoader itself; that of a LightningDataModule, of which a copy is set up."""
     made = make()
-    if not _is_module(made):
-        return loaders.unwrapped(made)
-    module = copy.copy(made)
-    module.prepare_data()
-    module.setup("fit")
-    return loaders.unwrapped(module.train_dataloader())
+    return loaders.unwrapped(loader_of_module(copy.copy(made)) if is_module(made) else made)
 
 
 def _with_result(made: Made, result: SearchResult) -> Made:
     """A copy with the best settings, and the attribute ``tuning``."""
-    if _is_module(made):
+    if is_module(made):
         module: Any = copy.copy(made)
         module.train_dataloader = functools.partial(_loader_of, module, result)
         return cast("Made", module)
@@ -139,7 +135,7 @@ def _with_result(made: Made, result: SearchResult) -> Made:
 
 def _with_reason(made: Made, reason: str) -> Made:
     """The same object, with the attribute ``tuning`` if it is a DataLoader: a program may print it on each machine."""
-    if not _is_module(made) and not hasattr(type(made), "tuning"):
+    if not is_module(made) and not hasattr(type(made), "tuning"):
         settings = loaders.settings_of(loaders.unwrapped(made))
         vars(made)["tuning"] = Tuning(before=settings, after=settings, is_decided=True, reason=reason)
     return made

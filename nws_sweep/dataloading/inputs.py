@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from nws_sweep.config import schema
 from nws_sweep.dataloading import loaders, pickling
@@ -24,6 +24,7 @@ DATALOADER_DEFAULTS: Mapping[str, Any] = {
 }  # fmt: skip
 # DataLoader refuses these with num_workers=0, or does not know them before torch 2.6.
 _OF_WORKERS = ("timeout", "prefetch_factor", "persistent_workers", "multiprocessing_context", "in_order")
+_STAGES = {"test_dataloader": "test", "predict_dataloader": "predict"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +45,18 @@ class LoaderInput:
         what = "the function that makes the dataset" if is_maker else "the DataLoader"
         remedy = f"give a function that makes it: {self.call}" if self.call else ""
         return pickling.write(what, self.made, folder / "loader", is_maker, remedy)
+
+
+def is_module(value: object) -> bool:
+    """Whether the object is a LightningDataModule, or has a training's loader as one has."""
+    return hasattr(value, "train_dataloader") and not isinstance(value, Dataset | DataLoader | type)
+
+
+def loader_of_module(module: Any, method: str = "train_dataloader") -> Any:
+    """What a method of a LightningDataModule returns, which is prepared and set up for it."""
+    module.prepare_data()
+    module.setup(_STAGES.get(method, "fit"))
+    return getattr(module, method)()
 
 
 def loader_input_of(dataset: Any, keywords: Mapping[str, Any]) -> LoaderInput:

@@ -23,13 +23,13 @@ from torch.utils.data import DataLoader, Dataset
 
 from nws_sweep.config.hydra_versions import BASE, instantiate
 from nws_sweep.config.project_keys import is_of_another_split, keys_of, nodes_in
+from nws_sweep.dataloading.inputs import is_module, loader_of_module
 from nws_sweep.dataloading.loaders import Project
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.results import ProjectFacts, shown
 
 _ROOT_MARKS = (".project-root", "pyproject.toml", "setup.py", ".git")
 _LIKELY = re.compile(r"data|loader", re.IGNORECASE)
-_STAGES = {"test_dataloader": "test", "predict_dataloader": "predict"}
 
 
 def load(
@@ -157,12 +157,10 @@ def make_loader(node: DictConfig, key: str, method: str) -> Any:
 
 def loader_of(made: Any, key: str, method: str) -> Any:
     """The DataLoader or Dataset of the object that a node has made; see ``make_loader``."""
-    if hasattr(made, "train_dataloader") and not isinstance(made, Dataset | DataLoader):
-        made.prepare_data()
-        made.setup(_STAGES.get(method, "fit"))
+    if is_module(made):
         if not hasattr(made, method):
             raise ConfigurationError(f"dataset.method={method}: {type(made).__name__} has no such method")
-        made = getattr(made, method)()
+        made = loader_of_module(made, method)
     gives_samples = hasattr(made, "__getitem__") or hasattr(made, "__iter__")
     if isinstance(made, list | dict) or not gives_samples:
         raise ConfigurationError(

@@ -305,33 +305,32 @@ class TuningHook(ProgramHook):
 
     def _tuner_of(self, loader: Any) -> "Tuner":
         from nws_sweep.dataloading.loaders import NOT_TRAINING, reason_not_training
+        from nws_sweep.online.agreement import kind_of
 
         if loader not in self._by_loader:
-            self._by_loader[loader] = self._known(loader) or self._follow(loader)
+            kind = kind_of(loader)
+            self._by_loader[loader] = self._known(loader, kind) or self._follow(loader, kind)
         followed = self._by_loader[loader]
         followed.likeness = max(followed.likeness, NOT_TRAINING.index(reason_not_training(loader)))
         return followed.tuner
 
-    def _known(self, loader: Any) -> _Followed | None:
+    def _known(self, loader: Any, kind: str) -> _Followed | None:
         """A loader of this kind which has the same dataset, or had one that is gone."""
-        from nws_sweep.online.agreement import kind_of
-
-        kind, dataset = kind_of(loader), loader.dataset
+        dataset = loader.dataset
         for one in self._followed:
             if one.kind == kind and any(one.dataset() is each for each in (dataset, None)):
                 one.dataset = _weakly(dataset)
                 return one
         return None
 
-    def _follow(self, loader: Any) -> _Followed:
-        from nws_sweep.online.agreement import kind_of
+    def _follow(self, loader: Any, kind: str) -> _Followed:
         from nws_sweep.online.loader import tuner_of
 
         number = len(self._followed) + 1
         tuner = tuner_of(loader, **self._options, progress=self._reporting.progress, watches=self._watches)
         tuner.may_change = self._is_training
         followed = _Followed(
-            name=_name(number, loader), number=number, kind=kind_of(loader), dataset=_weakly(loader.dataset),
+            name=_name(number, loader), number=number, kind=kind, dataset=_weakly(loader.dataset),
             is_wanted=self._is_wanted(number, loader), likeness=0, tuner=tuner,
         )  # fmt: skip
         self._followed.append(followed)

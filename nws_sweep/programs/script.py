@@ -65,7 +65,8 @@ def of_module(name: str) -> Program:
         if spec is not None and spec.submodule_search_locations is not None:
             spec = importlib.util.find_spec(f"{name}.__main__")
     except (ImportError, ValueError) as error:  # of a package that contains it, too
-        if not name.startswith(getattr(error, "name", None) or name):
+        missing = getattr(error, "name", None) or name
+        if not f"{name}.".startswith(f"{missing}."):
             raise ConfigurationError(one_line(f"-m {name}: {type(error).__name__}: {error}")) from error
     if spec is None or spec.origin is None or not isinstance(spec.loader, importlib.abc.InspectLoader):
         raise ConfigurationError(f"-m {name}: no such module, or a package without __main__")

@@ -74,8 +74,8 @@ class SearchResult:
         For ``DataLoader(dataset, batch_size=..., pin_memory=..., **result.loader_kwargs)``.
         """
         configuration = self.record.configuration
-        names = ("num_workers", *configuration.search.searched(configuration.loader))
-        return {name: value for name in names if (value := getattr(self.settings, name)) is not None}
+        chosen = self.settings.changes(self.settings, configuration.search.searched(configuration.loader))
+        return {name: value for name, value in chosen.items() if value is not None}
 
     @property
     def best_params(self) -> dict[str, Any]:
