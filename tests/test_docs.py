@@ -12,7 +12,7 @@ from PIL import Image
 from nws_sweep import __version__
 from nws_sweep.config import schema
 from nws_sweep.results import BatchCost, MeasureRules, codec
-from tests import command_line, figures, reference
+from scripts.pages import command_line, figures, reference
 from tests.conftest import ROOT
 from tests.factories import configuration, recorded_trial, search_result, store_grid, trial
 from tests.one_process import SharedProcess

@@ -8,7 +8,7 @@ the table, ``<!-- end -->``.
 import re
 from pathlib import Path
 
-from tests.conftest import ROOT
+from scripts.pages.reference import ROOT
 
 DOCS = ROOT / "docs"
 _MARK = re.compile(r"(<!-- (cell|table): ([^>]*?) -->)(.*?)(<!-- end -->)", re.DOTALL)

@@ -15,7 +15,7 @@ import nws_sweep
 from nws_sweep.config import hydra_versions, schema
 from nws_sweep.results import shown
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parent.parent.parent
 CONF = ROOT / "conf"
 PAGE = ROOT / "docs" / "reference" / "config.md"
 

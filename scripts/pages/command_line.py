@@ -8,8 +8,7 @@ from unittest import mock
 from nws_sweep import cli, programs
 from nws_sweep.errors import NwsSweepError
 from nws_sweep.programs import command
-from tests.conftest import ROOT
-from tests.reference import plain, table
+from scripts.pages.reference import ROOT, plain, table
 
 PAGE = ROOT / "docs" / "reference" / "cli.md"
 _INTRODUCTION = """\
