@@ -15,6 +15,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from nws_sweep.analysis.stage_savings import Stage as Stage
+    from nws_sweep.api import explain as explain
     from nws_sweep.api import search as search
     from nws_sweep.api import sweep as sweep
     from nws_sweep.api import tune as tune
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from nws_sweep.errors import NwsSweepError as NwsSweepError
     from nws_sweep.online.loader import autotune as autotune
     from nws_sweep.online.loader import watch as watch
+    from nws_sweep.report.explanation import Explanation as Explanation
     from nws_sweep.report.search_result import SearchResult as SearchResult
     from nws_sweep.report.sweep_result import SweepResult as SweepResult
     from nws_sweep.results import MeasureRules as MeasureRules
@@ -33,8 +36,10 @@ __version__ = "0.2.0"
 
 # Imported at the first use: the API needs torch, which takes seconds to import.
 _MODULES = {
-    "search": "api", "tune": "api", "sweep": "api", "autotune": "online.loader", "watch": "online.loader",
+    "search": "api", "explain": "api", "tune": "api", "sweep": "api",
+    "autotune": "online.loader", "watch": "online.loader",
     "seed_worker": "dataloading.generators", "MeasureRules": "results", "Tuning": "results",
+    "Stage": "analysis.stage_savings", "Explanation": "report.explanation",
     "SearchResult": "report.search_result", "SweepResult": "report.sweep_result",
     "NwsSweepError": "errors", "ConfigurationError": "errors", "DatasetError": "errors",
 }  # fmt: skip

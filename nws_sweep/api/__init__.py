@@ -1,5 +1,6 @@
-"""The Python API: ``search``, ``tune`` and ``sweep``, which measure in processes of their own."""
+"""The Python API: ``search``, ``explain``, ``tune`` and ``sweep``, which measure in processes of their own."""
 
+from nws_sweep.api.explaining import explain as explain
 from nws_sweep.api.grids import sweep as sweep
 from nws_sweep.api.searching import search as search
 from nws_sweep.api.tuning import tune as tune

@@ -11,6 +11,7 @@ sees the same object.
 """
 
 import abc
+import contextlib
 import functools
 import os
 import time
@@ -23,7 +24,8 @@ import torch
 from torch.utils.data import IterableDataset, get_worker_info
 
 from nws_sweep.dataloading.digests import STREAM_SAMPLES, SampleLog
-from nws_sweep.results import BatchCost, BatchRecord
+from nws_sweep.dataloading.stages.timing import StageSlots, StageTimer
+from nws_sweep.results import BatchCost, BatchRecord, StageTime
 from nws_sweep.system import processes, temporary
 
 _ROWS = 1024  # kept of each worker until they are read
@@ -70,6 +72,7 @@ class BatchLog:
 
     def __init__(self, num_workers: int, order: Sequence[int] = (), batches: int | None = None) -> None:
         self.samples: Slots = RawArray("q", num_workers)
+        self.stages = StageSlots(num_workers)
         self._workers, self._order, self._batches = num_workers, order, batches
         self._rows = RawArray("d", num_workers * _ROWS * _FIELDS)
         self._counts = RawArray("q", num_workers)
@@ -95,6 +98,10 @@ class BatchLog:
         place = (worker * _ROWS + count % _ROWS) * _FIELDS
         self._rows[place : place + _FIELDS] = [began_s, ended_s, cpu_s, wait_s]
         self._counts[worker] = count + 1
+
+    def add_stages(self, worker: int, stages: tuple[StageTime, ...]) -> None:
+        """Called in a worker: the stages of the batch that is added next."""
+        self.stages.write(worker, self._counts[worker], stages)
 
     def add_totals(self, worker: int, *values: float) -> None:
         """Called in a worker: adds CPU time outside of batches, see ``_TOTALS``."""
@@ -140,9 +147,14 @@ class BatchLog:
                 began_s=row[0],
                 ended_s=row[1],
                 cost=BatchCost(row[2], row[3], copy_s),
+                stages=self._stages_of(number),
             )
             for number, row in self._taken(is_complete)
         )
+
+    def _stages_of(self, number: int) -> tuple[StageTime, ...]:
+        worker = number % self._workers
+        return self.stages.read(worker, self._first[worker] + number // self._workers)
 
     def _row(self, worker: int, index: int) -> tuple[float, ...]:
         place = (worker * _ROWS + index % _ROWS) * _FIELDS
@@ -184,17 +196,22 @@ class BatchTimer:
     _thread_s: float = field(default=0.0, init=False)
     _began_s: float = field(default=0.0, init=False)
     _cpu_s: float = field(default=0.0, init=False)  # of the latest batch
+    _functions: tuple[Any, Any] = field(default=(None, None), init=False)
+    _stages: StageTimer | None = field(default=None, init=False)  # of the open batch, if they are timed
 
-    def start(self, worker: int) -> None:
-        """Called in a worker before its first batch."""
+    def start(self, worker: int, dataset: Any, collate_fn: Any) -> None:
+        """Called in a worker before its first batch, with what makes its batches."""
         self._run_delay_s = run_delay_clock()
-        self._worker = worker
+        self._worker, self._functions = worker, (dataset, collate_fn)
 
     def begin(self) -> None:
         """A sample of a batch is about to be made."""
         if self._worker is None or self._is_open:
             return
         self._is_open = True
+        if self._process_s is not None and self.log.stages.is_due(self._worker):
+            with contextlib.suppress(Exception):  # code of the user may raise anything when it is looked at
+                self._stages = StageTimer(*self._functions, self._run_delay_s)
         process_s = time.process_time()
         if self._process_s is None:
             self.log.add_totals(self._worker, 0.0, 0, process_s, 1)
@@ -210,6 +227,10 @@ class BatchTimer:
         self._is_open = False
         ended_s, delay_s = self._now()
         self._cpu_s = time.thread_time() - self._thread_s
+        if self._stages is not None:
+            with contextlib.suppress(Exception):
+                self.log.add_stages(self._worker, self._stages.stop())
+            self._stages = None
         busy_s = self._cpu_s + delay_s - self._delay_s
         self.log.add(self._worker, self._began_s, ended_s, self._cpu_s, max(0.0, ended_s - self._began_s - busy_s))
 
@@ -246,6 +267,7 @@ class WorkerStart:
     threads: int | None = None  # of torch's operations; None for the number that DataLoader sets
     log: SampleLog | None = None  # receives some samples of the worker's first epoch
     folder: str | None = None  # the trial's temporary folder, in which the worker is registered
+    collate_fn: Callable[[Any], Any] | None = None  # the user's own, whose calls are timed
 
     def __call__(self, worker_id: int) -> None:
         """Runs in the worker before its first sample."""
@@ -257,7 +279,7 @@ class WorkerStart:
         if self.user_function is not None:
             self.user_function(worker_id)
         if self.timer and (worker := get_worker_info()):
-            self.timer.start(worker_id)
+            self.timer.start(worker_id, worker.dataset, self.collate_fn)
             count_samples(worker.dataset, self.timer.log.samples, worker_id, self.log, self.timer.begin)
 
 

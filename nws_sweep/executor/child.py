@@ -182,10 +182,10 @@ class _ChildCommands(_DatasetCommands):
         workers = settings.num_workers
         self._batch_log = log = BatchLog(workers, self._order, self._batches) if workers else None
         if log:
-            timer = BatchTimer(log)
-            loader.collate_fn = TimedCollate(timer, loader.collate_fn)
+            timer, collate_fn = BatchTimer(log), loader.collate_fn
+            loader.collate_fn = TimedCollate(timer, collate_fn)
             loader.worker_init_fn = WorkerStart(
-                timer, loader.worker_init_fn, settings.threads_per_worker, self._log, self._folder
+                timer, loader.worker_init_fn, settings.threads_per_worker, self._log, self._folder, collate_fn
             )
         self._session = LoaderSession(
             loader,
@@ -204,7 +204,10 @@ class _ChildCommands(_DatasetCommands):
     def window(self, request: WindowRequest) -> Window:
         if self._runs:
             self._runs.is_whole = request.kind is WindowKind.EPOCH
-        window, log = self._session.window(request), self._batch_log
+        log = self._batch_log
+        if log is not None:
+            log.stages.open(request.kind is WindowKind.WARM_UP)
+        window = self._session.window(request)
         if log is None:
             numbers = range(self._session.taken - window.batches, self._session.taken)
             places = [position(number, self._order, self._batches) for number in numbers]

@@ -277,20 +277,22 @@ class Candidate:
         self.progress.exhausted = True
 
     def _take_last_look(self) -> None:
-        """After whole epochs, starts another one for the memory of its workers, which end with each epoch."""
-        process, conditions = self.process.running, self.progress.conditions
-        if not self.done or process is None or not self.settings.num_workers or self.settings.persistent_workers:
+        """After whole epochs, starts another one: for the memory of its workers, which end with each epoch, and for a
+        second batch of each worker, whose calls are timed.
+        """
+        process, conditions, workers = self.process.running, self.progress.conditions, self.settings.num_workers
+        if not self.done or process is None or not workers:
             return
         is_whole = self.progress.measurement is not None and schedule.whole_epochs(self.progress.windows, conditions)
         if not is_whole or self.progress.exhausted or self.is_late:
             return
         try:
             process.resume()
-            process.window(WindowRequest(kind=WindowKind.WARM_UP, fresh=True))
+            window = process.window(WindowRequest(kind=WindowKind.WARM_UP, fresh=True, min_batches=2 * workers))
         except TrialError:
             self.process.close()
             return
         self.process.pause()
         self.process.read_usage()
         used = self.process.usage
-        self.progress.slices.append(TimeSlice(windows=(), before=used, after=used))
+        self.progress.slices.append(TimeSlice(windows=(window,), before=used, after=used))

@@ -87,9 +87,10 @@ class Pool:
             own["sampler" if loader.batch_sampler is None else "batch_sampler"] = self.feed
         if self.log is not None:
             timer, user_function = BatchTimer(self.log), loader.worker_init_fn
+            self.log.stages.open(True)
             if seeds:
                 user_function = SeededGenerators(user_function, loader.collate_fn)
-            other.worker_init_fn = WorkerProbe(timer, self._states, user_function, self._is_iterable)
+            other.worker_init_fn = WorkerProbe(timer, self._states, user_function, self._is_iterable, loader.collate_fn)
         return other
 
     @property

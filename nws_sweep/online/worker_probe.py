@@ -65,6 +65,7 @@ class WorkerProbe:
     states: WorkerStates
     user_function: Callable[[int], Any] | None
     is_iterable: bool
+    collate_fn: Callable[[Any], Any] | None = None
 
     def __call__(self, worker_id: int) -> None:
         """Runs in the worker before its first batch. The dataset, which user code sees, is not changed.
@@ -82,7 +83,8 @@ class WorkerProbe:
                 prepare(worker_id)
 
     def _time_batches(self, worker_id: int) -> None:
-        self.timer.start(worker_id)
+        worker = get_worker_info()
+        self.timer.start(worker_id, worker and worker.dataset, self.collate_fn)
         for fetcher in torch_internals.fetchers():
             setattr(fetcher, "fetch", self._timed(fetcher.fetch))  # noqa: B010
 

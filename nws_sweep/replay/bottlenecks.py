@@ -7,6 +7,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from nws_sweep.replay.queue import QueueSettings
+from nws_sweep.replay.stages import StageCost
 from nws_sweep.results import BatchCost, LoopCosts
 
 
@@ -24,6 +25,7 @@ class Bottleneck(str, Enum):
     LATENCY = "latency"
 
 
+Taken = Bottleneck | StageCost  # what may be taken away
 REMOVABLE = [each for each in Bottleneck if each not in {Bottleneck.NOISE, Bottleneck.MEMORY}]
 
 
@@ -34,16 +36,18 @@ class Epoch(NamedTuple):
     loop: LoopCosts
     settings: QueueSettings
 
-    def without(self, bottleneck: Bottleneck, making: float, undisturbed: LoopCosts) -> "Epoch":
+    def without(self, taken: Taken, making: float, undisturbed: LoopCosts) -> "Epoch":
         """The epoch with one thing taken away.
 
         Args:
-            bottleneck: One of ``REMOVABLE``.
+            taken: One of ``REMOVABLE``, or a stage.
             making: CPU time of making a batch without workers / in a worker.
             undisturbed: The loop with the training step as it is if CPUs are free.
         """
         costs, loop, settings = self
-        match bottleneck:
+        match taken:
+            case StageCost():
+                costs = [taken.taken_from(cost) for cost in costs]
             case Bottleneck.STARTUP:
                 loop = replace(loop, fork_s=0.0, start_s=0.0, stop_s=0.0)
             case Bottleneck.ORDER:

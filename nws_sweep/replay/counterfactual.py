@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from nws_sweep.replay.bottlenecks import Bottleneck
+from nws_sweep.replay.bottlenecks import Taken
 from nws_sweep.replay.model import Model
 from nws_sweep.replay.prediction import MOST_BATCHES
 from nws_sweep.replay.queue import QueueSettings
@@ -45,7 +45,7 @@ class Counterfactual:
     best: QueueSettings
     allowed: Sequence[int]
 
-    def without(self, *taken: Bottleneck, cpus: float | None = None) -> float:
+    def without(self, *taken: Taken, cpus: float | None = None) -> float:
         """What is saved without these things; with ``cpus`` CPUs."""
         now_s, times_s = self._now_s[self.best.num_workers], []
         for number, own_s in self._now_s.items():
@@ -93,6 +93,6 @@ class Counterfactual:
     def _now_s(self) -> dict[int, float]:
         return {number: self._cost_s(replace(self.best, num_workers=number)) for number in self.allowed}
 
-    def _cost_s(self, settings: QueueSettings, taken: Sequence[Bottleneck] = ()) -> float:
+    def _cost_s(self, settings: QueueSettings, taken: Sequence[Taken] = ()) -> float:
         most = MOST_BATCHES if settings.num_workers == self.best.num_workers else _FEW_BATCHES
         return self.model.cost_s(settings, without=taken, most=most)

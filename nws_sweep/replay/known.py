@@ -90,7 +90,8 @@ def known_of(trial: Trial, batches: int | None, cpus: float, instead: Records | 
     batch_s = found.batch_s.value if found.batch_s else (found.epoch_s or 0.0) / (batches or 1)
     cost_s = trial.objective_s / batches if batches and trial.objective_s else batch_s
     if trial.records and trial.loop:
-        made = tuple(_with_usual_wait(trial.records))
+        plain = [one for one in trial.records if not one.stages]  # the others are slower
+        made = tuple(_with_usual_wait(plain or trial.records))
         records = Records(made=made, loop=trial.loop, batches=batches or ENDLESS)
         return Known(settings, records, cost_s, trial.spans, trial.noise.other_cpus if trial.noise else 0.0)
     workers, step_s = settings.num_workers, found.step_s or 0.0

@@ -11,7 +11,7 @@ from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from nws_sweep.replay.bottlenecks import Bottleneck, Epoch
+from nws_sweep.replay.bottlenecks import Epoch, Taken
 from nws_sweep.replay.factors import Factors, doublings
 from nws_sweep.replay.known import Known, beside_others, known_of
 from nws_sweep.replay.prediction import MOST_BATCHES, MOST_ORDERS, Prediction, Records, epoch_and_batch_s, predict
@@ -44,7 +44,7 @@ class Model:
         settings: QueueSettings,
         *,
         step_s: float | None = None,
-        without: Iterable[Bottleneck] = (),
+        without: Iterable[Taken] = (),
         most: int = MOST_BATCHES,
     ) -> float:
         """Predicted seconds per batch of an epoch as it will run, whose start and end are shared out over its batches.
@@ -63,8 +63,8 @@ class Model:
         for seed in range(max(1, min(MOST_ORDERS, count // records.batches))):
             costs = records.epoch(random.Random(seed), max(count, _QUEUES * settings.queued_batches))
             epoch = Epoch(costs, records.loop, settings)
-            for bottleneck in without:
-                epoch = epoch.without(bottleneck, self.making, self.undisturbed(epoch.loop))
+            for taken in without:
+                epoch = epoch.without(taken, self.making, self.undisturbed(epoch.loop))
             epochs_s.append(epoch_and_batch_s(*epoch, records.batches)[0])
         return factor * statistics.fmean(epochs_s) / records.batches
 

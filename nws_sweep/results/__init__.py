@@ -8,8 +8,8 @@ May import: ``errors``. Names end in their unit; an undefined value is None, nev
 """
 
 from nws_sweep.results.measurements import (
-    BatchCost, BatchRecord, BatchTime, Estimate, LoopCosts, MachineTime, Measurement, Noise, Span, TimeSlice, Trial,
-    TrialState, Usage, Window, WindowKind, WindowRequest,
+    BatchCost, BatchRecord, BatchTime, Estimate, LoopCosts, MachineTime, Measurement, Noise, Span, StageTime, TimeSlice,
+    Trial, TrialState, Usage, Window, WindowKind, WindowRequest,
 )  # fmt: skip
 from nws_sweep.results.search_record import (
     DatasetFacts, Host, MACHINE, ProjectFacts, PythonObjects, SampleMade, SamplePart,

@@ -68,6 +68,24 @@ class BatchCost:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StageTime:
+    """The calls of one function, or of one object, by one other while a batch was made, with what they call in turn.
+
+    The CPU times contain what timing has cost.
+    """
+
+    name: str  # as a program writes it: ``torchvision.transforms.v2.Resize``; empty for what a search adds
+    parent: int = -1  # the stage that calls it, by its place in the batch; -1 for the first stage, the whole batch
+    file: str = ""
+    line: int = 0
+    calls: int = 1
+    cpu_s: float = 0.0  # of the thread that makes batches
+    wait_s: float = 0.0  # in which this thread neither ran nor was ready to run
+    all_cpu_s: float = 0.0  # of all threads of the worker
+    overhead_s: float = 0.0  # what timing has cost
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BatchRecord:
     """A batch that was made, in the order of the epoch."""
 
@@ -80,6 +98,7 @@ class BatchRecord:
     cost: BatchCost
     epoch: int = 0  # of the trial process
     was_stopped: bool = False  # the worker was stopped meanwhile, and ``wait_s`` may be a part of the waiting
+    stages: tuple[StageTime, ...] = ()  # if its calls were timed, which makes it slower
 
 
 @dataclass(frozen=True, slots=True)

@@ -178,7 +178,7 @@ def test_the_wait_is_right_although_the_worker_loses_its_cpu_between_two_clocks(
     monkeypatch.setattr(time, "thread_time", lambda: 0.0)
     log = BatchLog(1)
     timer = BatchTimer(log)
-    timer.start(0)
+    timer.start(0, None, None)
     timer.begin()
     timer.end()
     monkeypatch.undo()

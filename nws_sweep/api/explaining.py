@@ -1,0 +1,63 @@
+"""``explain``: which functions make a sample dear, by a search."""
+
+from typing import Any
+
+from nws_sweep.analysis.stage_savings import Stage, stages_of
+from nws_sweep.api.searching import TrainingStep, search
+from nws_sweep.errors import NwsSweepError
+from nws_sweep.report.explanation import Explanation
+from nws_sweep.report.search_result import SearchResult
+from nws_sweep.results import Trial
+
+
+def explain(loader: Any, training_step: TrainingStep = None, **arguments: Any) -> Explanation:
+    """Says which functions make a sample dear, and what the epoch would take if one of them took no time.
+
+    The calls of one batch of each of the first workers are timed while a search measures; nothing of the dataset is
+    changed.
+
+    Args:
+        loader: A DataLoader, a dataset or a function that makes one, as for ``search``; or what ``search`` returned.
+        training_step: As for ``search``.
+        **arguments: Those of ``search``.
+
+    Returns:
+        The stages of a sample, the dearest first; ``print`` shows a table.
+
+    Raises:
+        NwsSweepError: If no calls were timed: no candidate has workers, or another tool profiles them.
+
+    Example:
+        >>> import torch, nws_sweep
+        >>> from torch.utils.data import DataLoader, TensorDataset
+        >>> loader = DataLoader(TensorDataset(torch.arange(512.0)), batch_size=64)
+        >>> found = nws_sweep.explain(loader, num_workers=[1])
+        >>> found.stages[0].share > 0
+        True
+    """
+    if isinstance(loader, SearchResult):
+        return explanation_of(loader)
+    result = search(loader, training_step=training_step, **arguments)
+    if result.reused and not _stages(result):
+        result = search(loader, training_step=training_step, **{**arguments, "reuse": False})
+    return explanation_of(result)
+
+
+def explanation_of(result: SearchResult) -> Explanation:
+    """The explanation of a search; NwsSweepError if no calls were timed."""
+    stages, best = _stages(result), _best(result)
+    if not stages:
+        raise NwsSweepError(
+            "no calls were timed: a candidate with workers is needed, no other tool may profile them, and the search "
+            "must be of this version; measure again with reuse=False"
+        )
+    return Explanation(stages, result.num_workers, best.measurement.epoch_s if best.measurement else None)
+
+
+def _best(result: SearchResult) -> Trial:
+    return next(trial for trial in result.trials if trial.settings == result.settings)
+
+
+def _stages(result: SearchResult) -> tuple[Stage, ...]:
+    diagnosis = result.diagnosis
+    return stages_of(result.record, _best(result), diagnosis.replayed if diagnosis else None)

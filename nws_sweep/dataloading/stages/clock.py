@@ -1,0 +1,177 @@
+"""Times the stages of a batch: calls of named functions, nested as they were called, without what timing them costs.
+
+Each call is timed by the wall clock, the CPU clocks of its thread and of its process, and the time for which its thread
+was ready to run and did not: what is left is waiting. Threads of a library, such as those of OpenCV, compute while the
+thread that called them waits. What reading the clocks costs is measured with empty calls, and taken off. A function
+whose calls take less than ``CHEAP_S`` on average is a part of the function that calls it.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from nws_sweep.results import StageTime
+
+CHEAP_S = 20e-6  # a call
+_TRIED = 64  # calls after which a cheap function is timed no more
+_MOST_READINGS = 3
+_LEAST_SHARE = 0.001  # of the batch, below which calls are left out
+
+
+class Clocks(NamedTuple):
+    """Readings of the clocks, s."""
+
+    wall_s: float
+    cpu_s: float  # of this thread
+    all_cpu_s: float  # of all threads of this process
+    delay_s: float = 0.0  # for which this thread was ready to run and did not
+
+
+def clocks_of_thread(delay_clock: Callable[[], float]) -> Callable[[], Clocks]:
+    """Reads the clocks of this thread, again if it lost its CPU meanwhile; ``delay_clock`` is that of its run delay."""
+
+    def read() -> Clocks:
+        delay_s = delay_clock()
+        for _ in range(_MOST_READINGS):
+            found, earlier_s = (time.perf_counter(), time.thread_time(), time.process_time()), delay_s
+            delay_s = delay_clock()
+            if delay_s == earlier_s:
+                break
+        return Clocks(*found, delay_s)
+
+    return read
+
+
+class Overhead(NamedTuple):
+    """What timing costs, s: of a timed call in all, as much of it as its own interval has, and of an ignored call."""
+
+    call_s: float = 0.0
+    inside_s: float = 0.0
+    ignored_s: float = 0.0
+
+
+@dataclass(eq=False, slots=True)
+class Stage:
+    """A function, or an object that is called."""
+
+    name: str
+    file: str = ""
+    line: int = 0
+    calls: int = 0
+    wall_s: float = 0.0
+    open: "Calls | None" = None  # while it has not returned
+
+    @property
+    def is_cheap(self) -> bool:
+        """Whether it has been called often enough to know that timing its calls is not worth it."""
+        return self.calls >= _TRIED and self.open is None and self.wall_s < CHEAP_S * self.calls
+
+
+@dataclass(eq=False, slots=True)
+class Calls:
+    """The calls of one stage by the calls of another one, so far."""
+
+    stage: Stage
+    calls: int = 0
+    wall_s: float = 0.0
+    cpu_s: float = 0.0
+    all_cpu_s: float = 0.0
+    delay_s: float = 0.0
+    overhead_s: float = 0.0
+    depth: int = 0  # calls that have not returned: of a recursion the outermost counts
+    inside: dict[Stage, "Calls"] = field(default_factory=dict)
+
+
+@dataclass(eq=False, slots=True)
+class _Open:
+    calls: Calls
+    key: object
+    began: Clocks
+    spent_s: float  # of the clock when it began
+
+
+@dataclass(eq=False)
+class StageClock:
+    """The calls of a batch.
+
+    Args:
+        root: The stage that makes the batch.
+        read: Reads the clocks.
+        overhead: What timing costs.
+    """
+
+    root: Stage
+    read: Callable[[], Clocks]
+    overhead: Overhead = Overhead()
+    open: list[_Open] = field(default_factory=list)  # calls that have not returned
+    spent_s: float = 0.0  # overhead so far
+
+    def __post_init__(self) -> None:
+        """The batch begins."""
+        self.batch = Calls(self.root)
+        self._push(self.batch, self.root)
+
+    def push(self, stage: Stage, key: object) -> None:
+        """A call begins; ``key`` identifies it."""
+        calls = stage.open
+        if calls is None:
+            inside = self.open[-1].calls.inside
+            calls = inside[stage] = inside.get(stage) or Calls(stage)
+        self._push(calls, key)
+
+    def _push(self, calls: Calls, key: object) -> None:
+        calls.depth += 1
+        calls.stage.open = calls
+        self.open.append(_Open(calls, key, self.read(), self.spent_s))
+
+    def pop(self, key: object) -> None:
+        """The call has ended, and with it all calls that began after it; nothing happens if it is not known."""
+        now = self.read()
+        if self.open and self.open[-1].key is key:
+            self._end(self.open.pop(), now)
+        elif any(call.key is key for call in self.open):
+            while self.open[-1].key is not key:
+                self._end(self.open.pop(), now)
+            self._end(self.open.pop(), now)
+
+    def _end(self, call: _Open, now: Clocks) -> None:
+        calls, began = call.calls, call.began
+        calls.depth -= 1
+        if not calls.depth:
+            spent_s = self.spent_s - call.spent_s + self.overhead.inside_s
+            wall_s = now.wall_s - began.wall_s
+            calls.calls += 1
+            calls.wall_s += wall_s
+            calls.cpu_s += now.cpu_s - began.cpu_s
+            calls.all_cpu_s += now.all_cpu_s - began.all_cpu_s
+            calls.delay_s += now.delay_s - began.delay_s
+            calls.overhead_s += spent_s
+            calls.stage.open = None
+            calls.stage.calls += 1
+            calls.stage.wall_s += wall_s - spent_s
+        self.spent_s += self.overhead.call_s
+
+    def ignored(self) -> None:
+        """A call was seen and not timed."""
+        self.spent_s += self.overhead.ignored_s
+
+    def times(self) -> tuple[StageTime, ...]:
+        """The batch, then its stages, each after the one that calls it; without cheap ones."""
+        self.pop(self.root)
+        least_s = _LEAST_SHARE * self.batch.wall_s
+        return tuple(_times(self.batch, -1, 0, least_s))
+
+
+def _times(calls: Calls, parent: int, number: int, least_s: float) -> Iterator[StageTime]:
+    yield StageTime(
+        name=calls.stage.name, file=calls.stage.file, line=calls.stage.line, parent=parent, calls=calls.calls,
+        cpu_s=calls.cpu_s, wait_s=calls.wall_s - calls.cpu_s - calls.delay_s, all_cpu_s=calls.all_cpu_s,
+        overhead_s=calls.overhead_s,
+    )  # fmt: skip
+    following = number + 1
+    for one in calls.inside.values():
+        if one.wall_s - one.overhead_s >= max(least_s, CHEAP_S * one.calls):
+            found = list(_times(one, number, following, least_s))
+            following += len(found)
+            yield from found

@@ -1,0 +1,72 @@
+"""Notices calls of functions that are known from the start: for the time of a batch they get other code.
+
+For Python before 3.12. ``sys.setprofile`` would make the code of Python slower, but not that of C, so that shares would
+be wrong; it would also be the place of another tool. Calls of a library by the user's functions are parts of these.
+"""
+
+import inspect
+from collections.abc import Callable, Sequence
+from types import FunctionType
+from typing import Any
+
+from nws_sweep.dataloading.stages.clock import StageClock
+from nws_sweep.dataloading.stages.functions import StageFunctions
+
+_ITSELF = "this function, exchanged"  # a constant of ``_timed``
+_WITHOUT_AN_END = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+
+
+def begin(clock: StageClock, functions: StageFunctions) -> Callable[[], None]:
+    """Times calls with the clock from now on; returns what ends it."""
+    exchanged = [
+        _Exchanged(clock, functions, function)
+        for code, function in functions.known.items()
+        if not code.co_flags & _WITHOUT_AN_END
+    ]
+
+    def end() -> None:
+        for one in exchanged:
+            one.restore()
+
+    return end
+
+
+class _Exchanged:
+    """A function that has the code of ``_timed``: whoever holds it calls the same object as before."""
+
+    def __init__(self, clock: StageClock, functions: StageFunctions, function: FunctionType) -> None:
+        self._clock, self._functions, self._function, self._code = clock, functions, function, function.__code__
+        self.original = FunctionType(
+            self._code, function.__globals__, function.__name__, function.__defaults__, function.__closure__
+        )
+        self.original.__kwdefaults__ = function.__kwdefaults__
+        self.original.__qualname__, self.original.__module__ = function.__qualname__, function.__module__
+        constants = tuple(self if one == _ITSELF else one for one in _timed.__code__.co_consts)
+        function.__code__ = _timed.__code__.replace(co_consts=constants, co_freevars=self._code.co_freevars)
+
+    def begin(self, arguments: Sequence[Any]) -> object:
+        """A call begins; returns what ends it, None if it is not timed."""
+        stage = self._functions.of_function(self.original, arguments[0] if arguments else None)
+        if stage.is_cheap:
+            self.restore()
+            return None
+        key = object()
+        self._clock.push(stage, key)
+        return key
+
+    def end(self, key: object) -> None:
+        """The call has ended."""
+        self._clock.pop(key)
+
+    def restore(self) -> None:
+        """The function has its own code again."""
+        self._function.__code__ = self._code
+
+
+def _timed(*arguments: Any, **keywords: Any) -> Any:
+    exchanged: Any = "this function, exchanged"
+    key = exchanged.begin(arguments)
+    try:
+        return exchanged.original(*arguments, **keywords)
+    finally:
+        exchanged.end(key)

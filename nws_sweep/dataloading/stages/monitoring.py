@@ -1,0 +1,113 @@
+"""Notices calls by ``sys.monitoring``, which Python has since 3.12: of chosen functions, and what these call."""
+
+import sys
+import threading
+from collections.abc import Callable
+from types import CodeType, FunctionType, MethodType
+from typing import Any
+
+from torch import nn
+
+from nws_sweep.dataloading.stages.clock import StageClock
+from nws_sweep.dataloading.stages.functions import StageFunctions
+
+_monitoring: Any = sys.monitoring  # type: ignore[attr-defined,unused-ignore]
+_EVENTS = _monitoring.events
+_OF_FUNCTION = _EVENTS.PY_START | _EVENTS.PY_RESUME | _EVENTS.PY_RETURN | _EVENTS.PY_YIELD
+_TOOLS = (3, 4)  # ids that are reserved for no kind of tool
+
+
+def begin(clock: StageClock, functions: StageFunctions) -> Callable[[], None] | None:
+    """Times calls with the clock from now on; returns what ends it, None if other tools have taken all places."""
+    tool = next((one for one in _TOOLS if _monitoring.get_tool(one) is None), None)
+    if tool is None:
+        return None
+    _monitoring.use_tool_id(tool, "nws_sweep")
+    return _Monitored(tool, clock, functions).end
+
+
+class _Monitored:
+    """Callbacks for ``sys.monitoring``."""
+
+    def __init__(self, tool: int, clock: StageClock, functions: StageFunctions) -> None:
+        self._tool, self._clock, self._functions = tool, clock, functions
+        self._thread = threading.get_ident()
+        self._codes: set[CodeType] = set()
+        self._cheap: set[CodeType | None] = set()
+        self._awaited: CodeType | None = None  # of a library, called by a function of the user
+        self._skipped: dict[CodeType, int] = {}  # calls of such code by others, which have not returned
+        callbacks = {
+            _EVENTS.PY_START: self._began, _EVENTS.PY_RESUME: self._began, _EVENTS.PY_RETURN: self._ended,
+            _EVENTS.PY_YIELD: self._ended, _EVENTS.PY_UNWIND: self._ended, _EVENTS.CALL: self._calls,
+            _EVENTS.C_RETURN: self._returned, _EVENTS.C_RAISE: self._returned,
+        }  # fmt: skip
+        for event, callback in callbacks.items():
+            _monitoring.register_callback(tool, event, callback)
+        _monitoring.set_events(tool, _EVENTS.PY_UNWIND)  # there are no local ones
+        for code in functions.known:
+            self._follow(code)
+
+    def end(self) -> None:
+        """Reports nothing more."""
+        _monitoring.set_events(self._tool, 0)
+        for code in self._codes:
+            _monitoring.set_local_events(self._tool, code, 0)
+        _monitoring.free_tool_id(self._tool)
+
+    def _follow(self, code: CodeType) -> None:
+        if code not in self._codes:
+            self._codes.add(code)
+            calls = _EVENTS.CALL if self._functions.is_followed(code) else 0
+            _monitoring.set_local_events(self._tool, code, _OF_FUNCTION | calls)
+
+    def _began(self, code: CodeType, _: int) -> None:
+        if threading.get_ident() != self._thread:
+            return
+        if not self._functions.is_stage(code) and self._awaited is not code:
+            self._skipped[code] = self._skipped.get(code, 0) + 1
+            return
+        self._awaited = None
+        stage = self._functions.of_frame(sys._getframe(1), self._clock.open[-1].calls.stage)
+        if stage.is_cheap:
+            self._cheap.add(code)
+            _monitoring.set_local_events(self._tool, code, 0)
+        else:
+            self._clock.push(stage, code)
+
+    def _ended(self, code: CodeType, *_: Any) -> None:
+        if threading.get_ident() != self._thread:
+            return
+        if self._skipped.get(code):
+            self._skipped[code] -= 1
+        else:
+            self._clock.pop(code)
+
+    def _calls(self, code: CodeType, offset: int, called: Any, _: Any) -> Any:
+        if threading.get_ident() != self._thread or self._clock.open[-1].key is not code:
+            return None
+        target = _code_of(called)
+        if target in self._cheap:
+            return _monitoring.DISABLE
+        if target is not None:
+            self._follow(target)
+            self._awaited = target
+            return None
+        stage = self._functions.of_callable(called)
+        if stage.is_cheap:
+            return _monitoring.DISABLE
+        self._clock.push(stage, (code, offset))
+        return None
+
+    def _returned(self, code: CodeType, offset: int, *_: Any) -> None:
+        if threading.get_ident() == self._thread:
+            keys = (call.key for call in reversed(self._clock.open))
+            self._clock.pop(next((key for key in keys if key == (code, offset)), None))
+
+
+def _code_of(called: Any) -> CodeType | None:
+    """The code of what is called, if it has a Python frame."""
+    if isinstance(called, MethodType):
+        called = called.__func__
+    if not isinstance(called, FunctionType | type):
+        called = getattr(type(called), "forward" if isinstance(called, nn.Module) else "__call__", called)
+    return called.__code__ if isinstance(called, FunctionType) else None

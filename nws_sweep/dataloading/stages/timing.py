@@ -1,0 +1,121 @@
+"""Times the stages of one batch of each of the first workers, while no window counts.
+
+It is not the first of a worker's process, which has what a worker does once, such as imports.
+"""
+
+import importlib
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from multiprocessing.sharedctypes import RawArray
+from typing import Any
+
+import msgspec
+
+from nws_sweep.dataloading.stages.clock import Clocks, Overhead, StageClock, clocks_of_thread
+from nws_sweep.dataloading.stages.functions import StageFunctions
+from nws_sweep.results import StageTime
+
+MOST_WORKERS = 4  # that time stages
+_NONE = -1  # in place of the number of a batch
+_SLOT_BYTES = 32_768
+_CALLS, _TURNS = 50, 5  # of the calibration
+
+
+class StageSlots:
+    """The stages of one batch of each of the first workers, in shared memory."""
+
+    def __init__(self, num_workers: int) -> None:
+        self._workers = min(num_workers, MOST_WORKERS)
+        self._text = RawArray("c", self._workers * _SLOT_BYTES)
+        self._batches = RawArray("q", [_NONE] * self._workers)
+        self._is_open = RawArray("b", 1)
+
+    def open(self, is_open: bool) -> None:
+        """Called in the main process: whether batches may be slower from now on."""
+        self._is_open[0] = is_open
+
+    def is_due(self, worker: int) -> bool:
+        """Called in a worker before a batch: whether its calls are to be timed."""
+        return bool(self._is_open[0]) and worker < self._workers and self._batches[worker] == _NONE
+
+    def write(self, worker: int, batch: int, stages: tuple[StageTime, ...]) -> None:
+        """Called in a worker after its batch of this number; of too many stages the first are kept."""
+        while len(text := msgspec.json.encode(stages)) >= _SLOT_BYTES:
+            stages = stages[: len(stages) // 2]
+        self._text[worker * _SLOT_BYTES : worker * _SLOT_BYTES + len(text)] = text
+        self._batches[worker] = batch
+
+    def read(self, worker: int, batch: int) -> tuple[StageTime, ...]:
+        """The stages of a worker's batch; empty if its calls were not timed."""
+        if worker >= self._workers or self._batches[worker] != batch:
+            return ()
+        text = self._text[worker * _SLOT_BYTES : (worker + 1) * _SLOT_BYTES].rstrip(b"\0")
+        return msgspec.json.decode(text, type=tuple[StageTime, ...])
+
+
+class StageTimer:
+    """Times the stages of one batch, in the thread that makes it.
+
+    Args:
+        dataset: Of the loader.
+        collate_fn: Of the loader.
+        delay_clock: Of the run delay of this thread, s.
+    """
+
+    def __init__(self, dataset: Any, collate_fn: Any, delay_clock: Callable[[], float]) -> None:
+        functions, read = StageFunctions(dataset, collate_fn), clocks_of_thread(delay_clock)
+        overhead = _overhead(read)
+        self._clock = StageClock(functions.root, read, overhead)
+        self._end = _begin(self._clock, functions)
+
+    def stop(self) -> tuple[StageTime, ...]:
+        """The batch is finished; empty if another tool profiles this program."""
+        if self._end is None:
+            return ()
+        self._end()
+        return self._clock.times()
+
+
+def _begin(clock: StageClock, functions: StageFunctions) -> Callable[[], None] | None:
+    """Times calls from now on; returns what ends it, None if other tools have taken all places."""
+    name = "monitoring" if sys.version_info >= (3, 12) else "exchanging"
+    found: Callable[[], None] | None = importlib.import_module(f"{__package__}.{name}").begin(clock, functions)
+    return found
+
+
+def _timed() -> None:
+    """A function without content."""
+
+
+def _untimed() -> None:
+    """A function without content."""
+
+
+def _overhead(read: Callable[[], Clocks]) -> Overhead:
+    """Measures what timing costs here, with calls of empty functions."""
+    return Overhead(*(statistics.median(costs) for costs in zip(*(_costs(read) for _ in range(_TURNS)), strict=True)))
+
+
+def _costs(read: Callable[[], Clocks]) -> tuple[float, float, float]:
+    """The fields of ``Overhead``."""
+    functions = StageFunctions(None, _timed)
+    clock, plain_s = StageClock(functions.root, read), _seconds_of(_timed)
+    end = _begin(clock, functions)
+    if end is None:
+        return 0.0, 0.0, 0.0
+    try:
+        ignored_s, timed_s = _seconds_of(_untimed), _seconds_of(_timed)
+    finally:
+        end()
+    inside_s = sum(one.cpu_s / one.calls for one in clock.batch.inside.values())
+    return max(0.0, timed_s - plain_s), inside_s, max(0.0, ignored_s - plain_s)
+
+
+def _seconds_of(function: Callable[[], object]) -> float:
+    """CPU time of one call."""
+    began_s = time.thread_time()
+    for _ in range(_CALLS):
+        function()
+    return (time.thread_time() - began_s) / _CALLS

@@ -1,0 +1,118 @@
+"""What ``nws_sweep.explain`` returns: the stages of a sample, and the epoch without each of them."""
+
+import html
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any
+
+from nws_sweep import units
+from nws_sweep.analysis.stage_savings import NO_TIME, Stage
+from nws_sweep.report import snippets
+from nws_sweep.report.tables import Rows
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+HEADER = ("stage", "share of a sample", "per sample", "on a CPU", "epoch without it", "workers then", "code")
+_LEAST_SHARE, _MOST_ROWS = 0.01, 12
+
+
+@dataclass(frozen=True, repr=False)
+class Explanation:
+    """What makes a sample dear, and what the epoch would be without it.
+
+    Returned by :func:`nws_sweep.explain`. Prints as a table, in a notebook too.
+
+    Attributes:
+        stages: The dearest first.
+        num_workers: Workers of the epoch, the recommended ones.
+        epoch_s: Seconds of the epoch; None if its length is unknown.
+    """
+
+    stages: tuple[Stage, ...]
+    num_workers: int
+    epoch_s: float | None
+
+    @property
+    def sample_s(self) -> float:
+        """Seconds that a sample takes a worker."""
+        return self.stages[0].seconds / self.stages[0].share
+
+    def to_frame(self) -> "pd.DataFrame":
+        """A row for each stage, the columns those of ``to_dict``."""
+        found = self.to_dict()["stages"]
+        return Rows(columns=tuple(found[0]), rows=tuple(found)).frame()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON; ``epoch_without_s`` is in three columns."""
+        return {
+            "num_workers": self.num_workers,
+            "epoch_s": self.epoch_s,
+            "stages": [_flat(stage) for stage in self.stages],
+        }
+
+    def __str__(self) -> str:
+        return "\n\n".join([snippets.markdown_table([*HEADER], [[*row] for row in rows(self.stages)]), *self._lines])
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        """The table for a notebook."""
+        return f"<pre>{html.escape(str(self))}</pre>"
+
+    @property
+    def _lines(self) -> Iterator[str]:
+        epoch = f"; the epoch takes {units.seconds(self.epoch_s)}" if self.epoch_s else ""
+        yield f"a sample takes {units.seconds(self.sample_s)} of a worker{epoch} with num_workers={self.num_workers}"
+        yield from sentences(self.stages, self.num_workers)
+
+
+def _flat(stage: Stage) -> dict[str, Any]:
+    values = asdict(stage)
+    epoch = values.pop("epoch_without_s") or {}
+    names = {"epoch_without_s": "value", "epoch_without_s_low": "low", "epoch_without_s_high": "high"}
+    return values | {name: epoch.get(end) for name, end in names.items()}
+
+
+def rows(stages: Sequence[Stage]) -> Iterator[tuple[str, ...]]:
+    """The cells of ``HEADER`` for each stage that takes a hundredth of a sample's time, at most twelve."""
+    shown = [stage for stage in stages if stage.share >= _LEAST_SHARE][:_MOST_ROWS]
+    for stage in shown:
+        epoch = stage.epoch_without_s
+        yield (
+            stage.name,
+            units.share(stage.share),
+            units.seconds(stage.seconds),
+            units.share(stage.cpu_share),
+            units.interval(epoch) if epoch else units.NOTHING,
+            units.NOTHING if stage.workers_without is None else str(stage.workers_without),
+            code_of(stage),
+        )
+
+
+def code_of(stage: Stage) -> str:
+    """The file and the line, such as ``data.py:40``; empty without Python code."""
+    return f"{PurePath(stage.file).name}:{stage.line}" if stage.file else ""
+
+
+def sentences(stages: Sequence[Stage], num_workers: int) -> Iterator[str]:
+    """What is saved without the dearest stage, and stages that cost workers but no time."""
+    known = [stage for stage in stages if stage.saved is not None]
+    dearest = max(known, key=lambda stage: stage.saved or 0.0, default=None)
+    if dearest and (dearest.saved or 0.0) >= NO_TIME:
+        yield sentence(dearest, num_workers)
+    for stage in known:
+        workers = stage.workers_without
+        if (stage.saved or 0.0) < NO_TIME and workers is not None and workers < num_workers:
+            less = f"{units.counted(workers, 'worker')} would do instead of {num_workers}"
+            yield f"{stage.name} costs workers but no time: without it {less}"
+
+
+def sentence(stage: Stage, num_workers: int) -> str:
+    """What is saved if this stage takes no time."""
+    saved = f"if {stage.name} took no time the epoch would take {units.share(stage.saved or 0.0)} less"
+    if stage.workers_without is None or stage.workers_without >= num_workers:
+        return saved
+    return f"{saved}, and {units.counted(stage.workers_without, 'worker')} would do instead of {num_workers}"
