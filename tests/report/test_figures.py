@@ -119,7 +119,7 @@ def _is_cut(png: Path) -> bool:
         return bool(min(left, upper, image.width - right, image.height - lower) < 3)
 
 
-@style.styled
+@style.styled()
 def figure() -> Picture:
     made, (axes,) = style.panels("What <script>alert(1)</script> $took$", 1, 1, 1.0)
     style.legend(made, axes.plot([0, 1], [1.0, 1 / 3], "o-", label="数"), "key")

@@ -62,7 +62,7 @@ def picked(lines: Sequence[Timeline], best: int | None) -> list[Timeline]:
     return [line for index, line in enumerate(lines) if index in chosen or line.num_workers == best]
 
 
-@style.styled
+@style.styled()
 def draw_timelines(lines: Sequence[Timeline], title: str, best: int | None = None) -> Figure:
     """A panel per candidate: waiting below, training step on top, warm-up shaded."""
     shown = [coarser(line, _MOST_STEPS // min(len(lines), _MOST_PANELS)) for line in picked(lines, best)]

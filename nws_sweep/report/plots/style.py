@@ -7,11 +7,10 @@ import io
 import re
 import textwrap
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import wraps
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 import matplotlib
 from matplotlib.artist import Artist
@@ -59,31 +58,14 @@ _STYLE: Any = {
 }
 _NO_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))
 
-Arguments = ParamSpec("Arguments")
-Drawing = TypeVar("Drawing", bound=Figure)
-
 
 @contextmanager
-def _style() -> Iterator[None]:
-    """Letters that the font lacks are drawn as boxes, without a warning."""
+def styled() -> Iterator[None]:
+    """Applies the style, also as a decorator; letters that the font lacks are drawn as boxes, without a warning."""
     with matplotlib.rc_context(_STYLE), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=r"(?s).*[Gg]lyph .* missing")
         warnings.filterwarnings("ignore", message=r"(?s)Matplotlib currently does not support")
         yield
-
-
-def styled(draw: Callable[Arguments, Drawing]) -> Callable[Arguments, Drawing]:
-    """Decorates a function that draws a figure: applies the style, and the layout once."""
-
-    @wraps(draw)
-    def drawn(*args: Arguments.args, **how: Arguments.kwargs) -> Drawing:
-        with _style():
-            figure = draw(*args, **how)
-            if figure.axes:
-                ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.06).execute(figure)
-        return figure
-
-    return drawn
 
 
 class Picture(Figure):
@@ -97,7 +79,8 @@ def panels(title: str, count: int, columns: int, row: float, **how: Any) -> tupl
     """A figure with a title and ``count`` axes in ``columns`` columns, each ``row`` inches high."""
     rows = max(1, -(-count // columns))
     lines = textwrap.wrap(shortened(title, 3 * _TITLE_WIDTH), _TITLE_WIDTH, break_on_hyphens=False)
-    figure = Picture(figsize=(WIDTH, TITLE + LINE * (len(lines) - 1) + rows * row), dpi=120)
+    size = WIDTH, TITLE + LINE * (len(lines) - 1) + rows * row
+    figure = Picture(figsize=size, dpi=120, layout=ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.06))
     figure.suptitle("\n".join(map(plain, lines)), x=0.01, ha="left", size=11, weight="bold")
     axes = [*figure.subplots(rows, columns, squeeze=False, **how).flat]
     for unused in axes[count:]:
@@ -161,7 +144,7 @@ def save(figure: Figure, path: Path) -> tuple[Path, Path]:
 def rendered(figure: Figure, kind: str) -> bytes:
     """The figure as ``png`` or ``svg``; an SVG keeps text as text, and equal figures give equal documents."""
     content = io.BytesIO()
-    with _style():
+    with styled():
         figure.savefig(content, format=kind, metadata=_NO_METADATA if kind == "svg" else None)
     if kind == "png":
         return content.getvalue()
