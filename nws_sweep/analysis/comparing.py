@@ -8,7 +8,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
 from nws_sweep import units
@@ -91,21 +91,17 @@ def compare(a: Summary, b: Summary, within: float) -> RunComparison:
     """
     columns = tuple(dict.fromkeys((*a.distinguishing, *b.distinguishing)))
     in_a, in_b = _by_values(a, columns), _by_values(b, columns)
-    labels_a, labels_b = (
-        {key: one.configuration.label_of(columns or ("dataset",)) for key, one in side.items()} for side in (in_a, in_b)
-    )
-    common = [key for key in in_a if key in in_b]
-    if not common:
-        all_a, all_b = (one_line(", ".join(labels.values()), 200) for labels in (labels_a, labels_b))
+    pairs = tuple(_pair(one, in_b[key], columns, within) for key, one in in_a.items() if key in in_b)
+    if not pairs:
+        all_a, all_b = (one_line(", ".join(_labels(side.values(), columns)), 200) for side in (in_a, in_b))
         raise ConfigurationError(f"no configuration is in both: A has {all_a}; B has {all_b}")
-    pairs = tuple(_pair(in_a[key], in_b[key], (labels_a[key], labels_b[key]), within) for key in common)
     return RunComparison(
         a=a,
         b=b,
         within=within,
         pairs=pairs,
-        only_a=tuple(label for key, label in labels_a.items() if key not in in_b),
-        only_b=tuple(label for key, label in labels_b.items() if key not in in_a),
+        only_a=_labels((one for key, one in in_a.items() if key not in in_b), columns),
+        only_b=_labels((one for key, one in in_b.items() if key not in in_a), columns),
         settings=_differences(pairs, _settings_of),
         hosts=_differences(pairs, _host_of),
     )
@@ -125,10 +121,14 @@ def _by_values(summary: Summary, columns: Sequence[str]) -> dict[tuple[str, ...]
     return found
 
 
-def _pair(a: ConfigurationSummary, b: ConfigurationSummary, labels: Sequence[str], within: float) -> Pair:
+def _labels(configurations: Iterable[ConfigurationSummary], columns: Sequence[str]) -> tuple[str, ...]:
+    return tuple(one.configuration.label_of(columns or ("dataset",)) for one in configurations)
+
+
+def _pair(a: ConfigurationSummary, b: ConfigurationSummary, columns: Sequence[str], within: float) -> Pair:
     times = times_of(a.best, b.best) if a.best and b.best else None
     return Pair(
-        label=" / ".join(dict.fromkeys(labels)),
+        label=" / ".join(dict.fromkeys(_labels((a, b), columns))),
         a=a,
         b=b,
         times=times,
@@ -147,15 +147,13 @@ def _notes(a: ConfigurationSummary, b: ConfigurationSummary, times: Times | None
         return
     if a.best.num_workers != b.best.num_workers:
         yield f"the best num_workers differs{_cost_of_keeping(a.best, b.best, b)}"
-    yield from _about_times(times)
+    yield from _about_times(times) if times else ["A and B have no time in common"]
 
 
-def _about_times(times: Times | None) -> Iterator[str]:
-    if times is None:
-        yield "A and B have no time in common"
-    elif times.quantity is Quantity.SAMPLE:
+def _about_times(times: Times) -> Iterator[str]:
+    if times.quantity is Quantity.SAMPLE:
         yield "the batch sizes differ, so times per sample are compared"
-    if times is not None and times.ratio.ends is None:
+    if times.ratio.ends is None:
         yield "inconclusive without intervals in A and B: too few windows or epochs were measured"
 
 
@@ -184,21 +182,17 @@ def _values(name: str, facts: Iterable[Mapping[str, Any]]) -> str:
 def _settings_of(one: ConfigurationSummary) -> dict[str, Any]:
     """The identifying columns, then everything else that affects the times."""
     configuration, facts = one.configuration, one.run.result.facts
-    known = {"num_workers", *configuration.columns}
-    parts: dict[str, Mapping[str, Any]] = {
-        "dataset": configuration.dataset,
-        "training_step": configuration.training_step,
-        "measure": {"mode": configuration.measure.mode, "cache": configuration.measure.cache},
-    }
-    return {
-        **dict.fromkeys(configuration.columns),  # these come first
-        **{f"{part}.{name}": value for part, values in parts.items() for name, value in values.items()},
-        **{name: value for name, value in asdict(configuration.loader).items() if name not in known},
+    others = {
+        **{f"dataset.{name}": value for name, value in configuration.dataset.items()},
+        **{f"training_step.{name}": value for name, value in configuration.training_step.items()},
+        "measure.mode": configuration.measure.mode,
+        "measure.cache": configuration.measure.cache,
+        **asdict(replace(configuration.loader, num_workers=0)),
         "collate_fn": configuration.collate_fn,
         "ranks": configuration.ranks,
         **({"samples of the dataset": facts.samples} if facts else {}),
-        **configuration.columns,
     }
+    return {**configuration.columns, **others, **configuration.columns}
 
 
 def _host_of(one: ConfigurationSummary) -> dict[str, Any]:

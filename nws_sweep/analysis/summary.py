@@ -3,22 +3,12 @@
 import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from nws_sweep.analysis import advice, caveats, node_kinds, what_if
 from nws_sweep.analysis.diagnosis import Diagnosis, diagnose, worker_trials
 from nws_sweep.analysis.time_ratios import Ratio, times_of
 from nws_sweep.replay import choice
-from nws_sweep.results import (
-    Configuration,
-    Host,
-    LoaderSettings,
-    ProjectFacts,
-    SearchRecord,
-    Trial,
-    TrialState,
-    varying_columns,
-)
+from nws_sweep.results import Configuration, Host, ProjectFacts, SearchRecord, Trial, TrialState, varying_columns
 from nws_sweep.results.storage import Stored, StoredRun
 
 
@@ -200,22 +190,6 @@ def _gain(result: SearchRecord, best: Trial | None, num_workers: int | None) -> 
         return None
     times = times_of(best, other)
     return Ratio(value=other.objective_s / best.objective_s, half_width=times.ratio.half_width if times else None)
-
-
-def best_settings(summary: ConfigurationSummary) -> dict[str, Any] | None:
-    """The DataLoader keywords to paste; None if nothing was measured.
-
-    They are num_workers, settings that were searched or vary in the grid, and settings in which the measured loader
-    differs from the user's DataLoader, or from DataLoader's defaults if there is none.
-    """
-    if summary.best is None:
-        return None
-    facts, settings = summary.run.result.facts, summary.best.settings
-    own = facts.loader if facts and facts.loader else LoaderSettings(batch_size=1)
-    searched = set(summary.searched)
-    if not settings.num_workers and summary.project:  # DataLoader rejects these settings without workers
-        searched |= {"prefetch_factor", "persistent_workers"} & {*summary.project.keys, *summary.project.unclear}
-    return settings.changes(own, searched)
 
 
 def _failures(result: SearchRecord, varying: Sequence[str]) -> Iterable[str]:

@@ -28,8 +28,8 @@ class Illustration:
     title: str
     alt: str  # a description with its figures
 
-    def save(self, folder: Path) -> tuple[Path, Path]:
-        """Draws the picture and writes it as PNG and SVG; returns both paths."""
+    def save(self, folder: Path) -> Path:
+        """Draws the picture and writes it as PNG, with an SVG beside it; returns the path of the PNG."""
         return style.save(self.draw(self.chart, self.title), folder / self.name)
 
 

@@ -13,7 +13,7 @@ from nws_sweep.config.earlier_names import explained
 from nws_sweep.config.python_notation import in_python
 from nws_sweep.errors import ConfigurationError, NwsSweepError, OutOfTime
 from nws_sweep.report import snippets
-from nws_sweep.results import LoaderSettings, SearchRecord, Trial, storage
+from nws_sweep.results import LoaderSettings, SearchRecord, Trial, codec, storage
 from nws_sweep.results.storage import Stored, StoredRun
 
 if TYPE_CHECKING:
@@ -145,13 +145,12 @@ class SearchResult:
         None stands for what is unknown, and for DataLoader's own values.
         """
         best, diagnosis = self._summary.configurations[0].best, self.diagnosis
-        found = best.measurement if best else None
-        figures = ("samples_per_s", "epoch_s", "startup_s", "stall_fraction", "memory_bytes")
+        timing = codec.timing_row(best, self.record) if best else {}
+        figures = ("batch_s", "samples_per_s", "epoch_s", "startup_s", "stall_fraction", "memory_bytes")
         return {
             **self.record.configuration.columns,
             **self.loader_kwargs,
-            "batch_s": found.batch_s.value if found and found.batch_s else None,
-            **{name: getattr(found, name, None) for name in figures},
+            **{name: timing.get(name) for name in figures},
             "bottlenecks": "+".join(one.value for one in diagnosis.bottlenecks) if diagnosis else None,
             "provisional": bool(self.record.provisional),
             "cost_s": self.cost_s,

@@ -43,16 +43,12 @@ def test_fewer_workers_are_preferred(epochs_s: Mapping[int, float], tolerance: f
     assert [one.num_workers for one in found if one] == [best, fastest]
 
 
-def test_a_trial_that_failed_or_cannot_be_trusted_is_never_recommended() -> None:
+def test_whole_epochs_decide_where_their_length_is_known_else_batches_and_never_a_trial_that_failed() -> None:
     failed = failed_trial(0), failed_trial(1, state=TrialState.TIMEOUT), trial(2, 1.0, state=TrialState.MISMEASURED)
-    assert recommend([*failed, trial(4, 3.0)], 10.0) == (trial(4, 3.0), trial(4, 3.0))
-    assert recommend(failed, 10.0) == (None, None)
-
-
-def test_whole_epochs_decide_where_their_length_is_known_and_batches_where_it_is_not() -> None:
     slow_start = trial(4, 8.0, measurement=measurement(8.0, startup_s=7.0, batch_s=measurement(0.5).batch_s))
-    assert recommend([trial(0, 4.0), slow_start], 0.0)[0] == trial(0, 4.0)
+    assert recommend([*failed, trial(0, 4.0), slow_start], 0.0)[0] == trial(0, 4.0)
     assert recommend([endless_trial(0, 0.5), endless_trial(4, 0.25)], 0.0)[0] == endless_trial(4, 0.25)
+    assert recommend(failed, 10.0) == (None, None)
 
 
 @pytest.mark.parametrize(
@@ -91,19 +87,8 @@ def test_the_verdict_decides_and_other_settings_do_not_mix_with_the_numbers_of_w
     assert summary.gain_over_zero.value == 16.0 / 9.0
 
 
-def test_properties_of_all_configurations_are_computed_once() -> None:
-    """Each row of a table uses them: computing them for each of 10,000 rows took minutes."""
-    summary = summary_of_grid(*(search_result(trial(2, 8.0), columns={"batch_size": size}) for size in (64, 128)))
-    assert summary.hosts is summary.hosts == (HOST,)
-    assert summary.distinguishing is summary.distinguishing == ("batch_size",)
-
-
-GB = 1_000_000_000
 STORE = PythonObjects(attribute="samples", type="list of tuple", count=1_281_167, bytes=200_000_000)
-KEEPING = replace(FACTS, objects=(STORE,))
-SPAWNED = trial(2, 2.0, settings=loader_settings(2, multiprocessing_context="spawn"))
 HOLDING = replace(FACTS, handles=("dataset.file (FileIO of data.bin)",))
-WRONG = failed_trial(4, "all differ", TrialState.WRONG_SAMPLES)
 DRAWING = replace(FACTS, generators=("transform.R",))
 CLOCK = ("the clock was set back",)
 

@@ -7,6 +7,8 @@ May import: ``analysis`` and below.
 - ``style``: the style of all figures
 """
 
+from nws_sweep.results import storage
+
 # Names of the pictures, each a PNG and an SVG.
 THROUGHPUT = "throughput_vs_num_workers"
 TIME = "time_vs_num_workers"
@@ -14,3 +16,6 @@ BEST = "best_per_configuration"
 HEAT_MAP = "best_throughput"
 BATCH_TIMES = "batch_times"
 WHAT_IF = "what_if"
+
+# The pictures of a single configuration: what each shows, and the file with its data.
+OF_CONFIGURATION = {WHAT_IF: ("predicted times", storage.COSTS), BATCH_TIMES: ("per-batch times", storage.BATCHES)}

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from operator import attrgetter
 from statistics import fmean
 
 from matplotlib.axes import Axes
@@ -34,12 +35,10 @@ class Timeline:
 
 def timelines(batches: Sequence[BatchTime]) -> list[Timeline]:
     """The per-batch times of a run, one timeline per candidate, ascending."""
-    found: dict[int, list[tuple[float, float, bool]]] = {}
-    for batch in batches:
-        found.setdefault(batch.num_workers, []).append((batch.wait_s, batch.step_s, batch.warm_up))
+    by_workers = attrgetter("num_workers")
     lines = []
-    for num_workers, mine in sorted(found.items()):
-        wait_s, step_s, warm_up = zip(*mine, strict=True)
+    for num_workers, mine in groupby(sorted(batches, key=by_workers), by_workers):
+        wait_s, step_s, warm_up = zip(*((one.wait_s, one.step_s, one.warm_up) for one in mine), strict=True)
         lines.append(Timeline(num_workers, wait_s, step_s, warm_up))
     return lines
 

@@ -133,12 +133,11 @@ def fitting(text: str, inches: float) -> str:
     return shortened(plain(text), int(inches / LETTER))
 
 
-def save(figure: Figure, path: Path) -> tuple[Path, Path]:
-    """Writes the figure as PNG and SVG, and returns both paths; ``path`` has no suffix."""
-    as_png, as_svg = path.with_suffix(".png"), path.with_suffix(".svg")
-    write_bytes(as_png, rendered(figure, "png"))
-    write_bytes(as_svg, rendered(figure, "svg"))
-    return as_png, as_svg
+def save(figure: Figure, path: Path) -> Path:
+    """Writes the figure as PNG and SVG, and returns the path of the PNG; ``path`` has no suffix."""
+    for kind in ("png", "svg"):
+        write_bytes(path.with_suffix(f".{kind}"), rendered(figure, kind))
+    return path.with_suffix(".png")
 
 
 def rendered(figure: Figure, kind: str) -> bytes:
