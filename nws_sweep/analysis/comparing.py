@@ -30,18 +30,9 @@ ALARMS: Mapping[str, tuple[Change, ...]] = {
     "changed": (Change.SLOWER, Change.FASTER),
 }
 
-# Display names of facts of a host.
-_HOST_FACTS: Mapping[str, str] = {
-    "hostname": "host",
-    "cpu_model": "CPU",
-    "cpu_count": "CPUs",
-    "usable_cpus": "usable CPUs",
-    "memory_bytes": "memory",
-}
-
 
 class Difference(NamedTuple):
-    """The distinct values of ``batch_size``, ``dataset.count``, ``CPU`` or the like that differ between A and B."""
+    """The distinct values of ``batch_size``, ``dataset.count`` or ``cpu_model`` that differ between A and B."""
 
     name: str
     a: str
@@ -198,9 +189,8 @@ def _settings_of(one: ConfigurationSummary) -> dict[str, Any]:
 def _host_of(one: ConfigurationSummary) -> dict[str, Any]:
     """Facts of the host; memory is rounded, since its last bytes differ from boot to boot."""
     host, facts = one.run.result.host, one.run.result.facts
-    named = {_HOST_FACTS.get(name, name): value or _NONE for name, value in asdict(host).items()}
-    accelerator = {"accelerator": facts.accelerator or _NONE} if facts else {}
-    return {**named, "memory": units.memory(host.memory_bytes), **accelerator}
+    known = asdict(host) | ({"accelerator": facts.accelerator} if facts else {})
+    return {name: value or _NONE for name, value in known.items()} | {"memory_bytes": units.memory(host.memory_bytes)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -59,9 +59,9 @@ def _what_if(c: ConfigurationSummary) -> Iterator[Illustration]:
 def _curves(summary: Summary) -> Iterator[Illustration]:
     """The throughput of a grid, the time of a run."""
     name, what, of, choose = (
-        (plots.THROUGHPUT, "Throughput", line_charts.throughput, max)
+        ("throughput_vs_num_workers", "Throughput", line_charts.throughput, max)
         if summary.stored.is_grid
-        else (plots.TIME, "Time", line_charts.times, min)
+        else ("time_vs_num_workers", "Time", line_charts.times, min)
     )
     chart = of(summary)
     if not chart.panels:
@@ -93,7 +93,7 @@ def _heat(summary: Summary) -> Iterator[Illustration]:
             f"{units.rate(least)} to {units.rate(most)} samples per second."
         )
         title = f"Best throughput by {chart.down} and {chart.across}"
-        yield Illustration(plots.HEAT_MAP, best_charts.draw_heat_map, chart, title, alt)
+        yield Illustration("best_throughput", best_charts.draw_heat_map, chart, title, alt)
 
 
 def _best(summary: Summary) -> Iterator[Illustration]:
@@ -105,7 +105,7 @@ def _best(summary: Summary) -> Iterator[Illustration]:
             f"{units.rate(last.rate)} to {units.rate(first.rate)} samples per second; the "
             f"fastest has num_workers={first.num_workers}{_named(*settings)}."
         )
-        yield Illustration(plots.BEST, best_charts.draw_bars, bars, "Best setting per configuration", alt)
+        yield Illustration("best_per_configuration", best_charts.draw_bars, bars, "Best setting per configuration", alt)
 
 
 def _named(*names: str) -> str:

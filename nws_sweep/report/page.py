@@ -135,12 +135,6 @@ def drawn(one: ConfigurationSummary) -> list[tuple[str, Path]]:
     return [(what, path) for what, path in paths if path.is_file()]
 
 
-def trial_table(one: ConfigurationSummary) -> str:
-    """A Markdown table of all candidates of a configuration."""
-    rows = (snippets.of_trial(trial, one.configuration) for trial in one.trials)
-    return snippets.markdown_table(snippets.TRIAL_HEADER, rows)
-
-
 def rendered(template: str, **values: Any) -> str:
     """The text of one of ``templates/`` with these values; text from outside is escaped in HTML."""
     return _environment().get_template(template).render(values)
@@ -152,7 +146,6 @@ def _environment() -> Environment:
         loader=PackageLoader("nws_sweep.report"), autoescape=select_autoescape(), undefined=StrictUndefined,
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
-    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
-    functions = (setting, to_paste, pace, gains, certainty, drawn, trial_table)
+    functions = (setting, to_paste, pace, gains, certainty, drawn)
     environment.globals.update({each.__name__: each for each in functions}, snippets=snippets, units=units)
     return environment

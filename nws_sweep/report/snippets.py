@@ -328,6 +328,13 @@ def trial_line(trial: Trial, configuration: Configuration) -> str:
     return f"{name} {cells.batch:>14} a batch  {cells.rate:>8} samples/s  {times}"
 
 
+def trial_table(configuration: ConfigurationSummary) -> str:
+    """The table of all candidates of a configuration in Markdown."""
+    return markdown_table(
+        TRIAL_HEADER, [of_trial(trial, configuration.configuration) for trial in configuration.trials]
+    )
+
+
 def as_markdown_table(summary: Summary) -> str:
     """The table of best settings in Markdown."""
     rows = [best_cells(summary, configuration) for configuration in summary.configurations]

@@ -176,7 +176,7 @@ def test_settings_are_copied_by_the_means_of_the_browser(opened: Opener, how: st
 
 
 def test_the_keyboard_is_enough(opened: Opener) -> None:
-    page = opened("grid_of_24")
+    page = opened("grid_of_200")
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
     page.wait_for_url("**#main")
@@ -197,11 +197,11 @@ def test_the_keyboard_is_enough(opened: Opener) -> None:
 
 
 def test_printing_shows_everything_and_the_page_follows_the_colours_of_the_browser(opened: Opener) -> None:
-    page = opened("grid_of_24")
+    page = opened("grid_of_200")
     page.locator("summary").first.click()
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
-    assert page.locator("details[open]").count() == 24
-    assert page.locator("#trials-table tbody tr").count() == 120
+    assert page.locator("details[open]").count() == 40
+    assert page.locator("#trials-table tbody tr").count() == 400
     page.evaluate("dispatchEvent(new Event('afterprint'))")
     assert page.locator("details[open]").count() == 1
     assert page.locator("#trials-table tbody tr").count() == 25

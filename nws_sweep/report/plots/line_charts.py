@@ -1,11 +1,12 @@
 """Values against num_workers: throughput or time, a panel per dataset, and predicted times, each from a pure value."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.container import Container
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
@@ -80,7 +81,7 @@ def _chart(summary: Summary, quantity: str, measure: Callable[[Trial], Estimate 
     shared = facets.facets(summary)
     looks, panels = _looks(shared), dict[str, list[Curve]]()
     for title, configurations in shared.panels.items():
-        for c in configurations:
+        for c in sorted(configurations, key=lambda c: -c.best_rate):
             label = facets.label(c, shared.within)
             points = {trial.num_workers: value for trial in _succeeded(c) if (value := measure(trial))}
             if c.best and points:
@@ -114,28 +115,15 @@ def draw(chart: Chart, title: str) -> Figure:
     for axes in panels[-columns:]:
         axes.set_xlabel("num_workers (ring: recommended)" if chart.recommended else "num_workers")
     if chart.legend_title:
-        style.legend(figure, _entries(chart), f"{style.fitting(chart.legend_title, WIDTH - 1)}:")
+        style.legend(figure, _entries(chart, panels), f"{style.fitting(chart.legend_title, WIDTH - 1)}:")
     return figure
 
 
-def _entries(chart: Chart) -> list[Line2D]:
-    """A single panel's entries are ordered by the last points of the curves."""
-    every = [curve for curves in chart.panels.values() for curve in curves]
-    named = list({curve.label: curve for curve in every if curve.look}.values())
-    if len(chart.panels) == 1:
-        named.sort(key=lambda curve: -[*curve.points.values()][-1].value)
-    entries = [Line2D([], [], **_look(curve), label=style.fitting(curve.label, 3.1)) for curve in named]
-    if others := sum(not curve.look for curve in every):
-        entries.append(Line2D([], [], color=MUTED, linewidth=0.5, label=f"{others} more"))
-    return entries
-
-
-def _look(curve: Curve) -> dict[str, Any]:
-    colour, dash = curve.look or (0, 0)
-    return {
-        "color": COLOURS[colour], "linestyle": DASHES[dash], "linewidth": 1.5, "marker": MARKERS[colour],
-        "markersize": 4.5, "markerfacecolor": PAPER if dash else COLOURS[colour],
-    }  # fmt: skip
+def _entries(chart: Chart, panels: Sequence[Axes]) -> list[Artist | Container]:
+    named = {handle.get_label(): handle for axes in panels for handle in axes.get_legend_handles_labels()[0]}
+    others = sum(not curve.look for curves in chart.panels.values() for curve in curves)
+    more = [Line2D([], [], color=MUTED, linewidth=0.5, label=f"{others} more")] if others else []
+    return [*named.values(), *more]
 
 
 def _draw_panel(axes: Axes, curves: list[Curve]) -> None:
@@ -157,11 +145,16 @@ def _draw_panel(axes: Axes, curves: list[Curve]) -> None:
 
 
 def _draw_curve(axes: Axes, curve: Curve, shift: float) -> None:
-    look = _look(curve)
-    _draw_intervals(axes, curve.points, look["color"], shift)
-    axes.plot([number + shift for number in curve.points], [one.value for one in curve.points.values()], **look)
+    index, dash = curve.look or (0, 0)
+    colour = COLOURS[index]
+    _draw_intervals(axes, curve.points, colour, shift)
+    axes.plot(
+        [number + shift for number in curve.points], [one.value for one in curve.points.values()], color=colour,
+        linestyle=DASHES[dash], marker=MARKERS[index], markersize=4.5, markerfacecolor=PAPER if dash else colour,
+        label=style.fitting(curve.label, 3.1),
+    )  # fmt: skip
     if curve.best in curve.points:
-        style.ring(axes, curve.best + shift, curve.points[curve.best].value, look["color"])
+        style.ring(axes, curve.best + shift, curve.points[curve.best].value, colour)
 
 
 def _draw_intervals(axes: Axes, points: Mapping[int, Estimate], colour: str, shift: float = 0.0) -> None:
