@@ -202,10 +202,8 @@ def of(result: SearchRecord, best: Trial | None, most_batches: int = MOST_BATCHE
 
     ``most_batches`` of a long epoch are replayed, at least five for each worker if it has two ahead.
     """
-    if best is None:
-        return None
-    model = model_of_search(result, best, most_batches)
-    if model is None:
+    model = model_of_search(result, best, most_batches) if best else None
+    if best is None or model is None:
         return None
     loader = best.settings if best.num_workers else result.configuration.loader
     own = replace(queue_settings(loader, result.cpus), num_workers=best.num_workers)

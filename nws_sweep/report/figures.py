@@ -10,7 +10,8 @@ from nws_sweep import units
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary
 from nws_sweep.report import plots
 from nws_sweep.report.plots import batch_times, best_charts, line_charts, style
-from nws_sweep.results import BatchTime
+from nws_sweep.report.plots.line_charts import Chart
+from nws_sweep.results import BatchTime, atomic
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -30,16 +31,20 @@ class Illustration:
 
     def save(self, folder: Path) -> Path:
         """Draws the picture and writes it as PNG, with an SVG beside it; returns the path of the PNG."""
-        return style.save(self.draw(self.chart, self.title), folder / self.name)
+        figure = self.draw(self.chart, self.title)
+        for kind in ("png", "svg"):
+            atomic.write_bytes(folder / f"{self.name}.{kind}", style.rendered(figure, kind))
+        return folder / f"{self.name}.png"
 
 
 def of(summary: Summary, batches: Batches) -> tuple[Illustration, ...]:
     """The pictures for which this run or grid has data, the most important first."""
     if not summary.stored.is_grid:
         (only,) = summary.configurations
-        return (*_curves(summary), *of_configuration(only, batches))
+        return (*_curves("time", line_charts.times(summary), min), *of_configuration(only, batches))
+    throughput = _curves("throughput", line_charts.throughput(summary), max)
     fastest = _batches(summary.fastest, batches) if summary.fastest else ()
-    return (*_curves(summary), *_best(summary), *_heat(summary), *fastest)
+    return (*throughput, *_best(summary), *_heat(summary), *fastest)
 
 
 def of_configuration(summary: ConfigurationSummary, batches: Batches) -> tuple[Illustration, ...]:
@@ -56,21 +61,15 @@ def _what_if(c: ConfigurationSummary) -> Iterator[Illustration]:
         yield Illustration(plots.WHAT_IF, line_charts.draw_prediction, chart, title, alt)
 
 
-def _curves(summary: Summary) -> Iterator[Illustration]:
-    """The throughput of a grid, the time of a run."""
-    name, what, of, choose = (
-        ("throughput_vs_num_workers", "Throughput", line_charts.throughput, max)
-        if summary.stored.is_grid
-        else ("time_vs_num_workers", "Time", line_charts.times, min)
-    )
-    chart = of(summary)
+def _curves(name: str, chart: Chart, choose: Callable[..., Any]) -> Iterator[Illustration]:
     if not chart.panels:
         return
     alt = f"{chart.quantity.capitalize()} against num_workers."
     if chart.recommended:
-        title, curve, best = choose(chart.recommended, key=lambda found: found[2].value)
-        alt += f" The best: {units.rate(best)} with num_workers={curve.best}{_named(title, curve.label)}."
-    yield Illustration(name, line_charts.draw, chart, f"{what} against num_workers", alt)
+        panel, curve, best = choose(chart.recommended, key=lambda found: found[2].value)
+        alt += f" The best: {units.rate(best)} with num_workers={curve.best}{_named(panel, curve.label)}."
+    title = f"{name.capitalize()} against num_workers"
+    yield Illustration(f"{name}_vs_num_workers", line_charts.draw, chart, title, alt)
 
 
 def _batches(c: ConfigurationSummary, batches: Batches) -> Iterator[Illustration]:

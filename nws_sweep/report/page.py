@@ -33,14 +33,6 @@ def setting(one: ConfigurationSummary) -> str:
     return f"num_workers={one.best.num_workers} {one.changed_settings}".rstrip() + one.configuration.rank_suffix
 
 
-def to_paste(one: ConfigurationSummary) -> dict[str, str]:
-    """Settings ready to paste: their text, by the destination."""
-    return {
-        "DataLoader": snippets.kwargs(snippets.best_settings(one) or {}),
-        "Hydra overrides": snippets.overrides_in_place(one),
-    }
-
-
 def pace(one: ConfigurationSummary) -> str:
     """Throughput and times of the best setting, with intervals; empty if nothing was measured."""
     if one.best is None:
@@ -146,6 +138,6 @@ def _environment() -> Environment:
         loader=PackageLoader("nws_sweep.report"), autoescape=select_autoescape(), undefined=StrictUndefined,
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
-    functions = (setting, to_paste, pace, gains, certainty, drawn)
+    functions = (setting, pace, gains, certainty, drawn)
     environment.globals.update({each.__name__: each for each in functions}, snippets=snippets, units=units)
     return environment

@@ -7,7 +7,6 @@ import pytest
 
 from nws_sweep.analysis.summary import Summary
 from nws_sweep.report.plots import batch_times, best_charts, facets, line_charts, style
-from nws_sweep.report.plots.batch_times import Timeline
 from nws_sweep.report.plots.best_charts import Best, HeatMap
 from nws_sweep.report.plots.line_charts import Chart, Curve
 from nws_sweep.results import BatchCost, BatchTime, Estimate, Trial
@@ -217,27 +216,25 @@ def test_predictions_are_drawn_with_the_measured_points_on_the_cpus_of_the_run_a
     assert line_charts.prediction(older) is None
 
 
-def timeline(num_workers: int, batches: int = 20) -> Timeline:
-    return Timeline(num_workers, (0.1,) * batches, (0.05,) * batches, (True, True, *(False,) * (batches - 2)))
+def timeline(num_workers: int, *wait_s: float) -> list[BatchTime]:
+    """Two batches of warm-up, and others."""
+    return [BatchTime(num_workers, 0, index, index < 2, one, 0.5) for index, one in enumerate(wait_s)]
 
 
-def test_timelines_are_the_batches_of_each_candidate_with_what_was_warm_up() -> None:
-    batches = [BatchTime(n, 0, index, index < 1, 0.25 + index, 0.125) for n in (4, 0) for index in range(2)]
-    lines = [Timeline(n, (0.25, 1.25), (0.125, 0.125), (True, False)) for n in (0, 4)]
-    assert batch_times.timelines(batches) == lines
-    assert batch_times.timelines([]) == []
+def test_timelines_are_the_batches_of_each_candidate() -> None:
+    four, none = timeline(4, 1.0, 2.0), timeline(0, 3.0)
+    assert list(batch_times.timelines([*four, *none]).items()) == [(0, none), (4, four)]
 
 
 def test_more_batches_than_can_be_seen_are_means() -> None:
-    line = Timeline(1, (1.0, 3.0, 5.0), (0.0, 2.0, 4.0), (True, False, False))
-    assert batch_times.coarser(line, 2) == Timeline(1, (2.0, 5.0), (1.0, 4.0), (True, False), together=2)
-    assert batch_times.coarser(line, 3) == line
+    line = timeline(1, 1.0, 3.0, 5.0)
+    assert batch_times.coarser(line, 2) == [replace(line[0], wait_s=2.0), line[2]]
+    assert batch_times.coarser(line, 1) == line
 
 
 def test_of_many_candidates_the_ends_and_the_recommended_one_are_shown() -> None:
-    lines = [timeline(n, 10_000) for n in range(30)]
-    assert [line.num_workers for line in batch_times.picked(lines, 3)] == [0, 3, 7, 14, 22, 29]
-    figure = batch_times.draw_timelines(lines, "Times", 3)
+    assert batch_times.picked(range(30), 3) == [0, 3, 7, 14, 22, 29]
+    figure = batch_times.draw_timelines({n: timeline(n, *[0.1] * 10_000) for n in range(30)}, "Times", 3)
     assert (len(figure.axes), figure.get_suptitle()) == (6, "Times (6 of 30 candidates)")
     assert [axes.get_title(loc="left") for axes in figure.axes[:2]] == ["0 workers", "3 workers (best)"]
     assert [text.get_text() for text in figure.legends[0].get_texts()] == [
@@ -249,8 +246,8 @@ def test_of_many_candidates_the_ends_and_the_recommended_one_are_shown() -> None
 
 
 def test_the_axis_ends_at_the_slowest_batch_that_counts() -> None:
-    line = Timeline(0, (9.0, 0.5), (0.0, 0.5), (True, False))
+    line = timeline(0, 9.0, 0.5, 0.5)
     assert batch_times.highest([line]) == 1.0
-    assert batch_times.highest([replace(line, warm_up=(True, True))]) == 9.0
-    (axes,) = batch_times.draw_timelines([line], "Times").axes
+    assert batch_times.highest([line[:2]]) == 9.5
+    (axes,) = batch_times.draw_timelines({0: line}, "Times").axes
     assert axes.get_ylim() == (0.0, 1.05)

@@ -9,7 +9,6 @@ import textwrap
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import matplotlib
@@ -19,8 +18,6 @@ from matplotlib.container import Container
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import LogLocator, NullFormatter
-
-from nws_sweep.results.atomic import write_bytes
 
 # Okabe and Ito's colours for colour-blind readers, some left out or darkened: each has a contrast of at least 3 to
 # white, as WCAG asks for graphics. The last one is the ink.
@@ -131,13 +128,6 @@ def shortened(text: str, most: int) -> str:
 def fitting(text: str, inches: float) -> str:
     """The text in one line, shortened to about this width."""
     return shortened(plain(text), int(inches / LETTER))
-
-
-def save(figure: Figure, path: Path) -> Path:
-    """Writes the figure as PNG and SVG, and returns the path of the PNG; ``path`` has no suffix."""
-    for kind in ("png", "svg"):
-        write_bytes(path.with_suffix(f".{kind}"), rendered(figure, kind))
-    return path.with_suffix(".png")
 
 
 def rendered(figure: Figure, kind: str) -> bytes:
