@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from nws_sweep import units
-from nws_sweep.analysis.summary import ConfigurationSummary, Summary, best_and_fastest
+from nws_sweep.analysis.summary import ConfigurationSummary, Summary, best_of
 from nws_sweep.config import project_keys
 from nws_sweep.errors import ConfigurationError, one_line
 from nws_sweep.results import Configuration, Host, LoaderSettings, SearchRecord, Trial, shown, storage
@@ -304,7 +304,7 @@ def host_lines(host: Host) -> tuple[str, str]:
 
 def cost_line(result: SearchRecord) -> str:
     """The cost of a search: ``search took 6.80 s, 1.5 epochs at the best setting``."""
-    best, _ = best_and_fastest(result)
+    best = best_of(result)
     epoch_s = best.measurement.epoch_s if best and best.measurement else None
     epochs = f", {units.number(result.cost_s / epoch_s)} epochs at the best setting" if epoch_s else ""
     return f"search took {units.seconds(result.cost_s)}{epochs}"
@@ -312,7 +312,7 @@ def cost_line(result: SearchRecord) -> str:
 
 def found_line(result: SearchRecord) -> str:
     """The best candidate of a search."""
-    best, _ = best_and_fastest(result)
+    best = best_of(result)
     each = result.configuration.rank_suffix
     return f"best: num_workers={best.num_workers}{each}" if best else "no candidate could be measured"
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from nws_sweep.analysis.summary import ConfigurationSummary, recommend
+from nws_sweep.analysis.summary import ConfigurationSummary, best_of
 from nws_sweep.results import Noise, PythonObjects, SearchRecord, Trial, TrialState, Verdict
 from tests.factories import (
     FACTS,
@@ -28,13 +28,11 @@ def only(*trials: Trial, **changes: Any) -> ConfigurationSummary:
 
 
 def test_whole_epochs_decide_where_their_length_is_known_else_batches_and_never_a_trial_that_failed() -> None:
-    recommended, fastest = trial(2, 4.2), trial(8, 4.0)
-    assert recommend([trial(0, 9.0), fastest, trial(4, 4.1), recommended], 0.05) == (recommended, fastest)
     failed = failed_trial(0), failed_trial(1, state=TrialState.TIMEOUT), trial(2, 1.0, state=TrialState.MISMEASURED)
     slow_start = trial(4, 8.0, measurement=measurement(8.0, startup_s=7.0, batch_s=measurement(0.5).batch_s))
-    assert recommend([*failed, trial(0, 4.0), slow_start], 0.0)[0] == trial(0, 4.0)
-    assert recommend([endless_trial(0, 0.5), endless_trial(4, 0.25)], 0.0)[0] == endless_trial(4, 0.25)
-    assert recommend(failed, 10.0) == (None, None)
+    assert best_of(search_result(*failed, trial(0, 4.0), slow_start)) == trial(0, 4.0)
+    assert best_of(search_result(endless_trial(0, 0.5), endless_trial(4, 0.25))) == endless_trial(4, 0.25)
+    assert best_of(search_result(*failed)) is None
 
 
 @pytest.mark.parametrize(
@@ -66,7 +64,7 @@ def test_the_verdict_decides_and_other_settings_do_not_mix_with_the_numbers_of_w
     better = trial(2, 9.0, settings=loader_settings(2, prefetch_factor=4))
     found = Verdict(recommended=better.settings, fastest=loader_settings(2))
     summary = only(trial(0, 16.0), trial(2, 8.0), trial(4, 7.0), better, verdict=found)
-    assert (summary.best, summary.fastest) == (better, trial(2, 8.0))
+    assert summary.best == better
     assert summary.changed_settings == "prefetch_factor=4"
     assert [t.measurement.epoch_s for t in summary.worker_trials if t.measurement] == [16.0, 8.0, 7.0]
     assert summary.gain_over_zero is not None

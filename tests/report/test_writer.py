@@ -38,7 +38,8 @@ def two_configurations() -> Summary:
     columns = {"batch_size": 256, "dataset.sizes": [500, 375]}
     searched = configuration(columns, search=search_rules((0, 2, 8), reference=8))
     trials = trial(8, 4.0), failed_trial(0), trial(2, 4.0625, settings=settings)
-    first = search_result(*trials, configuration=searched)
+    verdict = Verdict(recommended=settings, fastest=trials[0].settings)
+    first = search_result(*trials, configuration=searched, verdict=verdict)
     return summary_of_grid(first, search_result(columns={"batch_size": 64}, error="it, too", stop_reason=""))
 
 
