@@ -9,6 +9,7 @@ import textwrap
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import matplotlib
@@ -24,7 +25,7 @@ from matplotlib.ticker import LogLocator, NullFormatter
 INK = "#1f2328"
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#3a93c9", INK)
 MUTED = "#858585"  # secondary lines
-GRID, BAND = "#dddddd", "#e9e9e9"
+BAND = "#e9e9e9"
 PAPER = "#ffffff"
 MARKERS = "osD^vX"
 DASHES = ("-", (0, (4, 1.6)), (0, (1.2, 1.4)))
@@ -35,24 +36,9 @@ LETTER = 0.07  # inches, an average letter
 _TITLE_WIDTH = 78  # characters
 _LOG_FROM = 20  # largest / smallest value from which an axis is logarithmic
 
-# Text stays text in common fonts; equal figures give equal bytes; names are never parsed as formulas.
-_STYLE: Any = {
-    "axes.axisbelow": True,
-    "axes.edgecolor": MUTED,
-    "axes.formatter.useoffset": False,
-    "axes.spines.right": False,
-    "axes.spines.top": False,
-    "axes.titlelocation": "left",
-    "axes.titlesize": "medium",
-    "font.sans-serif": ["DejaVu Sans", "Verdana"],
-    "font.size": 8,
-    "grid.color": GRID,
-    "legend.frameon": False,
-    "svg.fonttype": "none",
-    "svg.hashsalt": "nws_sweep",
-    "text.hinting": "none",
-    "text.parse_math": False,
-}
+_STYLE = matplotlib.rc_params_from_file(
+    Path(__file__).parents[1] / "templates/figures.mplstyle", use_default_template=False
+)
 _NO_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))
 
 
