@@ -90,9 +90,6 @@ _TALLEST, _LOWEST = 0.42, 0.17  # inches of a row
 _LONGEST = 20  # characters of a value
 
 
-Cells = Mapping[tuple[str, str], Best]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeatMap:
     """The best throughput over two columns."""
@@ -101,9 +98,8 @@ class HeatMap:
     down: str  # column of the vertical axis
     columns: tuple[str, ...]  # values across
     rows: tuple[str, ...]  # values down
-    panels: Mapping[
-        str, Cells
-    ]  # what was measured, by title and by values across and down; one panel, or one per dataset
+    # What was measured, by title (one panel, or one per dataset), and by the values across and down.
+    panels: Mapping[str, Mapping[tuple[str, str], Best]]
     over: tuple[str, ...]  # further columns; each cell is the best over their values
     left_out: int  # values of both axes that are not shown
 
@@ -156,7 +152,7 @@ def draw_heat_map(chart: HeatMap, title: str) -> Figure:
     return figure
 
 
-def _draw_cells(axes: Axes, chart: HeatMap, cells: Cells, room: float) -> None:
+def _draw_cells(axes: Axes, chart: HeatMap, cells: Mapping[tuple[str, str], Best], room: float) -> None:
     """Draws cells with the longest text that fits in ``room`` characters."""
     rates = {cell: one.rate.value for cell, one in cells.items()}
     least, most = min(rates.values()), max(rates.values())
