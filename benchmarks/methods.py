@@ -10,7 +10,7 @@ from benchmarks import bare, child, support, sweep_search
 from benchmarks.catalogue import Workload
 from benchmarks.journal import Outcome
 from benchmarks.peers import NEED_WHOLE_EPOCHS, PEERS, Task
-from nws_sweep.analysis.summary import recommend
+from nws_sweep.analysis.summary import best_of
 from nws_sweep.config import schema
 from nws_sweep.errors import one_line
 from nws_sweep.results import SearchRecord, SearchRules, Trial, TrialState
@@ -117,10 +117,9 @@ def _answer(method_run: MethodRun, machine: Machine, print_line: Callable[[str],
 
 def answer_of(result: SearchRecord) -> dict[str, Any]:
     """Attributes of the outcome of a search by nws_sweep."""
-    best, _ = recommend(result.trials, result.configuration.search.tolerance)
-    found = result.verdict
+    best, found = best_of(result), result.verdict
     return {
-        "pick": found.recommended.num_workers if found else best.num_workers if best else None,
+        "pick": best.num_workers if best else None,
         "tied": tuple(settings.num_workers for settings in found.tied) if found else (),
         "tried": tuple(trial.num_workers for trial in result.trials),
         "crashes": tuple(_trial_line(trial) for trial in result.trials if trial.state in _CRASHES),

@@ -84,11 +84,11 @@ def _status(arguments: Sequence[str], folder: str, environment: Mapping[str, str
         GlobalHydra.instance().clear()
 
 
-def _undrawn(one: Illustration, folder: Path) -> tuple[Path, Path]:
+def _undrawn(one: Illustration, folder: Path) -> Path:
     as_png, as_svg = (folder / f"{one.name}{suffix}" for suffix in (".png", ".svg"))
     as_png.touch()
     as_svg.write_text('<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1 1"/>')
-    return as_png, as_svg
+    return as_png
 
 
 if __name__ == "__main__":

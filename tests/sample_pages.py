@@ -11,7 +11,6 @@ from tests.factories import (
     failed_trial,
     loader_settings,
     measurement,
-    points,
     search_result,
     search_rules,
     store_grid,
@@ -47,11 +46,6 @@ def searched(
     return search_result(*trials, *more, configuration=measured, **changes)
 
 
-def grid_of_24() -> Iterator[SearchRecord]:
-    for c in points(batch_size=(16, 32, 64, 128, 256, 512), prefetch_factor=(2, 4, 8, 16)):
-        yield searched(0.02 + c["batch_size"] / 400 + c["prefetch_factor"] / 200, columns=c)
-
-
 def grid_of_200() -> Iterator[SearchRecord]:
     """Batch sizes in neither numerical nor alphabetical order."""
     for size in ((37 * n) % 200 + 1 for n in range(200)):
@@ -77,6 +71,5 @@ PAGES: dict[str, Callable[[Path], Path]] = {
     "run": lambda parent: page_of(store_run(parent, searched(0.5))),
     "failed": lambda parent: page_of(store_run(parent, FAILED)),
     "grid_of_4": lambda parent: page_of(store_grid(parent, *GRID_OF_4)),
-    "grid_of_24": lambda parent: page_of(store_grid(parent, *grid_of_24())),
     "grid_of_200": lambda parent: page_of(store_grid(parent, *grid_of_200())),
 }

@@ -269,7 +269,6 @@ def test_a_result_renders_as_a_table_a_frame_and_a_figure() -> None:
     assert lines[0] == "best: num_workers=2"
     rows = [line for line in lines if line.startswith("|")]
     assert len(rows) == 5
-    assert "best" in rows[3]
     assert "failed" in rows[4]
     assert result.to_frame()["num_workers"].tolist() == [0, 2, 4]
     figure = result.plot()

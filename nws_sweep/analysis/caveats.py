@@ -21,19 +21,14 @@ def on(result: SearchRecord, best: Trial | None, diagnosis: Diagnosis | None = N
     """The warnings about the answer of a search; ``best`` is the recommended trial, if any."""
     if result.provisional:
         yield result.provisional
-    if best is not None:
-        yield from _about_workers(result.trials)
-    if result.verdict is not None and result.verdict.tied:
-        yield about_tie(result.verdict)
-    yield from _about_edge(result, best, diagnosis)
     if wrong := next((trial for trial in result.trials if trial.state is TrialState.WRONG_SAMPLES), None):
         yield f"num_workers={wrong.num_workers} is excluded: {wrong.reason}"
-    if result.facts and result.facts.handles and best is not None and best.num_workers > 1:
-        yield sample_check.shared_handles_warning(result.facts)
-    if result.facts and result.facts.generators and best is not None and best.num_workers:
-        yield sample_check.equal_draws_warning(", ".join(result.facts.generators))
     if best is not None:
-        yield from _about_objects(result)
+        yield from _about_workers(result.trials)
+        if result.verdict is not None and result.verdict.tied:
+            yield about_tie(result.verdict)
+        yield from _about_edge(result, best, diagnosis)
+        yield from _about_dataset(result, best)
     yield from _about_noise(result.trials)
     yield from dict.fromkeys(warning for trial in result.trials for warning in trial.warnings)
 
@@ -60,10 +55,10 @@ def _beside(settings: LoaderSettings, chosen: LoaderSettings) -> tuple[int, str]
     return settings.num_workers, f"{settings.num_workers}{f' {differing}' if differing else ''}"
 
 
-def _about_edge(result: SearchRecord, best: Trial | None, diagnosis: Diagnosis | None) -> Iterator[str]:
+def _about_edge(result: SearchRecord, best: Trial, diagnosis: Diagnosis | None) -> Iterator[str]:
     """More workers may be better: by the replay, or without one if the training step waits."""
     search = result.configuration.search
-    if best is None or best.num_workers != max(search.candidates) or len(search.candidates) == 1:
+    if best.num_workers != max(search.candidates) or len(search.candidates) == 1:
         return
     largest = f"the best value is the largest one allowed (num_workers={best.num_workers})"
     if diagnosis:
@@ -75,14 +70,23 @@ def _about_edge(result: SearchRecord, best: Trial | None, diagnosis: Diagnosis |
         yield f"{largest}; a larger max_workers, or candidate, may be better"
 
 
+def _about_dataset(result: SearchRecord, best: Trial) -> Iterator[str]:
+    """What workers share although each should have its own, and the reverse."""
+    if result.facts and result.facts.handles and best.num_workers > 1:
+        yield sample_check.shared_handles_warning(result.facts)
+    if result.facts and result.facts.generators and best.num_workers:
+        yield sample_check.equal_draws_warning(", ".join(result.facts.generators))
+    yield from _about_objects(result)
+
+
 def _about_objects(result: SearchRecord) -> Iterator[str]:
     """A line for each attribute of the dataset with many Python objects, if workers are forked."""
-    workers = [trial for trial in result.trials if trial.num_workers and trial.measurement]
+    workers = [trial.settings for trial in result.trials if trial.num_workers and trial.measurement]
     if result.facts is None or not workers:
         return
-    most = max(workers, key=lambda trial: trial.num_workers)
+    most = max(workers, key=lambda settings: settings.num_workers)
     default = "fork" if result.host.platform.startswith("Linux") else None
-    if (most.settings.multiprocessing_context or default) != "fork":
+    if (most.multiprocessing_context or default) != "fork":
         return
     for store in result.facts.objects:
         yield (

@@ -8,7 +8,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
 from nws_sweep import units
@@ -23,25 +23,11 @@ _MOST_VALUES = 20  # of one axis, in the table of effects
 _NUMBER = re.compile(r"-?\d+(\.\d+)?(e-?\d+)?")
 _NONE = "none"  # for facts that a host lacks, such as torchvision
 
-# The values of --fail-if, and the changes that each one matches.
-ALARMS: Mapping[str, tuple[Change, ...]] = {
-    "slower": (Change.SLOWER,),
-    "faster": (Change.FASTER,),
-    "changed": (Change.SLOWER, Change.FASTER),
-}
-
-# Display names of facts of a host.
-_HOST_FACTS: Mapping[str, str] = {
-    "hostname": "host",
-    "cpu_model": "CPU",
-    "cpu_count": "CPUs",
-    "usable_cpus": "usable CPUs",
-    "memory_bytes": "memory",
-}
+ALARMS = ("slower", "faster", "changed")  # the values of --fail-if
 
 
 class Difference(NamedTuple):
-    """The distinct values of ``batch_size``, ``dataset.count``, ``CPU`` or the like that differ between A and B."""
+    """The distinct values of ``batch_size``, ``dataset.count`` or ``cpu_model`` that differ between A and B."""
 
     name: str
     a: str
@@ -75,7 +61,8 @@ class RunComparison:
 
     def alarming(self, alarm: str) -> tuple[Pair, ...]:
         """The pairs that match one of ``ALARMS``; pairs that failed in B match ``slower`` and ``changed``."""
-        meant, measured = ALARMS[alarm], [pair for pair in self.pairs if pair.a.best]
+        meant = (Change.SLOWER, Change.FASTER) if alarm == "changed" else (Change(alarm),)
+        measured = [pair for pair in self.pairs if pair.a.best]
         return tuple(pair for pair in measured if pair.change in meant or (not pair.b.best and Change.SLOWER in meant))
 
 
@@ -91,21 +78,17 @@ def compare(a: Summary, b: Summary, within: float) -> RunComparison:
     """
     columns = tuple(dict.fromkeys((*a.distinguishing, *b.distinguishing)))
     in_a, in_b = _by_values(a, columns), _by_values(b, columns)
-    labels_a, labels_b = (
-        {key: one.configuration.label_of(columns or ("dataset",)) for key, one in side.items()} for side in (in_a, in_b)
-    )
-    common = [key for key in in_a if key in in_b]
-    if not common:
-        all_a, all_b = (one_line(", ".join(labels.values()), 200) for labels in (labels_a, labels_b))
+    pairs = tuple(_pair(one, in_b[key], columns, within) for key, one in in_a.items() if key in in_b)
+    if not pairs:
+        all_a, all_b = (one_line(", ".join(_labels(side.values(), columns)), 200) for side in (in_a, in_b))
         raise ConfigurationError(f"no configuration is in both: A has {all_a}; B has {all_b}")
-    pairs = tuple(_pair(in_a[key], in_b[key], (labels_a[key], labels_b[key]), within) for key in common)
     return RunComparison(
         a=a,
         b=b,
         within=within,
         pairs=pairs,
-        only_a=tuple(label for key, label in labels_a.items() if key not in in_b),
-        only_b=tuple(label for key, label in labels_b.items() if key not in in_a),
+        only_a=_labels((one for key, one in in_a.items() if key not in in_b), columns),
+        only_b=_labels((one for key, one in in_b.items() if key not in in_a), columns),
         settings=_differences(pairs, _settings_of),
         hosts=_differences(pairs, _host_of),
     )
@@ -125,10 +108,14 @@ def _by_values(summary: Summary, columns: Sequence[str]) -> dict[tuple[str, ...]
     return found
 
 
-def _pair(a: ConfigurationSummary, b: ConfigurationSummary, labels: Sequence[str], within: float) -> Pair:
+def _labels(configurations: Iterable[ConfigurationSummary], columns: Sequence[str]) -> tuple[str, ...]:
+    return tuple(one.configuration.label_of(columns or ("dataset",)) for one in configurations)
+
+
+def _pair(a: ConfigurationSummary, b: ConfigurationSummary, columns: Sequence[str], within: float) -> Pair:
     times = times_of(a.best, b.best) if a.best and b.best else None
     return Pair(
-        label=" / ".join(dict.fromkeys(labels)),
+        label=" / ".join(dict.fromkeys(_labels((a, b), columns))),
         a=a,
         b=b,
         times=times,
@@ -147,15 +134,13 @@ def _notes(a: ConfigurationSummary, b: ConfigurationSummary, times: Times | None
         return
     if a.best.num_workers != b.best.num_workers:
         yield f"the best num_workers differs{_cost_of_keeping(a.best, b.best, b)}"
-    yield from _about_times(times)
+    yield from _about_times(times) if times else ["A and B have no time in common"]
 
 
-def _about_times(times: Times | None) -> Iterator[str]:
-    if times is None:
-        yield "A and B have no time in common"
-    elif times.quantity is Quantity.SAMPLE:
+def _about_times(times: Times) -> Iterator[str]:
+    if times.quantity is Quantity.SAMPLE:
         yield "the batch sizes differ, so times per sample are compared"
-    if times is not None and times.ratio.ends is None:
+    if times.ratio.ends is None:
         yield "inconclusive without intervals in A and B: too few windows or epochs were measured"
 
 
@@ -184,29 +169,24 @@ def _values(name: str, facts: Iterable[Mapping[str, Any]]) -> str:
 def _settings_of(one: ConfigurationSummary) -> dict[str, Any]:
     """The identifying columns, then everything else that affects the times."""
     configuration, facts = one.configuration, one.run.result.facts
-    known = {"num_workers", *configuration.columns}
-    parts: dict[str, Mapping[str, Any]] = {
-        "dataset": configuration.dataset,
-        "training_step": configuration.training_step,
-        "measure": {"mode": configuration.measure.mode, "cache": configuration.measure.cache},
-    }
-    return {
-        **dict.fromkeys(configuration.columns),  # these come first
-        **{f"{part}.{name}": value for part, values in parts.items() for name, value in values.items()},
-        **{name: value for name, value in asdict(configuration.loader).items() if name not in known},
+    others = {
+        **{f"dataset.{name}": value for name, value in configuration.dataset.items()},
+        **{f"training_step.{name}": value for name, value in configuration.training_step.items()},
+        "measure.mode": configuration.measure.mode,
+        "measure.cache": configuration.measure.cache,
+        **asdict(replace(configuration.loader, num_workers=0)),
         "collate_fn": configuration.collate_fn,
         "ranks": configuration.ranks,
         **({"samples of the dataset": facts.samples} if facts else {}),
-        **configuration.columns,
     }
+    return {**configuration.columns, **others, **configuration.columns}
 
 
 def _host_of(one: ConfigurationSummary) -> dict[str, Any]:
     """Facts of the host; memory is rounded, since its last bytes differ from boot to boot."""
     host, facts = one.run.result.host, one.run.result.facts
-    named = {_HOST_FACTS.get(name, name): value or _NONE for name, value in asdict(host).items()}
-    accelerator = {"accelerator": facts.accelerator or _NONE} if facts else {}
-    return {**named, "memory": units.memory(host.memory_bytes), **accelerator}
+    known = asdict(host) | ({"accelerator": facts.accelerator} if facts else {})
+    return {name: value or _NONE for name, value in known.items()} | {"memory_bytes": units.memory(host.memory_bytes)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,8 @@ from nws_sweep.replay import choice
 from nws_sweep.replay.bottlenecks import REMOVABLE, Bottleneck
 from nws_sweep.replay.counterfactual import Counterfactual
 from nws_sweep.replay.known import queue_settings
-from nws_sweep.replay.model import model_of
+from nws_sweep.replay.model import Model, model_of
+from nws_sweep.replay.prediction import MOST_BATCHES
 from nws_sweep.results import Noise, SearchRecord, Trial, TrialState
 from nws_sweep.system import processes
 
@@ -104,10 +105,7 @@ def diagnose(result: SearchRecord, best: Trial | None) -> Diagnosis | None:
     cores = result.cpus
     if _is_too_noisy(found, cores):
         return found
-    recorded = [trial for trial in worker_trials(result) if trial.records and trial.objective_s is not None]
-    batches = result.facts.batches_of(best.settings, result.configuration.ranks) if result.facts else None
-    method = result.configuration.loader.multiprocessing_context or processes.start_method()
-    model = model_of(recorded, batches, cores, method)
+    model = model_of_search(result, best)
     if model is None:
         return None
     replayed = Counterfactual(model, queue_settings(best.settings, cores), _allowed(found))
@@ -122,6 +120,15 @@ def worker_trials(result: SearchRecord) -> tuple[Trial, ...]:
     """The trials of the search of num_workers, ascending, without those of settings searched after it."""
     trials = (trial for trial in result.trials if not result.configuration.differing(trial.settings))
     return tuple(sorted(trials, key=lambda trial: trial.num_workers))
+
+
+def model_of_search(result: SearchRecord, best: Trial, most: int = MOST_BATCHES) -> Model | None:
+    """The model of the search of num_workers; None without records. ``most`` batches of a long epoch are replayed."""
+    succeeded = [trial for trial in worker_trials(result) if trial.objective_s is not None]
+    loader = best.settings if best.num_workers else result.configuration.loader
+    method = loader.multiprocessing_context or processes.start_method()
+    batches = result.facts.batches_of(best.settings, result.configuration.ranks) if result.facts else None
+    return model_of(succeeded, batches, result.cpus, method, most)
 
 
 def _is_too_noisy(diagnosis: Diagnosis, cores: float) -> bool:

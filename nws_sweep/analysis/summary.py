@@ -3,22 +3,12 @@
 import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from nws_sweep.analysis import advice, caveats, node_kinds, what_if
 from nws_sweep.analysis.diagnosis import Diagnosis, diagnose, worker_trials
 from nws_sweep.analysis.time_ratios import Ratio, times_of
 from nws_sweep.replay import choice
-from nws_sweep.results import (
-    Configuration,
-    Host,
-    LoaderSettings,
-    ProjectFacts,
-    SearchRecord,
-    Trial,
-    TrialState,
-    varying_columns,
-)
+from nws_sweep.results import Configuration, Host, ProjectFacts, SearchRecord, Trial, TrialState, varying_columns
 from nws_sweep.results.storage import Stored, StoredRun
 
 
@@ -29,7 +19,6 @@ class ConfigurationSummary:
     run: StoredRun
     label: str  # its values of the columns that vary in the grid, such as ``batch_size=64 pin_memory=true``
     best: Trial | None  # recommended
-    fastest: Trial | None  # the trial with the least time
     gain_over_zero: Ratio | None  # speed-up over num_workers=0: its time / the time of the best
     gain_over_reference: Ratio | None  # speed-up over num_workers = usable CPUs (reference)
     searched: tuple[str, ...]  # names of the DataLoader settings that were searched, or that vary in the grid
@@ -158,35 +147,22 @@ def summarise(stored: Stored) -> Summary:
     )
 
 
-def recommend(trials: Iterable[Trial], tolerance: float) -> tuple[Trial | None, Trial | None]:
-    """The recommended and the fastest of the trials that succeeded.
-
-    The recommended one is that of ``replay.choice``.
-    """
-    by_settings = {trial.settings: trial for trial in trials}
-    costs_s = {one.settings: one.objective_s for one in by_settings.values() if one.objective_s is not None}
-    if not costs_s:
-        return None, None
-    fastest = min(costs_s, key=lambda one: (costs_s[one], choice.size(one)))
-    return by_settings[choice.choose(costs_s, tolerance)], by_settings[fastest]
-
-
-def best_and_fastest(result: SearchRecord) -> tuple[Trial | None, Trial | None]:
-    """The recommended and the fastest trial: by the verdict of the search, or by times if it did not finish."""
-    if result.verdict is None:
-        return recommend(result.trials, result.configuration.search.tolerance)
+def best_of(result: SearchRecord) -> Trial | None:
+    """The recommended trial: by the verdict of the search, or by ``replay.choice`` if it did not finish."""
     by_settings = {trial.settings: trial for trial in result.trials}
-    return by_settings.get(result.verdict.recommended), by_settings.get(result.verdict.fastest)
+    if result.verdict is not None:
+        return by_settings.get(result.verdict.recommended)
+    costs_s = {one.settings: one.objective_s for one in by_settings.values() if one.objective_s is not None}
+    return by_settings[choice.choose(costs_s, result.configuration.search.tolerance)] if costs_s else None
 
 
 def _configuration(run: StoredRun, varying: Sequence[str], stored: Stored) -> ConfigurationSummary:
     result = run.result
-    best, fastest = best_and_fastest(result)
+    best = best_of(result)
     return ConfigurationSummary(
         run=run,
         label=result.configuration.label_of(varying),
         best=best,
-        fastest=fastest,
         gain_over_zero=_gain(result, best, 0),
         gain_over_reference=_gain(result, best, result.configuration.search.reference),
         searched=tuple(dict.fromkeys([*(result.configuration.search.settings or ()), *varying, *stored.axes])),
@@ -200,22 +176,6 @@ def _gain(result: SearchRecord, best: Trial | None, num_workers: int | None) -> 
         return None
     times = times_of(best, other)
     return Ratio(value=other.objective_s / best.objective_s, half_width=times.ratio.half_width if times else None)
-
-
-def best_settings(summary: ConfigurationSummary) -> dict[str, Any] | None:
-    """The DataLoader keywords to paste; None if nothing was measured.
-
-    They are num_workers, settings that were searched or vary in the grid, and settings in which the measured loader
-    differs from the user's DataLoader, or from DataLoader's defaults if there is none.
-    """
-    if summary.best is None:
-        return None
-    facts, settings = summary.run.result.facts, summary.best.settings
-    own = facts.loader if facts and facts.loader else LoaderSettings(batch_size=1)
-    searched = set(summary.searched)
-    if not settings.num_workers and summary.project:  # DataLoader rejects these settings without workers
-        searched |= {"prefetch_factor", "persistent_workers"} & {*summary.project.keys, *summary.project.unclear}
-    return settings.changes(own, searched)
 
 
 def _failures(result: SearchRecord, varying: Sequence[str]) -> Iterable[str]:

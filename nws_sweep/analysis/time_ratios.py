@@ -3,7 +3,7 @@
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 
 from nws_sweep import units
@@ -90,13 +90,11 @@ def change_of(ratio: Ratio, within: float) -> Change:
 
     A tolerance ``within`` of 0.03 sets the limits at 1.03 and 1 / 1.03.
     """
-    margin = math.log1p(within)
-    if ratio.half_width is None:
+    distance, margin = abs(ratio.log), math.log1p(within)
+    if ratio.half_width is None or abs(distance - margin) < ratio.half_width:
         return Change.UNCLEAR
-    if abs(ratio.log) + ratio.half_width <= margin:
+    if distance <= margin:
         return Change.SAME
-    if abs(ratio.log) - ratio.half_width <= margin:
-        return Change.UNCLEAR
     return Change.SLOWER if ratio.log > 0 else Change.FASTER
 
 
@@ -124,9 +122,7 @@ def time_of(trial: Trial, quantity: Quantity) -> Estimate | None:
         return found.batch_s
     if not found.samples_per_s:
         return None
-    value = 1 / found.samples_per_s
-    low, high = (end and end * value / found.batch_s.value for end in (found.batch_s.low, found.batch_s.high))
-    return replace(found.batch_s, value=value, low=low, high=high)
+    return found.batch_s.scaled(1 / (found.samples_per_s * found.batch_s.value))
 
 
 def combined(ratios: Sequence[Ratio]) -> Ratio:

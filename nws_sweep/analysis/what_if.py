@@ -7,16 +7,15 @@ from numbers import Integral, Real
 from typing import Any
 
 from nws_sweep import units
-from nws_sweep.analysis.diagnosis import worker_trials
+from nws_sweep.analysis.diagnosis import model_of_search
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.measurement.quantities import is_step
 from nws_sweep.replay import choice
 from nws_sweep.replay.known import ENDLESS, queue_settings
-from nws_sweep.replay.model import Model, model_of
+from nws_sweep.replay.model import Model
 from nws_sweep.replay.prediction import MOST_BATCHES
 from nws_sweep.replay.queue import QueueSettings
 from nws_sweep.results import Estimate, LoopCosts, Measurement, SearchRecord, Trial, TrialState
-from nws_sweep.system import processes
 
 NOTHING_RECORDED = "no costs of batches were recorded, so nothing can be predicted"
 _RANGES: dict[str, tuple[Any, float, float]] = {
@@ -62,15 +61,18 @@ class WhatIf:
         model: Of all trials with records.
         own: The best setting, on the CPUs of the run.
         result: Of the search.
-        has_length: Whether the length of an epoch is known.
         other_step_s: Of another training step, s per batch; None for that of the run.
     """
 
     model: Model
     own: QueueSettings
     result: SearchRecord
-    has_length: bool
     other_step_s: float | None = None
+
+    @property
+    def has_length(self) -> bool:
+        """Whether the length of an epoch is known."""
+        return self.model.batches != ENDLESS
 
     @property
     def tolerance(self) -> float:
@@ -200,15 +202,12 @@ def of(result: SearchRecord, best: Trial | None, most_batches: int = MOST_BATCHE
 
     ``most_batches`` of a long epoch are replayed, at least five for each worker if it has two ahead.
     """
-    if best is None:
+    model = model_of_search(result, best, most_batches) if best else None
+    if best is None or model is None:
         return None
-    cpus, loader = result.cpus, best.settings if best.num_workers else result.configuration.loader
-    batches = result.facts.batches_of(best.settings, result.configuration.ranks) if result.facts else None
-    succeeded = [trial for trial in worker_trials(result) if trial.state is TrialState.OK]
-    method = loader.multiprocessing_context or processes.start_method()
-    model = model_of(succeeded, batches, cpus, method, most_batches)
-    own = replace(queue_settings(loader, cpus), num_workers=best.num_workers)
-    return WhatIf(model=model, own=own, result=result, has_length=batches is not None) if model else None
+    loader = best.settings if best.num_workers else result.configuration.loader
+    own = replace(queue_settings(loader, result.cpus), num_workers=best.num_workers)
+    return WhatIf(model=model, own=own, result=result)
 
 
 def check(name: str, value: Any) -> None:

@@ -28,7 +28,7 @@ from hydra.plugins.launcher import Launcher
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
-from nws_sweep.analysis.summary import best_and_fastest, summarise
+from nws_sweep.analysis.summary import best_of, summarise
 from nws_sweep.config import embedding, hydra_versions, schema
 from nws_sweep.config.schema import folder_name
 from nws_sweep.errors import ConfigurationError, DatasetError, LostJob, NwsSweepError, TrialError, one_line
@@ -196,7 +196,7 @@ def _measure(composed: DictConfig, session: Session) -> float | None:
 
 
 def _value(result: SearchRecord | None) -> float | None:
-    best, _ = best_and_fastest(result) if result else (None, None)
+    best = best_of(result) if result else None
     found = best.measurement if best else None
     if found is None:
         return None

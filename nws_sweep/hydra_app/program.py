@@ -22,7 +22,7 @@ from hydra.core.utils import JobReturn, JobStatus
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig
 
-from nws_sweep.analysis.summary import best_settings, summarise
+from nws_sweep.analysis.summary import summarise
 from nws_sweep.config.embedding import GROUP
 from nws_sweep.config.project_keys import keys_of
 from nws_sweep.config.schema import column_value, folder_name
@@ -140,7 +140,7 @@ class SearchCallback(ProgramCallback):
         if folder := self.save(record):
             report(folder, prints=self._grid is None)
             for found in summarise(storage.find(folder)).configurations:
-                logger.info("best: %s", snippets.overrides_in_place(best_settings(found) or {}, found))
+                logger.info("best: %s", snippets.overrides_in_place(found))
 
     def on_job_start(self, config: DictConfig, **kwargs: Any) -> None:
         """Starts the hook, and makes Hydra catch the end of the job, as it catches Exception."""

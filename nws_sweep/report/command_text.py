@@ -36,7 +36,7 @@ def predictions(configuration: ConfigurationSummary, options: Namespace) -> str:
         raise ConfigurationError(f"{configuration.label}: {what_if.NOTHING_RECORDED}")
     found, _ = found.asked(training_step=options.training_step)
     asked = (found.asked(prefetch_factor=p, in_order=o, cpus=options.cpus) for p in prefetches for o in orders)
-    return f"{configuration.label}: {_render(found, [settings for _, settings in asked], asked_numbers)}"
+    return _render(configuration.label, found, [settings for _, settings in asked], asked_numbers)
 
 
 def numbers(name: str, text: str) -> list[int]:
@@ -54,7 +54,7 @@ def numbers(name: str, text: str) -> list[int]:
     return sorted(set().union(*ranges))
 
 
-def _render(found: WhatIf, variants: Sequence[QueueSettings], asked: Sequence[int]) -> str:
+def _render(label: str, found: WhatIf, variants: Sequence[QueueSettings], asked: Sequence[int]) -> str:
     recorded = [known.settings.num_workers for known in found.model.known]
     numbers = sorted({*what_if.ladder(asked), *recorded} & {*asked})
     groups = [[found.predict(replace(variant, num_workers=number)) for number in numbers] for variant in variants]
@@ -63,18 +63,13 @@ def _render(found: WhatIf, variants: Sequence[QueueSettings], asked: Sequence[in
         rows = [found.recommended(group) for group in groups]
     best = found.recommended(rows).settings
     varied = [name for name in _VARIED if len({getattr(variant, name) for variant in variants}) > 1]
-    fixed = [f"{name}={shown(getattr(best, name))}" for name in _VARIED if name not in varied]
-    training_step = f"a training step of {units.seconds(found.step_s)} a batch" if found.step_s else "no training step"
-    costs = sum(len(known.records.made) for known in found.model.known)
-    lines = [
-        f"predicted for {', '.join([units.counted(best.cpus, 'CPU'), training_step, *fixed])}",
-        f"from the costs of {costs} batches with num_workers={', '.join(map(str, recorded))}",
-        f"\n{_table(rows, varied)}",
-        f"least time, if twice as many workers must save {units.share(found.tolerance)}: "
-        + " ".join(f"{name}={shown(getattr(best, name))}" for name in ("num_workers", *varied)),
-        *_sizing(found, best, numbers),
-    ]
-    return "\n".join(lines) + "\n"
+    chosen = {name: f"{name}={shown(getattr(best, name))}" for name in ("num_workers", *_VARIED)}
+    return page.rendered(
+        "prediction.txt", label=label, found=found, best=best, recorded=recorded, table=_table(rows, varied),
+        costs=sum(len(known.records.made) for known in found.model.known), sizing=_sizing(found, best, numbers),
+        fixed=[chosen[name] for name in _VARIED if name not in varied],
+        answer=[chosen[name] for name in ("num_workers", *varied)],
+    )  # fmt: skip
 
 
 def _table(rows: Sequence[Predicted], varied: Sequence[str]) -> str:

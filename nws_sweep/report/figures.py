@@ -10,7 +10,8 @@ from nws_sweep import units
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary
 from nws_sweep.report import plots
 from nws_sweep.report.plots import batch_times, best_charts, line_charts, style
-from nws_sweep.results import BatchTime, Estimate
+from nws_sweep.report.plots.line_charts import Chart
+from nws_sweep.results import BatchTime, atomic
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -28,18 +29,22 @@ class Illustration:
     title: str
     alt: str  # a description with its figures
 
-    def save(self, folder: Path) -> tuple[Path, Path]:
-        """Draws the picture and writes it as PNG and SVG; returns both paths."""
-        return style.save(self.draw(self.chart, self.title), folder / self.name)
+    def save(self, folder: Path) -> Path:
+        """Draws the picture and writes it as PNG, with an SVG beside it; returns the path of the PNG."""
+        figure = self.draw(self.chart, self.title)
+        for kind in ("png", "svg"):
+            atomic.write_bytes(folder / f"{self.name}.{kind}", style.rendered(figure, kind))
+        return folder / f"{self.name}.png"
 
 
 def of(summary: Summary, batches: Batches) -> tuple[Illustration, ...]:
     """The pictures for which this run or grid has data, the most important first."""
     if not summary.stored.is_grid:
         (only,) = summary.configurations
-        return (*_curves(summary), *of_configuration(only, batches))
+        return (*_curves("time", line_charts.times(summary), min), *of_configuration(only, batches))
+    throughput = _curves("throughput", line_charts.throughput(summary), max)
     fastest = _batches(summary.fastest, batches) if summary.fastest else ()
-    return (*_curves(summary), *_best(summary), *_heat(summary), *fastest)
+    return (*throughput, *_best(summary), *_heat(summary), *fastest)
 
 
 def of_configuration(summary: ConfigurationSummary, batches: Batches) -> tuple[Illustration, ...]:
@@ -49,27 +54,22 @@ def of_configuration(summary: ConfigurationSummary, batches: Batches) -> tuple[I
 
 def _what_if(c: ConfigurationSummary) -> Iterator[Illustration]:
     if chart := line_charts.prediction(c):
-        least = {cpus: min(points, key=lambda point: point.value) for cpus, points in chart.curves.items()}
-        quickest = (f"{units.seconds(one.value)} on {units.counted(cpus, 'CPU')}" for cpus, one in least.items())
+        least = {cpus: min(one.value for one in points.values()) for cpus, points in chart.curves.items()}
+        quickest = (f"{units.seconds(time_s)} on {units.counted(cpus, 'CPU')}" for cpus, time_s in least.items())
         alt = f"Predicted {chart.quantity} against num_workers: at least {', '.join(quickest)}."
         title = f"What if: predicted time on more CPUs: {c.label}"
         yield Illustration(plots.WHAT_IF, line_charts.draw_prediction, chart, title, alt)
 
 
-def _curves(summary: Summary) -> Iterator[Illustration]:
-    """The throughput of a grid, the time of a run."""
-    name, what, of, choose = (
-        (plots.THROUGHPUT, "Throughput", line_charts.throughput, max)
-        if summary.stored.is_grid
-        else (plots.TIME, "Time", line_charts.times, min)
-    )
-    if chart := of(summary):
-        alt = f"{chart.quantity.capitalize()} against num_workers."
-        if chart.recommended:
-            title, curve, best = choose(chart.recommended, key=lambda found: found[2].value)
-            value = units.rate(Estimate(value=best.value, low=best.low, high=best.high, n=0))
-            alt += f" The best: {value} with num_workers={best.num_workers}{_named(title, curve.label)}."
-        yield Illustration(name, line_charts.draw, chart, f"{what} against num_workers", alt)
+def _curves(name: str, chart: Chart, choose: Callable[..., Any]) -> Iterator[Illustration]:
+    if not chart.panels:
+        return
+    alt = f"{chart.quantity.capitalize()} against num_workers."
+    if chart.recommended:
+        panel, curve, best = choose(chart.recommended, key=lambda found: found[2].value)
+        alt += f" The best: {units.rate(best)} with num_workers={curve.best}{_named(panel, curve.label)}."
+    title = f"{name.capitalize()} against num_workers"
+    yield Illustration(f"{name}_vs_num_workers", line_charts.draw, chart, title, alt)
 
 
 def _batches(c: ConfigurationSummary, batches: Batches) -> Iterator[Illustration]:
@@ -84,19 +84,19 @@ def _batches(c: ConfigurationSummary, batches: Batches) -> Iterator[Illustration
 
 def _heat(summary: Summary) -> Iterator[Illustration]:
     if chart := best_charts.heat_map(summary):
-        heats = [heat for rows in chart.panels.values() for heat in best_charts.measured(rows)]
-        least, most = (choose(heats, key=lambda heat: heat.samples_per_s) for choose in (min, max))
+        rates = [one.rate for cells in chart.panels.values() for one in cells.values()]
+        least, most = (choose(rates, key=lambda rate: rate.value) for choose in (min, max))
         each = ", of each dataset" if len(chart.panels) > 1 else ""
         alt = (
             f"A map of the best throughput over {chart.across} and {chart.down}{each}: "
-            f"{best_charts.rate_text(least)} to {best_charts.rate_text(most)} samples per second."
+            f"{units.rate(least)} to {units.rate(most)} samples per second."
         )
         title = f"Best throughput by {chart.down} and {chart.across}"
-        yield Illustration(plots.HEAT_MAP, best_charts.draw_heat_map, chart, title, alt)
+        yield Illustration("best_throughput", best_charts.draw_heat_map, chart, title, alt)
 
 
 def _best(summary: Summary) -> Iterator[Illustration]:
-    if bars := best_charts.bars(summary):
+    if bars := best_charts.best_of_each(summary):
         first, last = bars[0], bars[-1]
         settings = [f"{name}={value}" for name, value in first.cells.items()]
         alt = (
@@ -104,7 +104,7 @@ def _best(summary: Summary) -> Iterator[Illustration]:
             f"{units.rate(last.rate)} to {units.rate(first.rate)} samples per second; the "
             f"fastest has num_workers={first.num_workers}{_named(*settings)}."
         )
-        yield Illustration(plots.BEST, best_charts.draw_bars, bars, "Best setting per configuration", alt)
+        yield Illustration("best_per_configuration", best_charts.draw_bars, bars, "Best setting per configuration", alt)
 
 
 def _named(*names: str) -> str:

@@ -3,11 +3,11 @@
 The templates get a summary, tables of formatted text, and functions that give the phrases of an answer.
 """
 
+import base64
 import functools
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import astuple
-from pathlib import Path, PurePath
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
@@ -15,12 +15,15 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescap
 from nws_sweep import units
 from nws_sweep.analysis import caveats, time_ratios
 from nws_sweep.analysis.comparing import effects
-from nws_sweep.analysis.summary import ConfigurationSummary, Summary, best_settings
-from nws_sweep.report import snippets
+from nws_sweep.analysis.summary import ConfigurationSummary, Summary
+from nws_sweep.report import plots, snippets
 from nws_sweep.results import Trial
 
 # Configurations shown in detail; the table has all.
 MOST_ANSWERS = 40
+
+
+Picture = tuple[str, str, Path]  # title, a description with its figures, and the PNG, which has an SVG beside it
 
 
 def setting(one: ConfigurationSummary) -> str:
@@ -28,12 +31,6 @@ def setting(one: ConfigurationSummary) -> str:
     if one.best is None:
         return ""
     return f"num_workers={one.best.num_workers} {one.changed_settings}".rstrip() + one.configuration.rank_suffix
-
-
-def to_paste(one: ConfigurationSummary) -> dict[str, str]:
-    """Settings ready to paste: their text, by the destination."""
-    settings = best_settings(one) or {}
-    return {"DataLoader": snippets.kwargs(settings), "Hydra overrides": snippets.overrides_in_place(settings, one)}
 
 
 def pace(one: ConfigurationSummary) -> str:
@@ -89,19 +86,19 @@ def _how_sure(best: Trial, other: Trial) -> str:
     return "Sure" if times.ratio.is_certain else "Probably (the interval of the ratio includes 1)"
 
 
-def _cells(trial: Trial, one: ConfigurationSummary) -> tuple[str, ...]:
-    return astuple(snippets.of_trial(trial, one.configuration))
-
-
-def report(summary: Summary, pictures: Sequence[tuple[str, str, str]]) -> str:
-    """The report as one HTML file; each picture is a title, a description and an SVG document in base64.
+def report(summary: Summary, pictures: Sequence[Picture]) -> str:
+    """The report as one HTML file.
 
     Tables are rows of text below their header; the page sorts numbers by value and unit.
     """
     fastest = sorted(summary.configurations, key=lambda c: c.best_rate, reverse=True)[:MOST_ANSWERS]
     detailed = set(map(id, fastest))
     first = 0 if len(summary.configurations) > 1 else 1  # a single configuration is named in the title
-    trials = [(c.label, *_cells(trial, c))[first:] for c in summary.configurations for trial in c.trials]
+    trials = [
+        (c.label, *snippets.of_trial(trial, c.configuration))[first:]
+        for c in summary.configurations
+        for trial in c.trials
+    ]
     changes = [(each.axis, each.baseline, each.value, each.text, str(each.pairs)) for each in effects(summary)]
     return rendered(
         "report.html",
@@ -110,26 +107,24 @@ def report(summary: Summary, pictures: Sequence[tuple[str, str, str]]) -> str:
         best=[snippets.best_header(summary), *(snippets.best_cells(summary, c) for c in summary.configurations)],
         effects=[("setting", "from", "to", "change of time", "pairs"), *changes],
         trials=[("configuration", *snippets.TRIAL_HEADER)[first:], *trials],
-        pictures=pictures,
+        pictures=[(title, alt, _embedded(png.with_suffix(".svg"))) for title, alt, png in pictures],
     )
 
 
-def markdown(
-    summary: Summary,
-    pictures: Sequence[tuple[str, PurePath]] = (),
-    drawn_in: Callable[[Path], Sequence[tuple[str, Path]]] = lambda folder: (),
-) -> str:
-    """The report as Markdown, with these pictures; ``drawn_in`` gives those in the folder of a configuration."""
+def _embedded(path: Path) -> str:
+    return base64.b64encode(path.read_bytes()).decode()
 
-    def drawn(one: ConfigurationSummary) -> list[tuple[str, Path]]:
-        found = drawn_in(one.run.folder) if summary.stored.is_grid else ()
-        return [(what, path.relative_to(summary.stored.folder)) for what, path in found]
 
-    def trial_table(one: ConfigurationSummary) -> str:
-        return snippets.markdown_table([*snippets.TRIAL_HEADER], [[*_cells(trial, one)] for trial in one.trials])
-
-    text = rendered("report.md", summary=summary, pictures=pictures, drawn=drawn, trial_table=trial_table)
+def markdown(summary: Summary, pictures: Sequence[Picture] = ()) -> str:
+    """The report as Markdown, with these pictures and those in the folders of the configurations."""
+    text = rendered("report.md", summary=summary, pictures=pictures)
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
+
+
+def drawn(one: ConfigurationSummary) -> list[tuple[str, Path]]:
+    """The pictures in the folder of a configuration, with what each one shows."""
+    paths = ((what, one.run.folder / f"{name}.png") for name, (what, _) in plots.OF_CONFIGURATION.items())
+    return [(what, path) for what, path in paths if path.is_file()]
 
 
 def rendered(template: str, **values: Any) -> str:
@@ -143,7 +138,6 @@ def _environment() -> Environment:
         loader=PackageLoader("nws_sweep.report"), autoescape=select_autoescape(), undefined=StrictUndefined,
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
-    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
-    functions = (setting, to_paste, pace, gains, certainty)
+    functions = (setting, pace, gains, certainty, drawn)
     environment.globals.update({each.__name__: each for each in functions}, snippets=snippets, units=units)
     return environment

@@ -12,8 +12,8 @@ from nws_sweep.analysis.what_if import Predicted
 from nws_sweep.config.earlier_names import explained
 from nws_sweep.config.python_notation import in_python
 from nws_sweep.errors import ConfigurationError, NwsSweepError, OutOfTime
-from nws_sweep.report import snippets
-from nws_sweep.results import LoaderSettings, SearchRecord, Trial, storage
+from nws_sweep.report import snippets, tables, writer
+from nws_sweep.results import LoaderSettings, SearchRecord, Trial, codec, storage
 from nws_sweep.results.storage import Stored, StoredRun
 
 if TYPE_CHECKING:
@@ -135,8 +135,6 @@ class SearchResult:
 
     def to_frame(self) -> "pd.DataFrame":
         """One row per candidate with the columns of results.csv (docs/reference/files.md); s and bytes."""
-        from nws_sweep.report import tables
-
         return tables.trials(self._summary).frame()
 
     def to_dict(self) -> dict[str, Any]:
@@ -145,13 +143,12 @@ class SearchResult:
         None stands for what is unknown, and for DataLoader's own values.
         """
         best, diagnosis = self._summary.configurations[0].best, self.diagnosis
-        found = best.measurement if best else None
-        figures = ("samples_per_s", "epoch_s", "startup_s", "stall_fraction", "memory_bytes")
+        timing = codec.timing_row(best, self.record) if best else {}
+        figures = ("batch_s", "samples_per_s", "epoch_s", "startup_s", "stall_fraction", "memory_bytes")
         return {
             **self.record.configuration.columns,
             **self.loader_kwargs,
-            "batch_s": found.batch_s.value if found and found.batch_s else None,
-            **{name: getattr(found, name, None) for name in figures},
+            **{name: timing.get(name) for name in figures},
             "bottlenecks": "+".join(one.value for one in diagnosis.bottlenecks) if diagnosis else None,
             "provisional": bool(self.record.provisional),
             "cost_s": self.cost_s,
@@ -172,8 +169,6 @@ class SearchResult:
         Returns:
             The page, ``report.html``.
         """
-        from nws_sweep.report import writer
-
         writer.write(self.save(folder))
         return Path(folder) / storage.PAGE
 
@@ -188,26 +183,12 @@ class SearchResult:
         return f"SearchResult({snippets.kwargs(self.loader_kwargs)}{when})"
 
     def __str__(self) -> str:
-        header, *rows = _table(self)
-        return "best: " + "\n".join([*_lines(self), "", snippets.markdown_table(header, rows).rstrip()])
+        cost = [snippets.cost_line(self.record)] if self.cost_s else []
+        when = [f"measured at {self.measured_at}"] if self.reused else cost
+        warnings = (f"warning: {line}" for line in self.warnings)
+        table = snippets.trial_table(self._summary.configurations[0]).rstrip()
+        best = f"best: {snippets.kwargs(self.best_params)}"
+        return "\n".join([best, *self.explanation, *warnings, *when, "", table])
 
     def _repr_html_(self) -> str:
         return f"<pre>{html.escape(str(self))}</pre>"
-
-
-def _lines(result: SearchResult) -> list[str]:
-    """The recommended keywords, then the explanation, warnings and the cost."""
-    cost = [snippets.cost_line(result.record)] if result.cost_s else []
-    when = [f"measured at {result.measured_at}"] if result.reused else cost
-    warnings = (f"warning: {line}" for line in result.warnings)
-    return [snippets.kwargs(result.best_params), *result.explanation, *warnings, *when]
-
-
-def _table(result: SearchResult) -> list[list[str]]:
-    """Column titles, then a row for each candidate."""
-    rows = [["", "num_workers", "per batch", "samples/s", "start-up", "epoch", "state"]]
-    for trial in result.trials:
-        shown = snippets.of_trial(trial, result.record.configuration)
-        best = "best" if trial.settings == result.settings else ""
-        rows.append([best, shown.candidate, shown.batch, shown.rate, shown.startup, shown.epoch, shown.state])
-    return rows

@@ -2,17 +2,17 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
 from nws_sweep import units
-from nws_sweep.analysis.summary import ConfigurationSummary, Summary, best_and_fastest, best_settings
+from nws_sweep.analysis.summary import ConfigurationSummary, Summary, best_of
 from nws_sweep.config import project_keys
 from nws_sweep.errors import ConfigurationError, one_line
-from nws_sweep.results import Configuration, Host, SearchRecord, Trial, shown, storage
+from nws_sweep.results import Configuration, Host, LoaderSettings, SearchRecord, Trial, shown, storage
 
 FORMATS = ("table", "overrides", "kwargs", "lightning", "transformers", "yaml", "json")
 
@@ -29,8 +29,7 @@ TRIAL_HEADER = ("num_workers", "per batch", "samples/s", "start-up", "epoch", "w
 Settings = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrialCells:
+class TrialCells(NamedTuple):
     """The figures of a trial as text, under ``TRIAL_HEADER``; a dash if there is none.
 
     The only place that decides which are shown, and with how many digits.
@@ -44,7 +43,7 @@ class TrialCells:
     waiting: str = units.NOTHING
     memory: str = units.NOTHING
     windows: str = units.NOTHING  # behind the interval
-    state: str  # with the reason of a failure
+    state: str = ""  # with the reason of a failure
 
 
 def of_trial(trial: Trial, configuration: Configuration) -> TrialCells:
@@ -53,11 +52,10 @@ def of_trial(trial: Trial, configuration: Configuration) -> TrialCells:
     state = trial.state.value + (f": {trial.reason}" if trial.reason else "")
     found = trial.measurement
     if found is None:
-        return TrialCells(candidate=candidate, state=state)
+        return TrialCells(candidate, state=state)
     uncertainty = units.uncertainty(found.batch_s)
     return TrialCells(
         candidate=candidate,
-        state=state,
         batch=units.interval(found.batch_s),
         rate=units.number(found.samples_per_s, uncertainty),
         startup=units.seconds(found.startup_s),
@@ -65,6 +63,7 @@ def of_trial(trial: Trial, configuration: Configuration) -> TrialCells:
         waiting=units.share(found.stall_fraction),
         memory=units.memory(found.memory_bytes),
         windows=str(found.batch_s.n if found.batch_s else 0),
+        state=state,
     )
 
 
@@ -79,6 +78,22 @@ class Rendered:
     def file(self) -> str:
         """Comments and text as YAML."""
         return "".join(f"# {line}\n" for line in self.comments) + self.text
+
+
+def best_settings(summary: ConfigurationSummary) -> dict[str, Any] | None:
+    """The DataLoader keywords to paste; None if nothing was measured.
+
+    They are num_workers, settings that were searched or vary in the grid, and settings in which the measured loader
+    differs from the user's DataLoader, or from DataLoader's defaults if there is none.
+    """
+    if summary.best is None:
+        return None
+    facts, settings = summary.run.result.facts, summary.best.settings
+    own = facts.loader if facts and facts.loader else LoaderSettings(batch_size=1)
+    searched = set(summary.searched)
+    if not settings.num_workers and summary.project:  # DataLoader rejects these settings without workers
+        searched |= {"prefetch_factor", "persistent_workers"} & {*summary.project.keys, *summary.project.unclear}
+    return settings.changes(own, searched)
 
 
 def render(summary: Summary, format_name: str, key: str | None = None) -> Rendered:
@@ -140,7 +155,7 @@ def _of_one(configuration: ConfigurationSummary, format_name: str, key: str | No
     if format_name == "yaml":
         line = f"# @package {key or '_global_'}\n{as_yaml(settings).rstrip()}"
     elif format_name == "overrides" and key is None:
-        line, comments = overrides_in_place(settings, configuration), [*comments, *left_out(configuration)]
+        line, comments = overrides_in_place(configuration), [*comments, *left_out(configuration)]
     elif format_name == "overrides":
         line = arguments(settings, "++", key)
     elif format_name == "kwargs":
@@ -173,11 +188,12 @@ def left_out(configuration: ConfigurationSummary) -> tuple[str, ...]:
     return tuple(project_keys.left_out(settings, project)) if settings and project else ()
 
 
-def overrides_in_place(settings: Settings, configuration: ConfigurationSummary) -> str:
-    """Hydra overrides, with the keys of the project's config if one was measured."""
-    project = configuration.project
-    keys = dict(zip(settings, settings, strict=True)) if project is None else project.keys
-    return " ".join(f"++{keys[name]}={shown(value)}" for name, value in settings.items() if name in keys)
+def overrides_in_place(configuration: ConfigurationSummary) -> str:
+    """Hydra overrides with the best settings, with the keys of the project's config if one was measured."""
+    settings, project = best_settings(configuration) or {}, configuration.project
+    if project is not None:
+        settings = {project.keys[name]: value for name, value in settings.items() if name in project.keys}
+    return arguments(settings, "++")
 
 
 def arguments(settings: Settings, mark: str, key: str | None = None) -> str:
@@ -288,7 +304,7 @@ def host_lines(host: Host) -> tuple[str, str]:
 
 def cost_line(result: SearchRecord) -> str:
     """The cost of a search: ``search took 6.80 s, 1.5 epochs at the best setting``."""
-    best, _ = best_and_fastest(result)
+    best = best_of(result)
     epoch_s = best.measurement.epoch_s if best and best.measurement else None
     epochs = f", {units.number(result.cost_s / epoch_s)} epochs at the best setting" if epoch_s else ""
     return f"search took {units.seconds(result.cost_s)}{epochs}"
@@ -296,7 +312,7 @@ def cost_line(result: SearchRecord) -> str:
 
 def found_line(result: SearchRecord) -> str:
     """The best candidate of a search."""
-    best, _ = best_and_fastest(result)
+    best = best_of(result)
     each = result.configuration.rank_suffix
     return f"best: num_workers={best.num_workers}{each}" if best else "no candidate could be measured"
 
@@ -312,13 +328,20 @@ def trial_line(trial: Trial, configuration: Configuration) -> str:
     return f"{name} {cells.batch:>14} a batch  {cells.rate:>8} samples/s  {times}"
 
 
+def trial_table(configuration: ConfigurationSummary) -> str:
+    """The table of all candidates of a configuration in Markdown."""
+    return markdown_table(
+        TRIAL_HEADER, [of_trial(trial, configuration.configuration) for trial in configuration.trials]
+    )
+
+
 def as_markdown_table(summary: Summary) -> str:
     """The table of best settings in Markdown."""
     rows = [best_cells(summary, configuration) for configuration in summary.configurations]
     return markdown_table(best_header(summary), rows)
 
 
-def markdown_table(header: list[str], rows: list[list[str]]) -> str:
+def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A Markdown table with aligned columns; cells are escaped."""
     escaped = str.maketrans({"|": "\\|", "<": "&lt;", "\n": " "})
     columns = [[cell.translate(escaped) for cell in column] for column in zip(header, *rows, strict=True)]

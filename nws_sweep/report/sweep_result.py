@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary
 from nws_sweep.config.python_notation import in_python
 from nws_sweep.errors import NwsSweepError
-from nws_sweep.report import snippets
+from nws_sweep.report import snippets, tables
 from nws_sweep.report.search_result import SearchResult
 from nws_sweep.results import LoaderSettings
 
@@ -65,8 +65,6 @@ class SweepResult:
 
     def to_frame(self) -> "pd.DataFrame":
         """One row per combination with the columns of best.csv (docs/reference/files.md)."""
-        from nws_sweep.report import tables
-
         return tables.best(self._summary).frame()
 
     def __repr__(self) -> str:

@@ -47,7 +47,7 @@ def best(summary: Summary) -> Rows:
 
 
 def _best_row(summary: ConfigurationSummary) -> dict[str, Any]:
-    best, fastest, result = summary.best, summary.fastest, summary.run.result
+    best, result = summary.best, summary.run.result
     timing = timing_row(best, result) if best else {}
     return {
         **summary.configuration.columns,
@@ -56,7 +56,7 @@ def _best_row(summary: ConfigurationSummary) -> dict[str, Any]:
         **{name: timing.get(name) for name in _BEST_TIMES},
         "gain_over_zero": summary.gain_over_zero.value if summary.gain_over_zero else None,
         "gain_over_cpu_count": summary.gain_over_reference.value if summary.gain_over_reference else None,
-        "fastest_num_workers": fastest.num_workers if fastest else None,
+        "fastest_num_workers": result.verdict.fastest.num_workers if result.verdict else None,
         "bottlenecks": "+".join(one.value for one in summary.diagnosis.bottlenecks) if summary.diagnosis else None,
         "stop_reason": result.stop_reason,
         "error": result.error,

@@ -10,7 +10,7 @@ import pytest
 from nws_sweep.analysis import caveats
 from nws_sweep.analysis.advice import further, sentence
 from nws_sweep.analysis.diagnosis import Diagnosis, diagnose
-from nws_sweep.analysis.summary import recommend, summarise
+from nws_sweep.analysis.summary import best_of, summarise
 from nws_sweep.replay.bottlenecks import Bottleneck
 from nws_sweep.replay.prediction import Records, epoch_of
 from nws_sweep.replay.queue import QueueSettings, replay
@@ -93,7 +93,7 @@ class Workload:
 
     @property
     def diagnosis(self) -> Diagnosis:
-        found = diagnose(self.result, recommend(self.result.trials, 0.03)[0])
+        found = diagnose(self.result, best_of(self.result))
         assert found is not None
         return found
 

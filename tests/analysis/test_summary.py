@@ -1,11 +1,10 @@
 import math
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from nws_sweep.analysis.summary import ConfigurationSummary, recommend
+from nws_sweep.analysis.summary import ConfigurationSummary, best_of
 from nws_sweep.results import Noise, PythonObjects, SearchRecord, Trial, TrialState, Verdict
 from tests.factories import (
     FACTS,
@@ -28,31 +27,12 @@ def only(*trials: Trial, **changes: Any) -> ConfigurationSummary:
     return found
 
 
-@pytest.mark.parametrize(
-    ("epochs_s", "tolerance", "best", "fastest"),
-    [
-        ({0: 9.0, 2: 4.2, 4: 4.1, 8: 4.0}, 0.05, 2, 8),
-        ({8: 4.0, 2: 4.1, 0: 9.0}, 0.05, 2, 8),
-        ({1: 5.0, 3: 4.0}, 0.25, 1, 3),  # a doubling that saves no more than the tolerance
-        ({1: 5.1, 3: 4.0}, 0.25, 3, 3),
-        ({1: 4.1, 2: 4.0, 4: 4.0}, 0.0, 2, 2),
-    ],
-)
-def test_fewer_workers_are_preferred(epochs_s: Mapping[int, float], tolerance: float, best: int, fastest: int) -> None:
-    found = recommend([trial(*item) for item in epochs_s.items()], tolerance)
-    assert [one.num_workers for one in found if one] == [best, fastest]
-
-
-def test_a_trial_that_failed_or_cannot_be_trusted_is_never_recommended() -> None:
+def test_whole_epochs_decide_where_their_length_is_known_else_batches_and_never_a_trial_that_failed() -> None:
     failed = failed_trial(0), failed_trial(1, state=TrialState.TIMEOUT), trial(2, 1.0, state=TrialState.MISMEASURED)
-    assert recommend([*failed, trial(4, 3.0)], 10.0) == (trial(4, 3.0), trial(4, 3.0))
-    assert recommend(failed, 10.0) == (None, None)
-
-
-def test_whole_epochs_decide_where_their_length_is_known_and_batches_where_it_is_not() -> None:
     slow_start = trial(4, 8.0, measurement=measurement(8.0, startup_s=7.0, batch_s=measurement(0.5).batch_s))
-    assert recommend([trial(0, 4.0), slow_start], 0.0)[0] == trial(0, 4.0)
-    assert recommend([endless_trial(0, 0.5), endless_trial(4, 0.25)], 0.0)[0] == endless_trial(4, 0.25)
+    assert best_of(search_result(*failed, trial(0, 4.0), slow_start)) == trial(0, 4.0)
+    assert best_of(search_result(endless_trial(0, 0.5), endless_trial(4, 0.25))) == endless_trial(4, 0.25)
+    assert best_of(search_result(*failed)) is None
 
 
 @pytest.mark.parametrize(
@@ -84,26 +64,15 @@ def test_the_verdict_decides_and_other_settings_do_not_mix_with_the_numbers_of_w
     better = trial(2, 9.0, settings=loader_settings(2, prefetch_factor=4))
     found = Verdict(recommended=better.settings, fastest=loader_settings(2))
     summary = only(trial(0, 16.0), trial(2, 8.0), trial(4, 7.0), better, verdict=found)
-    assert (summary.best, summary.fastest) == (better, trial(2, 8.0))
+    assert summary.best == better
     assert summary.changed_settings == "prefetch_factor=4"
     assert [t.measurement.epoch_s for t in summary.worker_trials if t.measurement] == [16.0, 8.0, 7.0]
     assert summary.gain_over_zero is not None
     assert summary.gain_over_zero.value == 16.0 / 9.0
 
 
-def test_properties_of_all_configurations_are_computed_once() -> None:
-    """Each row of a table uses them: computing them for each of 10,000 rows took minutes."""
-    summary = summary_of_grid(*(search_result(trial(2, 8.0), columns={"batch_size": size}) for size in (64, 128)))
-    assert summary.hosts is summary.hosts == (HOST,)
-    assert summary.distinguishing is summary.distinguishing == ("batch_size",)
-
-
-GB = 1_000_000_000
 STORE = PythonObjects(attribute="samples", type="list of tuple", count=1_281_167, bytes=200_000_000)
-KEEPING = replace(FACTS, objects=(STORE,))
-SPAWNED = trial(2, 2.0, settings=loader_settings(2, multiprocessing_context="spawn"))
 HOLDING = replace(FACTS, handles=("dataset.file (FileIO of data.bin)",))
-WRONG = failed_trial(4, "all differ", TrialState.WRONG_SAMPLES)
 DRAWING = replace(FACTS, generators=("transform.R",))
 CLOCK = ("the clock was set back",)
 

@@ -49,12 +49,6 @@ def test_times_follow_from_the_costs(cost: BatchCost, asked: dict[str, Any], bat
     assert low <= predicted.epoch_s.value <= high <= 1.4 * low
 
 
-def test_what_loading_costs_matters_little_if_the_training_step_decides() -> None:
-    other, settings = of(WAITS).asked(training_step=0.5)
-    low, high = other.predict(settings).batch_s.ends
-    assert high == pytest.approx(low, rel=0.001)
-
-
 def test_without_the_length_of_an_epoch_a_batch_is_predicted() -> None:
     known = found(recorded_trial(4, WAITS), facts=replace(FACTS, samples=None))
     predicted = known.predict(known.own)

@@ -1,36 +1,27 @@
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from nws_sweep.analysis.summary import Summary
-from nws_sweep.report.plots import (
-    batch_times,
-    best_charts,
-    facets,
-    line_charts,
-    style,
-)
-from nws_sweep.report.plots.batch_times import Timeline
-from nws_sweep.report.plots.best_charts import Bar, Heat, HeatMap
-from nws_sweep.report.plots.line_charts import Chart, Curve, Point
-from nws_sweep.results import BatchCost, Estimate, Trial, WindowKind, storage
+from nws_sweep.report.plots import batch_times, best_charts, facets, line_charts, style
+from nws_sweep.report.plots.best_charts import Best, HeatMap
+from nws_sweep.report.plots.line_charts import Chart, Curve
+from nws_sweep.results import BatchCost, BatchTime, Estimate, Trial
 from tests.factories import (
     endless_trial,
+    estimate,
     failed_trial,
     measurement,
     points,
     recorded_trial,
     search_result,
-    store_run,
+    steady,
     summary_of_grid,
     summary_of_run,
     trial,
-    window,
-    windows,
 )
 
 
@@ -40,10 +31,7 @@ def grid(**axes: Sequence[Any]) -> Summary:
 
 def shape(summary: Summary) -> list[tuple[str, list[str]]]:
     found = facets.facets(summary)
-    return [
-        (title, [facets.BETWEEN.join(facets.cells(c, found.within)) for c in configurations])
-        for title, configurations in found.panels.items()
-    ]
+    return [(title, [facets.label(c, found.within) for c in each]) for title, each in found.panels.items()]
 
 
 def test_each_of_a_few_datasets_has_a_panel_and_labels_are_the_values_of_the_rest() -> None:
@@ -61,53 +49,43 @@ def test_values_ascend_as_numbers_and_what_is_none_comes_first() -> None:
     assert facets.values(found) == {"batch_size": ("64", "256"), "prefetch_factor": ("null", "2", "16")}
 
 
-def throughput(summary: Summary) -> Chart:
-    chart = line_charts.throughput(summary)
-    assert chart is not None
-    return chart
-
-
 def curves_of(**axes: Sequence[Any]) -> Chart:
     """A chart in which each configuration is slower than the previous one."""
     each = enumerate(points(**axes))
     results = (search_result(trial(0, 8.0 + n), trial(2, 4.0 + n), columns=columns) for n, columns in each)
-    return throughput(summary_of_grid(*results))
+    return line_charts.throughput(summary_of_grid(*results))
 
 
 def test_throughput_of_a_run_is_one_curve_with_the_ends_of_its_intervals() -> None:
-    chart = throughput(summary_of_run(search_result(trial(4, 8.0), failed_trial(2), trial(0, 32.0))))
-    found = (Point(0, 256.0, 256 / 1.5, 256 / 0.75), Point(4, 1024.0, 1024 / 1.5, 1024 / 0.75))
+    chart = line_charts.throughput(summary_of_run(search_result(trial(4, 8.0), failed_trial(2), trial(0, 32.0))))
+    found = {n: Estimate(value=rate, low=rate / 1.5, high=rate / 0.75, n=5) for n, rate in ((0, 256.0), (4, 1024.0))}
     curve = Curve(label="", points=found, best=4)
     assert chart == Chart(quantity="samples per second", legend_title="", panels={"": [curve]})
-    assert chart.recommended == [("", curve, found[1])]
+    assert chart.recommended == [("", curve, found[4])]
     (axes,) = line_charts.draw(chart, "Throughput").axes
     assert (axes.get_ylabel(), axes.get_xlabel()) == ("samples per second", "num_workers (ring: recommended)")
     assert [np.asarray(line.get_xdata()).tolist() for line in axes.lines[1:]] == [[0, 4], [4]]
     (intervals,) = axes.collections
-    heights = [np.asarray(path.vertices)[:, 1].tolist() for path in intervals.get_paths()]
-    assert heights == [[point.low, point.high] for point in found]
+    heights = [tuple(np.asarray(path.vertices)[:, 1]) for path in intervals.get_paths()]
+    assert heights == [one.ends for one in found.values()]
 
 
 @pytest.mark.parametrize(
-    ("trials", "quantity", "first"),
+    ("measured", "quantity", "first"),
     [
-        ([trial(0, 8.0)], "seconds per epoch", (8.0, 6.0, 12.0)),
-        ([endless_trial(0, 0.064), trial(1, 8.0)], "seconds per 1000 samples", (1.0, 0.75, 1.5)),
+        (trial(0, 8.0), "seconds per epoch", Estimate(value=8.0, low=6.0, high=12.0, n=5)),
+        (endless_trial(0, 0.064), "seconds per batch", estimate(0.064)),
+        (steady(0, 0.0625, None), "seconds per epoch", Estimate(value=8.0, low=None, high=None, n=1)),
     ],
 )
-def test_time_is_that_of_an_epoch_or_of_1000_samples(
-    trials: list[Trial], quantity: str, first: tuple[float, float, float]
-) -> None:
-    chart = line_charts.times(summary_of_run(search_result(*trials)))
-    assert chart is not None
-    point = chart.panels[""][0].points[0]
-    assert (chart.quantity, point.value, point.low, point.high) == (quantity, *map(pytest.approx, first))
+def test_time_is_that_of_an_epoch_or_of_a_batch(measured: Trial, quantity: str, first: Estimate) -> None:
+    chart = line_charts.times(summary_of_run(search_result(measured)))
+    assert (chart.quantity, chart.panels[""][0].points) == (quantity, {0: first})
 
 
 def test_without_a_pace_there_is_nothing_to_draw() -> None:
     start_only = trial(0, 8.0, measurement=measurement(8.0, batch_s=None, samples_per_s=None))
-    assert line_charts.throughput(summary_of_run(search_result(start_only))) is None
-    assert line_charts.draw(None, "Time").get_suptitle() == "Time"
+    assert line_charts.throughput(summary_of_run(search_result(start_only))).panels == {}
 
 
 def test_curves_differ_in_colour_then_in_dash_and_of_many_only_the_best_have_names() -> None:
@@ -117,13 +95,13 @@ def test_curves_differ_in_colour_then_in_dash_and_of_many_only_the_best_have_nam
         (1, 1),
     ]
     chart = curves_of(seed=range(20))
-    assert [curve.look for curve in chart.panels[""]] == [(n, 0) if n < 6 else None for n in range(20)]
-    assert len(chart.recommended) == 6
-    others = line_charts.draw(chart, "Throughput").axes[0].lines[0].get_ydata()
-    assert np.isnan(others).sum() == 14
+    assert [bool(curve.look) for curve in chart.panels[""]] == [n < 8 for n in range(20)]
+    assert len(chart.recommended) == 8
+    figure = line_charts.draw(chart, "Throughput")
+    others = figure.axes[0].lines[0].get_ydata()
+    assert np.isnan(others).sum() == 12
     assert np.nanmin(others) == pytest.approx(8192 / 27)
-    texts = [text.get_text() for text in line_charts.draw(chart, "Throughput").legends[0].get_texts()]
-    assert texts == ["0", "1", "2", "3", "4", "5", "14 more"]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == [*map(str, range(8)), "12 more"]
 
 
 def test_each_panel_has_an_axis_of_its_own_and_the_first_is_named() -> None:
@@ -135,7 +113,7 @@ def test_each_panel_has_an_axis_of_its_own_and_the_first_is_named() -> None:
 def test_rates_of_very_different_size_are_on_a_logarithmic_axis_and_every_axis_has_three_labels() -> None:
     for slow, scale in ((100.0, "log"), (25.0, "log"), (2.0, "linear"), (1.0, "linear")):
         found = summary_of_run(search_result(trial(0, 1.0), trial(3, slow)))
-        figure = line_charts.draw(throughput(found), "Throughput")
+        figure = line_charts.draw(line_charts.throughput(found), "Throughput")
         style.rendered(figure, "png")
         (axes,) = figure.axes
         assert axes.get_yscale() == scale
@@ -151,14 +129,15 @@ def test_cells_have_the_best_over_what_is_no_axis_and_nothing_where_nothing_was_
         search_result(failed_trial(2), columns={"batch_size": 128, "patience": 1, "seed": 2}),
         search_result(trial(1, 16.0), columns={"batch_size": 128, "patience": 2, "seed": 2}),
     )
-    assert best_charts.heat_map(found) == HeatMap(
-        across="batch_size", down="patience", columns=("64", "128"), rows=("1", "2"), over=("seed",), left_out=0,
-        panels={"": [[Heat(1024.0, 4, 0.375), None], [Heat(2048.0, 2, 0.375), Heat(512.0, 1, 0.375)]]},
-    )  # fmt: skip
+    chart = best_charts.heat_map(found)
+    assert chart is not None
+    assert (chart.across, chart.down, chart.over, chart.left_out) == ("batch_size", "patience", ("seed",), 0)
+    assert (chart.columns, chart.rows) == (("64", "128"), ("1", "2"))
+    rates = {cell: (one.rate.value, one.num_workers) for cell, one in chart.panels[""].items()}
+    assert rates == {("64", "1"): (1024.0, 4), ("64", "2"): (2048.0, 2), ("128", "2"): (512.0, 1)}
     failed = [search_result(failed_trial(0), columns=each) for each in points(seed=(1, 2), batch_size=(1, 2))]
     assert best_charts.heat_map(summary_of_grid(*failed)) is None
-    one_column = [search_result(trial(0, 8.0), columns={"seed": seed}) for seed in range(2)]
-    assert best_charts.heat_map(summary_of_grid(*one_column)) is None
+    assert best_charts.heat_map(grid(seed=range(2))) is None
 
 
 def test_each_dataset_has_a_sheet_and_a_scale_of_its_own() -> None:
@@ -177,23 +156,22 @@ def test_each_dataset_has_a_sheet_and_a_scale_of_its_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("columns", "texts", "ticks"), [(2, ["1234 (4)", "1000 (2)"], 2), (16, ["1234", "1000"] * 8, 16), (40, [], 20)]
+    ("columns", "texts", "ticks"), [(2, ["1230 (4)", "1000 (2)"], 2), (16, ["1230", "1000"] * 8, 16), (40, [], 20)]
 )
 def test_cells_have_the_longest_text_that_fits(columns: int, texts: list[str], ticks: int) -> None:
-    row = (Heat(1234.0, 4), Heat(1000.0, 2)) * (columns // 2)
+    names = tuple(f"{n:03}" for n in range(columns))
+    row = {(name, "1"): best(*((1234.0, 4), (1000.0, 2))[n % 2]) for n, name in enumerate(names)}
     chart = HeatMap(
-        across="batch_size", down="patience", columns=tuple(f"{n:03}" for n in range(columns)), rows=("1", "2"),
-        panels={"": [row, (None,) * columns]}, over=(), left_out=0,
-    )  # fmt: skip
+        across="batch_size", down="patience", columns=names, rows=("1", "2"), panels={"": row}, over=(), left_out=0
+    )
     (axes,) = best_charts.draw_heat_map(chart, "Best").axes
     assert [text.get_text() for text in axes.texts] == texts
     assert [text.get_color() for text in axes.texts[:2]] == [style.PAPER, style.INK][: len(texts)]
     assert len(axes.get_xticks()) == ticks
 
 
-def bar(index: int) -> Bar:
-    rate = 1000 / (1 + index)
-    return Bar({"seed": str(index)}, Estimate(value=rate, low=None, high=None, n=1), num_workers=1, gain=None)
+def best(rate: float, num_workers: int = 1, seed: int = 0) -> Best:
+    return Best({"seed": str(seed)}, Estimate(value=rate, low=rate, high=rate, n=5), num_workers, gain=None)
 
 
 def test_bars_are_the_best_settings_the_fastest_first_with_their_intervals_and_gains() -> None:
@@ -202,16 +180,14 @@ def test_bars_are_the_best_settings_the_fastest_first_with_their_intervals_and_g
         search_result(trial(0, 4.0), trial(4, 8.0), columns={"batch_size": 128}),
         search_result(failed_trial(0), columns={"batch_size": 512}),
     )
-    slower = found.configurations[0]
-    assert [gain.speed_up for gain in (slower.gain_over_zero,) if gain] == ["2.0x"]
-    sizes = [{"batch_size": size} for size in ("128", "64")]
     rates = [Estimate(value=rate, low=rate / 1.5, high=rate / 0.75, n=5) for rate in (2048.0, 512.0)]
-    expected = [Bar(sizes[0], rates[0], 0, None), Bar(sizes[1], rates[1], 4, slower.gain_over_zero)]
-    assert best_charts.bars(found) == expected
+    gain = found.configurations[0].gain_over_zero
+    expected = [Best({"batch_size": "128"}, rates[0], 0, None), Best({"batch_size": "64"}, rates[1], 4, gain)]
+    assert best_charts.best_of_each(found) == expected
 
 
 def test_of_many_the_fastest_are_shown_and_what_is_left_out_if_it_is_more_than_one() -> None:
-    bars = [bar(n) for n in range(200)]
+    bars = [best(1000 / (1 + n), seed=n) for n in range(200)]
     (axes,) = best_charts.draw_bars(bars, "Best").axes
     texts = [text.get_text() for text in axes.texts]
     assert axes.get_title(loc="left") == "seed: samples/s (num_workers), of 0 workers"
@@ -227,13 +203,12 @@ def test_predictions_are_drawn_with_the_measured_points_on_the_cpus_of_the_run_a
     (c,) = summary_of_run(search_result(measured, trial(0, 8.0))).configurations
     found = line_charts.prediction(c)
     assert found is not None
-    assert found.measured == [Point(0, 8.0, 6.0, 12.0), Point(4, 65.0, 48.75, 97.5)]
+    assert {n: one.value for n, one in found.measured.items()} == {0: 8.0, 4: 65.0}
     assert (found.quantity, found.best, list(found.curves)) == ("seconds per epoch", 0, [8, 16, 64])
     for cpus, curve in found.curves.items():
-        assert [point.num_workers for point in curve] == [0, 1, 2, 4, 8, 16, 32, 64]
-        assert curve[-1].value == pytest.approx(
-            max(2 * 0.08, 64 * 0.08 / cpus + 0.08), rel=0.02
-        )  # the last batch alone
+        assert list(curve) == [0, 1, 2, 4, 8, 16, 32, 64]
+        last_s = max(2 * 0.08, 64 * 0.08 / cpus + 0.08)  # the last batch alone
+        assert curve[64].value == pytest.approx(last_s, rel=0.02)
     figure = line_charts.draw_prediction(found, "photos")
     labels = [text.get_text() for text in figure.legends[0].get_texts()]
     assert labels == ["predicted, 8 CPUs", "predicted, 16 CPUs", "predicted, 64 CPUs", "measured"]
@@ -241,31 +216,25 @@ def test_predictions_are_drawn_with_the_measured_points_on_the_cpus_of_the_run_a
     assert line_charts.prediction(older) is None
 
 
-def timeline(num_workers: int, batches: int = 20) -> Timeline:
-    return Timeline(num_workers, (0.1,) * batches, (0.05,) * batches, (True, True, *(False,) * (batches - 2)))
+def timeline(num_workers: int, *wait_s: float) -> list[BatchTime]:
+    """Two batches of warm-up, and others."""
+    return [BatchTime(num_workers, 0, index, index < 2, one, 0.5) for index, one in enumerate(wait_s)]
 
 
-def test_timelines_are_the_batches_of_each_candidate_with_what_was_warm_up(tmp_path: Path) -> None:
-    epoch = window(WindowKind.EPOCH, 2, startup_s=0.25, end_s=0.5)
-    folder = store_run(tmp_path, search_result(trial(4, 8.0, windows=windows()[:2]), trial(0, 8.0, windows=(epoch,))))
-    warm_up = (True, True, False, False, False)
-    assert batch_times.timelines(storage.read_batches(folder)) == [
-        Timeline(0, (0.25, 1.25), (0.125, 0.125), (False, False)),
-        Timeline(4, (0.25, 1.25, 0.25, 1.25, 2.25), (0.125,) * 5, warm_up),
-    ]
-    assert batch_times.timelines([]) == []
+def test_timelines_are_the_batches_of_each_candidate() -> None:
+    four, none = timeline(4, 1.0, 2.0), timeline(0, 3.0)
+    assert list(batch_times.timelines([*four, *none]).items()) == [(0, none), (4, four)]
 
 
 def test_more_batches_than_can_be_seen_are_means() -> None:
-    line = Timeline(1, (1.0, 3.0, 5.0), (0.0, 2.0, 4.0), (True, False, False))
-    assert batch_times.coarser(line, 2) == Timeline(1, (2.0, 5.0), (1.0, 4.0), (True, False), together=2)
-    assert batch_times.coarser(line, 3) == line
+    line = timeline(1, 1.0, 3.0, 5.0)
+    assert batch_times.coarser(line, 2) == [replace(line[0], wait_s=2.0), line[2]]
+    assert batch_times.coarser(line, 1) == line
 
 
 def test_of_many_candidates_the_ends_and_the_recommended_one_are_shown() -> None:
-    lines = [timeline(n, 10_000) for n in range(30)]
-    assert [line.num_workers for line in batch_times.picked(lines, 3)] == [0, 3, 7, 14, 22, 29]
-    figure = batch_times.draw_timelines(lines, "Times", 3)
+    assert batch_times.picked(range(30), 3) == [0, 3, 7, 14, 22, 29]
+    figure = batch_times.draw_timelines({n: timeline(n, *[0.1] * 10_000) for n in range(30)}, "Times", 3)
     assert (len(figure.axes), figure.get_suptitle()) == (6, "Times (6 of 30 candidates)")
     assert [axes.get_title(loc="left") for axes in figure.axes[:2]] == ["0 workers", "3 workers (best)"]
     assert [text.get_text() for text in figure.legends[0].get_texts()] == [
@@ -277,8 +246,8 @@ def test_of_many_candidates_the_ends_and_the_recommended_one_are_shown() -> None
 
 
 def test_the_axis_ends_at_the_slowest_batch_that_counts() -> None:
-    line = Timeline(0, (9.0, 0.5), (0.0, 0.5), (True, False))
+    line = timeline(0, 9.0, 0.5, 0.5)
     assert batch_times.highest([line]) == 1.0
-    assert batch_times.highest([replace(line, warm_up=(True, True))]) == 9.0
-    (axes,) = batch_times.draw_timelines([line], "Times").axes
+    assert batch_times.highest([line[:2]]) == 9.5
+    (axes,) = batch_times.draw_timelines({0: line}, "Times").axes
     assert axes.get_ylim() == (0.0, 1.05)

@@ -109,21 +109,12 @@ def test_settings_stand_at_the_keys_of_the_project_and_what_has_none_is_a_commen
     assert without == "++data.num_workers.train=0 ++data.prefetch_factor=null\n", "or a DataLoader refuses it"
 
 
-@pytest.mark.parametrize(
-    ("keys", "line"),
-    [
-        (
-            ("data.num_workers.a", "data.num_workers.b"),
-            "the project's config has data.num_workers.a, data.num_workers.b",
-        ),
-        (
-            ("data.a.num_workers", "data.b.num_workers"),
-            "the project's config has data.a.num_workers, data.b.num_workers",
-        ),
-    ],
-)  # fmt: skip
-def test_no_mapping_of_the_project_is_replaced_by_a_number(keys: tuple[str, ...], line: str) -> None:
-    line = f"num_workers=4 is left out: {line}; add the key of the measured loader, such as ++{keys[0]}=4"
+def test_no_mapping_of_the_project_is_replaced_by_a_number() -> None:
+    keys = ("data.num_workers.a", "data.num_workers.b")
+    line = (
+        f"num_workers=4 is left out: the project's config has {', '.join(keys)}; add the key of the measured loader, "
+        "such as ++data.num_workers.a=4"
+    )
     found = of_project(4, replace(PROJECT, keys={}, unclear={"num_workers": keys}), batch_size=8)
     assert snippets.render(found, "overrides") == snippets.Rendered(text="", comments=(line,))
     assert snippets.render(found, "yaml") == snippets.Rendered(text="{}\n", comments=(line,))

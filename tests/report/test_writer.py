@@ -10,7 +10,6 @@ import pytest
 import yaml
 
 from nws_sweep.analysis.summary import Summary
-from nws_sweep.errors import NotARunError
 from nws_sweep.report import page, tables, writer
 from nws_sweep.report.tables import Rows
 from nws_sweep.results import BatchCost, Noise, SearchRecord, Trial, TrialState, Verdict, codec, storage
@@ -39,7 +38,8 @@ def two_configurations() -> Summary:
     columns = {"batch_size": 256, "dataset.sizes": [500, 375]}
     searched = configuration(columns, search=search_rules((0, 2, 8), reference=8))
     trials = trial(8, 4.0), failed_trial(0), trial(2, 4.0625, settings=settings)
-    first = search_result(*trials, configuration=searched)
+    verdict = Verdict(recommended=settings, fastest=trials[0].settings)
+    first = search_result(*trials, configuration=searched, verdict=verdict)
     return summary_of_grid(first, search_result(columns={"batch_size": 64}, error="it, too", stop_reason=""))
 
 
@@ -115,8 +115,9 @@ def tables_in(text: str) -> list[Any]:
     return [json.loads(data) for data in re.findall(r'<script type="application/json">(.*?)</script>', text)]
 
 
-def test_names_from_outside_are_text_only() -> None:
-    text = page.report(evil_grid(), [(EVIL, EVIL, "PHN2Zy8+")])
+def test_names_from_outside_are_text_only(tmp_path: Path) -> None:
+    (tmp_path / "a.svg").write_text("<svg/>")
+    text = page.report(evil_grid(), [(EVIL, EVIL, tmp_path / "a.png")])
     assert EVIL not in text
     assert "alert(" not in re.sub(r"&lt;/script&gt;&lt;script&gt;alert\(|\\u003cscript\\u003ealert\(", "", text)
     data = '<script type="application/json">'
@@ -132,14 +133,6 @@ def test_the_page_loads_nothing_and_its_references_exist() -> None:
     references = re.findall(r'<[^>]* (?:href="#|aria-labelledby="|for=")([^"]*)"', text)
     assert references
     assert {*references} <= {*ids}
-
-
-@pytest.mark.parametrize("text", [EVIL, "<!--", "a & b", "\u2028"])
-def test_a_table_is_data_that_ends_no_script(text: str) -> None:
-    found = page.report(summary_of_run(search_result(failed_trial(0, text))), ())
-    (data,) = re.findall(r'<script type="application/json">(.*?)</script>', found)
-    assert not {"<", ">", "&"} & set(data)
-    assert json.loads(data)[0][-1] == f"failed: {text}"
 
 
 def sure(record: SearchRecord) -> str:
@@ -227,9 +220,12 @@ def test_the_report_of_a_run_is_written_with_all_its_files_and_shows_what_was_me
     assert "\n| photos  | 4           | 1000      | 62 ms ±38 % | 8.0 s | 4.0x         | -            |\n" in text
 
 
-def test_the_report_of_a_run_lists_every_trial_and_why_the_search_stopped() -> None:
+def test_the_report_of_a_run_names_its_host_every_trial_and_why_the_search_stopped() -> None:
     slow = failed_trial(2, "no |", TrialState.TIMEOUT)
     text = page.markdown(summary_of_run(search_result(trial(4, 8.0, noise=Noise(steal=0.3)), slow)))
+    host = section(text, "Host and method")
+    assert "node1: Example CPU, 8 usable of 16 CPUs, 68.7 GB memory, Linux-6.1-x86_64" in host
+    assert "Python 3.11.7, torch 2.4.0, torchvision 0.19.0, nws_sweep 0.1.0" in host
     why, _, listed = section(text, "dataset=photos").partition("\n\n")
     assert why.startswith("- too much noise to identify the bottleneck: a batch took 62 ms ±38 %, ")
     assert listed.splitlines()[:6] == [
@@ -242,19 +238,13 @@ def test_the_report_of_a_run_lists_every_trial_and_why_the_search_stopped() -> N
     ]
 
 
-def test_the_report_names_host_and_versions_and_has_no_empty_sections() -> None:
-    text = page.markdown(summary_of_run(search_result(trial(0, 8.0))))
-    body = section(text, "Host and method")
-    assert "node1: Example CPU, 8 usable of 16 CPUs, 68.7 GB memory, Linux-6.1-x86_64" in body
-    assert "Python 3.11.7, torch 2.4.0, torchvision 0.19.0, nws_sweep 0.1.0" in body
-    assert re.findall(r"^## (.+)$", text, re.MULTILINE) == ["Best settings", "dataset=photos", "Host and method"]
-
-
 def test_the_report_of_a_failed_run_has_the_reason(tmp_path: Path) -> None:
     folder = store_run(tmp_path, search_result(error="no such folder: <data>", stop_reason="", facts=None))
     text = write(folder)
     assert "| photos  | failed " in section(text, "Best settings")
     assert section(text, "Failures").strip() == "- dataset=photos: no such folder: &lt;data>"
+    titles = re.findall(r"^## (.+)$", text, re.MULTILINE)
+    assert titles == ["Best settings", "Failures", "dataset=photos", "Host and method"]  # and no empty sections
     body = section(text, "dataset=photos")
     assert body.startswith("Failed: no such folder: &lt;data>\n\nStopped: did not finish. ")
     assert pictures_of(text) == []
@@ -279,13 +269,6 @@ def test_the_report_of_a_grid_is_written_with_all_its_files(tmp_path: Path) -> N
         *(f"plots/{picture}.{suffix}" for picture in PICTURES for suffix in ("png", "svg")),
     }
     assert pictures_of(text) == [f"plots/{picture}.png" for picture in PICTURES]
-    rows = section(text, "Best settings").splitlines()
-    assert [[cell.strip() for cell in row.split("|")[1:5]] for row in (rows[0], *rows[2:5])] == [
-        ["dataset", "batch_size", "num_workers", "samples/s"],
-        ["photos", "64", "4", "1000"],
-        ["photos", "128", "0", "510"],
-        ["photos", "256", "failed", "-"],
-    ]
     assert section(text, "Failures").splitlines()[:3] == [
         "- dataset=photos batch_size=64 num_workers=2: failed: a &lt; b",
         "- dataset=photos batch_size=256 num_workers=0: timeout: no answer for 600 s",
@@ -306,7 +289,11 @@ def test_the_report_of_a_grid_is_written_with_all_its_files(tmp_path: Path) -> N
     assert "@package" not in option
 
 
-def test_the_pictures_of_a_configuration_are_those_that_its_job_has_drawn(tmp_path: Path) -> None:
+def test_the_pictures_of_a_configuration_are_those_that_its_job_has_drawn(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    writer.try_pictures(tmp_path)
+    assert re.search("could not be drawn(?s:.)*NotARunError", caplog.text)
     folder = store_grid(tmp_path, *(search_result(trial(0, 8.0), columns={"seed": seed}) for seed in (1, 2)))
     first, second = (run.folder for run in storage.find(folder).runs)
     writer.try_pictures(first)
@@ -319,28 +306,6 @@ def test_the_pictures_of_a_configuration_are_those_that_its_job_has_drawn(tmp_pa
     assert [path for path in paths if "best" in path.relative_to(folder).parts] == [folder / "best"]
 
 
-def test_a_folder_of_neither_run_nor_grid_is_refused(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with pytest.raises(NotARunError, match="not a run or a grid of nws_sweep"):
-        writer.write(tmp_path)
-    assert files_in(tmp_path) == []
-    writer.try_pictures(tmp_path)
-    assert re.search("could not be drawn(?s:.)*NotARunError", caplog.text)
-
-
-def test_a_grid_that_was_stopped_in_the_middle_is_reported_as_far_as_it_can_be_read(tmp_path: Path) -> None:
-    unfinished = search_result(columns={"batch_size": 128}, stop_reason="")
-    folder = store_grid(tmp_path, search_result(failed_trial(0), columns={"batch_size": 64}), unfinished)
-    (folder / "batch_size=256").mkdir()
-    (folder / "batch_size=512").mkdir()
-    (folder / "batch_size=512" / "result.json").write_text("{")
-    text = write(folder)
-    assert "batch_size=256" not in text
-    assert pictures_of(text) == []
-    lines = section(text, "Warnings").split("\n\n")[0].splitlines()
-    assert lines[0].startswith(f"- {folder}/batch_size=512/result.json: cannot be read (JSONDecodeError")
-    assert lines[1:] == ["- dataset=photos batch_size=128: the search did not finish; 0 candidates were measured"]
-
-
 def test_names_of_data_are_escaped() -> None:
     summary = summary_of_grid(
         search_result(trial(0, 8.0), trial(1, 16.0, warnings=("a <b>",)), columns={"dataset": "<script>"}),
@@ -350,5 +315,4 @@ def test_names_of_data_are_escaped() -> None:
     assert re.findall(r"<[a-z/]+>", text) == []
     assert "## dataset=&lt;script>" in text
     assert "| &lt;script> | 0  " in text
-    assert "| a\\|b        | failed " in text
     assert "- dataset=&lt;script>: a &lt;b>" in text

@@ -7,10 +7,9 @@ May import: ``analysis`` and below.
 - ``style``: the style of all figures
 """
 
-# Names of the pictures, each a PNG and an SVG.
-THROUGHPUT = "throughput_vs_num_workers"
-TIME = "time_vs_num_workers"
-BEST = "best_per_configuration"
-HEAT_MAP = "best_throughput"
-BATCH_TIMES = "batch_times"
+from nws_sweep.results import storage
+
 WHAT_IF = "what_if"
+BATCH_TIMES = "batch_times"
+# The pictures of a single configuration: what each shows, and the file with its data.
+OF_CONFIGURATION = {WHAT_IF: ("predicted times", storage.COSTS), BATCH_TIMES: ("per-batch times", storage.BATCHES)}

@@ -10,7 +10,7 @@ from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure
 
 from nws_sweep import units
-from nws_sweep.analysis.summary import ConfigurationSummary, Summary
+from nws_sweep.analysis.summary import Summary
 from nws_sweep.analysis.time_ratios import Ratio
 from nws_sweep.report.plots import facets, style
 from nws_sweep.report.plots.facets import DATASET
@@ -23,7 +23,7 @@ _NAME = 3.4  # inches, the name of a row
 _HEIGHT = 0.62  # of a bar, in rows
 
 
-class Bar(NamedTuple):
+class Best(NamedTuple):
     """The best setting of one configuration."""
 
     cells: Mapping[str, str]  # its values of the columns that vary
@@ -32,28 +32,24 @@ class Bar(NamedTuple):
     gain: Ratio | None  # over num_workers=0; None if unknown or if that is the best
 
 
-def bars(summary: Summary) -> list[Bar]:
+def best_of_each(summary: Summary) -> list[Best]:
     """The best setting of every configuration that has one, the fastest first."""
-    columns = tuple(facets.values(summary))[:_MOST_COLUMNS] or (DATASET,)
-    found = [
-        Bar(dict(zip(columns, facets.cells(c, columns), strict=True)), rate, c.best.num_workers, _gain(c))
-        for c in summary.configurations
-        if c.best and c.best.measurement and (rate := c.best.measurement.rate)
-    ]
-    return sorted(found, key=lambda bar: -bar.rate.value)
+    columns = tuple(facets.values(summary)) or (DATASET,)
+    found = []
+    for c in summary.configurations:
+        if c.best and c.best.measurement and (rate := c.best.measurement.rate):
+            cells = {name: facets.cell(c, name) for name in columns}
+            found.append(Best(cells, rate, c.best.num_workers, c.gain_over_zero if c.best.num_workers else None))
+    return sorted(found, key=lambda one: -one.rate.value)
 
 
-def _gain(c: ConfigurationSummary) -> Ratio | None:
-    return c.gain_over_zero if c.best and c.best.num_workers else None
-
-
-@style.styled
-def draw_bars(bars: Sequence[Bar], title: str) -> Figure:
+@style.styled()
+def draw_bars(bars: Sequence[Best], title: str) -> Figure:
     """A row per configuration; of many, the fastest ones and the range of the others."""
     most = _MOST_BARS if len(bars) > _MOST_BARS + 1 else len(bars)
     shown, others = bars[:most], bars[most:]
     more = [{"": f"{len(others)} more"}] if others else []
-    figure, axes = _bar_axes([*(bar.cells for bar in shown), *more], "samples/s (num_workers), of 0 workers", title)
+    figure, axes = _bar_axes([*(bar.cells for bar in shown), *more], title)
     rates = [bar.rate.value for bar in shown]
     errors = np.abs(np.transpose([bar.rate.ends for bar in shown]) - rates)
     drawn = axes.barh(range(len(shown)), rates, _HEIGHT, xerr=errors, color=COLOURS[0], ecolor=INK)
@@ -70,12 +66,14 @@ def draw_bars(bars: Sequence[Bar], title: str) -> Figure:
     return figure
 
 
-def _bar_axes(rows: Sequence[Mapping[str, str]], what: str, title: str) -> tuple[Figure, Axes]:
+def _bar_axes(rows: Sequence[Mapping[str, str]], title: str) -> tuple[Figure, Axes]:
     """Axes for horizontal bars, the first one on top, with the meaning of names and labels above."""
     figure, (axes,) = style.panels(title, 1, 1, 0.8 + 0.25 * len(rows))
-    axes.set_title(style.fitting(f"{facets.BETWEEN.join(rows[0])}: {what}", WIDTH - 1))
+    columns = facets.BETWEEN.join([*rows[0]][:_MOST_COLUMNS])
+    axes.set_title(style.fitting(f"{columns}: samples/s (num_workers), of 0 workers", WIDTH - 1))
+    inches = max(0.8, _NAME / len(rows[0]))
     names = [
-        facets.BETWEEN.join(style.fitting(cell, max(0.8, _NAME / len(row))) for cell in row.values()) for row in rows
+        facets.BETWEEN.join(style.fitting(cell, inches) for cell in [*row.values()][:_MOST_COLUMNS]) for row in rows
     ]
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.set_yticks(range(len(rows)), names)
@@ -92,18 +90,6 @@ _TALLEST, _LOWEST = 0.42, 0.17  # inches of a row
 _LONGEST = 20  # characters of a value
 
 
-@dataclass(frozen=True, slots=True)
-class Heat:
-    """The best of a cell: samples per second, its workers, relative half-width of the interval (None if none)."""
-
-    samples_per_s: float
-    num_workers: int
-    uncertainty: float | None = None
-
-
-Rows = Sequence[Sequence[Heat | None]]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeatMap:
     """The best throughput over two columns."""
@@ -112,39 +98,32 @@ class HeatMap:
     down: str  # column of the vertical axis
     columns: tuple[str, ...]  # values across
     rows: tuple[str, ...]  # values down
-    panels: Mapping[str, Rows]  # cells by title, None for missing measurements: one panel, or one per dataset
+    # What was measured, by title (one panel, or one per dataset), and by the values across and down.
+    panels: Mapping[str, Mapping[tuple[str, str], Best]]
     over: tuple[str, ...]  # further columns; each cell is the best over their values
     left_out: int  # values of both axes that are not shown
 
 
-def measured(rows: Rows) -> list[Heat]:
-    """The cells with measurements."""
-    return [heat for row in rows for heat in row if heat]
-
-
 def heat_map(summary: Summary) -> HeatMap | None:
     """The map of a grid; None unless at least two columns vary and anything was measured."""
-    found = {name: cells for name, cells in facets.values(summary).items() if len(cells) > 1}
-    if len(found) < 2:
+    values = facets.values(summary)
+    if len(values) < 2:
         return None
-    across, down, third = axes_of({name: len(cells) for name, cells in found.items()})
-    columns, rows = found[across][:_MOST_CELLS], found[down][:_MOST_CELLS]
-    best: dict[tuple[str, ...], Heat] = {}
-    for c in sorted(summary.configurations, key=lambda c: c.best_rate):
-        figures = c.best.measurement if c.best else None
-        if c.best and figures and figures.samples_per_s:
-            uncertainty = units.uncertainty(figures.batch_s)
-            best[facets.cells(c, (across, down, third))] = Heat(figures.samples_per_s, c.best.num_workers, uncertainty)
-    panels = {
-        f"{third}={value}" if third else "": [[best.get((column, row, value)) for column in columns] for row in rows]
-        for value in (found[third] if third else ("-",))
-    }
-    panels = {title: cells for title, cells in panels.items() if measured(cells)}
-    over = tuple(name for name in found if name not in (across, down, third))
-    left_out = len(found[across]) + len(found[down]) - len(columns) - len(rows)
+    across, down, third = axes_of({name: len(found) for name, found in values.items()})
+    columns, rows = values[across][:_MOST_CELLS], values[down][:_MOST_CELLS]
+    panels: dict[str, dict[tuple[str, str], Best]] = {}
+    for one in reversed(best_of_each(summary)):  # the fastest of a cell comes last
+        cell = one.cells[across], one.cells[down]
+        if cell[0] in columns and cell[1] in rows:
+            panels.setdefault(f"{third}={one.cells[third]}" if third else "", {})[cell] = one
     if not panels:
         return None
-    return HeatMap(across=across, down=down, columns=columns, rows=rows, panels=panels, over=over, left_out=left_out)
+    over = tuple(name for name in values if name not in (across, down, third))
+    left_out = len(values[across]) + len(values[down]) - len(columns) - len(rows)
+    return HeatMap(
+        across=across, down=down, columns=columns, rows=rows, panels=dict(sorted(panels.items())), over=over,
+        left_out=left_out,
+    )  # fmt: skip
 
 
 def axes_of(counts: Mapping[str, int]) -> tuple[str, str, str]:
@@ -155,7 +134,7 @@ def axes_of(counts: Mapping[str, int]) -> tuple[str, str, str]:
     return (across, others[0], DATASET) if others and counts[DATASET] <= _MOST_MAPS else (across, DATASET, "")
 
 
-@style.styled
+@style.styled()
 def draw_heat_map(chart: HeatMap, title: str) -> Figure:
     """Darker cells are faster; each shows its rate, and num_workers if there is room."""
     columns = 1 if len(chart.panels) == 1 or len(chart.columns) > 8 else 2
@@ -166,26 +145,27 @@ def draw_heat_map(chart: HeatMap, title: str) -> Figure:
     about = f"samples per second with the best setting{over}; in brackets num_workers{left_out}"
     figure.supxlabel(style.fitting(about, WIDTH), x=0.01, ha="left", fontsize="medium")
     room = (WIDTH / columns - 0.4) / LETTER - max(min(len(row), _LONGEST) for row in chart.rows)
-    for axes, (name, rows) in zip(all_axes, chart.panels.items(), strict=True):
+    for axes, (name, cells) in zip(all_axes, chart.panels.items(), strict=True):
         axes.set_title(style.fitting(name, WIDTH / columns - 1))
-        _draw_cells(axes, rows, room / len(chart.columns))
+        _draw_cells(axes, chart, cells, room / len(chart.columns))
         _label_cells(axes, chart, room)
     return figure
 
 
-def _draw_cells(axes: Axes, rows: Rows, room: float) -> None:
+def _draw_cells(axes: Axes, chart: HeatMap, cells: Mapping[tuple[str, str], Best], room: float) -> None:
     """Draws cells with the longest text that fits in ``room`` characters."""
-    heats = measured(rows)
-    rates = [heat.samples_per_s for heat in heats]
-    scale = Normalize(min(rates), max(rates) if max(rates) > min(rates) else min(rates) + 1)
-    pixels = [[heat.samples_per_s if heat else np.nan for heat in row] for row in rows]
+    rates = {cell: one.rate.value for cell, one in cells.items()}
+    least, most = min(rates.values()), max(rates.values())
+    scale = Normalize(least, most if most > least else least + 1)
+    pixels = [[rates.get((column, row), np.nan) for column in chart.columns] for row in chart.rows]
     axes.imshow(pixels, cmap=_RAMP, norm=scale, aspect="auto", interpolation="nearest")
-    fitting = [text for text in (_text_of, rate_text) if all(len(text(heat)) < room for heat in heats)]
-    for y, row in enumerate(rows):
-        for x, heat in enumerate(row):
-            if heat and fitting:
-                colour = PAPER if scale(heat.samples_per_s) >= _DARK_FROM else INK
-                axes.text(x, y, fitting[0](heat), ha="center", va="center", color=colour)
+    shorter = {cell: units.rate(one.rate) for cell, one in cells.items()}
+    longer = {cell: f"{shorter[cell]} ({one.num_workers})" for cell, one in cells.items()}
+    texts = next((each for each in (longer, shorter) if max(map(len, each.values())) < room), {})
+    for (column, row), text in texts.items():
+        colour = PAPER if scale(rates[column, row]) >= _DARK_FROM else INK
+        place = chart.columns.index(column), chart.rows.index(row)
+        axes.text(*place, text, ha="center", va="center", color=colour)
 
 
 def _label_cells(axes: Axes, chart: HeatMap, room: float) -> None:
@@ -202,12 +182,3 @@ def _label_cells(axes: Axes, chart: HeatMap, room: float) -> None:
     axes.grid(which="minor", color=PAPER, linewidth=1.2)
     axes.tick_params(which="both", length=0)
     axes.spines[:].set_visible(False)
-
-
-def rate_text(heat: Heat) -> str:
-    """Samples per second as text."""
-    return units.number(heat.samples_per_s, heat.uncertainty)
-
-
-def _text_of(heat: Heat) -> str:
-    return f"{rate_text(heat)} ({heat.num_workers})"

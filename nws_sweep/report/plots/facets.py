@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from nws_sweep.analysis.comparing import order
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary
-from nws_sweep.results import TrialState, shown
+from nws_sweep.results import shown
 
 DATASET = "dataset"
 BETWEEN = " · "
@@ -26,26 +26,23 @@ def facets(summary: Summary) -> Facets:
     is_divided = 1 < len(axes.get(DATASET, ())) <= _MOST_PANELS
     panels: dict[str, list[ConfigurationSummary]] = {}
     for c in summary.configurations:
-        if any(trial.state is TrialState.OK for trial in c.worker_trials):
+        if c.best:
             panels.setdefault(cell(c, DATASET) if is_divided else "", []).append(c)
     return Facets(tuple(name for name in axes if not (is_divided and name == DATASET)), panels)
 
 
 def values(summary: Summary) -> dict[str, tuple[str, ...]]:
     """The values of each column that varies: others in the order of measuring, then numbers ascending."""
-    found = {}
-    for name in summary.distinguishing:
-        cells = dict.fromkeys(cell(c, name) for c in summary.configurations)
-        found[name] = tuple(sorted(cells, key=order))
-    return found
+    every = {name: dict.fromkeys(cell(c, name) for c in summary.configurations) for name in summary.distinguishing}
+    return {name: tuple(sorted(found, key=order)) for name, found in every.items()}
 
 
-def cell(configuration: ConfigurationSummary, name: str) -> str:
+def cell(c: ConfigurationSummary, name: str) -> str:
     """A configuration's value of a column as on the command line."""
-    columns = configuration.configuration.columns
+    columns = c.configuration.columns
     return (shown(columns[name]) or '""') if name in columns else "-"
 
 
-def cells(configuration: ConfigurationSummary, names: Sequence[str]) -> tuple[str, ...]:
+def label(c: ConfigurationSummary, names: Sequence[str]) -> str:
     """Its values of several columns."""
-    return tuple(cell(configuration, name) for name in names)
+    return BETWEEN.join(cell(c, name) for name in names)

@@ -7,11 +7,10 @@ import io
 import re
 import textwrap
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import wraps
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 import matplotlib
 from matplotlib.artist import Artist
@@ -21,14 +20,12 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from nws_sweep.results.atomic import write_bytes
-
 # Okabe and Ito's colours for colour-blind readers, some left out or darkened: each has a contrast of at least 3 to
 # white, as WCAG asks for graphics. The last one is the ink.
 INK = "#1f2328"
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#3a93c9", INK)
 MUTED = "#858585"  # secondary lines
-GRID, BAND = "#dddddd", "#e9e9e9"
+BAND = "#e9e9e9"
 PAPER = "#ffffff"
 MARKERS = "osD^vX"
 DASHES = ("-", (0, (4, 1.6)), (0, (1.2, 1.4)))
@@ -39,51 +36,19 @@ LETTER = 0.07  # inches, an average letter
 _TITLE_WIDTH = 78  # characters
 _LOG_FROM = 20  # largest / smallest value from which an axis is logarithmic
 
-# Text stays text in common fonts; equal figures give equal bytes; names are never parsed as formulas.
-_STYLE: Any = {
-    "axes.axisbelow": True,
-    "axes.edgecolor": MUTED,
-    "axes.formatter.useoffset": False,
-    "axes.spines.right": False,
-    "axes.spines.top": False,
-    "axes.titlelocation": "left",
-    "axes.titlesize": "medium",
-    "font.sans-serif": ["DejaVu Sans", "Verdana"],
-    "font.size": 8,
-    "grid.color": GRID,
-    "legend.frameon": False,
-    "svg.fonttype": "none",
-    "svg.hashsalt": "nws_sweep",
-    "text.hinting": "none",
-    "text.parse_math": False,
-}
+_STYLE = matplotlib.rc_params_from_file(
+    Path(__file__).parents[1] / "templates/figures.mplstyle", use_default_template=False
+)
 _NO_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-
-Arguments = ParamSpec("Arguments")
-Drawing = TypeVar("Drawing", bound=Figure)
 
 
 @contextmanager
-def _style() -> Iterator[None]:
-    """Letters that the font lacks are drawn as boxes, without a warning."""
+def styled() -> Iterator[None]:
+    """Applies the style, also as a decorator; letters that the font lacks are drawn as boxes, without a warning."""
     with matplotlib.rc_context(_STYLE), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=r"(?s).*[Gg]lyph .* missing")
         warnings.filterwarnings("ignore", message=r"(?s)Matplotlib currently does not support")
         yield
-
-
-def styled(draw: Callable[Arguments, Drawing]) -> Callable[Arguments, Drawing]:
-    """Decorates a function that draws a figure: applies the style, and the layout once."""
-
-    @wraps(draw)
-    def drawn(*args: Arguments.args, **how: Arguments.kwargs) -> Drawing:
-        with _style():
-            figure = draw(*args, **how)
-            if figure.axes:
-                ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.06).execute(figure)
-        return figure
-
-    return drawn
 
 
 class Picture(Figure):
@@ -97,7 +62,8 @@ def panels(title: str, count: int, columns: int, row: float, **how: Any) -> tupl
     """A figure with a title and ``count`` axes in ``columns`` columns, each ``row`` inches high."""
     rows = max(1, -(-count // columns))
     lines = textwrap.wrap(shortened(title, 3 * _TITLE_WIDTH), _TITLE_WIDTH, break_on_hyphens=False)
-    figure = Picture(figsize=(WIDTH, TITLE + LINE * (len(lines) - 1) + rows * row), dpi=120)
+    size = WIDTH, TITLE + LINE * (len(lines) - 1) + rows * row
+    figure = Picture(figsize=size, dpi=120, layout=ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.06))
     figure.suptitle("\n".join(map(plain, lines)), x=0.01, ha="left", size=11, weight="bold")
     axes = [*figure.subplots(rows, columns, squeeze=False, **how).flat]
     for unused in axes[count:]:
@@ -150,18 +116,10 @@ def fitting(text: str, inches: float) -> str:
     return shortened(plain(text), int(inches / LETTER))
 
 
-def save(figure: Figure, path: Path) -> tuple[Path, Path]:
-    """Writes the figure as PNG and SVG, and returns both paths; ``path`` has no suffix."""
-    as_png, as_svg = path.with_suffix(".png"), path.with_suffix(".svg")
-    write_bytes(as_png, rendered(figure, "png"))
-    write_bytes(as_svg, rendered(figure, "svg"))
-    return as_png, as_svg
-
-
 def rendered(figure: Figure, kind: str) -> bytes:
     """The figure as ``png`` or ``svg``; an SVG keeps text as text, and equal figures give equal documents."""
     content = io.BytesIO()
-    with _style():
+    with styled():
         figure.savefig(content, format=kind, metadata=_NO_METADATA if kind == "svg" else None)
     if kind == "png":
         return content.getvalue()
