@@ -17,8 +17,6 @@ SEARCH_PATH = f"{SCHEME}://{PACKAGE}"
 # Parts of conf/ for nws_sweep itself: the primary configuration, and files for fixed places of it.
 _OUR_OWN = ("config", "hydra", "local", "axis", "experiment")
 _PROJECT = "project"  # measures a project; the host is one
-# Former options of the group.
-RENAMED = {f"{GROUP}/auto": "search", f"{GROUP}/online": "autotune"}
 
 
 def config_path() -> str:

@@ -21,7 +21,6 @@ from hydra.errors import MissingConfigException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from nws_sweep.config import earlier_names
 from nws_sweep.config.embedding import config_path, register_resolvers, require_composed
 from nws_sweep.config.hydra_versions import register_resolver
 from nws_sweep.errors import ConfigurationError, one_line
@@ -239,8 +238,6 @@ def no_such_key(key: str) -> str:
     """The message for an unknown key."""
     if key.startswith(("dataset.", "training_step.")):
         return f"the chosen {key.partition('.')[0]} has no such argument; ++{key}=VALUE passes it anyway"
-    if new := earlier_names.present(key, {*RANGES, *_GROUPS}):
-        return f"there is no key {key}; it is called {new}"
     close = difflib.get_close_matches(key, [*RANGES, *_GROUPS], n=1)
     return f"there is no key {key}; " + (f"did you mean {close[0]}?" if close else "--help lists the keys")
 

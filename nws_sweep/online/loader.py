@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 import torch
 from torch.utils.data import DataLoader, IterableDataset, MapDataPipe
 
-from nws_sweep.config.earlier_names import explained
 from nws_sweep.config.schema import names, require_autotune, reuse_of
 from nws_sweep.dataloading import generators, loaders
 from nws_sweep.dataloading.inputs import DATALOADER_DEFAULTS, loader_input_of
@@ -174,7 +173,6 @@ def _tuned_class(kind: type[DataLoader[Any]], options: Mapping[str, Any]) -> typ
     return _classes[key]
 
 
-@explained
 def autotune(
     loader: AnyLoader,
     *,

@@ -6,7 +6,7 @@ import pytest
 from hydra import compose, initialize_config_dir, initialize_config_module
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.object_type import ObjectType
-from hydra.errors import CompactHydraException, HydraException
+from hydra.errors import HydraException
 from hydra.plugins.config_source import ConfigLoadError
 from omegaconf import OmegaConf
 
@@ -133,12 +133,6 @@ def test_a_broken_installation_stops_only_nws_sweep_itself(tmp_path: Path, monke
     assert in_host(tmp_path) == {"batch_size": 32, "dataset": {"name": "a"}}
     with pytest.raises(ConfigurationError, match=r"the configuration is missing: neither the package nws_sweep\.now"):
         embedding.config_path()
-
-
-@pytest.mark.parametrize(("former", "now"), [("auto", "search"), ("online", "autotune")])
-def test_a_former_option_is_one_line_with_its_name_now(tmp_path: Path, former: str, now: str) -> None:
-    with pytest.raises(CompactHydraException, match=rf"^nws_sweep: \+nws_sweep={former} is \+nws_sweep={now} now$"):
-        in_host(tmp_path, f"+nws_sweep={former}")
 
 
 def test_a_string_in_place_of_the_node_is_rejected_with_the_remedy() -> None:

@@ -95,15 +95,7 @@ _OUT_OF_RANGE = {
         ("batch_size=64,256", "batch_size=64,256: several values are a grid, which needs -m"),
         ("num_workers=0,4", "num_workers=0,4: the candidates of a search are a list, num_workers=[0,4]"),
         ("in_ordr=false", "in_ordr=false: there is no key in_ordr; did you mean in_order?"),
-        # names of earlier versions
-        ("search=exhaustive", "search=exhaustive: there is no key search; it is called strategy"),
-        ("search.max_workers=4", "search.max_workers=4: there is no key search.max_workers; it is called max_workers"),
-        ("search.also=[]", "search.also=[]: there is no key search.also; it is called settings"),
-        ("loader.shuffle=true", "loader.shuffle=true: there is no key loader.shuffle; it is called shuffle"),
-        ("+consumer.ms=5", "consumer={'ms': 5}: there is no key consumer; it is called training_step"),
-        ("consumer=train", "consumer=train: there is no key consumer; it is called training_step"),
-        ("measure.timeout_s=3",
-         "measure.timeout_s=3: there is no key measure.timeout_s; it is called measure.kill_after_s"),
+        ("search.max_workers=4", "search.max_workers=4: there is no key search.max_workers; did you mean max_workers?"),
         ("a b=3", "a b=3: not an override; expected key=value"),
     ],
 )  # fmt: skip
