@@ -1,5 +1,6 @@
 """``search``, and what it shares with ``tune`` and ``sweep``: the arguments, and the search in rank 0."""
 
+import math
 import os
 import time
 import warnings
@@ -279,12 +280,10 @@ def configuration_of(loader_input: LoaderInput, plan: Embedded) -> Configuration
 
 def _announcement(name: str, configuration: Configuration) -> str:
     rules, measure = configuration.search, configuration.measure
-    if rules.time_limit_s is not None:
-        limit = f"at most {units.seconds(rules.time_limit_s)}"
+    if (at_most_s := limit_s(configuration)) < math.inf:
+        limit = f"at most {units.seconds(at_most_s)}"
     elif measure.mode == "epoch":
         limit = "whole epochs of each candidate"
-    elif rules.strategy == "adaptive":
-        limit = f"at most {units.seconds(limit_s(configuration))}"
     else:
         limit = f"{most_candidates(rules)} candidates of at most {units.seconds(measure.trial_limit_s)} each"
     numbers = f"{rules.candidates[0]} to {rules.candidates[-1]}" if len(rules.candidates) > 1 else rules.candidates[0]

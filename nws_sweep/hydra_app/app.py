@@ -25,7 +25,6 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.core.utils import JobReturn, JobStatus
 from hydra.experimental.callback import Callback
 from hydra.plugins.launcher import Launcher
-from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from nws_sweep.analysis.summary import best_and_fastest, summarise
@@ -140,12 +139,11 @@ def prepare(composed: DictConfig, session: Session, *, is_grid: bool) -> None:
         session.resources.callback(resuming.folder_lock(folder).release, force=True)
     session.view.announce(plan)
     _check_datasets(samples, session)
-    configuration = None if is_grid else _configuration(values, composed.hydra, session)
     if is_new:
         session.resources.callback(resuming.folder_lock(folder).release, force=True)
-    if configuration is not None:  # with the lock, since another program may have made the folder meanwhile
-        resuming.refuse_another(folder, configuration)
-    session.configuration, session.plan, session.folder = configuration, plan, folder
+    if not is_grid:  # with the lock, since another program may have made the folder meanwhile
+        resuming.refuse_another(folder, _configuration(values, composed.hydra, session))
+    session.plan, session.folder = plan, folder
 
 
 def _check_datasets(samples: list[Configuration], session: Session) -> None:
@@ -183,20 +181,15 @@ def task(composed: DictConfig) -> float | None:
 def _measure(composed: DictConfig, session: Session) -> float | None:
     hydra_config = cast("DictConfig", HydraConfig.get())
     folder = Path(hydra_config.runtime.output_dir)
-    configuration = session.configuration
-    if configuration is None:  # a point of a grid, or the callback was removed from the configuration
-        configuration = _configuration(composed, hydra_config, session)
-        if hydra_config.mode is RunMode.RUN:
-            resuming.refuse_another(folder, configuration)
-    if session.folder is None:  # without the callback
+    if session.folder is None:  # the callback was removed from the configuration
         session.folder = folder
-    before = session.latest
-    job.measure(configuration, folder, composed, session, hydra_config.runtime.cwd)
-    return None if session.latest is before else _value(session.latest)
+    configuration = _configuration(composed, hydra_config, session)
+    result = job.measure(configuration, folder, composed, session, hydra_config.runtime.cwd)
+    return _value(result) if result else None
 
 
-def _value(result: SearchRecord | None) -> float | None:
-    best, _ = best_and_fastest(result) if result else (None, None)
+def _value(result: SearchRecord) -> float | None:
+    best, _ = best_and_fastest(result)
     found = best.measurement if best else None
     if found is None:
         return None

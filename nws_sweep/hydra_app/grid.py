@@ -13,7 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 from nws_sweep.config import schema
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.results import Configuration, LoaderSettings, varying_columns
-from nws_sweep.tuning.runner import default_limit_s
+from nws_sweep.tuning.runner import limit_s
 from nws_sweep.tuning.strategy import most_candidates
 
 # Start of the process, dataset and workers, and warm-up of a trial. Used for the plan only.
@@ -129,10 +129,5 @@ def _plan(checked: Sequence[Configuration], size: int, varying: tuple[str, ...],
 
 
 def _search_s(point: Configuration) -> float:
-    if point.search.time_limit_s is not None:
-        return point.search.time_limit_s + _TRIAL_OVERHEAD_S
-    if point.measure.mode == "epoch":
-        return math.inf
-    trials_s = most_candidates(point.search) * (point.measure.trial_limit_s + _TRIAL_OVERHEAD_S)
-    is_limited = point.search.strategy == "adaptive"
-    return min(trials_s, default_limit_s(point.search) + _TRIAL_OVERHEAD_S) if is_limited else trials_s
+    trial_s = math.inf if point.measure.mode == "epoch" else point.measure.trial_limit_s + _TRIAL_OVERHEAD_S
+    return min(most_candidates(point.search) * trial_s, limit_s(point) + _TRIAL_OVERHEAD_S)

@@ -33,16 +33,20 @@ class Reporting:
     Attributes:
         announce: Called with a line.
         warn: Called with a line about a failure.
-        keep: Called with what was found; its errors are those of the search.
         progress: As for ``nws_sweep.search``.
         option: How another DataLoader is asked for, before its number.
+        keep: Called with what was found, which was printed already; its errors are those of the search.
     """
 
     announce: Print
     warn: Print
-    keep: Callable[[SearchRecord], None]
     progress: bool | None
     option: str
+    keep: Callable[[SearchRecord], None] = lambda record: None
+
+
+class SearchEnded(SystemExit):
+    """Ends a program whose DataLoader was searched; the code is 0, or 1 if the search failed."""
 
 
 class ProgramHook:
@@ -51,6 +55,9 @@ class ProgramHook:
     Args:
         reporting: How it reports.
         loader: The DataLoader that is meant.
+
+    Attributes:
+        ending: What ends the program; None unless a loader was searched. The program may catch it.
 
     Raises:
         ConfigurationError: If the DataLoader is named by neither a number nor a class.
@@ -64,6 +71,7 @@ class ProgramHook:
         self._reporting, self._wanted = reporting, loader
         self._replaced: LoaderHook | None = None
         self._is_possible, self._process = True, os.getpid()
+        self.ending: SearchEnded | None = None
 
     def start(self) -> None:
         """Replaces them."""
@@ -103,18 +111,6 @@ def _name(number: int, loader: Any) -> str:
     return f"DataLoader {number} ({type(loader.dataset).__name__})"
 
 
-class SearchEnded(SystemExit):
-    """Ends a program whose DataLoader was searched.
-
-    Args:
-        status: 0, or 1 if the search failed.
-    """
-
-    def __init__(self, status: int) -> None:
-        super().__init__(status)
-        self.status = status
-
-
 class _EndingIterator:
     """Ends the program at the first batch: an error in ``iter`` would hit frameworks where they can't clean up."""
 
@@ -142,9 +138,6 @@ class SearchHook(ProgramHook):
         reporting: How it reports.
         loader: The DataLoader that is meant.
         options: Keywords of ``nws_sweep.search``.
-
-    Attributes:
-        ending: What ends the program; None before that. The program may catch it.
     """
 
     def __init__(self, reporting: Reporting, loader: Wanted, **options: Any) -> None:
@@ -156,7 +149,6 @@ class SearchHook(ProgramHook):
         self._seen: list[weakref.ref[Any]] = []
         self._has_begun = False
         self._has_all_ranks = any(name in os.environ for name in RANKS)  # a launcher has started them with a hook each
-        self.ending: SearchEnded | None = None
 
     def get_iterator(self, original: Callable[[Any], Any], loader: Any) -> Any:
         """The loader's own iterator, or one that ends the program."""
@@ -362,9 +354,7 @@ class TrainerHook:
         options = {"loader": None, "progress": None, **self._options}
         progress = options.pop("progress")
         announce = announcer(progress, printer_for(progress))
-        reporting = Reporting(
-            announce=announce, warn=announce, keep=lambda _: None, progress=progress, option="loader="
-        )
+        reporting = Reporting(announce=announce, warn=announce, progress=progress, option="loader=")
         return TuningHook(reporting, **options)
 
     def begin(self) -> None:
