@@ -145,10 +145,8 @@ def test_a_null_setting_is_taken_from_the_dataloader_of_the_dataset() -> None:
 
 
 def test_the_apis_defaults_are_those_of_an_embedded_configuration() -> None:
-    names = {each.name for each in fields(searching.Asked)}
-    arguments = inspect.signature(nws_sweep.search).parameters.values()
-    asked = {one.name: one.default for one in arguments if one.name in names}
-    assert schema.embedded(compose("base")) == searching.Asked(**asked).plan
+    defaults = {one.name: one.default for one in inspect.signature(nws_sweep.search).parameters.values()}
+    assert schema.embedded(compose("base")) == searching.Asked.of(defaults).plan
 
 
 @pytest.mark.parametrize(
