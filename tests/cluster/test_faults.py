@@ -1,4 +1,4 @@
-"""Real faults of machines: full disks, removed folders, processes that exit. None prints a traceback or leaves anything.
+"""Real faults of machines: full disks, lost folders, processes that exit. None prints a traceback or leaves anything.
 
 Tests that end no process of the program run it in a shared process, which has imported torch.
 """

@@ -165,18 +165,26 @@ def test_arguments_of_a_project_need_no_quotes_of_hydra_unless_they_are_a_grid(t
     assert [getattr(one, "text", one) for one in found] == values
 
 
-@pytest.mark.parametrize("number", ["0.05", "0.05,0.1", "2e-3", "-1"])
-def test_a_number_is_a_training_step(number: str) -> None:
-    typed = ["training_step=sleep", f"training_step.seconds_per_batch={number}"]
-    assert schema.hydra_arguments(f"training_step={number}") == typed
+def step(number: str) -> list[str]:
+    return ["training_step=sleep", f"training_step.seconds_per_batch={number}"]
+
+
+@pytest.mark.parametrize(
+    ("typed", "arguments"),
+    [
+        *((f"training_step={number}", step(number)) for number in ("0.05", "0.05,0.1", "2e-3", "-1")),
+        ("settings=pin_memory", ["settings=[pin_memory]"]),
+        ("batch_size=4", ["batch_size=4"]),
+    ],
+)
+def test_a_number_is_a_training_step_and_one_name_a_list(typed: str, arguments: list[str]) -> None:
+    assert schema.hydra_arguments(typed) == arguments
+
+
+def test_a_number_is_a_training_step_of_an_embedded_configuration() -> None:
     composed = compose("base")
     composed.training_step = 0.05
     assert schema.embedded(composed).training_step == schema.sleeping(0.05)
-
-
-def test_one_name_is_a_list_of_settings_and_other_arguments_stay() -> None:
-    assert schema.hydra_arguments("settings=pin_memory") == ["settings=[pin_memory]"]
-    assert schema.names("pin_memory") == schema.names(["pin_memory"]) == ("pin_memory",)
 
 
 @pytest.mark.parametrize(
