@@ -73,6 +73,14 @@ def environment(tmp_path: Path, photos_cache: Path) -> dict[str, str]:
 
 
 @pytest.fixture
+def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The current folder and those of nws_sweep are the test's own."""
+    monkeypatch.setenv("NWS_SWEEP_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("NWS_SWEEP_LOCK_FILE", str(tmp_path / "lock"))
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
 def forked_workers() -> Iterator[None]:
     """Workers are forked, as before Python 3.14: what follows from that, and what must not wait for their start."""
     usual = multiprocessing.get_start_method(allow_none=True)

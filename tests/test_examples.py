@@ -38,12 +38,9 @@ class Slow(Dataset[torch.Tensor]):
 
 
 @pytest.fixture(autouse=True)
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def place(own_folders: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A temporary folder, and short measurements."""
-    monkeypatch.setenv("NWS_SWEEP_CACHE_DIR", str(tmp_path))
-    monkeypatch.setenv("NWS_SWEEP_LOCK_FILE", str(tmp_path / "lock"))
     monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(schema, "WITHOUT_LIMIT", (0, 1, 2))
     monkeypatch.setattr(schema, "measure_rules", lambda _: MeasureRules(window_s=0.02, trial_limit_s=1.0))
 

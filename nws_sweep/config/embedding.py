@@ -61,13 +61,3 @@ def register_resolvers() -> None:
         return host.cpus_of_rank(max(1, ranks))
 
     hydra_versions.register_resolver("nws_sweep.usable_cpus", usable_cpus, replace=True)
-
-
-def require_composed(node: object) -> None:
-    """Raises ConfigurationError if ``cfg.nws_sweep`` of a host is the string ``base``, as without the plugin."""
-    if isinstance(node, str):
-        raise ConfigurationError(
-            f"nws_sweep={node}: a plain value, since Hydra found no search-path plugin of nws_sweep; install nws_sweep "
-            "again (a checkout: pip install -e .), or put the folder of the checkout on PYTHONPATH, until "
-            "--info plugins lists NwsSweepSearchPath"
-        )

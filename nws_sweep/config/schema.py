@@ -21,7 +21,7 @@ from hydra.errors import MissingConfigException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from nws_sweep.config.embedding import config_path, register_resolvers, require_composed
+from nws_sweep.config.embedding import config_path, register_resolvers
 from nws_sweep.config.hydra_versions import register_resolver
 from nws_sweep.errors import ConfigurationError, one_line
 from nws_sweep.results import Configuration, LoaderSettings, MeasureRules, SearchRules, shown
@@ -222,8 +222,16 @@ class Embedded:
 
 
 def embedded(node: Any) -> Embedded:
-    """Reads the node that a program composed with ``+nws_sweep=base``, or a plain mapping of it."""
-    require_composed(node)
+    """Reads the node that a program composed with ``+nws_sweep=base``, or a plain mapping of it.
+
+    ConfigurationError if it is the string ``base``, as without the plugin, or a value is out of range.
+    """
+    if isinstance(node, str):
+        raise ConfigurationError(
+            f"nws_sweep={node}: a plain value, since Hydra found no search-path plugin of nws_sweep; install nws_sweep "
+            "again (a checkout: pip install -e .), or put the folder of the checkout on PYTHONPATH, until "
+            "--info plugins lists NwsSweepSearchPath"
+        )
     plain: Any = OmegaConf.to_container(node, resolve=True) if OmegaConf.is_config(node) else dict(node)
     if is_seconds(plain.get("training_step")):
         plain["training_step"] = sleeping(plain["training_step"])

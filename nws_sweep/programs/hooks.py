@@ -7,7 +7,7 @@ gradients enabled, in random order or over an iterable dataset.
 
 import os
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -338,14 +338,14 @@ def _weakly(value: Any) -> Callable[[], Any]:
 
 
 class TrainerHook:
-    """The hook of a trainer's callback. It prints what was found, and is made when a training begins: trainers pickle
+    """A trainer's callback, whose hook prints what was found, and is made when a training begins: trainers pickle
     callbacks before.
 
     Args:
         options: ``loader``, ``progress`` and those of ``TuningHook``. ConfigurationError or TypeError if one is wrong.
     """
 
-    def __init__(self, options: Mapping[str, Any]) -> None:
+    def __init__(self, **options: Any) -> None:
         self._options = options
         self._hook: TuningHook | None = None
         self._make()
@@ -357,13 +357,13 @@ class TrainerHook:
         reporting = Reporting(announce=announce, warn=announce, progress=progress, option="loader=")
         return TuningHook(reporting, **options)
 
-    def begin(self) -> None:
+    def begin(self, *_: Any, **__: Any) -> None:
         """A training begins; an earlier one may have ended by an exception."""
         self.end()
         self._hook = self._make()
         self._hook.start()
 
-    def end(self) -> None:
+    def end(self, *_: Any, **__: Any) -> None:
         """The training has ended, if it had begun."""
         hook, self._hook = self._hook, None
         if hook is not None:

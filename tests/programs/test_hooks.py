@@ -228,9 +228,9 @@ def test_hooks_may_be_nested(told: Told) -> None:
 
 def test_the_hook_of_a_trainer_ends_an_earlier_one_and_takes_one_name() -> None:
     with pytest.raises(TypeError, match="speed"):
-        TrainerHook({"speed": 2})
+        TrainerHook(speed=2)
     before = DataLoader._get_iterator
-    hook = TrainerHook({"settings": "prefetch_factor", "progress": False})
+    hook = TrainerHook(settings="prefetch_factor", progress=False)
     hook.begin()
     hook.begin()  # the first training has ended by an exception
     hook.end()
