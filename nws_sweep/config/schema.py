@@ -314,12 +314,16 @@ def require(name: str, value: Any, *, written: str | None = None) -> None:
     raise ConfigurationError(f"{name}={written or repr(value)}: allowed is {permitted.text}")
 
 
-def require_autotune(max_workers: int | None, settings: Sequence[str] | None, reuse: bool | str) -> None:
-    """Raises ConfigurationError if an option of ``autotune`` is out of range."""
+def autotune_options(
+    max_workers: int | None = None, settings: str | Iterable[str] | None = None, reuse: bool | str = "fresh"
+) -> dict[str, Any]:
+    """The options of ``autotune`` by name. ConfigurationError if one is out of range."""
+    chosen = None if settings is None else names(settings)
     require("max_workers", max_workers)
     reuse_of(reuse)
-    if unknown := [name for name in settings or () if name not in AUTOTUNED]:
+    if unknown := [name for name in chosen or () if name not in AUTOTUNED]:
         raise ConfigurationError(f"settings={unknown}: allowed is {', '.join(AUTOTUNED)}, or nothing")
+    return {"max_workers": max_workers, "settings": chosen, "reuse": reuse}
 
 
 def search_rules(values: Mapping[str, Any]) -> SearchRules:

@@ -7,11 +7,11 @@ gradients enabled, in random order or over an iterable dataset.
 
 import os
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from nws_sweep.config.schema import RANGES, names, require, require_autotune
+from nws_sweep.config.schema import RANGES, autotune_options, require
 from nws_sweep.errors import ConfigurationError, one_line
 from nws_sweep.executor import rank0
 from nws_sweep.programs.reports import RANKS
@@ -224,17 +224,12 @@ class TuningHook(ProgramHook):
         reporting: How it reports.
         loader: The DataLoader that is meant.
         watches: Whether settings stay as they are.
-        max_workers: As for ``nws_sweep.autotune``, like settings and reuse.
+        options: ``max_workers``, ``settings`` and ``reuse`` as for ``nws_sweep.autotune``.
     """
 
-    def __init__(
-        self, reporting: Reporting, loader: Wanted, *, watches: bool = False, max_workers: int | None = None,
-        settings: str | Sequence[str] | None = None, reuse: bool | str = "fresh",
-    ) -> None:  # fmt: skip
+    def __init__(self, reporting: Reporting, loader: Wanted, *, watches: bool = False, **options: Any) -> None:
         super().__init__(reporting, loader)
-        chosen = None if settings is None else names(settings)
-        self._options: dict[str, Any] = {"max_workers": max_workers, "settings": chosen, "reuse": reuse}
-        require_autotune(**self._options)
+        self._options = autotune_options(**options)
         self._watches, self._tunes_itself = watches, False
         self._followed: list[_Followed] = []
         self._by_loader: weakref.WeakKeyDictionary[Any, _Followed] = weakref.WeakKeyDictionary()
