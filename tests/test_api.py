@@ -200,7 +200,6 @@ def test_a_wrong_argument_is_rejected_before_anything_is_measured(keywords: dict
             "dataset of type list_iterator has no __getitem__ and no __len__; allowed",
         ),
         (lambda: nws_sweep.search(wrapped(slow()), batch_size=4), "batch_size=4: a DataLoader has its own batch_size"),
-        (lambda: nws_sweep.search(DataLoader(slow()), batch_size=4), "batch_size=4: a DataLoader has its own batch_si"),
         (lambda: nws_sweep.tune(cast(Any, slow())), r"tune\(Slow\): allowed is a DataLoader"),
         (
             lambda: nws_sweep.tune(DataLoader(held())),
@@ -209,12 +208,10 @@ def test_a_wrong_argument_is_rejected_before_anything_is_measured(keywords: dict
         (lambda: nws_sweep.search(held()), r"give a function that makes it: search\(lambda: Held\(\.\.\.\), \.\.\.\)"),
         (lambda: nws_sweep.search(fails, progress=False), r"fails\(\), which makes the dataset: KeyError: 'no data'"),
         (lambda: nws_sweep.search(slow, sampler=[1]), "a sampler needs the dataset itself"),
-        (lambda: nws_sweep.search(slow(), sampler=[1], shuffle=True), "mutually exclusive with shuffle"),  # of torch
-        (lambda: nws_sweep.search(TensorDataset(torch.arange(0)), progress=False), "is empty"),
     ],
 )
 def test_an_invalid_dataset_is_rejected(ask: Any, line: str) -> None:
-    with pytest.raises((NwsSweepError, ValueError), match=line):
+    with pytest.raises(NwsSweepError, match=line):
         ask()
 
 

@@ -265,9 +265,8 @@ class TuningHook(ProgramHook):
             self._reporting.announce(f"{program} has tuned its DataLoader itself")
             return
         seen = ", ".join(one.name for one in self._followed)
-        wanted = f"of the class or number {self._wanted}" if self._wanted and seen else ""
-        what = f"{wanted}, but over {seen}" if wanted else ""
-        self._reporting.announce(f"{program} ended without iterating over a DataLoader {what}".rstrip())
+        what = f" of the class or number {self._wanted}, but over {seen}" if self._wanted and seen else ""
+        self._reporting.announce(f"{program} ended without iterating over a DataLoader{what}")
 
     def get_iterator(self, original: Callable[[Any], Any], loader: Any) -> Any:
         """An iterator that tunes the loader."""
