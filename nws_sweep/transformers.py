@@ -1,13 +1,11 @@
 """Hugging Face transformers: a callback whose trainer tunes the DataLoader of its training."""
 
-from typing import Any
-
 from transformers import TrainerCallback
 
 from nws_sweep.programs.hooks import TrainerHook
 
 
-class AutoTune(TrainerCallback):
+class AutoTune(TrainerHook, TrainerCallback):
     """Tunes num_workers of the training's DataLoader in the first epoch, as :func:`nws_sweep.autotune` does.
 
     ``Trainer(..., callbacks=[AutoTune()])``. DataLoaders of evaluation stay as they are.
@@ -17,13 +15,5 @@ class AutoTune(TrainerCallback):
             ``loader`` for another DataLoader, its number in the order of first iterations or its dataset's class.
     """
 
-    def __init__(self, **options: Any) -> None:
-        self._hook = TrainerHook(options)
-
-    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Begins."""
-        self._hook.begin()
-
-    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Ends. After an exception, the next training ends it."""
-        self._hook.end()
+    on_train_begin = TrainerHook.begin
+    on_train_end = TrainerHook.end  # after an exception, the next training ends it

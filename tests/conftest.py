@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
@@ -16,9 +17,14 @@ from hydra.core.config_loader import ConfigLoader
 from hydra.core.global_hydra import GlobalHydra
 
 from nws_sweep.config import hydra_versions, schema
+from nws_sweep.report.search_result import SearchResult
 from nws_sweep.system import processes, temporary
 from nws_sweep.system.fork_server import ForkedProcess
+from tests import factories
 from tests.one_process import SharedProcess
+
+if TYPE_CHECKING:
+    from torch.utils.data import DataLoader
 
 # The tests start many processes, each of which would compile torch's modules again without cached bytecode.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -64,6 +70,14 @@ def environment(tmp_path: Path, photos_cache: Path) -> dict[str, str]:
     """The environment of a user whose folders are the test's own."""
     own = {"NWS_SWEEP_CACHE_DIR": str(photos_cache), "NWS_SWEEP_LOCK_FILE": str(tmp_path / "lock"), "COLUMNS": "200"}
     return _plain_environment() | own
+
+
+@pytest.fixture
+def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The current folder and those of nws_sweep are the test's own."""
+    monkeypatch.setenv("NWS_SWEEP_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("NWS_SWEEP_LOCK_FILE", str(tmp_path / "lock"))
+    monkeypatch.chdir(tmp_path)
 
 
 @pytest.fixture
@@ -118,6 +132,21 @@ def shared_nws(tmp_path: Path, environment: dict[str, str], shared_process: Shar
         return shared_process.run([str(argument) for argument in arguments], cwd, environment, draw=draw)
 
     return run
+
+
+@pytest.fixture
+def searched(monkeypatch: pytest.MonkeyPatch) -> "list[DataLoader[Any]]":
+    """The loaders that hooks have searched; nothing is measured."""
+    from nws_sweep import api
+
+    found: list[DataLoader[Any]] = []
+
+    def search(loader: "DataLoader[Any]", **options: Any) -> SearchResult:
+        found.append(loader)
+        return SearchResult(factories.search_result(factories.trial(0, 8.0), factories.trial(2, 4.0)))
+
+    monkeypatch.setattr(api, "search", search)
+    return found
 
 
 @pytest.fixture

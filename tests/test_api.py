@@ -5,7 +5,6 @@ import inspect
 import random
 import time
 from dataclasses import replace
-from pathlib import Path
 from threading import Lock
 from types import SimpleNamespace
 from typing import Any, cast
@@ -25,8 +24,10 @@ from nws_sweep.report.search_result import SearchResult
 from nws_sweep.results import BatchCost, MeasureRules, Verdict
 from nws_sweep.system import processes
 from tests import user_datasets
+from tests.dataloading.test_generators import Draws
 from tests.factories import configuration, failed_trial, recorded_trial, search_result, search_rules, trial
 
+pytestmark = pytest.mark.usefixtures("own_folders")
 QUICK = MeasureRules(window_s=0.05, trial_limit_s=1.0)
 
 
@@ -47,12 +48,6 @@ def fails() -> Any:
 def wrapped(dataset: Any) -> Any:
     """A DataLoader in another object, which is iterable too, as webdataset's WebLoader."""
     return SimpleNamespace(pipeline=[DataLoader(dataset)], __iter__=None)
-
-
-@pytest.fixture(autouse=True)
-def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NWS_SWEEP_CACHE_DIR", str(tmp_path))
-    monkeypatch.setenv("NWS_SWEEP_LOCK_FILE", str(tmp_path / "lock"))
 
 
 def small(dataset: Any, **keywords: Any) -> nws_sweep.SearchResult:
@@ -150,27 +145,13 @@ def test_another_program_does_not_get_the_answer_of_this_one(monkeypatch: pytest
     assert not small(slow(), batch_size=10, num_workers=[0]).reused
 
 
-class Drawing(Dataset[float]):
-    """Draws from a generator of its own."""
-
-    def __init__(self) -> None:
-        self.rng = np.random.RandomState(0)
-
-    def __len__(self) -> int:
-        return 200
-
-    def __getitem__(self, index: int) -> float:
-        time.sleep(0.01)
-        return float(self.rng.random())
-
-
 def test_workers_of_a_tuned_loader_do_not_draw_the_same_numbers() -> None:
     lines: list[str] = []
-    loader: DataLoader[Any] = DataLoader(Drawing(), batch_size=10)
-    tuned = nws_sweep.tune(loader, num_workers=[0, 2], measure=QUICK, progress=lines.append)
+    loader: DataLoader[Any] = DataLoader(Draws(np.random.RandomState(0)), batch_size=2)
+    tuned = nws_sweep.tune(loader, num_workers=[2], measure=QUICK, progress=lines.append)
     assert tuned.num_workers == 2
-    assert len({number for _ in range(2) for batch in tuned for number in batch.tolist()}) == 400
-    assert lines[-1] == "workers seed the random number generators of the dataset (rng)"
+    assert len({number for _ in range(2) for batch in tuned for number in batch.tolist()}) == 48
+    assert lines[-1] == "workers seed the random number generators of the dataset (transform[0].inner.R)"
 
 
 def test_a_training_step_and_a_dataset_returned_by_a_function_are_measured() -> None:
@@ -219,7 +200,6 @@ def test_a_wrong_argument_is_rejected_before_anything_is_measured(keywords: dict
             "dataset of type list_iterator has no __getitem__ and no __len__; allowed",
         ),
         (lambda: nws_sweep.search(wrapped(slow()), batch_size=4), "batch_size=4: a DataLoader has its own batch_size"),
-        (lambda: nws_sweep.search(DataLoader(slow()), batch_size=4), "batch_size=4: a DataLoader has its own batch_si"),
         (lambda: nws_sweep.tune(cast(Any, slow())), r"tune\(Slow\): allowed is a DataLoader"),
         (
             lambda: nws_sweep.tune(DataLoader(held())),
@@ -228,12 +208,10 @@ def test_a_wrong_argument_is_rejected_before_anything_is_measured(keywords: dict
         (lambda: nws_sweep.search(held()), r"give a function that makes it: search\(lambda: Held\(\.\.\.\), \.\.\.\)"),
         (lambda: nws_sweep.search(fails, progress=False), r"fails\(\), which makes the dataset: KeyError: 'no data'"),
         (lambda: nws_sweep.search(slow, sampler=[1]), "a sampler needs the dataset itself"),
-        (lambda: nws_sweep.search(slow(), sampler=[1], shuffle=True), "mutually exclusive with shuffle"),  # of torch
-        (lambda: nws_sweep.search(TensorDataset(torch.arange(0)), progress=False), "is empty"),
     ],
 )
 def test_an_invalid_dataset_is_rejected(ask: Any, line: str) -> None:
-    with pytest.raises((NwsSweepError, ValueError), match=line):
+    with pytest.raises(NwsSweepError, match=line):
         ask()
 
 

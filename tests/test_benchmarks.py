@@ -12,7 +12,7 @@ import pytest
 from benchmarks import demo, epoch_times, predictions, predictions_page
 from benchmarks.__main__ import main
 from benchmarks.bias import complete
-from benchmarks.bias_page import Ratios, Row, rows_of, verdicts
+from benchmarks.bias_page import Ratios, rows_of
 from benchmarks.catalogue import WORKLOADS
 from benchmarks.journal import BARE_AFTER, BARE_BEFORE, KINDS, NWS_SWEEP, Figure, Forecast, Journal, Outcome, Run
 from nws_sweep.results import BatchCost, BatchRecord
@@ -58,33 +58,6 @@ def test_a_ratio_is_to_the_mean_of_the_bare_loops_of_its_round() -> None:
     assert row.bare_batch_s == 1.5
     (row,) = rows_of(a_round(1.0, None, 1.0, detail={"state": "failed", "reason": "it broke"}))
     assert (row.batch_s, row.epoch_s, row.faults) == (None, None, ("failed: it broke",))
-
-
-def row(workers: int, batch: float | None, epoch: float | None = 1.0, workload: str = "w") -> Row:
-    batch_s, epoch_s, drift = (None if v is None else Ratios(v, v - 0.25, v + 0.25) for v in (batch, epoch, 1.0))
-    return Row(
-        workload=workload, workers=workers, bare_batch_s=0.0125, batch_s=batch_s, epoch_s=epoch_s, half_width=0.03,
-        drift=drift,
-    )  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("rows", "lines"),
-    [
-        ([row(0, 0.95), row(2, 1.02), row(4, 1.05)], 4 * ["met"]),  # at the limits
-        (
-            [row(0, 1.0), row(2, 1.0625), row(0, 1.03, 0.97, "v"), row(2, None, 0.5, "u")],
-            [
-                "missed by w (1.031), v (1.030), u (no value)",
-                "missed by w with 2 workers (1.062), u with 2 workers (no value)",
-                "missed by v (0.970), u (0.500)",
-                "missed by u with 2 workers (0.500)",
-            ],
-        ),
-    ],
-)
-def test_misses_of_a_target_are_named(rows: list[Row], lines: list[str]) -> None:
-    assert [verdict.split(": ", 2)[2] for verdict in verdicts(rows)] == lines
 
 
 def forecast(predicted_s: float, **changes: Any) -> Forecast:

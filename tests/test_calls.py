@@ -18,14 +18,8 @@ from nws_sweep.results import MeasureRules, storage
 from nws_sweep.system import accelerator
 from tests import user_datasets
 
+pytestmark = pytest.mark.usefixtures("own_folders")
 DATASET: Dataset[torch.Tensor] = user_datasets.Slow(120, seconds=0.005)
-
-
-@pytest.fixture(autouse=True)
-def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NWS_SWEEP_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setenv("NWS_SWEEP_LOCK_FILE", str(tmp_path / "lock"))
-    monkeypatch.chdir(tmp_path)
 
 
 def test_keywords_of_dataloader_names_of_presets_and_yes_or_no_are_accepted() -> None:
@@ -92,13 +86,13 @@ def test_a_grid_is_checked_before_anything_is_measured_and_keeps_failures(tmp_pa
     with pytest.raises(TypeError, match="batch_siz"):
         nws_sweep.sweep(DATASET, batch_siz=[2, 4])
     broken: Any = user_datasets.Raises(64)
-    grid = nws_sweep.sweep(
-        broken, folder=tmp_path / "grid", batch_size=[8], num_workers=[0], measure="epoch", progress=False
-    )
-    assert grid.results == ()
-    assert "bad sample 40" in grid.failures[0]
-    with pytest.raises(nws_sweep.NwsSweepError, match="no combination could be measured"):
-        _ = grid.best
+    keywords: dict[str, Any] = {"batch_size": [8], "num_workers": [0], "measure": "epoch", "progress": False}
+    for dataset, limit_s, reason in ((broken, None, "bad sample 40"), (DATASET, 1e-3, "time_limit_s=0.001 was spent")):
+        grid = nws_sweep.sweep(dataset, folder=tmp_path / reason, time_limit_s=limit_s, **keywords)
+        assert grid.results == ()
+        assert reason in grid.failures[0]
+        with pytest.raises(nws_sweep.NwsSweepError, match=f"no combination could be measured: .*{reason}"):
+            _ = grid.best
 
 
 def test_points_of_a_grid_have_different_names_and_a_folder_of_their_own(tmp_path: Path) -> None:
@@ -107,14 +101,6 @@ def test_points_of_a_grid_have_different_names_and_a_folder_of_their_own(tmp_pat
     assert grid.to_frame()["measure"].tolist() == ["MeasureRules", "MeasureRules-2"]
     with pytest.raises(ConfigurationError, match=r"holds other results \(measure=MeasureRules\); choose another one"):
         nws_sweep.sweep(DATASET, folder=tmp_path, batch_size=[60], num_workers=[0], progress=False)
-
-
-def test_a_point_without_time_is_a_row_with_its_reason() -> None:
-    grid = nws_sweep.sweep(DATASET, batch_size=[10, 20], time_limit_s=1e-3, progress=False)
-    assert grid.results == ()
-    assert all("time_limit_s=0.001 was spent" in line for line in grid.failures)
-    with pytest.raises(nws_sweep.NwsSweepError, match=r"no combination could be measured: .*time_limit_s=0\.001"):
-        _ = grid.best
 
 
 class Module:

@@ -5,16 +5,13 @@ import importlib
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import psutil
 import pytest
 import yaml
 from PIL import Image
@@ -24,7 +21,6 @@ from nws_sweep.config import hydra_versions
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.results import storage
 from nws_sweep.results.storage import Stored
-from nws_sweep.system import processes
 from tests.conftest import Command
 from tests.factories import search_result, summary_of_grid, summary_of_run, trial
 from tests.searching import check_rows
@@ -45,7 +41,6 @@ def only_folder(parent: Path) -> Path:
         (["-m", "dataset=sleep,cfar"], "dataset=cfar: allowed are "),
         (["paths.output_dir=/dev/null/runs"], "the output folder cannot be created"),
         (["report", "."], ".: not a run or a grid of nws_sweep (no result.json in it or in a folder in it)"),
-        (["predict", "."], ".: not a run or a grid of nws_sweep (no result.json in it or in a folder in it)"),
         (["compare", "nowhere", "."], "nowhere: not a run or a grid of nws_sweep (no such folder)"),
         ([*PLAIN, "+dataset.length=0"], "dataset tests.user_datasets.Plain is empty: 0 samples, at least 1 is needed"),
         (["dataset=image_folder", "dataset.root=empty"], "No such file or directory: 'empty'; put its files into /"),
@@ -204,37 +199,6 @@ def test_failures_are_reported_without_the_callback(shared_nws: Command, tmp_pat
     done = shared_nws(*dataset, *QUICK, "~hydra.callbacks.nws_sweep")
     assert (done.returncode, done.stderr) == (1, "")
     assert "bad sample 40" in (only_folder(tmp_path / "outputs" / "runs") / "report.md").read_text()
-
-
-def test_results_before_ctrl_c_are_reported_and_no_process_remains(tmp_path: Path, environment: dict[str, str]) -> None:
-    arguments = ["dataset=sleep", "batch_size=1", "strategy=exhaustive", "max_workers=30", "measure.interleave=2",
-                 "measure=quick", "measure.window_s=0.05", "measure.trial_limit_s=0.3"]  # fmt: skip
-    with subprocess.Popen(
-        [sys.executable, "-m", "nws_sweep", *arguments],
-        cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        start_new_session=True,
-    ) as running:  # fmt: skip
-        assert running.stdout is not None
-        done = 0
-        while done < 3:
-            done += "  num_workers=" in running.stdout.readline()
-            assert running.poll() is None
-        family = psutil.Process(running.pid).children(recursive=True)
-        os.killpg(running.pid, signal.SIGINT)
-        output, errors = running.communicate()
-    assert running.returncode == 130
-    assert (
-        errors.strip()
-        == "nws_sweep: Finishing the current window and writing the report. Press Ctrl-C again to stop now."
-    )
-    assert re.search(r"the search did not finish; \d+ candidates were measured", output)
-    run = only_folder(tmp_path / "outputs" / "runs")
-    assert len(pd.read_csv(run / "timings.csv")) >= 3
-    assert "did not finish" in (run / "report.md").read_text()
-    deadline = time.monotonic() + 10
-    while any(map(processes.is_alive, family)):
-        assert time.monotonic() < deadline, family
-        time.sleep(0.05)
 
 
 LATENCY = (

@@ -14,9 +14,11 @@ from omegaconf import OmegaConf
 from PIL import Image
 from torch.utils.data import DataLoader, Dataset
 
+import nws_sweep
 from nws_sweep.config import schema
 from nws_sweep.results import MeasureRules
 from tests.conftest import ROOT
+from tests.factories import search_result, trial
 
 PYTHON = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 # The warnings are those of other packages.
@@ -36,12 +38,9 @@ class Slow(Dataset[torch.Tensor]):
 
 
 @pytest.fixture(autouse=True)
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def place(own_folders: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A temporary folder, and short measurements."""
-    monkeypatch.setenv("NWS_SWEEP_CACHE_DIR", str(tmp_path))
-    monkeypatch.setenv("NWS_SWEEP_LOCK_FILE", str(tmp_path / "lock"))
     monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(schema, "WITHOUT_LIMIT", (0, 1, 2))
     monkeypatch.setattr(schema, "measure_rules", lambda _: MeasureRules(window_s=0.02, trial_limit_s=1.0))
 
@@ -200,3 +199,35 @@ def test_a_dataset_and_a_training_step_of_the_user() -> None:
     before = step.model.weight.clone()
     step((torch.ones(4, 784), torch.zeros(4, dtype=torch.long)))
     assert not torch.equal(before, step.model.weight)
+
+
+@pytest.fixture
+def result() -> nws_sweep.SearchResult:
+    return nws_sweep.SearchResult(search_result(trial(0, 8.0), trial(2, 4.0)))
+
+
+def test_weights_and_biases(result: nws_sweep.SearchResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wandb = pytest.importorskip("wandb")
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    run(shown("docs/guides/trackers.md", "wandb.init"), wandb=wandb, result=result)
+    wandb.finish()
+    assert list(tmp_path.glob("wandb/offline-run-*/*.wandb"))
+
+
+def test_mlflow(result: nws_sweep.SearchResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mlflow = pytest.importorskip("mlflow")
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    mlflow.set_tracking_uri((tmp_path / "mlruns").as_uri())
+    run(shown("docs/guides/trackers.md", "mlflow.start_run"), mlflow=mlflow, result=result)
+    (found,) = mlflow.search_runs(output_format="list")
+    assert found.data.params["num_workers"] == "2"
+    assert found.data.metrics["samples_per_s"] > 0
+    assert list(tmp_path.glob("mlruns/*/*/artifacts/report.html"))
+
+
+def test_tensorboard(result: nws_sweep.SearchResult, tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    from torch.utils.tensorboard import SummaryWriter
+
+    run(shown("docs/guides/trackers.md", "SummaryWriter"), SummaryWriter=SummaryWriter, result=result)
+    assert list(tmp_path.glob("runs/*/events.out.tfevents.*"))

@@ -63,6 +63,11 @@ def test_files_of_results_are_never_executed() -> None:
     assert found == {"pickling.py", "script.py"}
 
 
+def test_nothing_is_measured_with_the_wall_clock_which_may_step() -> None:
+    files = (ROOT / "nws_sweep").rglob("*.py")
+    assert not [path for path in files if re.search(r"\btime\.time\(|perf_counter_ns|utcnow", path.read_text("utf-8"))]
+
+
 def test_a_wheel_contains_every_package() -> None:
     (listed,) = re.findall(
         r"^packages = \[(.*?)^\]", (ROOT / "pyproject.toml").read_text("utf-8"), re.MULTILINE | re.DOTALL

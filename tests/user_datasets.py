@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch.utils.data import Dataset, IterableDataset, get_worker_info
+from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
 
 
 class Plain(Dataset[torch.Tensor]):
@@ -29,6 +29,10 @@ class Plain(Dataset[torch.Tensor]):
 
     def act(self, index: int) -> None:
         """Called before each sample."""
+
+
+def validation_and_training() -> tuple[DataLoader[Any], DataLoader[Any]]:
+    return DataLoader(Plain(8)), DataLoader(Plain(8), shuffle=True, num_workers=1, persistent_workers=True)
 
 
 class With(Plain):

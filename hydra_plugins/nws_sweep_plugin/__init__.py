@@ -9,7 +9,6 @@ import warnings
 
 from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.object_type import ObjectType
-from hydra.errors import ConfigCompositionException
 from hydra.plugins.config_source import ConfigLoadError, ConfigResult, ConfigSource
 from hydra.plugins.search_path_plugin import SearchPathPlugin
 from omegaconf import OmegaConf
@@ -43,9 +42,7 @@ class NwsSweepConfigSource(ConfigSource):
         return place is not None and place.is_dir()
 
     def is_config(self, config_path: str) -> bool:
-        """True for a file that a program may compose, with or without ``.yaml``, and for a former one."""
-        if config_path.removesuffix(".yaml") in embedding.RENAMED:
-            return self.available()
+        """True for a file that a program may compose, with or without ``.yaml``."""
         place = embedding.served(self._folder, self._normalize_file_name(config_path))
         return place is not None and place.is_file()
 
@@ -62,21 +59,12 @@ class NwsSweepConfigSource(ConfigSource):
         return sorted(set(names))
 
     def load_config(self, config_path: str) -> ConfigResult:
-        """Reads one file.
-
-        Raises:
-            ConfigLoadError: If the program may not compose it.
-            ConfigCompositionException: If it has another name now.
-        """
-        if renamed := embedding.RENAMED.get(config_path.removesuffix(".yaml")):
-            raise ConfigCompositionException(f"nws_sweep: +{config_path.replace('/', '=')} is +nws_sweep={renamed} now")
+        """Reads one file; ConfigLoadError if the program may not compose it."""
         place = embedding.served(self._folder, self._normalize_file_name(config_path))
         if place is None or not place.is_file():
             raise ConfigLoadError(f"Config not found : {config_path}")
-        with place.open(encoding="utf-8") as file:
-            header = self._get_header_dict(file.read(512))
-            file.seek(0)
-            config = OmegaConf.load(file)
+        text = place.read_text("utf-8")
+        header, config = self._get_header_dict(text), OmegaConf.create(text)
         return ConfigResult(config=config, path=self.full_path(), provider=self.provider, header=header)
 
 

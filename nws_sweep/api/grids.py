@@ -4,13 +4,12 @@ import inspect
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from nws_sweep.api.searching import Asked, Progress, configuration_of, dataloader_keywords, record_here, search
+from nws_sweep.api import searching
+from nws_sweep.api.searching import Progress
 from nws_sweep.config import schema
-from nws_sweep.config.earlier_names import explained
 from nws_sweep.dataloading.inputs import loader_input_of
 from nws_sweep.errors import ConfigurationError, NwsSweepError, TimeLimitReached
 from nws_sweep.executor import rank0
@@ -18,14 +17,13 @@ from nws_sweep.report import writer
 from nws_sweep.report.progress import Print, announcer, printer_for
 from nws_sweep.report.sweep_result import SweepResult
 from nws_sweep.results import SearchRecord, shown, storage
-from nws_sweep.system import host, platforms
+from nws_sweep.system import platforms
 from nws_sweep.tuning import earlier_results
 from nws_sweep.tuning.runner import limit_spent
 
 _LISTS = ("num_workers", "settings", "sampler", "batch_sampler", "config")  # arguments that may be lists themselves
 
 
-@explained
 def sweep(dataset: Any, *, folder: str | Path | None = None, progress: Progress = None, **keywords: Any) -> SweepResult:
     """Searches ``num_workers`` for each combination of values, as ``python -m nws_sweep -m`` does.
 
@@ -116,26 +114,22 @@ class _Search:
     """
 
     def __init__(self, dataset: Any, keywords: Mapping[str, Any], point: Mapping[str, Any]) -> None:
-        bound = inspect.signature(search).bind(dataset, **keywords)
+        bound = inspect.signature(searching.search).bind(dataset, **keywords)
         bound.apply_defaults()
-        self._asked = Asked.of(bound.arguments)
-        self._plan = self._asked.plan
-        self._input = loader_input_of(dataset, dataloader_keywords(bound.arguments))
-        configuration = configuration_of(self._input, self._plan)
+        self._asked = searching.Asked.of(bound.arguments)
+        self._input = loader_input_of(dataset, searching.dataloader_keywords(bound.arguments))
+        configuration = searching.configuration_of(self._input, self._asked.plan)
         self._configuration = replace(configuration, columns={**configuration.columns, **point})
         self.name = schema.folder_name([f"{name}={shown(value)}" for name, value in point.items()]) or "all"
 
     def record(self, earlier: Sequence[SearchRecord]) -> SearchRecord:
         """What was measured, here or for an earlier point that does the same, or why nothing was."""
-        same = earlier_results.measured_once(self._configuration, earlier) if self._input.fingerprint else None
-        if same is not None:
+        if self._input.fingerprint and (same := earlier_results.measured_once(self._configuration, earlier)):
             return same
-        started_at, error = datetime.now().astimezone().isoformat(), ""
+        start = searching.new_record(self._configuration)
         try:
-            record, _ = record_here(self._configuration, self._input, self._plan, self._asked)
-            error = "" if record.trials else f"no candidate was measured: {record.stop_reason}"
+            record, _ = searching.record_here(start, self._input, self._asked)
         except (NwsSweepError, TimeLimitReached) as failure:
-            error = str(failure) or f"no candidate was measured: {limit_spent(self._plan.search)}"
-            here = host.describe(self._plan.ranks)
-            record = SearchRecord(configuration=self._configuration, host=here, started_at=started_at)
-        return replace(record, error=error) if error else record
+            spent = f"no candidate was measured: {limit_spent(self._configuration.search)}"
+            return replace(start, error=str(failure) or spent)
+        return record if record.trials else replace(record, error=f"no candidate was measured: {record.stop_reason}")

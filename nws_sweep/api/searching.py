@@ -1,18 +1,18 @@
 """``search``, and what it shares with ``tune`` and ``sweep``: the arguments, and the search in rank 0."""
 
+import math
 import os
 import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from nws_sweep import units
 from nws_sweep.config import schema
-from nws_sweep.config.earlier_names import explained
 from nws_sweep.config.python_notation import in_python
 from nws_sweep.config.schema import Embedded
 from nws_sweep.dataloading import pickling
@@ -37,7 +37,6 @@ TrainingStep = float | Callable[[Any], object] | None
 Progress = bool | Print | None
 
 
-@explained
 def search(  # noqa: PLR0913, PLR0917 - the DataLoader's own keywords, then ours
     dataset: Any,
     batch_size: int | None = 1,
@@ -140,50 +139,42 @@ def dataloader_keywords(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """The arguments of ``search`` and ``tune`` that are not DataLoader's."""
+    """What the arguments of ``search`` and ``tune`` that are not DataLoader's ask for."""
 
-    strategy: str
-    patience: int
-    num_workers: Sequence[int] | None
-    max_workers: int | None
-    tolerance: float
-    time_limit_s: float | None
-    settings: str | Sequence[str] | None
-    measure: str | MeasureRules | None
+    plan: Embedded
     training_step: TrainingStep
-    check_samples: bool | None
-    ranks: int
-    reuse: bool | str
-    config: Any
     progress: Progress
 
     @classmethod
     def of(cls, arguments: Mapping[str, Any]) -> "Asked":
-        """Those among the arguments of ``search`` or ``tune``."""
-        return cls(**{each.name: arguments[each.name] for each in fields(cls)})
+        """Those among the arguments of ``search`` or ``tune``. ConfigurationError if a value is out of range."""
+        return cls(plan=_plan(arguments), training_step=arguments["training_step"], progress=arguments["progress"])
 
-    @property
-    def plan(self) -> Embedded:
-        """How to search. ConfigurationError if a value is out of range."""
-        training_step = _step_node(self.training_step)
-        rules = self._rules()
-        if self.config is None:
-            return Embedded(
-                search=rules, measure=schema.measure_rules(self.measure), training_step=training_step,
-                check_samples=self.check_samples, reuse=schema.reuse_of(self.reuse), ranks=self.ranks,
-            )  # fmt: skip
-        found = schema.embedded(self.config)
-        return found if self.training_step is None else replace(found, training_step=training_step)
 
-    def _rules(self) -> SearchRules:
-        schema.require("ranks", self.ranks)
-        names = ("strategy", "patience", "num_workers", "max_workers", "tolerance", "time_limit_s", "ranks")
-        values = {name: getattr(self, name) for name in names}
-        settings = None if self.settings is None else schema.names(self.settings)
-        values |= {"settings": settings, "reference": cpus_of_rank(self.ranks)}
-        for name, value in values.items():
-            schema.require(name, value)
-        return schema.search_rules(values)
+def _plan(arguments: Mapping[str, Any]) -> Embedded:
+    training_step, search = _step_node(arguments["training_step"]), _rules(arguments)
+    if arguments["config"] is not None:
+        found = schema.embedded(arguments["config"])
+        return found if arguments["training_step"] is None else replace(found, training_step=training_step)
+    return Embedded(
+        search=search,
+        measure=schema.measure_rules(arguments["measure"]),
+        training_step=training_step,
+        check_samples=arguments["check_samples"],
+        reuse=schema.reuse_of(arguments["reuse"]),
+        ranks=arguments["ranks"],
+    )
+
+
+def _rules(arguments: Mapping[str, Any]) -> SearchRules:
+    schema.require("ranks", arguments["ranks"])
+    names = ("strategy", "patience", "num_workers", "max_workers", "tolerance", "time_limit_s", "ranks")
+    settings = None if arguments["settings"] is None else schema.names(arguments["settings"])
+    values = {name: arguments[name] for name in names}
+    values |= {"settings": settings, "reference": cpus_of_rank(arguments["ranks"])}
+    for name, value in values.items():
+        schema.require(name, value)
+    return schema.search_rules(values)
 
 
 def search_for_all_ranks(make_loader_input: Callable[[], LoaderInput], asked: Asked) -> SearchResult:
@@ -191,9 +182,8 @@ def search_for_all_ranks(make_loader_input: Callable[[], LoaderInput], asked: As
 
     All ranks raise OutOfTime if rank 0 does.
     """
-    plan = asked.plan
     try:
-        result = rank0.run_on_rank0(lambda: _result_or_out_of_time(make_loader_input, plan, asked))
+        result = rank0.run_on_rank0(lambda: _result_or_out_of_time(make_loader_input, asked))
     except NwsSweepError as error:
         error.args = (in_python(str(error)),)
         raise
@@ -211,16 +201,14 @@ def search_for_all_ranks(make_loader_input: Callable[[], LoaderInput], asked: As
     return result
 
 
-def _result_or_out_of_time(
-    make_loader_input: Callable[[], LoaderInput], plan: Embedded, asked: Asked
-) -> SearchResult | OutOfTime:
+def _result_or_out_of_time(make_loader_input: Callable[[], LoaderInput], asked: Asked) -> SearchResult | OutOfTime:
     try:
         loader_input = make_loader_input()
-        return SearchResult(*record_here(configuration_of(loader_input, plan), loader_input, plan, asked))
+        return SearchResult(*record_here(new_record(configuration_of(loader_input, asked.plan)), loader_input, asked))
     except OutOfTime as error:
         return error
     except TimeLimitReached:  # while the dataset was made
-        return OutOfTime(f"no candidate was measured: {limit_spent(plan.search)}")
+        return OutOfTime(f"no candidate was measured: {limit_spent(asked.plan.search)}")
 
 
 def _step_node(training_step: TrainingStep) -> dict[str, Any]:
@@ -235,18 +223,17 @@ def _step_node(training_step: TrainingStep) -> dict[str, Any]:
     raise ConfigurationError(f"training_step={training_step!r}: allowed is None, seconds of at least 0, or a function")
 
 
-def record_here(
-    configuration: Configuration, loader_input: LoaderInput, plan: Embedded, asked: Asked
-) -> tuple[SearchRecord, bool]:
+def new_record(configuration: Configuration) -> SearchRecord:
+    """The record of a search that begins now."""
+    started_at = datetime.now().astimezone().isoformat()
+    return SearchRecord(configuration=configuration, host=host.describe(configuration.ranks), started_at=started_at)
+
+
+def record_here(start: SearchRecord, loader_input: LoaderInput, asked: Asked) -> tuple[SearchRecord, bool]:
     """The record of a search in this process, and whether an earlier search has stored it."""
     store, print_line = ResultStore(), printer_for(asked.progress)
     announce = announcer(asked.progress, print_line)
-    start = SearchRecord(
-        configuration=configuration,
-        host=host.describe(plan.ranks),
-        started_at=datetime.now().astimezone().isoformat(),
-    )
-    reuse = plan.reuse if loader_input.fingerprint else "never"
+    reuse = asked.plan.reuse if loader_input.fingerprint else "never"
     if known := _cached(store, start, reuse, announce):
         return known, True
     lock = os.environ.get("NWS_SWEEP_LOCK_FILE", host_lock.DEFAULT)
@@ -255,7 +242,7 @@ def record_here(
         if known := _cached(store, start, reuse, announce):
             return known, True
         inside = f" (the DataLoader in a {loader_input.wrapper}, by itself)" if loader_input.wrapper else ""
-        announce(_announcement(f"{loader_input.name}{inside}", configuration))
+        announce(_announcement(f"{loader_input.name}{inside}", start.configuration))
         record = _measured(start, loader_input, asked.training_step, ProgressReporter(print_line, announce))
     if loader_input.fingerprint:
         store.add(record)
@@ -293,12 +280,10 @@ def configuration_of(loader_input: LoaderInput, plan: Embedded) -> Configuration
 
 def _announcement(name: str, configuration: Configuration) -> str:
     rules, measure = configuration.search, configuration.measure
-    if rules.time_limit_s is not None:
-        limit = f"at most {units.seconds(rules.time_limit_s)}"
+    if (at_most_s := limit_s(configuration)) < math.inf:
+        limit = f"at most {units.seconds(at_most_s)}"
     elif measure.mode == "epoch":
         limit = "whole epochs of each candidate"
-    elif rules.strategy == "adaptive":
-        limit = f"at most {units.seconds(limit_s(configuration))}"
     else:
         limit = f"{most_candidates(rules)} candidates of at most {units.seconds(measure.trial_limit_s)} each"
     numbers = f"{rules.candidates[0]} to {rules.candidates[-1]}" if len(rules.candidates) > 1 else rules.candidates[0]
@@ -313,9 +298,8 @@ def _measured(
         folder = Path(stack.enter_context(temporary.folder()))
         spec = replace(spec_of(start.configuration, str(Path.cwd())), dataset=loader_input.pickle_into(folder))
         if callable(training_step):
-            spec = replace(
-                spec, training_step=pickling.write("the training step", training_step, folder / "training_step")
-            )
+            step = pickling.write("the training step", training_step, folder / "training_step")
+            spec = replace(spec, training_step=step)
         start_process = stack.enter_context(DatasetServer()).factory(lambda configuration: spec, reporter.print_line)
         if loader_input.settings_unknown:
             start = _with_settings_of_maker(start, start_process, began_s)
@@ -330,5 +314,4 @@ def _with_settings_of_maker(start: SearchRecord, start_process: ProcessFactory, 
         made = process.facts.loader
     assert made is not None  # the trial process always reports it
     own = {name: getattr(made, name) for name in configuration.columns if hasattr(made, name)}
-    columns, loader = {**configuration.columns, **own}, made
-    return replace(start, configuration=replace(configuration, loader=loader, columns=columns))
+    return replace(start, configuration=replace(configuration, loader=made, columns={**configuration.columns, **own}))

@@ -17,8 +17,6 @@ SEARCH_PATH = f"{SCHEME}://{PACKAGE}"
 # Parts of conf/ for nws_sweep itself: the primary configuration, and files for fixed places of it.
 _OUR_OWN = ("config", "hydra", "local", "axis", "experiment")
 _PROJECT = "project"  # measures a project; the host is one
-# Former options of the group.
-RENAMED = {f"{GROUP}/auto": "search", f"{GROUP}/online": "autotune"}
 
 
 def config_path() -> str:
@@ -63,13 +61,3 @@ def register_resolvers() -> None:
         return host.cpus_of_rank(max(1, ranks))
 
     hydra_versions.register_resolver("nws_sweep.usable_cpus", usable_cpus, replace=True)
-
-
-def require_composed(node: object) -> None:
-    """Raises ConfigurationError if ``cfg.nws_sweep`` of a host is the string ``base``, as without the plugin."""
-    if isinstance(node, str):
-        raise ConfigurationError(
-            f"nws_sweep={node}: a plain value, since Hydra found no search-path plugin of nws_sweep; install nws_sweep "
-            "again (a checkout: pip install -e .), or put the folder of the checkout on PYTHONPATH, until "
-            "--info plugins lists NwsSweepSearchPath"
-        )

@@ -21,8 +21,7 @@ from hydra.errors import MissingConfigException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from nws_sweep.config import earlier_names
-from nws_sweep.config.embedding import config_path, register_resolvers, require_composed
+from nws_sweep.config.embedding import config_path, register_resolvers
 from nws_sweep.config.hydra_versions import register_resolver
 from nws_sweep.errors import ConfigurationError, one_line
 from nws_sweep.results import Configuration, LoaderSettings, MeasureRules, SearchRules, shown
@@ -223,8 +222,16 @@ class Embedded:
 
 
 def embedded(node: Any) -> Embedded:
-    """Reads the node that a program composed with ``+nws_sweep=base``, or a plain mapping of it."""
-    require_composed(node)
+    """Reads the node that a program composed with ``+nws_sweep=base``, or a plain mapping of it.
+
+    ConfigurationError if it is the string ``base``, as without the plugin, or a value is out of range.
+    """
+    if isinstance(node, str):
+        raise ConfigurationError(
+            f"nws_sweep={node}: a plain value, since Hydra found no search-path plugin of nws_sweep; install nws_sweep "
+            "again (a checkout: pip install -e .), or put the folder of the checkout on PYTHONPATH, until "
+            "--info plugins lists NwsSweepSearchPath"
+        )
     plain: Any = OmegaConf.to_container(node, resolve=True) if OmegaConf.is_config(node) else dict(node)
     if is_seconds(plain.get("training_step")):
         plain["training_step"] = sleeping(plain["training_step"])
@@ -239,8 +246,6 @@ def no_such_key(key: str) -> str:
     """The message for an unknown key."""
     if key.startswith(("dataset.", "training_step.")):
         return f"the chosen {key.partition('.')[0]} has no such argument; ++{key}=VALUE passes it anyway"
-    if new := earlier_names.present(key, {*RANGES, *_GROUPS}):
-        return f"there is no key {key}; it is called {new}"
     close = difflib.get_close_matches(key, [*RANGES, *_GROUPS], n=1)
     return f"there is no key {key}; " + (f"did you mean {close[0]}?" if close else "--help lists the keys")
 
@@ -309,12 +314,16 @@ def require(name: str, value: Any, *, written: str | None = None) -> None:
     raise ConfigurationError(f"{name}={written or repr(value)}: allowed is {permitted.text}")
 
 
-def require_autotune(max_workers: int | None, settings: Sequence[str] | None, reuse: bool | str) -> None:
-    """Raises ConfigurationError if an option of ``autotune`` is out of range."""
+def autotune_options(
+    max_workers: int | None = None, settings: str | Iterable[str] | None = None, reuse: bool | str = "fresh"
+) -> dict[str, Any]:
+    """The options of ``autotune`` by name. ConfigurationError if one is out of range."""
+    chosen = None if settings is None else names(settings)
     require("max_workers", max_workers)
     reuse_of(reuse)
-    if unknown := [name for name in settings or () if name not in AUTOTUNED]:
+    if unknown := [name for name in chosen or () if name not in AUTOTUNED]:
         raise ConfigurationError(f"settings={unknown}: allowed is {', '.join(AUTOTUNED)}, or nothing")
+    return {"max_workers": max_workers, "settings": chosen, "reuse": reuse}
 
 
 def search_rules(values: Mapping[str, Any]) -> SearchRules:

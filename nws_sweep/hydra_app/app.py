@@ -14,6 +14,7 @@ import os
 import signal
 import warnings
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from functools import partialmethod
 from pathlib import Path
 from typing import Any, cast
@@ -25,7 +26,6 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.core.utils import JobReturn, JobStatus
 from hydra.experimental.callback import Callback
 from hydra.plugins.launcher import Launcher
-from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from nws_sweep.analysis.summary import best_of, summarise
@@ -36,7 +36,7 @@ from nws_sweep.executor import trial_process
 from nws_sweep.hydra_app import grid, job, resuming
 from nws_sweep.hydra_app.grid import Composer, configuration_of
 from nws_sweep.hydra_app.job import Session, parts_of
-from nws_sweep.results import Configuration, SearchRecord, atomic, storage
+from nws_sweep.results import Configuration, Host, SearchRecord, atomic, storage
 from nws_sweep.system import extras, host, platforms, processes, temporary
 from nws_sweep.system.processes import Interrupted
 
@@ -140,12 +140,11 @@ def prepare(composed: DictConfig, session: Session, *, is_grid: bool) -> None:
         session.resources.callback(resuming.folder_lock(folder).release, force=True)
     session.view.announce(plan)
     _check_datasets(samples, session)
-    configuration = None if is_grid else _configuration(values, composed.hydra, session)
     if is_new:
         session.resources.callback(resuming.folder_lock(folder).release, force=True)
-    if configuration is not None:  # with the lock, since another program may have made the folder meanwhile
-        resuming.refuse_another(folder, configuration)
-    session.configuration, session.plan, session.folder = configuration, plan, folder
+    if not is_grid:  # with the lock, since another program may have made the folder meanwhile
+        resuming.refuse_another(folder, _configuration(values, composed.hydra, session))
+    session.plan, session.folder = plan, folder
 
 
 def _check_datasets(samples: list[Configuration], session: Session) -> None:
@@ -183,20 +182,15 @@ def task(composed: DictConfig) -> float | None:
 def _measure(composed: DictConfig, session: Session) -> float | None:
     hydra_config = cast("DictConfig", HydraConfig.get())
     folder = Path(hydra_config.runtime.output_dir)
-    configuration = session.configuration
-    if configuration is None:  # a point of a grid, or the callback was removed from the configuration
-        configuration = _configuration(composed, hydra_config, session)
-        if hydra_config.mode is RunMode.RUN:
-            resuming.refuse_another(folder, configuration)
-    if session.folder is None:  # without the callback
+    if session.folder is None:  # the callback was removed from the configuration
         session.folder = folder
-    before = session.latest
-    job.measure(configuration, folder, composed, session, hydra_config.runtime.cwd)
-    return None if session.latest is before else _value(session.latest)
+    configuration = _configuration(composed, hydra_config, session)
+    result = job.measure(configuration, folder, composed, session, hydra_config.runtime.cwd)
+    return _value(result) if result else None
 
 
-def _value(result: SearchRecord | None) -> float | None:
-    best = best_of(result) if result else None
+def _value(result: SearchRecord) -> float | None:
+    best = best_of(result)
     found = best.measurement if best else None
     if found is None:
         return None
@@ -214,44 +208,45 @@ def _configuration(task: DictConfig, hydra_config: DictConfig, session: Session)
     return configuration
 
 
+@dataclass(eq=False)
 class GridState:
-    """The results of a grid's points in their folders; ConfigurationError if the callback has not checked the grid."""
+    """The results of a grid's points in their folders."""
 
-    def __init__(self, session: Session | None, composer: Composer) -> None:
-        if session is None or session.folder is None:
-            raise ConfigurationError("hydra.callbacks: a grid needs the callback nws_sweep; others may be added")
-        self._session, self._composer, self._folder = session, composer, session.folder
-        self._host = host.describe()
+    session: Session
+    composer: Composer
+    folder: Path
+    host: Host = field(default_factory=host.describe)
 
     def finished(self, point: Point) -> storage.StoredRun | None:
         """The finished result of a point; None if there is none."""
-        folder = self._folder / folder_name(point)
+        folder = self.folder / folder_name(point)
         if not (folder / storage.RESULT).exists():  # a hundred times faster than composing the configuration
             return None
-        return resuming.finished(folder, self._composer.configuration(point), self._host)
+        return resuming.finished(folder, self.composer.configuration(point), self.host)
 
     def skip_if_finished(self, point: Point) -> bool:
         """Shows and remembers the result of a finished point; False if the point needs a job."""
         run = self.finished(point)
         if run is not None:
-            job.skip_finished(run, self._session)
+            job.skip_finished(run, self.session)
         return run is not None
 
     def record_lost_job(self, point: Point, error: BaseException) -> None:
         """Records a job without a result as a failure; raises the error if no search has started: it may recur."""
-        if not storage.holds_results(self._folder):
+        if not storage.holds_results(self.folder):
             raise error
         logger.debug("a job was lost", exc_info=error)
-        folder = self._folder / folder_name(point)
-        job.record_lost_job(folder, self._composer.configuration(point), error, self._session)
+        folder = self.folder / folder_name(point)
+        job.record_lost_job(folder, self.composer.configuration(point), error, self.session)
 
 
 def sweep(config: DictConfig, loader: ConfigLoader, launcher: Launcher, batch_size: int | None) -> None:
     """Runs the jobs of a grid in batches; without a size one at a time in this process, else all at once."""
-    grid_state = GridState(current, Composer(config, loader))
-    folder = Path(config.hydra.sweep.dir)
-    folder.mkdir(parents=True, exist_ok=True)
-    atomic.write_text(folder / "multirun.yaml", OmegaConf.to_yaml(config))  # as Hydra's own sweeper does
+    if current is None or current.folder is None:
+        raise ConfigurationError("hydra.callbacks: a grid needs the callback nws_sweep; others may be added")
+    grid_state = GridState(current, Composer(config, loader), current.folder)
+    grid_state.folder.mkdir(parents=True, exist_ok=True)
+    atomic.write_text(grid_state.folder / "multirun.yaml", OmegaConf.to_yaml(config))  # as Hydra's own sweeper does
     is_local = str(config.hydra.launcher.get("_target_")).endswith(".BasicLauncher")
     points = grid.points(grid.axes_of(config, loader))
     run_points(points, grid_state, launcher, batch_size or (1 if is_local else None))

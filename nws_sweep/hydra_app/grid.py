@@ -13,7 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 from nws_sweep.config import schema
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.results import Configuration, LoaderSettings, varying_columns
-from nws_sweep.tuning.runner import default_limit_s
+from nws_sweep.tuning.runner import limit_s
 from nws_sweep.tuning.strategy import most_candidates
 
 # Start of the process, dataset and workers, and warm-up of a trial. Used for the plan only.
@@ -29,7 +29,7 @@ class Plan:
     tried: int  # the largest number of them that a search tries
     at_most_s: float | None  # rough upper limit of the time; None for whole epochs, whose length is unknown
     varying: tuple[str, ...]  # the identifying columns that differ between configurations, or describe the only one
-    notes: tuple[str, ...] = ()  # lines for the user
+    note: str = ""  # a line for the user
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,15 +108,13 @@ def check(composer: Composer) -> tuple[Plan, list[Configuration]]:
 def check_single(task: DictConfig, hydra: DictConfig) -> tuple[Plan, list[Configuration]]:
     """The plan of a single run, and its configuration; see ``check``."""
     configuration = configuration_of(task, hydra, list(hydra.overrides.task))
-    notes = []
-    if params := dict(hydra.sweeper.get("params") or {}):
-        names = ", ".join(f"{key}={value}" for key, value in params.items())
-        notes.append(f"presets of axes are swept only with -m; without it {names} is ignored")
+    params = ", ".join(f"{key}={value}" for key, value in (hydra.sweeper.get("params") or {}).items())
+    note = f"presets of axes are swept only with -m; without it {params} is ignored" if params else ""
     varying = ("dataset", "batch_size", "pin_memory", "prefetch_factor", "ranks")
-    return _plan([configuration], 1, varying, tuple(notes)), [configuration]
+    return _plan([configuration], 1, varying, note), [configuration]
 
 
-def _plan(checked: Sequence[Configuration], size: int, varying: tuple[str, ...], notes: tuple[str, ...] = ()) -> Plan:
+def _plan(checked: Sequence[Configuration], size: int, varying: tuple[str, ...], note: str = "") -> Plan:
     longest_s = max(_search_s(point) for point in checked)
     return Plan(
         configurations=size,
@@ -124,15 +122,10 @@ def _plan(checked: Sequence[Configuration], size: int, varying: tuple[str, ...],
         tried=max(most_candidates(point.search) for point in checked),
         at_most_s=size * longest_s if longest_s < math.inf else None,
         varying=varying,
-        notes=notes,
+        note=note,
     )
 
 
 def _search_s(point: Configuration) -> float:
-    if point.search.time_limit_s is not None:
-        return point.search.time_limit_s + _TRIAL_OVERHEAD_S
-    if point.measure.mode == "epoch":
-        return math.inf
-    trials_s = most_candidates(point.search) * (point.measure.trial_limit_s + _TRIAL_OVERHEAD_S)
-    is_limited = point.search.strategy == "adaptive"
-    return min(trials_s, default_limit_s(point.search) + _TRIAL_OVERHEAD_S) if is_limited else trials_s
+    trial_s = math.inf if point.measure.mode == "epoch" else point.measure.trial_limit_s + _TRIAL_OVERHEAD_S
+    return min(most_candidates(point.search) * trial_s, limit_s(point) + _TRIAL_OVERHEAD_S)

@@ -42,10 +42,9 @@ _RESULTS_KEPT = 1000  # earlier searches: in a larger grid the neighbours of a p
 class Session:
     """One call of the command line. A process that a launcher started has a session of its own, without a plan.
 
-    The first three are set when all values, datasets and the folder have been checked.
+    The first two are set when all values, datasets and the folder have been checked.
     """
 
-    configuration: Configuration | None = None  # of a single run
     plan: Plan | None = None
     folder: Path | None = None
     # Searches of this process, without windows, from which later searches learn.
@@ -78,11 +77,6 @@ class Session:
         """Makes a result available to later searches, without windows to save memory."""
         self.results.append(replace(result, trials=tuple(replace(trial, windows=()) for trial in result.trials)))
 
-    @property
-    def latest(self) -> SearchRecord | None:
-        """The latest result; None before the first one."""
-        return self.results[-1] if self.results else None
-
     def close(self) -> None:
         """Ends the processes, releases the folder and restores the terminal."""
         self.dataset_server.close()
@@ -112,15 +106,16 @@ def services(configuration: Configuration) -> Iterator[None]:
 
 def measure(
     configuration: Configuration, folder: Path, composed: DictConfig, session: Session, working_folder: str
-) -> None:
-    """Searches one configuration and writes its files during the search; a failure is recorded in them."""
+) -> SearchRecord | None:
+    """Searches one configuration and writes its files during the search; None after a failure, which they record."""
     session.interrupts.check()
     state = resuming.resume_state(folder, configuration, host.describe())
     if state.message:
         logger.warning(state.message)
         session.view.note(state.message)
     if state.record is not None and state.record.complete:
-        return skip_finished(storage.StoredRun(folder=state.folder, result=state.record), session)
+        skip_finished(storage.StoredRun(folder=state.folder, result=state.record), session)
+        return state.record
     session.view.configuration_started(_label(configuration, session))
     store = ResultStore(composed.paths.cache_dir)
     start = state.record or initial_record(configuration, session.results)
@@ -136,7 +131,8 @@ def measure(
     if start.complete:
         storage.save(state.folder, start)
         session.remember(start)
-        return session.view.search_finished(start)
+        session.view.search_finished(start)
+        return start
     recorder = _Recorder(state.folder, session)
     atomic.remove_temporary(state.folder)
     try:
@@ -149,6 +145,8 @@ def measure(
     except (Exception, SystemExit) as error:  # a service may call sys.exit
         logger.exception("the search failed")
         _record_failure(recorder.latest or start, error, state.folder, session)
+        return None
+    return result
 
 
 def skip_finished(run: storage.StoredRun, session: Session) -> None:

@@ -47,16 +47,14 @@ class ProgramCallback(Callback):
         options: Of the hook.
     """
 
+    kind: type[ProgramHook]  # of the hook
+
     def __init__(self, loader: Wanted = None, **options: Any) -> None:
         # Set before the first job, since launchers pickle the callback.
         self._options: dict[str, Any] = {"loader": loader, **options}
         self._grid: Path | None = None  # folder of the multirun; None for a single run
         self._hook: ProgramHook | None = None
         self._config: DictConfig | None = None  # of the job
-
-    def make_hook(self, reporting: Reporting) -> ProgramHook:
-        """The hook of a job. NwsSweepError if an option is wrong."""
-        raise NotImplementedError
 
     def keep(self, record: SearchRecord) -> None:
         """Writes the answer of a job."""
@@ -79,7 +77,7 @@ class ProgramCallback(Callback):
         """Starts the hook."""
         reporting = Reporting(announce=logger.info, warn=logger.error, keep=self.keep, progress=False, option=_OPTION)
         try:
-            self._hook = self.make_hook(reporting)
+            self._hook = self.kind(reporting, **self._options)
         except (NwsSweepError, TypeError) as error:  # TypeError: there is no such option
             raise SystemExit(f"nws_sweep: {error}") from error
         self._config = config
@@ -131,9 +129,7 @@ def _is_about_a_failure(record: logging.LogRecord) -> bool:
 class SearchCallback(ProgramCallback):
     """Searches one DataLoader of each job; options are keywords of ``nws_sweep.search``."""
 
-    def make_hook(self, reporting: Reporting) -> SearchHook:
-        """See the base class."""
-        return SearchHook(reporting, **self._options)
+    kind = SearchHook
 
     def keep(self, record: SearchRecord) -> None:
         """Writes the answer and its report."""
@@ -153,8 +149,8 @@ class SearchCallback(ProgramCallback):
         """Makes the job one that has returned, unless the search failed."""
         vars(utils).pop("Exception", None)
         super().on_job_end(config, job_return, **kwargs)
-        ending = self._hook.ending if isinstance(self._hook, SearchHook) else None
-        if ending is not None:  # also if the program has made another error of it
+        ending = self._hook and self._hook.ending
+        if ending:  # also if the program has made another error of it
             job_return.status = JobStatus.FAILED if ending.code else JobStatus.COMPLETED
             job_return.return_value = ending if ending.code else None
 
@@ -162,9 +158,7 @@ class SearchCallback(ProgramCallback):
 class AutotuneCallback(ProgramCallback):
     """Tunes the DataLoader of each job's training while it runs; options are keywords of ``nws_sweep.autotune``."""
 
-    def make_hook(self, reporting: Reporting) -> TuningHook:
-        """See the base class."""
-        return TuningHook(reporting, **self._options)
+    kind = TuningHook
 
     def keep(self, record: SearchRecord) -> None:
         """Writes the answer."""
@@ -177,9 +171,10 @@ class AutotuneCallback(ProgramCallback):
 class WatchCallback(ProgramCallback):
     """Says what the training of each job waits for, and changes nothing."""
 
-    def make_hook(self, reporting: Reporting) -> TuningHook:
-        """See the base class."""
-        return TuningHook(reporting, watches=True, **self._options)
+    kind = TuningHook
+
+    def __init__(self, loader: Wanted = None) -> None:
+        super().__init__(loader, watches=True)
 
     def keep(self, record: SearchRecord) -> None:
         """The line that was logged is the answer."""

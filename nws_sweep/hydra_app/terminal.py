@@ -59,8 +59,8 @@ class View:
             f"{units.counted(count, 'configuration')}, up to {tried}{among} candidates each "
             f"(num_workers {numbers}), {lengths}"
         )
-        for note in plan.notes:
-            self.note(note)
+        if plan.note:
+            self.note(plan.note)
         self._planned, self._per_configuration = count, tried
         self._progress.update(self._task, total=count * tried)
 

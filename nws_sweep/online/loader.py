@@ -13,8 +13,7 @@ from typing import Any, TypeVar
 import torch
 from torch.utils.data import DataLoader, IterableDataset, MapDataPipe
 
-from nws_sweep.config.earlier_names import explained
-from nws_sweep.config.schema import names, require_autotune, reuse_of
+from nws_sweep.config.schema import autotune_options, reuse_of
 from nws_sweep.dataloading import generators, loaders
 from nws_sweep.dataloading.inputs import DATALOADER_DEFAULTS, loader_input_of
 from nws_sweep.dataloading.pickling import placeholder
@@ -174,7 +173,6 @@ def _tuned_class(kind: type[DataLoader[Any]], options: Mapping[str, Any]) -> typ
     return _classes[key]
 
 
-@explained
 def autotune(
     loader: AnyLoader,
     *,
@@ -201,9 +199,7 @@ def autotune(
     Raises:
         ConfigurationError: If the loader or a value is not allowed.
     """
-    chosen = None if settings is None else names(settings)
-    require_autotune(max_workers, chosen, reuse)
-    return _followed(loader, max_workers=max_workers, settings=chosen, reuse=reuse, progress=progress, watches=False)
+    return _followed(loader, **autotune_options(max_workers, settings, reuse), progress=progress, watches=False)
 
 
 def watch(loader: AnyLoader, *, progress: bool | Print | None = None) -> AnyLoader:

@@ -34,7 +34,10 @@ def run(arguments: Sequence[str]) -> int:
         arguments: The command, its options, the program and the program's arguments.
     """
     try:
-        options = _parsed(arguments)
+        options = parser_of(arguments[0]).parse_args(arguments[1:])
+        if not options.program:
+            name = arguments[0]
+            raise ConfigurationError(f"{name}: name a program, as in nws-sweep {name} train.py ARGUMENTS")
         program = (script.of_module if options.module else script.of_file)(options.program[0])
         hook = _hook(arguments[0], options)
     except NwsSweepError as error:
@@ -44,16 +47,11 @@ def run(arguments: Sequence[str]) -> int:
     try:
         program.run(options.program[1:])
     except BaseException:
-        if _status(hook) is None:
+        if hook.ending is None:  # else that of the search counts, whatever the program has made of it
             raise
     finally:
         _end(hook, program.name)
-    return _status(hook) or 0
-
-
-def _status(hook: ProgramHook) -> int | None:
-    """The exit status after a search, whatever the program has made of its end; None if nothing was searched."""
-    return hook.ending.status if isinstance(hook, SearchHook) and hook.ending is not None else None
+    return 1 if hook.ending and hook.ending.code else 0
 
 
 def _end(hook: ProgramHook, program: str) -> None:
@@ -79,14 +77,6 @@ def parser_of(command: str) -> argparse.ArgumentParser:
     usage = "train.py or, after -m, a module; then its arguments"
     parser.add_argument("program", nargs=argparse.REMAINDER, metavar="PROGRAM ...", help=usage)
     return parser
-
-
-def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
-    command, *rest = arguments
-    options = parser_of(command).parse_args(rest)
-    if not options.program:
-        raise ConfigurationError(f"{command}: name a program, as in nws-sweep {command} train.py ARGUMENTS")
-    return options
 
 
 def _loader(text: str) -> int | str:
@@ -124,7 +114,7 @@ _OPTIONS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
 
 def _hook(command: str, options: argparse.Namespace) -> ProgramHook:
     given = {name: value for name in _OPTIONS[command] if (value := getattr(options, name)) is not None}
-    reporting = Reporting(announce=_announce, warn=_announce, keep=_forget, progress=None, option="--loader ")
+    reporting = Reporting(announce=_announce, warn=_announce, progress=None, option="--loader ")
     if command == "search":
         name = options.program[0].rpartition(".")[2] if options.module else Path(options.program[0]).stem
         keep = partial(_keep, folder=storage.new_folder("runs", f"_{name}"))
@@ -135,10 +125,6 @@ def _hook(command: str, options: argparse.Namespace) -> ProgramHook:
 def _announce(line: str) -> None:
     if is_first_rank():
         _print(line)
-
-
-def _forget(record: SearchRecord) -> None:
-    """What a tuner has found was printed, and is stored for the next training."""
 
 
 def _keep(record: SearchRecord, folder: Path) -> None:

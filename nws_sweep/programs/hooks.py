@@ -7,11 +7,11 @@ gradients enabled, in random order or over an iterable dataset.
 
 import os
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from nws_sweep.config.schema import RANGES, names, require, require_autotune
+from nws_sweep.config.schema import RANGES, autotune_options, require
 from nws_sweep.errors import ConfigurationError, one_line
 from nws_sweep.executor import rank0
 from nws_sweep.programs.reports import RANKS
@@ -33,16 +33,20 @@ class Reporting:
     Attributes:
         announce: Called with a line.
         warn: Called with a line about a failure.
-        keep: Called with what was found; its errors are those of the search.
         progress: As for ``nws_sweep.search``.
         option: How another DataLoader is asked for, before its number.
+        keep: Called with what was found, which was printed already; its errors are those of the search.
     """
 
     announce: Print
     warn: Print
-    keep: Callable[[SearchRecord], None]
     progress: bool | None
     option: str
+    keep: Callable[[SearchRecord], None] = lambda record: None
+
+
+class SearchEnded(SystemExit):
+    """Ends a program whose DataLoader was searched; the code is 0, or 1 if the search failed."""
 
 
 class ProgramHook:
@@ -51,6 +55,9 @@ class ProgramHook:
     Args:
         reporting: How it reports.
         loader: The DataLoader that is meant.
+
+    Attributes:
+        ending: What ends the program; None unless a loader was searched. The program may catch it.
 
     Raises:
         ConfigurationError: If the DataLoader is named by neither a number nor a class.
@@ -64,6 +71,7 @@ class ProgramHook:
         self._reporting, self._wanted = reporting, loader
         self._replaced: LoaderHook | None = None
         self._is_possible, self._process = True, os.getpid()
+        self.ending: SearchEnded | None = None
 
     def start(self) -> None:
         """Replaces them."""
@@ -103,18 +111,6 @@ def _name(number: int, loader: Any) -> str:
     return f"DataLoader {number} ({type(loader.dataset).__name__})"
 
 
-class SearchEnded(SystemExit):
-    """Ends a program whose DataLoader was searched.
-
-    Args:
-        status: 0, or 1 if the search failed.
-    """
-
-    def __init__(self, status: int) -> None:
-        super().__init__(status)
-        self.status = status
-
-
 class _EndingIterator:
     """Ends the program at the first batch: an error in ``iter`` would hit frameworks where they can't clean up."""
 
@@ -142,9 +138,6 @@ class SearchHook(ProgramHook):
         reporting: How it reports.
         loader: The DataLoader that is meant.
         options: Keywords of ``nws_sweep.search``.
-
-    Attributes:
-        ending: What ends the program; None before that. The program may catch it.
     """
 
     def __init__(self, reporting: Reporting, loader: Wanted, **options: Any) -> None:
@@ -156,7 +149,6 @@ class SearchHook(ProgramHook):
         self._seen: list[weakref.ref[Any]] = []
         self._has_begun = False
         self._has_all_ranks = any(name in os.environ for name in RANKS)  # a launcher has started them with a hook each
-        self.ending: SearchEnded | None = None
 
     def get_iterator(self, original: Callable[[Any], Any], loader: Any) -> Any:
         """The loader's own iterator, or one that ends the program."""
@@ -232,17 +224,12 @@ class TuningHook(ProgramHook):
         reporting: How it reports.
         loader: The DataLoader that is meant.
         watches: Whether settings stay as they are.
-        max_workers: As for ``nws_sweep.autotune``, like settings and reuse.
+        options: ``max_workers``, ``settings`` and ``reuse`` as for ``nws_sweep.autotune``.
     """
 
-    def __init__(
-        self, reporting: Reporting, loader: Wanted, *, watches: bool = False, max_workers: int | None = None,
-        settings: str | Sequence[str] | None = None, reuse: bool | str = "fresh",
-    ) -> None:  # fmt: skip
+    def __init__(self, reporting: Reporting, loader: Wanted, *, watches: bool = False, **options: Any) -> None:
         super().__init__(reporting, loader)
-        chosen = None if settings is None else names(settings)
-        self._options: dict[str, Any] = {"max_workers": max_workers, "settings": chosen, "reuse": reuse}
-        require_autotune(**self._options)
+        self._options = autotune_options(**options)
         self._watches, self._tunes_itself = watches, False
         self._followed: list[_Followed] = []
         self._by_loader: weakref.WeakKeyDictionary[Any, _Followed] = weakref.WeakKeyDictionary()
@@ -278,9 +265,8 @@ class TuningHook(ProgramHook):
             self._reporting.announce(f"{program} has tuned its DataLoader itself")
             return
         seen = ", ".join(one.name for one in self._followed)
-        wanted = f"of the class or number {self._wanted}" if self._wanted and seen else ""
-        what = f"{wanted}, but over {seen}" if wanted else ""
-        self._reporting.announce(f"{program} ended without iterating over a DataLoader {what}".rstrip())
+        what = f" of the class or number {self._wanted}, but over {seen}" if self._wanted and seen else ""
+        self._reporting.announce(f"{program} ended without iterating over a DataLoader{what}")
 
     def get_iterator(self, original: Callable[[Any], Any], loader: Any) -> Any:
         """An iterator that tunes the loader."""
@@ -346,14 +332,14 @@ def _weakly(value: Any) -> Callable[[], Any]:
 
 
 class TrainerHook:
-    """The hook of a trainer's callback. It prints what was found, and is made when a training begins: trainers pickle
+    """A trainer's callback, whose hook prints what was found, and is made when a training begins: trainers pickle
     callbacks before.
 
     Args:
         options: ``loader``, ``progress`` and those of ``TuningHook``. ConfigurationError or TypeError if one is wrong.
     """
 
-    def __init__(self, options: Mapping[str, Any]) -> None:
+    def __init__(self, **options: Any) -> None:
         self._options = options
         self._hook: TuningHook | None = None
         self._make()
@@ -362,18 +348,16 @@ class TrainerHook:
         options = {"loader": None, "progress": None, **self._options}
         progress = options.pop("progress")
         announce = announcer(progress, printer_for(progress))
-        reporting = Reporting(
-            announce=announce, warn=announce, keep=lambda _: None, progress=progress, option="loader="
-        )
+        reporting = Reporting(announce=announce, warn=announce, progress=progress, option="loader=")
         return TuningHook(reporting, **options)
 
-    def begin(self) -> None:
+    def begin(self, *_: Any, **__: Any) -> None:
         """A training begins; an earlier one may have ended by an exception."""
         self.end()
         self._hook = self._make()
         self._hook.start()
 
-    def end(self) -> None:
+    def end(self, *_: Any, **__: Any) -> None:
         """The training has ended, if it had begun."""
         hook, self._hook = self._hook, None
         if hook is not None:

@@ -99,19 +99,18 @@ def after_torch(begin: Callable[[], None]) -> None:
     if "torch" in sys.modules:
         begin()
     else:
-        sys.meta_path.insert(0, _Finder("torch", begin))
+        sys.meta_path.insert(0, _TorchFinder(begin))
 
 
-class _Finder(importlib.abc.MetaPathFinder):
-    """Calls a function after the import of a module."""
+@dataclass(frozen=True)
+class _TorchFinder(importlib.abc.MetaPathFinder):
+    """Calls a function after the import of torch."""
 
-    def __init__(self, module: str, begin: Callable[[], None]) -> None:
-        self._module = module
-        self._begin = begin
+    begin: Callable[[], None]
 
     def find_spec(self, fullname: str, path: Any, target: ModuleType | None = None) -> Any:
         """The module's own spec, whose loader calls the function."""
-        if fullname != self._module:
+        if fullname != "torch":
             return None
         sys.meta_path.remove(self)
         spec = importlib.util.find_spec(fullname)
@@ -121,7 +120,7 @@ class _Finder(importlib.abc.MetaPathFinder):
 
         def execute_and_begin(module: ModuleType) -> None:
             execute(module)
-            self._begin()
+            self.begin()
 
         spec.loader.exec_module = execute_and_begin  # type: ignore[method-assign]
         return spec

@@ -9,7 +9,6 @@ from nws_sweep.analysis import summary, what_if
 from nws_sweep.analysis.diagnosis import Diagnosis
 from nws_sweep.analysis.summary import Summary
 from nws_sweep.analysis.what_if import Predicted
-from nws_sweep.config.earlier_names import explained
 from nws_sweep.config.python_notation import in_python
 from nws_sweep.errors import ConfigurationError, NwsSweepError, OutOfTime
 from nws_sweep.report import snippets, tables, writer
@@ -98,7 +97,6 @@ class SearchResult:
         """Lines that question the answer or suggest how to improve it."""
         return tuple(map(in_python, self._summary.all_warnings))
 
-    @explained
     def predict(
         self,
         *,

@@ -1,4 +1,4 @@
-"""Real faults of machines: full disks, clock steps, processes that exit. None prints a traceback or leaves anything.
+"""Real faults of machines: full disks, lost folders, processes that exit. None prints a traceback or leaves anything.
 
 Tests that end no process of the program run it in a shared process, which has imported torch.
 """
@@ -6,36 +6,14 @@ Tests that end no process of the program run it in a shared process, which has i
 import contextlib
 import csv
 import shutil
-import subprocess
 import textwrap
-import time
 from pathlib import Path
 
 import pytest
 
-from tests.cluster.conftest import lacking
 from tests.cluster.program import GRID, TRIALS, Program, finished_trials, results, wait_until
 from tests.conftest import ROOT, Command
 from tests.one_process import SharedProcess
-
-# Adds the seconds in a file to readings of the wall clock.
-CLOCK_STEPS = r"""
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <time.h>
-
-int clock_gettime(clockid_t clock, struct timespec *now) {
-  int (*real)(clockid_t, struct timespec *) = (int (*)(clockid_t, struct timespec *))dlsym(RTLD_NEXT, "clock_gettime");
-  int status = real(clock, now);
-  FILE *file = clock == CLOCK_REALTIME ? fopen(getenv("CLOCK_STEP_FILE"), "r") : NULL;
-  long seconds = 0;
-  if (file && fscanf(file, "%ld", &seconds) == 1) now->tv_sec += seconds;
-  if (file) fclose(file);
-  return status;
-}
-"""
 
 
 def states(folder: Path) -> list[str]:
@@ -78,81 +56,6 @@ def test_a_removed_folder_is_made_again(program: Program, shared_nws: Command) -
     assert (out / "report.html").is_file()
     assert shared_nws(*GRID).returncode == 0
     assert len(finished_trials(out)) == TRIALS
-
-
-def test_clock_steps_change_no_figure(program: Program) -> None:
-    """The wall clock steps back one day, forward three, and back again during the measurement."""
-    if shutil.which("cc") is None:
-        lacking("a C compiler")
-    source, library, steps = (program.folder / name for name in ("steps.c", "steps.so", "steps"))
-    source.write_text(CLOCK_STEPS)
-    subprocess.run(["cc", "-shared", "-fPIC", "-O2", "-o", library, source, "-ldl"], check=True)
-    steps.write_text("0")
-    program.environment |= {"LD_PRELOAD": str(library), "CLOCK_STEP_FILE": str(steps)}
-    process = program.start(*GRID)
-    wait_until(lambda: results(program.folder / "out"))
-    for step in ("-86400", "172800", "-86400", "0"):
-        steps.write_text(step)
-        time.sleep(0.7)
-    status, printed = program.end_of(process)
-    assert status == 0, printed
-    trials = finished_trials(program.folder / "out")
-    assert len(trials) == TRIALS
-    for (size, workers), trial in trials.items():
-        assert trial["state"] == "ok"
-        assert 0 < trial["cost_s"] < 3600
-        pace = trial["measurement"]["batch_s"]["value"] / (size * 0.001 / max(1, workers))
-        assert 0.5 < pace < 1000  # a step of a day is far more
-
-
-def with_own_dataset(folder: Path, code: str) -> list[str]:
-    (folder / "mine.py").write_text(code)
-    return [*(text for text in GRID if not text.startswith("dataset")), "dataset=custom", "dataset._target_=mine.Data"]
-
-
-PLAIN = """
-import os, pathlib, sys, time
-class Data:
-    def __init__(self): {made}
-    def __len__(self): return 200
-    def __getitem__(self, index):
-        {taken}
-        time.sleep(0.001); return index
-"""
-AGAIN = "noted = pathlib.Path('again')\nwas_there = noted.exists()\nnoted.touch()\nif was_there: "
-
-
-@pytest.mark.parametrize(
-    ("status", "code"),
-    [
-        (2, "import os\nos.kill(os.getpid(), 9)"),
-        (2, "import os\nos._exit(7)"),
-        (2, "import os\nos.abort()"),
-        (2, "import sys\nsys.exit(3)"),
-        (2, PLAIN.format(made="sys.exit(3)", taken="pass")),
-        (1, PLAIN.format(made="self.lock = open(__file__)", taken="pass") + AGAIN + "os.kill(os.getpid(), 9)\n"),
-        (1, PLAIN.format(made="self.lock = open(__file__)", taken="pass") + AGAIN + "sys.exit(3)\n"),
-        (1, PLAIN.format(made="pass", taken="sys.exit(3)")),
-    ],
-    ids=["kill", "os._exit", "abort", "sys.exit", "in __init__", "kill later", "sys.exit later", "in a sample"],
-)
-def test_a_dataset_that_ends_its_process(shared_nws: Command, tmp_path: Path, status: int, code: str) -> None:
-    """Rows if the first process, which checks the dataset, succeeds, or if a sample ends the process."""
-    done = shared_nws(*with_own_dataset(tmp_path, code))
-    printed = done.stdout + done.stderr
-    assert done.returncode == status
-    assert "Traceback" not in printed
-    if status == 2:
-        assert len(printed.splitlines()) <= 3, printed
-        assert "dataset" in printed
-        assert ("sys" not in code) or "exit status 3" in printed or "SystemExit: 3" in printed
-        assert not (tmp_path / "out").exists()
-        return
-    assert "failed" in printed
-    found = results(tmp_path / "out")
-    assert len(found) == 2
-    for result in found.values():
-        assert result["error"] or all(trial["state"] == "failed" and trial["reason"] for trial in result["trials"])
 
 
 @pytest.mark.parametrize("end", ["os.kill(os.getpid(), 9)", "os._exit(0)"])

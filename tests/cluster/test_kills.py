@@ -72,6 +72,7 @@ def killed_after(program: Program, seconds: float) -> bool:
 @pytest.mark.parametrize(
     ("number", "whom"),
     [
+        (signal.SIGINT, "group"),  # Ctrl-C in a terminal
         (signal.SIGTERM, "it"),
         (signal.SIGTERM, "all"),  # as batch systems send it
         (signal.SIGHUP, "group"),  # from a closed terminal
@@ -91,7 +92,7 @@ def test_a_signal_leads_to_the_report(program: Program, shared_nws: Command, num
     assert status == 128 + number, printed
     assert whom != "it" or "Finishing the current window" in printed
     assert "Best settings" in printed
-    assert (out / "report.html").is_file()
+    assert "did not finish" in (out / "report.md").read_text("utf-8")
     before = finished_trials(out)
     assert shared_nws(*grid).returncode == 0
     after = finished_trials(out)

@@ -6,12 +6,12 @@ import pytest
 from hydra import compose, initialize_config_dir, initialize_config_module
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.object_type import ObjectType
-from hydra.errors import CompactHydraException, HydraException
+from hydra.errors import HydraException
 from hydra.plugins.config_source import ConfigLoadError
 from omegaconf import OmegaConf
 
 from hydra_plugins.nws_sweep_plugin import NwsSweepConfigSource
-from nws_sweep.config import embedding, hydra_versions
+from nws_sweep.config import embedding, hydra_versions, schema
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.system import host
 from tests.conftest import ROOT
@@ -135,13 +135,6 @@ def test_a_broken_installation_stops_only_nws_sweep_itself(tmp_path: Path, monke
         embedding.config_path()
 
 
-@pytest.mark.parametrize(("former", "now"), [("auto", "search"), ("online", "autotune")])
-def test_a_former_option_is_one_line_with_its_name_now(tmp_path: Path, former: str, now: str) -> None:
-    with pytest.raises(CompactHydraException, match=rf"^nws_sweep: \+nws_sweep={former} is \+nws_sweep={now} now$"):
-        in_host(tmp_path, f"+nws_sweep={former}")
-
-
 def test_a_string_in_place_of_the_node_is_rejected_with_the_remedy() -> None:
-    embedding.require_composed(OmegaConf.create({"batch_size": 64}))
     with pytest.raises(ConfigurationError, match=r"^nws_sweep=base: a plain value, .*pip install -e \."):
-        embedding.require_composed("base")
+        schema.embedded("base")

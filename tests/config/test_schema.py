@@ -95,15 +95,7 @@ _OUT_OF_RANGE = {
         ("batch_size=64,256", "batch_size=64,256: several values are a grid, which needs -m"),
         ("num_workers=0,4", "num_workers=0,4: the candidates of a search are a list, num_workers=[0,4]"),
         ("in_ordr=false", "in_ordr=false: there is no key in_ordr; did you mean in_order?"),
-        # names of earlier versions
-        ("search=exhaustive", "search=exhaustive: there is no key search; it is called strategy"),
-        ("search.max_workers=4", "search.max_workers=4: there is no key search.max_workers; it is called max_workers"),
-        ("search.also=[]", "search.also=[]: there is no key search.also; it is called settings"),
-        ("loader.shuffle=true", "loader.shuffle=true: there is no key loader.shuffle; it is called shuffle"),
-        ("+consumer.ms=5", "consumer={'ms': 5}: there is no key consumer; it is called training_step"),
-        ("consumer=train", "consumer=train: there is no key consumer; it is called training_step"),
-        ("measure.timeout_s=3",
-         "measure.timeout_s=3: there is no key measure.timeout_s; it is called measure.kill_after_s"),
+        ("search.max_workers=4", "search.max_workers=4: there is no key search.max_workers; did you mean max_workers?"),
         ("a b=3", "a b=3: not an override; expected key=value"),
     ],
 )  # fmt: skip
@@ -153,10 +145,8 @@ def test_a_null_setting_is_taken_from_the_dataloader_of_the_dataset() -> None:
 
 
 def test_the_apis_defaults_are_those_of_an_embedded_configuration() -> None:
-    names = {each.name for each in fields(searching.Asked)}
-    arguments = inspect.signature(nws_sweep.search).parameters.values()
-    asked = {one.name: one.default for one in arguments if one.name in names}
-    assert schema.embedded(compose("base")) == searching.Asked(**asked).plan
+    defaults = {one.name: one.default for one in inspect.signature(nws_sweep.search).parameters.values()}
+    assert schema.embedded(compose("base")) == searching.Asked.of(defaults).plan
 
 
 @pytest.mark.parametrize(
@@ -175,18 +165,26 @@ def test_arguments_of_a_project_need_no_quotes_of_hydra_unless_they_are_a_grid(t
     assert [getattr(one, "text", one) for one in found] == values
 
 
-@pytest.mark.parametrize("number", ["0.05", "0.05,0.1", "2e-3", "-1"])
-def test_a_number_is_a_training_step(number: str) -> None:
-    typed = ["training_step=sleep", f"training_step.seconds_per_batch={number}"]
-    assert schema.hydra_arguments(f"training_step={number}") == typed
+def step(number: str) -> list[str]:
+    return ["training_step=sleep", f"training_step.seconds_per_batch={number}"]
+
+
+@pytest.mark.parametrize(
+    ("typed", "arguments"),
+    [
+        *((f"training_step={number}", step(number)) for number in ("0.05", "0.05,0.1", "2e-3", "-1")),
+        ("settings=pin_memory", ["settings=[pin_memory]"]),
+        ("batch_size=4", ["batch_size=4"]),
+    ],
+)
+def test_a_number_is_a_training_step_and_one_name_a_list(typed: str, arguments: list[str]) -> None:
+    assert schema.hydra_arguments(typed) == arguments
+
+
+def test_a_number_is_a_training_step_of_an_embedded_configuration() -> None:
     composed = compose("base")
     composed.training_step = 0.05
     assert schema.embedded(composed).training_step == schema.sleeping(0.05)
-
-
-def test_one_name_is_a_list_of_settings_and_other_arguments_stay() -> None:
-    assert schema.hydra_arguments("settings=pin_memory") == ["settings=[pin_memory]"]
-    assert schema.names("pin_memory") == schema.names(["pin_memory"]) == ("pin_memory",)
 
 
 @pytest.mark.parametrize(

@@ -1,16 +1,15 @@
+import asyncio
 import re
 import socket
-import threading
 import time
-from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, ClassVar
 
 import fsspec
 import pytest
 import torch
+from fsspec.asyn import AsyncFileSystem
+from fsspec.exceptions import FSTimeoutError
 from PIL import Image
 from torch.utils.data import DataLoader
 
@@ -20,73 +19,46 @@ from nws_sweep.datasets.remote import Remote, first_bytes, image
 from nws_sweep.errors import ConfigurationError, DatasetError
 
 
-class Unreliable(BaseHTTPRequestHandler):
-    """Serves three objects of ten bytes; the first answers for each are ``faults``."""
+class Unreliable(AsyncFileSystem):  # type: ignore[misc]
+    """Three objects of ten bytes, whose first reads fail or are slow."""
 
-    faults: tuple[str, ...] = ()
-    requests: Counter[str]
+    faults: ClassVar[list[Exception | float]] = []  # of the next reads: raised, or seconds
+    reads = 0
 
-    def do_GET(self) -> None:
-        if self.path.rstrip("/") == "/objects":
-            self._answer(200, b"".join(b'<a href="%d.bin">%d.bin</a>' % (n, n) for n in range(3)), "text/html")
-            return
-        self.requests[self.path] += 1
-        fault = self.faults[self.requests[self.path] - 1] if self.requests[self.path] <= len(self.faults) else ""
-        if fault == "dropped":
-            self.close_connection = True
-        elif fault == "busy":
-            self._answer(503, b"", "text/plain")
-        else:
-            time.sleep(2.0 if fault == "slow" else 0.0)
-            self._answer(200, self.path[-5:].encode() * 2, "application/octet-stream")
+    async def _glob(self, path: str, **_: Any) -> list[str]:
+        return [f"{number}.bin" for number in range(3)]
 
-    def _answer(self, status: int, content: bytes, kind: str) -> None:
-        self.send_response(status)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
-
-    def log_message(self, *_: Any) -> None:
-        """Silent."""
-
-
-@contextmanager
-def unreliable(*faults: str) -> Iterator[tuple[str, Counter[str]]]:
-    """URL of a server with these faults, and the number of requests by path."""
-    requests: Counter[str] = Counter()
-    handler = type("Handler", (Unreliable,), {"faults": faults, "requests": requests})
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}/objects", requests
-        finally:
-            server.shutdown()
-            thread.join()
+    async def _cat_file(self, path: str, **_: Any) -> bytes:
+        type(self).reads += 1
+        fault = self.faults.pop(0) if self.faults else 0.0
+        if isinstance(fault, Exception):
+            raise fault
+        await asyncio.sleep(fault)
+        return 2 * path.encode()
 
 
 @pytest.mark.parametrize(
-    ("fault", "name", "counts"),
+    ("faults", "reads", "raised"),
     [
-        ("dropped", "ServerDisconnectedError", (2, 4)),  # aiohttp may retry itself
-        ("busy", "ClientResponseError", (2,)),
-        ("slow", "FSTimeoutError", (0, 1, 2)),  # a queued request may time out unseen
+        ([ConnectionError(), OSError("busy")], 3, None),
+        (3 * [ConnectionError()], 3, ConnectionError),
+        ([FileNotFoundError()], 1, FileNotFoundError),
+        (3 * [60.0], 3, FSTimeoutError),
     ],
 )
-def test_failed_reads_are_retried_and_then_raise(fault: str, name: str, counts: tuple[int, ...]) -> None:
-    with unreliable(*9 * [fault]) as (url, requests):
-        dataset = Remote(url, "*.bin", retries=1, timeout_s=60.0)
-        if fault == "slow":  # after the listing
-            dataset._timeout_s = 0.2
-        with pytest.raises(Exception) as caught:  # noqa: PT011 - each protocol raises its by_process
+def test_failed_reads_are_retried_and_then_raise(
+    monkeypatch: pytest.MonkeyPatch, faults: list[Exception | float], reads: int, raised: type[Exception] | None
+) -> None:
+    fsspec.register_implementation("unreliable", Unreliable, clobber=True)
+    monkeypatch.setattr(Unreliable, "faults", faults)
+    monkeypatch.setattr(Unreliable, "reads", 0)
+    dataset = Remote("unreliable://objects", "*.bin", retries=2, timeout_s=0.2)
+    if raised is None:
+        assert bytes(dataset[1].tolist()) == b"1.bin1.bin"
+    else:
+        with pytest.raises(raised):
             dataset[1]
-        assert type(caught.value).__name__ == name
-    assert requests["/objects/1.bin"] in counts
-    if fault != "slow":
-        with unreliable(fault, fault) as (url, requests):
-            assert bytes(Remote(url, "*.bin", retries=2)[1].tolist()) == b"1.bin1.bin"
-        assert requests["/objects/1.bin"] == 3
+    assert Unreliable.reads == reads
 
 
 def test_the_object_server_has_its_latency_and_bandwidth_and_ends_with_the_context() -> None:

@@ -79,7 +79,7 @@ def test_a_preset_without_a_grid_is_noted() -> None:
     OmegaConf.update(single, "hydra.runtime.choices.dataset", "photos", force_add=True)
     plan, _ = grid.check_single(grid.without_hydra(single), single.hydra)
     assert plan.configurations == 1
-    assert re.search("only with -m; .*batch_size=32,64,128,256", plan.notes[0])
+    assert re.search("only with -m; .*batch_size=32,64,128,256", plan.note)
 
 
 def test_a_dataset_has_the_name_of_its_option_or_of_an_overridden_target(composer: Callable[..., Composer]) -> None:

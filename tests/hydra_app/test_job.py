@@ -52,4 +52,3 @@ def test_a_job_returns_the_time_of_its_best_for_sweepers_that_minimize(monkeypat
     endless = replace(best, epoch_s=None, samples_per_s=500.0)
     assert app._value(search_result(trial(0, 8.0, measurement=endless))) == 1 / 500
     assert app._value(search_result(failed_trial(0))) is None
-    assert app._value(None) is None

@@ -2,7 +2,9 @@
 
 import pickle
 from dataclasses import replace
+from pathlib import Path
 
+import pytest
 from omegaconf import OmegaConf
 
 from nws_sweep.hydra_app import program
@@ -29,3 +31,13 @@ def test_overrides_are_columns_unless_they_set_one_and_the_keys_of_the_settings_
 def test_launchers_can_pickle_the_callbacks() -> None:
     for callback in (AutotuneCallback(), SearchCallback(loader=2), WatchCallback()):
         assert vars(pickle.loads(pickle.dumps(callback))) == vars(callback)
+
+
+def test_ranks_other_than_the_first_write_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    callback = AutotuneCallback()
+    callback._config = OmegaConf.create(
+        {"hydra": {"overrides": {"task": []}, "runtime": {"output_dir": str(tmp_path)}}}
+    )
+    monkeypatch.setenv("RANK", "1")
+    callback.keep(search_result(trial(2, 8.0)))
+    assert list(tmp_path.iterdir()) == []

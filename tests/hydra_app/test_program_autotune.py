@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-import pytest
-
 from nws_sweep.analysis.summary import summarise
 from nws_sweep.results import storage
 from nws_sweep.results.settings import ONLINE_STRATEGY
@@ -43,25 +41,9 @@ def test_a_multirun_ends_with_a_report_though_a_job_has_failed(tmp_path: Path, e
     assert {"fails_with=8,loader.batch_size=4,loader.dataset.length=400", "report.html", "best.yaml"} < names
 
 
-def test_ranks_other_than_the_first_write_nothing(tmp_path: Path, environment: dict[str, str]) -> None:
-    folder = write_training_host(tmp_path)
-    tuned = run_host(folder, {**environment, "RANK": "1"}, "+nws_sweep=autotune", "hydra.run.dir=run")
-    assert (tuned.returncode, (folder / "run" / "nws_sweep").exists()) == (0, False), tuned.stderr
-
-
 def test_a_training_is_watched(tmp_path: Path, environment: dict[str, str]) -> None:
     folder = write_training_host(tmp_path)
     watched = run_host(folder, environment, "+nws_sweep=watch", "hydra.run.dir=run")
     assert watched.returncode == 0, watched.stderr
     assert "Sleeping: the training waits for data " in (folder / "run" / "train.log").read_text("utf-8")
     assert not (folder / "run" / "nws_sweep").exists()
-
-
-@pytest.mark.parametrize("override", ["max_workers=-1", "settings=[pin_memory]", "reuse=often"])
-def test_a_wrong_option_ends_the_program_in_a_line(tmp_path: Path, environment: dict[str, str], override: str) -> None:
-    name = f"hydra.callbacks.nws_sweep.{override}"
-    failed = run_host(write_training_host(tmp_path), environment, "+nws_sweep=autotune", name)
-    assert failed.returncode != 0
-    assert "nws_sweep: " in failed.stderr
-    assert "allowed is" in failed.stderr
-    assert "Traceback" not in failed.stderr

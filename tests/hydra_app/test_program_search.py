@@ -21,32 +21,17 @@ from nws_sweep.config import hydra_versions
 from nws_sweep.errors import NwsSweepError
 from nws_sweep.hydra_app import program
 from nws_sweep.hydra_app.program import SearchCallback
-from nws_sweep.report.search_result import SearchResult
 from nws_sweep.results import storage
-from tests.factories import search_result, trial
 from tests.hosts import run_host, write_host, write_training_host
-from tests.user_datasets import Plain
+from tests.user_datasets import Plain, validation_and_training
 
 Job = Callable[..., JobReturn]
 
 
 @pytest.fixture
-def searched(monkeypatch: pytest.MonkeyPatch) -> list[DataLoader[Any]]:
-    """The loaders that were searched; nothing is measured."""
-    found: list[DataLoader[Any]] = []
-
-    def search(loader: DataLoader[Any], **options: Any) -> SearchResult:
-        found.append(loader)
-        return SearchResult(search_result(trial(0, 8.0), trial(2, 4.0)))
-
-    monkeypatch.setattr(api, "search", search)
+def job(tmp_path: Path, searched: list[DataLoader[Any]], monkeypatch: pytest.MonkeyPatch) -> Iterator[Job]:
+    """Hydra runs a job with the callback, as in a program; nothing is reported."""
     monkeypatch.setattr(program, "report", lambda folder, prints: None)
-    return found
-
-
-@pytest.fixture
-def job(tmp_path: Path, searched: list[DataLoader[Any]]) -> Iterator[Job]:
-    """Hydra runs a job with the callback, as in a program."""
     with initialize_config_dir(config_dir=str(write_host(tmp_path) / "conf"), job_name="train", **hydra_versions.BASE):
         config = compose("config", overrides=[f"hydra.run.dir={tmp_path}/run"], return_hydra_config=True)
 
@@ -61,12 +46,8 @@ def job(tmp_path: Path, searched: list[DataLoader[Any]]) -> Iterator[Job]:
     assert "Exception" not in vars(utils)
 
 
-def loaders() -> tuple[DataLoader[Any], DataLoader[Any]]:
-    return DataLoader(Plain(8)), DataLoader(Plain(8), shuffle=True, num_workers=1, persistent_workers=True)
-
-
 def test_the_job_ends_at_the_first_batch_of_training(job: Job, searched: list[DataLoader[Any]], tmp_path: Path) -> None:
-    validation, training = loaders()
+    validation, training = validation_and_training()
 
     def program() -> str:
         list(validation)
@@ -106,7 +87,7 @@ def test_lightning_is_left_in_its_training_after_the_sanity_check(job: Job, sear
 
 
 def swallows() -> str:
-    _, training = loaders()
+    _, training = validation_and_training()
     with contextlib.suppress(BaseException):
         list(training)
     return "after the search"
@@ -114,7 +95,7 @@ def swallows() -> str:
 
 def replaces() -> None:
     try:
-        list(loaders()[1])
+        list(validation_and_training()[1])
     except BaseException as error:
         raise RuntimeError("of a framework") from error
 
@@ -127,7 +108,7 @@ def test_a_program_may_catch_the_end(job: Job, searched: list[DataLoader[Any]], 
 
 def test_a_program_without_a_training_is_told_its_option(job: Job, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    assert job(lambda: list(loaders()[0])).status is JobStatus.COMPLETED
+    assert job(lambda: list(validation_and_training()[0])).status is JobStatus.COMPLETED
     assert caplog.messages[0].endswith("; hydra.callbacks.nws_sweep.loader=1 searches it")
     assert caplog.messages[1].startswith("train ended without iterating over the DataLoader to search")
 

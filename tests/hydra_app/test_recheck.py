@@ -56,16 +56,6 @@ def test_epochs_are_compared_without_steady_batches_and_trials_without_a_common_
         assert recheck.table([found])[1][0][-1] == f"failed: {reason}"
 
 
-def test_only_the_best_setting_is_measured_with_higher_precision() -> None:
-    before = configuration(measure=MeasureRules(precision=0.05, trial_limit_s=10))
-    best = trial(4, 2.0)
-    again = recheck.recheck_configuration(before, best, 0.03)
-    assert again.search.candidates == (4,)
-    assert again.loader == best.settings
-    assert again.measure.precision == pytest.approx(0.01)
-    assert again.measure.trial_limit_s == 20
-
-
 def test_configurations_that_cannot_be_measured_again_are_reported_and_the_others_are_measured() -> None:
     handed = {"_target_": "nws_sweep.dataloading.pickling.load", "type": "Mine", "fingerprint": "1"}
     summary = summary_of_grid(

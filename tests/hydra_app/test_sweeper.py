@@ -13,9 +13,11 @@ POINTS = [[f"batch_size={size}"] for size in (1, 2, 4, 8, 16)]
 class GridState(app.GridState):
     def __init__(self, *finished: int) -> None:
         self.there = [[f"batch_size={size}"] for size in finished]
+        self.finished_by_jobs: list[list[str]] = []
         self.lost: list[tuple[Sequence[str], str]] = []
 
-    def finished(self, point: Sequence[str]) -> None: ...
+    def finished(self, point: Sequence[str]) -> Any:
+        return point in self.finished_by_jobs or None
 
     def skip_if_finished(self, point: Sequence[str]) -> bool:
         return point in self.there
@@ -58,6 +60,10 @@ def failed(name: str) -> JobReturn:
     return JobReturn(status=JobStatus.FAILED, _return_value=ValueError("it failed"))
 
 
+def without_result(name: str) -> JobReturn:
+    return JobReturn()
+
+
 @pytest.mark.parametrize(
     ("finished", "batch_size", "got"),
     [
@@ -74,12 +80,13 @@ def test_what_is_launched(finished: tuple[int, ...], batch_size: int | None, got
 
 
 def test_failed_and_lost_jobs_do_not_end_the_grid() -> None:
-    answers = {"batch_size=2": failed, "batch_size=8": failing("batch_size=8")}
+    answers = {"batch_size=2": failed, "batch_size=4": without_result, "batch_size=8": failing("batch_size=8")}
     launcher, grid_state = FakeLauncher(lambda name: answers.get(name, fine)(name)), GridState()
     app.run_points(POINTS, grid_state, launcher, 1)
     assert len(launcher.got) == 5
     lost = "the launcher failed: RuntimeError: batch_size=8 died"
-    assert grid_state.lost == [(["batch_size=2"], "it failed"), (["batch_size=8"], lost)]
+    missing = "the job returned no result: None"
+    assert grid_state.lost == [(["batch_size=2"], "it failed"), (["batch_size=4"], missing), (["batch_size=8"], lost)]
 
 
 def test_points_are_read_one_at_a_time() -> None:
@@ -100,18 +107,10 @@ def test_points_are_read_one_at_a_time() -> None:
     assert taken == [0, 1, 2, 3]
 
 
-def launch(launcher: Launcher, *finished: str) -> list[str]:
-    points = [["a"], ["b"], ["c"]]
-    errors = app.launch(launcher, points, 10, lambda point: point[0] in finished)
-    return ["" if error is None else str(error) for error in errors]
-
-
 def test_after_an_error_of_the_launcher_unfinished_points_are_lost_and_not_launched_again() -> None:
-    launcher = FakeLauncher(failing("b"))
-    lost = "the launcher failed: RuntimeError: b died"
-    assert launch(launcher, "a") == ["", lost, lost]
-    assert launcher.got == [(10, ["a", "b", "c"])]
-
-
-def test_a_job_without_a_result_has_an_error() -> None:
-    assert launch(FakeLauncher(lambda name: JobReturn())) == ["the job returned no result: None"] * 3
+    launcher, grid_state = FakeLauncher(failing("batch_size=4")), GridState()
+    grid_state.finished_by_jobs = [["batch_size=1"]]
+    app.run_points(POINTS[:3], grid_state, launcher, None)
+    lost = "the launcher failed: RuntimeError: batch_size=4 died"
+    assert grid_state.lost == [(["batch_size=2"], lost), (["batch_size=4"], lost)]
+    assert len(launcher.got) == 1

@@ -13,13 +13,10 @@ from torch.utils.data import DataLoader
 import nws_sweep
 from nws_sweep import api
 from nws_sweep.errors import ConfigurationError, NwsSweepError
+from nws_sweep.programs import reports
 from nws_sweep.programs.hooks import ProgramHook, Reporting, SearchEnded, SearchHook, TrainerHook, TuningHook
-from nws_sweep.report.search_result import SearchResult
 from nws_sweep.results import SearchRecord
-from tests.factories import search_result, trial
-from tests.user_datasets import Plain
-
-FOUND = search_result(trial(0, 8.0), trial(2, 4.0))
+from tests.user_datasets import Plain, validation_and_training
 
 
 class Told:
@@ -39,19 +36,6 @@ def told() -> Told:
     return Told()
 
 
-@pytest.fixture
-def searched(monkeypatch: pytest.MonkeyPatch) -> list[DataLoader[Any]]:
-    """The loaders that were searched."""
-    found: list[DataLoader[Any]] = []
-
-    def search(loader: DataLoader[Any], **options: Any) -> SearchResult:
-        found.append(loader)
-        return SearchResult(FOUND)
-
-    monkeypatch.setattr(api, "search", search)
-    return found
-
-
 def run(hook: ProgramHook, program: Callable[[], Any]) -> int | None:
     """The exit status with which the program was ended; None if it has ended by itself."""
     before = DataLoader._get_iterator
@@ -66,12 +50,8 @@ def run(hook: ProgramHook, program: Callable[[], Any]) -> int | None:
     return None
 
 
-def loaders() -> tuple[DataLoader[Any], DataLoader[Any]]:
-    return DataLoader(Plain(8)), DataLoader(Plain(8), shuffle=True, num_workers=1, persistent_workers=True)
-
-
 def test_a_search_ends_the_program_at_the_first_batch_of_its_training(told: Told, searched: list[Any]) -> None:
-    validation, training = loaders()
+    validation, training = validation_and_training()
     reached: list[Any] = []
 
     def program() -> None:
@@ -87,12 +67,12 @@ def test_a_search_ends_the_program_at_the_first_batch_of_its_training(told: Told
     assert run(SearchHook(told.reporting, None), program) == 0
     assert reached == [8, 3, 8, "iter"]
     assert searched == [training]
-    assert told.kept == [FOUND]
+    assert [record.trials[1].num_workers for record in told.kept] == [2]
     assert len(list(training)) == 8
 
 
 def swallows() -> None:
-    _, training = loaders()
+    _, training = validation_and_training()
     for _ in range(2):
         with contextlib.suppress(BaseException):
             list(training)
@@ -108,7 +88,7 @@ def test_a_program_may_catch_the_end(told: Told, searched: list[Any]) -> None:
 
 @pytest.mark.parametrize(("wanted", "index"), [(1, 0), (2, 1), ("Plain", 0)])
 def test_a_loader_may_be_named(told: Told, searched: list[Any], wanted: int | str, index: int) -> None:
-    both = loaders()
+    both = validation_and_training()
 
     def program() -> None:
         for loader in (*both, both[0]):
@@ -122,7 +102,7 @@ def test_a_loader_may_be_named(told: Told, searched: list[Any], wanted: int | st
     ("program", "lines"),
     [
         (lambda: None, ["train.py ended without iterating over a DataLoader; nothing was searched"]),
-        (lambda: list(loaders()[0]), [
+        (lambda: list(validation_and_training()[0]), [
             "DataLoader 1 (Plain) is not searched: its order is fixed; --loader 1 searches it",
             "train.py ended without iterating over the DataLoader to search; nothing was searched",
         ]),
@@ -141,7 +121,7 @@ def test_a_failed_search_is_a_line(told: Told, monkeypatch: pytest.MonkeyPatch) 
         raise NwsSweepError("no candidate\ncould be measured")
 
     monkeypatch.setattr(api, "search", search)
-    assert run(SearchHook(told.reporting, None), lambda: list(loaders()[1])) == 1
+    assert run(SearchHook(told.reporting, None), lambda: list(validation_and_training()[1])) == 1
     assert told.lines == ["the search failed: no candidate could be measured"]
 
 
@@ -248,10 +228,19 @@ def test_hooks_may_be_nested(told: Told) -> None:
 
 def test_the_hook_of_a_trainer_ends_an_earlier_one_and_takes_one_name() -> None:
     with pytest.raises(TypeError, match="speed"):
-        TrainerHook({"speed": 2})
+        TrainerHook(speed=2)
     before = DataLoader._get_iterator
-    hook = TrainerHook({"settings": "prefetch_factor", "progress": False})
+    hook = TrainerHook(settings="prefetch_factor", progress=False)
     hook.begin()
     hook.begin()  # the first training has ended by an exception
     hook.end()
     assert DataLoader._get_iterator is before
+
+
+@pytest.mark.parametrize("name", ["RANK", "LOCAL_RANK", "SLURM_PROCID"])
+def test_of_several_ranks_the_first_one_writes(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    for other in ("RANK", "LOCAL_RANK", "SLURM_PROCID"):
+        monkeypatch.delenv(other, raising=False)
+    assert reports.is_first_rank()
+    monkeypatch.setenv(name, "1")
+    assert not reports.is_first_rank()
