@@ -175,3 +175,8 @@ def test_beside_an_accelerator_the_share_of_waiting_is_unknown(monkeypatch: pyte
 def test_messages_name_settings_as_python_does() -> None:
     (example,) = doctest.DocTestFinder(recurse=False).find(python_notation.in_python)
     assert doctest.DocTestRunner().run(example).failed == 0
+
+
+def test_a_name_of_another_tool_is_told_what_it_is_called_here() -> None:
+    with pytest.raises(TypeError, match=r"^search\(\) has no argument budget; it is called time_limit_s$"):
+        nws_sweep.search(DATASET, budget=10)  # type: ignore[call-arg]

@@ -4,12 +4,14 @@ from typing import Any
 
 from nws_sweep.analysis.stage_savings import Stage, stages_of
 from nws_sweep.api.searching import TrainingStep, search
+from nws_sweep.config.expected_names import explained
 from nws_sweep.errors import NwsSweepError
 from nws_sweep.report.explanation import Explanation
 from nws_sweep.report.search_result import SearchResult
 from nws_sweep.results import Trial
 
 
+@explained
 def explain(loader: Any, training_step: TrainingStep = None, **arguments: Any) -> Explanation:
     """Says which functions make a sample dear, and what the epoch would take if one of them took no time.
 

@@ -10,6 +10,7 @@ from typing import Any
 from nws_sweep.api import searching
 from nws_sweep.api.searching import Progress
 from nws_sweep.config import schema
+from nws_sweep.config.expected_names import explained
 from nws_sweep.dataloading.inputs import loader_input_of
 from nws_sweep.errors import ConfigurationError, NwsSweepError, TimeLimitReached
 from nws_sweep.executor import rank0
@@ -24,6 +25,7 @@ from nws_sweep.tuning.runner import limit_spent
 _LISTS = ("num_workers", "settings", "sampler", "batch_sampler", "config")  # arguments that may be lists themselves
 
 
+@explained
 def sweep(dataset: Any, *, folder: str | Path | None = None, progress: Progress = None, **keywords: Any) -> SweepResult:
     """Searches ``num_workers`` for each combination of values, as ``python -m nws_sweep -m`` does.
 

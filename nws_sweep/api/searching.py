@@ -13,6 +13,7 @@ from typing import Any
 
 from nws_sweep import units
 from nws_sweep.config import schema
+from nws_sweep.config.expected_names import explained
 from nws_sweep.config.python_notation import in_python
 from nws_sweep.config.schema import Embedded
 from nws_sweep.dataloading import pickling
@@ -37,6 +38,7 @@ TrainingStep = float | Callable[[Any], object] | None
 Progress = bool | Print | None
 
 
+@explained
 def search(  # noqa: PLR0913, PLR0917 - the DataLoader's own keywords, then ours
     dataset: Any,
     batch_size: int | None = 1,

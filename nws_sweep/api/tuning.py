@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from nws_sweep.api.searching import Asked, Progress, TrainingStep, search_for_all_ranks
+from nws_sweep.config.expected_names import explained
 from nws_sweep.dataloading import generators, loaders
 from nws_sweep.dataloading.generators import SeededGenerators
 from nws_sweep.dataloading.inputs import (
@@ -36,6 +37,7 @@ class DataModule(Protocol):
 Made = TypeVar("Made", bound="DataLoader[Any] | DataModule")
 
 
+@explained
 def tune(  # noqa: PLR0913
     loader: Made | Callable[[], Made],
     *,

@@ -22,6 +22,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from nws_sweep.config.embedding import config_path, register_resolvers
+from nws_sweep.config.expected_names import CALLED
 from nws_sweep.config.hydra_versions import register_resolver
 from nws_sweep.errors import ConfigurationError, one_line
 from nws_sweep.results import Configuration, LoaderSettings, MeasureRules, SearchRules, shown
@@ -246,6 +247,8 @@ def no_such_key(key: str) -> str:
     """The message for an unknown key."""
     if key.startswith(("dataset.", "training_step.")):
         return f"the chosen {key.partition('.')[0]} has no such argument; ++{key}=VALUE passes it anyway"
+    if key in CALLED:
+        return f"there is no key {key}; it is called {CALLED[key]}"
     close = difflib.get_close_matches(key, [*RANGES, *_GROUPS], n=1)
     return f"there is no key {key}; " + (f"did you mean {close[0]}?" if close else "--help lists the keys")
 
