@@ -2,6 +2,10 @@
 
 A pool that follows another is started without index lists, while the other goes on, and gets the first ones when all
 its workers are ready. Until then, the exit of one of them raises no error in the training.
+
+Pools draw the index lists of an epoch from its sampler in turn. A DataLoader takes the end of its sampler for the end
+of the epoch, and still delivers what it has drawn. A pool whose feed is closed does so too, while the next pool draws
+the following index lists.
 """
 
 import contextlib
@@ -9,6 +13,8 @@ import hashlib
 import itertools
 import time
 import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -17,7 +23,6 @@ from torch.utils.data import DataLoader, IterableDataset
 from nws_sweep.dataloading import loaders
 from nws_sweep.dataloading.generators import SeededGenerators
 from nws_sweep.dataloading.recording import BatchLog, BatchTimer
-from nws_sweep.online.index_stream import Feed, IndexStream
 from nws_sweep.online.worker_probe import FAILED, READY, STARTING, WorkerProbe, WorkerStates
 from nws_sweep.results import LoaderSettings
 from nws_sweep.system import torch_internals
@@ -25,6 +30,55 @@ from nws_sweep.system import torch_internals
 OF_POOL = "_nws_sweep_pool"  # attribute of the DataLoaders of pools
 _POLL_S, _START_WITHIN_S = 0.001, 300.0
 _numbers = itertools.count()  # of the pools of this process that have a seed of their own
+
+
+@dataclass(eq=False)
+class IndexStream:
+    """The index lists of the current epoch.
+
+    Attributes:
+        sampler: The batch sampler of a DataLoader, or its sampler if the DataLoader does not make batches. ``iter`` of
+            it is called whenever a plain DataLoader would call it: some samplers draw random numbers then.
+        lists: Those that have not been drawn; indices if the DataLoader does not make batches.
+    """
+
+    sampler: Any
+    lists: Iterator[Any] = field(default=iter(()), init=False)
+
+
+@dataclass(eq=False)
+class Feed:
+    """The sampler of one pool: it draws from the stream while it is open.
+
+    Attributes:
+        stream: Which it draws from.
+        is_open: Whether it may draw.
+        starts: How often ``iter`` of it begins an epoch; afterwards it goes on where another feed was closed.
+        has_drawn: Whether it has given an index list.
+    """
+
+    stream: IndexStream
+    is_open: bool
+    starts: int
+    has_drawn: bool = field(default=False, init=False)
+
+    def __iter__(self) -> Iterator[Any]:
+        if self.starts:
+            self.starts -= 1
+            self.stream.lists = iter(self.stream.sampler)
+        return self._draws()
+
+    def __len__(self) -> int:
+        return len(self.stream.sampler)
+
+    def _draws(self) -> Iterator[Any]:
+        while self.is_open:
+            try:
+                drawn = next(self.stream.lists)
+            except StopIteration:
+                return
+            self.has_drawn = True
+            yield drawn
 
 
 class Pool:

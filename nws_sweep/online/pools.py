@@ -8,9 +8,8 @@ from typing import Any
 from torch.utils.data import DataLoader
 
 from nws_sweep.dataloading import loaders
-from nws_sweep.online.index_stream import IndexStream
 from nws_sweep.online.plan import Plan
-from nws_sweep.online.pool import Pool
+from nws_sweep.online.pool import IndexStream, Pool
 from nws_sweep.online.safeguards import Safeguards
 from nws_sweep.online.tuner import REPEATED, Tuner
 from nws_sweep.results import LoaderSettings

@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset, DistributedSampler, IterableDataset, get_worker_info
 
-from nws_sweep.online import agreement
 from nws_sweep.online.loader import autotune
+from nws_sweep.online.plan import kind_of
 from tests.online.test_iterator import Items, scripted
 
 pytestmark = [
@@ -200,8 +200,8 @@ def test_a_state_of_an_iterator_is_loaded_with_its_number_of_workers_and_once() 
 def test_ranks_agree_about_loaders_by_what_they_are() -> None:
     def of_rank(rank: int, *, shuffle: bool) -> str:
         sampler: Any = DistributedSampler(Numbers(), 2, rank, shuffle=shuffle)
-        return agreement.kind_of(loader_of(sampler.dataset, sampler=sampler))
+        return kind_of(loader_of(sampler.dataset, sampler=sampler))
 
-    kinds = {of_rank(0, shuffle=True), of_rank(0, shuffle=False), agreement.kind_of(loader_of(Numbers()))}
+    kinds = {of_rank(0, shuffle=True), of_rank(0, shuffle=False), kind_of(loader_of(Numbers()))}
     assert len(kinds) == 3
     assert of_rank(1, shuffle=True) in kinds

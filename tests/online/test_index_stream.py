@@ -1,6 +1,6 @@
 """The index lists of one epoch, drawn by several pools in turn."""
 
-from nws_sweep.online.index_stream import Feed, IndexStream
+from nws_sweep.online.pool import Feed, IndexStream
 
 
 class Sampler:
