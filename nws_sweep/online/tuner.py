@@ -105,17 +105,13 @@ class Tuner:
         if self.tuning.is_decided or not self.may_change(self):
             return None
         if self.planned is None:
-            is_led = self.others is not None and not self.others.leads
-            self.planned = self._follow() if is_led else self._own_plan(batch, batches)
+            others = self.others
+            self.planned = others.next() if others and not others.leads else self._own_plan(batch, batches)
         plan, is_new_epoch = self.planned, not batch
         if plan is None or plan.epoch > self.epoch + is_new_epoch or (is_new_epoch and plan.batch):
             return None
         self.planned = None
-        return plan
-
-    def _follow(self) -> Plan | None:
-        plan = self.others.next() if self.others else None
-        if plan is not None and plan.settings == self.current:
+        if plan.settings == self.current:
             self.decide(plan.reason)
             return None
         return plan
@@ -127,22 +123,21 @@ class Tuner:
             return None
         self.trials[self.current] = trial = seen.trial(self.configuration, self.cpus)
         plan = _undo(self, batch) or self._better(trial, batch, batches)
-        if plan is not None and self.others is not None:
-            if plan.epoch == self.epoch:
-                batches_ahead = math.ceil(_AGREED_S / (pace_s(trial) or _AGREED_S))
-                plan = replace(plan, batch=batch + max(_AGREED_BATCHES, batches_ahead))
-            self.others.publish(plan)
+        if self.others is None or plan.settings == self.current:  # ``decide`` tells the others
+            return plan
+        if plan.epoch == self.epoch:
+            batches_ahead = math.ceil(_AGREED_S / (pace_s(trial) or _AGREED_S))
+            plan = replace(plan, batch=batch + max(_AGREED_BATCHES, batches_ahead))
+        self.others.publish(plan)
         return plan
 
-    def _better(self, trial: Trial, batch: int, batches: int | None) -> Plan | None:
-        """Settings that are predicted to be better; decides if there are none."""
+    def _better(self, trial: Trial, batch: int, batches: int | None) -> Plan:
+        """Settings that are predicted to be better; those in use if there are none."""
         switches = self.tuning.switches
         if self.distributes_among is not None and self.current.num_workers >= self.distributes_among:
-            self.decide(f"{_now(trial)}; {REPEATED}")
-            return None
+            return Plan(self.current, f"{_now(trial)}; {REPEATED}")
         if self.is_undone or len(switches) >= _MOST_SWITCHES - 1:  # one may be undone
-            self.decide(switches[-1].reason if self.is_undone else _why(self, trial))
-            return None
+            return Plan(self.current, switches[-1].reason if self.is_undone else _why(self, trial))
         better, refusal, is_new_epoch = None, "", True
         took = f"a batch took {_with(pace_s(trial), trial.settings)}, {_waiting(trial)}"
         if batch and self.changes_within_epochs:
@@ -155,8 +150,8 @@ class Tuner:
         if better is None:
             better, refusal = better_choice(self, prospect(self, batches, is_new_epoch=True))
         if better is None:
-            self.decide(f"other settings were not tried: {refusal}" if refusal else _why(self, trial))
-            return None
+            why = f"other settings were not tried: {refusal}" if refusal else _why(self, trial)
+            return Plan(self.current, why)
         predicted_s = pace_s(trial) * better.predicted_s / better.current_s
         return Plan(better.settings, f"{took}; {units.seconds(predicted_s)} predicted", self.epoch + is_new_epoch)
 

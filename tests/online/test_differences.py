@@ -129,27 +129,6 @@ def test_epochs_whose_length_depends_on_the_workers_get_their_length_back(
     assert tuned.tuning.reason.startswith("the length of an epoch depends on it: ")
 
 
-class Itself:
-    """A sampler that is its own iterator, as those of Lhotse."""
-
-    def __iter__(self) -> Iterator[int]:
-        self.next = 0
-        return self
-
-    def __next__(self) -> int:
-        if self.next == 48:
-            raise StopIteration
-        self.next += 1
-        return self.next - 1
-
-
-@pytest.mark.parametrize(("workers", "script"), [(2, {(1, 0): 0}), (0, {(0, 7): 3, (1, 4): 1, (2, 0): 0})])
-def test_a_sampler_that_is_its_own_iterator_is_begun_once_an_epoch(workers: int, script: Any) -> None:
-    tuned = scripted(DataLoader(Items(48), batch_size=None, sampler=Itself(), num_workers=workers), script)
-    assert [[int(index) for index, _ in tuned] for _ in range(3)] == [list(range(48))] * 3
-    assert tuned.tuning.switches
-
-
 class CountsOnWorkers(DataLoader[Any]):
     def state_dict(self) -> Any:
         return {"num_workers": self.num_workers}

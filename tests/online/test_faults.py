@@ -19,7 +19,6 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 import nws_sweep
-from nws_sweep.errors import ConfigurationError
 from nws_sweep.system import processes, resources
 from tests.conftest import rounds
 from tests.online.test_iterator import Items, scripted
@@ -147,12 +146,6 @@ def test_without_room_for_new_workers_nothing_changes_and_the_line_says_why(monk
     assert (tuned.tuning.switches, len(lines)) == ((), 1)
     assert "other settings were not tried: it needs" in lines[0]
     assert "threads for its" in lines[0]
-
-
-@pytest.mark.parametrize("given", [{"max_workers": -1}, {"settings": ["pin_memory"]}, {"reuse": "often"}])
-def test_values_that_are_not_allowed_are_refused(given: dict[str, Any]) -> None:
-    with pytest.raises(ConfigurationError, match="allowed is"):
-        nws_sweep.autotune(DataLoader(Items(4)), **given)
 
 
 def test_a_training_that_is_interrupted_in_a_change_leaves_no_process_at_random(tmp_path: Path) -> None:
