@@ -265,7 +265,7 @@ def tuner_of(
         prefetches="prefetch_factor" in searched,
         refusals=_refusals,
         tell=functools.partial(_tell, announce, configuration, others),
-        on_decided=_say if watches else _conclude,
+        on_decided=(lambda one: one.tell(one.tuning.reason)) if watches else _conclude,
         others=others,
         own_generators=tuple(generators.of_loader(loader)),
         has_own_state=safeguards.saves_by_iterators(loader),
@@ -335,10 +335,6 @@ def _tell(announce: Print, configuration: Configuration, others: Agreement | Non
     """Says something about a loader; of several ranks, rank 0 does."""
     if others is None or others.leads:
         announce(f"{configuration.columns['dataset']}: {text}")
-
-
-def _say(tuner: Tuner) -> None:
-    tuner.tell(tuner.tuning.reason)
 
 
 def _conclude(tuner: Tuner) -> None:

@@ -46,9 +46,6 @@ class Pools:
         self.change: Change | None = None
         self.safeguards = Safeguards(loader, tuner)
 
-    def __len__(self) -> int:
-        return len(self._stream.sampler)
-
     def make(self, settings: LoaderSettings, *, is_first: bool = False) -> Pool:
         """Another pool; the first one begins an epoch."""
         with contextlib.suppress(Exception):  # the pool may be the only one that works
@@ -116,8 +113,11 @@ class Pools:
                 self.current.end()
                 self.current = self.change.pool
 
-    def hand_over(self, change: Change) -> bool:
-        """Whether the pool of a change takes over the index lists now: all its workers are ready."""
+    def hand_over(self, batch: int) -> bool:
+        """Whether the pool of a change takes over the index lists before a batch: all its workers are ready."""
+        change = self.change
+        if change is None or change.draws or batch < change.plan.batch:
+            return False
         if failure := change.pool.failure:
             self.abandon()
             self._tuner.decide(f"num_workers={change.plan.settings.num_workers} could not be started: {failure}")

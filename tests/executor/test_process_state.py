@@ -20,7 +20,7 @@ after = process_state.of_this_process()
 for state in (before, after):
     process_state.restore(state)
     assert process_state.of_this_process() == state, (process_state.of_this_process(), state)
-assert (after.torch["threads"], after.torch["default_dtype"]) == (3, "float64"), after
+assert (after.torch["num_threads"], after.torch["default_dtype"]) == (3, torch.float64), after
 assert (after.environment["NWS_STATE"], after.import_path[-1], after.locale) == ("set", "/added", "C.UTF-8"), after
 assert set(after.blas_threads.values()) <= {1}, after
 """
