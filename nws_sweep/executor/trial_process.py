@@ -348,16 +348,6 @@ def start(
 
 def preload(nodes: Iterable[Mapping[str, Any]]) -> ForkServer:
     """The fork server, which is started, once, with the modules that these configuration nodes import."""
-    targets = {target for node in nodes for target in _targets(node)}
+    targets = (str(node.get("_target_")) for node in nodes)
     modules = {target.rpartition(".")[0] for target in targets if target.startswith(_PRELOADABLE)}
     return fork_server.ensure_running([*_PRELOADED, *sorted(modules)])
-
-
-def _targets(node: Any) -> Iterator[str]:
-    """Every ``_target_`` in a configuration node, nested ones included."""
-    if isinstance(node, Mapping):
-        yield from (str(value) for key, value in node.items() if key == "_target_")
-        node = list(node.values())
-    if isinstance(node, list):
-        for value in node:
-            yield from _targets(value)

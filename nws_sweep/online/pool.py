@@ -23,7 +23,7 @@ from torch.utils.data import DataLoader, IterableDataset
 from nws_sweep.dataloading import loaders
 from nws_sweep.dataloading.generators import SeededGenerators
 from nws_sweep.dataloading.recording import BatchLog, BatchTimer
-from nws_sweep.online.worker_probe import FAILED, READY, STARTING, WorkerProbe, WorkerStates
+from nws_sweep.online.worker_probe import READY, STARTING, WorkerProbe, WorkerStates
 from nws_sweep.results import LoaderSettings
 from nws_sweep.system import torch_internals
 
@@ -161,7 +161,7 @@ class Pool:
         """Why the pool cannot be used; empty if it can."""
         if dead := self._dead:
             return f"a new worker exited with code {dead[0].exitcode}"
-        return self._states.error if self._states.count(FAILED) else ""
+        return self._states.error
 
     @property
     def _dead(self) -> list[Any]:

@@ -207,14 +207,8 @@ class Tuner:
         if self.others is not None and self.others.leads:
             self.others.publish(Plan(self.current, reason))
         settings = [*(switch.before for switch in self.tuning.switches), self.current]
-        batch_s = tuple(pace_s(self.trials.get(one)) for one in settings)
-        self.tuning = replace(
-            self.tuning,
-            is_decided=True,
-            is_provisional=not is_final,
-            reason=reason,
-            batch_s=tuple(filter(None, batch_s)),
-        )
+        batch_s = tuple(filter(None, (pace_s(self.trials.get(one)) for one in settings)))
+        self.tuning = replace(self.tuning, is_decided=True, is_provisional=not is_final, reason=reason, batch_s=batch_s)
         self.observation = None
         self.on_decided(self)
 

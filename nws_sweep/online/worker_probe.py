@@ -12,7 +12,7 @@ from nws_sweep.dataloading.recording import BatchTimer
 from nws_sweep.errors import one_line
 from nws_sweep.system import torch_internals
 
-STARTING, READY, FAILED, EMPTY = range(4)
+STARTING, READY, FAILED = range(3)
 _MOST_TEXT = 300  # bytes of an error
 
 
@@ -20,8 +20,8 @@ class WorkerStates:
     """One state of each worker, in shared memory.
 
     A worker of a map-style dataset is ready after ``worker_init_fn``; one of an iterable dataset after its first batch,
-    since only then it is known whether it has samples. It has failed if ``worker_init_fn`` or, with an iterable
-    dataset, its first batch raised an exception.
+    since only then it is known whether it has samples. It has failed if it has none, or if ``worker_init_fn`` or, with
+    an iterable dataset, its first batch raised an exception.
     """
 
     def __init__(self, num_workers: int) -> None:
@@ -33,7 +33,7 @@ class WorkerStates:
         """Called in the worker. Its first state but ``STARTING`` stays."""
         if self._states[worker] != STARTING:
             return
-        if error is not None:
+        if error is not None and not isinstance(error, StopIteration):
             self._error.value = one_line(f"{type(error).__name__}: {error}").encode()[: _MOST_TEXT - 1]
         self._states[worker] = state
 
@@ -105,14 +105,11 @@ class WorkerProbe:
         return timed
 
     def _telling(self, step: Callable[..., Any], worker_id: int, state: int) -> Callable[..., Any]:
-        """A step of the worker, which tells the state afterwards, or that there are no samples, or its exception."""
+        """A step of the worker, which tells the state afterwards, or its exception."""
 
         def telling(*arguments: Any) -> Any:
             try:
                 result = step(*arguments)
-            except StopIteration:
-                self.states.set(worker_id, EMPTY)
-                raise
             except BaseException as error:
                 self.states.set(worker_id, FAILED, error)
                 raise
