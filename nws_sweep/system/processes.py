@@ -68,7 +68,8 @@ def uninterrupted() -> Iterator[None]:
         yield
         return
     received: list[int] = []
-    own = {number: handler for number in signal.valid_signals() if callable(handler := signal.getsignal(number))}
+    handlers: dict[int, Any] = {number: signal.getsignal(number) for number in signal.valid_signals()}
+    own = {number: handler for number, handler in handlers.items() if callable(handler)}
     is_inside = True
 
     def defer(number: int, frame: FrameType | None) -> None:
