@@ -6,7 +6,6 @@ are.
 
 import contextlib
 import importlib
-import locale
 import os
 import pkgutil
 import sys
@@ -29,7 +28,6 @@ def of_this_process() -> ProcessState:
         # The fork server may have been started with other variables and folders.
         environment=dict(os.environ),
         import_path=tuple(os.path.abspath(folder) for folder in sys.path),  # noqa: PTH100 - "" is the current folder
-        locale=locale.setlocale(locale.LC_ALL),
         torch=_of_torch() if "torch" in sys.modules else {},
         opencv_threads=cv2.getNumThreads() if cv2 else None,
         blas_threads=_blas_threads() if "numpy" in sys.modules else {},
@@ -41,10 +39,10 @@ def restore(state: ProcessState) -> None:
     os.environ.clear()
     os.environ.update(state.environment)
     sys.path[:] = state.import_path
-    with contextlib.suppress(locale.Error):
-        locale.setlocale(locale.LC_ALL, state.locale)
-    if state.torch:
-        _restore_torch(state.torch)
+    for name, value in state.torch.items():
+        if value != _of_torch()[name]:
+            with contextlib.suppress(RuntimeError):  # some numbers of threads cannot be set after the first operation
+                getattr(pkgutil.resolve_name(_OF_TORCH[name]), f"set_{name}")(value)
     if state.opencv_threads is not None:
         importlib.import_module("cv2").setNumThreads(state.opencv_threads)
     if state.blas_threads and state.blas_threads != _blas_threads():
@@ -55,14 +53,6 @@ def restore(state: ProcessState) -> None:
 
 def _of_torch() -> Mapping[str, Any]:
     return {name: getattr(pkgutil.resolve_name(module), f"get_{name}")() for name, module in _OF_TORCH.items()}
-
-
-def _restore_torch(values: Mapping[str, Any]) -> None:
-    found = _of_torch()
-    for name, value in values.items():
-        if value != found[name]:
-            with contextlib.suppress(RuntimeError):  # some numbers of threads cannot be set after the first operation
-                getattr(pkgutil.resolve_name(_OF_TORCH[name]), f"set_{name}")(value)
 
 
 def _blas_threads() -> Mapping[str, int]:

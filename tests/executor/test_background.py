@@ -136,7 +136,7 @@ def test_loading_in_the_background_ends_with_an_epoch_without_batches() -> None:
 
 def test_a_rank_replaces_the_launchers_variables_only() -> None:
     outside = {"RANK": "7", "WORLD_SIZE": "64", "HOME": "/home", "OMP_NUM_THREADS": "3"}
-    state = ProcessState(environment=outside, import_path=(), locale="C")
+    state = ProcessState(environment=outside, import_path=())
     spec = replace(factories.process_spec("Plain"), ranks=4, state=state, logs_samples=True)
     made = of_rank(spec, 1)
     assert made.state is not None
