@@ -20,8 +20,7 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, IterableDataset
 
-from nws_sweep.dataloading import loaders
-from nws_sweep.dataloading.generators import SeededGenerators
+from nws_sweep.dataloading import generators, loaders
 from nws_sweep.dataloading.recording import BatchLog, BatchTimer
 from nws_sweep.online.worker_probe import READY, STARTING, WorkerProbe, WorkerStates
 from nws_sweep.results import LoaderSettings
@@ -91,7 +90,6 @@ class Pool:
         is_first: Whether it begins an epoch at once and draws a seed for its workers from the DataLoader's generator,
             as a plain DataLoader does. Otherwise it has a seed of its own. A pool of a DataLoader whose class makes
             iterators of its own always does so.
-        seeds: Whether workers seed generators of the dataset's own, unless they are as many as the DataLoader's.
 
     Attributes:
         settings: Of the pool.
@@ -103,13 +101,7 @@ class Pool:
     """
 
     def __init__(
-        self,
-        loader: DataLoader[Any],
-        settings: LoaderSettings,
-        stream: IndexStream,
-        *,
-        is_first: bool = False,
-        seeds: bool = False,
+        self, loader: DataLoader[Any], settings: LoaderSettings, stream: IndexStream, *, is_first: bool = False
     ) -> None:
         self.settings, self.has_ended = settings, False
         self._has_own_iterators = self._is_new = torch_internals.makes_own_iterators(loader)
@@ -119,7 +111,7 @@ class Pool:
         self._states = WorkerStates(settings.num_workers)
         self._is_iterable = isinstance(loader.dataset, IterableDataset)
         is_own = settings.num_workers == loader.num_workers
-        self._loader = self._copy(loader, seeds=seeds and not is_own)
+        self._loader = self._copy(loader, seeds=not is_own and bool(generators.of_loader(loader)))
         if not (is_first or self._has_own_iterators):
             self._loader.generator = _new_generator(loader.generator or torch.default_generator)
         began_s = time.process_time()
@@ -142,7 +134,7 @@ class Pool:
         if self.log is not None:
             timer, user_function = BatchTimer(self.log), loader.worker_init_fn
             if seeds:
-                user_function = SeededGenerators(user_function, loader.collate_fn)
+                user_function = generators.SeededGenerators(user_function, loader.collate_fn)
             other.worker_init_fn = WorkerProbe(timer, self._states, user_function, self._is_iterable)
         return other
 

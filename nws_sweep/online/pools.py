@@ -50,7 +50,7 @@ class Pools:
         """Another pool; the first one begins an epoch."""
         with contextlib.suppress(Exception):  # the pool may be the only one that works
             self.safeguards.note_start()
-        return Pool(self._loader, settings, self._stream, is_first=is_first, seeds=bool(self._tuner.own_generators))
+        return Pool(self._loader, settings, self._stream, is_first=is_first)
 
     def change_between_epochs(self, batches: int | None) -> None:
         """Changes the settings if there is a plan; no second pool is needed."""

@@ -121,7 +121,7 @@ class Tuner:
         is_enough = seen is not None and (seen.is_long_enough if batch else seen.suffices and self.others is None)
         if seen is None or not is_enough:
             return None
-        self.trials[self.current] = trial = seen.trial(self.configuration, self.cpus)
+        self.trials[seen.settings] = trial = seen.trial(self.configuration, self.cpus)
         plan = _undo(self, batch) or self._better(trial, batch, batches)
         if self.others is None or plan.settings == self.current:  # ``decide`` tells the others
             return plan
@@ -192,8 +192,9 @@ class Tuner:
 
     def end(self) -> None:
         """The training has ended."""
-        if self.observation is not None and self.observation.windows:
-            self.trials[self.current] = self.observation.trial(self.configuration, self.cpus)
+        seen = self.observation
+        if seen is not None and seen.windows:
+            self.trials[seen.settings] = seen.trial(self.configuration, self.cpus)
         known = [switch.reason for switch in self.tuning.switches[-1:]]
         latest = self.trials.get(self.current)
         if known and latest and pace_s(latest):
