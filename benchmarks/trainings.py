@@ -99,7 +99,7 @@ def _tuned(loader: Any, method: str) -> Any:
     class Climbing(Tuner):
         """One worker more, as long as a batch takes less time for it; then the number before."""
 
-        def _better(self, trial: Trial, batch: int, batches: int | None) -> Plan:
+        def better(self, trial: Trial, batch: int, batches: int | None) -> Plan:
             now_s = pace_s(trial)
             before_s = pace_s(self.trials.get(self.tuning.switches[-1].before)) if self.tuning.switches else None
             if before_s and now_s and now_s > (1 - _GAIN) * before_s:

@@ -38,7 +38,7 @@ from nws_sweep.results import (
     Verdict,
 )
 from nws_sweep.results.result_cache import ResultStore
-from nws_sweep.system import accelerator, host, platforms, processes, resources, torch_internals, usage
+from nws_sweep.system import accelerator, host, platforms, processes, torch_internals
 
 logger = logging.getLogger(__name__)
 AnyLoader = TypeVar("AnyLoader")
@@ -263,7 +263,6 @@ def tuner_of(
         cpus=host.usable_cores(),
         most_workers=max_workers,
         prefetches="prefetch_factor" in searched,
-        refusals=_refusals,
         tell=functools.partial(_tell, announce, configuration, others),
         on_decided=(lambda one: one.tell(one.tuning.reason)) if watches else _conclude,
         others=others,
@@ -318,17 +317,6 @@ def _batches(loader: DataLoader[Any]) -> int | None:
     sampler = loaders.index_sampler(loader)
     is_torchs = type(sampler).__module__.startswith("torch.utils.data")
     return loaders.length(sampler) if is_torchs else None
-
-
-def _refusals(tuner: Tuner, is_new_epoch: bool) -> Callable[[LoaderSettings], str]:
-    """Why settings do not fit into what is free now, beside the workers in use unless these end before."""
-    windows = [window for trial in tuner.trials.values() for window in trial.windows]
-    worker_bytes = usage.private_bytes(tuner.worker_pids[0]) if tuner.worker_pids else 0
-    needs = replace(resources.resource_needs(windows, {}), worker_bytes=worker_bytes)
-    free, in_flight = resources.now(None), tuner.current.queued_batches + 1
-    if free.shm_bytes is not None and is_new_epoch and tuner.worker_pids:
-        free = replace(free, shm_bytes=free.shm_bytes + in_flight * needs.batch_bytes)
-    return lambda settings: resources.reason_not_fitting(settings, needs, free)
 
 
 def _tell(announce: Print, configuration: Configuration, others: Agreement | None, text: str) -> None:

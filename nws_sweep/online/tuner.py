@@ -16,6 +16,7 @@ from nws_sweep.online.observation import EpochLength, TrainingTrial
 from nws_sweep.online.plan import Agreement, Plan
 from nws_sweep.replay import choice
 from nws_sweep.results import Configuration, LoaderSettings, Switch, Trial, Tuning
+from nws_sweep.system import resources, usage
 
 _MOST_SWITCHES = 3
 _USUAL_LIMIT, _STEP = 32, 4  # most workers at first, and most workers / those in use
@@ -34,8 +35,6 @@ class Tuner:
         cpus: CPUs that the training and its workers may use.
         most_workers: Never more workers; None for what fits.
         prefetches: Whether ``prefetch_factor`` may change.
-        refusals: Gives a function that says why settings do not fit; empty if they do. Before a new epoch the current
-            workers end, else the new ones start beside them.
         tell: Called with a line about the loader, such as one about a change that is more than one of speed.
         on_decided: Called once.
         others: The agreement with other ranks; None for a single process.
@@ -52,7 +51,6 @@ class Tuner:
     cpus: float
     most_workers: int | None
     prefetches: bool
-    refusals: Callable[["Tuner", bool], Callable[[LoaderSettings], str]]
     tell: Callable[[str], None]
     on_decided: Callable[["Tuner"], None]
     others: Agreement | None = None
@@ -106,7 +104,7 @@ class Tuner:
             return None
         if self.planned is None:
             others = self.others
-            self.planned = others.next() if others and not others.leads else self._own_plan(batch, batches)
+            self.planned = others.next() if others and not others.leads else _own_plan(self, batch, batches)
         plan, is_new_epoch = self.planned, not batch
         if plan is None or plan.epoch > self.epoch + is_new_epoch or (is_new_epoch and plan.batch):
             return None
@@ -116,22 +114,7 @@ class Tuner:
             return None
         return plan
 
-    def _own_plan(self, batch: int, batches: int | None) -> Plan | None:
-        seen = self.observation
-        is_enough = seen is not None and (seen.is_long_enough if batch else seen.suffices and self.others is None)
-        if seen is None or not is_enough:
-            return None
-        self.trials[seen.settings] = trial = seen.trial(self.configuration, self.cpus)
-        plan = _undo(self, batch) or self._better(trial, batch, batches)
-        if self.others is None or plan.settings == self.current:  # ``decide`` tells the others
-            return plan
-        if plan.epoch == self.epoch:
-            batches_ahead = math.ceil(_AGREED_S / (pace_s(trial) or _AGREED_S))
-            plan = replace(plan, batch=batch + max(_AGREED_BATCHES, batches_ahead))
-        self.others.publish(plan)
-        return plan
-
-    def _better(self, trial: Trial, batch: int, batches: int | None) -> Plan:
+    def better(self, trial: Trial, batch: int, batches: int | None) -> Plan:
         """Settings that are predicted to be better; those in use if there are none."""
         switches = self.tuning.switches
         if self.distributes_among is not None and self.current.num_workers >= self.distributes_among:
@@ -214,6 +197,23 @@ class Tuner:
         self.on_decided(self)
 
 
+def _own_plan(tuner: Tuner, batch: int, batches: int | None) -> Plan | None:
+    """What this process plans, once enough has been seen; ranks learn of it before its batch."""
+    seen = tuner.observation
+    is_enough = seen is not None and (seen.is_long_enough if batch else seen.suffices and tuner.others is None)
+    if seen is None or not is_enough:
+        return None
+    tuner.trials[seen.settings] = trial = seen.trial(tuner.configuration, tuner.cpus)
+    plan = _undo(tuner, batch) or tuner.better(trial, batch, batches)
+    if tuner.others is None or plan.settings == tuner.current:  # ``decide`` tells the others
+        return plan
+    if plan.epoch == tuner.epoch:
+        batches_ahead = math.ceil(_AGREED_S / (pace_s(trial) or _AGREED_S))
+        plan = replace(plan, batch=batch + max(_AGREED_BATCHES, batches_ahead))
+    tuner.others.publish(plan)
+    return plan
+
+
 def _undo(tuner: Tuner, batch: int) -> Plan | None:
     """The settings before the latest change, if they are worth changing back to."""
     if not tuner.tuning.switches or tuner.is_undone:
@@ -241,10 +241,21 @@ def better_choice(tuner: Tuner, ahead: Prospect) -> tuple[Choice | None, str]:
     better = decision.choose(tuner.trials, tuner.current, ahead)
     if better is None:
         return None, ""
-    refusal = tuner.refusals(tuner, ahead.is_new_epoch)
+    refusal = _refusals(tuner, is_new_epoch=ahead.is_new_epoch)
     if why := refusal(better.settings):
         better = decision.choose(tuner.trials, tuner.current, replace(ahead, allowed=lambda one: not refusal(one)))
     return better, why if better is None else ""
+
+
+def _refusals(tuner: Tuner, *, is_new_epoch: bool) -> Callable[[LoaderSettings], str]:
+    """Why settings do not fit into what is free now, beside the workers in use unless these end before."""
+    windows = [window for trial in tuner.trials.values() for window in trial.windows]
+    worker_bytes = usage.private_bytes(tuner.worker_pids[0]) if tuner.worker_pids else 0
+    needs = replace(resources.resource_needs(windows, {}), worker_bytes=worker_bytes)
+    free, in_flight = resources.now(None), tuner.current.queued_batches + 1
+    if free.shm_bytes is not None and is_new_epoch and tuner.worker_pids:
+        free = replace(free, shm_bytes=free.shm_bytes + in_flight * needs.batch_bytes)
+    return lambda settings: resources.reason_not_fitting(settings, needs, free)
 
 
 def prospect(tuner: Tuner, batches: int | None, *, is_new_epoch: bool) -> Prospect:

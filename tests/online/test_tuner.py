@@ -59,7 +59,7 @@ def tuner(start: int = 0, batch_s: Callable[[LoaderSettings], float] = as_predic
     base = loader_settings(start, prefetch_factor=2).canonical()
     given: dict[str, Any] = {
         "tuning": Tuning(before=base, after=base), "configuration": factories.configuration(), "cpus": 4.0,
-        "changes_within_epochs": True, "most_workers": None, "prefetches": False, "refusals": lambda *_: lambda _: "",
+        "changes_within_epochs": True, "most_workers": None, "prefetches": False,
         "on_decided": lambda _: None, "tell": lambda _: None,
     }  # fmt: skip
     made = Simulated(**{**given, **changes})
