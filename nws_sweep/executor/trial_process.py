@@ -213,7 +213,7 @@ class ChildProcess(TrialProcess):
         method = (settings and settings.multiprocessing_context) or self._start_method
         try:  # killed forked workers leave nothing behind; others must release their semaphores
             if settings and settings.num_workers and method != "fork":
-                self.resume()
+                processes.signal_group(self.pid, signal.SIGCONT)
                 with contextlib.suppress(OSError):
                     self.connection.send(None)
                     wait([self._child.sentinel], _ORDERLY_EXIT_S)
