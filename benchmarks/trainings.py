@@ -99,12 +99,11 @@ def _tuned(loader: Any, method: str) -> Any:
     class Climbing(Tuner):
         """One worker more, as long as a batch takes less time for it; then the number before."""
 
-        def _better(self, trial: Trial, batch: int, batches: int | None) -> Plan | None:
-            now_s = pace_s(self.trials, self.current)
-            before_s = pace_s(self.trials, self.tuning.switches[-1].before) if self.tuning.switches else None
+        def better(self, trial: Trial, batch: int, batches: int | None) -> Plan:
+            now_s = pace_s(trial)
+            before_s = pace_s(self.trials.get(self.tuning.switches[-1].before)) if self.tuning.switches else None
             if before_s and now_s and now_s > (1 - _GAIN) * before_s:
-                self.decide("no gain")
-                return None
+                return Plan(self.current, "no gain")
             more = replace(self.base, num_workers=self.current.num_workers + 1, prefetch_factor=2).canonical()
             return Plan(more, "one more", self.epoch + (not batch))
 

@@ -8,7 +8,6 @@ import sys
 import threading
 import time
 from multiprocessing.connection import Connection
-from typing import Any
 
 from nws_sweep.system import fork_server, processes
 
@@ -40,21 +39,6 @@ def report_state(connection: Connection) -> None:
             "input": sys.stdin.read() + os.read(0, 1).decode(),
         }
     )
-
-
-def start_worker(connection: Connection, method: str) -> None:
-    os.chdir("/")  # that of the server may have been a test's
-    context: Any = multiprocessing.get_context(method)
-    queue, lock = context.Queue(), context.Lock()
-    worker = context.Process(target=_work, args=(queue, lock))
-    worker.start()
-    connection.send(queue.get(timeout=WITHIN_S))
-    worker.join()
-
-
-def _work(queue: Any, lock: Any) -> None:
-    with lock:
-        queue.put(multiprocessing.get_start_method())
 
 
 def serve(connection: Connection) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.conftest import ROOT
 
-HEAVY = {"torch", "torchvision", "matplotlib", "pandas", "rich", "psutil", "PIL"}
+HEAVY = {"torch", "torchvision", "matplotlib", "pandas", "rich", "PIL"}
 
 
 def imported(folder: Path, *arguments: str) -> set[str]:

@@ -142,10 +142,6 @@ def ragged(samples: list[Any]) -> torch.Tensor:
     return torch.zeros(len(samples), 3)
 
 
-def broken_collate(samples: list[Any]) -> Any:
-    raise KeyError("label")
-
-
 def step(batch: Any) -> None:
     """A training step, as a function."""
 
@@ -165,23 +161,6 @@ class Leaks(Plain):
         time.sleep(0.0002)
 
 
-class EndsEarly(SizedStream):
-    """Has fewer samples than its length."""
-
-    def __init__(self, promised: int, given: int) -> None:
-        super().__init__(promised)
-        self.given = given
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(range(self.given))
-
-
-class Unpicklable(Plain):
-    def __init__(self, length: int) -> None:
-        super().__init__(length)
-        self.transform = lambda index: index
-
-
 class Heavy(Plain):
     """Samples of ``values`` float32."""
 
@@ -191,15 +170,6 @@ class Heavy(Plain):
 
     def __getitem__(self, index: int) -> torch.Tensor:
         return self.sample
-
-
-class Busy(Plain):
-    """Takes 1 ms of CPU time per sample."""
-
-    def act(self, index: int) -> None:
-        end = time.process_time() + 0.001
-        while time.process_time() < end:
-            pass
 
 
 class NotesItsMaking(Plain):

@@ -3,9 +3,8 @@
 May import ``dataloading`` and below. ``child`` runs in the trial process and is imported only there.
 
 - ``dataset_server``: starts trial processes and keeps the template process of the latest dataset
-- ``trial_process``: the parent's handle of a trial process, with time limit and memory budget
+- ``trial_process``: the parent's handle of a trial process, with time limit, memory budget, and other ranks beside it
 - ``child``: the trial process itself, which owns the DataLoader and answers commands
 - ``forking``: whether a process with a dataset may be forked
-- ``background``: loaders of other ranks, which run while a candidate is measured
 - ``rank0``: one search for all ranks of the user's training program
 """

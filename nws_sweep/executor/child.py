@@ -72,8 +72,8 @@ class _LoadedDataset:
     source: Source
     objects: tuple[PythonObjects, ...]
     files: Mapping[int, str]
-    handles: tuple[str, ...] = ()
-    code: str = ""
+    handles: tuple[str, ...]
+    code: str
 
 
 class _DatasetCommands:
@@ -97,10 +97,9 @@ class _DatasetCommands:
         if source.samples == 0:
             raise DatasetError(f"dataset {target} is empty: 0 samples, at least 1 is needed")
         found = _found_in(dataset, objects.python_objects)
-        if multiprocessing.get_start_method() != "fork":
-            return _LoadedDataset(source, found, {}, code=source.fingerprint())
-        files = {number: path for number, path in objects.open_files().items() if number not in before}
-        handles = _found_in(dataset, partial(objects.handles, files.values()))
+        is_shared = multiprocessing.get_start_method() == "fork"
+        files = {number: path for number, path in objects.open_files().items() if is_shared and number not in before}
+        handles = _found_in(dataset, partial(objects.handles, files.values())) if is_shared else ()
         return _LoadedDataset(source, found, files, handles, source.fingerprint())
 
     def make_template(self) -> str:

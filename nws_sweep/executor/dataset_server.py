@@ -8,9 +8,10 @@ import logging
 import multiprocessing
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from dataclasses import replace
 
-from nws_sweep.executor import background, process_state, trial_process
-from nws_sweep.executor.trial_process import UNLIMITED, ChildProcess, Supervision
+from nws_sweep.executor import process_state, trial_process
+from nws_sweep.executor.trial_process import UNLIMITED, ChildProcess, ProcessWithBackground, Supervision
 from nws_sweep.measurement.environment import ProcessFactory, TrialProcess
 from nws_sweep.results import Configuration, ProcessSpec
 from nws_sweep.system import platforms, processes
@@ -31,9 +32,20 @@ class DatasetServer(contextlib.ExitStack):
     def start(self, spec: ProcessSpec, supervision: Supervision = UNLIMITED) -> Iterator[ChildProcess]:
         """Starts a trial process and prepares it; kills it at the end.
 
+        That of the first of several ranks starts the others when it is opened; the memory budget holds for all of them.
         DatasetError if the dataset cannot be made, ConfigurationError if the training step or the collate_fn cannot,
         TrialError if the process exited while making them.
         """
+        quiet = replace(supervision, memory_budget_bytes=None, on_progress=UNLIMITED.on_progress)
+        with contextlib.ExitStack() as stack:
+            process = stack.enter_context(self._start_one(spec, supervision))
+            if isinstance(process, ProcessWithBackground):
+                others = (of_rank(spec, rank) for rank in range(1, spec.ranks))
+                process.unstarted = (stack.enter_context(self._start_one(other, quiet)) for other in others)
+            yield process
+
+    @contextlib.contextmanager
+    def _start_one(self, spec: ProcessSpec, supervision: Supervision) -> Iterator[ChildProcess]:
         key = (spec.dataset, spec.seed, spec.start_method or processes.start_method(), spec.working_folder, spec.ranks)
         is_current = self._template_key == key and self._template is not None and self._template.alive
         is_forkable = key not in self._unforkable and platforms.IS_LINUX  # ``forking`` reads /proc
@@ -66,8 +78,6 @@ class DatasetServer(contextlib.ExitStack):
                 deadline_s=deadline_s,
                 on_progress=on_progress,
             )
-            if chosen.ranks > 1:
-                return background.start(self.start, spec_of(chosen), supervision)
             return self.start(spec_of(chosen), supervision)
 
         return start_process
@@ -87,4 +97,17 @@ def spec_of(configuration: Configuration, working_folder: str, log_path: str | N
         logs_samples=configuration.check_samples is not False,
         ranks=configuration.ranks,
     )
-    return spec if spec.ranks == 1 else background.of_rank(spec, 0)
+    return spec if spec.ranks == 1 else of_rank(spec, 0)
+
+
+def of_rank(spec: ProcessSpec, rank: int) -> ProcessSpec:
+    """The specification of a rank's process, with the variables of torchrun that tell a process its rank.
+
+    As with torchrun, ``OMP_NUM_THREADS`` is 1 unless it is set.
+    """
+    state = spec.state or process_state.of_this_process()
+    of_all = {"WORLD_SIZE": str(spec.ranks), "LOCAL_WORLD_SIZE": str(spec.ranks)}
+    environment = {"OMP_NUM_THREADS": "1", **state.environment, **of_all, "RANK": str(rank), "LOCAL_RANK": str(rank)}
+    return replace(
+        spec, rank=rank, state=replace(state, environment=environment), logs_samples=spec.logs_samples and rank == 0
+    )

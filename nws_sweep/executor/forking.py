@@ -11,6 +11,8 @@ import warnings
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 
+import psutil
+
 from nws_sweep.system import platforms
 
 # What a forked process would lack or share, by kind.
@@ -22,8 +24,6 @@ _ATTEMPTS, _POLL_S = 20, 0.005
 
 def footprint() -> Footprint:
     """The footprint of this process, read from /proc."""
-    import psutil
-
     files = set()
     for link in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(FileNotFoundError):  # closed by another thread

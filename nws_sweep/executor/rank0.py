@@ -35,18 +35,16 @@ def run_on_rank0(work: Callable[[], Answer]) -> Answer:
         timer.cancel()
     shared: list[Any] = [None, None]  # the result, the error message
     try:
-        try:
-            if rank == 0:
-                shared[0] = work()
-        except BaseException as error:
-            shared[1] = str(error) or type(error).__name__
-            raise
-        finally:
-            distributed.broadcast_object_list(shared, src=0, group=group)
-        if shared[1] is not None:
-            raise NwsSweepError(f"the search failed on rank 0: {shared[1]}")
+        if rank == 0:
+            shared[0] = work()
+    except BaseException as error:
+        shared[1] = str(error) or type(error).__name__
+        raise
     finally:
+        distributed.broadcast_object_list(shared, src=0, group=group)
         distributed.destroy_process_group(group)
+    if shared[1] is not None:
+        raise NwsSweepError(f"the search failed on rank 0: {shared[1]}")
     return cast(Answer, shared[0])
 
 

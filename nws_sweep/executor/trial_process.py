@@ -11,13 +11,11 @@ import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib.machinery import PathFinder
 from multiprocessing.connection import wait
-from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from nws_sweep import units
-from nws_sweep.errors import TimeLimitReached, TrialError, TrialOutOfMemory, TrialTimeout, one_line
+from nws_sweep.errors import NwsSweepError, TimeLimitReached, TrialError, TrialOutOfMemory, TrialTimeout, one_line
 from nws_sweep.measurement.environment import TrialProcess
 from nws_sweep.results import BatchRecord, LoaderSettings, ProcessSpec, Usage, Window, WindowRequest
 from nws_sweep.system import fork_server, processes, temporary, usage
@@ -66,16 +64,26 @@ _NO_ROOM_FOR_THE_DATASET = (
 )
 
 
-class CommandSender(TrialProcess):
-    """Sends the commands of ``TrialProcess`` to a process, where ``child`` answers them."""
+class ChildProcess(TrialProcess):
+    """The parent's handle of a trial process, in which ``child`` answers; ``start`` starts and ends it."""
 
-    def __init__(self, supervision: Supervision) -> None:
+    beside: Sequence[int] = ()  # processes whose memory counts with that of this one
+
+    def __init__(
+        self, child: ForkedProcess, start_method: str, supervision: Supervision, template: "ChildProcess | None"
+    ) -> None:
+        self.pid, self.connection, self._child = child.pid, child.connection, child
+        self._start_method, self._supervision, self._template = start_method, supervision, template
+        self._left_s, self._deadline_s = supervision.kill_after_s, supervision.deadline_s
         self.memory_limit_bytes = supervision.memory_budget_bytes
         self.on_stall = lambda: None
         self.batches_per_epoch = None
         self.settings: LoaderSettings | None = None  # of the DataLoader; None before ``open``
+        self._kernel_kills = processes.out_of_memory_kills()
+        self._failure: TrialError | TimeLimitReached | None = None  # of a command without an answer
+        self._pauses_s: list[tuple[float, float]] = []  # on the clock of ``BatchRecord``
+        self._paused_at_s: float | None = None
 
-    window = _sent(TrialProcess.window, may_stall=True, background="iterate")
     wait_until_idle = _sent(TrialProcess.wait_until_idle, background="wait_until_idle")
     warned = _sent(TrialProcess.warned)
     files = _sent(TrialProcess.files)
@@ -85,53 +93,12 @@ class CommandSender(TrialProcess):
     samples = _sent(TrialProcess.samples)
     thread_times = _sent(TrialProcess.thread_times)
 
-    def request(self, command: Command) -> Any:
-        """Sends a command and returns the answer; raises the error that the process reports."""
-        raise NotImplementedError
-
-    def prepare(self) -> None:
-        """Makes the dataset, unless the process has it, the training step and the collate_fn."""
-        self.facts = self.request(Command("prepare"))
-
-    def open(self, settings: LoaderSettings, place: float = 0.0) -> None:
-        """Makes the DataLoader."""
-        self.settings = settings
-        self.batches_per_epoch = self.request(Command("open", (settings, place)))
-
-
-class ChildProcess(CommandSender):
-    """The parent's handle of a trial process; ``start`` starts it and kills its process group."""
-
-    def __init__(
-        self, child: ForkedProcess, start_method: str, supervision: Supervision, template: "ChildProcess | None"
-    ) -> None:
-        super().__init__(supervision)
-        self._child, self._connection = child, child.connection
-        self._start_method, self._supervision, self._template = start_method, supervision, template
-        self._left_s = supervision.kill_after_s
-        self._deadline_s = supervision.deadline_s
-        self._kernel_kills = processes.out_of_memory_kills()
-        self._failure: TrialError | TimeLimitReached | None = None  # of a command without an answer
-        self._pauses_s: list[tuple[float, float]] = []  # on the clock of ``BatchRecord``
-        self._paused_at_s: float | None = None
-        self.beside: Sequence[int] = ()  # processes whose memory counts with that of this one
-
     def make_template(self) -> str:
         """Makes only the dataset, to fork trial processes from this one; returns the obstacle to that, else ""."""
         obstacle = str(self.request(Command("make_template")))
         if not obstacle:  # a template process has no limits
             self._left_s, self.memory_limit_bytes, self._deadline_s = None, None, math.inf
         return obstacle
-
-    @property
-    def fork_server(self) -> ForkServer:
-        """A template process: forks trial processes with its dataset."""
-        return ForkServer(self._connection)
-
-    @property
-    def pid(self) -> int:
-        """The process ID of the trial process."""
-        return self._child.pid
 
     @property
     def alive(self) -> bool:
@@ -141,7 +108,16 @@ class ChildProcess(CommandSender):
     @property
     def has_answer(self) -> bool:
         """Whether the trial process has sent what was not read, or has exited."""
-        return bool(wait([self._connection, self._child.sentinel], 0))
+        return bool(wait([self.connection, self._child.sentinel], 0))
+
+    def prepare(self) -> None:
+        """Makes the dataset, unless the process has it, the training step and the collate_fn."""
+        self.facts = self.request(Command("prepare"))
+
+    def open(self, settings: LoaderSettings, place: float = 0.0) -> None:
+        """Makes the DataLoader."""
+        self.settings = settings
+        self.batches_per_epoch = self.request(Command("open", (settings, place)))
 
     def pause(self) -> None:
         """Stops the trial process and its workers."""
@@ -157,7 +133,7 @@ class ChildProcess(CommandSender):
 
     def window(self, request: WindowRequest) -> Window:
         """Takes a window; its records do not contain the time in which the process was paused."""
-        window = super().window(request)
+        window: Window = self.request(Command("window", (request,), may_stall=True, background="iterate"))
         return replace(window, records=tuple(_without_pauses(record, self._pauses_s) for record in window.records))
 
     def usage(self) -> Usage:
@@ -172,7 +148,7 @@ class ChildProcess(CommandSender):
         deadline = math.inf if self._left_s is None else began + self._left_s
         stall_at = began + STALL_S if command.may_stall else math.inf
         try:
-            self._connection.send((command.name, *command.arguments))
+            self.connection.send((command.name, *command.arguments))
             while (answer := self._receive(deadline, stall_at))[0] == "progress":
                 self._supervision.on_progress(answer[1])
         except (EOFError, OSError):  # the process exited, perhaps in the middle of an answer
@@ -191,9 +167,9 @@ class ChildProcess(CommandSender):
     def _receive(self, deadline: float, stall_at: float) -> Any:
         while True:
             remaining = max(0.0, min(deadline, self._deadline_s) - time.perf_counter())
-            ready = wait([self._connection, self._child.sentinel], min(remaining, _WATCH_EVERY_S))
-            if self._connection in ready:
-                return self._connection.recv()
+            ready = wait([self.connection, self._child.sentinel], min(remaining, _WATCH_EVERY_S))
+            if self.connection in ready:
+                return self.connection.recv()
             if ready:
                 raise EOFError
             if remaining == 0 and time.perf_counter() >= self._deadline_s:
@@ -237,13 +213,13 @@ class ChildProcess(CommandSender):
         method = (settings and settings.multiprocessing_context) or self._start_method
         try:  # killed forked workers leave nothing behind; others must release their semaphores
             if settings and settings.num_workers and method != "fork":
-                self.resume()
+                processes.signal_group(self.pid, signal.SIGCONT)
                 with contextlib.suppress(OSError):
-                    self._connection.send(None)
+                    self.connection.send(None)
                     wait([self._child.sentinel], _ORDERLY_EXIT_S)
         finally:
             with processes.uninterrupted():
-                self._connection.close()
+                self.connection.close()
                 processes.kill_tree(self._child)
 
 
@@ -269,6 +245,77 @@ def check_memory(pids: Sequence[int], budget_bytes: int | None) -> None:
         )
 
 
+class ProcessWithBackground(ChildProcess):
+    """The trial process of a candidate, with background loaders from ``open`` on; its answers are the candidate's.
+
+    Background loaders are the other ranks of a host, which share CPUs, memory bandwidth and storage. Each is a trial
+    process with the settings of the candidate and the samples of its rank. It takes batches, epoch after epoch, and is
+    paused and killed with the candidate. It does not wait for the other ranks, and only its CPU time and memory are
+    read.
+
+    Attributes:
+        unstarted: Starts the processes of the other ranks.
+    """
+
+    unstarted: Iterator[ChildProcess]
+    _background: Sequence[ChildProcess] = ()
+    _in_background = ""  # the latest command of the background loaders
+
+    def open(self, settings: LoaderSettings, place: float = 0.0) -> None:
+        """Makes the DataLoader of each rank."""
+        super().open(settings, place)
+        with _failures_named():
+            self._background = [*self.unstarted]
+            for process in self._background:
+                process.open(replace(settings, timeout=0.0), place)  # it may be paused while it waits for a batch
+        self.beside = [process.pid for process in self._background]
+
+    def request(self, command: Command) -> Any:
+        """Sends a command to the measured process; raises the error of a background loader that has failed."""
+        if command.background and command.background != self._in_background:
+            with _failures_named():
+                for process in self._background:
+                    process.request(Command(command.background))
+            self._in_background = command.background
+        answer = super().request(command)
+        with _failures_named():
+            for process in self._background:
+                if process.has_answer:  # an unasked one is a failure, or a line of progress
+                    process.warned()
+        return answer
+
+    def pause(self) -> None:
+        """Stops the processes of all ranks."""
+        super().pause()
+        for process in self._background:
+            process.pause()
+
+    def resume(self) -> None:
+        """Continues the processes of all ranks."""
+        for process in self._background:
+            process.resume()
+        super().resume()
+
+    def usage(self) -> Usage:
+        """Resources of the measured process; memory and shared memory are those of all ranks."""
+        own, others = super().usage(), [process.usage() for process in self._background]
+        return replace(
+            own,
+            memory_bytes=usage.known_sum(one.memory_bytes for one in (own, *others)),
+            added_bytes=usage.known_sum(one.added_bytes for one in (own, *others)),
+            shm_bytes=usage.known_sum(one.shm_bytes for one in (own, *others)),
+            background_cpu_s=sum(one.cpu_s for one in others),
+        )
+
+
+@contextlib.contextmanager
+def _failures_named() -> Iterator[None]:
+    try:
+        yield
+    except NwsSweepError as error:
+        raise type(error)(f"a background loader failed: {error}") from error
+
+
 @contextlib.contextmanager
 def start(
     spec: ProcessSpec,
@@ -281,7 +328,7 @@ def start(
 
     Raises the errors of ``DatasetServer.start``.
     """
-    server = template.fork_server if template else preload([spec.dataset, spec.training_step])
+    server = ForkServer(template.connection) if template else preload([spec.dataset, spec.training_step])
     with contextlib.ExitStack() as stack:
         with processes.uninterrupted():
             folder = stack.enter_context(temporary.folder())
@@ -291,7 +338,8 @@ def start(
                 reason = "it was killed, or its import of torch failed"
                 raise TrialError(f"the fork server has exited ({one_line(error)}): {reason}") from error
             start_method = spec.start_method or processes.start_method()
-            process = ChildProcess(child, start_method, supervision, template)
+            kind = ProcessWithBackground if spec.ranks > 1 and spec.rank == 0 else ChildProcess
+            process = kind(child, start_method, supervision, template)
             stack.callback(process.close)
         if prepare:
             process.prepare()
@@ -300,30 +348,6 @@ def start(
 
 def preload(nodes: Iterable[Mapping[str, Any]]) -> ForkServer:
     """The fork server, which is started, once, with the modules that these configuration nodes import."""
-    targets = {target for node in nodes for target in _targets(node)}
+    targets = (str(node.get("_target_")) for node in nodes)
     modules = {target.rpartition(".")[0] for target in targets if target.startswith(_PRELOADABLE)}
-    if any(mentions(target.rpartition(".")[0], "torchvision") for target in targets):
-        modules.add("torchvision")
     return fork_server.ensure_running([*_PRELOADED, *sorted(modules)])
-
-
-def mentions(module: str, name: str) -> bool:
-    """Whether the source of a module contains the name; the module is not imported."""
-    top, *rest = module.split(".")
-    found = PathFinder.find_spec(top) if top else None
-    if found is None:
-        return False
-    folders = found.submodule_search_locations
-    paths = [Path(folder, *rest) for folder in folders] if folders else [Path(found.origin or "").with_suffix("")]
-    sources = [source for path in paths for source in (path.with_suffix(".py"), path / "__init__.py")]
-    return any(name in source.read_text("utf-8", errors="replace") for source in sources if source.is_file())
-
-
-def _targets(node: Any) -> Iterator[str]:
-    """Every ``_target_`` in a configuration node, nested ones included."""
-    if isinstance(node, Mapping):
-        yield from (str(value) for key, value in node.items() if key == "_target_")
-        node = list(node.values())
-    if isinstance(node, list):
-        for value in node:
-            yield from _targets(value)

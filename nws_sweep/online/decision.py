@@ -6,13 +6,13 @@ The time of the training with other settings is predicted, and those are chosen 
 
 import math
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from nws_sweep.replay import choice
 from nws_sweep.replay.bottlenecks import Bottleneck
 from nws_sweep.replay.known import queue_settings
-from nws_sweep.replay.model import Model, model_of
+from nws_sweep.replay.model import model_of
 from nws_sweep.results import LoaderSettings, Trial
 from nws_sweep.system import processes
 
@@ -27,24 +27,24 @@ class Prospect:
     Attributes:
         base: Settings of the loader as the program made it.
         cpus: CPUs that the training and its workers may use.
-        allowed: Whether settings fit into memory, shared memory and the limits of the system.
         fewest_workers: The smallest number of workers.
         most_workers: The largest number of workers.
         prefetches: Whether ``prefetch_factor`` may change.
         batches: Batches of the epoch that are left, or of the next epoch; None if unknown.
         is_new_epoch: Whether a change takes place between two epochs, where workers are started anyway.
         tolerance: Share of the time that twice as many workers must save.
+        allowed: Whether settings fit into memory, shared memory and the limits of the system.
     """
 
     base: LoaderSettings
     cpus: float
-    allowed: Callable[[LoaderSettings], bool]
     fewest_workers: int
     most_workers: int
     prefetches: bool
     batches: int | None
     is_new_epoch: bool
     tolerance: float
+    allowed: Callable[[LoaderSettings], bool] = lambda _: True
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,35 +76,41 @@ def workers_may_not_help(trial: Trial) -> bool:
     return handed_over_s >= _MUCH * made_s
 
 
-def choose(trials: Sequence[Trial], current: LoaderSettings, ahead: Prospect) -> Choice | None:
+def choose(trials: Mapping[LoaderSettings, Trial], current: LoaderSettings, ahead: Prospect) -> Choice | None:
     """The settings for the batches ahead; None if the current ones are as good, or nothing is known.
 
     Args:
-        trials: Of the settings so far, at least one.
-        current: Settings in use, one of the trials'.
+        trials: Of the settings so far.
+        current: Settings in use.
         ahead: See ``Prospect``.
     """
-    latest = next((trial for trial in reversed(trials) if trial.settings == current), None)
+    latest = trials.get(current)
     if latest is None or (waiting_share(latest) < _RARELY_WAITS and not ahead.is_new_epoch):
         return None
-    replays = _replays(trials, current, ahead)
-    if replays is None:
+    method = ahead.base.multiprocessing_context or processes.start_method()
+    model = model_of(list(trials.values()), ahead.batches, ahead.cpus, method)
+    if model is None:
         return None
-    now_s = replays.cost_s(current)
+
+    def cost_s(settings: LoaderSettings) -> float:
+        """Predicted time per batch of those ahead; the workers in use need not be started in the middle of an epoch."""
+        goes_on = settings == current and not ahead.is_new_epoch
+        return model.cost_s(queue_settings(settings, ahead.cpus), without=(Bottleneck.STARTUP,) if goes_on else ())
+
+    now_s = cost_s(current)
     enough_s = math.inf if ahead.is_new_epoch else (1 - choice.PROMISING) * now_s  # fewer workers alone can wait
-    costs_s = {one: cost_s for one, cost_s in _predicted(replays).items() if cost_s <= enough_s}
+    costs_s = {one: then_s for one, then_s in _predicted(cost_s, ahead).items() if then_s <= enough_s}
     chosen = choice.promising({current: now_s}, costs_s, ahead.tolerance)
     return Choice(chosen, costs_s[chosen], now_s) if chosen else None
 
 
-def _predicted(replays: "_Replays") -> dict[LoaderSettings, float]:
+def _predicted(cost_s: Callable[[LoaderSettings], float], ahead: Prospect) -> dict[LoaderSettings, float]:
     """Predicted seconds per batch with other numbers of workers, and with other values of prefetch_factor."""
-    ahead, own = replays.ahead, replays.ahead.base.prefetched
-    numbers = range(ahead.fewest_workers, ahead.most_workers + 1)
+    own, numbers = ahead.base.prefetched, range(ahead.fewest_workers, ahead.most_workers + 1)
 
     def costs_s(numbers: Iterable[int], prefetch_factor: int = own) -> dict[LoaderSettings, float]:
         settings = (replace(ahead.base, num_workers=n, prefetch_factor=prefetch_factor).canonical() for n in numbers)
-        return {one: replays.cost_s(one) for one in settings if ahead.allowed(one)}
+        return {one: cost_s(one) for one in settings if ahead.allowed(one)}
 
     found = choice.costs_near_the_best(numbers, costs_s, ahead.tolerance)
     if found and ahead.prefetches:
@@ -113,24 +119,3 @@ def _predicted(replays: "_Replays") -> dict[LoaderSettings, float]:
             shorter = {2 * best} if factor < own and 2 * best in numbers else set()  # may have room for more workers
             found |= costs_s({best, best // 2 or best} | shorter, factor)
     return found
-
-
-@dataclass(frozen=True)
-class _Replays:
-    """Replays the batches ahead."""
-
-    current: LoaderSettings
-    ahead: Prospect
-    model: Model
-
-    def cost_s(self, settings: LoaderSettings) -> float:
-        """Predicted time per batch of those ahead; the workers in use need not be started in the middle of an epoch."""
-        goes_on = settings == self.current and not self.ahead.is_new_epoch
-        queue = queue_settings(settings, self.ahead.cpus)
-        return self.model.cost_s(queue, without=(Bottleneck.STARTUP,) if goes_on else ())
-
-
-def _replays(trials: Sequence[Trial], current: LoaderSettings, ahead: Prospect) -> _Replays | None:
-    method = ahead.base.multiprocessing_context or processes.start_method()
-    model = model_of(trials, ahead.batches, ahead.cpus, method)
-    return _Replays(current, ahead, model) if model else None

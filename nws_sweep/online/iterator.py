@@ -91,7 +91,7 @@ class TunedIterator:
         return self
 
     def __len__(self) -> int:
-        return len(self._pools)
+        return len(loaders.index_sampler(self._loader))
 
     def __next__(self) -> Any:
         """The next batch, in the order of the sampler."""
@@ -148,16 +148,15 @@ class TunedIterator:
             self._tuner.postpone(self._pools.change.plan)
         self._pools.abandon()
         if self._observation is not None:
-            self._cut(has_ended=True)
+            self._cut(self._observation, has_ended=True)
             self._observation = None
         self._tuner.end_epoch(self._returned, is_stream=isinstance(self._loader.dataset, IterableDataset))
 
-    def _cut(self, *, has_ended: bool = False) -> None:
+    def _cut(self, seen: TrainingTrial, *, has_ended: bool = False) -> None:
         pool = self._pools.current
         self._tuner.distributes_among = pool.distributes_among
-        if self._observation is not None:
-            records, start_s = (pool.log.new(has_ended=has_ended), pool.log.start_s) if pool.log else ((), None)
-            self._observation.cut(records, start_s, time.perf_counter() if has_ended else None)
+        records, start_s = (pool.log.new(has_ended=has_ended), pool.log.start_s) if pool.log else ((), None)
+        seen.cut(records, start_s, time.perf_counter() if has_ended else None)
 
     def _advance(self) -> None:
         """Between two batches: ends windows of the observation, begins a change and goes on with it."""
@@ -165,15 +164,13 @@ class TunedIterator:
         if seen is not None:
             seen.asked(_moment(self._delay_s))
             if seen.ends_warm_up or seen.ends_window:
-                self._cut()
+                self._cut(seen)
                 plan = self._tuner.plan(self._returned, self._batches) if self._pools.change is None else None
                 if plan is not None:
                     self._pools.begin_change(plan)
                 if self._tuner.tuning.is_decided or self._tuner.planned is not None:  # to observe takes time
                     self._observation = None
-        change = self._pools.change
-        is_due = change is not None and not change.draws and self._returned >= change.plan.batch
-        if change is not None and is_due and self._pools.hand_over(change):
+        if self._pools.hand_over(self._returned):
             self._observation = None
 
 

@@ -6,7 +6,7 @@ import contextlib
 import functools
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -18,9 +18,11 @@ from nws_sweep.dataloading import generators, loaders
 from nws_sweep.dataloading.inputs import DATALOADER_DEFAULTS, loader_input_of
 from nws_sweep.dataloading.pickling import placeholder
 from nws_sweep.errors import one_line
-from nws_sweep.online import agreement, saved_state
+from nws_sweep.executor import rank0
+from nws_sweep.online import safeguards
 from nws_sweep.online.iterator import TunedIterator
-from nws_sweep.online.tuner import Tuner, When
+from nws_sweep.online.plan import Agreement, kind_of
+from nws_sweep.online.tuner import Tuner
 from nws_sweep.online.watcher import Watcher
 from nws_sweep.replay import choice
 from nws_sweep.report.progress import Print, announcer, printer_for
@@ -35,7 +37,7 @@ from nws_sweep.results import (
     Verdict,
 )
 from nws_sweep.results.result_cache import ResultStore
-from nws_sweep.system import accelerator, host, platforms, processes, resources, torch_internals, usage
+from nws_sweep.system import accelerator, host, platforms, processes, torch_internals
 
 logger = logging.getLogger(__name__)
 AnyLoader = TypeVar("AnyLoader")
@@ -120,36 +122,33 @@ def iterator_of(
         untuned: Makes the iterator of a loader of this class.
     """
     restore: Callable[[], None] | None = None
-    found: list[Tuner] = []
+    tuner: Tuner | None = None
     try:
         restore = loaders.order_restorer(loader)
-        found.append(find_tuner())
+        tuner = find_tuner()
         if not torch_internals.missing_names():
-            return _tuned_iterator(loader, plain(loader, kind), found[0])
+            return _tuned_iterator(loader, plain(loader, kind), tuner)
     except Exception as error:  # the training goes on without tuning
-        _report_failure(one_line(f"the DataLoader is not tuned: {type(error).__name__}: {error}"), found)
+        text = one_line(f"the DataLoader is not tuned: {type(error).__name__}: {error}")
+        logger.warning(text)
+        if tuner is not None:
+            with contextlib.suppress(Exception):
+                tuner.give_up(text)
         if restore is not None:
             restore()
     iterator = untuned(plain(loader, kind))
-    saved_state.forget_loaded(loader)
+    safeguards.forget_loaded(loader)
     return iterator
 
 
 def _tuned_iterator(loader: DataLoader[Any], copy: DataLoader[Any], tuner: Tuner) -> TunedIterator:
-    workers = saved_state.loaded_workers(copy)
+    workers = safeguards.loaded_workers(copy)
     if workers is not None and workers != tuner.current.num_workers:
         tuner.resume(workers)
     iterator = TunedIterator(copy, tuner, _batches(copy))
-    saved_state.forget_loaded(copy)
-    saved_state.forget_loaded(loader)
+    safeguards.forget_loaded(copy)
+    safeguards.forget_loaded(loader)
     return iterator
-
-
-def _report_failure(text: str, tuners: Sequence[Tuner]) -> None:
-    logger.warning(text)
-    for tuner in tuners:
-        with contextlib.suppress(Exception):
-            tuner.give_up(text)
 
 
 def plain(loader: DataLoader[Any], kind: type[DataLoader[Any]]) -> DataLoader[Any]:
@@ -252,21 +251,19 @@ def tuner_of(
     searched = replace(configuration.search, settings=settings).searched(configuration.loader)
     reason = _reason_to_stay(loader, base, watches)
     known = ResultStore().find(configuration, host.describe(), "never" if reason or watches else reuse_of(reuse))
-    others = None if reason else agreement.make(loader)
+    others = Agreement(kind_of(loader)) if rank0.has_other_ranks() and not reason else None
     tuner = (Watcher if watches else Tuner)(
-        base=base,
-        current=known.verdict.recommended if known and known.verdict else base,
+        tuning=Tuning(before=base, after=known.verdict.recommended if known and known.verdict else base),
         configuration=configuration,
-        when=_when(loader),
+        changes_within_epochs=_changes_within_epochs(loader),
         cpus=host.usable_cores(),
         most_workers=max_workers,
         prefetches="prefetch_factor" in searched,
-        refusals=_refusals,
         tell=functools.partial(_tell, announce, configuration, others),
-        on_decided=_say if watches else _conclude,
+        on_decided=(lambda one: one.tell(one.tuning.reason)) if watches else _conclude,
         others=others,
         own_generators=tuple(generators.of_loader(loader)),
-        has_own_state=saved_state.is_of_iterators(loader),
+        has_own_state=safeguards.saves_by_iterators(loader),
     )
     if reason:
         tuner.decide(reason)
@@ -279,7 +276,7 @@ def _reason_to_stay(loader: DataLoader[Any], base: LoaderSettings, watches: bool
         return f"torch {torch.__version__} has no {', '.join(missing)}; autotune leaves the loader as it is"
     if watches:
         return ""
-    if reason := saved_state.reason_to_stay(loader):
+    if reason := safeguards.reason_of_state(loader):
         return reason
     if not base.num_workers and processes.runs_main(loaders.start_method(loader)):
         return 'each new worker would run the main script, which has no if __name__ == "__main__"'
@@ -298,15 +295,15 @@ def _configuration(loader: DataLoader[Any]) -> Configuration:
     )
 
 
-def _when(loader: DataLoader[Any]) -> When:
-    """When workers can be started.
+def _changes_within_epochs(loader: DataLoader[Any]) -> bool:
+    """Whether workers can be started within an epoch.
 
     An iterable dataset has no index lists that a second pool could go on with, and iterators of a class of its own keep
     them. Forking beside the thread that pins memory can deadlock (pytorch/pytorch#75147, #130610).
     """
     pins = loader.pin_memory and accelerator.available() is not None
     is_fixed = isinstance(loader.dataset, IterableDataset | MapDataPipe) or torch_internals.makes_own_iterators(loader)
-    return When.NEXT_EPOCH if is_fixed or (pins and loaders.start_method(loader) == "fork") else When.NOW
+    return not is_fixed and not (pins and loaders.start_method(loader) == "fork")
 
 
 def _batches(loader: DataLoader[Any]) -> int | None:
@@ -318,25 +315,10 @@ def _batches(loader: DataLoader[Any]) -> int | None:
     return loaders.length(sampler) if is_torchs else None
 
 
-def _refusals(tuner: Tuner, is_new_epoch: bool) -> Callable[[LoaderSettings], str]:
-    """Why settings do not fit into what is free now, beside the workers in use unless these end before."""
-    windows = [window for trial in tuner.trials for window in trial.windows]
-    worker_bytes = usage.private_bytes(tuner.worker_pids[0]) if tuner.worker_pids else 0
-    needs = replace(resources.resource_needs(windows, {}), worker_bytes=worker_bytes)
-    free, in_flight = resources.now(None), tuner.current.queued_batches + 1
-    if free.shm_bytes is not None and is_new_epoch and tuner.worker_pids:
-        free = replace(free, shm_bytes=free.shm_bytes + in_flight * needs.batch_bytes)
-    return lambda settings: resources.reason_not_fitting(settings, needs, free)
-
-
-def _tell(announce: Print, configuration: Configuration, others: agreement.Agreement | None, text: str) -> None:
+def _tell(announce: Print, configuration: Configuration, others: Agreement | None, text: str) -> None:
     """Says something about a loader; of several ranks, rank 0 does."""
     if others is None or others.leads:
         announce(f"{configuration.columns['dataset']}: {text}")
-
-
-def _say(tuner: Tuner) -> None:
-    tuner.tell(tuner.tuning.reason)
 
 
 def _conclude(tuner: Tuner) -> None:
@@ -350,14 +332,14 @@ def _conclude(tuner: Tuner) -> None:
 
 def record(tuner: Tuner) -> SearchRecord:
     """What a tuner has found, as the record of a search; provisional unless the settings in use were timed."""
-    costs_s = {one.settings: one.objective_s for one in tuner.trials if one.objective_s is not None}
+    costs_s = {one.settings: one.objective_s for one in tuner.trials.values() if one.objective_s is not None}
     tolerance, after = tuner.configuration.search.tolerance, tuner.tuning.after
     settings = choice.choose(costs_s, tolerance) if costs_s else after
     is_provisional = tuner.tuning.is_provisional or after not in costs_s
     return SearchRecord(
         configuration=tuner.configuration,
         host=host.describe(),
-        trials=tuple(tuner.trials),
+        trials=tuple(tuner.trials.values()),
         stop_reason=tuner.tuning.reason,
         started_at=tuner.started_at,
         verdict=Verdict(

@@ -1,5 +1,6 @@
-"""What the training sees of one setting of its loader, batch by batch, as the trial of a search. Pure."""
+"""What the training sees of its loader: each setting, batch by batch, as the trial of a search; epochs. Pure."""
 
+import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -13,6 +14,7 @@ _FIRST_BATCHES = 3  # of the training, whose steps take longer: compilers, alloc
 _FEWEST_BATCHES = 8  # that are timed
 _LONG_S, _LONGEST_S = 0.5, 3.0  # so long are they timed; and with few batches
 _WINDOW_S = 0.1  # windows that count are at least so long
+_LONGER = 1.25  # more batches of an epoch by this factor are not due to unequal shares of the workers
 _PAUSE = 20.0  # a step this many times as long as the median contains something else, such as a validation pass
 
 
@@ -118,3 +120,39 @@ class TrainingTrial:
         progress.slices += [TimeSlice(windows=(window,), round=n) for n, window in enumerate(self.windows)]
         progress.done = True
         return progress.trial
+
+
+@dataclass
+class EpochLength:
+    """The length of epochs of an iterable dataset, which must not depend on the number of workers.
+
+    Workers that share the samples have as many batches in all as without workers, but for a shorter last one each. A
+    stream of which each worker has an epoch of its own, such as a resampled one of webdataset, has more with more
+    workers.
+
+    Attributes:
+        workers: Of the program.
+        plain: Batches of the latest epoch with them; None before the end of one.
+    """
+
+    workers: int
+    plain: int | None = None
+
+    def most(self, workers: int) -> int | None:
+        """Batches after which an epoch with so many workers is too long; None if any length is right."""
+        if self.plain is None or workers <= self.workers:
+            return None
+        return math.ceil(_LONGER * self.plain) + workers
+
+    def notice(self, batches: int, workers: int) -> str:
+        """An epoch with so many workers has these batches; returns what is wrong with its length, or nothing."""
+        if workers == self.workers:
+            self.plain = batches
+        most = self.most(workers)
+        if self.plain is None or (batches != most and _LONGER * batches + self.workers >= self.plain):
+            return ""
+        more = "more than " if batches == most else ""
+        return (
+            f"the length of an epoch depends on it: {more}{batches} batches with num_workers={workers}, "
+            f"{self.plain} with {self.workers}"
+        )

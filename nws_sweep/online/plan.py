@@ -1,8 +1,23 @@
-"""A planned change of settings."""
+"""Planned changes of settings. The ranks of a distributed training change at the same batch, as rank 0 decides.
 
+Rank 0 writes each plan into the key-value store that torch.distributed has set up for its process group; the other
+ranks read it. No rank waits for another one: one that reads a plan late follows it late.
+"""
+
+import collections
 from dataclasses import dataclass
+from typing import Any
 
+import msgspec
+from torch import distributed
+from torch.utils.data import DataLoader, DistributedSampler
+
+from nws_sweep.dataloading import loaders
 from nws_sweep.results import LoaderSettings
+from nws_sweep.system import torch_internals
+
+_PUBLISHED = "published"  # key of the number of plans
+_made: collections.Counter[str] = collections.Counter()  # agreements of this process by what their loaders are
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,3 +31,42 @@ class Plan:
     reason: str
     epoch: int = 0
     batch: int = 0
+
+
+class Agreement:
+    """The plans for one loader; there must be a process group.
+
+    Args:
+        what: Tells the loader from others in all ranks; ranks make loaders of which this is equal in the same order.
+    """
+
+    def __init__(self, what: str) -> None:
+        _made[what] += 1
+        prefix, store = f"nws_sweep/{what}/{_made[what]}", torch_internals.default_store()
+        self._store: Any = distributed.distributed_c10d.PrefixStore(prefix, store)
+        self._count = 0
+        self.leads = distributed.get_rank() == 0
+
+    def publish(self, plan: Plan) -> None:
+        """Called by rank 0."""
+        self._store.set(str(self._count), msgspec.json.encode(plan).decode())
+        self._store.add(_PUBLISHED, 1)
+        self._count += 1
+
+    def next(self) -> Plan | None:
+        """The next plan of rank 0; None if there is none yet. Called by the other ranks."""
+        if self._store.add(_PUBLISHED, 0) <= self._count:
+            return None
+        self._count += 1
+        return msgspec.json.decode(self._store.get(str(self._count - 1)), type=Plan)
+
+
+def kind_of(loader: DataLoader[Any]) -> str:
+    """What a loader is, equal in all ranks: without what depends on the share of a rank, such as a length."""
+    sampler = loaders.index_sampler(loader)
+    inner = getattr(sampler, "sampler", sampler)
+    is_shared = isinstance(inner, DistributedSampler)  # all ranks have the whole dataset
+    parts = [type(loader), type(loader.dataset), loader.collate_fn, type(sampler), type(inner)]
+    names = [f"{part.__module__}.{getattr(part, '__qualname__', type(part).__qualname__)}" for part in parts]
+    order = getattr(inner, "shuffle", None), loaders.length(loader.dataset) if is_shared else None
+    return "/".join(map(str, [*names, *order, loaders.settings_of(loader)]))

@@ -2,6 +2,10 @@
 
 A pool that follows another is started without index lists, while the other goes on, and gets the first ones when all
 its workers are ready. Until then, the exit of one of them raises no error in the training.
+
+Pools draw the index lists of an epoch from its sampler in turn. A DataLoader takes the end of its sampler for the end
+of the epoch, and still delivers what it has drawn. A pool whose feed is closed does so too, while the next pool draws
+the following index lists.
 """
 
 import contextlib
@@ -9,22 +13,71 @@ import hashlib
 import itertools
 import time
 import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch.utils.data import DataLoader, IterableDataset
 
-from nws_sweep.dataloading import loaders
-from nws_sweep.dataloading.generators import SeededGenerators
+from nws_sweep.dataloading import generators, loaders
 from nws_sweep.dataloading.recording import BatchLog, BatchTimer
-from nws_sweep.online.index_stream import Feed, IndexStream
-from nws_sweep.online.worker_probe import FAILED, READY, STARTING, WorkerProbe, WorkerStates
+from nws_sweep.online.worker_probe import READY, STARTING, WorkerProbe, WorkerStates
 from nws_sweep.results import LoaderSettings
 from nws_sweep.system import torch_internals
 
 OF_POOL = "_nws_sweep_pool"  # attribute of the DataLoaders of pools
 _POLL_S, _START_WITHIN_S = 0.001, 300.0
 _numbers = itertools.count()  # of the pools of this process that have a seed of their own
+
+
+@dataclass(eq=False)
+class IndexStream:
+    """The index lists of the current epoch.
+
+    Attributes:
+        sampler: The batch sampler of a DataLoader, or its sampler if the DataLoader does not make batches. ``iter`` of
+            it is called whenever a plain DataLoader would call it: some samplers draw random numbers then.
+        lists: Those that have not been drawn; indices if the DataLoader does not make batches.
+    """
+
+    sampler: Any
+    lists: Iterator[Any] = field(default=iter(()), init=False)
+
+
+@dataclass(eq=False)
+class Feed:
+    """The sampler of one pool: it draws from the stream while it is open.
+
+    Attributes:
+        stream: Which it draws from.
+        is_open: Whether it may draw.
+        starts: How often ``iter`` of it begins an epoch; afterwards it goes on where another feed was closed.
+        has_drawn: Whether it has given an index list.
+    """
+
+    stream: IndexStream
+    is_open: bool
+    starts: int
+    has_drawn: bool = field(default=False, init=False)
+
+    def __iter__(self) -> Iterator[Any]:
+        if self.starts:
+            self.starts -= 1
+            self.stream.lists = iter(self.stream.sampler)
+        return self._draws()
+
+    def __len__(self) -> int:
+        return len(self.stream.sampler)
+
+    def _draws(self) -> Iterator[Any]:
+        while self.is_open:
+            try:
+                drawn = next(self.stream.lists)
+            except StopIteration:
+                return
+            self.has_drawn = True
+            yield drawn
 
 
 class Pool:
@@ -37,7 +90,6 @@ class Pool:
         is_first: Whether it begins an epoch at once and draws a seed for its workers from the DataLoader's generator,
             as a plain DataLoader does. Otherwise it has a seed of its own. A pool of a DataLoader whose class makes
             iterators of its own always does so.
-        seeds: Whether workers seed generators of the dataset's own, unless they are as many as the DataLoader's.
 
     Attributes:
         settings: Of the pool.
@@ -49,13 +101,7 @@ class Pool:
     """
 
     def __init__(
-        self,
-        loader: DataLoader[Any],
-        settings: LoaderSettings,
-        stream: IndexStream,
-        *,
-        is_first: bool = False,
-        seeds: bool = False,
+        self, loader: DataLoader[Any], settings: LoaderSettings, stream: IndexStream, *, is_first: bool = False
     ) -> None:
         self.settings, self.has_ended = settings, False
         self._has_own_iterators = self._is_new = torch_internals.makes_own_iterators(loader)
@@ -65,7 +111,7 @@ class Pool:
         self._states = WorkerStates(settings.num_workers)
         self._is_iterable = isinstance(loader.dataset, IterableDataset)
         is_own = settings.num_workers == loader.num_workers
-        self._loader = self._copy(loader, seeds=seeds and not is_own)
+        self._loader = self._copy(loader, seeds=not is_own and bool(generators.of_loader(loader)))
         if not (is_first or self._has_own_iterators):
             self._loader.generator = _new_generator(loader.generator or torch.default_generator)
         began_s = time.process_time()
@@ -89,7 +135,7 @@ class Pool:
             timer, user_function = BatchTimer(self.log), loader.worker_init_fn
             self.log.stages.open(True)
             if seeds:
-                user_function = SeededGenerators(user_function, loader.collate_fn)
+                user_function = generators.SeededGenerators(user_function, loader.collate_fn)
             other.worker_init_fn = WorkerProbe(timer, self._states, user_function, self._is_iterable, loader.collate_fn)
         return other
 
@@ -108,7 +154,7 @@ class Pool:
         """Why the pool cannot be used; empty if it can."""
         if dead := self._dead:
             return f"a new worker exited with code {dead[0].exitcode}"
-        return self._states.error if self._states.count(FAILED) else ""
+        return self._states.error
 
     @property
     def _dead(self) -> list[Any]:

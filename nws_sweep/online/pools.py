@@ -8,9 +8,8 @@ from typing import Any
 from torch.utils.data import DataLoader
 
 from nws_sweep.dataloading import loaders
-from nws_sweep.online.index_stream import IndexStream
 from nws_sweep.online.plan import Plan
-from nws_sweep.online.pool import Pool
+from nws_sweep.online.pool import IndexStream, Pool
 from nws_sweep.online.safeguards import Safeguards
 from nws_sweep.online.tuner import REPEATED, Tuner
 from nws_sweep.results import LoaderSettings
@@ -47,14 +46,11 @@ class Pools:
         self.change: Change | None = None
         self.safeguards = Safeguards(loader, tuner)
 
-    def __len__(self) -> int:
-        return len(self._stream.sampler)
-
     def make(self, settings: LoaderSettings, *, is_first: bool = False) -> Pool:
         """Another pool; the first one begins an epoch."""
         with contextlib.suppress(Exception):  # the pool may be the only one that works
             self.safeguards.note_start()
-        return Pool(self._loader, settings, self._stream, is_first=is_first, seeds=bool(self._tuner.own_generators))
+        return Pool(self._loader, settings, self._stream, is_first=is_first)
 
     def change_between_epochs(self, batches: int | None) -> None:
         """Changes the settings if there is a plan; no second pool is needed."""
@@ -117,8 +113,11 @@ class Pools:
                 self.current.end()
                 self.current = self.change.pool
 
-    def hand_over(self, change: Change) -> bool:
-        """Whether the pool of a change takes over the index lists now: all its workers are ready."""
+    def hand_over(self, batch: int) -> bool:
+        """Whether the pool of a change takes over the index lists before a batch: all its workers are ready."""
+        change = self.change
+        if change is None or change.draws or batch < change.plan.batch:
+            return False
         if failure := change.pool.failure:
             self.abandon()
             self._tuner.decide(f"num_workers={change.plan.settings.num_workers} could not be started: {failure}")

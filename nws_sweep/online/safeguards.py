@@ -1,4 +1,9 @@
-"""What new workers would do to the samples of a program: a change is given up, put off, or told."""
+"""What new workers would do to the samples of a program: a change is given up, put off, or told.
+
+A loader with a ``state_dict`` resumes a training in the middle of an epoch. The state of torchdata's StatefulDataLoader
+fits the number of workers that has made it, and torchdata's own iterators save and load it. ``next_iter_state`` holds
+the state that the next iterator begins with.
+"""
 
 from typing import Any
 
@@ -9,6 +14,8 @@ from nws_sweep.dataloading import loaders, objects
 from nws_sweep.dataloading.fingerprints import fingerprint
 from nws_sweep.online.plan import Plan
 from nws_sweep.online.tuner import Tuner
+
+_LOADED = "next_iter_state"
 
 
 class Safeguards:
@@ -55,3 +62,30 @@ class Safeguards:
         """A batch has been made since the generator had the state ``before``."""
         if before is not None:
             self._tuner.draws_shuffle = not torch.equal(before, torch.default_generator.get_state())
+
+
+def saves_by_iterators(loader: DataLoader[Any]) -> bool:
+    """Whether the iterators of the loader save its state and load it."""
+    return _LOADED in vars(loader)
+
+
+def reason_of_state(loader: DataLoader[Any]) -> str:
+    """Why the number of workers must stay because of the loader's state; empty if it may change."""
+    if not hasattr(type(loader), "state_dict") or saves_by_iterators(loader):
+        return ""
+    return f"the state_dict() of {type(loader).__name__} is for its number of workers; tune() and search() find another"
+
+
+def loaded_workers(loader: DataLoader[Any]) -> int | None:
+    """The number of workers for which the loaded state was saved; None without a loaded state."""
+    state = vars(loader).get(_LOADED)
+    if not state:
+        return None
+    snapshot = state.get("_snapshot")
+    return int(snapshot["_main_snapshot"]["_num_workers"]) if snapshot else 0
+
+
+def forget_loaded(loader: DataLoader[Any]) -> None:
+    """An iterator has begun with the loaded state: the next one begins an epoch."""
+    if saves_by_iterators(loader):
+        vars(loader)[_LOADED] = None

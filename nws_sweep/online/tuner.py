@@ -7,18 +7,16 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from enum import Enum
-from typing import Protocol
 
 from nws_sweep import units
 from nws_sweep.dataloading.generators import seeding
 from nws_sweep.online import decision
 from nws_sweep.online.decision import Choice, Prospect
-from nws_sweep.online.epoch_length import EpochLength
-from nws_sweep.online.observation import TrainingTrial
-from nws_sweep.online.plan import Plan
+from nws_sweep.online.observation import EpochLength, TrainingTrial
+from nws_sweep.online.plan import Agreement, Plan
 from nws_sweep.replay import choice
 from nws_sweep.results import Configuration, LoaderSettings, Switch, Trial, Tuning
+from nws_sweep.system import resources, usage
 
 _MOST_SWITCHES = 3
 _USUAL_LIMIT, _STEP = 32, 4  # most workers at first, and most workers / those in use
@@ -26,42 +24,20 @@ REPEATED = "its dataset does not read get_worker_info().num_workers, so every wo
 _AGREED_S, _AGREED_BATCHES = 0.5, 8  # ranks learn of a plan so long before it
 
 
-class When(Enum):
-    """When settings can change."""
-
-    NOW = "now"
-    NEXT_EPOCH = "before the next epoch"
-
-
-class OtherRanks(Protocol):
-    """The other ranks of a distributed training; see ``agreement``."""
-
-    leads: bool  # the others follow this rank
-
-    def publish(self, plan: Plan) -> None:
-        """Tells the others."""
-
-    def next(self) -> Plan | None:
-        """The next plan of the rank that leads; None if there is none yet."""
-
-
 @dataclass(eq=False)
 class Tuner:
     """The state of one loader.
 
     Args:
-        base: Settings of the loader as the program made it, canonical.
-        current: Settings to begin with.
+        tuning: The settings of the loader as the program made it, and those to begin with; canonical.
         configuration: What is held fixed, for its trials.
-        when: When the settings of this loader can change.
+        changes_within_epochs: Whether settings can change there, and not only before the next epoch.
         cpus: CPUs that the training and its workers may use.
         most_workers: Never more workers; None for what fits.
         prefetches: Whether ``prefetch_factor`` may change.
-        refusals: Gives a function that says why settings do not fit; empty if they do. Before a new epoch the current
-            workers end, else the new ones start beside them.
         tell: Called with a line about the loader, such as one about a change that is more than one of speed.
         on_decided: Called once.
-        others: The other ranks; None for a single process.
+        others: The agreement with other ranks; None for a single process.
         may_change: Whether the settings of this loader, and not of another one, may change.
         own_generators: Places of the random number generators of the dataset's own, which new workers seed.
         has_own_state: Whether the loader has a ``state_dict``, which is for its number of workers.
@@ -69,24 +45,21 @@ class Tuner:
         length: Of epochs of an iterable dataset.
     """
 
-    base: LoaderSettings
-    current: LoaderSettings
+    tuning: Tuning
     configuration: Configuration
-    when: When
+    changes_within_epochs: bool
     cpus: float
     most_workers: int | None
     prefetches: bool
-    refusals: Callable[["Tuner", bool], Callable[[LoaderSettings], str]]
     tell: Callable[[str], None]
     on_decided: Callable[["Tuner"], None]
-    others: OtherRanks | None = None
+    others: Agreement | None = None
     may_change: Callable[["Tuner"], bool] = lambda _: True
     own_generators: Sequence[str] = ()
     has_own_state: bool = False
     draws_shuffle: bool = False
     length: EpochLength = field(init=False)
-    trials: list[Trial] = field(default_factory=list)
-    tuning: Tuning = field(init=False)
+    trials: dict[LoaderSettings, Trial] = field(default_factory=dict)
     observation: TrainingTrial | None = None  # of the settings in use
     epoch: int = -1  # of the newest iterator
     batches: int = 0  # taken so far, of all epochs
@@ -98,8 +71,18 @@ class Tuner:
 
     def __post_init__(self) -> None:
         """Nothing is known yet."""
-        self.tuning, self.length = Tuning(before=self.base, after=self.current), EpochLength(self.base.num_workers)
+        self.length = EpochLength(self.base.num_workers)
         _tell_consequences(self, "from the start")
+
+    @property
+    def base(self) -> LoaderSettings:
+        """Settings of the loader as the program made it."""
+        return self.tuning.before
+
+    @property
+    def current(self) -> LoaderSettings:
+        """Settings in use."""
+        return self.tuning.after
 
     def observe(self, batches_per_epoch: int | None) -> TrainingTrial | None:
         """The observation of the settings in use, which goes on over epochs; None if they are decided."""
@@ -120,76 +103,44 @@ class Tuner:
         if self.tuning.is_decided or not self.may_change(self):
             return None
         if self.planned is None:
-            is_led = self.others is not None and not self.others.leads
-            self.planned = self._follow() if is_led else self._own_plan(batch, batches)
-        return self._due(is_new_epoch=not batch)
-
-    def _due(self, *, is_new_epoch: bool) -> Plan | None:
-        """The plan, if it is for this epoch, or for one that is about to begin."""
-        plan = self.planned
+            others = self.others
+            self.planned = others.next() if others and not others.leads else _own_plan(self, batch, batches)
+        plan, is_new_epoch = self.planned, not batch
         if plan is None or plan.epoch > self.epoch + is_new_epoch or (is_new_epoch and plan.batch):
             return None
         self.planned = None
-        return plan
-
-    def _follow(self) -> Plan | None:
-        plan = self.others.next() if self.others else None
-        if plan is not None and plan.settings == self.current:
+        if plan.settings == self.current:
             self.decide(plan.reason)
             return None
         return plan
 
-    def _own_plan(self, batch: int, batches: int | None) -> Plan | None:
-        seen = self.observation
-        if (
-            seen is None
-            or not (seen.is_long_enough if batch else seen.suffices)
-            or (self.others is not None and not batch)
-        ):
-            return None
-        trial = seen.trial(self.configuration, self.cpus)
-        self.trials = _replaced(self.trials, trial)
-        plan = _undo(self, batch) or self._better(trial, batch, batches)
-        if plan is not None and self.others is not None:
-            if plan.epoch == self.epoch:
-                batches_ahead = math.ceil(_AGREED_S / (pace_s(self.trials, self.current) or _AGREED_S))
-                plan = replace(plan, batch=batch + max(_AGREED_BATCHES, batches_ahead))
-            self.others.publish(plan)
-        return plan
-
-    def _better(self, trial: Trial, batch: int, batches: int | None) -> Plan | None:
-        """Settings that are predicted to be better; decides if there are none."""
+    def better(self, trial: Trial, batch: int, batches: int | None) -> Plan:
+        """Settings that are predicted to be better; those in use if there are none."""
         switches = self.tuning.switches
-        first_s = pace_s(self.trials, switches[0].before) if switches else None
-        why = _why(trial, first_s, self.configuration.search.tolerance)
         if self.distributes_among is not None and self.current.num_workers >= self.distributes_among:
-            self.decide(f"{_now(trial)}; {REPEATED}")
-            return None
+            return Plan(self.current, f"{_now(trial)}; {REPEATED}")
         if self.is_undone or len(switches) >= _MOST_SWITCHES - 1:  # one may be undone
-            self.decide(switches[-1].reason if self.is_undone else why)
-            return None
-        ahead, better, refusal = prospect(self, batches, is_new_epoch=True), None, ""
-        if batch and self.when is When.NOW:
+            return Plan(self.current, switches[-1].reason if self.is_undone else _why(self, trial))
+        better, refusal, is_new_epoch = None, "", True
+        took = f"a batch took {_with(pace_s(trial), trial.settings)}, {_waiting(trial)}"
+        if batch and self.changes_within_epochs:
             left = None if batches is None else batches - batch
             better, refusal = better_choice(self, prospect(self, left, is_new_epoch=False))
-            ahead = ahead if better is None else replace(ahead, is_new_epoch=False)
-        is_untried = all(one.num_workers for one in self.trials)
-        if better is None and is_untried and decision.workers_may_not_help(trial):
+            is_new_epoch = better is None
+        if better is None and all(one.num_workers for one in self.trials) and decision.workers_may_not_help(trial):
             none = replace(self.base, num_workers=0).canonical()
-            return Plan(none, f"{_before(trial)}, and handing it over costs much", _epoch_of(self, none, batch))
+            return Plan(none, f"{took}, and handing it over costs much", _epoch_of(self, none, batch))
         if better is None:
-            better, refusal = better_choice(self, ahead)
+            better, refusal = better_choice(self, prospect(self, batches, is_new_epoch=True))
         if better is None:
-            self.decide(f"other settings were not tried: {refusal}" if refusal else why)
-            return None
-        predicted_s = (pace_s(self.trials, self.current) or 0.0) * better.predicted_s / better.current_s
-        reason = f"{_before(trial)}; {units.seconds(predicted_s)} predicted"
-        return Plan(better.settings, reason, self.epoch + ahead.is_new_epoch)
+            why = f"other settings were not tried: {refusal}" if refusal else _why(self, trial)
+            return Plan(self.current, why)
+        predicted_s = pace_s(trial) * better.predicted_s / better.current_s
+        return Plan(better.settings, f"{took}; {units.seconds(predicted_s)} predicted", self.epoch + is_new_epoch)
 
     def switched(self, plan: Plan, batch: int, longest_wait_s: float) -> None:
         """The settings have changed as planned, from ``batch`` on."""
         switch = Switch(plan.epoch, batch, self.current, plan.settings, plan.reason, longest_wait_s)
-        self.current = plan.settings
         self.tuning = replace(self.tuning, after=plan.settings, switches=(*self.tuning.switches, switch))
         _tell_consequences(self, f"from batch {batch} of epoch {plan.epoch} on")
 
@@ -198,27 +149,24 @@ class Tuner:
         *earlier, latest = self.tuning.switches or [None]
         before, wanted = latest.before if latest else self.base, self.current.num_workers
         self.most_workers, is_more = max(workers, self.base.num_workers), workers > before.num_workers
-        self.current = replace(self.current, num_workers=workers) if is_more else before
-        kept = [replace(latest, after=self.current)] if latest and is_more else []
-        self.tuning = replace(self.tuning, after=self.current, switches=(*earlier, *kept))
+        after = replace(self.current, num_workers=workers) if is_more else before
+        kept = [replace(latest, after=after)] if latest and is_more else []
+        self.tuning = replace(self.tuning, after=after, switches=(*earlier, *kept))
         if latest and not is_more:
             self.decide(f"of {wanted} workers, {workers} could make batches{f' ({why})' if why else ''}")
 
     def end_epoch(self, batches: int, *, is_stream: bool) -> None:
         """An epoch has so many batches; that of an iterable dataset must not depend on the number of workers."""
-        if not is_stream:
-            return
-        if why := self.length.notice(batches, self.current.num_workers):
+        if is_stream and (why := self.length.notice(batches, self.current.num_workers)):
             self.give_up(why)
 
     def resume(self, workers: int) -> None:
         """An epoch goes on with the state of a loader that had so many workers."""
-        self.current = replace(self.base, num_workers=workers).canonical()
-        self.tuning = replace(self.tuning, after=self.current)
+        self.tuning = replace(self.tuning, after=replace(self.base, num_workers=workers).canonical())
 
     def give_up(self, reason: str) -> None:
         """The settings are those of the program from now on, also if others have been decided for."""
-        self.current, self.tuning = self.base, replace(self.tuning, after=self.base, is_decided=False)
+        self.tuning = replace(self.tuning, after=self.base, is_decided=False)
         self.decide(reason)
 
     def postpone(self, plan: Plan) -> None:
@@ -227,12 +175,13 @@ class Tuner:
 
     def end(self) -> None:
         """The training has ended."""
-        if self.observation is not None and self.observation.windows:
-            self.trials = _replaced(self.trials, self.observation.trial(self.configuration, self.cpus))
-        switches, latest = self.tuning.switches, next((t for t in self.trials if t.settings == self.current), None)
-        known = [switch.reason for switch in switches[-1:]]
-        if switches and latest and pace_s([latest], self.current):
-            known = [_why(latest, pace_s(self.trials, switches[0].before), self.configuration.search.tolerance)]
+        seen = self.observation
+        if seen is not None and seen.windows:
+            self.trials[seen.settings] = seen.trial(self.configuration, self.cpus)
+        known = [switch.reason for switch in self.tuning.switches[-1:]]
+        latest = self.trials.get(self.current)
+        if known and latest and pace_s(latest):
+            known = [_why(self, latest)]
         self.decide("; ".join([*known, "the training ended before more was timed"]), is_final=False)
 
     def decide(self, reason: str, *, is_final: bool = True) -> None:
@@ -242,36 +191,49 @@ class Tuner:
         if self.others is not None and self.others.leads:
             self.others.publish(Plan(self.current, reason))
         settings = [*(switch.before for switch in self.tuning.switches), self.current]
-        batch_s = tuple(found for one in settings if (found := pace_s(self.trials, one)) is not None)
+        batch_s = tuple(filter(None, (pace_s(self.trials.get(one)) for one in settings)))
         self.tuning = replace(self.tuning, is_decided=True, is_provisional=not is_final, reason=reason, batch_s=batch_s)
         self.observation = None
         self.on_decided(self)
+
+
+def _own_plan(tuner: Tuner, batch: int, batches: int | None) -> Plan | None:
+    """What this process plans, once enough has been seen; ranks learn of it before its batch."""
+    seen = tuner.observation
+    is_enough = seen is not None and (seen.is_long_enough if batch else seen.suffices and tuner.others is None)
+    if seen is None or not is_enough:
+        return None
+    tuner.trials[seen.settings] = trial = seen.trial(tuner.configuration, tuner.cpus)
+    plan = _undo(tuner, batch) or tuner.better(trial, batch, batches)
+    if tuner.others is None or plan.settings == tuner.current:  # ``decide`` tells the others
+        return plan
+    if plan.epoch == tuner.epoch:
+        batches_ahead = math.ceil(_AGREED_S / (pace_s(trial) or _AGREED_S))
+        plan = replace(plan, batch=batch + max(_AGREED_BATCHES, batches_ahead))
+    tuner.others.publish(plan)
+    return plan
 
 
 def _undo(tuner: Tuner, batch: int) -> Plan | None:
     """The settings before the latest change, if they are worth changing back to."""
     if not tuner.tuning.switches or tuner.is_undone:
         return None
-    latest = tuner.tuning.switches[-1]
-    trials = {one.settings: one for one in tuner.trials}
-    what, before_s, after_s = _compared(trials.get(latest.before), trials.get(tuner.current))
-    if not before_s or not after_s:
-        return None
-    if not choice.promising({tuner.current: after_s}, {latest.before: before_s}, tuner.configuration.search.tolerance):
+    before, after = tuner.tuning.switches[-1].before, tuner.current
+    what, before_s, after_s = _compared(tuner.trials.get(before), tuner.trials.get(after))
+    tolerance = tuner.configuration.search.tolerance
+    if not (before_s and after_s and choice.promising({after: after_s}, {before: before_s}, tolerance)):
         return None
     tuner.is_undone = True
-    after, before = _with(after_s, tuner.current, latest.before), _with(before_s, latest.before, tuner.current)
-    reason = f"{what} took {after} and {before}"
-    return Plan(latest.before, reason, _epoch_of(tuner, latest.before, batch))
+    reason = f"{what} took {_with(after_s, after, before)} and {_with(before_s, before, after)}"
+    return Plan(before, reason, _epoch_of(tuner, before, batch))
 
 
-def _compared(before: Trial | None, after: Trial | None) -> tuple[str, float | None, float | None]:
+def _compared(before: Trial | None, after: Trial | None) -> tuple[str, float, float]:
     """What is compared, and its seconds: an epoch, the start of workers included, unless its length is unknown."""
-    before_s, after_s = (one.measurement.epoch_s if one and one.measurement else None for one in (before, after))
+    before_s, after_s = (one and one.measurement and one.measurement.epoch_s for one in (before, after))
     if before_s and after_s:
         return "an epoch", before_s, after_s
-    before_s, after_s = (pace_s([one], one.settings) if one else None for one in (before, after))
-    return "a batch", before_s, after_s
+    return "a batch", pace_s(before), pace_s(after)
 
 
 def better_choice(tuner: Tuner, ahead: Prospect) -> tuple[Choice | None, str]:
@@ -279,22 +241,32 @@ def better_choice(tuner: Tuner, ahead: Prospect) -> tuple[Choice | None, str]:
     better = decision.choose(tuner.trials, tuner.current, ahead)
     if better is None:
         return None, ""
-    refusal = tuner.refusals(tuner, ahead.is_new_epoch)
+    refusal = _refusals(tuner, is_new_epoch=ahead.is_new_epoch)
     if why := refusal(better.settings):
         better = decision.choose(tuner.trials, tuner.current, replace(ahead, allowed=lambda one: not refusal(one)))
     return better, why if better is None else ""
 
 
+def _refusals(tuner: Tuner, *, is_new_epoch: bool) -> Callable[[LoaderSettings], str]:
+    """Why settings do not fit into what is free now, beside the workers in use unless these end before."""
+    windows = [window for trial in tuner.trials.values() for window in trial.windows]
+    worker_bytes = usage.private_bytes(tuner.worker_pids[0]) if tuner.worker_pids else 0
+    needs = replace(resources.resource_needs(windows, {}), worker_bytes=worker_bytes)
+    free, in_flight = resources.now(None), tuner.current.queued_batches + 1
+    if free.shm_bytes is not None and is_new_epoch and tuner.worker_pids:
+        free = replace(free, shm_bytes=free.shm_bytes + in_flight * needs.batch_bytes)
+    return lambda settings: resources.reason_not_fitting(settings, needs, free)
+
+
 def prospect(tuner: Tuner, batches: int | None, *, is_new_epoch: bool) -> Prospect:
     """What lies ahead of a loader; ``batches`` of this epoch, or of the next one."""
     step = max(_USUAL_LIMIT, int(_STEP * tuner.cpus), _STEP * tuner.current.num_workers)
-    paces_s = {one.settings: _pace_of(one) for one in tuner.trials if _pace_of(one)}
+    paces_s = {settings: pace_s(trial) for settings, trial in tuner.trials.items() if pace_s(trial)}
     usual = min(step, choice.most_workers(tuner.cpus, paces_s))
     limits = (usual, tuner.most_workers, tuner.distributes_among)
     return Prospect(
         base=tuner.base,
         cpus=tuner.cpus,
-        allowed=lambda _: True,
         fewest_workers=0 if is_new_epoch else _fewest(tuner.base),
         most_workers=min(limit for limit in limits if limit is not None),
         prefetches=tuner.prefetches,
@@ -332,32 +304,18 @@ def _fewest(base: LoaderSettings) -> int:
 
 def _epoch_of(tuner: Tuner, settings: LoaderSettings, batch: int) -> int:
     """The first epoch that can have these settings; ``batch`` is 0 before an epoch begins."""
-    is_later = not batch or tuner.when is When.NEXT_EPOCH or settings.num_workers < _fewest(tuner.base)
+    is_later = not (batch and tuner.changes_within_epochs) or settings.num_workers < _fewest(tuner.base)
     return tuner.epoch + is_later
 
 
-def _replaced(trials: Sequence[Trial], latest: Trial) -> list[Trial]:
-    """The trials with the latest one instead of an earlier one of its settings."""
-    return [*(one for one in trials if one.settings != latest.settings), latest]
-
-
-def pace_s(trials: Sequence[Trial], settings: LoaderSettings) -> float | None:
-    """Seconds of a batch with these settings; of an epoch / its batches if epochs are short."""
-    trial = next((one for one in trials if one.settings == settings), None)
+def pace_s(trial: Trial | None) -> float:
+    """Seconds of a batch of a trial; of an epoch / its batches if epochs are short; 0 if unknown."""
     found = trial.measurement if trial else None
-    return found.batch_s.value if found and found.batch_s else None
+    return found.batch_s.value if found and found.batch_s else 0.0
 
 
 def _now(trial: Trial) -> str:
-    return f"a batch takes {units.seconds(_pace_of(trial))}, {_waiting(trial)}"
-
-
-def _before(trial: Trial) -> str:
-    return f"a batch took {_with(_pace_of(trial), trial.settings)}, {_waiting(trial)}"
-
-
-def _pace_of(trial: Trial) -> float:
-    return pace_s([trial], trial.settings) or 0.0
+    return f"a batch takes {units.seconds(pace_s(trial))}, {_waiting(trial)}"
 
 
 def _waiting(trial: Trial) -> str:
@@ -369,8 +327,14 @@ def _with(batch_s: float, settings: LoaderSettings, other: LoaderSettings | None
     return f"{units.seconds(batch_s)} with num_workers={settings.num_workers}{differing}".rstrip()
 
 
-def _why(trial: Trial, first_s: float | None, tolerance: float) -> str:
-    """Why the settings of this trial stay; ``first_s`` is the time of a batch before any change."""
-    if first_s is not None:
-        return f"{_now(trial)}; it took {units.seconds(first_s)} at first"
-    return f"{_now(trial)}; no other setting is predicted to gain more than {units.share(tolerance)}"
+def _why(tuner: Tuner, latest: Trial) -> str:
+    """Why the settings in use stay, with their trial."""
+    switches = tuner.tuning.switches
+    if switches and (first_s := pace_s(tuner.trials.get(switches[0].before))):
+        return f"{_now(latest)}; it took {units.seconds(first_s)} at first"
+    return f"{_now(latest)}; {no_gain(tuner)}"
+
+
+def no_gain(tuner: Tuner) -> str:
+    """Why no other settings are worth a change."""
+    return f"no other setting is predicted to gain more than {units.share(tuner.configuration.search.tolerance)}"

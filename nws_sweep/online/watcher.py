@@ -3,7 +3,7 @@
 from nws_sweep import units
 from nws_sweep.online import decision
 from nws_sweep.online.plan import Plan
-from nws_sweep.online.tuner import Tuner, better_choice, pace_s, prospect
+from nws_sweep.online.tuner import Tuner, better_choice, no_gain, pace_s, prospect
 from nws_sweep.results import Trial
 from nws_sweep.system import accelerator
 
@@ -29,28 +29,24 @@ class Watcher(Tuner):
         """Says what was found."""
         if self.observation is None or self.tuning.is_decided:
             return
-        trial = self.observation.trial(self.configuration, self.cpus)
-        self.trials = [trial]
+        self.trials[self.current] = trial = self.observation.trial(self.configuration, self.cpus)
         self.decide(self._found(trial, self.observation.batches_per_epoch))
 
     def _found(self, trial: Trial, batches: int | None) -> str:
-        batch_s = pace_s([trial], trial.settings)
+        batch_s, workers = pace_s(trial), f"num_workers={self.current.num_workers}"
         if not batch_s:
             return "too few batches were timed"
         if device := accelerator.in_use():
             return (
-                f"a batch takes {units.seconds(batch_s)} with num_workers={self.current.num_workers}; what share of it "
+                f"a batch takes {units.seconds(batch_s)} with {workers}; what share of it "
                 f"waits for data is unknown, since the step may still run on {device} when the next batch is asked for"
             )
         share = decision.waiting_share(trial)
         waits = f"the training waits for data {units.share(share)} of its time"
-        now = f"{waits}; a batch takes {units.seconds(batch_s)} with num_workers={self.current.num_workers}"
+        now = f"{waits}; a batch takes {units.seconds(batch_s)} with {workers}"
         better, refusal = better_choice(self, prospect(self, batches, is_new_epoch=True))
         if better is None:
-            nothing = (
-                f"no other setting is predicted to gain more than {units.share(self.configuration.search.tolerance)}"
-            )
-            return f"{now}; {refusal or nothing}"
+            return f"{now}; {refusal or no_gain(self)}"
         step_s = (1 - share) * batch_s
         then_s = batch_s * better.predicted_s / better.current_s
         less = f"waiting {units.share(max(0.0, 1 - step_s / then_s))}, a batch {units.seconds(then_s)}"

@@ -1,7 +1,7 @@
 """What the workers of a pool tell the training's process: that they can make batches, and what each batch costs."""
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.sharedctypes import RawArray
 from typing import Any
@@ -12,7 +12,7 @@ from nws_sweep.dataloading.recording import BatchTimer
 from nws_sweep.errors import one_line
 from nws_sweep.system import torch_internals
 
-STARTING, READY, FAILED, EMPTY = range(4)
+STARTING, READY, FAILED = range(3)
 _MOST_TEXT = 300  # bytes of an error
 
 
@@ -20,8 +20,8 @@ class WorkerStates:
     """One state of each worker, in shared memory.
 
     A worker of a map-style dataset is ready after ``worker_init_fn``; one of an iterable dataset after its first batch,
-    since only then it is known whether it has samples. It has failed if ``worker_init_fn`` or, with an iterable
-    dataset, its first batch raised an exception.
+    since only then it is known whether it has samples. It has failed if it has none, or if ``worker_init_fn`` or, with
+    an iterable dataset, its first batch raised an exception.
     """
 
     def __init__(self, num_workers: int) -> None:
@@ -29,14 +29,13 @@ class WorkerStates:
         self._asked = RawArray("b", 1)
         self._error = RawArray("c", _MOST_TEXT)
 
-    def set(self, worker: int, state: int) -> None:
-        """Called in the worker."""
+    def set(self, worker: int, state: int, error: BaseException | None = None) -> None:
+        """Called in the worker. Its first state but ``STARTING`` stays."""
+        if self._states[worker] != STARTING:
+            return
+        if error is not None and not isinstance(error, StopIteration):
+            self._error.value = one_line(f"{type(error).__name__}: {error}").encode()[: _MOST_TEXT - 1]
         self._states[worker] = state
-
-    def fail(self, worker: int, error: BaseException) -> None:
-        """Called in the worker."""
-        self._error.value = one_line(f"{type(error).__name__}: {error}").encode()[: _MOST_TEXT - 1]
-        self.set(worker, FAILED)
 
     @property
     def error(self) -> str:
@@ -76,8 +75,7 @@ class WorkerProbe:
             with contextlib.suppress(Exception):
                 _notice_number(self.states)
         if self.user_function is not None:
-            with self._failing(worker_id):
-                self.user_function(worker_id)
+            self._telling(self.user_function, worker_id, STARTING)(worker_id)
         for prepare in (self._time_batches, self._tell_state):
             with contextlib.suppress(Exception):
                 prepare(worker_id)
@@ -89,10 +87,12 @@ class WorkerProbe:
             setattr(fetcher, "fetch", self._timed(fetcher.fetch))  # noqa: B010
 
     def _tell_state(self, worker_id: int) -> None:
-        if self.is_iterable:
-            self._tell_first_batch(torch_internals.fetchers()[1], worker_id)
-        else:
+        if not self.is_iterable:
             self.states.set(worker_id, READY)
+            return
+        _, fetcher = torch_internals.fetchers()
+        fetcher.__init__ = self._telling(fetcher.__init__, worker_id, STARTING)  # calls ``iter(dataset)``
+        fetcher.fetch = self._telling(fetcher.fetch, worker_id, READY)
 
     def _timed(self, fetch: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
         def timed(fetcher: Any, index: Any) -> Any:
@@ -106,34 +106,19 @@ class WorkerProbe:
 
         return timed
 
-    def _tell_first_batch(self, fetcher: Any, worker_id: int) -> None:
-        """Makes the class tell the state after ``iter(dataset)``, if that fails, and after the first batch."""
-        init, fetch = fetcher.__init__, fetcher.fetch
+    def _telling(self, step: Callable[..., Any], worker_id: int, state: int) -> Callable[..., Any]:
+        """A step of the worker, which tells the state afterwards, or its exception."""
 
-        def first_init(self_: Any, *arguments: Any) -> None:
-            with self._failing(worker_id):
-                init(self_, *arguments)
-
-        def first_fetch(self_: Any, index: Any) -> Any:
-            fetcher.__init__, fetcher.fetch = init, fetch
+        def telling(*arguments: Any) -> Any:
             try:
-                with self._failing(worker_id):
-                    batch = fetch(self_, index)
-            except StopIteration:
-                self.states.set(worker_id, EMPTY)
+                result = step(*arguments)
+            except BaseException as error:
+                self.states.set(worker_id, FAILED, error)
                 raise
-            self.states.set(worker_id, READY)
-            return batch
+            self.states.set(worker_id, state)
+            return result
 
-        fetcher.__init__, fetcher.fetch = first_init, first_fetch
-
-    @contextlib.contextmanager
-    def _failing(self, worker_id: int) -> Iterator[None]:
-        try:
-            yield
-        except BaseException as error:
-            self.states.fail(worker_id, error)
-            raise
+        return telling
 
 
 def _notice_number(states: WorkerStates) -> None:

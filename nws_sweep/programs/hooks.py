@@ -291,7 +291,7 @@ class TuningHook(ProgramHook):
 
     def _tuner_of(self, loader: Any) -> "Tuner":
         from nws_sweep.dataloading.loaders import NOT_TRAINING, reason_not_training
-        from nws_sweep.online.agreement import kind_of
+        from nws_sweep.online.plan import kind_of
 
         if loader not in self._by_loader:
             kind = kind_of(loader)

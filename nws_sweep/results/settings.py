@@ -157,7 +157,6 @@ class ProcessState:
 
     environment: Mapping[str, str] = field(repr=False)
     import_path: tuple[str, ...]  # ``sys.path``
-    locale: str
     torch: Mapping[str, Any] = field(default_factory=dict)  # threads and defaults; empty if it was not imported
     opencv_threads: int | None = None  # None if it was not imported
     blas_threads: Mapping[str, int] = field(default_factory=dict)  # by library

@@ -14,6 +14,8 @@ import socket
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
+import psutil
+
 from nws_sweep import __version__
 from nws_sweep.results import Host
 
@@ -23,8 +25,6 @@ _MOUNT = Path("sys/fs/cgroup")
 
 def describe(ranks: int = 1) -> Host:
     """The facts that decide whether two runs are comparable; several ranks have the CPUs of all of a launcher's."""
-    import psutil
-
     model = re.search(r"^model name\s*:(.*)", read(Path("/proc/cpuinfo")), re.MULTILINE)
     return Host(
         hostname=socket.gethostname(),

@@ -15,12 +15,12 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+import psutil
+
 from nws_sweep.system import host, platforms
 
 if TYPE_CHECKING:
     from multiprocessing.process import BaseProcess
-
-    import psutil
 
     from nws_sweep.system.fork_server import ForkedProcess
 
@@ -179,8 +179,6 @@ def set_socket_folder(folder: str) -> None:
 
 def kill_tree(process: "ForkedProcess | BaseProcess") -> None:
     """Kills a process and its descendants, waits for their exit, and removes their shared memory."""
-    import psutil
-
     pid, family = process.pid, []
     assert pid is not None
     with contextlib.suppress(psutil.NoSuchProcess):
@@ -197,8 +195,6 @@ def kill_tree(process: "ForkedProcess | BaseProcess") -> None:
 
 def running(pids: Iterable[int], after_s: float = 0.0) -> list[int]:
     """The processes that still run after at most ``after_s`` seconds."""
-    import psutil
-
     family, deadline = [], time.monotonic() + after_s
     for pid in pids:
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -208,10 +204,8 @@ def running(pids: Iterable[int], after_s: float = 0.0) -> list[int]:
     return left
 
 
-def is_alive(process: "psutil.Process") -> bool:
+def is_alive(process: psutil.Process) -> bool:
     """Whether the process runs; a zombie, which init may take seconds to reap in a container, does not."""
-    import psutil
-
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import linear_regression
 
+import psutil
+
 from nws_sweep import units
 from nws_sweep.results import LoaderSettings, Window
 from nws_sweep.system import host, platforms
@@ -88,8 +90,6 @@ def _threads_left() -> int | None:
     soft, _ = resource.getrlimit(resource.RLIMIT_NPROC)
     if os.getuid() == 0 or soft == resource.RLIM_INFINITY or soft > _ROOMY_THREADS:
         return None
-    import psutil
-
     members = (member.info for member in psutil.process_iter(["uids", "num_threads"]))
     # Processes of other users may have no uids.
     mine = (one["num_threads"] or 0 for one in members if one["uids"] is not None and one["uids"].real == os.getuid())

@@ -9,13 +9,11 @@ import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import psutil
 
 from nws_sweep.results import MachineTime, Usage
 from nws_sweep.system import host, platforms
-
-if TYPE_CHECKING:
-    import psutil
 
 _SHARED_MEMORY = Path("/dev/shm")
 _BLOCK_BYTES = 512  # the unit of st_blocks
@@ -26,8 +24,6 @@ _MAJFLT = 9  # field of /proc/<pid>/stat after the name; that of exited children
 
 def of_tree(pid: int) -> Usage:
     """Resources of the process and its descendants; CPU time and bytes include exited children."""
-    import psutil
-
     try:
         root = psutil.Process(pid)
         members = [root, *root.children(recursive=True)]
@@ -65,8 +61,6 @@ def of_machine(root: Path = Path("/")) -> MachineTime:
 
 def _usable_cpu_times() -> Sequence[object]:
     """Of the CPUs on which this process may run; of all where the system does not tell them apart."""
-    import psutil
-
     times: list[object] = list(psutil.cpu_times(percpu=True))
     usable = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(len(times))
     return [one for number, one in enumerate(times) if number in usable] or times
@@ -78,9 +72,7 @@ def known_sum(values: Iterable[int | None]) -> int | None:
     return sum(known) if known else None
 
 
-def _cpu_s(process: "psutil.Process") -> float:
-    import psutil
-
+def _cpu_s(process: psutil.Process) -> float:
     try:
         times = process.cpu_times()
     except psutil.Error:

@@ -12,11 +12,9 @@ from torch.utils.data import DataLoader, DistributedSampler
 
 import nws_sweep
 from nws_sweep.errors import TrialError
-from nws_sweep.executor import background
-from nws_sweep.executor.background import ProcessWithBackground
 from nws_sweep.executor.child import _ChildCommands
-from nws_sweep.executor.dataset_server import DatasetServer
-from nws_sweep.executor.trial_process import Supervision
+from nws_sweep.executor.dataset_server import DatasetServer, of_rank
+from nws_sweep.executor.trial_process import ChildProcess, Supervision
 from nws_sweep.measurement.timing import LoaderSession
 from nws_sweep.results import LoaderSettings, MeasureRules, ProcessState, WindowKind, WindowRequest
 from tests import factories
@@ -31,14 +29,12 @@ EPOCH = WindowRequest(kind=WindowKind.EPOCH)
 
 
 @contextlib.contextmanager
-def opened(
-    notes: Path, num_workers: int = 0, timeout: float = 0.0, **arguments: Any
-) -> Iterator[ProcessWithBackground]:
+def opened(notes: Path, num_workers: int = 0, timeout: float = 0.0, **arguments: Any) -> Iterator[ChildProcess]:
     """Three ranks of a dataset that notes in a file which rank has made which sample."""
     notes.touch()
     spec = factories.process_spec("OfRank", length=LENGTH, path=str(notes), **arguments)
-    first = background.of_rank(replace(spec, ranks=RANKS), 0)
-    with DatasetServer() as server, background.start(server.start, first, Supervision(kill_after_s=60.0)) as process:
+    first = of_rank(replace(spec, ranks=RANKS), 0)
+    with DatasetServer() as server, server.start(first, Supervision(kill_after_s=60.0)) as process:
         method = "fork" if num_workers else None  # the timeout must not end while workers start
         settings = LoaderSettings(
             batch_size=8, num_workers=num_workers, timeout=timeout, multiprocessing_context=method
@@ -140,9 +136,9 @@ def test_loading_in_the_background_ends_with_an_epoch_without_batches() -> None:
 
 def test_a_rank_replaces_the_launchers_variables_only() -> None:
     outside = {"RANK": "7", "WORLD_SIZE": "64", "HOME": "/home", "OMP_NUM_THREADS": "3"}
-    state = ProcessState(environment=outside, import_path=(), locale="C")
+    state = ProcessState(environment=outside, import_path=())
     spec = replace(factories.process_spec("Plain"), ranks=4, state=state, logs_samples=True)
-    made = background.of_rank(spec, 1)
+    made = of_rank(spec, 1)
     assert made.state is not None
     assert made.state.environment == {
         "RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "4",

@@ -137,14 +137,6 @@ def test_a_training_step_that_cannot_be_made_keeps_the_template_process(
     assert times_made(makings) == 1
 
 
-def test_each_trial_process_writes_its_own_log(dataset_server: DatasetServer, tmp_path: Path) -> None:
-    for name in ("one.log", "two.log"):
-        chosen = spec("Raises", tmp_path / name)
-        with pytest.raises(TrialError, match="bad sample"), dataset_server.start(chosen) as process:
-            one_epoch(process)
-        assert (tmp_path / name).read_text().count("Traceback") == 1
-
-
 def test_a_shared_dataset_counts_fully_in_each_trial_process(dataset_server: DatasetServer, makings: Path) -> None:
     held = []
     for megabytes in (0, 64):

@@ -48,26 +48,6 @@ def check(trial: Trial, state: TrialState, *words: str) -> None:
     assert trial.measurement is None
 
 
-def test_a_good_dataset_gives_every_quantity() -> None:
-    for trial in searched("Plain", length=20_000).values():
-        assert (trial.state, trial.reason) == (TrialState.OK, "")
-        assert (found := trial.measurement) is not None
-        assert None not in (found.batch_s, found.epoch_s, trial.noise, found.shm_bytes, found.disk_bytes)
-        assert (found.cpu_s or 0) > 0
-        assert (found.memory_bytes or 0) > 2**20
-
-
-@pytest.mark.parametrize(
-    ("dataset", "collate", "reason"),
-    [("Raises", None, "ValueError: bad sample 40"), ("Plain", "broken_collate", "KeyError: 'label'")],
-)
-def test_a_sample_or_a_collate_fn_that_raises(dataset: str, collate: str | None, reason: str) -> None:
-    whole = {"mode": "epoch", "trial_limit_s": 60.0}  # a short trial on a busy machine may end before sample 40
-    for workers, trial in searched(dataset, (0, 1), collate=collate, measure=whole).items():
-        check(trial, TrialState.FAILED, reason)
-        assert trial.reason.endswith("(in a worker)") is (workers > 0)
-
-
 def test_a_killed_worker_fails_its_candidate_only() -> None:
     trials = searched("KilledWithWorkers", length=4000, num_workers=1)
     check(trials[1], TrialState.FAILED, "DataLoader worker")
@@ -103,22 +83,6 @@ def test_a_timeout_of_the_dataloader_fails_the_candidate() -> None:
         else:
             assert trial.state is TrialState.OK
             assert trial.notes[0] == "num_workers=0 has no timeout"
-
-
-def test_an_iterable_dataset_that_ends_early_is_measured_to_its_end() -> None:
-    for trial in searched("EndsEarly", (0, 1), promised=4000, given=64).values():
-        assert (trial.state, trial.reason) == (TrialState.OK, "")
-        assert any("ended after 8 batches, but its length is 500" in note for note in trial.notes)
-    for trial in searched("EndsEarly", (0, 1), promised=4000, given=0).values():
-        check(trial, TrialState.FAILED, "gave no batch of 8")
-
-
-@pytest.mark.usefixtures("forked_workers")
-def test_a_dataset_that_cannot_be_pickled_fails_with_spawn_only() -> None:
-    assert searched("Unpicklable", (0, 1), length=4000)[1].state is TrialState.OK
-    spawned = searched("Unpicklable", (0, 1), loader={"multiprocessing_context": "spawn"}, length=4000)
-    assert spawned[0].state is TrialState.OK
-    check(spawned[1], TrialState.FAILED, "local object")
 
 
 def in_small_shared_memory(arguments: str) -> dict[int, str]:

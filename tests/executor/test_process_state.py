@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 PROGRAM = """
-import locale, os, sys
+import os, sys
 import numpy, threadpoolctl, torch
 from nws_sweep.executor import process_state
 
@@ -14,14 +14,13 @@ torch.set_default_dtype(torch.float64)
 torch.multiprocessing.set_sharing_strategy("file_system")
 os.environ["NWS_STATE"] = "set"
 sys.path.append("/added")
-locale.setlocale(locale.LC_ALL, "C.UTF-8")
 threadpoolctl.threadpool_limits(1, user_api="blas")
 after = process_state.of_this_process()
 for state in (before, after):
     process_state.restore(state)
     assert process_state.of_this_process() == state, (process_state.of_this_process(), state)
-assert (after.torch["threads"], after.torch["default_dtype"]) == (3, "float64"), after
-assert (after.environment["NWS_STATE"], after.import_path[-1], after.locale) == ("set", "/added", "C.UTF-8"), after
+assert (after.torch["num_threads"], after.torch["default_dtype"]) == (3, torch.float64), after
+assert (after.environment["NWS_STATE"], after.import_path[-1]) == ("set", "/added"), after
 assert set(after.blas_threads.values()) <= {1}, after
 """
 

@@ -1,8 +1,5 @@
 """All ranks of a program get the result of rank 0."""
 
-import subprocess
-import sys
-import textwrap
 import threading
 from datetime import timedelta
 from pathlib import Path
@@ -10,10 +7,15 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
+import torch
+from torch import distributed
+from torch.multiprocessing.spawn import spawn
+from torch.utils.data import DataLoader, DistributedSampler
 
+import nws_sweep
 from nws_sweep.errors import NwsSweepError
 from nws_sweep.executor import rank0
-from tests.conftest import ROOT
+from nws_sweep.results import MeasureRules
 
 
 def joined(monkeypatch: pytest.MonkeyPatch, rank: int, sent: list[Any]) -> Mock:
@@ -78,30 +80,21 @@ def test_a_waiting_rank_prints_a_line(monkeypatch: pytest.MonkeyPatch, capsys: p
     assert capsys.readouterr().err == line
 
 
-@pytest.mark.slow
-def test_the_ranks_of_a_real_program_get_the_same_loader(tmp_path: Path, environment: dict[str, str]) -> None:
-    script = tmp_path / "train.py"
-    script.write_text(
-        textwrap.dedent("""
-        import sys, torch, nws_sweep
-        import torch.distributed as dist
-        from torch.utils.data import DataLoader, DistributedSampler
+def tune(rank: int, folder: str) -> None:
+    """One of two ranks."""
+    distributed.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2)
+    data: Any = range(200)
+    loader = DataLoader(data, batch_size=10, sampler=DistributedSampler(data, shuffle=False))
+    rules = MeasureRules(window_s=0.05, trial_limit_s=0.5)
+    tuned = nws_sweep.tune(loader, num_workers=[0, 2], measure=rules, progress=False)
+    assert torch.cat(list(tuned)).tolist() == list(range(rank, 200, 2))
+    Path(folder, str(rank)).write_text(str(tuned.num_workers))
+    distributed.destroy_process_group()
 
-        rank, data = int(sys.argv[1]), range(200)
-        dist.init_process_group("gloo", init_method="file://" + sys.argv[2], rank=rank, world_size=2)
-        loader = DataLoader(data, batch_size=10, sampler=DistributedSampler(data, shuffle=False))
-        rules = nws_sweep.MeasureRules(window_s=0.05, trial_limit_s=0.5)
-        tuned = nws_sweep.tune(loader, num_workers=[0, 2], measure=rules)
-        found = torch.cat(list(tuned)).tolist()
-        assert found == list(range(rank, 200, 2)), found
-        print(rank, tuned.num_workers)
-        dist.destroy_process_group()
-        """)
-    )
-    pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    environment["PYTHONPATH"] = str(ROOT)
-    commands: list[Any] = [[sys.executable, script, str(rank), tmp_path / "meet"] for rank in (0, 1)]
-    ranks = [subprocess.Popen(command, env=environment, **pipes) for command in commands]
-    answers = [rank.communicate(timeout=240) for rank in ranks]
-    assert [rank.returncode for rank in ranks] == [0, 0], answers
-    assert [out.split() for out, _ in answers] in ([["0", best], ["1", best]] for best in ("0", "2"))
+
+@pytest.mark.slow
+def test_the_ranks_of_a_real_program_get_the_same_loader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NWS_SWEEP_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("NWS_SWEEP_LOCK_FILE", str(tmp_path / "lock"))
+    spawn(tune, (str(tmp_path),), 2)
+    assert (tmp_path / "0").read_text() == (tmp_path / "1").read_text()

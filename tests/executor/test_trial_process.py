@@ -50,11 +50,6 @@ def test_an_epoch_is_complete_with_each_start_method(num_workers: int, context: 
     assert (window.batches, window.samples, window.ended_epoch) == (7, 50, True)
 
 
-def test_torchvision_is_preloaded_if_the_datasets_source_contains_its_name() -> None:
-    assert trial_process.mentions("tests.real_files", "torchvision")
-    assert not trial_process.mentions("tests.user_datasets", "torchvision")
-
-
 @pytest.mark.parametrize(
     ("name", "iterable", "samples", "batches"),
     [("Plain", False, 64, 8), ("Stream", True, None, None), ("SizedStream", True, 64, 8)],
@@ -199,20 +194,6 @@ def test_a_worker_killed_between_commands_fails_the_next_command() -> None:
             process.window(WindowRequest(kind=WindowKind.STEADY, min_batches=400))
 
 
-def test_a_paused_trial_process_uses_no_cpu_time_and_resumes() -> None:
-    with trial_process.start(spec("Busy", length=100_000)) as process:
-        process.open(settings(2))
-        process.window(WindowRequest(kind=WindowKind.STEADY, min_batches=4))
-        process.pause()
-        time.sleep(0.1)  # the signal's delivery takes a moment
-        before = process.usage()
-        time.sleep(0.5)
-        assert process.usage().cpu_s - before.cpu_s < 0.05
-        process.resume()
-        assert process.window(WindowRequest(kind=WindowKind.STEADY, min_batches=4)).batches == 4
-        assert process.usage().cpu_s > before.cpu_s
-
-
 def test_persistent_workers_finish_an_epoch_before_the_next_one_is_timed() -> None:
     with trial_process.start(spec("Slow", length=48, seconds=0.02)) as process:
         process.open(settings(2, persistent_workers=True, prefetch_factor=2))
@@ -225,7 +206,7 @@ def test_persistent_workers_finish_an_epoch_before_the_next_one_is_timed() -> No
 def test_an_interruption_during_an_orderly_exit_kills_a_hanging_trial_process() -> None:
     with contextlib.suppress(KeyboardInterrupt), trial_process.start(spec("Hangs")) as process:
         process.open(settings(1, multiprocessing_context="spawn"))
-        process._connection.send(("window", WHOLE_EPOCH))
+        process.connection.send(("window", WHOLE_EPOCH))
         pid = process._child.pid
         timer = threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT))
         timer.start()
@@ -240,7 +221,7 @@ def test_an_interruption_during_an_orderly_exit_kills_a_hanging_trial_process() 
 def test_the_child_answers_the_commands_of_the_protocol(command: str) -> None:
     protocol = inspect.signature(getattr(TrialProcess, command))
     assert inspect.signature(getattr(child_module._ChildCommands, command)) == protocol
-    assert getattr(trial_process.CommandSender, command) is not getattr(TrialProcess, command)
+    assert getattr(trial_process.ChildProcess, command) is not getattr(TrialProcess, command)
 
 
 @pytest.mark.parametrize(

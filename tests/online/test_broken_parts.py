@@ -20,7 +20,7 @@ pytestmark = [
 ]
 PARTS = (
     "online.tuner", "online.observation", "online.decision", "online.plan", "online.worker_probe", "online.loader",
-    "online.index_stream", "dataloading.fingerprints", "dataloading.generators", "dataloading.recording",
+    "dataloading.fingerprints", "dataloading.generators", "dataloading.recording",
     "dataloading.objects", "results.result_cache", "replay.model", "system.host", "system.resources", "system.usage",
     "report.progress", "results.codec", "measurement.trial_progress", "online.iterator", "dataloading.inputs",
     "dataloading.loaders",

@@ -21,7 +21,7 @@ def forking(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def ahead(**changes: Any) -> Prospect:
     usual: dict[str, Any] = {
-        "base": loader_settings(2, prefetch_factor=2), "cpus": 4.0, "allowed": lambda _: True, "fewest_workers": 0,
+        "base": loader_settings(2, prefetch_factor=2), "cpus": 4.0, "fewest_workers": 0,
         "most_workers": 32, "prefetches": False, "batches": 1000, "is_new_epoch": False, "tolerance": 0.03,
     }  # fmt: skip
     return Prospect(**{**usual, **changes})
@@ -38,7 +38,7 @@ def trial_of(num_workers: int, cost: BatchCost, step_s: float, stall: float = 0.
 
 
 def chosen(trial: Trial, **changes: Any) -> Choice | None:
-    return choose([trial], trial.settings, ahead(**changes))
+    return choose({trial.settings: trial}, trial.settings, ahead(**changes))
 
 
 @pytest.mark.parametrize(("step_s", "workers"), [(0.04, 2), (0.02, 4), (0.01, 8)])

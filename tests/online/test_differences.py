@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset, DistributedSampler, IterableDataset, get_worker_info
 
-from nws_sweep.online import agreement
 from nws_sweep.online.loader import autotune
+from nws_sweep.online.plan import kind_of
 from tests.online.test_iterator import Items, scripted
 
 pytestmark = [
@@ -129,27 +129,6 @@ def test_epochs_whose_length_depends_on_the_workers_get_their_length_back(
     assert tuned.tuning.reason.startswith("the length of an epoch depends on it: ")
 
 
-class Itself:
-    """A sampler that is its own iterator, as those of Lhotse."""
-
-    def __iter__(self) -> Iterator[int]:
-        self.next = 0
-        return self
-
-    def __next__(self) -> int:
-        if self.next == 48:
-            raise StopIteration
-        self.next += 1
-        return self.next - 1
-
-
-@pytest.mark.parametrize(("workers", "script"), [(2, {(1, 0): 0}), (0, {(0, 7): 3, (1, 4): 1, (2, 0): 0})])
-def test_a_sampler_that_is_its_own_iterator_is_begun_once_an_epoch(workers: int, script: Any) -> None:
-    tuned = scripted(DataLoader(Items(48), batch_size=None, sampler=Itself(), num_workers=workers), script)
-    assert [[int(index) for index, _ in tuned] for _ in range(3)] == [list(range(48))] * 3
-    assert tuned.tuning.switches
-
-
 class CountsOnWorkers(DataLoader[Any]):
     def state_dict(self) -> Any:
         return {"num_workers": self.num_workers}
@@ -200,8 +179,8 @@ def test_a_state_of_an_iterator_is_loaded_with_its_number_of_workers_and_once() 
 def test_ranks_agree_about_loaders_by_what_they_are() -> None:
     def of_rank(rank: int, *, shuffle: bool) -> str:
         sampler: Any = DistributedSampler(Numbers(), 2, rank, shuffle=shuffle)
-        return agreement.kind_of(loader_of(sampler.dataset, sampler=sampler))
+        return kind_of(loader_of(sampler.dataset, sampler=sampler))
 
-    kinds = {of_rank(0, shuffle=True), of_rank(0, shuffle=False), agreement.kind_of(loader_of(Numbers()))}
+    kinds = {of_rank(0, shuffle=True), of_rank(0, shuffle=False), kind_of(loader_of(Numbers()))}
     assert len(kinds) == 3
     assert of_rank(1, shuffle=True) in kinds

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+import traceback
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +19,6 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 import nws_sweep
-from nws_sweep.errors import ConfigurationError
 from nws_sweep.system import processes, resources
 from tests.conftest import rounds
 from tests.online.test_iterator import Items, scripted
@@ -78,6 +78,7 @@ def taken(loader: Any) -> tuple[list[Any], str]:
         for indices, _ in loader:
             found.append(indices.tolist())
     except Exception as error:
+        traceback.clear_frames(error.__traceback__)  # ends the workers, which a cycle of torch's exception would keep
         return found, type(error).__name__
     return found, ""
 
@@ -94,8 +95,10 @@ def test_an_iterator_goes_on_after_a_sample_that_has_raised_as_torchs_own_does()
     def rest(loader: Any) -> list[Any]:
         iterator, found = iter(loader), []
         for _ in range(30):
-            with contextlib.suppress(KeyError, StopIteration):
+            try:
                 found.append(next(iterator)[0].tolist())
+            except (KeyError, StopIteration) as error:
+                traceback.clear_frames(error.__traceback__)
         return found
 
     plain = DataLoader(Fails(60), batch_size=2, num_workers=2)
@@ -143,12 +146,6 @@ def test_without_room_for_new_workers_nothing_changes_and_the_line_says_why(monk
     assert (tuned.tuning.switches, len(lines)) == ((), 1)
     assert "other settings were not tried: it needs" in lines[0]
     assert "threads for its" in lines[0]
-
-
-@pytest.mark.parametrize("given", [{"max_workers": -1}, {"settings": ["pin_memory"]}, {"reuse": "often"}])
-def test_values_that_are_not_allowed_are_refused(given: dict[str, Any]) -> None:
-    with pytest.raises(ConfigurationError, match="allowed is"):
-        nws_sweep.autotune(DataLoader(Items(4)), **given)
 
 
 def test_a_training_that_is_interrupted_in_a_change_leaves_no_process_at_random(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset,
 from nws_sweep.online.loader import autotune
 from nws_sweep.online.observation import TrainingTrial
 from nws_sweep.online.plan import Plan
-from nws_sweep.online.tuner import Tuner, When
+from nws_sweep.online.tuner import Tuner
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 
@@ -167,7 +167,7 @@ def samples(loader: Any) -> list[int]:
 
 def test_an_iterable_dataset_has_all_samples_in_each_epoch_and_changes_between_epochs() -> None:
     tuned = tuned_stream(Stream(), 1, {(1, 0): 2, (2, 0): 0})
-    assert tuned._own_tuner().when is When.NEXT_EPOCH
+    assert not tuned._own_tuner().changes_within_epochs
     assert [samples(tuned) for _ in range(3)] == [list(range(48))] * 3
     assert [(one.epoch, one.after.num_workers) for one in tuned.tuning.switches] == [(1, 2), (2, 0)]
 

@@ -1,6 +1,6 @@
 """What a tuner does with what it sees: simulated paces, no loader and no clock."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,8 +11,8 @@ from nws_sweep.online.decision import Choice, Prospect
 from nws_sweep.online.loader import record
 from nws_sweep.online.observation import TrainingTrial
 from nws_sweep.online.plan import Plan
-from nws_sweep.online.tuner import Tuner, When
-from nws_sweep.results import BatchCost, Configuration, LoaderSettings, LoopCosts, Trial
+from nws_sweep.online.tuner import Tuner
+from nws_sweep.results import BatchCost, Configuration, LoaderSettings, LoopCosts, Trial, Tuning
 from tests import factories
 from tests.factories import loader_settings, measurement, recorded_trial
 
@@ -58,9 +58,9 @@ def as_predicted(settings: LoaderSettings) -> float:
 def tuner(start: int = 0, batch_s: Callable[[LoaderSettings], float] = as_predicted, **changes: Any) -> Simulated:
     base = loader_settings(start, prefetch_factor=2).canonical()
     given: dict[str, Any] = {
-        "base": base, "current": base, "configuration": factories.configuration(), "when": When.NOW, "cpus": 4.0,
-        "most_workers": None, "prefetches": False, "refusals": lambda *_: lambda _: "", "on_decided": lambda _: None,
-        "tell": lambda _: None,
+        "tuning": Tuning(before=base, after=base), "configuration": factories.configuration(), "cpus": 4.0,
+        "changes_within_epochs": True, "most_workers": None, "prefetches": False,
+        "on_decided": lambda _: None, "tell": lambda _: None,
     }  # fmt: skip
     made = Simulated(**{**given, **changes})
     made.batch_s = batch_s
@@ -121,7 +121,7 @@ def test_what_is_stored_is_the_best_as_measured_and_provisional_unless_it_was_ti
 def test_there_are_at_most_three_changes_of_which_one_undoes(
     monkeypatch: pytest.MonkeyPatch, with_four_s: float, workers: list[int]
 ) -> None:
-    def more(trials: Sequence[Trial], current: LoaderSettings, ahead: Prospect) -> Choice:
+    def more(trials: object, current: LoaderSettings, ahead: Prospect) -> Choice:
         return Choice(replace(current, num_workers=2 * current.num_workers), 1.0, 2.0)
 
     monkeypatch.setattr(decision, "choose", more)
@@ -131,7 +131,7 @@ def test_there_are_at_most_three_changes_of_which_one_undoes(
 
 
 def test_a_loader_that_cannot_change_in_an_epoch_changes_before_the_next_one() -> None:
-    assert train(tuner(when=When.NEXT_EPOCH)) == [(1, 0, 4)]
+    assert train(tuner(changes_within_epochs=False)) == [(1, 0, 4)]
 
 
 @pytest.mark.parametrize(("start", "changes"), [(0, [(0, 100, 1)]), (1, []), (2, [])])
@@ -153,7 +153,7 @@ def test_workers_are_given_up_within_an_epoch_only_where_the_program_has_none(
     workers_of_program: int, end: tuple[int, int, int]
 ) -> None:
     one = tuner(workers_of_program, lambda settings: 0.12 if settings.num_workers else 0.1)
-    one.current = replace(one.base, num_workers=0).canonical()
+    one.resume(0)
     assert train(one) == [(0, 100, 4), end]
 
 
@@ -188,12 +188,13 @@ class Ranks:
         return self.plans.pop(0) if self.plans else None
 
 
-@pytest.mark.parametrize("when", When)
-def test_other_ranks_change_at_the_batch_that_rank_0_has_chosen(when: When) -> None:
+@pytest.mark.parametrize("within", [False, True])
+def test_other_ranks_change_at_the_batch_that_rank_0_has_chosen(within: bool) -> None:
     others = Ranks(leads=True)
-    leader = tuner(others=others, when=when)
+    leader = tuner(others=others, changes_within_epochs=within)
     changes = train(leader)
-    follower = tuner(others=Ranks(leads=False, plans=list(others.plans)), when=when, batch_s=lambda _: 1.0)
-    assert changes == train(follower) == [(0, 108, 4) if when is When.NOW else (1, 0, 4)]
+    others = Ranks(leads=False, plans=list(others.plans))
+    follower = tuner(others=others, changes_within_epochs=within, batch_s=lambda _: 1.0)
+    assert changes == train(follower) == [(0, 108, 4) if within else (1, 0, 4)]
     assert (leader.tuning.is_decided, follower.tuning.is_decided) == (True, True)
     assert follower.tuning.reason == leader.tuning.reason

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import object_server
 from nws_sweep.datasets.remote import Remote
-from nws_sweep.errors import ConfigurationError, DatasetError
+from nws_sweep.errors import DatasetError
 from tests.conftest import Command
 
 
@@ -22,13 +21,6 @@ def test_a_missing_launcher_is_reported_in_one_line(shared_nws: Command, tmp_pat
 
 def missing(extra: str) -> str:
     return f"a package is missing; pip install '.[{extra}]' in the checkout of nws_sweep installs it"
-
-
-def test_the_object_store_reports_its_missing_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "aiohttp", None)
-    line = re.escape(f"the object store: {missing('remote')}")
-    with pytest.raises(ConfigurationError, match=f"^{line}$"), object_server.running():
-        pass
 
 
 @pytest.mark.parametrize(

@@ -46,14 +46,6 @@ def test_a_process_has_the_state_of_a_child_and_what_its_program_passes() -> Non
     }
 
 
-@pytest.mark.parametrize("method", multiprocessing.get_all_start_methods())
-def test_a_process_starts_others_by_each_method(method: str) -> None:
-    process = fork(forked.start_worker, method)
-    assert process.connection.recv() == method
-    process.join(WITHIN_S)
-    assert process.exitcode == 0
-
-
 def test_a_process_that_serves_forks_others_with_its_data() -> None:
     template = fork(forked.serve)
     assert template.connection.recv() == "ready"

@@ -40,15 +40,6 @@ def test_a_second_measurement_waits_and_says_so_once(lock_file: Path) -> None:
         holder.wait()
 
 
-def test_a_killed_holder_releases_the_lock(lock_file: Path) -> None:
-    with child(HOLDER, lock_file) as holder:
-        line_of(holder)
-        holder.kill()
-        holder.wait()
-        with host_lock.held(str(lock_file), pytest.fail):
-            pass
-
-
 def test_without_a_path_there_is_no_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with host_lock.held(None, pytest.fail), host_lock.held(None, pytest.fail):

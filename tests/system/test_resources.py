@@ -166,9 +166,3 @@ def test_the_reason_not_to_fit_has_the_figures(
 )
 def test_resource_needs(windows: list[Window], memory_bytes: dict[int, int], needs: resources.ResourceNeeds) -> None:
     assert resources.resource_needs(windows, memory_bytes) == needs
-
-
-def test_resource_needs_are_fitted_to_several_candidates() -> None:
-    needs = resources.resource_needs([], {0: GB, 1: GB + 490 * MB, 2: GB + 1010 * MB, 4: 3 * GB})
-    assert needs.worker_bytes == pytest.approx(500 * MB, rel=0.05)
-    assert GB - 20 * MB < needs.process_bytes <= GB
