@@ -11,7 +11,7 @@ from contextlib import ExitStack
 
 from nws_sweep import units
 from nws_sweep.errors import ConfigurationError, TimeLimitReached
-from nws_sweep.measurement.candidate import Candidate
+from nws_sweep.measurement.candidate import Candidate, CandidateProcess
 from nws_sweep.measurement.environment import Environment, Observer
 from nws_sweep.measurement.sample_check import SampleChecker
 from nws_sweep.measurement.search_progress import SearchProgress
@@ -157,15 +157,11 @@ class Rounds(ExitStack):
             self._observer.trial_finished(record, trial)
 
     def _candidate(self, settings: LoaderSettings) -> Candidate:
-        return Candidate(
-            settings,
-            self.search.start.configuration,
-            self._environment,
-            self.search.deadline_s,
-            self._resume_others,
-            waits_until_idle=lambda: self._waits_until_idle,
-            next_place=self.search.next_place,
+        search = self.search
+        process = CandidateProcess(
+            settings, search.start.configuration, self._environment, search.deadline_s, lambda: self._waits_until_idle
         )
+        return Candidate(process, self._resume_others, search.next_place)
 
     def _resume_others(self, stalled: Candidate) -> None:
         """Resumes all others: one may hold a lock. From now on processes are paused only when they are idle."""

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from nws_sweep.measurement.candidate import Candidate
+from nws_sweep.measurement.candidate import Candidate, CandidateProcess
 from nws_sweep.measurement.counters import all_windows
 from nws_sweep.measurement.quantities import measurement_of
 from nws_sweep.measurement.schedule import next_request
@@ -29,7 +29,8 @@ class Simulation:
         simulated = SimulatedLoader(self.clock, batches, **{"make_s": 1.0, "num_workers": num_workers, **loader})
         machine = FakeMachine(lambda _: simulated, length, self.clock, step_s)
         held = factories.configuration(measure=rules or MeasureRules(**RULES))
-        self.candidate = Candidate(settings, held, machine.environment(), math.inf, lambda _: None, lambda: False)
+        process = CandidateProcess(settings, held, machine.environment(), math.inf, lambda: False)
+        self.candidate = Candidate(process, lambda _: None)
         self.progress = self.candidate.progress
 
     def take_slice(self) -> None:
