@@ -10,7 +10,6 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import zip_longest
 from typing import Any
@@ -193,7 +192,7 @@ def _is_longer(settings: LoaderSettings, ask: Ask, *, unknown: bool) -> bool:
 
     ``unknown`` if an epoch could not be counted.
     """
-    alone = _counted(replace(settings, num_workers=0).canonical(), ask, _MAX_COUNTED, _COUNT_S)
+    alone = _counted(settings.with_workers(0), ask, _MAX_COUNTED, _COUNT_S)
     if alone is None or not alone.complete:
         return unknown
     most = round(_LONGER * alone.count)
@@ -213,7 +212,7 @@ def _compare_epochs(settings: LoaderSettings, ask: Ask) -> str:
 
     A warning if drop_last explains what is lost, or if the epochs cannot be counted; else empty.
     """
-    alone = _counted(replace(settings, num_workers=0).canonical(), ask, _MAX_EPOCH)
+    alone = _counted(settings.with_workers(0), ask, _MAX_EPOCH)
     shared = _counted(settings, ask, _MAX_EPOCH)
     if not (alone and shared and alone.complete and shared.complete):
         return f"check_samples: no whole epoch of at most {_MAX_EPOCH} samples could be counted"

@@ -175,7 +175,7 @@ class Tuner:
             ahead = ahead if better is None else replace(ahead, is_new_epoch=False)
         is_untried = all(one.num_workers for one in self.trials)
         if better is None and is_untried and decision.workers_may_not_help(trial):
-            none = replace(self.base, num_workers=0).canonical()
+            none = self.base.with_workers(0)
             return Plan(none, f"{_before(trial)}, and handing it over costs much", _epoch_of(self, none, batch))
         if better is None:
             better, refusal = better_choice(self, ahead)
@@ -213,7 +213,7 @@ class Tuner:
 
     def resume(self, workers: int) -> None:
         """An epoch goes on with the state of a loader that had so many workers."""
-        self.current = replace(self.base, num_workers=workers).canonical()
+        self.current = self.base.with_workers(workers)
         self.tuning = replace(self.tuning, after=self.current)
 
     def give_up(self, reason: str) -> None:

@@ -69,7 +69,7 @@ def same_trials(configuration: Configuration, earlier: Iterable[SearchRecord]) -
             continue
         where = other.label_of(other.columns)
         for trial in result.trials:
-            wanted = replace(configuration.loader, num_workers=trial.num_workers).canonical()
+            wanted = configuration.loader.with_workers(trial.num_workers)
             usable = trial.state is TrialState.OK and trial.finished and trial.settings == wanted
             if usable and trial.num_workers in configuration.search.candidates:
                 notes = (*trial.notes, f"measured once, as {where}")

@@ -15,7 +15,7 @@ from functools import cached_property
 from nws_sweep.measurement.stats import student_t_975
 from nws_sweep.replay import choice
 from nws_sweep.results import LoaderSettings, MeasureRules, Verdict
-from nws_sweep.tuning.observations import Observation, cost_of
+from nws_sweep.tuning.observations import Observation
 
 # Prior of the noise: standard deviation of the logarithm of the time of a window, and its weight in windows.
 _PRIOR_SPREAD, _PRIOR_WEIGHT = 0.025, 3
@@ -44,7 +44,7 @@ class Estimates:
     def costs_s(self) -> Mapping[LoaderSettings, float]:
         """Expected seconds per batch, by settings."""
         fitted = self._fit[0]
-        costs_s = {one.settings: cost_of(one) for one in self.observations}
+        costs_s = {one.settings: one.cost_s for one in self.observations if one.cost_s is not None}
         # The fit compares; the scale is that of all rounds together.
         scale = statistics.fmean(math.log(costs_s[one]) - log for one, log in fitted.items()) if fitted else 0.0
         return costs_s | {one: math.exp(log + scale) for one, log in fitted.items()}
@@ -76,6 +76,22 @@ class Estimates:
     def loss(self, other: LoaderSettings) -> float:
         """Expected share of the price that is lost by choosing ``answer`` if ``other`` is better."""
         return choice.expected_loss(self._excess(other), self.spread(other))
+
+    def undecided(self, candidates: Sequence[Observation], measure: MeasureRules) -> list[Observation]:
+        """Those that need more rounds, with the answer; none if the expected loss of the answer is small."""
+        undecided = [one for one in candidates if self.is_undecided(one)]
+        if not undecided and self._has_enough_rounds(measure):
+            return []
+        return [one for one in candidates if one in undecided or one is self.of_answer]
+
+    def _has_enough_rounds(self, measure: MeasureRules) -> bool:
+        """Whether the interval of the answer needs no more: three rounds, or an epoch that is not short."""
+        answer = self.of_answer
+        if measure.mode == "epoch":
+            return len(answer.by_round) >= measure.epochs
+        batches, cost_s = answer.batches, answer.cost_s or 0.0
+        is_long = batches is not None and answer.spent_s >= max(_SHORT_EPOCH_S, cost_s * batches)
+        return is_long or len(answer.by_round) >= FEWEST_ROUNDS
 
     def is_undecided(self, other: Observation) -> bool:
         """Whether more rounds are worth their time; a loss too small for a new candidate is worth a short time."""
@@ -177,11 +193,3 @@ def estimates_of(observations: Sequence[Observation], tolerance: float) -> Estim
     """The estimates of the candidates that have a cost; None if there are none."""
     measured = tuple(one for one in observations if one.cost_s is not None)
     return Estimates(measured, tolerance) if measured else None
-
-
-def has_enough_rounds(answer: Observation, measure: MeasureRules) -> bool:
-    """Whether its interval needs no more rounds: it has three, or was measured for an epoch that is not short."""
-    if measure.mode == "epoch":
-        return len(answer.by_round) >= measure.epochs
-    is_long = answer.batches is not None and answer.spent_s >= max(_SHORT_EPOCH_S, cost_of(answer) * answer.batches)
-    return is_long or len(answer.by_round) >= FEWEST_ROUNDS

@@ -9,7 +9,7 @@ from nws_sweep.replay.known import queue_settings
 from nws_sweep.replay.queue import replay
 from nws_sweep.results import BatchCost, LoaderSettings, MeasureRules, SearchRules, Span
 from nws_sweep.tuning.estimates import estimates_of
-from nws_sweep.tuning.observations import MeasureRound, Observation, with_workers
+from nws_sweep.tuning.observations import MeasureRound, Observation
 from nws_sweep.tuning.strategy import make
 from tests.factories import loader_settings
 from tests.replay.test_model import LOOP, epoch, of_trial
@@ -19,7 +19,7 @@ BASE = loader_settings(prefetch_factor=2)
 
 
 def epoch_s(costs: list[BatchCost], num_workers: int) -> float:
-    return replay(costs, LOOP, queue_settings(with_workers(BASE, num_workers), CPUS)).epoch_s
+    return replay(costs, LOOP, queue_settings(BASE.with_workers(num_workers), CPUS)).epoch_s
 
 
 def observation(costs: list[BatchCost], settings: LoaderSettings, rounds: int) -> Observation:

@@ -24,7 +24,7 @@ from nws_sweep.results import (
     WindowKind,
 )
 from nws_sweep.tuning import runner
-from nws_sweep.tuning.observations import MeasureRound, Stop, with_workers
+from nws_sweep.tuning.observations import MeasureRound, Stop
 from nws_sweep.tuning.runner import search
 from tests import factories
 from tests.fakes import FACTS, FakeClock, FakeMachine, FakeProcess, SimulatedLoader
@@ -251,7 +251,7 @@ def test_a_candidate_without_figures_is_measured_before_the_search_ends(monkeypa
     """The first short epoch of a trial process does not count; the strategy takes one round and stops."""
     chosen = configuration(candidates=(0, 2))
     chosen = replace(chosen, loader=replace(chosen.loader, persistent_workers=False))
-    decisions = iter([MeasureRound(candidates=tuple(with_workers(chosen.loader, n) for n in (0, 2)))])
+    decisions = iter([MeasureRound(candidates=tuple(chosen.loader.with_workers(n) for n in (0, 2)))])
     strategy = SimpleNamespace(decide=lambda _: next(decisions, Stop(reason="enough")))
     monkeypatch.setattr(runner, "make", lambda *_: strategy)
     trials = measured(chosen, machine_of(lambda _: 0.01, batches=20, start_s=0.0))
