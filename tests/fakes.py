@@ -308,14 +308,13 @@ class FakeMachine:
     def environment(self) -> Environment:
         return Environment(
             start_process=self.start_process,
-            shared_cores=lambda: self.cores,
             clock=self.clock,
             machine_time=lambda: MachineTime(busy_s=self.busy_s, throttled_s=self.throttled_s),
             memory_budget=lambda asked: self.budget_bytes if asked is None else asked,
             free_resources=lambda left: FreeResources(
                 shm_bytes=self.shm_bytes, memory_bytes=self.free_bytes if left is None else left
             ),
-            cores=lambda: self.cores,
+            cores=lambda ranks: self.cores,
             enforced_cores=lambda: self.cores,
             quota_period_s=lambda: 0.1,
             fork_s=self.fork_s,

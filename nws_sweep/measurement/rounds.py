@@ -139,7 +139,7 @@ class Rounds(ExitStack):
         if candidate.settings.num_workers or self._has_compared_threads or not is_measured_alone:
             return
         self._has_compared_threads = True
-        counts = (1, max(1, int(self._environment.cores())))
+        counts = (1, max(1, int(self._environment.cores(1))))
         times_s = candidate.process.ask(lambda process: process.thread_times(counts, _COMPARE_THREADS_S))
         if warning := threads_warning(times_s or {}):
             candidate.progress.warnings += (warning,)

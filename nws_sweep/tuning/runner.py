@@ -49,7 +49,7 @@ def search(
         began_s: When the search began, on the environment's clock; None for now.
     """
     configuration = start.configuration
-    cores, method = environment.cores_of_each(configuration.ranks), processes.start_method()
+    cores, method = environment.cores(configuration.ranks), processes.start_method()
     strategy = make(configuration.search, configuration.loader, configuration.measure, cores, guess, method)
     began_s = environment.clock() if began_s is None else began_s
     progress = SearchProgress(start, environment, began_s, began_s + limit_s(configuration))
@@ -152,7 +152,7 @@ def _observation(
         settings=trial.settings,
         cost_s=None if trial.objective_s is None else trial.objective_s / shared_by,
         by_round={n: cost_s / shared_by for n, cost_s in by_round.items()},
-        known=known_of(trial, batches, search.environment.cores_of_each(ranks), instead),
+        known=known_of(trial, batches, search.environment.cores(ranks), instead),
         batches=batches,
         spent_s=trial.cost_s if candidate else 0.0,
         may_continue=candidate is not None and candidate.may_continue,
