@@ -8,7 +8,7 @@ from typing import Any
 
 from nws_sweep.errors import TrialError
 from nws_sweep.measurement.environment import Environment
-from nws_sweep.measurement.timing import LoaderSession
+from nws_sweep.measurement.windows import LoaderSession
 from nws_sweep.results import (
     Configuration,
     DatasetFacts,

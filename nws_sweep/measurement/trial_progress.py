@@ -1,7 +1,7 @@
 """What was measured of one candidate so far: time slices, notes, warnings, an error, and the ``Trial`` they make."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 
 from nws_sweep import errors, units
@@ -52,11 +52,6 @@ class _Figures:
             settings=settings, state=TrialState.OK, measurement=found, records=records, loop=loop, spans=spans
         )
         return cls(slices, conditions, trial, by_round)
-
-
-def _note_of_first_epoch(found: Measurement | None) -> Iterator[str]:
-    if found and found.epoch_s and (first_s := found.first_epoch_s or 0.0) > _FIRST_EPOCH * found.epoch_s:
-        yield f"the first epoch of its process took {units.seconds(first_s)}"
 
 
 @dataclass(eq=False)
@@ -133,13 +128,15 @@ class TrialProgress:
     @property
     def trial(self) -> Trial:
         """The trial, finished or not."""
-        found = self.measurement
+        found, notes = self.measurement, self.notes
+        if found and found.epoch_s and (first_s := found.first_epoch_s or 0.0) > _FIRST_EPOCH * found.epoch_s:
+            notes += (f"the first epoch of its process took {units.seconds(first_s)}",)
         uncounted = counters.all_windows([*map(counters.as_warm_up, self.discarded)])
         return replace(
             self._figures.trial,
             state=TrialState.OK if self.error is None else _STATES.get(type(self.error), TrialState.FAILED),
             reason="" if self.error is None else str(self.error),
-            notes=(*self.notes, *_note_of_first_epoch(found)),
+            notes=notes,
             warnings=(*self.process_warnings, *self.warnings),
             measurement=found,
             noise=counters.noise_of(self.slices, self.cores, len(uncounted)) if found else None,

@@ -95,15 +95,13 @@ class Estimates:
 
     def is_undecided(self, other: Observation) -> bool:
         """Whether more rounds are worth their time; a loss too small for a new candidate is worth a short time."""
-        loss, spent_s = self.loss(other.settings), sum(one.spent_s for one in self.observations)
-        if not self._may_be_decided(other):
+        answer, loss = self.of_answer, self.loss(other.settings)
+        # Beside an answer that has ended, as many rounds are enough.
+        if not answer.may_continue and len(other.by_round) >= len(answer.by_round):
             return False
+        spent_s = sum(one.spent_s for one in self.observations)
         is_soon = loss > choice.CLOSE and spent_s + self.seconds_to_decide(other.settings) <= _SHORT_SEARCH_S
         return loss > choice.PROMISING or is_soon or self.needs_second_round(other)
-
-    def _may_be_decided(self, other: Observation) -> bool:
-        """Whether its rounds still count: beside an answer that has ended, as many rounds are enough."""
-        return self.of_answer.may_continue or len(other.by_round) < len(self.of_answer.by_round)
 
     def needs_second_round(self, one: Observation) -> bool:
         """Whether it has one round only, which may be wrong by much, and is not far behind the answer."""
