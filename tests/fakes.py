@@ -175,8 +175,9 @@ class FakeProcess:
         self.batches_per_epoch = machine.batches_per_epoch
         self._loader = machine.make_loader(settings)
         self._session = LoaderSession(
-            self._loader, self._step, settings.batch_size or 1, machine.clock, produced=self._loader.produced
-        )
+            self._loader, self._step, settings.batch_size or 1, machine.clock, produced=self._loader.produced,
+            cpu_clock=lambda: machine.cpu_share * machine.clock.now,
+        )  # fmt: skip
 
     def window(self, request: WindowRequest) -> Window:
         machine = self._machine
@@ -277,7 +278,8 @@ class FakeMachine:
     allowed: list[tuple[int, int | None]] = field(default_factory=list)
     dropped: list[tuple[str, ...]] = field(default_factory=list)
     cores: float = 2.0
-    cpu_s: float = 0.0
+    cpu_s: float = 0.0  # of a batch
+    cpu_share: float = 0.0  # of the time in which the main process computes
     other_cpu_s: float = 0.0
     busy_s: float = 0.0
     process_bytes: int = 100
