@@ -285,7 +285,7 @@ def test_candidates_whose_workers_share_an_open_file_fail(measured: Search, tmp_
 
 
 def test_random_transforms_are_not_wrong_samples(measured: Search) -> None:
-    result = measured(Augmented(600), num_workers=[0, 2, 4], strategy="exhaustive", shuffle=True)
+    result = measured(Augmented(600), num_workers=[0, 2], strategy="exhaustive", shuffle=True)
     assert {trial.state.value for trial in result.trials} == {"ok"}
 
 

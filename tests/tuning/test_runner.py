@@ -1,7 +1,7 @@
 """Searches on simulated machines with known true times."""
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -64,16 +64,6 @@ def costs(trials: dict[int, Trial]) -> dict[int, float | None]:
 
 def count(trial: Trial, kind: WindowKind = WindowKind.STEADY) -> int:
     return sum(window.kind is kind for window in trial.windows)
-
-
-def raising(machine: FakeMachine, error: BaseException, when: Callable[[Window], bool]) -> FakeMachine:
-    def distort(window: Window) -> Window:
-        if when(window):
-            raise error
-        return window
-
-    machine.distort = distort
-    return machine
 
 
 def test_every_candidate_is_measured_and_reported_with_its_true_times() -> None:
@@ -217,7 +207,13 @@ def test_a_second_measurement_that_is_correct_counts_alone() -> None:
 
 def test_a_finished_candidate_that_fails_beside_others_keeps_its_trial() -> None:
     machine = machine_of()
-    raising(machine, TrialError("killed"), lambda _: machine.requests[-1][0] == 0 and len(machine.slices) > 9)
+
+    def distort(window: Window) -> Window:
+        if machine.requests[-1][0] == 0 and len(machine.slices) > 9:
+            raise TrialError("killed")
+        return window
+
+    machine.distort = distort
     result, recorder = run_search(configuration("patience", tuple(range(8)), patience=1), machine)
     best = by_workers(result)[0]
     assert 0 in machine.slices[9:], "the best so far is measured beside later candidates"
