@@ -3,13 +3,15 @@
 import contextlib
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from nws_sweep.errors import TrialError
 from nws_sweep.measurement.environment import Environment
 from nws_sweep.measurement.windows import LoaderSession
 from nws_sweep.results import (
+    BatchCost,
+    BatchRecord,
     Configuration,
     DatasetFacts,
     LoaderSettings,
@@ -77,6 +79,7 @@ class SimulatedLoader:
     def __post_init__(self) -> None:
         self._ahead = self.num_workers * self.prefetch_factor
         self._jobs: list[_Job] = []
+        self._recorded = 0  # of these
         self._earlier = 0
         self._stopped_s = 0.0
         self._stopped_at: float | None = None
@@ -87,6 +90,7 @@ class SimulatedLoader:
     def __iter__(self) -> Iterator[int]:
         self._earlier = self.produced() or 0
         self._jobs = []
+        self._recorded = 0
         self.epochs_begun += 1
         return self._epoch()
 
@@ -119,6 +123,17 @@ class SimulatedLoader:
         if not self.num_workers:
             return None
         return self._earlier + sum(self._finished(job) for job in self._jobs)
+
+    def new_records(self, position: Callable[[int], float]) -> tuple[BatchRecord, ...]:
+        """Of the batches of this epoch that the workers have finished since the last call, which wait only."""
+        first, self._recorded = self._recorded, sum(job.end <= self._local + 1e-9 for job in self._jobs)
+        return tuple(
+            BatchRecord(
+                number=number, position=position(number), began_s=job.start, ended_s=job.end,
+                cost=BatchCost(cpu_s=0.0, wait_s=job.end - job.start),
+            )
+            for number, job in enumerate(self._jobs[first : self._recorded], first)
+        )  # fmt: skip
 
     def _finished(self, job: _Job) -> int:
         length_s = job.end - job.start
@@ -184,6 +199,8 @@ class FakeProcess:
         assert self._stalled or machine.running == {self}, "another candidate is running"
         machine.requests.append((self.settings.num_workers, request))
         window = machine.distort(self._session.window(request))
+        if machine.position and self.settings.num_workers:
+            window = replace(window, records=self._loader.new_records(machine.position))
         self.cpu_s += machine.cpu_s * window.batches
         self.disk_bytes += machine.read(window.batches)
         machine.busy_s += (machine.cpu_s + machine.other_cpu_s) * window.batches
@@ -276,6 +293,8 @@ class FakeMachine:
     one_at_a_time: Callable[[Sequence[SampleMade]], tuple[SampleMade, ...]] = tuple
     allowed: list[tuple[int, int | None]] = field(default_factory=list)
     dropped: list[tuple[str, ...]] = field(default_factory=list)
+    # Of batch b in the order of the sampler, a share of the epoch; None if workers record no batches.
+    position: Callable[[int], float] | None = None
     cores: float = 2.0
     cpu_s: float = 0.0  # of a batch
     cpu_share: float = 0.0  # of the time in which the main process computes
