@@ -16,14 +16,7 @@ from nws_sweep.replay.known import queue_settings
 from nws_sweep.replay.model import Model
 from nws_sweep.results import LoaderSettings
 from nws_sweep.tuning.estimates import Estimates, estimates_of
-from nws_sweep.tuning.observations import (
-    Decision,
-    MeasureRound,
-    Observation,
-    Stop,
-    Strategy,
-    model_from,
-)
+from nws_sweep.tuning.observations import Decision, MeasureRound, Observation, Stop, Strategy, model_from
 
 _SHORT_WINDOW_S, _SHORT_ROUNDS = 0.2, 3  # duration of the first windows, and the rounds that have it
 _FIRST_STEP, _STEP = 8, 4  # most workers started at first, and most workers / those measured

@@ -14,14 +14,7 @@ from nws_sweep.replay.prediction import Records
 from nws_sweep.results import Configuration, SearchRecord, SearchRules, Trial
 from nws_sweep.system import processes
 from nws_sweep.tuning.estimates import Estimates, estimates_of
-from nws_sweep.tuning.observations import (
-    Measure,
-    MeasureRound,
-    Observation,
-    Strategy,
-    for_the_whole_epoch,
-    model_from,
-)
+from nws_sweep.tuning.observations import Measure, MeasureRound, Observation, Strategy, for_the_whole_epoch, model_from
 from nws_sweep.tuning.strategy import OtherSettingsSearch, make
 
 _LIMIT_S, _LIMIT_OF_SETTING_S = 60.0, 30.0  # of an adaptive search without a limit, and of each further setting

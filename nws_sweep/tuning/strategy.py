@@ -15,15 +15,7 @@ from nws_sweep.replay.known import queue_settings
 from nws_sweep.results import DEFAULT_PREFETCH, LoaderSettings, MeasureRules, SearchRules, shown
 from nws_sweep.tuning.adaptive import MOST_PREDICTED, Adaptive
 from nws_sweep.tuning.estimates import Estimates, estimates_of
-from nws_sweep.tuning.observations import (
-    Decision,
-    Measure,
-    MeasureRound,
-    Observation,
-    Stop,
-    Strategy,
-    model_from,
-)
+from nws_sweep.tuning.observations import Decision, Measure, MeasureRound, Observation, Stop, Strategy, model_from
 
 STRATEGIES = ("adaptive", "patience", "exhaustive")
 SEARCHABLE = (

@@ -9,16 +9,7 @@ import pytest
 from nws_sweep.analysis.summary import summarise
 from nws_sweep.errors import NotARunError
 from nws_sweep.report import page, tables
-from nws_sweep.results import (
-    BatchCost,
-    LoopCosts,
-    SearchRecord,
-    Span,
-    Verdict,
-    WindowKind,
-    codec,
-    storage,
-)
+from nws_sweep.results import BatchCost, LoopCosts, SearchRecord, Span, Verdict, WindowKind, codec, storage
 from tests import factories
 from tests.factories import FACTS, failed_trial, loader_settings, search_result, store_run, trial, window, windows
 

@@ -5,14 +5,7 @@ import pytest
 
 from nws_sweep.errors import NotARunError
 from nws_sweep.results import BatchTime, TrialState, WindowKind, storage
-from tests.factories import (
-    failed_trial,
-    search_result,
-    store_grid,
-    store_run,
-    trial,
-    window,
-)
+from tests.factories import failed_trial, search_result, store_grid, store_run, trial, window
 
 
 def test_timings_csv_has_a_row_per_trial_with_identifying_columns_and_empty_cells_for_undefined_values(
