@@ -41,6 +41,11 @@ class CandidateProcess:
     usage: Usage = Usage()  # resources used up to the latest pause; nothing without a process
     _stack: ExitStack = field(default_factory=ExitStack)
 
+    @property
+    def is_late(self) -> bool:
+        """Whether the search must end."""
+        return self.environment.clock() >= self.deadline_s
+
     def start(self, memory_bytes: int | None, place: float) -> TrialProcess:
         """Starts the trial process with a memory limit, and makes its DataLoader; TrialError if that fails.
 
@@ -133,11 +138,6 @@ class Candidate:
     def done(self) -> bool:
         """Whether the state of its trial is final."""
         return self.progress.done
-
-    @property
-    def is_late(self) -> bool:
-        """Whether the search must end."""
-        return self.process.environment.clock() >= self.process.deadline_s
 
     @property
     def may_continue(self) -> bool:
@@ -244,7 +244,7 @@ class Candidate:
         request = None
         try:
             while request is None or (request.kind is WindowKind.WARM_UP and not self.progress.exhausted):
-                if self.is_late:
+                if self.process.is_late:
                     raise TimeLimitReached
                 taken, conditions = [*self.progress.windows, *windows], self.progress.conditions
                 request = schedule.next_request(taken, conditions, was_paused=was_paused and not windows)
@@ -281,7 +281,7 @@ class Candidate:
         if not self.done or process is None or not self.settings.num_workers or self.settings.persistent_workers:
             return
         is_whole = self.progress.measurement is not None and schedule.whole_epochs(self.progress.windows, conditions)
-        if not is_whole or self.progress.exhausted or self.is_late:
+        if not is_whole or self.progress.exhausted or self.process.is_late:
             return
         try:
             process.resume()

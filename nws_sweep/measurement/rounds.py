@@ -205,7 +205,7 @@ class Rounds(ExitStack):
 
     def _take_slice(self, candidate: Candidate, window_s: float) -> None:
         self._environment.check_interrupts()
-        if candidate.is_late:
+        if candidate.process.is_late:
             raise TimeLimitReached
         was_done = candidate.done
         self._observer.slice_started(candidate.settings.num_workers)

@@ -80,18 +80,9 @@ class Estimates:
     def undecided(self, candidates: Sequence[Observation], measure: MeasureRules) -> list[Observation]:
         """Those that need more rounds, with the answer; none if the expected loss of the answer is small."""
         undecided = [one for one in candidates if self.is_undecided(one)]
-        if not undecided and self._has_enough_rounds(measure):
+        if not undecided and _has_enough_rounds(self.of_answer, measure):
             return []
         return [one for one in candidates if one in undecided or one is self.of_answer]
-
-    def _has_enough_rounds(self, measure: MeasureRules) -> bool:
-        """Whether the interval of the answer needs no more: three rounds, or an epoch that is not short."""
-        answer = self.of_answer
-        if measure.mode == "epoch":
-            return len(answer.by_round) >= measure.epochs
-        batches, cost_s = answer.batches, answer.cost_s or 0.0
-        is_long = batches is not None and answer.spent_s >= max(_SHORT_EPOCH_S, cost_s * batches)
-        return is_long or len(answer.by_round) >= FEWEST_ROUNDS
 
     def is_undecided(self, other: Observation) -> bool:
         """Whether more rounds are worth their time; a loss too small for a new candidate is worth a short time."""
@@ -191,3 +182,12 @@ def estimates_of(observations: Sequence[Observation], tolerance: float) -> Estim
     """The estimates of the candidates that have a cost; None if there are none."""
     measured = tuple(one for one in observations if one.cost_s is not None)
     return Estimates(measured, tolerance) if measured else None
+
+
+def _has_enough_rounds(answer: Observation, measure: MeasureRules) -> bool:
+    """Whether its interval needs no more rounds: it has three, or was measured for an epoch that is not short."""
+    if measure.mode == "epoch":
+        return len(answer.by_round) >= measure.epochs
+    batches, cost_s = answer.batches, answer.cost_s or 0.0
+    is_long = batches is not None and answer.spent_s >= max(_SHORT_EPOCH_S, cost_s * batches)
+    return is_long or len(answer.by_round) >= FEWEST_ROUNDS
