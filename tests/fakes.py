@@ -3,13 +3,15 @@
 import contextlib
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from nws_sweep.errors import TrialError
 from nws_sweep.measurement.environment import Environment
-from nws_sweep.measurement.timing import LoaderSession
+from nws_sweep.measurement.windows import LoaderSession
 from nws_sweep.results import (
+    BatchCost,
+    BatchRecord,
     Configuration,
     DatasetFacts,
     LoaderSettings,
@@ -77,6 +79,7 @@ class SimulatedLoader:
     def __post_init__(self) -> None:
         self._ahead = self.num_workers * self.prefetch_factor
         self._jobs: list[_Job] = []
+        self._recorded = 0  # of these
         self._earlier = 0
         self._stopped_s = 0.0
         self._stopped_at: float | None = None
@@ -87,6 +90,7 @@ class SimulatedLoader:
     def __iter__(self) -> Iterator[int]:
         self._earlier = self.produced() or 0
         self._jobs = []
+        self._recorded = 0
         self.epochs_begun += 1
         return self._epoch()
 
@@ -119,6 +123,17 @@ class SimulatedLoader:
         if not self.num_workers:
             return None
         return self._earlier + sum(self._finished(job) for job in self._jobs)
+
+    def new_records(self, position: Callable[[int], float]) -> tuple[BatchRecord, ...]:
+        """Of the batches of this epoch that the workers have finished since the last call, which wait only."""
+        first, self._recorded = self._recorded, sum(job.end <= self._local + 1e-9 for job in self._jobs)
+        return tuple(
+            BatchRecord(
+                number=number, position=position(number), began_s=job.start, ended_s=job.end,
+                cost=BatchCost(cpu_s=0.0, wait_s=job.end - job.start),
+            )
+            for number, job in enumerate(self._jobs[first : self._recorded], first)
+        )  # fmt: skip
 
     def _finished(self, job: _Job) -> int:
         length_s = job.end - job.start
@@ -175,14 +190,17 @@ class FakeProcess:
         self.batches_per_epoch = machine.batches_per_epoch
         self._loader = machine.make_loader(settings)
         self._session = LoaderSession(
-            self._loader, self._step, settings.batch_size or 1, machine.clock, produced=self._loader.produced
-        )
+            self._loader, self._step, settings.batch_size or 1, machine.clock, produced=self._loader.produced,
+            cpu_clock=lambda: machine.cpu_share * machine.clock.now,
+        )  # fmt: skip
 
     def window(self, request: WindowRequest) -> Window:
         machine = self._machine
         assert self._stalled or machine.running == {self}, "another candidate is running"
         machine.requests.append((self.settings.num_workers, request))
         window = machine.distort(self._session.window(request))
+        if machine.position and self.settings.num_workers:
+            window = replace(window, records=self._loader.new_records(machine.position))
         self.cpu_s += machine.cpu_s * window.batches
         self.disk_bytes += machine.read(window.batches)
         machine.busy_s += (machine.cpu_s + machine.other_cpu_s) * window.batches
@@ -224,7 +242,7 @@ class FakeProcess:
         return self._machine.one_at_a_time(samples)
 
     def samples(self, settings: LoaderSettings, most: int, limit_s: float = math.inf) -> SamplesSeen:
-        return self._machine.epochs[settings.num_workers]
+        raise NotImplementedError
 
     @property
     def memory_limit_bytes(self) -> int | None:
@@ -273,11 +291,13 @@ class FakeMachine:
     logged: dict[int, SamplesLogged] = field(default_factory=dict)
     without_workers: tuple[SampleMade, ...] = ()
     one_at_a_time: Callable[[Sequence[SampleMade]], tuple[SampleMade, ...]] = tuple
-    epochs: dict[int, SamplesSeen] = field(default_factory=dict)
     allowed: list[tuple[int, int | None]] = field(default_factory=list)
     dropped: list[tuple[str, ...]] = field(default_factory=list)
+    # Of batch b in the order of the sampler, a share of the epoch; None if workers record no batches.
+    position: Callable[[int], float] | None = None
     cores: float = 2.0
-    cpu_s: float = 0.0
+    cpu_s: float = 0.0  # of a batch
+    cpu_share: float = 0.0  # of the time in which the main process computes
     other_cpu_s: float = 0.0
     busy_s: float = 0.0
     process_bytes: int = 100
@@ -308,14 +328,13 @@ class FakeMachine:
     def environment(self) -> Environment:
         return Environment(
             start_process=self.start_process,
-            shared_cores=lambda: self.cores,
             clock=self.clock,
             machine_time=lambda: MachineTime(busy_s=self.busy_s, throttled_s=self.throttled_s),
             memory_budget=lambda asked: self.budget_bytes if asked is None else asked,
             free_resources=lambda left: FreeResources(
                 shm_bytes=self.shm_bytes, memory_bytes=self.free_bytes if left is None else left
             ),
-            cores=lambda: self.cores,
+            cores=lambda ranks: self.cores,
             enforced_cores=lambda: self.cores,
             quota_period_s=lambda: 0.1,
             fork_s=self.fork_s,

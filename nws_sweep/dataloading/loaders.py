@@ -174,7 +174,7 @@ def without_workers(loader: Loader) -> Loader:
 
     No iterator is made for it, since that would draw from the random numbers of the program.
     """
-    other = copy_with(loader, replace(settings_of(loader), num_workers=0).canonical())
+    other = copy_with(loader, settings_of(loader).with_workers(0))
     vars(other).update(dict.fromkeys(_kept_iterators(other), KeptIterator()))
     return other
 

@@ -37,7 +37,7 @@ from nws_sweep.dataloading.thread_times import thread_times
 from nws_sweep.errors import ConfigurationError, DatasetError, NwsSweepError, TrialError, one_line
 from nws_sweep.executor import forking, process_state
 from nws_sweep.measurement import batch_costs
-from nws_sweep.measurement.timing import LoaderSession
+from nws_sweep.measurement.windows import LoaderSession
 from nws_sweep.results import (
     DatasetFacts,
     LoaderSettings,

@@ -4,7 +4,6 @@ May import ``system``, ``units``, ``results`` and ``errors``; no torch. ``schedu
 ``counters`` and ``quantities`` are pure.
 
 windows          cuts an iteration over a DataLoader into windows, in a trial and in a training
-timing           takes windows of batches from any iterable and times them with any clock
 schedule         which window a trial takes next
 stats            means with intervals, outliers
 counters         CPU time, memory, storage and noise of time slices, from the counters of processes and machine

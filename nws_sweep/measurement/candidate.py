@@ -41,6 +41,11 @@ class CandidateProcess:
     usage: Usage = Usage()  # resources used up to the latest pause; nothing without a process
     _stack: ExitStack = field(default_factory=ExitStack)
 
+    @property
+    def is_late(self) -> bool:
+        """Whether the search must end."""
+        return self.environment.clock() >= self.deadline_s
+
     def start(self, memory_bytes: int | None, place: float) -> TrialProcess:
         """Starts the trial process with a memory limit, and makes its DataLoader; TrialError if that fails.
 
@@ -98,14 +103,9 @@ class CandidateProcess:
 class Candidate:
     """One setting of the DataLoader under a configuration, with its trial process and its trial."""
 
-    settings: LoaderSettings  # canonical
-    configuration: Configuration  # what is held fixed
-    environment: Environment
-    deadline_s: float  # moment on the environment's clock after which no window starts
+    process: CandidateProcess
     on_stall: Callable[["Candidate"], None]  # called when one of its windows takes longer than 10 s
-    waits_until_idle: Callable[[], bool]  # of its trial process
     next_place: Callable[[], float | None] = lambda: None  # where its batches begin; see SearchProgress
-    process: CandidateProcess = field(init=False)
     progress: TrialProgress = field(init=False)
     logged: SamplesLogged | None = None  # some of the samples that its workers made; None before their first window
     eliminated: bool = False  # ended because others are better
@@ -113,18 +113,21 @@ class Candidate:
     _stall_counted: bool = False
 
     def __post_init__(self) -> None:
-        """Makes both without starting a process."""
-        self.process = CandidateProcess(
-            self.settings, self.configuration, self.environment, self.deadline_s, self.waits_until_idle
-        )
+        """Begins the trial without starting a process."""
+        environment = self.process.environment
         method = self.settings.multiprocessing_context or processes.start_method()
         self.progress = TrialProgress(
             self.settings,
-            self.configuration,
-            self.environment.enforced_cores(),
-            fork_s=self.environment.fork_s if method == "fork" else 0.0,
-            quota_period_s=self.environment.quota_period_s(),
+            self.process.configuration,
+            environment.enforced_cores(),
+            fork_s=environment.fork_s if method == "fork" else 0.0,
+            quota_period_s=environment.quota_period_s(),
         )
+
+    @property
+    def settings(self) -> LoaderSettings:
+        """Canonical."""
+        return self.process.settings
 
     @property
     def alive(self) -> bool:
@@ -135,11 +138,6 @@ class Candidate:
     def done(self) -> bool:
         """Whether the state of its trial is final."""
         return self.progress.done
-
-    @property
-    def is_late(self) -> bool:
-        """Whether the search must end."""
-        return self.environment.clock() >= self.deadline_s
 
     @property
     def may_continue(self) -> bool:
@@ -216,14 +214,15 @@ class Candidate:
     @contextmanager
     def _errors_recorded(self) -> Iterator[None]:
         """Counts the time, and records errors as the trial's state and reason."""
-        began = self.environment.clock()
+        environment = self.process.environment
+        began = environment.clock()
         try:
             yield
         except TrialError as error:
-            self.environment.check_interrupts()  # an interrupt may have ended the trial process too
+            environment.check_interrupts()  # an interrupt may have ended the trial process too
             self.fail(error)
         finally:
-            self.progress.cost_s += self.environment.clock() - began
+            self.progress.cost_s += environment.clock() - began
 
     def _report_stall(self) -> None:
         self._stalled = True
@@ -239,13 +238,13 @@ class Candidate:
 
     def _take_windows(self, process: TrialProcess, number: int) -> None:
         """Takes windows up to the first that counts, pauses the process, and adds the time slice of a round."""
-        was_paused = bool(self.progress.slices)
-        machine_before, began = self.environment.machine_time(), self.environment.clock()
+        was_paused, environment = bool(self.progress.slices), self.process.environment
+        machine_before, began = environment.machine_time(), environment.clock()
         windows: list[Window] = []
         request = None
         try:
             while request is None or (request.kind is WindowKind.WARM_UP and not self.progress.exhausted):
-                if self.is_late:
+                if self.process.is_late:
                     raise TimeLimitReached
                 taken, conditions = [*self.progress.windows, *windows], self.progress.conditions
                 request = schedule.next_request(taken, conditions, was_paused=was_paused and not windows)
@@ -258,8 +257,8 @@ class Candidate:
             self.process.pause()
             time_slice = TimeSlice(
                 windows=tuple(windows),
-                elapsed_s=self.environment.clock() - began,
-                machine=self.environment.machine_time().since(machine_before),
+                elapsed_s=environment.clock() - began,
+                machine=environment.machine_time().since(machine_before),
                 before=self.process.usage,
                 after=process.usage(),
                 round=number,
@@ -284,7 +283,7 @@ class Candidate:
         if not self.done or process is None or not workers:
             return
         is_whole = self.progress.measurement is not None and schedule.whole_epochs(self.progress.windows, conditions)
-        if not is_whole or self.progress.exhausted or self.is_late:
+        if not is_whole or self.progress.exhausted or self.process.is_late:
             return
         try:
             process.resume()

@@ -20,11 +20,7 @@ def all_windows(slices: Sequence[TimeSlice]) -> list[Window]:
 
 def cpu_time_s(slices: Sequence[TimeSlice]) -> float:
     """CPU seconds of the trial's processes."""
-    return sum(time_slice.after.cpu_s - time_slice.before.cpu_s for time_slice in slices)
-
-
-def _background_cpu_s(slices: Sequence[TimeSlice]) -> float:
-    return sum(time_slice.after.background_cpu_s - time_slice.before.background_cpu_s for time_slice in slices)
+    return sum(time_slice.used.cpu_s for time_slice in slices)
 
 
 def memory_growth_bytes(slices: Sequence[TimeSlice]) -> float | None:
@@ -42,21 +38,15 @@ def memory_growth_bytes(slices: Sequence[TimeSlice]) -> float | None:
 
 def came_from_storage(time_slice: TimeSlice) -> bool:
     """Whether the first time slice of a trial process read data from storage, beside the program's libraries."""
-    before, after = time_slice.before, time_slice.after
-    if before.disk_bytes is None or after.disk_bytes is None:
-        return False
-    faults = (after.major_faults or 0) - (before.major_faults or 0)
-    return after.disk_bytes - before.disk_bytes > _PROGRAM_BYTES + faults * _BYTES_OF_A_FAULT
+    used = time_slice.used
+    return (used.disk_bytes or 0) > _PROGRAM_BYTES + (used.major_faults or 0) * _BYTES_OF_A_FAULT
 
 
 def read_bytes_per_batch(time_slice: TimeSlice) -> float:
     """Bytes of files that a batch reads, from storage or from the page cache; 0 if unknown or less than a program's."""
-    taken = sum(window.batches for window in time_slice.windows)
-    called, stored, faults = (
-        (getattr(time_slice.after, name) or 0) - (getattr(time_slice.before, name) or 0)
-        for name in ("read_bytes", "disk_bytes", "major_faults")
-    )
-    read = max(called, stored, faults * _USUAL_BYTES_OF_A_FAULT) - _PROGRAM_BYTES
+    taken, used = sum(window.batches for window in time_slice.windows), time_slice.used
+    by_faults = (used.major_faults or 0) * _USUAL_BYTES_OF_A_FAULT
+    read = max(used.read_bytes or 0, used.disk_bytes or 0, by_faults) - _PROGRAM_BYTES
     return max(0, read) / taken if taken else 0.0
 
 
@@ -74,7 +64,8 @@ def noise_of(slices: Sequence[TimeSlice], cores: float, first_window: int = 0) -
     elapsed_s = sum(time_slice.elapsed_s for time_slice in slices)
     if elapsed_s <= 0:
         return None
-    others_s = sum(time_slice.machine.busy_s for time_slice in slices) - cpu_time_s(slices) - _background_cpu_s(slices)
+    own_s = cpu_time_s(slices) + sum(time_slice.used.background_cpu_s for time_slice in slices)
+    others_s = sum(time_slice.machine.busy_s for time_slice in slices) - own_s
     beyond_s = max(0.0, sum(time_slice.machine.total_s for time_slice in slices) - elapsed_s * cores)
     measured = [(n, b.elapsed_s / b.batches) for n, b in enumerate(all_windows(slices)) if b.counts and b.batches]
     return Noise(

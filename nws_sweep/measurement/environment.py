@@ -102,6 +102,11 @@ class Observer(Protocol):
         """The search has its verdict."""
 
 
+def cores_of_rank(ranks: int) -> float:
+    """CPUs that each of ``ranks`` ranks of this host is assigned."""
+    return usable_cores() if ranks == 1 else shared_cores() / ranks
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
     """Trial processes, clock and machine of a search; the defaults are those of this machine."""
@@ -112,16 +117,11 @@ class Environment:
     # Memory limit of all candidates together, bytes, given ``measure.memory_budget_bytes``.
     memory_budget: Callable[[int | None], int | None] = resources.memory_budget
     free_resources: Callable[[int | None], FreeResources] = resources.now  # given the bytes left of the memory budget
-    cores: Callable[[], float] = usable_cores  # CPUs that a trial is assigned
+    cores: Callable[[int], float] = cores_of_rank  # CPUs that one of so many ranks of this host is assigned
     enforced_cores: Callable[[], float] = enforced_cores  # CPUs that a trial can use; a launcher may assign fewer
-    shared_cores: Callable[[], float] = shared_cores  # CPUs that the ranks of one host are assigned together
     quota_period_s: Callable[[], float] = quota_period_s  # of the CPU quota; 0 without
     drop_files: Callable[[Sequence[str]], object] = page_cache.drop  # from the page cache
     # From 0 to 1; the random numbers of the program stay as they are.
     random_place: Callable[[], float] = random.SystemRandom().random
     fork_s: float = 0.0  # seconds in which the program forks a process; 0 if it is no larger than a trial process
     check_interrupts: Callable[[], None] = lambda: None  # raises KeyboardInterrupt after an interrupt
-
-    def cores_of_each(self, ranks: int) -> float:
-        """CPUs that each of ``ranks`` ranks may use."""
-        return self.cores() if ranks == 1 else self.shared_cores() / ranks

@@ -10,7 +10,7 @@ not finish in multiples of the workers, else that of the training step.
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from nws_sweep import units
@@ -46,29 +46,22 @@ def is_step(step_s: float, batch_s: float) -> bool:
     return step_s >= max(_MIN_STEP_S, _MIN_STEP_SHARE * batch_s)
 
 
-def measurement_of(slices: Sequence[TimeSlice], conditions: Conditions) -> Measurement:
-    """The quantities of a trial; the end of whole epochs counts, as for a stopwatch. ValueError without any batch."""
+def measurement_of(slices: Sequence[TimeSlice], conditions: Conditions) -> Measurement | None:
+    """The quantities of a trial; the end of whole epochs counts, as for a stopwatch. None without any batch."""
     windows = all_windows(slices)
     starts, steady = epoch_starts(windows, conditions), _steady(windows, conditions)
     if not starts:
-        raise ValueError("no batch was taken")
+        return None
     running = _running(slices)
-    made = sum(_batches_made(time_slice, conditions) for time_slice in running)
-    cpu_s = cpu_time_s(running)
-    disk = [
-        time_slice.after.disk_bytes - time_slice.before.disk_bytes
-        for time_slice in running
-        if time_slice.after.disk_bytes is not None and time_slice.before.disk_bytes is not None
-    ]
+    made, cpu_s = sum(_batches_made(one, conditions) for one in running), cpu_time_s(running)
+    disk = [read for one in running if (read := one.used.disk_bytes) is not None]
     found = Measurement(
         startup_s=statistics.fmean(window.startup_s or 0.0 for window in starts),
         epoch_s=_epoch_s(windows, steady, conditions),
         first_epoch_s=_first_epoch_s(windows, steady, conditions),
         cpu_s=cpu_s / made if made and cpu_s > 0 else None,
-        memory_bytes=max(
-            (one.after.memory_bytes for one in slices if one.after.memory_bytes is not None), default=None
-        ),
-        shm_bytes=max((one.after.shm_bytes for one in slices if one.after.shm_bytes is not None), default=None),
+        memory_bytes=_most(one.after.memory_bytes for one in slices),
+        shm_bytes=_most(one.after.shm_bytes for one in slices),
         memory_growth_bytes=memory_growth_bytes(slices),
         disk_bytes=sum(disk) / made if made and disk else None,
     )
@@ -87,6 +80,10 @@ def measurement_of(slices: Sequence[TimeSlice], conditions: Conditions) -> Measu
         step_s=step_s,
         stall_fraction=wait_s / (wait_s + step_s) if wait_s + step_s > 0 else None,
     )
+
+
+def _most(values: Iterable[int | None]) -> int | None:
+    return max((value for value in values if value is not None), default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,11 +229,7 @@ def converged(slices: Sequence[TimeSlice], conditions: Conditions) -> bool:
     """
     if conditions.rules.mode == "epoch":
         return len(epoch_windows(all_windows(slices))) >= conditions.rules.epochs
-    counting = [
-        number
-        for number, time_slice in enumerate(slices)
-        if steady_windows(time_slice.windows) or epoch_windows(time_slice.windows)
-    ]
+    counting = [n for n, one in enumerate(slices) if steady_windows(one.windows) or epoch_windows(one.windows)]
     return bool(counting) and _is_precise(slices, conditions) and _is_precise(slices[: counting[-1]], conditions)
 
 
@@ -293,13 +286,9 @@ def violation(slices: Sequence[TimeSlice], conditions: Conditions) -> str:
 def _least_cpu_s(slices: Sequence[TimeSlice], conditions: Conditions) -> float | None:
     """Lower bound of the CPU seconds of a batch, without starts, ends and the time between windows; None if unknown."""
     running = _running(slices)
-    for window in all_windows(running):
-        if (window.startup_s is not None or window.ended_epoch) and window.kind is not WindowKind.EPOCH:
-            return None
-    made = sum(_batches_made(time_slice, conditions) for time_slice in running)
-    cpu_s = cpu_time_s(running)
-    beside_s = sum(
-        time_slice.elapsed_s - sum(window.elapsed_s for window in time_slice.windows) for time_slice in running
-    )
-    beside_s += _TICK_S * len(running)
+    within = [window for window in all_windows(running) if window.kind is not WindowKind.EPOCH]
+    if any(window.startup_s is not None or window.ended_epoch for window in within):
+        return None
+    made, cpu_s = sum(_batches_made(one, conditions) for one in running), cpu_time_s(running)
+    beside_s = sum(one.elapsed_s - sum(window.elapsed_s for window in one.windows) + _TICK_S for one in running)
     return max(0.0, cpu_s - conditions.cores * max(0.0, beside_s)) / made if made else None

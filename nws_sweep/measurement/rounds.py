@@ -11,7 +11,7 @@ from contextlib import ExitStack
 
 from nws_sweep import units
 from nws_sweep.errors import ConfigurationError, TimeLimitReached
-from nws_sweep.measurement.candidate import Candidate
+from nws_sweep.measurement.candidate import Candidate, CandidateProcess
 from nws_sweep.measurement.environment import Environment, Observer
 from nws_sweep.measurement.sample_check import SampleChecker
 from nws_sweep.measurement.search_progress import SearchProgress
@@ -139,7 +139,7 @@ class Rounds(ExitStack):
         if candidate.settings.num_workers or self._has_compared_threads or not is_measured_alone:
             return
         self._has_compared_threads = True
-        counts = (1, max(1, int(self._environment.cores())))
+        counts = (1, max(1, int(self._environment.cores(1))))
         times_s = candidate.process.ask(lambda process: process.thread_times(counts, _COMPARE_THREADS_S))
         if warning := threads_warning(times_s or {}):
             candidate.progress.warnings += (warning,)
@@ -157,15 +157,11 @@ class Rounds(ExitStack):
             self._observer.trial_finished(record, trial)
 
     def _candidate(self, settings: LoaderSettings) -> Candidate:
-        return Candidate(
-            settings,
-            self.search.start.configuration,
-            self._environment,
-            self.search.deadline_s,
-            self._resume_others,
-            waits_until_idle=lambda: self._waits_until_idle,
-            next_place=self.search.next_place,
+        search = self.search
+        process = CandidateProcess(
+            settings, search.start.configuration, self._environment, search.deadline_s, lambda: self._waits_until_idle
         )
+        return Candidate(process, self._resume_others, search.next_place)
 
     def _resume_others(self, stalled: Candidate) -> None:
         """Resumes all others: one may hold a lock. From now on processes are paused only when they are idle."""
@@ -209,7 +205,7 @@ class Rounds(ExitStack):
 
     def _take_slice(self, candidate: Candidate, window_s: float) -> None:
         self._environment.check_interrupts()
-        if candidate.is_late:
+        if candidate.process.is_late:
             raise TimeLimitReached
         was_done = candidate.done
         self._observer.slice_started(candidate.settings.num_workers)

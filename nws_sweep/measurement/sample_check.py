@@ -10,8 +10,6 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import replace
-from functools import partial
 from itertools import zip_longest
 from typing import Any
 
@@ -23,9 +21,8 @@ from nws_sweep.results import DatasetFacts, LoaderSettings, SampleMade, SamplePa
 
 Parts = tuple[SamplePart, ...]
 Reference = Mapping[int | str, Parts]
-Question = Callable[[TrialProcess], Any]
-# Sends a question to a process that has the dataset and is not measured; None if the process fails.
-Ask = Callable[[Question], Any]
+# Counts the samples of an epoch, up to a number and within a time (s); None if the process fails.
+Count = Callable[..., SamplesSeen | None]
 
 # Samples of each candidate that are loaded without workers, and the share of the candidate's time for that.
 _NEW_SAMPLES, _SHARE = 2, 0.01
@@ -61,49 +58,60 @@ class SampleChecker:
     def __init__(self, search: SearchProgress, observer: Observer) -> None:
         self._search = search
         self._observer = observer
-        self._comparison = SampleComparison(counts_epochs=bool(search.start.configuration.check_samples))
+        self._checks_samples = search.start.configuration.check_samples
         self._checked: set[LoaderSettings] = set()
         self._handles_reported = False
         self._epochs: dict[int, int] = {}  # batches of an epoch of an iterable dataset, by number of workers
+        self._reference: dict[int | str, Parts] = {}  # samples that were loaded without workers
+        self._random_parts: frozenset[int] = frozenset()
+        self._comparable = False  # samples of streams show whether the workers share them
 
     def check(self, candidate: Candidate) -> None:
         """Fails a candidate with wrong samples; if the dataset is iterable, all candidates with workers."""
-        logged, facts, settings = candidate.logged, candidate.process.facts, candidate.settings
-        if facts is not None and facts.handles and not self._handles_reported:
+        facts, settings, progress = candidate.process.facts, candidate.settings, candidate.progress
+        if facts is None:
+            return
+        if facts.handles and not self._handles_reported:
             self._handles_reported = True
             self._observer.note(shared_handles_warning(facts))
-        if facts is not None and facts.iterable and (batches := candidate.progress.epoch_batches):
-            self._compare_epochs(candidate, batches)
-        is_enabled = self._search.start.configuration.check_samples is not False
-        if logged is None or facts is None or settings in self._checked or not is_enabled:
+        if facts.iterable:
+            self._compare_lengths(candidate)
+        if candidate.logged is None or settings in self._checked or self._checks_samples is False:
             return
         self._checked.add(settings)
-        ask = partial(self._ask, is_stream=facts.iterable)
-        progress = candidate.progress
         try:
-            if warning := self._comparison.check(logged, settings, facts, progress.cost_s, ask):
-                progress.warnings += (warning,)
+            warning = self.compare(candidate.logged, settings, facts, progress.cost_s)
+            progress.warnings += (warning,) if warning else ()
         except WrongSamples as error:
             self._search.stream_error = str(error) if facts.iterable else ""
             for one in self._search.candidates if facts.iterable else [candidate]:
                 if one.settings.num_workers:
                     one.fail(error)
 
-    def _compare_epochs(self, candidate: Candidate, batches: int) -> None:
-        """Warns of epochs that have more batches with more workers."""
-        workers = candidate.settings.num_workers
+    def _compare_lengths(self, candidate: Candidate) -> None:
+        """Warns of a stream of which each worker has an epoch of its own: more workers have more batches."""
+        workers, progress = candidate.settings.num_workers, candidate.progress
+        if not (batches := progress.epoch_batches):
+            return
         self._epochs[workers] = batches
-        fewest, progress = min(self._epochs), candidate.progress
+        fewest = min(self._epochs)
         if batches > _LONGER * self._epochs[fewest] + workers:
-            warning = longer_warning((fewest, self._epochs[fewest]), (workers, batches))
+            found = f"{self._epochs[fewest]} batches with {fewest}, {batches} with {workers}"
+            warning = (
+                f"{LONGER}{found}; divide the length that each worker has, such as that of with_epoch(), by num_workers"
+            )
             progress.warnings = tuple(dict.fromkeys((*progress.warnings, warning)))
 
-    def _ask(self, question: Question, is_stream: bool) -> Any:
-        """Asks a candidate without workers; a new process if a question would advance the candidate's stream."""
-        for candidate in self._search.candidates:
+    def ask(self, question: Callable[[TrialProcess], Any]) -> Any:
+        """Asks a candidate without workers; a new process if a question would advance the candidate's stream.
+
+        None if the process fails.
+        """
+        search = self._search
+        is_stream = search.facts is not None and search.facts.iterable
+        for candidate in search.candidates:
             if candidate.settings.num_workers == 0 and candidate.alive and not is_stream:
                 return candidate.process.ask(question)
-        search = self._search
         try:
             start = search.environment.start_process
             with start(search.start.configuration, search.memory_left, search.deadline_s) as process:
@@ -111,20 +119,7 @@ class SampleChecker:
         except TrialError:
             return None
 
-
-class SampleComparison:
-    """The samples of one search: those loaded without workers, and which of their parts are random."""
-
-    def __init__(self, *, counts_epochs: bool = False) -> None:
-        """``counts_epochs``: the samples of whole epochs of an iterable dataset are counted, once."""
-        self._counts_epochs = counts_epochs
-        self._reference: dict[int | str, Parts] = {}
-        self._random_parts: frozenset[int] = frozenset()
-        self._comparable = False
-
-    def check(
-        self, logged: SamplesLogged, settings: LoaderSettings, facts: DatasetFacts, spent_s: float, ask: Ask
-    ) -> str:
+    def compare(self, logged: SamplesLogged, settings: LoaderSettings, facts: DatasetFacts, spent_s: float) -> str:
         """Compares the samples that a candidate's workers made; a warning if they are not comparable, else empty.
 
         Loading new samples takes a share of ``spent_s``, the seconds that the candidate has taken. WrongSamples if they
@@ -136,28 +131,26 @@ class SampleComparison:
                 f"move, so that samples are wrong: {REMEDY}"
             )
         if facts.iterable:
-            return self._check_streams(logged.samples, settings, ask)
+            return self._check_streams(logged.samples, settings)
         samples = comparable_samples(logged.samples)
-        self._load(samples[:_NEW_SAMPLES], _SHARE * spent_s, ask)
+        self._load(samples[:_NEW_SAMPLES], _SHARE * spent_s)
         known = [sample for sample in samples if sample.key in self._reference][:MAX_COMPARED]
         if any(differing(sample, self._reference) - self._random_parts for sample in known):
-            self._compare_one_by_one(samples[:MAX_COMPARED], settings, facts, ask)
+            self._compare_one_by_one(samples[:MAX_COMPARED], settings, facts)
         repeats = not facts.generators and has_equal_draws(logged.samples, self._random_parts)
         return equal_draws_warning("equal parts in their samples") if repeats else ""
 
-    def _load(self, samples: Sequence[SampleMade], limit_s: float | None, ask: Ask) -> None:
+    def _load(self, samples: Sequence[SampleMade], limit_s: float | None) -> None:
         """Loads samples without workers, each once."""
         keys = list(dict.fromkeys(sample.key for sample in samples if sample.key not in self._reference))
         if keys:
-            loaded = ask(lambda process: process.load(keys, limit_s)) or ()
+            loaded = self.ask(lambda process: process.load(keys, limit_s)) or ()
             self._reference.update({sample.key: sample.parts for sample in loaded})
 
-    def _compare_one_by_one(
-        self, samples: Sequence[SampleMade], settings: LoaderSettings, facts: DatasetFacts, ask: Ask
-    ) -> None:
-        self._load(samples, None, ask)
+    def _compare_one_by_one(self, samples: Sequence[SampleMade], settings: LoaderSettings, facts: DatasetFacts) -> None:
+        self._load(samples, None)
         first = [sample for sample in samples if sample.key in self._reference]
-        again = ask(lambda process: process.load_one_by_one(first, settings))
+        again = self.ask(lambda process: process.load_one_by_one(first, settings))
         if again is None or len(again) < len(first):
             return
         # Parts that differ although no other worker loads at the same time.
@@ -170,73 +163,63 @@ class SampleComparison:
             )
         self._random_parts |= random_parts
 
-    def _check_streams(self, made: Sequence[SampleMade], settings: LoaderSettings, ask: Ask) -> str:
+    def _check_streams(self, made: Sequence[SampleMade], settings: LoaderSettings) -> str:
+        def counted(one: LoaderSettings, most: int, limit_s: float = math.inf) -> SamplesSeen | None:
+            found: SamplesSeen | None = self.ask(lambda process: process.samples(one, most, limit_s))
+            return found
+
         count, compared, is_sure = repeated(made)
-        if count and _is_longer(settings, ask, unknown=is_sure):
+        if count and _is_longer(settings, counted, unknown=is_sure):
             raise WrongSamples(
                 f"{count} of the first {compared} samples were delivered by another worker too: {HOW_TO_SHARD}"
             )
-        if settings.num_workers > 1 and self._counts_epochs:
-            self._counts_epochs, self._comparable = False, True
-            return _compare_epochs(settings, ask)
-        if settings.num_workers > 1 and not self._comparable:
-            alone = ask(lambda process: process.load(range(_FIRST_SAMPLES), None)) or ()
-            contents = {(part.form, part.content) for sample in made for part in sample.parts if part.content}
-            # Without any match all parts are random.
-            self._comparable = any((one.form, one.content) in contents for sample in alone for one in sample.parts)
-            return "" if self._comparable else _NOT_COMPARABLE
-        return ""
+        if settings.num_workers <= 1 or self._comparable:
+            return ""
+        if self._checks_samples:
+            self._comparable = True
+            return _compare_epochs(settings, counted)
+        alone = self.ask(lambda process: process.load(range(_FIRST_SAMPLES), None)) or ()
+        contents = {(part.form, part.content) for sample in made for part in sample.parts if part.content}
+        # Without any match all parts are random.
+        self._comparable = any((one.form, one.content) in contents for sample in alone for one in sample.parts)
+        return "" if self._comparable else _NOT_COMPARABLE
 
 
-def _is_longer(settings: LoaderSettings, ask: Ask, *, unknown: bool) -> bool:
+def _is_longer(settings: LoaderSettings, counted: Count, *, unknown: bool) -> bool:
     """Whether an epoch has more samples than without workers; if not, the repeated samples are equal by content.
 
     ``unknown`` if an epoch could not be counted.
     """
-    alone = _counted(replace(settings, num_workers=0).canonical(), ask, _MAX_COUNTED, _COUNT_S)
+    alone = counted(settings.with_workers(0), _MAX_COUNTED, _COUNT_S)
     if alone is None or not alone.complete:
         return unknown
     most = round(_LONGER * alone.count)
-    shared = _counted(settings, ask, most, _COUNT_S)
+    shared = counted(settings, most, _COUNT_S)
     if shared is None or not (shared.complete or shared.count >= most):
         return unknown
     return shared.count >= most
 
 
-def _counted(settings: LoaderSettings, ask: Ask, most: int, limit_s: float = math.inf) -> SamplesSeen | None:
-    found: SamplesSeen | None = ask(lambda process: process.samples(settings, most, limit_s))
-    return found
-
-
-def _compare_epochs(settings: LoaderSettings, ask: Ask) -> str:
+def _compare_epochs(settings: LoaderSettings, counted: Count) -> str:
     """Counts the samples of an epoch without workers and of one with; WrongSamples if samples are repeated or lost.
 
     A warning if drop_last explains what is lost, or if the epochs cannot be counted; else empty.
     """
-    alone = _counted(replace(settings, num_workers=0).canonical(), ask, _MAX_EPOCH)
-    shared = _counted(settings, ask, _MAX_EPOCH)
+    alone, shared = (counted(one, _MAX_EPOCH) for one in (settings.with_workers(0), settings))
     if not (alone and shared and alone.complete and shared.complete):
         return f"check_samples: no whole epoch of at most {_MAX_EPOCH} samples could be counted"
     found = f"with num_workers={settings.num_workers}: {shared.count} in an epoch instead of {alone.count}"
     # Workers of a dataset that makes batches itself end with shorter batches.
     if shared.count > alone.count + (settings.num_workers if settings.batch_size is None else 0):
         raise WrongSamples(f"samples are repeated {found}: {HOW_TO_SHARD}")
-    if shared.count < alone.count and not settings.drop_last:
+    if shared.count >= alone.count:
+        return ""
+    if not settings.drop_last:
         raise WrongSamples(f"samples are lost {found}")
-    return (
-        f"samples are lost {found}: drop_last drops a shorter batch of each worker"
-        if shared.count < alone.count
-        else ""
-    )
+    return f"samples are lost {found}: drop_last drops a shorter batch of each worker"
 
 
 LONGER = "the length of an epoch depends on num_workers: "
-
-
-def longer_warning(fewer: tuple[int, int], more: tuple[int, int]) -> str:
-    """A warning about a stream of which each worker has an epoch of its own, from workers and batches of two epochs."""
-    found = f"{fewer[1]} batches with {fewer[0]}, {more[1]} with {more[0]}"
-    return f"{LONGER}{found}; divide the length that each worker has, such as that of with_epoch(), by num_workers"
 
 
 def equal_draws_warning(where: str) -> str:

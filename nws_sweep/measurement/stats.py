@@ -26,10 +26,8 @@ def student_t_975(degrees_of_freedom: int) -> float:
     """The 97.5 % quantile of Student's t, for a two-sided interval of 95 %.
 
     From a table up to 30 degrees of freedom; above, the first terms of the Cornish-Fisher expansion about the normal
-    quantile (Abramowitz and Stegun, 26.7.5), correct to 4 decimals there. ValueError below 2 degrees of freedom.
+    quantile (Abramowitz and Stegun, 26.7.5), correct to 4 decimals there. At least 2 degrees of freedom.
     """
-    if degrees_of_freedom < 2:
-        raise ValueError(f"degrees_of_freedom must be at least 2, got {degrees_of_freedom}")
     if degrees_of_freedom <= 30:
         return _T_975[degrees_of_freedom - 2]
     z = statistics.NormalDist().inv_cdf(0.975)

@@ -1,7 +1,7 @@
 """What was measured of one candidate so far: time slices, notes, warnings, an error, and the ``Trial`` they make."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 
 from nws_sweep import errors, units
@@ -9,18 +9,7 @@ from nws_sweep.errors import TrialError
 from nws_sweep.measurement import batch_costs, counters, quantities, schedule
 from nws_sweep.measurement.schedule import Conditions
 from nws_sweep.replay.known import left_by, queue_settings
-from nws_sweep.results import (
-    BatchRecord,
-    Configuration,
-    LoaderSettings,
-    LoopCosts,
-    Measurement,
-    Span,
-    TimeSlice,
-    Trial,
-    TrialState,
-    Window,
-)
+from nws_sweep.results import Configuration, LoaderSettings, Measurement, TimeSlice, Trial, TrialState, Window
 
 _PERIODS = 10  # of a CPU quota that a window has at least, where the quota throttles
 _FIRST_EPOCH = 1.2  # times an epoch that are worth a note
@@ -40,34 +29,29 @@ class _Figures:
 
     slices: tuple[TimeSlice, ...]
     conditions: Conditions
-    measurement: Measurement | None  # None before the first batch
+    trial: Trial  # with the figures alone; no measurement before the first batch
     by_round: Mapping[int, float]  # seconds that candidates are ranked by, from each round alone
-    records: tuple[BatchRecord, ...]
-    loop: LoopCosts | None
-    spans: tuple[Span, ...]
 
     @classmethod
     def of(cls, slices: tuple[TimeSlice, ...], conditions: Conditions, fork_s: float) -> "_Figures":
-        has_batches = any(window.startup_s is not None for window in counters.all_windows(slices))
-        records = batch_costs.batch_records(slices, conditions.settings, conditions.batches_per_epoch)
-        loop = batch_costs.loop_costs(slices, conditions.settings)
+        settings = conditions.settings
+        records = batch_costs.batch_records(slices, settings, conditions.batches_per_epoch)
+        loop = batch_costs.loop_costs(slices, settings)
         noise = counters.noise_of(slices, conditions.cores)
-        queue = queue_settings(conditions.settings, left_by(noise.other_cpus if noise else 0.0, conditions.cores))
-        found = quantities.measurement_of(slices, conditions) if has_batches else None
-        by_round = quantities.costs_by_round(slices, conditions) if has_batches else {}
+        queue = queue_settings(settings, left_by(noise.other_cpus if noise else 0.0, conditions.cores))
+        found = quantities.measurement_of(slices, conditions)
+        by_round = quantities.costs_by_round(slices, conditions)
         spans = batch_costs.spans_of(slices, records, loop, queue) if loop else ()
-        starts = 0 if conditions.settings.persistent_workers else conditions.settings.num_workers
+        starts = 0 if settings.persistent_workers else settings.num_workers
         if found and loop and (more_s := starts * (fork_s - loop.fork_s)) > 0:
             loop = replace(loop, fork_s=fork_s)
             epoch_s = found.epoch_s and found.epoch_s + more_s
             found = replace(found, startup_s=found.startup_s + more_s, epoch_s=epoch_s)
             by_round = {number: cost_s + (more_s if epoch_s else 0.0) for number, cost_s in by_round.items()}
-        return cls(slices, conditions, found, by_round, records, loop, spans)
-
-
-def _note_of_first_epoch(found: Measurement | None) -> Iterator[str]:
-    if found and found.epoch_s and (first_s := found.first_epoch_s or 0.0) > _FIRST_EPOCH * found.epoch_s:
-        yield f"the first epoch of its process took {units.seconds(first_s)}"
+        trial = Trial(
+            settings=settings, state=TrialState.OK, measurement=found, records=records, loop=loop, spans=spans
+        )
+        return cls(slices, conditions, trial, by_round)
 
 
 @dataclass(eq=False)
@@ -131,7 +115,7 @@ class TrialProgress:
     def measurement(self) -> Measurement | None:
         """The quantities so far; None before the first batch and for trials that failed."""
         has_figures = self.error is None or isinstance(self.error, errors.TrialMismeasured)
-        return self._figures.measurement if has_figures else None
+        return self._figures.trial.measurement if has_figures else None
 
     @property
     def _figures(self) -> _Figures:
@@ -144,22 +128,21 @@ class TrialProgress:
     @property
     def trial(self) -> Trial:
         """The trial, finished or not."""
-        found, figures = self.measurement, self._figures
+        found, notes = self.measurement, self.notes
+        if found and found.epoch_s and (first_s := found.first_epoch_s or 0.0) > _FIRST_EPOCH * found.epoch_s:
+            notes += (f"the first epoch of its process took {units.seconds(first_s)}",)
         uncounted = counters.all_windows([*map(counters.as_warm_up, self.discarded)])
-        return Trial(
-            settings=self.settings,
+        return replace(
+            self._figures.trial,
             state=TrialState.OK if self.error is None else _STATES.get(type(self.error), TrialState.FAILED),
             reason="" if self.error is None else str(self.error),
-            notes=(*self.notes, *_note_of_first_epoch(found)),
+            notes=notes,
             warnings=(*self.process_warnings, *self.warnings),
             measurement=found,
             noise=counters.noise_of(self.slices, self.cores, len(uncounted)) if found else None,
             finished=self.done,
             windows=(*uncounted, *self.windows),
             cost_s=self.cost_s,
-            records=figures.records,
-            loop=figures.loop,
-            spans=figures.spans,
         )
 
     @property

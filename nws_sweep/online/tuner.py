@@ -128,7 +128,7 @@ class Tuner:
             better, refusal = better_choice(self, prospect(self, left, is_new_epoch=False))
             is_new_epoch = better is None
         if better is None and all(one.num_workers for one in self.trials) and decision.workers_may_not_help(trial):
-            none = replace(self.base, num_workers=0).canonical()
+            none = self.base.with_workers(0)
             return Plan(none, f"{took}, and handing it over costs much", _epoch_of(self, none, batch))
         if better is None:
             better, refusal = better_choice(self, prospect(self, batches, is_new_epoch=True))
@@ -162,7 +162,7 @@ class Tuner:
 
     def resume(self, workers: int) -> None:
         """An epoch goes on with the state of a loader that had so many workers."""
-        self.tuning = replace(self.tuning, after=replace(self.base, num_workers=workers).canonical())
+        self.tuning = replace(self.tuning, after=self.base.with_workers(workers))
 
     def give_up(self, reason: str) -> None:
         """The settings are those of the program from now on, also if others have been decided for."""

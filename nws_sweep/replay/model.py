@@ -227,10 +227,10 @@ def _ratios(own_costs: Sequence[BatchCost], their_costs: Sequence[BatchCost], us
     if not own_costs or not their_costs:
         return [1.0] * 3
     own, theirs = _mean(own_costs), _mean(their_costs)
-    all_s, known = (sum(own) + sum(theirs)) / 2, min(1.0, sum(theirs) / (_CHEAP * sum(usual_s) or 1.0))
+    own_s, theirs_s = sum(own) or 1.0, sum(theirs) or 1.0
+    known = min(1.0, theirs_s / (_CHEAP * sum(usual_s) or 1.0))
     return [
-        _shrunk(one, other, min(one, other) / all_s if all_s else 0.0) ** known
-        for one, other in zip(own, theirs, strict=True)
+        _shrunk(one, other, min(one / own_s, other / theirs_s)) ** known for one, other in zip(own, theirs, strict=True)
     ]
 
 

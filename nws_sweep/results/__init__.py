@@ -2,7 +2,7 @@
 
 May import: ``errors``. Names end in their unit; an undefined value is None, never 0.
 
-- Values: ``settings`` (what is asked for), ``measurements`` (windows, trials), ``search_record`` (one search).
+- Values: ``settings`` (what is asked for), ``measurements`` (windows, trials), ``search_record`` (searches, tunings).
 - Files: ``storage`` (folders and files), ``codec`` (their text), ``result_cache`` (earlier results),
   ``atomic`` (writing).
 """
@@ -13,10 +13,9 @@ from nws_sweep.results.measurements import (
 )  # fmt: skip
 from nws_sweep.results.search_record import (
     DatasetFacts, Host, MACHINE, ProjectFacts, PythonObjects, SampleMade, SamplePart,
-    SamplesLogged, SamplesSeen, SearchRecord, VERSIONS, Verdict,
+    SamplesLogged, SamplesSeen, SearchRecord, Switch, Tuning, VERSIONS, Verdict,
 )  # fmt: skip
 from nws_sweep.results.settings import (
     Configuration, DEFAULT_PREFETCH, LoaderSettings, MeasureRules, ONLINE_STRATEGY, ProcessSpec, ProcessState,
     SearchRules, shown, varying_columns,
 )  # fmt: skip
-from nws_sweep.results.tuning import Switch, Tuning

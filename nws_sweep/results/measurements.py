@@ -3,7 +3,7 @@
 import enum
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 
@@ -192,6 +192,12 @@ class Usage:
     major_faults: int | None = None  # page faults that waited for storage
     background_cpu_s: float = 0.0  # of the candidate's background loaders, user and system
 
+    def since(self, before: "Usage") -> "Usage":
+        """The difference to an earlier reading; None where one of both is unknown."""
+        pairs = {name: (value, getattr(before, name)) for name, value in asdict(self).items()}
+        used: dict[str, Any] = {name: None if None in pair else pair[0] - pair[1] for name, pair in pairs.items()}
+        return Usage(**used)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineTime:
@@ -217,6 +223,11 @@ class TimeSlice:
     elapsed_s: float = 0.0
     machine: MachineTime = MachineTime()  # during the time slice
     round: int | None = None  # None for a warm-up before the rounds
+
+    @property
+    def used(self) -> Usage:
+        """Resources used during the time slice; None where unknown."""
+        return self.after.since(self.before)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,6 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from nws_sweep.errors import ConfigurationError
 from nws_sweep.results import atomic, codec
 from nws_sweep.results.search_record import MACHINE, Host, SearchRecord
 from nws_sweep.results.settings import Configuration
@@ -44,11 +43,9 @@ class ResultStore:
     ) -> SearchRecord | None:
         """The result of an equal search on the same machine; identifying columns may differ.
 
-        ``reuse`` is ``never``, ``fresh`` (the same versions, at most ``FRESH_FOR`` old) or ``always``, else
-        ConfigurationError; relative paths of the dataset begin in ``working_folder``.
+        ``reuse`` is ``never``, ``fresh`` (the same versions, at most ``FRESH_FOR`` old) or ``always``; relative paths
+        of the dataset begin in ``working_folder``.
         """
-        if reuse not in REUSES:
-            raise ConfigurationError(f"reuse={reuse}: allowed is {', '.join(REUSES)}")
         path = self._path(configuration, host, working_folder)
         record = None if reuse == "never" else _read(path)
         if record is None or (reuse == "fresh" and staleness(record, host)):

@@ -98,21 +98,21 @@ def load(folder: Path) -> StoredRun:
     if not (folder / BATCHES).exists():
         return run
     try:
-        text, batches = ((folder / name).read_text("utf-8") for name in (RESULT, BATCHES))
-        run = replace(run, result=codec.with_windows(run.result, text, batches))
-    except (*codec.UNREADABLE, OSError) as error:
-        return replace(run, batches_error=_cannot_be_read(folder / BATCHES, error))
+        with _reading(folder / BATCHES):
+            text, batches = ((folder / name).read_text("utf-8") for name in (RESULT, BATCHES))
+            run = replace(run, result=codec.with_windows(run.result, text, batches))
+    except NotARunError as error:
+        return replace(run, batches_error=str(error))
     return replace(run, result=run.recorded)
 
 
 def with_records(run: StoredRun) -> SearchRecord:
     """The result with the records of its batches; NotARunError if costs.csv is missing or cannot be read."""
-    if not (run.folder / COSTS).exists():
+    path = run.folder / COSTS
+    if not path.exists():
         raise NotARunError(f"{run.folder}: no {COSTS}, so nothing can be predicted; an earlier version has measured it")
-    try:
-        return codec.with_records(run.result, (run.folder / COSTS).read_text("utf-8"))
-    except (*codec.UNREADABLE, OSError) as error:
-        raise NotARunError(_cannot_be_read(run.folder / COSTS, error)) from error
+    with _reading(path):
+        return codec.with_records(run.result, path.read_text("utf-8"))
 
 
 def numbered_folders(folder: Path) -> Iterator[Path]:
@@ -188,10 +188,8 @@ def find(folder: Path) -> Stored:
 
 
 def _stored_run(path: Path) -> StoredRun:
-    try:
+    with _reading(path):
         return StoredRun(folder=path.parent, result=codec.from_text(path.read_text("utf-8")))
-    except (*codec.UNREADABLE, OSError) as error:
-        raise NotARunError(_cannot_be_read(path, error)) from error
 
 
 def read_batches(folder: Path) -> list[BatchTime]:
@@ -202,11 +200,14 @@ def read_batches(folder: Path) -> list[BatchTime]:
     path = folder / BATCHES
     if not path.is_file():
         return []
-    try:
+    with _reading(path):
         return [row for row in codec.parse_batches(path.read_text("utf-8")) if not row.settings]
-    except ValueError as error:
-        raise NotARunError(_cannot_be_read(path, error)) from error
 
 
-def _cannot_be_read(path: Path, error: Exception) -> str:
-    return f"{path}: cannot be read ({one_line(repr(error), 120)})"
+@contextlib.contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Raises NotARunError if the file cannot be read or its content is wrong."""
+    try:
+        yield
+    except (*codec.UNREADABLE, OSError) as error:
+        raise NotARunError(f"{path}: cannot be read ({one_line(repr(error), 120)})") from error

@@ -15,16 +15,8 @@ from nws_sweep.replay import choice
 from nws_sweep.replay.known import queue_settings
 from nws_sweep.replay.model import Model
 from nws_sweep.results import LoaderSettings
-from nws_sweep.tuning.estimates import Estimates, estimates_of, has_enough_rounds
-from nws_sweep.tuning.observations import (
-    Decision,
-    MeasureRound,
-    Observation,
-    Stop,
-    Strategy,
-    model_from,
-    with_workers,
-)
+from nws_sweep.tuning.estimates import Estimates, estimates_of
+from nws_sweep.tuning.observations import Decision, MeasureRound, Observation, Stop, Strategy, model_from
 
 _SHORT_WINDOW_S, _SHORT_ROUNDS = 0.2, 3  # duration of the first windows, and the rounds that have it
 _FIRST_STEP, _STEP = 8, 4  # most workers started at first, and most workers / those measured
@@ -49,7 +41,7 @@ class Adaptive(Strategy):
         """The next round, or the reason to stop."""
         profiled = self.rules.candidates[0]
         if all(o.num_workers != profiled for o in observations):  # a resumed search may have others
-            return self._round([with_workers(self.base, profiled)])
+            return self._round([self.base.with_workers(profiled)])
         if unknown := [o.settings for o in observations if o.may_continue and o.cost_s is None]:
             return self._round(unknown)
         found = estimates_of(observations, self.rules.tolerance)
@@ -62,7 +54,7 @@ class Adaptive(Strategy):
         if new:
             others = [o for o in active if o not in dropped and o.settings != found.answer]
             dropped += _without_room(others, found, found.of_answer.num_workers + sum(one.num_workers for one in new))
-        staying = [o for o in active if o.settings == found.answer] if new else self._undecided(active, found)
+        staying = [o for o in active if o.settings == found.answer] if new else found.undecided(active, self.measure)
         if not new and not staying:
             return Stop(reason=self._reason(observations, found, model))
         measured = max((len(o.by_round) for o in staying), default=0)
@@ -82,7 +74,7 @@ class Adaptive(Strategy):
         untried = self._untried(observations)
         if len(observations) > self.rules.patience or not untried:
             return Stop(reason=f"{units.counted(len(observations), 'candidate')} could not be measured")
-        return self._round([with_workers(self.base, untried[0])])
+        return self._round([self.base.with_workers(untried[0])])
 
     def _untried(self, observations: Iterable[Observation]) -> list[int]:
         tried = {o.num_workers for o in observations}
@@ -108,7 +100,7 @@ class Adaptive(Strategy):
         if len({o.num_workers for o in found.observations}) == 1:
             first = choice.promising({}, self._predicted(fits, model), self.rules.tolerance)
             wanted = {first and first.num_workers, self.guess, self.rules.reference, self.base.num_workers}
-            if new := [with_workers(self.base, n) for n in self._untried(observations) if n in wanted]:
+            if new := [self.base.with_workers(n) for n in self._untried(observations) if n in wanted]:
                 return new
         is_spent = len(observations) >= MOST_PREDICTED + self.rules.patience
         if is_spent or _started_since(found.observations, found.of_answer) >= _MOST_IN_VAIN:
@@ -129,7 +121,7 @@ class Adaptive(Strategy):
         """The predicted costs of some of these numbers of workers, and of those near the best of them."""
 
         def costs_s(numbers: Iterable[int]) -> dict[LoaderSettings, float]:
-            settings = (with_workers(self.base, n) for n in numbers)
+            settings = (self.base.with_workers(n) for n in numbers)
             return {one: model.hoped_s(queue_settings(one, self.cores)) for one in settings}
 
         return choice.costs_near_the_best(numbers, costs_s, self.rules.tolerance)
@@ -140,14 +132,6 @@ class Adaptive(Strategy):
         failed = [o.num_workers for o in observations if o.cost_s is None and o.num_workers > most]
         ceiling = max(_FITTING * min(failed), math.sqrt(most * min(failed))) if failed else math.inf
         return [n for n in self._untried(observations) if n <= ceiling]
-
-    def _undecided(self, active: Sequence[Observation], found: Estimates) -> list[Observation]:
-        """The candidates that need more rounds, with the answer; none if the expected loss of the answer is small."""
-        undecided = [o for o in active if found.is_undecided(o)]
-        answer = found.of_answer
-        if not undecided and has_enough_rounds(answer, self.measure):
-            return []
-        return [o for o in active if o in undecided or o is answer]
 
     def _reason(self, observations: Sequence[Observation], found: Estimates, model: Model) -> str:
         answer, costs_s = found.answer, found.costs_s
@@ -168,7 +152,7 @@ class Adaptive(Strategy):
 
 
 def _named(settings: LoaderSettings, base: LoaderSettings) -> str:
-    other = settings.differing(with_workers(base, settings.num_workers))
+    other = settings.differing(base.with_workers(settings.num_workers))
     return f"num_workers={settings.num_workers}" + (f" {other}" if other else "")
 
 

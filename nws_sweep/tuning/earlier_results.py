@@ -19,28 +19,23 @@ def first_guess(configuration: Configuration, earlier: Iterable[SearchRecord]) -
     return nearest.verdict.recommended.num_workers if nearest and nearest.verdict else None
 
 
-def same_search(configuration: Configuration, earlier: Iterable[SearchRecord]) -> SearchRecord | None:
-    """A complete result of a configuration that does the same; identifying columns may differ. None if there is none.
+def measured_once(configuration: Configuration, earlier: Iterable[SearchRecord]) -> SearchRecord | None:
+    """A complete result of a configuration that does the same, as that of this configuration; None if there is none.
 
-    Pinned memory changes nothing without an accelerator.
+    Identifying columns may differ, and pinned memory changes nothing without an accelerator. The stop reason says where
+    it was measured.
     """
     own, is_searched = configuration.loader.pin_memory, "pin_memory" in (configuration.search.settings or ())
     for known in (one for one in earlier if one.complete):
-        loader = known.configuration.loader
+        there = known.configuration
+        loader = there.loader
         if known.facts and not known.facts.accelerator and not is_searched:
             loader = replace(loader, pin_memory=own)
-        if replace(known.configuration, loader=loader, columns=configuration.columns) == configuration:
-            return known if loader == known.configuration.loader else _with_pinning(known, own)
+        if replace(there, loader=loader, columns=configuration.columns) == configuration:
+            same = known if loader == there.loader else _with_pinning(known, own)
+            reason = f"{known.stop_reason} (measured once, as {there.label_of(there.columns)})"
+            return replace(same, configuration=configuration, stop_reason=reason, cost_s=0.0)
     return None
-
-
-def measured_once(configuration: Configuration, earlier: Iterable[SearchRecord]) -> SearchRecord | None:
-    """The result of ``same_search`` as that of this configuration; its stop reason says where it was measured."""
-    if (same := same_search(configuration, earlier)) is None:
-        return None
-    where = same.configuration.label_of(same.configuration.columns)
-    reason = f"{same.stop_reason} (measured once, as {where})"
-    return replace(same, configuration=configuration, stop_reason=reason, cost_s=0.0)
 
 
 def _with_pinning(known: SearchRecord, pinned: bool) -> SearchRecord:
@@ -67,11 +62,10 @@ def same_trials(configuration: Configuration, earlier: Iterable[SearchRecord]) -
         other = result.configuration
         if _LOADING(other) != _LOADING(configuration) or _MEASURING(other) != _MEASURING(configuration):
             continue
-        where = other.label_of(other.columns)
         for trial in result.trials:
-            wanted = replace(configuration.loader, num_workers=trial.num_workers).canonical()
+            wanted = configuration.loader.with_workers(trial.num_workers)
             usable = trial.state is TrialState.OK and trial.finished and trial.settings == wanted
             if usable and trial.num_workers in configuration.search.candidates:
-                notes = (*trial.notes, f"measured once, as {where}")
+                notes = (*trial.notes, f"measured once, as {other.label_of(other.columns)}")
                 found.setdefault(trial.num_workers, replace(trial, notes=notes, cost_s=0.0))
     return tuple(found.values())

@@ -15,7 +15,7 @@ from functools import cached_property
 from nws_sweep.measurement.stats import student_t_975
 from nws_sweep.replay import choice
 from nws_sweep.results import LoaderSettings, MeasureRules, Verdict
-from nws_sweep.tuning.observations import Observation, cost_of
+from nws_sweep.tuning.observations import Observation
 
 # Prior of the noise: standard deviation of the logarithm of the time of a window, and its weight in windows.
 _PRIOR_SPREAD, _PRIOR_WEIGHT = 0.025, 3
@@ -44,7 +44,7 @@ class Estimates:
     def costs_s(self) -> Mapping[LoaderSettings, float]:
         """Expected seconds per batch, by settings."""
         fitted = self._fit[0]
-        costs_s = {one.settings: cost_of(one) for one in self.observations}
+        costs_s = {one.settings: one.cost_s for one in self.observations if one.cost_s is not None}
         # The fit compares; the scale is that of all rounds together.
         scale = statistics.fmean(math.log(costs_s[one]) - log for one, log in fitted.items()) if fitted else 0.0
         return costs_s | {one: math.exp(log + scale) for one, log in fitted.items()}
@@ -77,17 +77,22 @@ class Estimates:
         """Expected share of the price that is lost by choosing ``answer`` if ``other`` is better."""
         return choice.expected_loss(self._excess(other), self.spread(other))
 
+    def undecided(self, candidates: Sequence[Observation], measure: MeasureRules) -> list[Observation]:
+        """Those that need more rounds, with the answer; none if the expected loss of the answer is small."""
+        undecided = [one for one in candidates if self.is_undecided(one)]
+        if not undecided and _has_enough_rounds(self.of_answer, measure):
+            return []
+        return [one for one in candidates if one in undecided or one is self.of_answer]
+
     def is_undecided(self, other: Observation) -> bool:
         """Whether more rounds are worth their time; a loss too small for a new candidate is worth a short time."""
-        loss, spent_s = self.loss(other.settings), sum(one.spent_s for one in self.observations)
-        if not self._may_be_decided(other):
+        answer, loss = self.of_answer, self.loss(other.settings)
+        # Beside an answer that has ended, as many rounds are enough.
+        if not answer.may_continue and len(other.by_round) >= len(answer.by_round):
             return False
+        spent_s = sum(one.spent_s for one in self.observations)
         is_soon = loss > choice.CLOSE and spent_s + self.seconds_to_decide(other.settings) <= _SHORT_SEARCH_S
         return loss > choice.PROMISING or is_soon or self.needs_second_round(other)
-
-    def _may_be_decided(self, other: Observation) -> bool:
-        """Whether its rounds still count: beside an answer that has ended, as many rounds are enough."""
-        return self.of_answer.may_continue or len(other.by_round) < len(self.of_answer.by_round)
 
     def needs_second_round(self, one: Observation) -> bool:
         """Whether it has one round only, which may be wrong by much, and is not far behind the answer."""
@@ -179,9 +184,10 @@ def estimates_of(observations: Sequence[Observation], tolerance: float) -> Estim
     return Estimates(measured, tolerance) if measured else None
 
 
-def has_enough_rounds(answer: Observation, measure: MeasureRules) -> bool:
+def _has_enough_rounds(answer: Observation, measure: MeasureRules) -> bool:
     """Whether its interval needs no more rounds: it has three, or was measured for an epoch that is not short."""
     if measure.mode == "epoch":
         return len(answer.by_round) >= measure.epochs
-    is_long = answer.batches is not None and answer.spent_s >= max(_SHORT_EPOCH_S, cost_of(answer) * answer.batches)
+    batches, cost_s = answer.batches, answer.cost_s or 0.0
+    is_long = batches is not None and answer.spent_s >= max(_SHORT_EPOCH_S, cost_s * batches)
     return is_long or len(answer.by_round) >= FEWEST_ROUNDS

@@ -1,6 +1,5 @@
 """What a strategy sees, what that predicts, and what the strategy decides. Pure."""
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -69,11 +68,6 @@ class Strategy(ABC):
         """The candidates to measure next, or the reason to stop."""
 
 
-def with_workers(base: LoaderSettings, num_workers: int) -> LoaderSettings:
-    """The canonical settings with ``num_workers``."""
-    return replace(base, num_workers=num_workers).canonical()
-
-
 def model_from(observations: Iterable[Observation], start_method: str) -> Model | None:
     """The model from candidates that differ in num_workers only; None if no costs are known."""
     known = sorted((o.known for o in observations if o.known), key=lambda one: one.settings.num_workers)
@@ -92,8 +86,3 @@ def for_the_whole_epoch(one: Observation, model: Model) -> Observation:
     cost_s = known.measured_factor * model.cost_s(known.settings) / model.factors.at(one.num_workers)
     by_round = {number: cost_s * ratio for number, ratio in known.round_ratios.items() if number in one.by_round}
     return replace(one, cost_s=cost_s, by_round=by_round)
-
-
-def cost_of(observation: Observation) -> float:
-    """The cost, s; infinite if it is None."""
-    return math.inf if observation.cost_s is None else observation.cost_s

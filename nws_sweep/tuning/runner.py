@@ -14,15 +14,7 @@ from nws_sweep.replay.prediction import Records
 from nws_sweep.results import Configuration, SearchRecord, SearchRules, Trial
 from nws_sweep.system import processes
 from nws_sweep.tuning.estimates import Estimates, estimates_of
-from nws_sweep.tuning.observations import (
-    Measure,
-    MeasureRound,
-    Observation,
-    Strategy,
-    for_the_whole_epoch,
-    model_from,
-    with_workers,
-)
+from nws_sweep.tuning.observations import Measure, MeasureRound, Observation, Strategy, for_the_whole_epoch, model_from
 from nws_sweep.tuning.strategy import OtherSettingsSearch, make
 
 _LIMIT_S, _LIMIT_OF_SETTING_S = 60.0, 30.0  # of an adaptive search without a limit, and of each further setting
@@ -50,21 +42,18 @@ def search(
         began_s: When the search began, on the environment's clock; None for now.
     """
     configuration = start.configuration
-    cores, method = environment.cores_of_each(configuration.ranks), processes.start_method()
-    tolerance = configuration.search.tolerance
+    cores, method = environment.cores(configuration.ranks), processes.start_method()
     strategy = make(configuration.search, configuration.loader, configuration.measure, cores, guess, method)
     began_s = environment.clock() if began_s is None else began_s
     progress = SearchProgress(start, environment, began_s, began_s + limit_s(configuration))
     with Rounds(progress, observer) as rounds:
-        rounds.search.standardized = lambda trials: _standardized(
-            trials, estimates_of(_observations(rounds), tolerance)
-        )
+        progress.standardized = lambda trials: _standardized(trials, _estimates(progress))
         try:
             reason, provisional = _follow(strategy, rounds)
         except KeyboardInterrupt:
-            observer.interrupted(rounds.search.record)
+            observer.interrupted(progress.record)
             raise
-    result, found = replace(rounds.search.record, stop_reason=reason), estimates_of(_observations(rounds), tolerance)
+    result, found = replace(progress.record, stop_reason=reason), _estimates(progress)
     verdict = found.verdict() if found else None
     if provisional:
         result = replace(result, trials=tuple(trial for trial in result.trials if trial.finished))
@@ -81,7 +70,7 @@ def _follow(strategy: Strategy, rounds: Rounds) -> tuple[str, bool]:
             facts = rounds.search.facts
             if isinstance(strategy, OtherSettingsSearch) and facts and facts.accelerator is None:
                 strategy = replace(strategy, has_accelerator=False)
-            decision = strategy.decide(_observations(rounds))
+            decision = strategy.decide(_observations(rounds.search))
             if isinstance(decision, Measure):
                 rounds.measure(decision.candidates, decision.beside)
             elif isinstance(decision, MeasureRound):
@@ -117,9 +106,12 @@ def limit_s(configuration: Configuration) -> float:
     return default_limit_s(rules) if is_limited else math.inf
 
 
-def _observations(rounds: Rounds) -> list[Observation]:
+def _estimates(search: SearchProgress) -> Estimates | None:
+    return estimates_of(_observations(search), search.start.configuration.search.tolerance)
+
+
+def _observations(search: SearchProgress) -> list[Observation]:
     """The observations of trials from the start and of candidates."""
-    search = rounds.search
     trials: list[tuple[Trial, Candidate | None]] = [(trial, None) for trial in search.start.trials]
     trials += [(candidate.progress.trial, candidate) for candidate in search.candidates]
     found: list[Observation] = []
@@ -127,7 +119,7 @@ def _observations(rounds: Rounds) -> list[Observation]:
         instead = next((o.known.records for o in found if o.known), None)
         found.append(_observation(trial, search, candidate, instead))
     base = search.start.configuration.loader
-    model = model_from((o for o in found if o.settings == with_workers(base, o.num_workers)), processes.start_method())
+    model = model_from((o for o in found if o.settings == base.with_workers(o.num_workers)), processes.start_method())
     return [for_the_whole_epoch(o, model) for o in found] if model else found
 
 
@@ -153,14 +145,9 @@ def _observation(
         settings=trial.settings,
         cost_s=None if trial.objective_s is None else trial.objective_s / shared_by,
         by_round={n: cost_s / shared_by for n, cost_s in by_round.items()},
-        known=known_of(trial, batches, _cores(search), instead),
+        known=known_of(trial, batches, search.environment.cores(ranks), instead),
         batches=batches,
         spent_s=trial.cost_s if candidate else 0.0,
         may_continue=candidate is not None and candidate.may_continue,
         eliminated=candidate is not None and candidate.eliminated,
     )
-
-
-def _cores(search: SearchProgress) -> float:
-    """CPUs that the processes of one rank may use."""
-    return search.environment.cores_of_each(search.start.configuration.ranks)

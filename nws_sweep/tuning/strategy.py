@@ -5,7 +5,7 @@ A strategy has no state: a search resumes by giving the strategy all observation
 
 import math
 import multiprocessing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,18 +14,10 @@ from nws_sweep.replay import choice
 from nws_sweep.replay.known import queue_settings
 from nws_sweep.results import DEFAULT_PREFETCH, LoaderSettings, MeasureRules, SearchRules, shown
 from nws_sweep.tuning.adaptive import MOST_PREDICTED, Adaptive
-from nws_sweep.tuning.estimates import Estimates, estimates_of, has_enough_rounds
-from nws_sweep.tuning.observations import (
-    Decision,
-    Measure,
-    MeasureRound,
-    Observation,
-    Stop,
-    Strategy,
-    model_from,
-    with_workers,
-)
+from nws_sweep.tuning.estimates import Estimates, estimates_of
+from nws_sweep.tuning.observations import Decision, Measure, MeasureRound, Observation, Stop, Strategy, model_from
 
+STRATEGIES = ("adaptive", "patience", "exhaustive")
 SEARCHABLE = (
     "prefetch_factor", "pin_memory", "persistent_workers", "multiprocessing_context", "in_order", "threads_per_worker",
 )  # fmt: skip
@@ -53,8 +45,8 @@ class Patience(Strategy):
                 wanted = dict.fromkeys(candidates[number : number + most + 1 - without_improvement])
                 wanted |= {} if reference is None else {reference: None}
                 return Measure(
-                    candidates=tuple(with_workers(self.base, n) for n in wanted if n not in costs),
-                    beside=() if best is None else (with_workers(self.base, best),),
+                    candidates=tuple(self.base.with_workers(n) for n in wanted if n not in costs),
+                    beside=() if best is None else (self.base.with_workers(best),),
                 )
             cost_s = costs[candidate]
             if cost_s is not None and cost_s < best_s:
@@ -83,7 +75,7 @@ class OtherSettingsSearch(Strategy):
 
     def decide(self, observations: Sequence[Observation]) -> Decision:
         """The decision of the search of num_workers; after its end the next values."""
-        of_workers = [o for o in observations if o.settings == with_workers(self.base, o.num_workers)]
+        of_workers = [o for o in observations if o.settings == self.base.with_workers(o.num_workers)]
         decision = self.workers.decide(of_workers)
         found = estimates_of(of_workers, self.rules.tolerance)
         if not isinstance(decision, Stop) or found is None:
@@ -145,11 +137,8 @@ class OtherSettingsSearch(Strategy):
         self, best: LoaderSettings, found: Estimates, known: Mapping[LoaderSettings, Observation]
     ) -> list[LoaderSettings]:
         """The values that need more rounds, with the best so far."""
-        undecided = [o for o in found.observations if found.is_undecided(o)]
-        answer = found.of_answer
-        if not undecided and has_enough_rounds(answer, self.measure):
-            return []
-        left = [o.settings for o in (answer, *undecided) if len(o.by_round) < _MOST_ROUNDS]
+        undecided = found.undecided(found.observations, self.measure)
+        left = [o.settings for o in undecided if len(o.by_round) < _MOST_ROUNDS]
         return self._active(list(dict.fromkeys([best, *left])), known) if left else []
 
     def _active(
@@ -180,11 +169,6 @@ def _values(name: str, settings: LoaderSettings, cores: float) -> tuple[Any, ...
     return (False, True)
 
 
-STRATEGIES: Mapping[str, Callable[..., Strategy]] = {
-    "adaptive": Adaptive, "patience": Patience, "exhaustive": Patience,
-}  # fmt: skip
-
-
 def make(
     rules: SearchRules,
     base: LoaderSettings,
@@ -197,12 +181,10 @@ def make(
 
     Workers are started by the start method of ``base``, or by ``start_method`` if it has none.
     """
-    workers: Strategy
+    workers: Strategy = Patience(rules=rules, base=base, measure=measure)
     if rules.strategy == "adaptive":
         method = base.multiprocessing_context or start_method
         workers = Adaptive(rules=rules, base=base, measure=measure, cores=cores, guess=guess, start_method=method)
-    else:
-        workers = STRATEGIES[rules.strategy](rules=rules, base=base, measure=measure)
     if not rules.searched(base):
         return workers
     return OtherSettingsSearch(workers=workers, rules=rules, base=base, measure=measure, cores=cores)

@@ -15,7 +15,7 @@ from nws_sweep.errors import TrialError
 from nws_sweep.executor.child import _ChildCommands
 from nws_sweep.executor.dataset_server import DatasetServer, of_rank
 from nws_sweep.executor.trial_process import ChildProcess, Supervision
-from nws_sweep.measurement.timing import LoaderSession
+from nws_sweep.measurement.windows import LoaderSession
 from nws_sweep.results import LoaderSettings, MeasureRules, ProcessState, WindowKind, WindowRequest
 from tests import factories
 from tests.user_datasets import Plain

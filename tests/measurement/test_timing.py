@@ -8,8 +8,7 @@ import pytest
 import torch
 from torch.utils.data import default_collate
 
-from nws_sweep.measurement.timing import LoaderSession
-from nws_sweep.measurement.windows import batch_length, tensor_sizes
+from nws_sweep.measurement.windows import LoaderSession, batch_length, tensor_sizes
 from nws_sweep.results import WindowKind, WindowRequest
 from tests.fakes import FakeClock, SimulatedLoader
 

@@ -5,19 +5,7 @@ import pytest
 
 from nws_sweep.errors import NotARunError
 from nws_sweep.results import BatchTime, TrialState, WindowKind, storage
-from tests.factories import (
-    failed_trial,
-    search_result,
-    store_grid,
-    store_run,
-    trial,
-    window,
-)
-
-
-def timings_of(folder: Path) -> list[dict[str, str]]:
-    with (folder / "timings.csv").open(newline="") as file:
-        return list(csv.DictReader(file))
+from tests.factories import failed_trial, search_result, store_grid, store_run, trial, window
 
 
 def test_timings_csv_has_a_row_per_trial_with_identifying_columns_and_empty_cells_for_undefined_values(
@@ -63,11 +51,15 @@ def test_batches_are_read_in_order_with_window_and_warm_up(tmp_path: Path) -> No
         storage.read_batches(folder)
 
 
-def test_a_grid_is_found_with_its_configurations_in_the_order_of_measuring(tmp_path: Path) -> None:
+def test_a_grid_is_found_in_the_order_of_measuring_with_a_line_for_an_unreadable_result(tmp_path: Path) -> None:
     folder = store_grid(tmp_path, *(search_result(trial(0, 8.0), columns={"batch_size": n}) for n in (256, 128)))
-    (folder / "plots").mkdir()
+    damaged = folder / "plots" / "result.json"
+    damaged.parent.mkdir()
+    damaged.write_text('{"schema_version": 1, "conf')
     stored = storage.find(folder)
     assert stored.is_grid
+    (line,) = stored.unreadable
+    assert line.startswith(f"{damaged}: cannot be read (")
     assert [run.result.configuration.columns["batch_size"] for run in stored.runs] == [256, 128]
     assert [run.folder.parent for run in stored.runs] == [folder, folder]
     assert storage.find(stored.runs[0].folder).is_grid is False
@@ -92,17 +84,6 @@ def test_a_folder_without_readable_result_is_no_run(tmp_path: Path, content: str
         storage.find(tmp_path / "run")
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-def test_an_unreadable_result_beside_a_readable_one_is_reported(tmp_path: Path) -> None:
-    folder = store_grid(tmp_path, search_result(trial(0, 8.0)))
-    damaged = folder / "batch_size=1" / "result.json"
-    damaged.parent.mkdir()
-    damaged.write_text('{"schema_version": 1, "conf')
-    stored = storage.find(folder)
-    assert [run.result.trials[0].num_workers for run in stored.runs] == [0]
-    (line,) = stored.unreadable
-    assert line.startswith(f"{damaged}: cannot be read (")
 
 
 def test_results_are_found_at_any_depth_and_files_set_aside_are_reported(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from nws_sweep.results import Configuration, SearchRecord, TrialState, Verdict
-from nws_sweep.tuning.earlier_results import first_guess, same_search, same_trials
+from nws_sweep.tuning.earlier_results import first_guess, measured_once, same_trials
 from tests import factories
 
 
@@ -61,24 +61,22 @@ def test_trials_of_equal_settings_apply_under_other_search_rules(
     assert [trial.num_workers for trial in same_trials(configuration(**changes), earlier)] == known
 
 
-def test_a_complete_search_with_other_identifying_columns_is_found() -> None:
-    twin = replace(RESULT.configuration, columns={"name": "twin"})
-    assert same_search(twin, [RESULT]) is RESULT
-    assert same_search(twin, [replace(RESULT, stop_reason="")]) is None
-    assert same_search(configuration(batch_size=32), [RESULT]) is None
-
-
 @pytest.mark.parametrize("accelerator", [None, "cuda"])
-def test_pinned_memory_is_measured_once_where_it_changes_nothing(accelerator: str | None) -> None:
+def test_an_equal_search_is_measured_once_with_pinned_memory_where_it_changes_nothing(accelerator: str | None) -> None:
     assert RESULT.facts is not None
     known = replace(RESULT, facts=replace(RESULT.facts, accelerator=accelerator))
-    twin = configuration()
-    twin = replace(twin, loader=replace(twin.loader, pin_memory=True))
-    same = same_search(twin, [known])
+    twin = replace(RESULT.configuration, columns={"name": "twin"})
+    pinned = replace(twin, loader=replace(twin.loader, pin_memory=True))
+    assert (same := measured_once(twin, [known]))
+    assert (same.configuration, same.trials, same.cost_s) == (twin, known.trials, 0.0)
+    assert measured_once(twin, [replace(known, stop_reason="")]) is None
+    assert measured_once(configuration(batch_size=32), [known]) is None
     if accelerator:
-        assert same is None
-    else:
-        assert same is not None
-        assert same.verdict is not None
-        assert {one.settings.pin_memory for one in same.trials} == {same.verdict.recommended.pin_memory} == {True}
-        assert same.configuration == RESULT.configuration  # the note in the reason to stop names it
+        assert measured_once(pinned, [known]) is None
+        return
+    assert (same := measured_once(pinned, [known]))
+    assert same.verdict
+    assert {one.settings.pin_memory for one in same.trials} == {same.verdict.recommended.pin_memory} == {True}
+    assert same.stop_reason.endswith(
+        "(measured once, as dataset=photos batch_size=64 pin_memory=false prefetch_factor=2 patience=3)"
+    )

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from nws_sweep.tuning.estimates import Estimates
-from nws_sweep.tuning.observations import Observation, with_workers
+from nws_sweep.tuning.observations import Observation
 from tests.factories import loader_settings
 
 BASE = loader_settings(prefetch_factor=2)
@@ -16,7 +16,7 @@ def seen(workers: int, *costs: float, first_round: int = 0) -> Observation:
     """A candidate with these costs in consecutive rounds."""
     by_round = {first_round + number: cost for number, cost in enumerate(costs)}
     cost_s = math.exp(sum(map(math.log, costs)) / len(costs))
-    settings = with_workers(BASE, workers)
+    settings = BASE.with_workers(workers)
     return Observation(settings=settings, cost_s=cost_s, by_round=by_round, spent_s=len(costs), may_continue=True)
 
 
@@ -25,7 +25,7 @@ def estimates(*observations: Observation) -> Estimates:
 
 
 def ratio(found: Estimates, one: int, other: int) -> float:
-    return found.costs_s[with_workers(BASE, one)] / found.costs_s[with_workers(BASE, other)]
+    return found.costs_s[BASE.with_workers(one)] / found.costs_s[BASE.with_workers(other)]
 
 
 def test_a_drift_that_affects_all_candidates_of_a_round_is_no_difference_and_no_noise() -> None:
@@ -44,7 +44,7 @@ def test_candidates_without_a_common_round_are_compared_by_way_of_others() -> No
 
 
 def test_a_candidate_without_rounds_keeps_its_cost() -> None:
-    resumed = Observation(settings=with_workers(BASE, 8), cost_s=0.7)
+    resumed = Observation(settings=BASE.with_workers(8), cost_s=0.7)
     found = estimates(seen(2, 1.0, 1.2), resumed)
     assert found.costs_s[resumed.settings] == 0.7
     assert found.answer == resumed.settings
@@ -52,12 +52,12 @@ def test_a_candidate_without_rounds_keeps_its_cost() -> None:
 
 def test_the_loss_falls_with_rounds_and_grows_with_the_noise() -> None:
     def loss(*extra: Observation, rounds: int = 3) -> float:
-        return estimates(seen(2, *[1.0] * rounds), seen(4, *[0.99] * rounds), *extra).loss(with_workers(BASE, 4))
+        return estimates(seen(2, *[1.0] * rounds), seen(4, *[0.99] * rounds), *extra).loss(BASE.with_workers(4))
 
     assert loss(rounds=12) < loss(rounds=6) < loss()
     assert loss(seen(3, 1.2, 1.2, 1.2), seen(5, 1.2, 1.2, 1.2)) < loss()
     assert loss(seen(3, 0.8, 2.0, 1.5)) > loss()
-    assert estimates(seen(2, 1.0)).loss(with_workers(BASE, 2)) == 0.0
+    assert estimates(seen(2, 1.0)).loss(BASE.with_workers(2)) == 0.0
 
 
 def test_ties_have_an_estimate_of_the_time_to_decide() -> None:

@@ -1,8 +1,7 @@
 """Searches on simulated machines with known true times."""
 
-import contextlib
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,7 +15,6 @@ from nws_sweep.results import (
     LoaderSettings,
     Measurement,
     MeasureRules,
-    SearchRecord,
     SearchRules,
     Trial,
     TrialState,
@@ -24,11 +22,10 @@ from nws_sweep.results import (
     WindowKind,
 )
 from nws_sweep.tuning import runner
-from nws_sweep.tuning.observations import MeasureRound, Stop, with_workers
-from nws_sweep.tuning.runner import search
+from nws_sweep.tuning.observations import MeasureRound, Stop
 from tests import factories
-from tests.fakes import FACTS, FakeClock, FakeMachine, FakeProcess, SimulatedLoader
-from tests.searching import Recorder, by_workers, machine_of, run_search
+from tests.fakes import FACTS, FakeClock, FakeMachine, SimulatedLoader
+from tests.searching import by_workers, machine_of, run_search
 
 
 def configuration(
@@ -67,16 +64,6 @@ def costs(trials: dict[int, Trial]) -> dict[int, float | None]:
 
 def count(trial: Trial, kind: WindowKind = WindowKind.STEADY) -> int:
     return sum(window.kind is kind for window in trial.windows)
-
-
-def raising(machine: FakeMachine, error: BaseException, when: Callable[[Window], bool]) -> FakeMachine:
-    def distort(window: Window) -> Window:
-        if when(window):
-            raise error
-        return window
-
-    machine.distort = distort
-    return machine
 
 
 def test_every_candidate_is_measured_and_reported_with_its_true_times() -> None:
@@ -220,7 +207,13 @@ def test_a_second_measurement_that_is_correct_counts_alone() -> None:
 
 def test_a_finished_candidate_that_fails_beside_others_keeps_its_trial() -> None:
     machine = machine_of()
-    raising(machine, TrialError("killed"), lambda _: machine.requests[-1][0] == 0 and len(machine.slices) > 9)
+
+    def distort(window: Window) -> Window:
+        if machine.requests[-1][0] == 0 and len(machine.slices) > 9:
+            raise TrialError("killed")
+        return window
+
+    machine.distort = distort
     result, recorder = run_search(configuration("patience", tuple(range(8)), patience=1), machine)
     best = by_workers(result)[0]
     assert 0 in machine.slices[9:], "the best so far is measured beside later candidates"
@@ -251,7 +244,7 @@ def test_a_candidate_without_figures_is_measured_before_the_search_ends(monkeypa
     """The first short epoch of a trial process does not count; the strategy takes one round and stops."""
     chosen = configuration(candidates=(0, 2))
     chosen = replace(chosen, loader=replace(chosen.loader, persistent_workers=False))
-    decisions = iter([MeasureRound(candidates=tuple(with_workers(chosen.loader, n) for n in (0, 2)))])
+    decisions = iter([MeasureRound(candidates=tuple(chosen.loader.with_workers(n) for n in (0, 2)))])
     strategy = SimpleNamespace(decide=lambda _: next(decisions, Stop(reason="enough")))
     monkeypatch.setattr(runner, "make", lambda *_: strategy)
     trials = measured(chosen, machine_of(lambda _: 0.01, batches=20, start_s=0.0))
@@ -275,35 +268,11 @@ def test_a_wrong_length_is_ignored_for_all_candidates() -> None:
     assert any("an epoch ended after 100 batches, but its length is 1000" in n for n in trials[0].notes)
 
 
-def test_a_second_interruption_while_processes_end_leaves_none() -> None:
+def test_a_candidate_whose_batches_exceed_shared_memory_is_skipped_with_the_reason() -> None:
     machine = machine_of()
-    ended = []
-
-    @contextlib.contextmanager
-    def start_process(
-        configuration: Configuration, memory_bytes: int | None, deadline_s: float
-    ) -> Iterator[FakeProcess]:
-        with machine.start_process(configuration, memory_bytes, deadline_s) as process:
-            try:
-                yield process
-            finally:
-                ended.append(process)
-                if len(ended) == 1:
-                    raise KeyboardInterrupt
-
-    environment = replace(machine.environment(), start_process=start_process)
-    with pytest.raises(KeyboardInterrupt):
-        search(SearchRecord(configuration=configuration(), host=factories.HOST), environment, Recorder())
-    assert not machine.alive
-    assert len(ended) == 4
-
-
-@pytest.mark.parametrize("measure", [{}, {"mode": "epoch"}])
-def test_a_candidate_whose_batches_exceed_shared_memory_is_skipped_with_the_reason(measure: Any) -> None:
-    machine = machine_of(batches=20 if measure else 1000)
     machine.distort = lambda window: replace(window, batch_bytes=1000 if window.startup_s else None, batch_tensors=2)
     machine.shm_bytes = 6000
-    result, recorder = run_search(configuration(**measure), machine)
+    result, recorder = run_search(configuration(), machine)
     trials = by_workers(result)
     assert (trials[4].state, trials[4].reason) == (
         TrialState.SKIPPED,
@@ -353,12 +322,6 @@ def test_a_candidate_above_the_memory_budget_after_its_time_slice_is_out_of_memo
     assert "held 2.00 kB of memory" in trial.reason
 
 
-def cold(machine: FakeMachine) -> FakeMachine:
-    """All batches are read from storage."""
-    machine.read = lambda batches: 100_000 * batches
-    return machine
-
-
 def test_a_first_time_slice_from_storage_does_not_count() -> None:
     """Epochs of one time slice; the first reading of a batch takes 100 times as long."""
     seen: set[int] = set()
@@ -380,12 +343,6 @@ def test_a_first_time_slice_from_storage_does_not_count() -> None:
     assert costs(trials) == pytest.approx({0: 0.2, 2: 0.1}, rel=0.05)
     assert [len(trials[n].windows) for n in (0, 2)] == [2, 1]
     assert [settings.num_workers for settings in machine.opened] == [0, 2]
-
-
-def test_data_that_always_come_from_storage_are_measured() -> None:
-    for trial in measured(configuration(candidates=(0, 2)), cold(machine_of())).values():
-        assert trial.state is TrialState.OK
-        assert found(trial).disk_bytes == pytest.approx(100_000, rel=0.05)
 
 
 @pytest.mark.parametrize("cache", ["auto", "warm"])
@@ -443,9 +400,11 @@ def test_an_epoch_contains_the_time_in_which_a_large_program_forks_its_workers(p
 
 def test_cold_drops_the_files_of_the_dataset_before_each_time_slice_and_needs_files(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("a")
-    machine = cold(machine_of())
-    machine.files = (str(tmp_path),)
-    run_search(configuration(candidates=(0, 2), cache="cold"), machine)
+    machine = machine_of()
+    machine.files, machine.read = (str(tmp_path),), lambda batches: 100_000 * batches
+    for trial in measured(configuration(candidates=(0, 2), cache="cold"), machine).values():
+        assert trial.state is TrialState.OK
+        assert found(trial).disk_bytes == pytest.approx(100_000, rel=0.05)
     assert set(machine.dropped) == {(str(tmp_path / "a"),)}
     assert len(machine.dropped) == len(machine.slices) - 1  # the first one only finds the files
     with pytest.raises(ConfigurationError, match=r"measure\.cache=cold: .*measure\.cache_files=\[\.\.\.\]"):

@@ -14,7 +14,6 @@ from nws_sweep.results import (
     SampleMade,
     SamplePart,
     SamplesLogged,
-    SamplesSeen,
     SearchRecord,
     SearchRules,
     TrialState,
@@ -115,21 +114,6 @@ def test_a_guess_is_measured_like_any_candidate() -> None:
     assert recommended(result).num_workers == 8
 
 
-def test_a_trial_that_is_faster_than_the_cpus_allow_is_never_recommended() -> None:
-    machine = sleeping()
-
-    def distort(window: Window) -> Window:
-        for process in machine.running:
-            if process.settings.num_workers == 8:
-                process.cpu_s += 1.0 * window.batches  # two CPUs: at least 0.5 s
-        return window
-
-    machine.distort = distort
-    result, _ = run_search(configuration(), machine)
-    assert by_workers(result)[8].state is TrialState.MISMEASURED
-    assert recommended(result).num_workers != 8
-
-
 def test_candidates_of_a_short_epoch_are_compared_by_whole_epochs() -> None:
     result, _ = run_search(configuration(), sleeping(batches=6))
     assert result.complete
@@ -199,33 +183,6 @@ def test_samples_loaded_for_a_comparison_are_no_cpu_time_of_batches() -> None:
     found = by_workers(result)[0].measurement
     assert found is not None
     assert found.cpu_s == pytest.approx(0.02)
-
-
-def test_an_iterable_dataset_whose_workers_repeat_samples_ends_the_search_without_workers() -> None:
-    machine = sleeping(batches=None)
-    machine.facts = replace(machine.facts, iterable=True, samples=None)
-    streams = [logged(worker, worker + 8, worker=worker, content="same") for worker in range(32)]
-    same = [
-        replace(one, parts=(replace(one.parts[0], content=bytes([n])),)) for s in streams for n, one in enumerate(s)
-    ]
-    machine.logged = {n: SamplesLogged(samples=tuple(s for s in same if s.worker < n)) for n in range(1, 33)}
-    machine.epochs = {n: SamplesSeen(count=16 * max(1, n), complete=True) for n in range(33)}
-    result, recorder = run_search(configuration(reference=2), machine)
-    assert recommended(result).num_workers == 0
-    assert result.stop_reason.startswith("workers deliver wrong samples: ")
-    workers = [trial for trial in result.trials if trial.num_workers]
-    assert [trial.state for trial in workers] == [TrialState.WRONG_SAMPLES]
-    assert "get_worker_info" in workers[0].reason
-    assert recorder.done.count(0) == 1
-
-
-def test_shared_handles_are_reported_once_before_workers_are_started() -> None:
-    machine = sleeping()
-    machine.facts = replace(machine.facts, handles=("dataset.file (BufferedReader of data.bin)",))
-    events = run_search(configuration(), machine)[1].events
-    (note,) = (event for event in events if event.startswith("note "))
-    assert note.startswith("note forked workers share dataset.file (BufferedReader of data.bin): ")
-    assert all(event == "slice 0" for event in events[: events.index(note)])
 
 
 def test_candidates_that_failed_or_did_not_fit_are_not_called_slower() -> None:

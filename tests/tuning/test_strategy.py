@@ -10,7 +10,7 @@ from nws_sweep.replay.known import known_of
 from nws_sweep.results import LoaderSettings, MeasureRules, SearchRules, Trial, TrialState
 from nws_sweep.tuning import strategy
 from nws_sweep.tuning.estimates import estimates_of
-from nws_sweep.tuning.observations import Measure, MeasureRound, Observation, Stop, Strategy, with_workers
+from nws_sweep.tuning.observations import Measure, MeasureRound, Observation, Stop, Strategy
 from nws_sweep.tuning.strategy import OtherSettingsSearch, make
 from tests import factories
 from tests.factories import loader_settings, search_rules
@@ -20,11 +20,11 @@ BASE = loader_settings(prefetch_factor=2)
 
 
 def seen(num_workers: int, cost_s: float | None) -> Observation:
-    return Observation(settings=with_workers(BASE, num_workers), cost_s=cost_s)
+    return Observation(settings=BASE.with_workers(num_workers), cost_s=cost_s)
 
 
 def settings(*num_workers: int) -> tuple[LoaderSettings, ...]:
-    return tuple(with_workers(BASE, n) for n in num_workers)
+    return tuple(BASE.with_workers(n) for n in num_workers)
 
 
 def made(rules: SearchRules, **others: Any) -> Strategy:
@@ -85,7 +85,7 @@ def also(*names: str) -> Strategy:
 
 
 def prefetching(factor: int) -> LoaderSettings:
-    return replace(with_workers(BASE, 2), prefetch_factor=factor)
+    return replace(BASE.with_workers(2), prefetch_factor=factor)
 
 
 def test_a_faster_value_continues_until_all_others_are_decided() -> None:
@@ -131,7 +131,7 @@ def test_the_next_setting_is_compared_with_the_best_value_of_the_previous_one() 
     ],
 )
 def test_the_values_of_a_setting_to_measure(name: str, workers: int, values: tuple[object, ...]) -> None:
-    best = with_workers(BASE, workers)
+    best = BASE.with_workers(workers)
     decision = made(search_rules((workers,), settings=(name,)), cores=8.0).decide([by_rounds(best, 1.0, 1.0, 1.0)])
     tried = decision.candidates[1:] if isinstance(decision, MeasureRound) else ()
     assert sorted(map(str, (getattr(one, name) for one in tried))) == sorted(map(str, values))
@@ -158,7 +158,7 @@ def test_twice_the_workers_with_a_shorter_queue_are_tried_if_they_did_not_fit(mo
     model = SimpleNamespace(cost_s=lambda settings: 1.0 / settings.num_workers)
     monkeypatch.setattr(strategy, "model_from", lambda *_: model)
     search = made(search_rules((4, 8), settings=("prefetch_factor",)))
-    best, more = (with_workers(BASE, n) for n in (4, 8))
+    best, more = (BASE.with_workers(n) for n in (4, 8))
     known = by_rounds(best, *[1.0] * 6)
     shorter = replace(more, prefetch_factor=1)
     assert search.decide([known, seen(8, None)]) == MeasureRound(candidates=(best, shorter), window_s=0.5)
@@ -168,7 +168,7 @@ def test_twice_the_workers_with_a_shorter_queue_are_tried_if_they_did_not_fit(mo
 @pytest.mark.parametrize(("start_method", "most"), [("fork", 16), ("spawn", 2), ("forkserver", 2)])
 def test_the_time_to_start_workers_counts_before_it_is_measured(start_method: str, most: int) -> None:
     rules = SearchRules(strategy="adaptive", candidates=tuple(range(33)))
-    first = by_rounds(with_workers(BASE, 0), 1.7)
+    first = by_rounds(BASE.with_workers(0), 1.7)
     found = factories.measurement(1.7, startup_s=0.07, batch_s=factories.estimate(0.067), cpu_s=0.001, step_s=0.0)
     trial = Trial(settings=first.settings, state=TrialState.OK, measurement=found)
     first = replace(first, known=known_of(trial, 25, 2.0), batches=25)

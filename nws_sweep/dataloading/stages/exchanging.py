@@ -32,7 +32,7 @@ def begin(clock: StageClock, functions: StageFunctions) -> Callable[[], None]:
 
 
 class _Exchanged:
-    """A function that has the code of ``_timed``: whoever holds it calls the same object as before."""
+    """A function that has the code of ``_timed``: a program that holds it calls the same object as before."""
 
     def __init__(self, clock: StageClock, functions: StageFunctions, function: FunctionType) -> None:
         self._clock, self._functions, self._function, self._code = clock, functions, function, function.__code__
