@@ -195,7 +195,7 @@ class BatchTimer:
     _delay_s: float = field(default=0.0, init=False)
     _thread_s: float = field(default=0.0, init=False)
     _began_s: float = field(default=0.0, init=False)
-    _cpu_s: float = field(default=0.0, init=False)  # of the latest batch
+    _cpu_s: float = field(default=0.0, init=False)  # of the latest batch, with that of timing its stages
     _functions: tuple[Any, Any] = field(default=(None, None), init=False)
     _stages: StageTimer | None = field(default=None, init=False)  # of the open batch, if they are timed
 
@@ -209,15 +209,15 @@ class BatchTimer:
         if self._worker is None or self._is_open:
             return
         self._is_open = True
-        if self._process_s is not None and self.log.stages.is_due(self._worker):
-            with contextlib.suppress(Exception):  # code of the user may raise anything when it is looked at
-                self._stages = StageTimer(*self._functions, self._run_delay_s)
         process_s = time.process_time()
         if self._process_s is None:
             self.log.add_totals(self._worker, 0.0, 0, process_s, 1)
         else:
             self.log.add_totals(self._worker, process_s - self._process_s - self._cpu_s, 1)
-        self._process_s, self._thread_s = process_s, time.thread_time()
+            if self.log.stages.is_due(self._worker):
+                with contextlib.suppress(Exception):  # code of the user may raise anything when it is looked at
+                    self._stages = StageTimer(*self._functions, self._run_delay_s)
+        self._process_s, self._thread_s = time.process_time(), time.thread_time()
         self._began_s, self._delay_s = self._now()
 
     def end(self) -> None:
@@ -226,13 +226,14 @@ class BatchTimer:
             return
         self._is_open = False
         ended_s, delay_s = self._now()
-        self._cpu_s = time.thread_time() - self._thread_s
+        cpu_s = time.thread_time() - self._thread_s
         if self._stages is not None:
             with contextlib.suppress(Exception):
                 self.log.add_stages(self._worker, self._stages.stop())
             self._stages = None
-        busy_s = self._cpu_s + delay_s - self._delay_s
-        self.log.add(self._worker, self._began_s, ended_s, self._cpu_s, max(0.0, ended_s - self._began_s - busy_s))
+        self._cpu_s = time.thread_time() - self._thread_s
+        wait_s = ended_s - self._began_s - cpu_s - (delay_s - self._delay_s)
+        self.log.add(self._worker, self._began_s, ended_s, cpu_s, max(0.0, wait_s))
 
     def _now(self) -> tuple[float, float]:
         """The time and the run delay until then, s; read again if the thread lost its CPU in between."""

@@ -131,6 +131,14 @@ def test_a_single_wait_does_not_multiply_the_waits_of_other_batches() -> None:
     assert Model(tuple(known)).cost_s(QueueSettings(2, 2.0)) < 4.0 / 42
 
 
+def test_costs_that_grow_with_the_workers_are_those_of_few_workers_for_few() -> None:
+    """A lock: each of 16 workers waits 16 times as long. Two batches were made without workers, all of them with 16."""
+    alone, many = [BatchCost(0.001, 0.05)] * 200, [BatchCost(0.001, 0.8)] * 200
+    model = Model((of_trial(alone, 0, 2), of_trial(many, 16, 200)))
+    truth_s = replay(alone, LOOP, QueueSettings(0, 2.0)).epoch_s
+    assert model.batches * model.cost_s(QueueSettings(0, 2.0)) == pytest.approx(truth_s, rel=0.1)
+
+
 def test_a_batch_whose_worker_was_stopped_waits_as_long_as_one_that_waited_longer() -> None:
     waits_s = [0.01, 0.02, 0.03, 0.04]
     made = [
