@@ -15,7 +15,7 @@ from nws_sweep.results import shown, storage, varying_columns
 from nws_sweep.system import platforms, streams
 
 if TYPE_CHECKING:
-    from nws_sweep.analysis.summary import Summary
+    from nws_sweep.analysis.summary import ConfigurationSummary, Summary
     from nws_sweep.results.storage import Stored
 
 WRONG_USAGE = 2
@@ -26,7 +26,7 @@ _AS_TYPED = {"True": "true", "False": "false", "None": "null"}  # Python's notat
 
 def main() -> None:
     """Entry point of ``python -m nws_sweep`` and ``nws-sweep``."""
-    if sys.argv[1:2] and sys.argv[1] in programs.COMMANDS:  # its streams and exceptions are the program's
+    if programs.are_asked_for(sys.argv[1:]):  # its streams and exceptions are the program's
         from nws_sweep.programs import command
 
         sys.exit(command.run(sys.argv[1:]))
@@ -214,6 +214,17 @@ def check(arguments: Sequence[str]) -> int:
     return 0 if all(check.holds for check in checks) else 1
 
 
+def explain(arguments: Sequence[str]) -> int:
+    """Says which functions make a sample dear, and the epoch without each of them; measures nothing.
+
+    With a program in place of DIR, as in nws-sweep explain train.py ARGUMENTS, it searches first.
+    """
+    options = _parser(explain, "DIR", selects=True).parse_args(arguments)
+    from nws_sweep.report import explanation
+
+    return _print_each(_summary(options.dir, options.where), explanation.text)
+
+
 def predict(arguments: Sequence[str]) -> int:
     """Predicts other settings, CPUs and training steps from the recorded costs of batches; measures nothing."""
     parser = _parser(predict, "DIR", selects=True)
@@ -232,10 +243,15 @@ def predict(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     from nws_sweep.report import command_text
 
+    return _print_each(_summary(options.dir, options.where), lambda one: command_text.predictions(one, options))
+
+
+def _print_each(summary: "Summary", text: Callable[["ConfigurationSummary"], str]) -> int:
+    """Prints a text about each configuration, and the reasons of those that have none; an error if all have none."""
     texts, errors = [], []
-    for configuration in _summary(options.dir, options.where).configurations:
+    for configuration in summary.configurations:
         try:
-            texts.append(command_text.predictions(configuration, options))
+            texts.append(text(configuration))
         except NwsSweepError as error:
             errors.append(error)
     if not texts:
@@ -264,6 +280,7 @@ COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "best": best,
     "compare": compare,
     "check": check,
+    "explain": explain,
     "predict": predict,
     "--version": version,
 }

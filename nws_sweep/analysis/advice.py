@@ -1,8 +1,10 @@
 """Diagnoses in sentences: what limits the epoch, what is saved without it, and what to change. Pure."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import PurePath
 
 from nws_sweep.analysis.diagnosis import Diagnosis
+from nws_sweep.analysis.stage_savings import Stage
 from nws_sweep.measurement.quantities import is_step
 from nws_sweep.replay.bottlenecks import Bottleneck
 from nws_sweep.replay.counterfactual import Counterfactual
@@ -10,6 +12,7 @@ from nws_sweep.results import Measurement, Noise
 from nws_sweep.units import counted, interval, ratio, seconds, share
 
 _NEGLIGIBLE_GAIN = 0.01
+_COMPUTES = 0.5  # share of a stage's time from which on it computes rather than waits
 _RISE = 1.5  # ratio of costs in the last third of an epoch and in the first that is worth a line
 
 # How each bottleneck is called, what is taken away, and figures with the remedy.
@@ -22,7 +25,7 @@ _TEXTS = {
     Bottleneck.MEMORY: ("memory-bound", "with memory for more workers", "{refused}; {workers} did"),
     Bottleneck.COMPETITION: (
         "workers compete with the training step", "with an undisturbed step",
-        "beside workers it takes {beside} per batch on {cpus} instead of {alone}; cheaper transforms, fewer threads "
+        "beside workers it takes {beside} per batch on {cpus} instead of {alone}; {cheaper}, fewer threads "
         "for the step (torch.set_num_threads) or more CPUs help, more workers do not",
     ),
     Bottleneck.STEP: (
@@ -36,21 +39,22 @@ _TEXTS = {
     ),
     Bottleneck.CPU: (
         "CPU-bound", "with enough CPUs",
-        "with {more_cpus} {with_more} less; {busy}; cheaper transforms{cheaper_step} or more CPUs help, more workers "
+        "with {more_cpus} {with_more} less; {busy}; {cheaper}{cheaper_step} or more CPUs help, more workers "
         "do not",
     ),
     Bottleneck.LATENCY: (
         "latency-bound", "without I/O wait",
-        "loading a batch takes {load}, {waiting} of it I/O wait: more workers than CPUs help ({workers} used)",
+        "loading a batch takes {load}, {waiting} of it I/O wait: more workers than CPUs help ({workers} used)"
+        "{waiting_in}",
     ),
 }  # fmt: skip
 
 
-def sentence(diagnosis: Diagnosis) -> str:
+def sentence(diagnosis: Diagnosis, stages: Sequence[Stage] = ()) -> str:
     """What is saved without the first bottleneck, figures and the remedy, then the others."""
     if diagnosis.replayed is None:
         return _noise(diagnosis)
-    figures = _figures(diagnosis, diagnosis.replayed)
+    figures = {**_figures(diagnosis, diagnosis.replayed), **_dearest(stages)}
     if not diagnosis.saved:
         return f"no bottleneck found: nothing saves a tenth of the epoch if it is taken away; {figures['busy']}"
     (first, saved), *others = diagnosis.saved.items()
@@ -61,6 +65,25 @@ def sentence(diagnosis: Diagnosis) -> str:
         start = f"{names} costs {share(saved)} of the epoch"
     also = " and ".join(f"{share(other)} less {_TEXTS[each][1]}" for each, other in others)
     return f"{start}; {_TEXTS[first][2].format(**figures)}" + (f"; also: {also}" if len(taken) == 1 and also else "")
+
+
+def _dearest(stages: Sequence[Stage]) -> dict[str, str]:
+    """The stages that save most if they take no time: of those that compute, and of those that wait."""
+    saving = sorted((one for one in stages if one.saved), key=lambda one: -(one.saved or 0.0))
+    computing = next((one for one in saving if one.cpu_share >= _COMPUTES), None)
+    waiting = next((one for one in saving if one.cpu_share < _COMPUTES), None)
+    return {
+        "cheaper": f"a cheaper {_named(computing)}" if computing else "cheaper transforms",
+        "waiting_in": f"; it waits in {_named(waiting)}" if waiting else "",
+    }
+
+
+def _named(stage: Stage) -> str:
+    place = f" at {PurePath(stage.file).name}:{stage.line}" if stage.file else ""
+    return (
+        f"{stage.name} ({share(stage.share)} of a sample's time{place}; the epoch would take {share(stage.saved)} less "
+        "without it)"
+    )
 
 
 def fed_steps(found: Mapping[float, int | None]) -> str:

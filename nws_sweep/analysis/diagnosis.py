@@ -101,6 +101,7 @@ def diagnose(result: SearchRecord, best: Trial | None) -> Diagnosis | None:
     """Identifies the bottlenecks at this best trial; None without its measurement or records of batches."""
     if best is None or best.measurement is None:
         return None
+    best = next((trial for trial in result.trials if trial.settings == best.settings), best)  # with its records
     found = Diagnosis(result=result, best=best, saved={Bottleneck.NOISE: 0.0})
     cores = result.cpus
     if _is_too_noisy(found, cores):

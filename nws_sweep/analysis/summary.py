@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from nws_sweep.analysis import advice, caveats, node_kinds, what_if
 from nws_sweep.analysis.diagnosis import Diagnosis, diagnose, worker_trials
+from nws_sweep.analysis.stage_savings import Stage, stages_of
 from nws_sweep.analysis.time_ratios import Ratio, times_of
 from nws_sweep.replay import choice
 from nws_sweep.results import Configuration, Host, ProjectFacts, SearchRecord, Trial, TrialState, varying_columns
@@ -30,6 +31,12 @@ class ConfigurationSummary:
         return diagnose(self.run.recorded, self.best)
 
     @functools.cached_property
+    def stages(self) -> tuple[Stage, ...]:
+        """What makes a sample dear, the dearest first; empty if no calls were timed."""
+        replayed = self.diagnosis.replayed if self.diagnosis else None
+        return stages_of(self.run.recorded, self.best, replayed) if self.best else ()
+
+    @functools.cached_property
     def warnings(self) -> tuple[str, ...]:
         """Lines that question the answer or suggest how to improve it."""
         result, best = self.run.result, self.best
@@ -50,7 +57,7 @@ class ConfigurationSummary:
     def explanation(self) -> tuple[str, ...]:
         """Why the best is the best: its bottlenecks first, then further gains, and which training steps it feeds."""
         found = self.diagnosis
-        bottlenecks, gains = (advice.sentence(found), advice.further(found)) if found else ("", ())
+        bottlenecks, gains = (advice.sentence(found, self.stages), advice.further(found)) if found else ("", ())
         return tuple(line for line in (bottlenecks, *gains, self.fed_steps) if line)
 
     @functools.cached_property

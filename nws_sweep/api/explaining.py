@@ -2,13 +2,10 @@
 
 from typing import Any
 
-from nws_sweep.analysis.stage_savings import Stage, stages_of
 from nws_sweep.api.searching import TrainingStep, search
 from nws_sweep.config.expected_names import explained
-from nws_sweep.errors import NwsSweepError
 from nws_sweep.report.explanation import Explanation
 from nws_sweep.report.search_result import SearchResult
-from nws_sweep.results import Trial
 
 
 @explained
@@ -38,28 +35,8 @@ def explain(loader: Any, training_step: TrainingStep = None, **arguments: Any) -
         True
     """
     if isinstance(loader, SearchResult):
-        return explanation_of(loader)
+        return loader.explain()
     result = search(loader, training_step=training_step, **arguments)
-    if result.reused and not _stages(result):
+    if result.reused and not result.stages:  # of another version
         result = search(loader, training_step=training_step, **{**arguments, "reuse": False})
-    return explanation_of(result)
-
-
-def explanation_of(result: SearchResult) -> Explanation:
-    """The explanation of a search; NwsSweepError if no calls were timed."""
-    stages, best = _stages(result), _best(result)
-    if not stages:
-        raise NwsSweepError(
-            "no calls were timed: a candidate with workers is needed, no other tool may profile them, and the search "
-            "must be of this version; measure again with reuse=False"
-        )
-    return Explanation(stages, result.num_workers, best.measurement.epoch_s if best.measurement else None)
-
-
-def _best(result: SearchResult) -> Trial:
-    return next(trial for trial in result.trials if trial.settings == result.settings)
-
-
-def _stages(result: SearchResult) -> tuple[Stage, ...]:
-    diagnosis = result.diagnosis
-    return stages_of(result.record, _best(result), diagnosis.replayed if diagnosis else None)
+    return result.explain()

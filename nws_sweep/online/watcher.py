@@ -4,6 +4,7 @@ from nws_sweep import units
 from nws_sweep.online import decision
 from nws_sweep.online.plan import Plan
 from nws_sweep.online.tuner import Tuner, better_choice, no_gain, pace_s, prospect
+from nws_sweep.replay.stages import stage_costs
 from nws_sweep.results import Trial
 from nws_sweep.system import accelerator
 
@@ -43,6 +44,7 @@ class Watcher(Tuner):
             )
         share = decision.waiting_share(trial)
         waits = f"the training waits for data {units.share(share)} of its time"
+        waits += _dearest(trial)
         now = f"{waits}; a batch takes {units.seconds(batch_s)} with {workers}"
         better, refusal = better_choice(self, prospect(self, batches, is_new_epoch=True))
         if better is None:
@@ -52,3 +54,9 @@ class Watcher(Tuner):
         less = f"waiting {units.share(max(0.0, 1 - step_s / then_s))}, a batch {units.seconds(then_s)}"
         differing = better.settings.differing(self.current)
         return f"{now}; predicted with num_workers={better.settings.num_workers} {differing}".rstrip() + f": {less}"
+
+
+def _dearest(trial: Trial) -> str:
+    """The stage of a sample that takes most of a worker's time; empty if no calls were timed."""
+    stages = stage_costs([trial], trial.settings.batch_size or 1, trial.num_workers)
+    return f"; the dearest of a sample: {stages[0].name}, {units.share(stages[0].share)} of its time" if stages else ""

@@ -2,10 +2,20 @@
 
 - ``hooks`` says what these iterators do, and which of the DataLoaders is meant.
 - ``script`` runs a program as ``python`` does, with a hook.
-- ``command`` is ``nws-sweep autotune``, ``search`` and ``watch``.
+- ``command`` is ``nws-sweep autotune``, ``explain``, ``search`` and ``watch``.
 
 ``hydra_app.program`` has the same hooks for Hydra programs, ``nws_sweep.lightning`` and ``nws_sweep.transformers`` for
 trainers.
 """
 
-COMMANDS = ("autotune", "search", "watch")
+from collections.abc import Sequence
+from pathlib import Path
+
+COMMANDS = ("autotune", "explain", "search", "watch")
+
+
+def are_asked_for(arguments: Sequence[str]) -> bool:
+    """Whether a command line runs a program; ``explain`` without one reads a folder."""
+    if not arguments or arguments[0] not in COMMANDS:
+        return False
+    return arguments[0] != "explain" or any(one == "-m" or Path(one).is_file() for one in arguments[1:])

@@ -1,4 +1,4 @@
-"""``nws-sweep autotune``, ``search`` and ``watch``: a program as it is, with a hook."""
+"""``nws-sweep autotune``, ``explain``, ``search`` and ``watch``: a program as it is, with a hook."""
 
 import argparse
 import contextlib
@@ -20,6 +20,7 @@ from nws_sweep.results import SearchRecord, storage
 
 _ABOUT = {
     "autotune": "Runs a program as it is; num_workers of its training's DataLoader is tuned in the first epoch.",
+    "explain": "Searches as the command search does, and says which functions make a sample dear.",
     "search": "Runs a program until its training begins, searches the settings of that DataLoader, and ends.",
     "watch": "Runs a program as it is, and says what share of its time its training waits for data.",
 }
@@ -97,17 +98,19 @@ def _seconds(text: str) -> float:
 
 
 _MOST: Mapping[str, Any] = {"type": int, "metavar": "N", "help": "never more workers"}
+_OF_SEARCH: Mapping[str, Mapping[str, Any]] = {
+    "num_workers": {"type": _numbers, "metavar": "LIST", "help": "the candidates, such as 0,4,8 or 0..16"},
+    "max_workers": _MOST,
+    "training_step": {"type": _seconds, "metavar": "SECONDS", "help": "of a step, per batch (default: none)"},
+    "time_limit_s": {"type": _seconds, "metavar": "SECONDS", "help": "of the search (default: 60)"},
+}
 _OPTIONS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "autotune": {
         "max_workers": _MOST,
         "reuse": {"default": "fresh", "help": "begin with an earlier answer: fresh (default), always or never"},
     },
-    "search": {
-        "num_workers": {"type": _numbers, "metavar": "LIST", "help": "the candidates, such as 0,4,8 or 0..16"},
-        "max_workers": _MOST,
-        "training_step": {"type": _seconds, "metavar": "SECONDS", "help": "of a step, per batch (default: none)"},
-        "time_limit_s": {"type": _seconds, "metavar": "SECONDS", "help": "of the search (default: 60)"},
-    },
+    "explain": _OF_SEARCH,
+    "search": _OF_SEARCH,
     "watch": {},
 }
 
@@ -115,9 +118,9 @@ _OPTIONS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
 def _hook(command: str, options: argparse.Namespace) -> ProgramHook:
     given = {name: value for name in _OPTIONS[command] if (value := getattr(options, name)) is not None}
     reporting = Reporting(announce=_announce, warn=_announce, progress=None, option="--loader ")
-    if command == "search":
+    if command in {"explain", "search"}:
         name = options.program[0].rpartition(".")[2] if options.module else Path(options.program[0]).stem
-        keep = partial(_keep, folder=storage.new_folder("runs", f"_{name}"))
+        keep = partial(_keep, folder=storage.new_folder("runs", f"_{name}"), explains=command == "explain")
         return SearchHook(replace(reporting, keep=keep), options.loader, reuse="never", **given)
     return TuningHook(reporting, options.loader, watches=command == "watch", **given)
 
@@ -127,9 +130,11 @@ def _announce(line: str) -> None:
         _print(line)
 
 
-def _keep(record: SearchRecord, folder: Path) -> None:
-    """Writes the files of a search and its report."""
+def _keep(record: SearchRecord, folder: Path, *, explains: bool) -> None:
+    """Writes the files of a search and its report, and prints its table or, if it ``explains``, that of the stages."""
     if is_first_rank():
         storage.save(folder, record)
-        report(folder)
+        report(folder, prints=not explains)
+        if explains:
+            print(SearchResult(record).explain())
         _print(f"DataLoader(..., {snippets.kwargs(SearchResult(record).loader_kwargs)})")

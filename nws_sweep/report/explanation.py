@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from nws_sweep import units
 from nws_sweep.analysis.stage_savings import NO_TIME, Stage
+from nws_sweep.analysis.summary import ConfigurationSummary
+from nws_sweep.errors import NwsSweepError
 from nws_sweep.report import snippets
 from nws_sweep.report.tables import Rows
 
 if TYPE_CHECKING:
     import pandas as pd
 
-HEADER = ("stage", "share of a sample", "per sample", "on a CPU", "epoch without it", "workers then", "code")
+_HEADER = ("stage", "share of a sample", "per sample", "on a CPU", "epoch without it", "workers then", "code")
 _LEAST_SHARE, _MOST_ROWS = 0.01, 12
 
 
@@ -53,7 +55,8 @@ class Explanation:
         }
 
     def __str__(self) -> str:
-        return "\n\n".join([snippets.markdown_table([*HEADER], [[*row] for row in rows(self.stages)]), *self._lines])
+        lines = "\n".join(self._lines)
+        return f"{snippets.markdown_table(*table(self.stages))}\n{lines}"
 
     def __repr__(self) -> str:
         return str(self)
@@ -69,6 +72,22 @@ class Explanation:
         yield from sentences(self.stages, self.num_workers)
 
 
+def of(configuration: ConfigurationSummary) -> Explanation:
+    """The explanation of a configuration; NwsSweepError if no calls were timed."""
+    best, stages = configuration.best, configuration.stages
+    if best is None or not stages:
+        raise NwsSweepError(
+            f"{configuration.label}: no calls were timed; they need a candidate with workers, and a search by this "
+            "version while no other tool monitors its workers"
+        )
+    return Explanation(stages, best.num_workers, best.measurement.epoch_s if best.measurement else None)
+
+
+def text(configuration: ConfigurationSummary) -> str:
+    """The explanation of a configuration below its name; NwsSweepError if no calls were timed."""
+    return f"{configuration.label}\n\n{of(configuration)}\n"
+
+
 def _flat(stage: Stage) -> dict[str, Any]:
     values = asdict(stage)
     epoch = values.pop("epoch_without_s") or {}
@@ -76,20 +95,29 @@ def _flat(stage: Stage) -> dict[str, Any]:
     return values | {name: epoch.get(end) for name, end in names.items()}
 
 
-def rows(stages: Sequence[Stage]) -> Iterator[tuple[str, ...]]:
-    """The cells of ``HEADER`` for each stage that takes a hundredth of a sample's time, at most twelve."""
+def table(stages: Sequence[Stage]) -> tuple[list[str], list[list[str]]]:
+    """The header and the cells of stages that take a hundredth of a sample's time, at most twelve."""
     shown = [stage for stage in stages if stage.share >= _LEAST_SHARE][:_MOST_ROWS]
-    for stage in shown:
-        epoch = stage.epoch_without_s
-        yield (
-            stage.name,
-            units.share(stage.share),
-            units.seconds(stage.seconds),
-            units.share(stage.cpu_share),
-            units.interval(epoch) if epoch else units.NOTHING,
-            units.NOTHING if stage.workers_without is None else str(stage.workers_without),
-            code_of(stage),
-        )
+    return list(_HEADER), [_cells(stage) for stage in shown]
+
+
+def _cells(stage: Stage) -> list[str]:
+    epoch, workers = stage.epoch_without_s, stage.workers_without
+    return [
+        stage.name,
+        units.share(stage.share),
+        units.seconds(stage.seconds),
+        units.share(stage.cpu_share),
+        units.interval(epoch) if epoch else units.NOTHING,
+        units.NOTHING if workers is None else str(workers),
+        code_of(stage) or units.NOTHING,
+    ]
+
+
+def cells(stages: Sequence[Stage]) -> list[list[str]]:
+    """The table with its header as the first row; empty without stages."""
+    header, rows = table(stages)
+    return [header, *rows] if rows else []
 
 
 def code_of(stage: Stage) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from nws_sweep import units
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary
 from nws_sweep.report import plots
-from nws_sweep.report.plots import batch_times, best_charts, line_charts, style
+from nws_sweep.report.plots import batch_times, best_charts, line_charts, stage_bars, style
 from nws_sweep.report.plots.line_charts import Chart
 from nws_sweep.results import BatchTime, atomic
 
@@ -49,7 +49,17 @@ def of(summary: Summary, batches: Batches) -> tuple[Illustration, ...]:
 
 def of_configuration(summary: ConfigurationSummary, batches: Batches) -> tuple[Illustration, ...]:
     """The pictures in the folder of a configuration."""
-    return (*_what_if(summary), *_batches(summary, batches))
+    return (*_stages(summary), *_what_if(summary), *_batches(summary, batches))
+
+
+def _stages(c: ConfigurationSummary) -> Iterator[Illustration]:
+    if chart := stage_bars.chart(c.stages):
+        shares = ", ".join(f"{one.name} {units.share(one.share)}" for one in chart[:3])
+        alt = f"Shares of a sample's time in the worker: {shares}."
+        saving = max(chart, key=lambda one: one.saved or 0.0)
+        if saving.saved:
+            alt += f" Without {saving.name} the epoch would take {units.share(saving.saved)} less."
+        yield Illustration(plots.STAGES, stage_bars.draw, chart, f"What makes a sample dear: {c.label}", alt)
 
 
 def _what_if(c: ConfigurationSummary) -> Iterator[Illustration]:

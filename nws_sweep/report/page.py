@@ -16,7 +16,7 @@ from nws_sweep import units
 from nws_sweep.analysis import caveats, time_ratios
 from nws_sweep.analysis.comparing import effects
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary
-from nws_sweep.report import plots, snippets
+from nws_sweep.report import explanation, plots, snippets
 from nws_sweep.results import Trial
 
 # Configurations shown in detail; the table has all.
@@ -107,6 +107,7 @@ def report(summary: Summary, pictures: Sequence[Picture]) -> str:
         best=[snippets.best_header(summary), *(snippets.best_cells(summary, c) for c in summary.configurations)],
         effects=[("setting", "from", "to", "change of time", "pairs"), *changes],
         trials=[("configuration", *snippets.TRIAL_HEADER)[first:], *trials],
+        stages=explanation.cells(summary.fastest.stages) if summary.fastest else [],
         pictures=[(title, alt, _embedded(png.with_suffix(".svg"))) for title, alt, png in pictures],
     )
 
@@ -127,6 +128,11 @@ def drawn(one: ConfigurationSummary) -> list[tuple[str, Path]]:
     return [(what, path) for what, path in paths if path.is_file()]
 
 
+def stage_table(one: ConfigurationSummary) -> str:
+    """The stages of a sample as a Markdown table; empty if no calls were timed."""
+    return snippets.markdown_table(*explanation.table(one.stages)) if one.stages else ""
+
+
 def rendered(template: str, **values: Any) -> str:
     """The text of one of ``templates/`` with these values; text from outside is escaped in HTML."""
     return _environment().get_template(template).render(values)
@@ -138,6 +144,6 @@ def _environment() -> Environment:
         loader=PackageLoader("nws_sweep.report"), autoescape=select_autoescape(), undefined=StrictUndefined,
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
-    functions = (setting, pace, gains, certainty, drawn)
+    functions = (setting, pace, gains, certainty, drawn, stage_table)
     environment.globals.update({each.__name__: each for each in functions}, snippets=snippets, units=units)
     return environment

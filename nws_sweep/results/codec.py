@@ -28,6 +28,7 @@ TIMING_COLUMNS = (
 BATCH_COLUMNS = ("num_workers", "window", "index", "warm_up", "wait_s", "step_s", "outlier", "settings")
 COST_COLUMNS = (
     "num_workers", "epoch", "number", "position", "cpu_s", "wait_s", "copy_s", "was_stopped", "settings",
+    "stages",
 )  # fmt: skip
 _RECORD_FIELDS, _COST_FIELDS = COST_COLUMNS[1:4] + COST_COLUMNS[7:8], COST_COLUMNS[4:7]
 _SUMMARISED = (
@@ -89,7 +90,8 @@ def costs_text(result: SearchRecord) -> str:
         settings = result.configuration.differing(trial.settings)
         for record in trial.records:
             cost, place = record.cost, (trial.num_workers, record.epoch, record.number, record.position)
-            rows.append((*place, cost.cpu_s, cost.wait_s, cost.copy_s, int(record.was_stopped), settings))
+            stages = msgspec.json.encode(record.stages).decode() if record.stages else ""
+            rows.append((*place, *cost.parts, int(record.was_stopped), settings, stages))
     return _csv_text(rows)
 
 
@@ -105,6 +107,7 @@ def with_records(result: SearchRecord, costs: str) -> SearchRecord:
     for row in csv.DictReader(io.StringIO(costs, newline=""), strict=True):
         values = {name: value for name, value in row.items() if name in _RECORD_FIELDS and value != ""}
         data = {**values, "began_s": 0.0, "ended_s": 0.0, "cost": {name: row[name] for name in _COST_FIELDS}}
+        data["stages"] = json.loads(row.get("stages") or "[]")
         records[int(row["num_workers"]), row["settings"]].append(msgspec.convert(data, BatchRecord, strict=False))
     trials = (
         replace(trial, records=tuple(records[trial.num_workers, result.configuration.differing(trial.settings)]))

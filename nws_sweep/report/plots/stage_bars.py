@@ -1,0 +1,48 @@
+"""The stages of a sample: the share of a worker's time that each takes, beside what the epoch would save without it."""
+
+from collections.abc import Sequence
+
+from matplotlib.figure import Figure
+
+from nws_sweep import units
+from nws_sweep.analysis.stage_savings import Stage
+from nws_sweep.report.plots import style
+from nws_sweep.report.plots.style import COLOURS, WIDTH
+
+_MOST, _LEAST_SHARE = 8, 0.01
+_HEIGHT = 0.38  # of a bar, in rows
+_NAME = 3.0  # inches
+
+
+def chart(stages: Sequence[Stage]) -> list[Stage]:
+    """The stages to draw, the dearest first; empty if no savings are known."""
+    shown = [stage for stage in stages if stage.share >= _LEAST_SHARE][:_MOST]
+    return shown if any(stage.saved is not None for stage in shown) else []
+
+
+@style.styled()
+def draw(stages: Sequence[Stage], title: str) -> Figure:
+    """Two bars a stage."""
+    figure, (axes,) = style.panels(title, 1, 1, 1.0 + 0.42 * len(stages))
+    places = range(len(stages))
+    shares = [100 * stage.share for stage in stages]
+    saved = [100 * max(0.0, stage.saved or 0.0) for stage in stages]
+    upper = axes.barh([place - _HEIGHT / 2 for place in places], shares, _HEIGHT, color=COLOURS[0])
+    lower = axes.barh([place + _HEIGHT / 2 for place in places], saved, _HEIGHT, color=COLOURS[1])
+    axes.bar_label(upper, [units.share(stage.share) for stage in stages], padding=4)
+    axes.bar_label(lower, [_saving(stage) for stage in stages], padding=4)
+    axes.legend([upper, lower], ["of a sample's time in the worker", "of the epoch, saved if it took no time"])
+    names = [style.fitting(stage.name[::-1], _NAME)[::-1] for stage in stages]
+    axes.set_yticks(places, names)
+    axes.set_ylim(len(stages) - 0.5, -0.5)
+    axes.set_xlim(0, 1.25 * max([*shares, *saved]))
+    axes.tick_params(axis="y", length=0)
+    axes.grid(axis="x")
+    axes.set_xlabel(style.fitting("percent", WIDTH))
+    return figure
+
+
+def _saving(stage: Stage) -> str:
+    if stage.saved is None:
+        return units.NOTHING
+    return f"{units.share(max(0.0, stage.saved))}, then {units.counted(stage.workers_without or 0, 'worker')}"
