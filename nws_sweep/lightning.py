@@ -14,8 +14,9 @@ class AutoTune(TrainerHook, Callback):
     ``Trainer(callbacks=[AutoTune()])``. DataLoaders of validation stay as they are.
 
     Args:
-        options: ``max_workers``, ``settings``, ``reuse`` and ``progress`` as for :func:`nws_sweep.autotune`; and
-            ``loader`` for another DataLoader, its number in the order of first iterations or its dataset's class.
+        options: ``max_workers``, ``settings``, ``reuse``, ``once`` and ``progress`` as for
+            :func:`nws_sweep.autotune`; and ``loader`` for another DataLoader, its number in the order of first
+            iterations or its dataset's class.
     """
 
     on_fit_start = TrainerHook.begin

@@ -11,8 +11,9 @@ class AutoTune(TrainerHook, TrainerCallback):
     ``Trainer(..., callbacks=[AutoTune()])``. DataLoaders of evaluation stay as they are.
 
     Args:
-        options: ``max_workers``, ``settings``, ``reuse`` and ``progress`` as for :func:`nws_sweep.autotune`; and
-            ``loader`` for another DataLoader, its number in the order of first iterations or its dataset's class.
+        options: ``max_workers``, ``settings``, ``reuse``, ``once`` and ``progress`` as for
+            :func:`nws_sweep.autotune`; and ``loader`` for another DataLoader, its number in the order of first
+            iterations or its dataset's class.
     """
 
     on_train_begin = TrainerHook.begin

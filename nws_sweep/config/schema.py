@@ -318,7 +318,10 @@ def require(name: str, value: Any, *, written: str | None = None) -> None:
 
 
 def autotune_options(
-    max_workers: int | None = None, settings: str | Iterable[str] | None = None, reuse: bool | str = "fresh"
+    max_workers: int | None = None,
+    settings: str | Iterable[str] | None = None,
+    reuse: bool | str = "fresh",
+    once: bool = False,
 ) -> dict[str, Any]:
     """The options of ``autotune`` by name. ConfigurationError if one is out of range."""
     chosen = None if settings is None else names(settings)
@@ -326,7 +329,9 @@ def autotune_options(
     reuse_of(reuse)
     if unknown := [name for name in chosen or () if name not in AUTOTUNED]:
         raise ConfigurationError(f"settings={unknown}: allowed is {', '.join(AUTOTUNED)}, or nothing")
-    return {"max_workers": max_workers, "settings": chosen, "reuse": reuse}
+    if not isinstance(once, bool):
+        raise ConfigurationError(f"once={once!r}: allowed is true or false")
+    return {"max_workers": max_workers, "settings": chosen, "reuse": reuse, "once": once}
 
 
 def search_rules(values: Mapping[str, Any]) -> SearchRules:

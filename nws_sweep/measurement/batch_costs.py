@@ -42,7 +42,8 @@ def batch_records(
                 made = made_without_workers(window, number, places)
             records += [replace(record, epoch=epoch) for record in made]
             number += window.batches
-    return tuple(records)
+    further = (record for one in slices for record in one.records)
+    return (*records, *(replace(record, epoch=len(epochs(slices))) for record in further))
 
 
 Placed = tuple[Window, int | None]  # a window, and the round of its time slice

@@ -279,19 +279,21 @@ class Candidate:
         """After whole epochs, starts another one: for the memory of its workers, which end with each epoch, and for a
         second batch of each worker, whose calls are timed.
         """
-        process, conditions, workers = self.process.running, self.progress.conditions, self.settings.num_workers
-        if not self.done or process is None or not workers:
+        process, conditions = self.process.running, self.progress.conditions
+        if not self.done or process is None or not self.settings.num_workers:
             return
         is_whole = self.progress.measurement is not None and schedule.whole_epochs(self.progress.windows, conditions)
         if not is_whole or self.progress.exhausted or self.process.is_late:
             return
         try:
             process.resume()
-            window = process.window(WindowRequest(kind=WindowKind.WARM_UP, fresh=True, min_batches=2 * workers))
+            began = process.window(WindowRequest(kind=WindowKind.WARM_UP, fresh=True))
+            process.wait_until_idle()
+            ready = process.window(WindowRequest(kind=WindowKind.WARM_UP))
         except TrialError:
             self.process.close()
             return
         self.process.pause()
         self.process.read_usage()
-        used = self.process.usage
-        self.progress.slices.append(TimeSlice(windows=(window,), before=used, after=used))
+        used, records = self.process.usage, (*began.records, *ready.records)
+        self.progress.slices.append(TimeSlice(windows=(), before=used, after=used, records=records))

@@ -61,6 +61,13 @@ class WindowBuilder:
             self._began_s = now.clock_s - (self._start[0] if self._start else 0.0)
         self._asked, self._given = now, None
 
+    def delay_asking(self, clock_s: float) -> None:
+        """The step of the batch before has gone on until this moment, on an accelerator."""
+        later_s = max(0.0, clock_s - self._asked.clock_s)
+        self._asked = replace(self._asked, clock_s=self._asked.clock_s + later_s)
+        if self.step_s:
+            self.step_s[-1] += later_s
+
     def given(self, now: Moment, batch: Any) -> None:
         """The batch is there that was asked for."""
         wait_s = now.clock_s - self._asked.clock_s

@@ -12,10 +12,13 @@ from nws_sweep.dataloading import loaders
 from nws_sweep.dataloading.recording import run_delay_clock
 from nws_sweep.errors import one_line
 from nws_sweep.measurement.windows import Moment
+from nws_sweep.online import device_clock
+from nws_sweep.online.device_clock import DeviceClock
 from nws_sweep.online.observation import TrainingTrial
 from nws_sweep.online.pool import Pool
 from nws_sweep.online.pools import Pools
 from nws_sweep.online.tuner import Tuner
+from nws_sweep.online.watching import Waiting
 
 
 class TunedIterator:
@@ -34,6 +37,8 @@ class TunedIterator:
         self._loader, self._pools = loader, Pools(loader, tuner)
         self._observation: TrainingTrial | None = None
         self._most_batches: int | None = None
+        self._pool_began = 0  # batches of the epoch that earlier pools have given
+        self._device: DeviceClock | None = None
         self._begin_epoch(lambda: self._pools.make(tuner.current, is_first=True))
 
     def __getattr__(self, name: str) -> Any:
@@ -63,7 +68,10 @@ class TunedIterator:
         self._pools.start(make)
         self._returned, self._most_batches = 0, self._tuner.length.most(self._tuner.current.num_workers)
         self._tuner.epoch += 1
-        self._epoch = self._tuner.epoch
+        self._epoch, self._pool_began = self._tuner.epoch, 0
+        self._device = device_clock.of_training()
+        if self._tuner.waiting is not None:
+            self._tuner.waiting.begin_epoch(time.perf_counter())
         self._try(self._observe, time.perf_counter() - began_s)
 
     def _try(self, step: Callable[..., Any], *arguments: Any) -> Any:
@@ -96,7 +104,7 @@ class TunedIterator:
     def __next__(self) -> Any:
         """The next batch, in the order of the sampler."""
         if self._observation is None and self._pools.change is None:
-            return self._next_batch()
+            return self._next_batch() if self._tuner.waiting is None else self._watched_batch(self._tuner.waiting)
         entered_s = time.perf_counter()
         if self._epoch != self._tuner.epoch:  # another iterator is followed
             self._observation = None
@@ -106,25 +114,53 @@ class TunedIterator:
         self._try(self._note, entered_s, random_state, batch)
         return batch
 
+    def _watched_batch(self, waiting: Waiting) -> Any:
+        """The next batch, of settings that are decided; they are looked at again if they no longer fit."""
+        asked_s = time.perf_counter()
+        if self._device is not None:
+            self._try(self._device.ask)
+        batch = self._next_batch()
+        given_s = time.perf_counter()
+        waited_s = self._try(self._device.waited_s) if self._device else None
+        if waiting.note(asked_s, given_s, waited_s) and self._epoch == self._tuner.epoch:
+            self._try(self._end_part, waiting, given_s)
+        return batch
+
+    def _end_part(self, waiting: Waiting, now_s: float) -> None:
+        pool = self._pools.current
+        records = pool.log.new() if pool.log else ()
+        busy_s = sum(record.ended_s - record.began_s for record in records)
+        part_s = now_s - (waiting.began_s or now_s)
+        busy = busy_s / part_s / len(pool.pids) if pool.pids and part_s else 1.0
+        if why := waiting.end_part(now_s, busy):
+            self._tuner.look_again(why)
+            self._observation = self._tuner.observe(self._batches)
+            if self._observation is not None:
+                made = self._returned - self._pool_began
+                self._observation.begin(self._returned, 0.0, pool.start_cpu_s, made)
+
     def _before_batch(self) -> torch.Tensor | None:
         """Torch's generator before a batch, and the clocks; the first batch of an epoch draws for the order."""
         workers = self._pools.current.settings.num_workers
         random_state = self._pools.safeguards.random_state(workers) if self._returned else None
         if self._observation is not None:
             self._observation.asked(_moment(self._delay_s))
+            if self._device is not None:
+                self._device.ask()
         return random_state
 
     def _note(self, entered_s: float, random_state: torch.Tensor | None, batch: Any) -> None:
         """A batch has been returned."""
+        waited_s = self._device.waited_s() if self._device and self._observation is not None else None
         given, change = _moment(self._delay_s), self._pools.change
         self._pools.safeguards.note_batch(random_state)
         if self._observation is not None:
-            self._observation.given(given, batch)
+            self._observation.given(given, batch, waited_s)
         if change is None:
             return
         change.longest_wait_s = max(change.longest_wait_s, given.clock_s - entered_s)
         if self._pools.current is change.pool:  # its first batch
-            self._pools.change = None
+            self._pools.change, self._pool_began = None, self._returned
             self._tuner.switched(change.plan, self._returned - 1, change.longest_wait_s)
             self._observe(0.0)
 

@@ -178,6 +178,7 @@ def autotune(
     max_workers: int | None = None,
     settings: str | Iterable[str] | None = None,
     reuse: bool | str = "fresh",
+    once: bool = False,
     progress: bool | Print | None = None,
 ) -> AnyLoader:
     """A copy of a DataLoader that finds ``num_workers`` while it is iterated, in the first epoch of a training.
@@ -193,12 +194,15 @@ def autotune(
             loader has another value than DataLoader's default, as in ``search``.
         reuse: Whether an earlier answer for the same dataset and settings on this machine is the first setting:
             ``fresh`` (or True) for one of the last 30 days with the same versions, ``always``, or ``never`` (or False).
+        once: Whether the settings stay as they are once they are decided. Otherwise they are considered again, at most
+            every ten minutes, if the training waits for data a tenth of its time more than then, or if it does not wait
+            and half of the workers would do. They always stay in a distributed training.
         progress: Where the line is printed, as for ``search``; it is logged at INFO in any case.
 
     Raises:
         ConfigurationError: If the loader or a value is not allowed.
     """
-    return _followed(loader, **autotune_options(max_workers, settings, reuse), progress=progress, watches=False)
+    return _followed(loader, **autotune_options(max_workers, settings, reuse, once), progress=progress, watches=False)
 
 
 def watch(loader: AnyLoader, *, progress: bool | Print | None = None) -> AnyLoader:
@@ -214,7 +218,7 @@ def watch(loader: AnyLoader, *, progress: bool | Print | None = None) -> AnyLoad
     Raises:
         ConfigurationError: If the loader is not allowed.
     """
-    return _followed(loader, max_workers=None, settings=None, reuse="never", progress=progress, watches=True)
+    return _followed(loader, **autotune_options(reuse="never"), progress=progress, watches=True)
 
 
 def _followed(loader: AnyLoader, **options: Any) -> AnyLoader:
@@ -242,6 +246,7 @@ def tuner_of(
     max_workers: int | None,
     settings: tuple[str, ...] | None,
     reuse: bool | str,
+    once: bool,
     progress: bool | Print | None,
     watches: bool,
 ) -> Tuner:
@@ -259,6 +264,7 @@ def tuner_of(
         cpus=host.usable_cores(),
         most_workers=max_workers,
         prefetches="prefetch_factor" in searched,
+        once=once,
         tell=functools.partial(_tell, announce, configuration, others),
         on_decided=(lambda one: one.tell(one.tuning.reason)) if watches else _conclude,
         others=others,

@@ -33,6 +33,7 @@ class TrainingTrial:
     batches_per_epoch: int | None
     windows: list[Window] = field(default_factory=list)
     _first: int = 0  # number of the first batch in its epoch
+    _made: int = 0  # batches that its workers had given before
     _taken: int = 0  # batches since then
     _has_cut: bool = False  # a window of the epoch
 
@@ -40,17 +41,29 @@ class TrainingTrial:
         """No batch has been taken."""
         self._batches = WindowBuilder(self.settings.batch_size or 1)
 
-    def begin(self, first: int, start_s: float, start_cpu_s: float) -> None:
-        """Workers have been started, in so many seconds; ``first`` is the number of their first batch in the epoch."""
-        self._first, self._taken, self._has_cut = first, 0, False
+    def begin(self, first: int, start_s: float, start_cpu_s: float, made: int = 0) -> None:
+        """Workers have been started, in so many seconds; ``first`` is the number of their first batch in the epoch.
+
+        They may have given ``made`` batches before.
+        """
+        self._first, self._made, self._taken, self._has_cut = first, made, 0, False
         self._batches.begin_epoch(start_s, start_cpu_s)
 
     def asked(self, now: Moment) -> None:
         """The training asks for a batch; the latest call counts."""
         self._batches.asked(now)
 
-    def given(self, now: Moment, batch: Any) -> None:
-        """The training has got the batch that it asked for."""
+    def given(self, now: Moment, batch: Any, waited_s: float | None = None) -> None:
+        """The training has got the batch that it asked for.
+
+        Args:
+            now: The moment.
+            batch: The batch.
+            waited_s: For how long an accelerator has waited for it, until now; None for all of the time since it was
+                asked for.
+        """
+        if waited_s is not None:
+            self._batches.delay_asking(now.clock_s - waited_s)
         self._batches.given(now, batch)
         self._taken += 1
 
@@ -69,7 +82,8 @@ class TrainingTrial:
         first = WindowKind.EPOCH if is_whole else WindowKind.WARM_UP
         window = self._batches.cut(WindowKind.STEADY if self._has_cut else first, ended_s)
         length, usual = self.batches_per_epoch, statistics.median(window.step_s)
-        made = (replace(one, position=(self._first + one.number) / length if length else None) for one in records)
+        numbered = (replace(one, number=one.number - self._made) for one in records)
+        made = (replace(one, position=(self._first + one.number) / length if length else None) for one in numbered)
         self.windows.append(
             replace(
                 window,

@@ -4,6 +4,7 @@ All epochs of a loader, and all its iterators, share one tuner. Only the newest 
 """
 
 import math
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -14,6 +15,7 @@ from nws_sweep.online import decision
 from nws_sweep.online.decision import Choice, Prospect
 from nws_sweep.online.observation import EpochLength, TrainingTrial
 from nws_sweep.online.plan import Agreement, Plan
+from nws_sweep.online.watching import Waiting
 from nws_sweep.replay import choice
 from nws_sweep.results import Configuration, LoaderSettings, Switch, Trial, Tuning
 from nws_sweep.system import resources, usage
@@ -36,8 +38,9 @@ class Tuner:
         most_workers: Never more workers; None for what fits.
         prefetches: Whether ``prefetch_factor`` may change.
         tell: Called with a line about the loader, such as one about a change that is more than one of speed.
-        on_decided: Called once.
+        on_decided: Called each time the settings are decided.
         others: The agreement with other ranks; None for a single process.
+        once: Whether the settings stay as they are once they are decided.
         may_change: Whether the settings of this loader, and not of another one, may change.
         own_generators: Places of the random number generators of the dataset's own, which new workers seed.
         has_own_state: Whether the loader has a ``state_dict``, which is for its number of workers.
@@ -54,6 +57,7 @@ class Tuner:
     tell: Callable[[str], None]
     on_decided: Callable[["Tuner"], None]
     others: Agreement | None = None
+    once: bool = False
     may_change: Callable[["Tuner"], bool] = lambda _: True
     own_generators: Sequence[str] = ()
     has_own_state: bool = False
@@ -68,6 +72,8 @@ class Tuner:
     started_at: str = field(default_factory=lambda: datetime.now().astimezone().isoformat())
     planned: Plan | None = None  # for a later epoch
     is_undone: bool = False
+    earlier_switches: int = 0  # those of earlier looks
+    waiting: Waiting | None = None  # of the training since the settings were decided; None if they stay as they are
 
     def __post_init__(self) -> None:
         """Nothing is known yet."""
@@ -83,6 +89,11 @@ class Tuner:
     def current(self) -> LoaderSettings:
         """Settings in use."""
         return self.tuning.after
+
+    @property
+    def switches(self) -> tuple[Switch, ...]:
+        """The changes since the settings were last decided."""
+        return self.tuning.switches[self.earlier_switches :]
 
     def observe(self, batches_per_epoch: int | None) -> TrainingTrial | None:
         """The observation of the settings in use, which goes on over epochs; None if they are decided."""
@@ -111,12 +122,27 @@ class Tuner:
         self.planned = None
         if plan.settings == self.current:
             self.decide(plan.reason)
+            self._go_on()
             return None
         return plan
 
+    def _go_on(self) -> None:
+        """From now on the clock around ``next`` says whether the settings still fit; ranks would have to agree."""
+        trial = self.trials.get(self.current)
+        if trial is not None and not self.once and self.others is None:
+            share = decision.waiting_share(trial)
+            self.waiting = Waiting(share, self.current.num_workers, time.perf_counter())
+
+    def look_again(self, why: str) -> None:
+        """The settings no longer fit: what was timed before counts no more."""
+        self.tuning = replace(self.tuning, is_decided=False, reason=why)
+        self.trials, self.waiting, self.is_undone = {}, None, False
+        self.earlier_switches = len(self.tuning.switches)
+        self.tell(f"{why}; other settings are considered again")
+
     def better(self, trial: Trial, batch: int, batches: int | None) -> Plan:
         """Settings that are predicted to be better; those in use if there are none."""
-        switches = self.tuning.switches
+        switches = self.switches
         if self.distributes_among is not None and self.current.num_workers >= self.distributes_among:
             return Plan(self.current, f"{_now(trial)}; {REPEATED}")
         if self.is_undone or len(switches) >= _MOST_SWITCHES - 1:  # one may be undone
@@ -166,6 +192,7 @@ class Tuner:
 
     def give_up(self, reason: str) -> None:
         """The settings are those of the program from now on, also if others have been decided for."""
+        self.waiting = None
         self.tuning = replace(self.tuning, after=self.base, is_decided=False)
         self.decide(reason)
 
@@ -178,7 +205,7 @@ class Tuner:
         seen = self.observation
         if seen is not None and seen.windows:
             self.trials[seen.settings] = seen.trial(self.configuration, self.cpus)
-        known = [switch.reason for switch in self.tuning.switches[-1:]]
+        known = [switch.reason for switch in self.switches[-1:]]
         latest = self.trials.get(self.current)
         if known and latest and pace_s(latest):
             known = [_why(self, latest)]
@@ -216,9 +243,9 @@ def _own_plan(tuner: Tuner, batch: int, batches: int | None) -> Plan | None:
 
 def _undo(tuner: Tuner, batch: int) -> Plan | None:
     """The settings before the latest change, if they are worth changing back to."""
-    if not tuner.tuning.switches or tuner.is_undone:
+    if not tuner.switches or tuner.is_undone:
         return None
-    before, after = tuner.tuning.switches[-1].before, tuner.current
+    before, after = tuner.switches[-1].before, tuner.current
     what, before_s, after_s = _compared(tuner.trials.get(before), tuner.trials.get(after))
     tolerance = tuner.configuration.search.tolerance
     if not (before_s and after_s and choice.promising({after: after_s}, {before: before_s}, tolerance)):
@@ -329,7 +356,7 @@ def _with(batch_s: float, settings: LoaderSettings, other: LoaderSettings | None
 
 def _why(tuner: Tuner, latest: Trial) -> str:
     """Why the settings in use stay, with their trial."""
-    switches = tuner.tuning.switches
+    switches = tuner.switches
     if switches and (first_s := pace_s(tuner.trials.get(switches[0].before))):
         return f"{_now(latest)}; it took {units.seconds(first_s)} at first"
     return f"{_now(latest)}; {no_gain(tuner)}"

@@ -1,7 +1,7 @@
 """Says what a training waits for, and changes nothing."""
 
 from nws_sweep import units
-from nws_sweep.online import decision
+from nws_sweep.online import decision, device_clock
 from nws_sweep.online.plan import Plan
 from nws_sweep.online.tuner import Tuner, better_choice, no_gain, pace_s, prospect
 from nws_sweep.replay.stages import stage_costs
@@ -37,7 +37,8 @@ class Watcher(Tuner):
         batch_s, workers = pace_s(trial), f"num_workers={self.current.num_workers}"
         if not batch_s:
             return "too few batches were timed"
-        if device := accelerator.in_use():
+        device = accelerator.in_use()
+        if device and device_clock.of_training() is None:
             return (
                 f"a batch takes {units.seconds(batch_s)} with {workers}; what share of it "
                 f"waits for data is unknown, since the step may still run on {device} when the next batch is asked for"

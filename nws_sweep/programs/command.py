@@ -108,6 +108,7 @@ _OPTIONS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "autotune": {
         "max_workers": _MOST,
         "reuse": {"default": "fresh", "help": "begin with an earlier answer: fresh (default), always or never"},
+        "once": {"action": "store_true", "help": "decide once, also if the settings no longer fit later"},
     },
     "explain": _OF_SEARCH,
     "search": _OF_SEARCH,

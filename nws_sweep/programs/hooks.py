@@ -224,7 +224,7 @@ class TuningHook(ProgramHook):
         reporting: How it reports.
         loader: The DataLoader that is meant.
         watches: Whether settings stay as they are.
-        options: ``max_workers``, ``settings`` and ``reuse`` as for ``nws_sweep.autotune``.
+        options: ``max_workers``, ``settings``, ``reuse`` and ``once`` as for ``nws_sweep.autotune``.
     """
 
     def __init__(self, reporting: Reporting, loader: Wanted, *, watches: bool = False, **options: Any) -> None:

@@ -117,7 +117,7 @@ def _overhead_scale(timed: Sequence[BatchRecord], records: Sequence[BatchRecord]
     plain_s = [one.cost.cpu_s for one in records if not one.stages]
     overhead_s = sum(one.stages[0].overhead_s for one in timed)
     spent_s = sum(one.cost.cpu_s for one in timed)
-    if not plain_s or overhead_s < _LARGE_OVERHEAD * spent_s:
+    if not plain_s or overhead_s <= _LARGE_OVERHEAD * spent_s:
         return 1.0
     least, most = _TRUSTED
     return min(most, max(least, (spent_s - len(timed) * statistics.median(plain_s)) / overhead_s))

@@ -223,6 +223,7 @@ class TimeSlice:
     elapsed_s: float = 0.0
     machine: MachineTime = MachineTime()  # during the time slice
     round: int | None = None  # None for a warm-up before the rounds
+    records: tuple[BatchRecord, ...] = ()  # of batches of an epoch without windows
 
     @property
     def used(self) -> Usage:
