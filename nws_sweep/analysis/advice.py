@@ -54,7 +54,7 @@ def sentence(diagnosis: Diagnosis, stages: Sequence[Stage] = ()) -> str:
     """What is saved without the first bottleneck, figures and the remedy, then the others."""
     if diagnosis.replayed is None:
         return _noise(diagnosis)
-    figures = {**_figures(diagnosis, diagnosis.replayed), **_dearest(stages)}
+    figures = {**_figures(diagnosis, diagnosis.replayed), **dearest(stages)}
     if not diagnosis.saved:
         return f"no bottleneck found: nothing saves a tenth of the epoch if it is taken away; {figures['busy']}"
     (first, saved), *others = diagnosis.saved.items()
@@ -67,7 +67,7 @@ def sentence(diagnosis: Diagnosis, stages: Sequence[Stage] = ()) -> str:
     return f"{start}; {_TEXTS[first][2].format(**figures)}" + (f"; also: {also}" if len(taken) == 1 and also else "")
 
 
-def _dearest(stages: Sequence[Stage]) -> dict[str, str]:
+def dearest(stages: Sequence[Stage]) -> dict[str, str]:
     """The stages that save most if they take no time: of those that compute, and of those that wait."""
     saving = sorted((one for one in stages if one.saved), key=lambda one: -(one.saved or 0.0))
     computing = next((one for one in saving if one.cpu_share >= _COMPUTES), None)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from nws_sweep import units
 
 _PERIOD_S, _SHARE_OF_EPOCH = 30.0, 0.1  # what has changed must last so long, whichever is longer
-_PARTS = 3  # of the period, in each of which it must show: one long wait is no change
+_PARTS = 3  # of the period, in each of which it must show, without its longest wait: no workers help against that
 _MORE = 0.1  # share of the time by which the training waits more
 _WAITS_NOT = 0.02  # share of the time
 _HALF_WOULD_DO = 0.4  # share of their time in which the workers are busy: half of them would be at 80 %
@@ -32,6 +32,7 @@ class Waiting:
     began_s: float | None = None  # of the open part
     _epoch_began_s: float = 0.0
     _waited_s: float = 0.0
+    _longest_s: float = 0.0  # wait of the open part
     _more: int = 0  # parts in a row in which the training waits more
     _idle: int = 0  # parts in a row in which it does not wait
 
@@ -51,7 +52,8 @@ class Waiting:
         if self.began_s is None:
             self._begin_part(given_s)
             return False
-        self._waited_s += given_s - asked_s if waited_s is None else waited_s
+        wait_s = given_s - asked_s if waited_s is None else waited_s
+        self._waited_s, self._longest_s = self._waited_s + wait_s, max(self._longest_s, wait_s)
         self.epoch_s = max(self.epoch_s, given_s - self._epoch_began_s)
         return given_s - self.began_s >= max(_PERIOD_S, _SHARE_OF_EPOCH * self.epoch_s) / _PARTS
 
@@ -62,7 +64,8 @@ class Waiting:
             now_s: The moment of the last batch.
             busy: Share of their time in which the workers made batches since the last call.
         """
-        share = self._waited_s / (now_s - (self.began_s or 0.0))
+        lasted_s = now_s - (self.began_s or 0.0) - self._longest_s
+        share = (self._waited_s - self._longest_s) / lasted_s if lasted_s > 0 else 0.0
         self._more = self._more + 1 if share >= self.chosen + _MORE else 0
         is_idle = share <= _WAITS_NOT and self.num_workers > 1 and busy <= _HALF_WOULD_DO
         self._idle = self._idle + 1 if is_idle else 0
@@ -78,4 +81,4 @@ class Waiting:
         )
 
     def _begin_part(self, now_s: float | None) -> None:
-        self.began_s, self._waited_s = now_s, 0.0
+        self.began_s, self._waited_s, self._longest_s = now_s, 0.0, 0.0

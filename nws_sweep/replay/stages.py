@@ -106,9 +106,13 @@ def stage_costs(trials: Iterable[Trial], samples: int, num_workers: int) -> tupl
     if not batches:
         return ()
     root, known = timed[0].stages[0].name, _callers(timed)
-    costs = [_cost(stage, batches, samples, is_rest=name == root) for name, (stage, _) in known.items()]
-    shown = {one.name for one in costs if one.name == root or not _is_container(one.name, batches)}
-    costs = [replace(one, within=_caller(one.name, known, shown)) for one in costs if one.name in shown]
+    containers = {name for name in known if name != root and _is_container(name, batches)}
+    batches = [_without_containers(batch, root, containers) for batch in batches]
+    costs = [
+        replace(_cost(stage, batches, samples, is_rest=name == root), within=_caller(name, known, containers))
+        for name, (stage, _) in known.items()
+        if name not in containers
+    ]
     return tuple(sorted([*costs, _copy(batches, samples)], key=lambda one: -one.share))
 
 
@@ -176,12 +180,19 @@ def _callers(timed: Sequence[BatchRecord]) -> dict[str, tuple[StageTime, str]]:
     return found
 
 
-def _caller(name: str, known: Mapping[str, tuple[StageTime, str]], shown: Collection[str]) -> str:
+def _caller(name: str, known: Mapping[str, tuple[StageTime, str]], containers: Collection[str]) -> str:
     """The nearest stage around this one that is shown."""
     name = known[name][1]
-    while name and name not in shown:
+    while name in containers:
         name = known[name][1]
     return name
+
+
+def _without_containers(batch: _Batch, root: str, containers: Collection[str]) -> _Batch:
+    """The code of containers counts for the stage that makes the batch."""
+    rest = sum((batch.own.get(name, _Part()) for name in (root, *containers)), _Part())
+    own = {name: part for name, part in batch.own.items() if name not in containers}
+    return replace(batch, own={**own, root: rest})
 
 
 def _cost(stage: StageTime, batches: Sequence[_Batch], samples: int, *, is_rest: bool) -> StageCost:

@@ -4,6 +4,7 @@ import pytest
 
 from nws_sweep.measurement.windows import Moment
 from nws_sweep.online.observation import TrainingTrial
+from nws_sweep.results import BatchCost, BatchRecord
 from tests.factories import loader_settings
 
 WAIT_S, STEP_S, START_S = 0.03, 0.02, 0.5
@@ -28,3 +29,31 @@ def test_each_window_begins_when_its_first_batch_was_asked_for() -> None:
     assert len(others) > 3
     for before, after in zip([first, *others], others, strict=False):
         assert after.began_s == pytest.approx(before.began_s + sum(before.wait_s) + sum(before.step_s))
+
+
+def test_a_step_on_an_accelerator_goes_on_while_the_host_waits() -> None:
+    """The host is back after 2 ms and waits for 48; the device works for 40 ms of them."""
+    seen = TrainingTrial(loader_settings(1), warm_up=3, batches_per_epoch=None)
+    seen.begin(0, START_S, 0.0)
+    for number in range(20):
+        asked_s = 100 + number * 0.05
+        seen.asked(Moment(asked_s, 0.0, 0.0))
+        if seen.ends_warm_up or seen.ends_window:
+            seen.cut((), None)
+        seen.given(Moment(asked_s + 0.048, 0.0, 0.0), None, waited_s=0.008)
+    later = [window for window in seen.windows if window.counts]
+    waits_s = [wait_s for window in later for wait_s in window.wait_s]
+    assert len(waits_s) > 10
+    assert waits_s == pytest.approx([0.008] * len(waits_s))
+
+
+def test_a_look_in_the_middle_of_an_epoch_has_records_of_its_own_batches() -> None:
+    seen = TrainingTrial(loader_settings(1), warm_up=3, batches_per_epoch=100)
+    seen.begin(40, 0.0, 0.0, made=30)
+    for number in range(6):
+        seen.asked(Moment(100 + number, 0.0, 0.0))
+        seen.given(Moment(100.5 + number, 0.0, 0.0), None)
+    seen.asked(Moment(107.0, 0.0, 0.0))
+    made = [BatchRecord(number=n, began_s=0.0, ended_s=0.0, cost=BatchCost(0.0, 0.5)) for n in (31, 32)]
+    seen.cut(made, None)
+    assert [(record.number, record.position) for record in seen.windows[0].records] == [(1, 0.41), (2, 0.42)]

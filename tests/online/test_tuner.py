@@ -198,3 +198,32 @@ def test_other_ranks_change_at_the_batch_that_rank_0_has_chosen(within: bool) ->
     assert changes == train(follower) == [(0, 108, 4) if within else (1, 0, 4)]
     assert (leader.tuning.is_decided, follower.tuning.is_decided) == (True, True)
     assert follower.tuning.reason == leader.tuning.reason
+
+
+def test_settings_that_no_longer_fit_are_considered_again() -> None:
+    """Storage becomes slower after the choice; then the step."""
+    lines: list[str] = []
+    one = tuner(2, tell=lines.append)
+    train(one)
+    first, waiting = one.current, one.waiting
+    assert one.tuning.is_decided
+    assert waiting is not None
+    assert waiting.num_workers == first.num_workers
+    one.cost = BatchCost(cpu_s=0.0, wait_s=0.32)
+    one.batch_s = lambda settings: max(STEP_S, one.cost.wait_s / max(1, settings.num_workers))
+    one.look_again("the training waits for data 75 % of its time")
+    assert lines[-1].endswith("other settings are considered again")
+    assert not one.tuning.is_decided
+    train(one)
+    assert one.current.num_workers > 2 * first.num_workers
+    assert one.tuning.is_decided
+    assert len(one.tuning.switches) > one.earlier_switches > 0
+    assert one.waiting is not waiting
+
+
+@pytest.mark.parametrize("changes", [{"once": True}, {"others": object()}])
+def test_settings_stay_where_that_is_asked_for_or_ranks_would_have_to_agree(changes: dict[str, Any]) -> None:
+    one = tuner(4, **{"others": None, **changes, **({"others": None} if "once" in changes else {})})
+    one.trials[one.current] = recorded_trial(4, COST, LoopCosts())
+    one._go_on()
+    assert one.waiting is None

@@ -1,0 +1,111 @@
+"""The epoch without a stage, from planted costs, and how it is told."""
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from nws_sweep.analysis import advice
+from nws_sweep.analysis.stage_savings import Stage
+from nws_sweep.errors import NwsSweepError
+from nws_sweep.report import explanation
+from nws_sweep.report.explanation import Explanation
+from nws_sweep.results import BatchCost, BatchRecord, LoopCosts, SearchRecord, StageTime
+from tests import factories
+from tests.factories import recorded_trial, search_result
+
+READING = StageTime(name="read", parent=0, calls=8, wait_s=0.09, file="/project/data.py", line=40)
+
+
+def searched(
+    cost: BatchCost, step_s: float, *stages: StageTime, workers: tuple[int, ...] = (0, 1, 2, 4)
+) -> SearchRecord:
+    root = StageTime(name="Set.__getitem__", cpu_s=cost.cpu_s, wait_s=cost.wait_s, all_cpu_s=cost.cpu_s)
+    trials = []
+    for number in workers:
+        trial = recorded_trial(number, cost, LoopCosts(step_s=step_s, fork_s=0.001))
+        batch_s = max(step_s, sum(cost.parts) / number) if number else sum(cost.parts) + step_s
+        found = factories.measurement(8 / batch_s, batch_s=factories.estimate(batch_s), epoch_s=100 * batch_s)
+        records = [*trial.records]
+        if number:
+            records += [
+                BatchRecord(number=1, began_s=0.0, ended_s=0.1, cost=cost, stages=(root, *stages)) for _ in range(3)
+            ]
+        trials.append(replace(trial, measurement=found, records=tuple(records)))
+    return search_result(*trials)
+
+
+def explained(record: SearchRecord) -> Explanation:
+    from nws_sweep.report.search_result import SearchResult
+
+    return SearchResult(record).explain()
+
+
+def test_the_epoch_without_what_limits_it_is_shorter_and_needs_fewer_workers() -> None:
+    """Batches of 0.1 s, of which 0.09 s wait, beside a step of 25 ms: four workers are needed, without waiting one."""
+    found = explained(searched(BatchCost(0.01, 0.09), 0.025, READING))
+    assert found.num_workers == 4
+    reading = found.stages[0]
+    assert (reading.name, reading.file, reading.line) == ("read", "/project/data.py", 40)
+    assert reading.share == pytest.approx(0.9)
+    assert reading.workers_without == 1
+    assert reading.saved == pytest.approx(0.0, abs=0.15)
+    assert reading.epoch_without_s is not None
+    low, high = reading.epoch_without_s.ends
+    assert low < reading.epoch_without_s.value < high
+
+
+def test_without_a_step_the_epoch_falls_as_the_stage_does() -> None:
+    found = explained(searched(BatchCost(0.01, 0.09), 0.0, READING))
+    assert found.stages[0].saved == pytest.approx(0.9, abs=0.05)
+    text = str(found)
+    assert "data.py:40" in text
+    assert "if read took no time the epoch would take" in text
+    assert found.to_dict()["stages"][0]["epoch_without_s_low"] < found.to_dict()["stages"][0]["epoch_without_s"]
+    frame = found.to_frame()
+    assert frame["name"].iloc[0] == "read"
+    assert {"share", "cpu_share", "seconds", "workers_without"} <= set(frame.columns)
+    assert "<pre>" in found._repr_html_()
+
+
+def test_a_stage_that_costs_workers_but_no_time_is_said_so() -> None:
+    stage = Stage(
+        name="read", file="", line=0, share=0.6, cpu_share=0.0, seconds=0.1, calls=1.0, within="",
+        saved=0.002, workers_without=2,
+    )  # fmt: skip
+    assert list(explanation.sentences([stage], 8)) == [
+        "read costs workers but no time: without it 2 workers would do instead of 8"
+    ]
+    saving = replace(stage, saved=0.38, workers_without=3)
+    assert explanation.sentence(saving, 6) == (
+        "if read took no time the epoch would take 38 % less, and 3 workers would do instead of 6"
+    )
+    assert explanation.sentence(saving, 3).endswith("38 % less")
+
+
+def test_the_diagnosis_names_what_to_make_cheaper() -> None:
+    blur = Stage(
+        name="Blur", file="/project/data.py", line=12, share=0.7, cpu_share=1.0, seconds=0.1, calls=1.0, within="",
+        saved=0.4,
+    )  # fmt: skip
+    read = replace(blur, name="read", file="", cpu_share=0.1, saved=0.2)
+    assert advice.dearest([read, blur]) == {
+        "cheaper": "a cheaper Blur (70 % of a sample's time at data.py:12; the epoch would take 40 % less without it)",
+        "waiting_in": "; it waits in read (70 % of a sample's time; the epoch would take 20 % less without it)",
+    }
+    assert advice.dearest([]) == {"cheaper": "cheaper transforms", "waiting_in": ""}
+
+
+def test_a_search_without_timed_calls_says_why() -> None:
+    with pytest.raises(NwsSweepError, match="no calls were timed; they need a candidate with workers"):
+        explained(searched(BatchCost(0.1, 0.0), 0.0, workers=(0,)))
+
+
+def test_the_stages_are_read_back_from_costs_csv() -> None:
+    from nws_sweep.results import codec
+
+    record = searched(BatchCost(0.01, 0.09), 0.025, READING)
+    read = codec.with_records(codec.from_text(codec.to_text(record)), codec.costs_text(record))
+    stages = [one.stages for trial in read.trials for one in trial.records]
+    assert next(stage for stage in stages if stage)[1] == READING
+    assert math.isclose(explained(read).stages[0].share, explained(record).stages[0].share)

@@ -1,0 +1,310 @@
+"""Stages of a batch: the clock with known times, the names, and calls of real functions."""
+
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from functools import partial
+from types import FunctionType
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import Dataset, IterableDataset, Subset, TensorDataset, default_collate
+from torchvision.transforms import v2
+
+from nws_sweep.dataloading import recording
+from nws_sweep.dataloading.recording import BatchLog
+from nws_sweep.dataloading.stages.clock import Clocks, Overhead, Stage, StageClock
+from nws_sweep.dataloading.stages.functions import StageFunctions, public_name
+from nws_sweep.dataloading.stages.timing import StageSlots, StageTimer
+from nws_sweep.results import StageTime
+
+NO_OVERHEAD = Overhead()
+
+
+class Hands:
+    """Clocks that a test sets forward."""
+
+    def __init__(self) -> None:
+        self.now = Clocks(0.0, 0.0, 0.0)
+
+    def forward(self, cpu_s: float, wait_s: float = 0.0, delay_s: float = 0.0) -> None:
+        wall_s, own_s, all_s, delayed_s = self.now
+        self.now = Clocks(wall_s + cpu_s + wait_s + delay_s, own_s + cpu_s, all_s + 2 * cpu_s, delayed_s + delay_s)
+
+
+def timed(overhead: Overhead = NO_OVERHEAD) -> tuple[Hands, StageClock]:
+    hands = Hands()
+    return hands, StageClock(Stage("batch"), lambda: hands.now, overhead)
+
+
+def by_name(times: tuple[StageTime, ...]) -> dict[str, StageTime]:
+    return {one.name: one for one in times}
+
+
+def test_calls_have_their_times_with_what_they_call_and_without_delays() -> None:
+    hands, clock = timed()
+    outer, inner = Stage("outer"), Stage("inner")
+    for _ in range(2):
+        clock.push(outer, outer)
+        hands.forward(0.1)
+        clock.push(inner, inner)
+        hands.forward(0.2, wait_s=0.3, delay_s=5.0)
+        clock.pop(inner)
+        clock.pop(outer)
+    hands.forward(0.05)
+    batch, first, second = clock.times()
+    assert [batch.parent, first.parent, second.parent] == [-1, 0, 1]
+    assert (batch.cpu_s, batch.wait_s) == pytest.approx((0.65, 0.6))
+    assert (first.calls, first.cpu_s, first.wait_s, first.all_cpu_s) == pytest.approx((2, 0.6, 0.6, 1.2))
+    assert (second.calls, second.cpu_s, second.wait_s) == pytest.approx((2, 0.4, 0.6))
+
+
+def test_the_calls_of_one_function_are_kept_apart_by_their_callers() -> None:
+    hands, clock = timed()
+    shared = Stage("shared")
+    for stage, seconds in ((Stage("a"), 0.1), (Stage("b"), 0.3)):
+        clock.push(stage, stage)
+        clock.push(shared, shared)
+        hands.forward(seconds)
+        clock.pop(stage)  # with what it has called, as after an exception that no one noticed
+    _, *others = clock.times()
+    assert [(one.name, one.parent) for one in others] == [("a", 0), ("shared", 1), ("b", 0), ("shared", 3)]
+    assert [one.cpu_s for one in others] == pytest.approx([0.1, 0.1, 0.3, 0.3])
+
+
+def test_of_a_recursion_the_outermost_call_counts() -> None:
+    hands, clock = timed()
+    itself = Stage("itself")
+    keys = [object() for _ in range(3)]
+    for key in keys:
+        clock.push(itself, key)
+        hands.forward(0.1)
+    for key in reversed(keys):
+        clock.pop(key)
+    _, found = clock.times()
+    assert found.calls == 1
+    assert found.cpu_s == pytest.approx(0.3)
+
+
+def test_what_timing_costs_is_told_apart_from_the_calls() -> None:
+    hands, clock = timed(Overhead(call_s=0.01, inside_s=0.004))
+    outer, inner = Stage("outer"), Stage("inner")
+    clock.push(outer, outer)
+    for _ in range(10):
+        clock.push(inner, inner)
+        hands.forward(0.1 + 0.004)
+        clock.pop(inner)
+        hands.forward(0.006)
+    clock.pop(outer)
+    _, first, second = clock.times()
+    assert second.cpu_s - second.overhead_s == pytest.approx(1.0)
+    assert first.cpu_s - first.overhead_s == pytest.approx(1.0, abs=0.005)
+
+
+def test_cheap_calls_are_parts_of_their_caller() -> None:
+    hands, clock = timed()
+    cheap = Stage("cheap")
+    for _ in range(100):
+        if not cheap.is_cheap:
+            clock.push(cheap, cheap)
+            hands.forward(5e-6)
+            clock.pop(cheap)
+    assert cheap.calls < 100
+    assert [one.name for one in clock.times()] == ["batch"]
+
+
+def busy(milliseconds: float) -> int:
+    until_s, count = time.thread_time() + milliseconds * 1e-3, 0
+    while time.thread_time() < until_s:
+        count += 1
+    return count
+
+
+def sleep(milliseconds: float) -> None:
+    time.sleep(milliseconds * 1e-3)
+
+
+class Busy:
+    def __init__(self, milliseconds: float) -> None:
+        self.milliseconds = milliseconds
+
+    def __call__(self, sample: Any) -> Any:
+        busy(self.milliseconds)
+        return sample
+
+
+class Slotted:
+    __slots__ = ()
+
+    def __call__(self, sample: Any) -> Any:
+        busy(2)
+        return sample
+
+
+def failing(sample: Any) -> Any:
+    raise ValueError("bad sample")
+
+
+class Samples(Dataset[Any]):
+    def __init__(self, *transforms: Callable[[Any], Any]) -> None:
+        self.transforms = transforms
+
+    def __len__(self) -> int:
+        return 100
+
+    def __getitem__(self, index: int) -> Any:
+        sample = torch.zeros(3, 64, 64)
+        for transform in self.transforms:
+            sample = transform(sample)
+        return sample
+
+
+def stages_of(dataset: Any, samples: int = 4, make: Callable[[], Any] | None = None) -> dict[str, StageTime]:
+    timer = StageTimer(dataset, default_collate, lambda: 0.0)
+    try:
+        make() if make else default_collate([dataset[index] for index in range(samples)])
+    finally:
+        found = timer.stop()
+    return by_name(found)
+
+
+def test_functions_and_objects_of_a_dataset_are_stages_with_their_places() -> None:
+    one, other = Busy(4), Busy(2)
+    dataset = Samples(one, other, Slotted(), partial(_scaled, factor=2.0), v2.GaussianBlur(5), _slept)
+    found = stages_of(dataset)
+    here = "tests.dataloading.test_stages"
+    root = found[f"{here}.Samples.__getitem__"]
+    assert root.parent == -1
+    assert found[f"{here}.Busy"].cpu_s == pytest.approx(0.016, rel=0.3)
+    assert found[f"{here}.Busy #2"].cpu_s == pytest.approx(0.008, rel=0.5)
+    assert {f"{here}.Slotted", f"{here}._scaled", "torchvision.transforms.v2.GaussianBlur"} <= found.keys()
+    assert found[f"{here}.sleep"].wait_s >= 0.004
+    assert found[f"{here}.sleep"].cpu_s < 0.002
+    busy_stage = found[f"{here}.busy"]
+    assert (busy_stage.file, busy_stage.line) == (__file__, busy.__code__.co_firstlineno)
+
+
+def _scaled(sample: Any, factor: float) -> Any:
+    busy(1)
+    return factor * sample
+
+
+def _slept(sample: Any) -> Any:
+    sleep(1)
+    return sample
+
+
+def test_everything_has_its_own_code_again() -> None:
+    functions = (busy, sleep, _scaled, Busy.__call__, Samples.__getitem__, v2.GaussianBlur.forward)
+    before = [function.__code__ for function in functions]
+    stages_of(Samples(Busy(1), partial(_scaled, factor=1.0), v2.GaussianBlur(3)), samples=1)
+    assert [function.__code__ for function in functions] == before
+    assert sys.getprofile() is None
+
+
+def test_an_exception_of_a_transform_is_the_same_but_for_one_frame_a_function() -> None:
+    dataset = Samples(failing)
+    with pytest.raises(ValueError, match="bad sample") as plain:
+        dataset[0]
+    with pytest.raises(ValueError, match="bad sample") as found:
+        stages_of(dataset, 1)
+    names = [frame.name for frame in traceback.extract_tb(plain.value.__traceback__)][1:]
+    with_stages = [frame.name for frame in traceback.extract_tb(found.value.__traceback__)]
+    assert [name for name in with_stages if name in names] == names
+    assert with_stages.count("_timed") == (0 if sys.version_info >= (3, 12) else len(names))
+
+
+def test_generators_and_closures_work_as_before() -> None:
+    def closing(factor: float) -> Callable[[Any], Any]:
+        def closed(sample: Any, *, more: float = 1.0) -> Any:
+            busy(1)
+            return sample * factor * more
+
+        return closed
+
+    class Stream(IterableDataset[Any]):
+        def __init__(self) -> None:
+            self.transform = closing(3.0)
+
+        def __iter__(self) -> Iterator[Any]:
+            for _ in range(4):
+                yield self.transform(torch.ones(2))
+
+    stream = Stream()
+    batches: list[Any] = []
+    found = stages_of(stream, make=lambda: batches.extend(stream))
+    assert torch.stack(batches).unique().tolist() == [3.0]
+    assert any(name.endswith("closed") for name in found)
+    assert [one.name for one in found.values() if one.parent == -1] == ["tests.dataloading.test_stages.Stream.__iter__"]
+
+
+def test_a_dataset_without_python_code_is_one_stage() -> None:
+    class Inside:
+        __getitem__ = [torch.zeros(1)].__getitem__
+
+        def __len__(self) -> int:
+            return 1
+
+    assert StageFunctions(Inside()).root.name.startswith("inside tests.dataloading.test_stages.")
+
+
+@pytest.mark.filterwarnings(
+    "ignore:.*torch.jit.script.*:FutureWarning", "ignore:.*torch.jit.script.*:DeprecationWarning"
+)
+def test_scripted_modules_and_classes_are_left_alone() -> None:
+    functions = StageFunctions(Samples(torch.jit.script(torch.nn.ReLU()), Busy))
+    names = {function.__qualname__ for function in functions.known.values() if isinstance(function, FunctionType)}
+    assert "ScriptModule.forward" not in names
+    assert "Samples.__getitem__" in names
+
+
+def test_datasets_inside_others_are_stages() -> None:
+    found = stages_of(Subset(Samples(Busy(2)), range(4)), make=lambda: Subset(Samples(Busy(2)), range(4)))
+    assert list(found) == ["torch.utils.data.Subset.__getitems__"]
+    inner = Samples(Busy(2))
+    outer = Subset(inner, range(4))
+    found = stages_of(outer, make=lambda: outer.__getitems__([0, 1]))
+    assert "tests.dataloading.test_stages.Samples.__getitem__" in found
+
+
+@pytest.mark.parametrize(
+    ("value", "name"),
+    [
+        (v2.Resize, "torchvision.transforms.v2.Resize"),
+        (TensorDataset, "torch.utils.data.TensorDataset"),
+        (default_collate, "torch.utils.data.default_collate"),
+        (recording.BatchLog, "nws_sweep.dataloading.recording.BatchLog"),
+    ],
+)
+def test_names_are_those_that_a_package_exports(value: Any, name: str) -> None:
+    assert public_name(value.__module__, value.__qualname__, value) == name
+
+
+def test_names_leave_out_the_main_script_and_functions_around() -> None:
+    assert public_name("__main__", "main.<locals>.load") == "load"
+
+
+def test_each_of_the_first_workers_hands_over_the_stages_of_one_batch() -> None:
+    log = BatchLog(2)
+    assert not log.stages.is_due(0)
+    log.stages.open(True)
+    assert log.stages.is_due(1)
+    log.begin_epoch()
+    stages = (StageTime(name="batch", cpu_s=1.0), StageTime(name="part", parent=0, cpu_s=0.5))
+    for worker, timed_stages in ((0, ()), (1, ()), (0, stages)):
+        if timed_stages:
+            log.add_stages(worker, timed_stages)
+        log.add(worker, 0.0, 1.0, 1.0, 0.0)
+    assert [record.stages for record in log.new()] == [(), (), stages]
+    assert [log.stages.is_due(worker) for worker in (0, 1)] == [False, True]
+
+
+def test_of_too_many_stages_the_first_are_kept() -> None:
+    slots = StageSlots(1)
+    slots.write(0, 0, tuple(StageTime(name=f"stage {number}", parent=number - 1) for number in range(2000)))
+    found = slots.read(0, 0)
+    assert 50 < len(found) < 2000
+    assert [one.parent for one in found] == list(range(-1, len(found) - 1))
+    assert slots.read(0, 1) == ()

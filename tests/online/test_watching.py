@@ -1,0 +1,127 @@
+"""When settings that were decided are looked at again: trainings of hours, simulated, with planted changes."""
+
+import math
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+import pytest
+
+from nws_sweep.online.watching import Waiting
+from nws_sweep.replay import choice
+from nws_sweep.replay.queue import QueueSettings
+
+HOUR_S = 3600.0
+LOOK_S = 10.0  # of a training, until its settings are decided again
+
+
+@dataclass(frozen=True)
+class World:
+    """What a batch costs at a moment, s."""
+
+    making_s: float = 0.12  # in one worker
+    step_s: float = 0.05
+    cpu_s: float = 0.02  # of making it
+    cpus: float = 2.0
+
+    def batch_s(self, num_workers: int) -> float:
+        if num_workers == 0:
+            return self.making_s + self.step_s
+        return max(self.step_s, self.making_s / num_workers, self.cpu_s / self.cpus)
+
+    def chosen(self) -> int:
+        costs_s = {QueueSettings(n, self.cpus): self.batch_s(n) for n in range(33)}
+        return choice.choose(costs_s, 0.03).num_workers
+
+
+@dataclass
+class Look:
+    at_s: float
+    before: int
+    after: int
+
+
+def train(world: Callable[[float], World], hours: float, seed: int = 0) -> Iterator[Look]:
+    """A training with epochs of ten minutes, a validation pass of a minute after each, and noise."""
+    draw, now_s, workers = random.Random(seed), 0.0, world(0.0).chosen()
+    waiting = Waiting(share(world(0.0), workers), workers, now_s)
+    while now_s < hours * HOUR_S:
+        waiting.begin_epoch(now_s)
+        until_s = now_s + 600.0
+        while now_s < until_s:
+            current = world(now_s)
+            asked_s = now_s + current.step_s
+            wait_s = max(0.0, current.batch_s(workers) - current.step_s) + max(0.0, draw.gauss(0.0, 0.002))
+            if draw.random() < 2e-4:
+                wait_s += 2.0  # one long read
+            now_s = asked_s + wait_s
+            if waiting.note(asked_s, now_s):
+                busy = current.making_s / current.batch_s(workers) / workers if workers else 1.0
+                if waiting.end_part(now_s, min(1.0, busy)):
+                    now_s += LOOK_S
+                    look = Look(now_s, workers, world(now_s).chosen())
+                    workers, waiting = look.after, Waiting(share(world(now_s), look.after), look.after, now_s)
+                    waiting.begin_epoch(now_s - 600.0)
+                    yield look
+        now_s += 60.0
+
+
+def share(world: World, workers: int) -> float:
+    batch_s = world.batch_s(workers)
+    return (batch_s - world.step_s) / batch_s
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_without_a_change_it_never_looks_again(seed: int) -> None:
+    assert not list(train(lambda _: World(), 5.0, seed))
+
+
+def test_storage_that_is_slower_for_ten_minutes_gets_more_workers_for_as_long() -> None:
+    slow = 1.0 * HOUR_S, 1.0 * HOUR_S + 600.0
+    looks = list(train(lambda s: World(making_s=0.32 if slow[0] <= s < slow[1] else 0.12), 4.0))
+    assert [(look.before, look.after) for look in looks] == [(3, 7), (7, 3)]
+    assert 30.0 <= looks[0].at_s - slow[0] < 120.0 + LOOK_S  # a validation pass may lie between
+    assert looks[1].at_s - looks[0].at_s >= 600.0
+    assert looks[1].at_s - slow[1] < 240.0
+
+
+@pytest.mark.parametrize(
+    ("changed", "after"),
+    [
+        (World(making_s=0.24, cpu_s=0.04), 5),  # longer samples
+        (World(step_s=0.025), 5),  # a step twice as fast
+        (World(making_s=0.2, cpus=1.0), 4),  # a neighbour on half of the CPUs
+        (World(step_s=0.2), 1),  # a step that is slower: it does not wait, and most workers are idle
+    ],
+)
+def test_a_lasting_change_is_answered_once(changed: World, after: int) -> None:
+    looks = list(train(lambda s: changed if s >= HOUR_S else World(), 5.0))
+    assert [(look.before, look.after) for look in looks] == [(3, after)]
+    assert looks[0].at_s - HOUR_S < 180.0
+
+
+def test_changes_that_return_every_few_minutes_do_not_make_it_swing() -> None:
+    """Never more often than every ten minutes, and in none of them for longer than a look."""
+    looks = list(train(lambda s: World(making_s=0.32 if math.floor(s / 240.0) % 2 else 0.12), 6.0))
+    assert len(looks) <= 6 * 6
+    assert all(later.at_s - earlier.at_s >= 600.0 for earlier, later in pairwise(looks))
+
+
+def test_of_long_epochs_a_tenth_must_show_the_change() -> None:
+    waiting, parts = Waiting(0.6, 2, -1000.0), []
+    waiting.begin_epoch(0.0)
+    for number in range(1, 20001):
+        if waiting.note(number - 0.5, number):
+            assert not waiting.end_part(number, 1.0)
+            parts.append(number)
+    assert parts[0] - 1 == 10
+    assert parts[-1] - parts[-2] > 600
+
+
+def test_what_an_accelerator_waits_counts_where_it_is_known() -> None:
+    waiting = Waiting(0.0, 2, -1000.0)
+    waiting.note(0.0, 1.0, 0.0)
+    ended = [number for number in range(1, 32) if waiting.note(number, number + 1.0, 0.0)]
+    assert ended[0] == 10
+    assert waiting.end_part(ended[0] + 1.0, 1.0) == ""

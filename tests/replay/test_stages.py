@@ -1,0 +1,104 @@
+"""What stages cost, from batches whose calls were timed with known times."""
+
+from dataclasses import replace
+
+import pytest
+
+from nws_sweep.replay.queue import QueueSettings
+from nws_sweep.replay.stages import COPY, stage_costs
+from nws_sweep.results import BatchCost, BatchRecord, LoopCosts, StageTime, Trial
+from tests.factories import recorded_trial
+
+SAMPLES = 4
+# A batch of 1 s: a container, in it 0.3 s of CPU time and 0.4 s of waiting; 0.1 s of collating; 0.2 s of other code.
+STAGES = (
+    StageTime(name="data.Set.__getitem__", cpu_s=0.6, wait_s=0.4, all_cpu_s=0.6),
+    StageTime(name="Compose", parent=0, calls=4, cpu_s=0.31, wait_s=0.4, all_cpu_s=0.31),
+    StageTime(name="Blur", parent=1, calls=4, cpu_s=0.3, all_cpu_s=0.3, file="blur.py", line=7),
+    StageTime(name="read", parent=1, calls=4, wait_s=0.4, all_cpu_s=0.1),
+    StageTime(name="collate", parent=0, cpu_s=0.1, all_cpu_s=0.1),
+)
+
+
+def trial(*timed: tuple[StageTime, ...], num_workers: int = 2, plain_cpu_s: float = 0.6) -> Trial:
+    """Of batches without and with timed calls."""
+    cost = BatchCost(cpu_s=plain_cpu_s, wait_s=0.4, copy_s=0.25)
+    plain = recorded_trial(num_workers, cost, LoopCosts(step_s=0.1))
+    records = [
+        BatchRecord(number=n, began_s=0.0, ended_s=1.0, cost=replace(cost, cpu_s=stages[0].cpu_s), stages=stages)
+        for n, stages in enumerate(timed)
+    ]
+    return replace(plain, records=(*plain.records, *records))
+
+
+def test_shares_are_those_of_a_samples_time_and_containers_are_left_out() -> None:
+    found = {one.name: one for one in stage_costs([trial(STAGES)], SAMPLES, 2)}
+    assert list(found) == ["read", "Blur", COPY, "data.Set.__getitem__", "collate"]
+    assert [one.share for one in found.values()] == pytest.approx([0.4 / 1.25, 0.3 / 1.25, 0.2, 0.2 / 1.25, 0.08])
+    assert sum(one.share for one in found.values()) == pytest.approx(1.0)
+    assert [one.seconds for one in found.values()] == pytest.approx([0.1, 0.075, 0.0625, 0.05, 0.025])
+    assert found["read"].cpu_share == pytest.approx(0.25)  # threads of a library
+    assert (found["read"].cpu, found["read"].wait) == pytest.approx((0.0, 1.0))
+    assert (found["Blur"].file, found["Blur"].line, found["Blur"].calls) == ("blur.py", 7, 1.0)
+    assert found["Blur"].within == "data.Set.__getitem__"
+
+
+def test_without_a_stage_a_batch_costs_its_other_parts() -> None:
+    found = {one.name: one for one in stage_costs([trial(STAGES)], SAMPLES, 2)}
+    cost = BatchCost(1.2, 0.8, 0.5)
+    assert found["read"].taken_from(cost) == BatchCost(1.2, 0.0, 0.5)
+    assert found["Blur"].taken_from(cost).cpu_s == pytest.approx(0.6)
+    assert found[COPY].taken_from(cost) == BatchCost(1.2, 0.8, 0.0)
+
+
+def test_a_function_that_several_call_has_all_of_their_calls() -> None:
+    stages = (
+        StageTime(name="root", cpu_s=1.0, all_cpu_s=1.0),
+        StageTime(name="a", parent=0, cpu_s=0.5, all_cpu_s=0.5),
+        StageTime(name="shared", parent=1, cpu_s=0.3, all_cpu_s=0.3),
+        StageTime(name="shared", parent=0, cpu_s=0.4, all_cpu_s=0.4),
+    )
+    found = {one.name: one.cpu for one in stage_costs([trial(stages)], SAMPLES, 2)}
+    assert (found["shared"], found["a"], found["root"]) == pytest.approx((0.7, 0.5, 0.1))
+
+
+def test_what_the_search_adds_is_no_part_of_a_batch() -> None:
+    stages = (*STAGES[:1], StageTime(name="", parent=0, cpu_s=0.3), StageTime(name="inner", parent=1, cpu_s=0.2))
+    found = stage_costs([trial(stages)], SAMPLES, 2)
+    assert {one.name for one in found} == {"data.Set.__getitem__", COPY}
+    assert next(one for one in found if one.name != COPY).seconds == pytest.approx((0.3 + 0.4) / SAMPLES)
+
+
+@pytest.mark.parametrize("measured", [0.6, 1.0, 1.4])
+def test_the_other_batches_say_what_timing_has_cost(measured: float) -> None:
+    """It took 1.2 s of CPU time, 1.2 s / ``measured`` by empty calls, nearly all of it in one stage."""
+    overhead_s = 1.2 / measured
+    stages = (
+        StageTime(name="root", cpu_s=1.8, wait_s=0.4, all_cpu_s=1.8, overhead_s=overhead_s),
+        StageTime(name="called often", parent=0, cpu_s=1.4, all_cpu_s=1.4, overhead_s=overhead_s),
+    )
+    found = {one.name: one for one in stage_costs([trial(stages)], SAMPLES, 2)}
+    expected = 0.2 / 1.25 if 0.7 < measured < 1.3 else None
+    if expected:
+        assert found["called often"].share == pytest.approx(expected, abs=0.01)
+    assert sum(one.share for one in found.values()) == pytest.approx(1.0)
+
+
+def test_batches_of_trials_with_about_as_many_workers_count() -> None:
+    other = (replace(STAGES[0], cpu_s=0.1, wait_s=0.0), StageTime(name="elsewhere", parent=0, cpu_s=0.1))
+    near, far = trial(*[STAGES] * 8, num_workers=4), trial(other, num_workers=32)
+    assert "elsewhere" not in {one.name for one in stage_costs([far, near], SAMPLES, 4)}
+    assert stage_costs([trial()], SAMPLES, 4) == ()
+
+
+def test_timed_batches_are_not_replayed() -> None:
+    from nws_sweep.replay.model import model_of
+
+    slow = replace(STAGES[0], cpu_s=60.0)
+    plain, timed = (model_of([one], 100, 4.0, "fork") for one in (trial(), trial((slow,))))
+    assert plain is not None
+    assert timed is not None
+    settings = QueueSettings(2, 4.0)
+    assert timed.cost_s(settings) == pytest.approx(plain.cost_s(settings), rel=0.01)
+    (stage, *_) = stage_costs([trial(STAGES)], SAMPLES, 2)
+    assert plain.cost_s(settings, without=(stage,)) < 0.8 * plain.cost_s(settings)
