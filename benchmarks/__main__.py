@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import bias, demo, intervals, online, oracle, predictions, samples, search, why
+from benchmarks import bias, demo, intervals, online, oracle, predictions, samples, search, stages, why
 from benchmarks.catalogue import PREDICTED_WORKLOADS, QUICK_SEARCH_NAMES, SEARCH_WORKLOADS, WORKLOADS
 from benchmarks.causes import CASES
 from benchmarks.methods import METHODS
@@ -27,7 +27,7 @@ _DEFAULTS: Mapping[str, Mapping[str, tuple[Any, Any]]] = {
 _PAGES = {
     "bias": "evidence/accuracy", "search": "evidence/search-cost", "predictions": "evidence/predictions",
     "online": "evidence/online-trainings", "why": "evidence/diagnosis", "samples": "guides/samples",
-    "demo": "evidence/demo", "intervals": "evidence/intervals",
+    "demo": "evidence/demo", "intervals": "evidence/intervals", "stages": "evidence/stages",
 }  # fmt: skip
 _RUNS: Mapping[str, Callable[[dict[str, Any]], None]] = {
     "search": lambda given: search.run(search.Options(**given)),
@@ -37,6 +37,7 @@ _RUNS: Mapping[str, Callable[[dict[str, Any]], None]] = {
 
 
 _OTHERS: Mapping[str, Callable[..., None]] = {
+    "stages": stages.run,
     "why": why.run,
     "samples": samples.run,
     "demo": demo.run,
@@ -113,6 +114,10 @@ def _parser() -> argparse.ArgumentParser:
     one = add("why", "diagnose workloads whose bottleneck is known", _epilog("cases", CASES))
     _add(one, "--repeats", "default 1", type=_positive, default=1)
     _add_names(one, "--only", [case.name for case in CASES], "all")
+
+    one = add("stages", "explain datasets with a planted stage")
+    _add(one, "--repeats", "default 3", type=_positive, default=3)
+    _add_names(one, "--only", stages.STAGES, "all")
 
     one = add("intervals", "coverage of printed intervals, by simulation")
     _add(one, "--repeats", "searches of each curve and noise (default 1000)", type=_positive, default=1000)

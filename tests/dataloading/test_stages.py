@@ -36,7 +36,9 @@ class Hands:
 
 def timed(overhead: Overhead = NO_OVERHEAD) -> tuple[Hands, StageClock]:
     hands = Hands()
-    return hands, StageClock(Stage("batch"), lambda: hands.now, overhead)
+    clock = StageClock(Stage("batch"), lambda: hands.now, overhead)
+    clock.begin()
+    return hands, clock
 
 
 def by_name(times: tuple[StageTime, ...]) -> dict[str, StageTime]:
@@ -54,6 +56,7 @@ def test_calls_have_their_times_with_what_they_call_and_without_delays() -> None
         clock.pop(inner)
         clock.pop(outer)
     hands.forward(0.05)
+    clock.end()
     batch, first, second = clock.times()
     assert [batch.parent, first.parent, second.parent] == [-1, 0, 1]
     assert (batch.cpu_s, batch.wait_s) == pytest.approx((0.65, 0.6))
@@ -69,6 +72,7 @@ def test_the_calls_of_one_function_are_kept_apart_by_their_callers() -> None:
         clock.push(shared, shared)
         hands.forward(seconds)
         clock.pop(stage)  # with what it has called, as after an exception that no one noticed
+    clock.end()
     _, *others = clock.times()
     assert [(one.name, one.parent) for one in others] == [("a", 0), ("shared", 1), ("b", 0), ("shared", 3)]
     assert [one.cpu_s for one in others] == pytest.approx([0.1, 0.1, 0.3, 0.3])
@@ -83,6 +87,7 @@ def test_of_a_recursion_the_outermost_call_counts() -> None:
         hands.forward(0.1)
     for key in reversed(keys):
         clock.pop(key)
+    clock.end()
     _, found = clock.times()
     assert found.calls == 1
     assert found.cpu_s == pytest.approx(0.3)
@@ -98,6 +103,7 @@ def test_what_timing_costs_is_told_apart_from_the_calls() -> None:
         clock.pop(inner)
         hands.forward(0.006)
     clock.pop(outer)
+    clock.end()
     _, first, second = clock.times()
     assert second.cpu_s - second.overhead_s == pytest.approx(1.0)
     assert first.cpu_s - first.overhead_s == pytest.approx(1.0, abs=0.005)
@@ -112,6 +118,7 @@ def test_cheap_calls_are_parts_of_their_caller() -> None:
             hands.forward(5e-6)
             clock.pop(cheap)
     assert cheap.calls < 100
+    clock.end()
     assert [one.name for one in clock.times()] == ["batch"]
 
 

@@ -108,9 +108,16 @@ class StageClock:
     spent_s: float = 0.0  # overhead so far
 
     def __post_init__(self) -> None:
-        """The batch begins."""
+        """No call has begun."""
         self.batch = Calls(self.root)
+
+    def begin(self) -> None:
+        """The batch begins; calls may follow."""
         self._push(self.batch, self.root)
+
+    def end(self) -> None:
+        """The batch has ended, and with it all calls."""
+        self.pop(self.root)
 
     def push(self, stage: Stage, key: object) -> None:
         """A call begins; ``key`` identifies it."""
@@ -158,7 +165,6 @@ class StageClock:
 
     def times(self) -> tuple[StageTime, ...]:
         """The batch, then its stages, each after the one that calls it; without cheap ones."""
-        self.pop(self.root)
         least_s = _LEAST_SHARE * self.batch.wall_s
         return tuple(_times(self.batch, -1, 0, least_s))
 
@@ -171,7 +177,8 @@ def _times(calls: Calls, parent: int, number: int, least_s: float) -> Iterator[S
     )  # fmt: skip
     following = number + 1
     for one in calls.inside.values():
-        if one.wall_s - one.overhead_s >= max(least_s, CHEAP_S * one.calls):
+        # A cheap function was timed only until that was known.
+        if not one.stage.is_cheap and one.wall_s - one.overhead_s >= max(least_s, CHEAP_S * one.calls):
             found = list(_times(one, number, following, least_s))
             following += len(found)
             yield from found

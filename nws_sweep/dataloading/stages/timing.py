@@ -69,9 +69,11 @@ class StageTimer:
         overhead = _overhead(read)
         self._clock = StageClock(functions.root, read, overhead)
         self._end = _begin(self._clock, functions)
+        self._clock.begin()
 
     def stop(self) -> tuple[StageTime, ...]:
         """The batch is finished; empty if another tool profiles this program."""
+        self._clock.end()
         if self._end is None:
             return ()
         self._end()
@@ -102,6 +104,7 @@ def _costs(read: Callable[[], Clocks]) -> tuple[float, float, float]:
     """The fields of ``Overhead``."""
     functions = StageFunctions(None, _timed)
     clock, plain_s = StageClock(functions.root, read), _seconds_of(_timed)
+    clock.begin()
     end = _begin(clock, functions)
     if end is None:
         return 0.0, 0.0, 0.0

@@ -1,0 +1,237 @@
+"""Explains datasets with a planted stage, and compares its share and the epoch without it with bare loops."""
+
+import functools
+import os
+import statistics
+import time
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader, Dataset, default_collate
+from torchvision.transforms import v2
+
+import nws_sweep
+from benchmarks import support
+from nws_sweep import units
+from nws_sweep.replay.stages import COPY
+from nws_sweep.report.explanation import Explanation
+
+_BATCH_SIZE, _EPOCH_S = 8, 2.0  # of an epoch without workers and without the stage
+_BYTES, _IMAGE = os.urandom(1 << 20), torch.rand(3, 160, 160)
+_INTRODUCTION = """\
+Datasets in which one stage of known cost stands beside 1 ms of Python code, explained with the default arguments
+([explain](../guides/explain.md)). *Share* is that of a sample's time in the worker without the copy into shared memory,
+and *bare* the same from a loop in one process with the stage and without. *Epoch without it* is the predicted epoch in which the stage takes
+no time, and *measured* a bare loop over a DataLoader with as many workers whose dataset lacks the stage.
+"""
+
+
+def spin(count: int) -> int:
+    """A loop of Python code without calls."""
+    found = 0
+    for number in range(count):
+        found = (found * 31 + number) % 1_000_003
+    return found
+
+
+def _step(found: int, number: int) -> int:
+    return (found * 31 + number) % 1_000_003
+
+
+def small_calls(count: int) -> int:
+    """Many calls of a tiny function."""
+    found = 0
+    for number in range(count):
+        found = _step(found, number)
+    return found
+
+
+def waiting(seconds: float) -> None:
+    """Waits."""
+    time.sleep(seconds)
+
+
+def releasing(count: int) -> None:
+    """Code of C that releases the GIL."""
+    for _ in range(count):
+        zlib.crc32(_BYTES)
+
+
+def holding(count: int) -> int:
+    """Code of C that holds the GIL."""
+    return sum(sorted(range(count, 0, -1)))
+
+
+def nested(count: int) -> int:
+    """Own code, and a function that it calls."""
+    found = 0
+    for number in range(count):
+        found = (found * 37 + number) % 1_000_003
+    return found + spin(count)
+
+
+def thirty_microseconds() -> int:
+    """About 30 us."""
+    found = 0
+    for number in range(1_000):
+        found += number
+    return found
+
+
+def repeated(count: int) -> None:
+    """Calls of 30 us."""
+    for _ in range(count):
+        thirty_microseconds()
+
+
+def slow_collate(samples: list[Any]) -> Any:
+    """Collates, and computes as long as a planted stage."""
+    spin(_BATCH_SIZE * 16_000)
+    return default_collate(samples)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A planted stage: what a sample calls, and the name that is expected to be found."""
+
+    call: Callable[[], object]
+    names: Sequence[str]
+
+
+STAGES: Mapping[str, Stage] = {
+    "waiting, 3 ms": Stage(functools.partial(waiting, 0.003), ("waiting", "sleep")),
+    "waiting, 30 ms": Stage(functools.partial(waiting, 0.03), ("waiting", "sleep")),
+    "Python code": Stage(functools.partial(spin, 40_000), ("spin",)),
+    "small calls": Stage(functools.partial(small_calls, 20_000), ("small_calls",)),
+    "C, without the GIL": Stage(functools.partial(releasing, 8), ("releasing", "crc32")),
+    "C, with the GIL": Stage(functools.partial(holding, 60_000), ("holding",)),
+    "nested": Stage(functools.partial(nested, 20_000), ("nested",)),
+    "30 us, 80 times": Stage(functools.partial(repeated, 80), ("thirty_microseconds", "repeated")),
+    "torchvision": Stage(functools.partial(v2.GaussianBlur(9), _IMAGE), ("GaussianBlur",)),
+    "collate": Stage(lambda: None, ("slow_collate", "spin")),
+}
+
+
+def other() -> int:
+    """What each sample does besides."""
+    found = 0
+    for number in range(14_000):
+        found = (found * 41 + number) % 1_000_003
+    return found
+
+
+class Planted(Dataset[Any]):
+    """Samples with a planted stage; without it if there is no name."""
+
+    def __init__(self, name: str, length: int) -> None:
+        self.call = STAGES[name].call if name else None
+        self.length = length
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, index: int) -> Any:
+        other()
+        if self.call is not None:
+            self.call()
+        return torch.zeros(4)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One explanation of a case."""
+
+    name: str
+    share: float
+    bare: float  # the same, of bare loops
+    without_s: tuple[float, float, float] | None  # predicted epoch, its low and high end
+    measured_s: float
+    workers: int
+
+
+def run(repeats: int, only: Sequence[str], output: Path, command: str) -> None:
+    """Explains the cases ``repeats`` times, and writes the page; ``only`` has their names, empty for all."""
+    torch.set_num_threads(1)
+    findings = []
+    for _ in range(repeats):
+        for name in only or STAGES:
+            findings.append(found := _explained(name))
+            support.print_line(repr(found))
+    output.write_text(_page(findings, support.origin(command, repeats, "repeat")))
+
+
+def _explained(name: str) -> Finding:
+    with_s, without_s = _batch_seconds(name)
+    length = _BATCH_SIZE * max(24, int(_EPOCH_S / without_s))
+    found = nws_sweep.explain(_loader(name, length, 0), reuse=False, progress=False)
+    copied = sum(stage.share for stage in found.stages if stage.name == COPY)
+    planted = _planted(found, STAGES[name].names)
+    epoch = planted.epoch_without_s if planted else None
+    return Finding(
+        name=name,
+        share=(planted.share if planted else 0.0) / (1 - copied),
+        bare=1 - without_s / with_s,
+        without_s=(epoch.value, *epoch.ends) if epoch else None,
+        measured_s=_epoch_s("", length, found.num_workers),
+        workers=found.num_workers,
+    )
+
+
+def _planted(found: Explanation, names: Sequence[str]) -> "nws_sweep.Stage | None":
+    return next((stage for name in names for stage in found.stages if stage.name.endswith(name)), None)
+
+
+def _loader(name: str, length: int, num_workers: int) -> "DataLoader[Any]":
+    collate_fn = slow_collate if name == "collate" else default_collate
+    return DataLoader(Planted(name, length), _BATCH_SIZE, num_workers=num_workers, collate_fn=collate_fn)
+
+
+def _batch_seconds(name: str) -> tuple[float, float]:
+    """Seconds of a batch in this process with the planted stage and without, in turn: medians."""
+    times_s: dict[str, list[float]] = {name: [], "": []}
+    loaders = {each: _loader(each, _BATCH_SIZE, 0) for each in times_s}
+    for _ in range(15):
+        for each, found in times_s.items():
+            began_s = time.perf_counter()
+            for _ in loaders[each]:
+                pass
+            found.append(time.perf_counter() - began_s)
+    return statistics.median(times_s[name]), statistics.median(times_s[""])
+
+
+def _epoch_s(name: str, length: int, num_workers: int) -> float:
+    """The median of three epochs of a bare loop."""
+    times_s = []
+    for _ in range(3):
+        began_s = time.perf_counter()
+        for _ in _loader(name, length, num_workers):
+            pass
+        times_s.append(time.perf_counter() - began_s)
+    return statistics.median(times_s)
+
+
+def _page(findings: Sequence[Finding], origin: str) -> str:
+    errors = [abs(one.share - one.bare) for one in findings]
+    ratios = [abs(one.without_s[0] / one.measured_s - 1) for one in findings if one.without_s]
+    inside = [one.without_s[1] <= one.measured_s <= one.without_s[2] for one in findings if one.without_s]
+    summary = (
+        f"Shares differ by {100 * statistics.median(errors):.1f} points in the median, "
+        f"{100 * max(errors):.1f} at most; "
+        f"epochs by {units.share(statistics.median(ratios))}, {units.share(max(ratios))} at most, "
+        f"{sum(inside)} of {len(inside)} inside their band."
+    )
+    lines = [
+        "# Stages of a sample: planted and found\n", _INTRODUCTION, f"{summary} {origin}\n",
+        "| stage | share | bare | workers | epoch without it | measured |\n|---|---|---|---|---|---|",
+    ]  # fmt: skip
+    for one in findings:
+        epoch = units.seconds(one.without_s[0]) if one.without_s else units.NOTHING
+        lines.append(
+            f"| {one.name} | {units.share(one.share)} | {units.share(one.bare)} | {one.workers} | {epoch} "
+            f"| {units.seconds(one.measured_s)} |"
+        )
+    return "\n".join(lines) + "\n"
