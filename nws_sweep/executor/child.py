@@ -33,6 +33,7 @@ from nws_sweep.dataloading.digests import SampleLog, load_in_process, load_one_b
 from nws_sweep.dataloading.fingerprints import fingerprint
 from nws_sweep.dataloading.loaders import Source
 from nws_sweep.dataloading.recording import BatchLog, BatchTimer, TimedCollate, WorkerStart, position, run_delay_clock
+from nws_sweep.dataloading.stages.timing import overhead as stage_overhead
 from nws_sweep.dataloading.thread_times import thread_times
 from nws_sweep.errors import ConfigurationError, DatasetError, NwsSweepError, TrialError, one_line
 from nws_sweep.executor import forking, process_state
@@ -106,6 +107,7 @@ class _DatasetCommands:
         """The obstacle to forking trial processes from this process; without one, "", and it becomes a fork server."""
         before = forking.footprint()
         _ = self._data
+        stage_overhead()  # measured once for all trial processes
         obstacle = forking.obstacle_since(before)
         self.is_template = not obstacle
         return obstacle

@@ -93,20 +93,20 @@ def test_of_a_recursion_the_outermost_call_counts() -> None:
     assert found.cpu_s == pytest.approx(0.3)
 
 
-def test_what_timing_costs_is_told_apart_from_the_calls() -> None:
-    hands, clock = timed(Overhead(call_s=0.01, inside_s=0.004))
-    outer, inner = Stage("outer"), Stage("inner")
-    clock.push(outer, outer)
+@pytest.mark.parametrize(("call_s", "begin_s", "end_s"), [(1.5e-4, 5e-6, 5e-6), (0.1, 5e-6, 5e-5)])
+def test_what_timing_costs_is_told_apart_from_the_calls(call_s: float, begin_s: float, end_s: float) -> None:
+    """The end of a call between other work costs ten times as much; two fifths lie within the call."""
+    hands, clock = timed(Overhead(call_s=1e-5, cold_s=1e-4, inside=0.4))
+    inner = Stage("inner")
     for _ in range(10):
         clock.push(inner, inner)
-        hands.forward(0.1 + 0.004)
+        hands.forward(call_s)
         clock.pop(inner)
-        hands.forward(0.006)
-    clock.pop(outer)
     clock.end()
-    _, first, second = clock.times()
-    assert second.cpu_s - second.overhead_s == pytest.approx(1.0)
-    assert first.cpu_s - first.overhead_s == pytest.approx(1.0, abs=0.005)
+    batch, found = clock.times()
+    assert found.cpu_s == pytest.approx(10 * call_s)
+    assert found.overhead_s == pytest.approx(10 * 0.4 * (begin_s + end_s))
+    assert batch.overhead_s == pytest.approx(10 * (begin_s + end_s), rel=0.1)
 
 
 def test_cheap_calls_are_parts_of_their_caller() -> None:

@@ -16,6 +16,7 @@ from nws_sweep.results import StageTime
 CHEAP_S = 20e-6  # a call
 _TRIED = 64  # calls after which a cheap function is timed no more
 _MOST_READINGS = 3
+_COLD_S = 200e-6  # after so much other work reading the clocks costs more
 _LEAST_SHARE = 0.001  # of the batch, below which calls are left out
 
 
@@ -44,11 +45,15 @@ def clocks_of_thread(delay_clock: Callable[[], float]) -> Callable[[], Clocks]:
 
 
 class Overhead(NamedTuple):
-    """What timing costs, s: of a timed call in all, as much of it as its own interval has, and of an ignored call."""
+    """What timing a call costs, s.
+
+    ``call_s`` is that of calls that follow each other, ``cold_s`` that of calls between other work, which has filled
+    the caches of the CPU; the share ``inside`` of it lies within the call's own interval.
+    """
 
     call_s: float = 0.0
-    inside_s: float = 0.0
-    ignored_s: float = 0.0
+    cold_s: float = 0.0
+    inside: float = 0.0
 
 
 @dataclass(eq=False, slots=True)
@@ -106,6 +111,7 @@ class StageClock:
     overhead: Overhead = Overhead()
     open: list[_Open] = field(default_factory=list)  # calls that have not returned
     spent_s: float = 0.0  # overhead so far
+    _latest_s: float = 0.0  # when the clocks were read last
 
     def __post_init__(self) -> None:
         """No call has begun."""
@@ -130,7 +136,11 @@ class StageClock:
     def _push(self, calls: Calls, key: object) -> None:
         calls.depth += 1
         calls.stage.open = calls
-        self.open.append(_Open(calls, key, self.read(), self.spent_s))
+        began = self.read()
+        cost_s, inside = self._cost_s(began), self.overhead.inside
+        self.spent_s += (1 - inside) * cost_s
+        self.open.append(_Open(calls, key, began, self.spent_s))
+        self.spent_s += inside * cost_s
 
     def pop(self, key: object) -> None:
         """The call has ended, and with it all calls that began after it; nothing happens if it is not known."""
@@ -144,10 +154,11 @@ class StageClock:
 
     def _end(self, call: _Open, now: Clocks) -> None:
         calls, began = call.calls, call.began
+        cost_s, inside = self._cost_s(now), self.overhead.inside
+        self.spent_s += inside * cost_s
         calls.depth -= 1
         if not calls.depth:
-            spent_s = self.spent_s - call.spent_s + self.overhead.inside_s
-            wall_s = now.wall_s - began.wall_s
+            spent_s, wall_s = self.spent_s - call.spent_s, now.wall_s - began.wall_s
             calls.calls += 1
             calls.wall_s += wall_s
             calls.cpu_s += now.cpu_s - began.cpu_s
@@ -157,11 +168,12 @@ class StageClock:
             calls.stage.open = None
             calls.stage.calls += 1
             calls.stage.wall_s += wall_s - spent_s
-        self.spent_s += self.overhead.call_s
+        self.spent_s += (1 - inside) * cost_s
 
-    def ignored(self) -> None:
-        """A call was seen and not timed."""
-        self.spent_s += self.overhead.ignored_s
+    def _cost_s(self, now: Clocks) -> float:
+        """What this beginning or end of a call costs."""
+        is_cold, self._latest_s = now.wall_s - self._latest_s > _COLD_S, now.wall_s
+        return (self.overhead.cold_s if is_cold else self.overhead.call_s) / 2
 
     def times(self) -> tuple[StageTime, ...]:
         """The batch, then its stages, each after the one that calls it; without cheap ones."""

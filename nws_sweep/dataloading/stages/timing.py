@@ -3,6 +3,7 @@
 It is not the first of a worker's process, which has what a worker does once, such as imports.
 """
 
+import functools
 import importlib
 import statistics
 import sys
@@ -13,14 +14,15 @@ from typing import Any
 
 import msgspec
 
-from nws_sweep.dataloading.stages.clock import Clocks, Overhead, StageClock, clocks_of_thread
+from nws_sweep.dataloading.stages.clock import Overhead, StageClock, clocks_of_thread
 from nws_sweep.dataloading.stages.functions import StageFunctions
 from nws_sweep.results import StageTime
 
 MOST_WORKERS = 4  # that time stages
 _NONE = -1  # in place of the number of a batch
 _SLOT_BYTES = 32_768
-_CALLS, _TURNS = 50, 5  # of the calibration
+_CALLS, _TURNS = 12, 5  # of the calibration
+_ELSEWHERE = bytes(1 << 20)  # more than the caches next to a CPU hold
 
 
 class StageSlots:
@@ -65,9 +67,8 @@ class StageTimer:
     """
 
     def __init__(self, dataset: Any, collate_fn: Any, delay_clock: Callable[[], float]) -> None:
-        functions, read = StageFunctions(dataset, collate_fn), clocks_of_thread(delay_clock)
-        overhead = _overhead(read)
-        self._clock = StageClock(functions.root, read, overhead)
+        functions = StageFunctions(dataset, collate_fn)
+        self._clock = StageClock(functions.root, clocks_of_thread(delay_clock), overhead())
         self._end = _begin(self._clock, functions)
         self._clock.begin()
 
@@ -91,34 +92,35 @@ def _timed() -> None:
     """A function without content."""
 
 
-def _untimed() -> None:
-    """A function without content."""
+@functools.cache
+def overhead() -> Overhead:
+    """What timing a call costs here, with an empty function; measured once, also for processes forked later."""
+    return Overhead(*(statistics.median(costs) for costs in zip(*(_costs() for _ in range(_TURNS)), strict=True)))
 
 
-def _overhead(read: Callable[[], Clocks]) -> Overhead:
-    """Measures what timing costs here, with calls of empty functions."""
-    return Overhead(*(statistics.median(costs) for costs in zip(*(_costs(read) for _ in range(_TURNS)), strict=True)))
-
-
-def _costs(read: Callable[[], Clocks]) -> tuple[float, float, float]:
+def _costs() -> tuple[float, float, float]:
     """The fields of ``Overhead``."""
+    plain_s, _ = _timed_calls(bytes(1), is_timed=False)
+    call_s, inside_s = _timed_calls(bytes(1), is_timed=True)
+    cold_s, _ = _timed_calls(_ELSEWHERE, is_timed=True)
+    plain_cold_s, _ = _timed_calls(_ELSEWHERE, is_timed=False)
+    call_s, cold_s = max(1e-9, call_s - plain_s), max(1e-9, cold_s - plain_cold_s)
+    return call_s, max(call_s, cold_s), min(1.0, max(0.0, inside_s / call_s))
+
+
+def _timed_calls(memory: bytes, *, is_timed: bool) -> tuple[float, float]:
+    """CPU seconds of a call of an empty function after reading this memory, and as its stage has them."""
     functions = StageFunctions(None, _timed)
-    clock, plain_s = StageClock(functions.root, read), _seconds_of(_timed)
+    clock, found_s = StageClock(functions.root, clocks_of_thread(lambda: 0.0)), 0.0
     clock.begin()
-    end = _begin(clock, functions)
-    if end is None:
-        return 0.0, 0.0, 0.0
+    end = _begin(clock, functions) if is_timed else None
     try:
-        ignored_s, timed_s = _seconds_of(_untimed), _seconds_of(_timed)
+        for _ in range(_CALLS):
+            memory.count(1)
+            began_s = time.thread_time()
+            _timed()
+            found_s += time.thread_time() - began_s
     finally:
-        end()
-    inside_s = sum(one.cpu_s / one.calls for one in clock.batch.inside.values())
-    return max(0.0, timed_s - plain_s), inside_s, max(0.0, ignored_s - plain_s)
-
-
-def _seconds_of(function: Callable[[], object]) -> float:
-    """CPU time of one call."""
-    began_s = time.thread_time()
-    for _ in range(_CALLS):
-        function()
-    return (time.thread_time() - began_s) / _CALLS
+        if end is not None:
+            end()
+    return found_s / _CALLS, sum(one.cpu_s / one.calls for one in clock.batch.inside.values())
