@@ -79,7 +79,7 @@ def dearest(stages: Sequence[Stage]) -> dict[str, str]:
 
 
 def _named(stage: Stage) -> str:
-    place = f" at {PurePath(stage.file).name}:{stage.line}" if stage.file else ""
+    place = f" at {PurePath(stage.file).name}:{stage.line}" if stage.file and stage.file[0] != "<" else ""
     return (
         f"{stage.name} ({share(stage.share)} of a sample's time{place}; the epoch would take {share(stage.saved)} less "
         "without it)"

@@ -122,7 +122,8 @@ def cells(stages: Sequence[Stage]) -> list[list[str]]:
 
 def code_of(stage: Stage) -> str:
     """The file and the line, such as ``data.py:40``; empty without Python code."""
-    return f"{PurePath(stage.file).name}:{stage.line}" if stage.file else ""
+    is_file = stage.file and not stage.file.startswith("<")  # code of a notebook or of an interpreter
+    return f"{PurePath(stage.file).name}:{stage.line}" if is_file else ""
 
 
 def sentences(stages: Sequence[Stage], num_workers: int) -> Iterator[str]:

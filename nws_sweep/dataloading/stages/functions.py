@@ -38,7 +38,7 @@ class StageFunctions:
     """
 
     def __init__(self, dataset: Any, collate_fn: Any = None) -> None:
-        reached = [value for part in (dataset, collate_fn) for _, value in objects.walk(part)]
+        reached = [value for part in (dataset, collate_fn) for value in _reached(part)]
         making = [_making(one) for one in (dataset, *(value for value in reached if isinstance(value, Dataset)))]
         called = [(value, function) for value in reached if (function := _called(value))]
         held = [value for value in reached if isinstance(value, FunctionType) and _is_of_user(value)]
@@ -54,7 +54,8 @@ class StageFunctions:
         self._stages: dict[object, Stage] = {}
         self._names: dict[str, int] = {}
         for value, function in called:  # numbered in the same order in each worker
-            self._named((function.__code__, id(value)), _method_name(value, function.__code__), function.__code__)
+            place = _place_of(type(value)) or function.__code__
+            self._named((function.__code__, id(value)), _method_name(value, function.__code__), place)
         for function in held:
             self.of_function(function, None)
         self.root = self._root(dataset)
@@ -63,8 +64,7 @@ class StageFunctions:
         """A new stage; those of several objects of one class are numbered."""
         self._names[name] = count = self._names.get(name, 0) + 1
         name = name if count == 1 else f"{name} #{count}"
-        file, line = (code.co_filename, code.co_firstlineno) if code else ("", 0)
-        self._stages[key] = stage = Stage(name, file, line)
+        self._stages[key] = stage = Stage(name, *((code.co_filename, code.co_firstlineno) if code else ()))
         return stage
 
     def _root(self, dataset: Any) -> Stage:
@@ -120,6 +120,31 @@ def _is_users_file(path: str) -> bool:
 
 def _is_of_user(function: FunctionType) -> bool:
     return _is_users_file(function.__code__.co_filename)
+
+
+def _reached(part: Any) -> Iterator[Any]:
+    """The objects that a dataset or a function reaches, without the parts of which objects of libraries are made.
+
+    Elements of their lists are no such parts, as those of ``Compose``, nor is what a dataset of a library holds.
+    """
+    places: dict[str, Any] = {}
+    for place, value in objects.walk(part):
+        owner = places.get(place.rpartition(".")[0]) if "." in place else part
+        places.setdefault(place, value)
+        is_element = place.endswith("]") and "._modules[" not in place
+        is_part = _is_of_library(type(owner)) and not isinstance(owner, Dataset | nn.Sequential | nn.ModuleList)
+        if is_element or not is_part or isinstance(value, FunctionType):
+            yield value
+
+
+def _is_of_library(kind: type) -> bool:
+    file = getattr(sys.modules.get(kind.__module__), "__file__", None)
+    return file is not None and not _is_users_file(file)
+
+
+def _place_of(kind: type) -> CodeType | None:
+    """A method of a class, the first one, whose base class has the code that is called; None if it has none."""
+    return next((member.__code__ for member in vars(kind).values() if isinstance(member, FunctionType)), None)
 
 
 def _making(dataset: Any) -> list[FunctionType]:
