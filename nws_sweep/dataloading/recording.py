@@ -24,6 +24,7 @@ import torch
 from torch.utils.data import IterableDataset, get_worker_info
 
 from nws_sweep.dataloading.digests import STREAM_SAMPLES, SampleLog
+from nws_sweep.dataloading.stages.functions import StageFunctions
 from nws_sweep.dataloading.stages.timing import StageSlots, StageTimer
 from nws_sweep.results import BatchCost, BatchRecord, StageTime
 from nws_sweep.system import processes, temporary
@@ -98,6 +99,10 @@ class BatchLog:
         place = (worker * _ROWS + count % _ROWS) * _FIELDS
         self._rows[place : place + _FIELDS] = [began_s, ended_s, cpu_s, wait_s]
         self._counts[worker] = count + 1
+
+    def is_timed(self, worker: int) -> bool:
+        """Called in a worker: whether the stages of its next batch are timed."""
+        return self.stages.is_due(worker, self._counts[worker])
 
     def add_stages(self, worker: int, stages: tuple[StageTime, ...]) -> None:
         """Called in a worker: the stages of the batch that is added next."""
@@ -196,13 +201,14 @@ class BatchTimer:
     _thread_s: float = field(default=0.0, init=False)
     _began_s: float = field(default=0.0, init=False)
     _cpu_s: float = field(default=0.0, init=False)  # of the latest batch, with that of timing its stages
-    _functions: tuple[Any, Any] = field(default=(None, None), init=False)
+    _parts: tuple[Any, Any] = field(default=(None, None), init=False)  # dataset and collate_fn
+    _functions: StageFunctions | None = field(default=None, init=False)
     _stages: StageTimer | None = field(default=None, init=False)  # of the open batch, if they are timed
 
     def start(self, worker: int, dataset: Any, collate_fn: Any) -> None:
         """Called in a worker before its first batch, with what makes its batches."""
         self._run_delay_s = run_delay_clock()
-        self._worker, self._functions = worker, (dataset, collate_fn)
+        self._worker, self._parts = worker, (dataset, collate_fn)
 
     def begin(self) -> None:
         """A sample of a batch is about to be made."""
@@ -214,9 +220,10 @@ class BatchTimer:
             self.log.add_totals(self._worker, 0.0, 0, process_s, 1)
         else:
             self.log.add_totals(self._worker, process_s - self._process_s - self._cpu_s, 1)
-            if self.log.stages.is_due(self._worker):
+            if self.log.is_timed(self._worker):
                 with contextlib.suppress(Exception):  # code of the user may raise anything when it is looked at
-                    self._stages = StageTimer(*self._functions, self._run_delay_s)
+                    self._functions = self._functions or StageFunctions(*self._parts)
+                    self._stages = StageTimer(self._functions, self._run_delay_s)
         self._process_s, self._thread_s = time.process_time(), time.thread_time()
         self._began_s, self._delay_s = self._now()
 

@@ -99,7 +99,7 @@ def stage_costs(trials: Iterable[Trial], samples: int, num_workers: int) -> tupl
     batches: list[_Batch] = []
     for trial in near:
         if len(batches) < _ENOUGH_BATCHES:
-            own = [one for one in trial.records if one.stages and not one.was_stopped]
+            own = list(_latest(trial))
             scale = _overhead_scale(own, trial.records)
             timed += own
             batches += [_batch(one, scale) for one in own]
@@ -114,6 +114,12 @@ def stage_costs(trials: Iterable[Trial], samples: int, num_workers: int) -> tupl
         if name not in containers
     ]
     return tuple(sorted([*costs, _copy(batches, samples)], key=lambda one: -one.share))
+
+
+def _latest(trial: Trial) -> Iterator[BatchRecord]:
+    """The latest timed batch of each worker: early ones have more of a worker's start."""
+    timed = (one for one in trial.records if one.stages and not one.was_stopped)
+    yield from {one.number % max(1, trial.num_workers): one for one in timed}.values()
 
 
 def _overhead_scale(timed: Sequence[BatchRecord], records: Sequence[BatchRecord]) -> float:

@@ -169,7 +169,7 @@ class Samples(Dataset[Any]):
 
 
 def stages_of(dataset: Any, samples: int = 4, make: Callable[[], Any] | None = None) -> dict[str, StageTime]:
-    timer = StageTimer(dataset, default_collate, lambda: 0.0)
+    timer = StageTimer(StageFunctions(dataset, default_collate), lambda: 0.0)
     try:
         make() if make else default_collate([dataset[index] for index in range(samples)])
     finally:
@@ -293,19 +293,24 @@ def test_names_leave_out_the_main_script_and_functions_around() -> None:
     assert public_name("__main__", "main.<locals>.load") == "load"
 
 
-def test_each_of_the_first_workers_hands_over_the_stages_of_one_batch() -> None:
-    log = BatchLog(2)
-    assert not log.stages.is_due(0)
+def test_each_of_the_first_workers_hands_over_the_stages_of_an_early_and_a_later_batch() -> None:
+    log = BatchLog(5)
+    assert not log.is_timed(0)
     log.stages.open(True)
-    assert log.stages.is_due(1)
     log.begin_epoch()
-    stages = (StageTime(name="batch", cpu_s=1.0), StageTime(name="part", parent=0, cpu_s=0.5))
-    for worker, timed_stages in ((0, ()), (1, ()), (0, stages)):
-        if timed_stages:
-            log.add_stages(worker, timed_stages)
-        log.add(worker, 0.0, 1.0, 1.0, 0.0)
-    assert [record.stages for record in log.new()] == [(), (), stages]
-    assert [log.stages.is_due(worker) for worker in (0, 1)] == [False, True]
+    stages = tuple((StageTime(name=f"batch {number}", cpu_s=1.0),) for number in range(8))
+    was_timed = []
+    for number in range(1, 8):
+        for worker in range(5):
+            if log.is_timed(worker):
+                was_timed.append((number, worker))
+                log.add_stages(worker, stages[number])
+            log.add(worker, 0.0, 1.0, 1.0, 0.0)
+    assert was_timed == [(number, worker) for number in (1, 6) for worker in range(4)]
+    found = [record.stages for record in log.new()]
+    assert found[:5] == [stages[1]] * 4 + [()]
+    assert found[25:30] == [stages[6]] * 4 + [()]
+    assert not any(found[5:25])
 
 
 def test_of_too_many_stages_the_first_are_kept() -> None:

@@ -86,9 +86,15 @@ def test_the_other_batches_say_what_timing_has_cost(measured: float) -> None:
 
 def test_batches_of_trials_with_about_as_many_workers_count() -> None:
     other = (replace(STAGES[0], cpu_s=0.1, wait_s=0.0), StageTime(name="elsewhere", parent=0, cpu_s=0.1))
-    near, far = trial(*[STAGES] * 8, num_workers=4), trial(other, num_workers=32)
-    assert "elsewhere" not in {one.name for one in stage_costs([far, near], SAMPLES, 4)}
+    near, far = trial(*[STAGES] * 8, num_workers=8), trial(other, num_workers=32)
+    assert "elsewhere" not in {one.name for one in stage_costs([far, near], SAMPLES, 8)}
     assert stage_costs([trial()], SAMPLES, 4) == ()
+
+
+def test_the_latest_timed_batch_of_each_worker_counts() -> None:
+    early = (replace(STAGES[0], cpu_s=5.0), StageTime(name="start", parent=0, cpu_s=4.0))
+    found = stage_costs([trial(early, early, STAGES, STAGES, num_workers=2)], SAMPLES, 2)
+    assert "start" not in {one.name for one in found}
 
 
 def test_timed_batches_are_not_replayed() -> None:

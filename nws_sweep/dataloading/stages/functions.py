@@ -60,6 +60,11 @@ class StageFunctions:
             self.of_function(function, None)
         self.root = self._root(dataset)
 
+    def forget_calls(self) -> None:
+        """Another batch is timed."""
+        for stage in (*self._stages.values(), self.added):
+            stage.calls, stage.wall_s, stage.open = 0, 0.0, None
+
     def _named(self, key: object, name: str, code: CodeType | None) -> Stage:
         """A new stage; those of several objects of one class are numbered."""
         self._names[name] = count = self._names.get(name, 0) + 1
@@ -207,7 +212,7 @@ def public_name(module: str, qualified: str, value: object = None) -> str:
     if module in {"", "__main__", "builtins"}:
         return own
     first, _, _ = own.partition(".")
-    value = getattr(sys.modules.get(module), first, None) if value is None or "." in own else value
+    value = getattr(sys.modules.get(module), first, value)  # not a subclass that has taken its name
     return _exported(module, own, value) or f"{module}.{own}"
 
 

@@ -1,6 +1,7 @@
-"""Times the stages of one batch of each of the first workers, while no window counts.
+"""Times the stages of two batches of each of the first workers, while no window counts.
 
-It is not the first of a worker's process, which has what a worker does once, such as imports.
+The first batch of a worker's process has what a worker does once, such as imports, and soon after the start memory that
+is shared with the main process is copied. So an early batch is timed, and a later one if there is time.
 """
 
 import functools
@@ -10,7 +11,6 @@ import sys
 import time
 from collections.abc import Callable
 from multiprocessing.sharedctypes import RawArray
-from typing import Any
 
 import msgspec
 
@@ -19,6 +19,7 @@ from nws_sweep.dataloading.stages.functions import StageFunctions
 from nws_sweep.results import StageTime
 
 MOST_WORKERS = 4  # that time stages
+_LATER = 5  # number of a worker's batch from which on it is a later one
 _NONE = -1  # in place of the number of a batch
 _SLOT_BYTES = 32_768
 _CALLS, _TURNS = 12, 5  # of the calibration
@@ -26,48 +27,53 @@ _ELSEWHERE = bytes(1 << 20)  # more than the caches next to a CPU hold
 
 
 class StageSlots:
-    """The stages of one batch of each of the first workers, in shared memory."""
+    """The stages of an early and a later batch of each of the first workers, in shared memory."""
 
     def __init__(self, num_workers: int) -> None:
         self._workers = min(num_workers, MOST_WORKERS)
-        self._text = RawArray("c", self._workers * _SLOT_BYTES)
-        self._batches = RawArray("q", [_NONE] * self._workers)
+        self._text = RawArray("c", 2 * self._workers * _SLOT_BYTES)
+        self._batches = RawArray("q", [_NONE] * (2 * self._workers))
         self._is_open = RawArray("b", 1)
 
     def open(self, is_open: bool) -> None:
         """Called in the main process: whether batches may be slower from now on."""
         self._is_open[0] = is_open
 
-    def is_due(self, worker: int) -> bool:
-        """Called in a worker before a batch: whether its calls are to be timed."""
-        return bool(self._is_open[0]) and worker < self._workers and self._batches[worker] == _NONE
+    def is_due(self, worker: int, batch: int) -> bool:
+        """Called in a worker before its batch of this number: whether its calls are to be timed."""
+        return bool(self._is_open[0]) and worker < self._workers and self._batches[_slot(worker, batch)] == _NONE
 
     def write(self, worker: int, batch: int, stages: tuple[StageTime, ...]) -> None:
         """Called in a worker after its batch of this number; of too many stages the first are kept."""
         while len(text := msgspec.json.encode(stages)) >= _SLOT_BYTES:
             stages = stages[: len(stages) // 2]
-        self._text[worker * _SLOT_BYTES : worker * _SLOT_BYTES + len(text)] = text
-        self._batches[worker] = batch
+        slot = _slot(worker, batch)
+        self._text[slot * _SLOT_BYTES : slot * _SLOT_BYTES + len(text)] = text
+        self._batches[slot] = batch
 
     def read(self, worker: int, batch: int) -> tuple[StageTime, ...]:
         """The stages of a worker's batch; empty if its calls were not timed."""
-        if worker >= self._workers or self._batches[worker] != batch:
+        slot = _slot(worker, batch)
+        if worker >= self._workers or self._batches[slot] != batch:
             return ()
-        text = self._text[worker * _SLOT_BYTES : (worker + 1) * _SLOT_BYTES].rstrip(b"\0")
+        text = self._text[slot * _SLOT_BYTES : (slot + 1) * _SLOT_BYTES].rstrip(b"\0")
         return msgspec.json.decode(text, type=tuple[StageTime, ...])
+
+
+def _slot(worker: int, batch: int) -> int:
+    return 2 * worker + (batch >= _LATER)
 
 
 class StageTimer:
     """Times the stages of one batch, in the thread that makes it.
 
     Args:
-        dataset: Of the loader.
-        collate_fn: Of the loader.
+        functions: Of the loader.
         delay_clock: Of the run delay of this thread, s.
     """
 
-    def __init__(self, dataset: Any, collate_fn: Any, delay_clock: Callable[[], float]) -> None:
-        functions = StageFunctions(dataset, collate_fn)
+    def __init__(self, functions: StageFunctions, delay_clock: Callable[[], float]) -> None:
+        functions.forget_calls()
         self._clock = StageClock(functions.root, clocks_of_thread(delay_clock), overhead())
         self._end = _begin(self._clock, functions)
         self._clock.begin()
