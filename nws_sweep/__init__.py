@@ -3,6 +3,7 @@
 On the command line: ``python -m nws_sweep --help``. In a program::
 
     result = nws_sweep.search(dataset, batch_size=64)
+    print(nws_sweep.explain(loader))  # which functions make a sample dear
     loader = nws_sweep.tune(loader)
     loader = nws_sweep.autotune(loader)  # in the first epoch of a training, without a search
 

@@ -298,3 +298,20 @@ def test_tune_without_time_returns_the_loader_as_it_was_with_a_line() -> None:
         assert lines[-1] == ("no candidate was measured: time_limit_s=0.001 was spent: the DataLoader stays as it is")
     with pytest.raises(NwsSweepError, match=r"^no candidate was measured: time_limit_s=0.001 was spent$"):
         nws_sweep.search(slow(), time_limit_s=1e-3, reuse="never", progress=False)
+
+
+@pytest.mark.usefixtures("no_leftovers")
+def test_an_explanation_names_what_makes_a_sample_dear() -> None:
+    loader = DataLoader(slow(400), batch_size=8)
+    found = nws_sweep.explain(loader, num_workers=[1, 2], measure=QUICK, progress=False)
+    dearest = found.stages[0]
+    assert dearest.name.startswith("tests.user_datasets.") or dearest.name == "time.sleep"  # since Python 3.12
+    assert dearest.share > 0.8
+    assert dearest.cpu_share < 0.5
+    assert found.sample_s > 0.002
+    assert sum(stage.share for stage in found.stages) == pytest.approx(1.0, abs=0.1)
+    assert "of a worker; the epoch takes" in str(found)
+    searched = nws_sweep.search(loader, num_workers=[1, 2], measure=QUICK, progress=False)
+    assert searched.reused  # the stored answer has the stages too
+    assert nws_sweep.explain(searched).stages == searched.explain().stages
+    assert [stage.name for stage in searched.stages] == [stage.name for stage in found.stages]

@@ -122,11 +122,11 @@ class Tuner:
         self.planned = None
         if plan.settings == self.current:
             self.decide(plan.reason)
-            self._go_on()
+            self._watch_on()
             return None
         return plan
 
-    def _go_on(self) -> None:
+    def _watch_on(self) -> None:
         """From now on the clock around ``next`` says whether the settings still fit; ranks would have to agree."""
         trial = self.trials.get(self.current)
         if trial is not None and not self.once and self.others is None:

@@ -2,9 +2,11 @@
 
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from nws_sweep import cli, programs
 from nws_sweep.analysis import advice
 from nws_sweep.analysis.stage_savings import Stage
 from nws_sweep.errors import NwsSweepError
@@ -12,7 +14,7 @@ from nws_sweep.report import explanation
 from nws_sweep.report.explanation import Explanation
 from nws_sweep.results import BatchCost, BatchRecord, LoopCosts, SearchRecord, StageTime
 from tests import factories
-from tests.factories import recorded_trial, search_result
+from tests.factories import recorded_trial, search_result, store_grid
 
 READING = StageTime(name="read", parent=0, calls=8, wait_s=0.09, file="/project/data.py", line=40)
 
@@ -109,3 +111,20 @@ def test_the_stages_are_read_back_from_costs_csv() -> None:
     stages = [one.stages for trial in read.trials for one in trial.records]
     assert next(stage for stage in stages if stage)[1] == READING
     assert math.isclose(explained(read).stages[0].share, explained(record).stages[0].share)
+
+
+def test_the_command_prints_the_stages_of_each_configuration(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    timed, untimed = searched(BatchCost(0.01, 0.09), 0.025, READING), searched(BatchCost(0.01, 0.09), 0.0, workers=(0,))
+    untimed = replace(untimed, configuration=factories.configuration({"dataset": "plain"}))
+    folder = store_grid(tmp_path, timed, untimed)
+    assert cli.run(["explain", str(folder)]) == 1
+    out, err = capsys.readouterr()
+    assert "| read " in out
+    assert "data.py:40" in out
+    assert "dataset=plain: no calls were timed" in err
+    assert programs.are_asked_for(["explain", str(folder)]) is False
+    assert programs.are_asked_for(["explain", "--loader", "2", __file__]) is True
+    assert programs.are_asked_for(["explain", "-m", "package.train"]) is True
+    assert programs.are_asked_for(["search"]) is True

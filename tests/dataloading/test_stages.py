@@ -94,7 +94,7 @@ def test_of_a_recursion_the_outermost_call_counts() -> None:
 
 
 @pytest.mark.parametrize(("call_s", "begin_s", "end_s"), [(1.5e-4, 5e-6, 5e-6), (0.1, 5e-6, 5e-5)])
-def test_what_timing_costs_is_told_apart_from_the_calls(call_s: float, begin_s: float, end_s: float) -> None:
+def test_what_timing_costs_is_known_beside_the_calls(call_s: float, begin_s: float, end_s: float) -> None:
     """The end of a call between other work costs ten times as much; two fifths lie within the call."""
     hands, clock = timed(Overhead(call_s=1e-5, cold_s=1e-4, inside=0.4))
     inner = Stage("inner")

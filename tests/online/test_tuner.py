@@ -225,5 +225,5 @@ def test_settings_that_no_longer_fit_are_considered_again() -> None:
 def test_settings_stay_where_that_is_asked_for_or_ranks_would_have_to_agree(changes: dict[str, Any]) -> None:
     one = tuner(4, **{"others": None, **changes, **({"others": None} if "once" in changes else {})})
     one.trials[one.current] = recorded_trial(4, COST, LoopCosts())
-    one._go_on()
+    one._watch_on()
     assert one.waiting is None

@@ -80,12 +80,15 @@ def test_a_program_does_what_it_does_without(
     assert line.startswith(f"nws_sweep: Sleeping: {found}")
 
 
-def test_a_search_ends_the_program_with_a_report(project: Path, environment: dict[str, str]) -> None:
+@pytest.mark.parametrize(("name", "printed"), [("search", "Best settings"), ("explain", "| Sleeping.__getitem__ ")])
+def test_a_search_ends_the_program_with_a_report(
+    project: Path, environment: dict[str, str], name: str, printed: str
+) -> None:
     options = ("--num-workers", "0,4", "--time-limit", "8")
-    done = run(project, environment, "-m", "nws_sweep", "search", *options, "train.py", "--epochs", "2")
+    done = run(project, environment, "-m", "nws_sweep", name, *options, "train.py", "--epochs", "2")
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("['--epochs', '2'] train.py __main__")
-    assert "Best settings" in done.stdout
+    assert printed in done.stdout
     assert "nws_sweep: DataLoader(..., num_workers=" in done.stderr
     (folder,) = (project / "outputs" / "runs").iterdir()
     assert folder.name.endswith("_train")
