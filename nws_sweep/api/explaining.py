@@ -4,6 +4,7 @@ from typing import Any
 
 from nws_sweep.api.searching import TrainingStep, search
 from nws_sweep.config.expected_names import explained
+from nws_sweep.report import explanation
 from nws_sweep.report.explanation import Explanation
 from nws_sweep.report.search_result import SearchResult
 
@@ -35,8 +36,8 @@ def explain(loader: Any, training_step: TrainingStep = None, **arguments: Any) -
         True
     """
     if isinstance(loader, SearchResult):
-        return loader.explain()
+        return explanation.of_record(loader.record)
     result = search(loader, training_step=training_step, **arguments)
-    if result.reused and not result.stages:  # of another version
+    if result.reused and not any(one.stages for trial in result.trials for one in trial.records):  # of another version
         result = search(loader, training_step=training_step, **{**arguments, "reuse": False})
-    return result.explain()
+    return explanation.of_record(result.record)

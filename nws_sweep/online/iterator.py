@@ -88,12 +88,13 @@ class TunedIterator:
                 self._tuner.decide(one_line(f"tuning failed: {type(error).__name__}: {error}"))
             return None
 
-    def _observe(self, start_s: float) -> None:
+    def _observe(self, start_s: float, made: int = 0) -> None:
+        """Observes the settings in use; ``start_s`` is of its workers, which have given ``made`` batches."""
         pool = self._pools.current
         self._tuner.worker_pids = pool.pids
         self._observation = self._tuner.observe(self._batches)
         if self._observation is not None:
-            self._observation.begin(self._returned, start_s, pool.start_cpu_s)
+            self._observation.begin(self._returned, start_s, pool.start_cpu_s, made)
 
     def __iter__(self) -> "TunedIterator":
         return self
@@ -122,22 +123,10 @@ class TunedIterator:
         batch = self._next_batch()
         given_s = time.perf_counter()
         waited_s = self._try(self._device.waited_s) if self._device else None
-        if waiting.note(asked_s, given_s, waited_s) and self._epoch == self._tuner.epoch:
-            self._try(self._end_part, waiting, given_s)
+        has_ended = waiting.note(asked_s, given_s, waited_s) and self._epoch == self._tuner.epoch
+        if has_ended and self._try(_no_longer_fits, self._pools.current, self._tuner, waiting, given_s):
+            self._try(self._observe, 0.0, self._returned - self._pool_began)
         return batch
-
-    def _end_part(self, waiting: Waiting, now_s: float) -> None:
-        pool = self._pools.current
-        records = pool.log.new() if pool.log else ()
-        busy_s = sum(record.ended_s - record.began_s for record in records)
-        part_s = now_s - (waiting.began_s or now_s)
-        busy = busy_s / part_s / len(pool.pids) if pool.pids and part_s else 1.0
-        if why := waiting.end_part(now_s, busy):
-            self._tuner.look_again(why)
-            self._observation = self._tuner.observe(self._batches)
-            if self._observation is not None:
-                made = self._returned - self._pool_began
-                self._observation.begin(self._returned, 0.0, pool.start_cpu_s, made)
 
     def _before_batch(self) -> torch.Tensor | None:
         """Torch's generator before a batch, and the clocks; the first batch of an epoch draws for the order."""
@@ -184,15 +173,9 @@ class TunedIterator:
             self._tuner.postpone(self._pools.change.plan)
         self._pools.abandon()
         if self._observation is not None:
-            self._cut(self._observation, has_ended=True)
+            _cut(self._observation, self._pools.current, self._tuner, has_ended=True)
             self._observation = None
         self._tuner.end_epoch(self._returned, is_stream=isinstance(self._loader.dataset, IterableDataset))
-
-    def _cut(self, seen: TrainingTrial, *, has_ended: bool = False) -> None:
-        pool = self._pools.current
-        self._tuner.distributes_among = pool.distributes_among
-        records, start_s = (pool.log.new(has_ended=has_ended), pool.log.start_s) if pool.log else ((), None)
-        seen.cut(records, start_s, time.perf_counter() if has_ended else None)
 
     def _advance(self) -> None:
         """Between two batches: ends windows of the observation, begins a change and goes on with it."""
@@ -200,7 +183,7 @@ class TunedIterator:
         if seen is not None:
             seen.asked(_moment(self._delay_s))
             if seen.ends_warm_up or seen.ends_window:
-                self._cut(seen)
+                _cut(seen, self._pools.current, self._tuner)
                 plan = self._tuner.plan(self._returned, self._batches) if self._pools.change is None else None
                 if plan is not None:
                     self._pools.begin_change(plan)
@@ -208,6 +191,23 @@ class TunedIterator:
                     self._observation = None
         if self._pools.hand_over(self._returned):
             self._observation = None
+
+
+def _cut(seen: TrainingTrial, pool: Pool, tuner: Tuner, *, has_ended: bool = False) -> None:
+    tuner.distributes_among = pool.distributes_among
+    records, start_s = (pool.log.new(has_ended=has_ended), pool.log.start_s) if pool.log else ((), None)
+    seen.cut(records, start_s, time.perf_counter() if has_ended else None)
+
+
+def _no_longer_fits(pool: Pool, tuner: Tuner, waiting: Waiting, now_s: float) -> bool:
+    """Whether settings that were decided are looked at again, after a part of the period that ends now."""
+    records = pool.log.new() if pool.log else ()
+    busy_s = sum(record.ended_s - record.began_s for record in records)
+    part_s = len(pool.pids) * (now_s - (waiting.began_s or now_s))
+    why = waiting.end_part(now_s, busy_s / part_s if part_s else 1.0)
+    if why:
+        tuner.look_again(why)
+    return bool(why)
 
 
 def _moment(delay_s: Callable[[], float]) -> Moment:

@@ -90,11 +90,6 @@ class Tuner:
         """Settings in use."""
         return self.tuning.after
 
-    @property
-    def switches(self) -> tuple[Switch, ...]:
-        """The changes since the settings were last decided."""
-        return self.tuning.switches[self.earlier_switches :]
-
     def observe(self, batches_per_epoch: int | None) -> TrainingTrial | None:
         """The observation of the settings in use, which goes on over epochs; None if they are decided."""
         seen = self.observation
@@ -122,16 +117,9 @@ class Tuner:
         self.planned = None
         if plan.settings == self.current:
             self.decide(plan.reason)
-            self._watch_on()
+            watch_on(self)
             return None
         return plan
-
-    def _watch_on(self) -> None:
-        """From now on the clock around ``next`` says whether the settings still fit; ranks would have to agree."""
-        trial = self.trials.get(self.current)
-        if trial is not None and not self.once and self.others is None:
-            share = decision.waiting_share(trial)
-            self.waiting = Waiting(share, self.current.num_workers, time.perf_counter())
 
     def look_again(self, why: str) -> None:
         """The settings no longer fit: what was timed before counts no more."""
@@ -142,7 +130,7 @@ class Tuner:
 
     def better(self, trial: Trial, batch: int, batches: int | None) -> Plan:
         """Settings that are predicted to be better; those in use if there are none."""
-        switches = self.switches
+        switches = switches_of(self)
         if self.distributes_among is not None and self.current.num_workers >= self.distributes_among:
             return Plan(self.current, f"{_now(trial)}; {REPEATED}")
         if self.is_undone or len(switches) >= _MOST_SWITCHES - 1:  # one may be undone
@@ -205,7 +193,7 @@ class Tuner:
         seen = self.observation
         if seen is not None and seen.windows:
             self.trials[seen.settings] = seen.trial(self.configuration, self.cpus)
-        known = [switch.reason for switch in self.switches[-1:]]
+        known = [switch.reason for switch in switches_of(self)[-1:]]
         latest = self.trials.get(self.current)
         if known and latest and pace_s(latest):
             known = [_why(self, latest)]
@@ -222,6 +210,18 @@ class Tuner:
         self.tuning = replace(self.tuning, is_decided=True, is_provisional=not is_final, reason=reason, batch_s=batch_s)
         self.observation = None
         self.on_decided(self)
+
+
+def switches_of(tuner: Tuner) -> tuple[Switch, ...]:
+    """The changes since the settings were last decided."""
+    return tuner.tuning.switches[tuner.earlier_switches :]
+
+
+def watch_on(tuner: Tuner) -> None:
+    """From now on the clock around ``next`` says whether the settings still fit; ranks would have to agree."""
+    trial = tuner.trials.get(tuner.current)
+    if trial is not None and not tuner.once and tuner.others is None:
+        tuner.waiting = Waiting(decision.waiting_share(trial), tuner.current.num_workers, time.perf_counter())
 
 
 def _own_plan(tuner: Tuner, batch: int, batches: int | None) -> Plan | None:
@@ -243,9 +243,10 @@ def _own_plan(tuner: Tuner, batch: int, batches: int | None) -> Plan | None:
 
 def _undo(tuner: Tuner, batch: int) -> Plan | None:
     """The settings before the latest change, if they are worth changing back to."""
-    if not tuner.switches or tuner.is_undone:
+    switches = switches_of(tuner)
+    if not switches or tuner.is_undone:
         return None
-    before, after = tuner.switches[-1].before, tuner.current
+    before, after = switches[-1].before, tuner.current
     what, before_s, after_s = _compared(tuner.trials.get(before), tuner.trials.get(after))
     tolerance = tuner.configuration.search.tolerance
     if not (before_s and after_s and choice.promising({after: after_s}, {before: before_s}, tolerance)):
@@ -356,7 +357,7 @@ def _with(batch_s: float, settings: LoaderSettings, other: LoaderSettings | None
 
 def _why(tuner: Tuner, latest: Trial) -> str:
     """Why the settings in use stay, with their trial."""
-    switches = tuner.switches
+    switches = switches_of(tuner)
     if switches and (first_s := pace_s(tuner.trials.get(switches[0].before))):
         return f"{_now(latest)}; it took {units.seconds(first_s)} at first"
     return f"{_now(latest)}; {no_gain(tuner)}"

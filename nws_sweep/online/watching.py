@@ -3,7 +3,7 @@
 Only the clock around ``next`` is read. Pure.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from nws_sweep import units
 
@@ -30,11 +30,15 @@ class Waiting:
     decided_s: float
     epoch_s: float = 0.0  # the longest so far
     began_s: float | None = None  # of the open part
-    _epoch_began_s: float = 0.0
+    _epoch_began_s: float = field(init=False)  # or when the settings were decided in it
     _waited_s: float = 0.0
     _longest_s: float = 0.0  # wait of the open part
     _more: int = 0  # parts in a row in which the training waits more
     _idle: int = 0  # parts in a row in which it does not wait
+
+    def __post_init__(self) -> None:
+        """An epoch has begun."""
+        self._epoch_began_s = self.decided_s
 
     def begin_epoch(self, now_s: float) -> None:
         """An epoch begins; what lies between two epochs is no part of either."""

@@ -13,7 +13,7 @@ from nws_sweep.errors import ConfigurationError, NwsSweepError, one_line
 from nws_sweep.programs import script
 from nws_sweep.programs.hooks import ProgramHook, Reporting, SearchHook, TuningHook
 from nws_sweep.programs.reports import is_first_rank, report
-from nws_sweep.report import command_text, snippets
+from nws_sweep.report import command_text, explanation, snippets
 from nws_sweep.report.progress import printer_for
 from nws_sweep.report.search_result import SearchResult
 from nws_sweep.results import SearchRecord, storage
@@ -137,5 +137,5 @@ def _keep(record: SearchRecord, folder: Path, *, explains: bool) -> None:
         storage.save(folder, record)
         report(folder, prints=not explains)
         if explains:
-            print(SearchResult(record).explain())
+            print(explanation.of_record(record))
         _print(f"DataLoader(..., {snippets.kwargs(SearchResult(record).loader_kwargs)})")

@@ -3,15 +3,17 @@
 import html
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
 from nws_sweep import units
 from nws_sweep.analysis.stage_savings import NO_TIME, Stage
-from nws_sweep.analysis.summary import ConfigurationSummary
+from nws_sweep.analysis.summary import ConfigurationSummary, summarise
 from nws_sweep.errors import NwsSweepError
 from nws_sweep.report import snippets
 from nws_sweep.report.tables import Rows
+from nws_sweep.results import SearchRecord
+from nws_sweep.results.storage import Stored, StoredRun
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -81,6 +83,12 @@ def of(configuration: ConfigurationSummary) -> Explanation:
             "version while no other tool monitors its workers"
         )
     return Explanation(stages, best.num_workers, best.measurement.epoch_s if best.measurement else None)
+
+
+def of_record(record: SearchRecord) -> Explanation:
+    """The explanation of a search; NwsSweepError if no calls were timed."""
+    run = StoredRun(folder=Path(), result=record)
+    return of(summarise(Stored(folder=Path(), is_grid=False, runs=(run,))).configurations[0])
 
 
 def text(configuration: ConfigurationSummary) -> str:

@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from nws_sweep.analysis import summary, what_if
 from nws_sweep.analysis.diagnosis import Diagnosis
-from nws_sweep.analysis.stage_savings import Stage
 from nws_sweep.analysis.summary import Summary
 from nws_sweep.analysis.what_if import Predicted
 from nws_sweep.config.python_notation import in_python
 from nws_sweep.errors import ConfigurationError, NwsSweepError, OutOfTime
-from nws_sweep.report import explanation, snippets, tables, writer
-from nws_sweep.report.explanation import Explanation
+from nws_sweep.report import snippets, tables, writer
 from nws_sweep.results import LoaderSettings, SearchRecord, Trial, codec, storage
 from nws_sweep.results.storage import Stored, StoredRun
 
@@ -78,10 +76,6 @@ class SearchResult:
         chosen = self.settings.changes(self.settings, configuration.search.searched(configuration.loader))
         return {name: value for name, value in chosen.items() if value is not None}
 
-    def explain(self) -> Explanation:
-        """What makes a sample dear, and the epoch without it; NwsSweepError if no calls were timed."""
-        return explanation.of(self._summary.configurations[0])
-
     @property
     def best_params(self) -> dict[str, Any]:
         """``loader_kwargs``, of a grid with the values of its axes; the name is that of optuna's studies."""
@@ -97,11 +91,6 @@ class SearchResult:
     def explanation(self) -> tuple[str, ...]:
         """The diagnosis in sentences, the most important first."""
         return tuple(map(in_python, self._summary.configurations[0].explanation))
-
-    @property
-    def stages(self) -> tuple[Stage, ...]:
-        """What makes a sample dear, the dearest first, see ``nws_sweep.explain``; empty if no calls were timed."""
-        return self._summary.configurations[0].stages
 
     @property
     def warnings(self) -> tuple[str, ...]:

@@ -38,9 +38,7 @@ def searched(
 
 
 def explained(record: SearchRecord) -> Explanation:
-    from nws_sweep.report.search_result import SearchResult
-
-    return SearchResult(record).explain()
+    return explanation.of_record(record)
 
 
 def test_the_epoch_without_what_limits_it_is_shorter_and_needs_fewer_workers() -> None:

@@ -11,7 +11,7 @@ from nws_sweep.online.decision import Choice, Prospect
 from nws_sweep.online.loader import record
 from nws_sweep.online.observation import TrainingTrial
 from nws_sweep.online.plan import Plan
-from nws_sweep.online.tuner import Tuner
+from nws_sweep.online.tuner import Tuner, watch_on
 from nws_sweep.results import BatchCost, Configuration, LoaderSettings, LoopCosts, Trial, Tuning
 from tests import factories
 from tests.factories import loader_settings, measurement, recorded_trial
@@ -225,5 +225,5 @@ def test_settings_that_no_longer_fit_are_considered_again() -> None:
 def test_settings_stay_where_that_is_asked_for_or_ranks_would_have_to_agree(changes: dict[str, Any]) -> None:
     one = tuner(4, **{"others": None, **changes, **({"others": None} if "once" in changes else {})})
     one.trials[one.current] = recorded_trial(4, COST, LoopCosts())
-    one._watch_on()
+    watch_on(one)
     assert one.waiting is None

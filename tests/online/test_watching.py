@@ -62,7 +62,6 @@ def train(world: Callable[[float], World], hours: float, seed: int = 0) -> Itera
                     now_s += LOOK_S
                     look = Look(now_s, workers, world(now_s).chosen())
                     workers, waiting = look.after, Waiting(share(world(now_s), look.after), look.after, now_s)
-                    waiting.begin_epoch(now_s - 600.0)
                     yield look
         now_s += 60.0
 
@@ -120,8 +119,9 @@ def test_of_long_epochs_a_tenth_must_show_the_change() -> None:
 
 
 def test_what_an_accelerator_waits_counts_where_it_is_known() -> None:
-    waiting = Waiting(0.0, 2, -1000.0)
-    waiting.note(0.0, 1.0, 0.0)
-    ended = [number for number in range(1, 32) if waiting.note(number, number + 1.0, 0.0)]
+    """The settings were decided within an epoch, at a moment of a clock that began long ago."""
+    waiting, began_s = Waiting(0.0, 2, 5e4), 5e4 + 1
+    waiting.note(began_s - 1, began_s, 0.0)
+    ended = [n for n in range(1, 32) if waiting.note(began_s + n - 1, began_s + n, 0.0)]
     assert ended[0] == 10
-    assert waiting.end_part(ended[0] + 1.0, 1.0) == ""
+    assert waiting.end_part(began_s + 10, 1.0) == ""
