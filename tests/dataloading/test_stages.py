@@ -1,6 +1,7 @@
 """Stages of a batch: the clock with known times, the names, and calls of real functions."""
 
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
@@ -221,6 +222,19 @@ def test_an_exception_of_a_transform_is_the_same_but_for_one_frame_a_function() 
     with_stages = [frame.name for frame in traceback.extract_tb(found.value.__traceback__)]
     assert [name for name in with_stages if name in names] == names
     assert with_stages.count("_timed") == (0 if sys.version_info >= (3, 12) else len(names))
+
+
+def test_calls_in_other_threads_are_not_timed() -> None:
+    dataset = Samples(Busy(1))
+
+    def make() -> None:
+        thread = threading.Thread(target=dataset.__getitem__, args=(0,))
+        thread.start()
+        thread.join()
+        dataset[1]
+
+    found = stages_of(dataset, make=make)
+    assert found["tests.dataloading.test_stages.Busy"].calls == 1
 
 
 def test_generators_and_closures_work_as_before() -> None:

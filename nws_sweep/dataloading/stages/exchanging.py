@@ -4,7 +4,9 @@ For Python before 3.12. ``sys.setprofile`` would make the code of Python slower,
 be wrong; it would also be the place of another tool. Calls of a library by the user's functions are parts of these.
 """
 
+import contextlib
 import inspect
+import threading
 from collections.abc import Callable, Sequence
 from types import FunctionType
 from typing import Any
@@ -18,11 +20,11 @@ _WITHOUT_AN_END = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC
 
 def begin(clock: StageClock, functions: StageFunctions) -> Callable[[], None]:
     """Times calls with the clock from now on; returns what ends it."""
-    exchanged = [
-        _Exchanged(clock, functions, function)
-        for code, function in functions.known.items()
-        if not code.co_flags & _WITHOUT_AN_END
-    ]
+    exchanged = []
+    for code, function in functions.known.items():
+        if not code.co_flags & _WITHOUT_AN_END:
+            with contextlib.suppress(ValueError, TypeError):  # it keeps its code, and is a part of its callers
+                exchanged.append(_Exchanged(clock, functions, function))
 
     def end() -> None:
         for one in exchanged:
@@ -36,6 +38,7 @@ class _Exchanged:
 
     def __init__(self, clock: StageClock, functions: StageFunctions, function: FunctionType) -> None:
         self._clock, self._functions, self._function, self._code = clock, functions, function, function.__code__
+        self._thread = threading.get_ident()
         self.original = FunctionType(
             self._code, function.__globals__, function.__name__, function.__defaults__, function.__closure__
         )
@@ -45,7 +48,9 @@ class _Exchanged:
         function.__code__ = _timed.__code__.replace(co_consts=constants, co_freevars=self._code.co_freevars)
 
     def begin(self, arguments: Sequence[Any]) -> object:
-        """A call begins; returns what ends it, None if it is not timed."""
+        """A call begins; returns what ends it, None if it is not timed: in other threads, and if it is cheap."""
+        if threading.get_ident() != self._thread or not self._clock.open:
+            return None
         stage = self._functions.of_function(self.original, arguments[0] if arguments else None)
         if stage.is_cheap:
             self.restore()
@@ -56,7 +61,8 @@ class _Exchanged:
 
     def end(self, key: object) -> None:
         """The call has ended."""
-        self._clock.pop(key)
+        if key is not None:
+            self._clock.pop(key)
 
     def restore(self) -> None:
         """The function has its own code again."""

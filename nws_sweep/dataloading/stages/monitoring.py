@@ -60,8 +60,12 @@ class _Monitored:
             calls = _EVENTS.CALL if self._functions.is_followed(code) else 0
             _monitoring.set_local_events(self._tool, code, _OF_FUNCTION | calls)
 
+    def _is_here(self) -> bool:
+        """Whether the thread that makes the batch is in it."""
+        return threading.get_ident() == self._thread and bool(self._clock.open)
+
     def _began(self, code: CodeType, _: int) -> None:
-        if threading.get_ident() != self._thread:
+        if not self._is_here():
             return
         if not self._functions.is_stage(code) and self._awaited is not code:
             self._skipped[code] = self._skipped.get(code, 0) + 1
@@ -75,7 +79,7 @@ class _Monitored:
             self._clock.push(stage, code)
 
     def _ended(self, code: CodeType, *_: Any) -> None:
-        if threading.get_ident() != self._thread:
+        if not self._is_here():
             return
         if self._skipped.get(code):
             self._skipped[code] -= 1
@@ -83,7 +87,7 @@ class _Monitored:
             self._clock.pop(code)
 
     def _calls(self, code: CodeType, offset: int, called: Any, _: Any) -> Any:
-        if threading.get_ident() != self._thread or self._clock.open[-1].key is not code:
+        if not self._is_here() or self._clock.open[-1].key is not code:
             return None
         target = _code_of(called)
         if target in self._cheap:
@@ -99,7 +103,7 @@ class _Monitored:
         return None
 
     def _returned(self, code: CodeType, offset: int, *_: Any) -> None:
-        if threading.get_ident() == self._thread:
+        if self._is_here():
             keys = (call.key for call in reversed(self._clock.open))
             self._clock.pop(next((key for key in keys if key == (code, offset)), None))
 
