@@ -10,9 +10,8 @@ from pathlib import Path
 
 from benchmarks import support, sweep_search
 from benchmarks.causes import CASES, Case
-from nws_sweep.analysis.summary import ConfigurationSummary, summarise
+from nws_sweep.analysis.summary import ConfigurationSummary, summarise_record
 from nws_sweep.results import Configuration, LoaderSettings, MeasureRules, SearchRules
-from nws_sweep.results.storage import Stored, StoredRun
 from nws_sweep.system import host_lock
 
 _SPIN = "while True: pass"
@@ -72,9 +71,7 @@ def run(repeats: int, only: Sequence[str], output: Path, command: str) -> None:
 def _search(case: Case, number: int) -> Finding:
     with tempfile.TemporaryDirectory() as folder, _disturbance(case):
         result = sweep_search.find(_configuration(case, number), Path(folder) / "log", lambda _: None)
-    here = Path()
-    run = StoredRun(folder=here, result=result)
-    (found,) = summarise(Stored(folder=here, is_grid=False, runs=(run,))).configurations
+    (found,) = summarise_record(result).configurations
     return Finding(case=case, found=found)
 
 

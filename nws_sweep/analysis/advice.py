@@ -1,7 +1,6 @@
 """Diagnoses in sentences: what limits the epoch, what is saved without it, and what to change. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import PurePath
 
 from nws_sweep.analysis.diagnosis import Diagnosis
 from nws_sweep.analysis.stage_savings import Stage
@@ -79,7 +78,7 @@ def dearest(stages: Sequence[Stage]) -> dict[str, str]:
 
 
 def _named(stage: Stage) -> str:
-    place = f" at {PurePath(stage.file).name}:{stage.line}" if stage.file and stage.file[0] != "<" else ""
+    place = f" at {stage.place}" if stage.place else ""
     return (
         f"{stage.name} ({share(stage.share)} of a sample's time{place}; the epoch would take {share(stage.saved)} less "
         "without it)"

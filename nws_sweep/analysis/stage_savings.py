@@ -7,6 +7,7 @@ the band holds both, twice the standard error of the stage's share, and the inte
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import PurePath
 
 from nws_sweep.replay import choice
 from nws_sweep.replay.counterfactual import Counterfactual
@@ -53,6 +54,11 @@ class Stage:
     saved: float | None = None
     workers_without: int | None = None
 
+    @property
+    def place(self) -> str:
+        """The name of the file and the line, such as ``data.py:40``; empty without a file, as in a notebook."""
+        return f"{PurePath(self.file).name}:{self.line}" if self.file and not self.file.startswith("<") else ""
+
 
 def stages_of(result: SearchRecord, best: Trial, replayed: Counterfactual | None) -> tuple[Stage, ...]:
     """The stages of a configuration's samples, the dearest first; empty if none were timed.
@@ -64,8 +70,8 @@ def stages_of(result: SearchRecord, best: Trial, replayed: Counterfactual | None
     """
     trials = [trial for trial in result.trials if trial.state is TrialState.OK and trial.num_workers]
     costs = stage_costs(trials, best.settings.batch_size or 1, best.num_workers)
-    dear = [cost for cost in costs if cost.share >= _LEAST_SHARE][:_MOST] if replayed else []
-    found = dict(zip((cost.name for cost in dear), _without(dear, replayed, best, result), strict=True)) if dear else {}
+    dear = [cost for cost in costs if cost.share >= _LEAST_SHARE][:_MOST]
+    found = {stage.name: stage for stage in _without(dear, replayed, best, result)} if replayed else {}
     return tuple(found.get(cost.name) or _stage(cost) for cost in costs)
 
 
@@ -77,9 +83,8 @@ def _stage(cost: StageCost) -> Stage:
 
 
 def _without(
-    costs: Sequence[StageCost], replayed: Counterfactual | None, best: Trial, result: SearchRecord
+    costs: Sequence[StageCost], replayed: Counterfactual, best: Trial, result: SearchRecord
 ) -> Iterator[Stage]:
-    assert replayed is not None
     model, own = replayed.model, replayed.best
     tolerance = result.configuration.search.tolerance
     has_length = best.measurement is not None and best.measurement.epoch_s is not None

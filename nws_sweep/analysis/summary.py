@@ -3,6 +3,7 @@
 import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from nws_sweep.analysis import advice, caveats, node_kinds, what_if
 from nws_sweep.analysis.diagnosis import Diagnosis, diagnose, worker_trials
@@ -136,6 +137,12 @@ class Summary:
     def title(self) -> str:
         """``Grid`` or ``Run``, and the name of the folder."""
         return f"{'Grid' if self.stored.is_grid else 'Run'} {self.stored.folder.name}"
+
+
+def summarise_record(record: SearchRecord) -> Summary:
+    """Summarises one search that has no folder."""
+    here = Path()
+    return summarise(Stored(folder=here, is_grid=False, runs=(StoredRun(folder=here, result=record),)))
 
 
 def summarise(stored: Stored) -> Summary:

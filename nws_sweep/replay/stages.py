@@ -47,9 +47,9 @@ class StageCost:
     wait: float = 0.0
     copy: float = 0.0
 
-    def taken_from(self, cost: BatchCost, scale: float = 1.0) -> BatchCost:
-        """A batch without this stage, or with it if its share were ``scale`` times as large."""
-        return cost.scaled([max(0.0, 1 - scale * share) for share in (self.cpu, self.wait, self.copy)])
+    def taken_from(self, cost: BatchCost) -> BatchCost:
+        """A batch without this stage."""
+        return cost.scaled([max(0.0, 1 - share) for share in (self.cpu, self.wait, self.copy)])
 
 
 @dataclass(frozen=True)

@@ -3,17 +3,15 @@
 import html
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
 from nws_sweep import units
 from nws_sweep.analysis.stage_savings import NO_TIME, Stage
-from nws_sweep.analysis.summary import ConfigurationSummary, summarise
+from nws_sweep.analysis.summary import ConfigurationSummary, summarise_record
 from nws_sweep.errors import NwsSweepError
 from nws_sweep.report import snippets
 from nws_sweep.report.tables import Rows
 from nws_sweep.results import SearchRecord
-from nws_sweep.results.storage import Stored, StoredRun
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -87,8 +85,7 @@ def of(configuration: ConfigurationSummary) -> Explanation:
 
 def of_record(record: SearchRecord) -> Explanation:
     """The explanation of a search; NwsSweepError if no calls were timed."""
-    run = StoredRun(folder=Path(), result=record)
-    return of(summarise(Stored(folder=Path(), is_grid=False, runs=(run,))).configurations[0])
+    return of(summarise_record(record).configurations[0])
 
 
 def text(configuration: ConfigurationSummary) -> str:
@@ -118,7 +115,7 @@ def _cells(stage: Stage) -> list[str]:
         units.share(stage.cpu_share),
         units.interval(epoch) if epoch else units.NOTHING,
         units.NOTHING if workers is None else str(workers),
-        code_of(stage) or units.NOTHING,
+        stage.place or units.NOTHING,
     ]
 
 
@@ -126,12 +123,6 @@ def cells(stages: Sequence[Stage]) -> list[list[str]]:
     """The table with its header as the first row; empty without stages."""
     header, rows = table(stages)
     return [header, *rows] if rows else []
-
-
-def code_of(stage: Stage) -> str:
-    """The file and the line, such as ``data.py:40``; empty without Python code."""
-    is_file = stage.file and not stage.file.startswith("<")  # code of a notebook or of an interpreter
-    return f"{PurePath(stage.file).name}:{stage.line}" if is_file else ""
 
 
 def sentences(stages: Sequence[Stage], num_workers: int) -> Iterator[str]:

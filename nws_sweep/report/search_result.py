@@ -13,7 +13,6 @@ from nws_sweep.config.python_notation import in_python
 from nws_sweep.errors import ConfigurationError, NwsSweepError, OutOfTime
 from nws_sweep.report import snippets, tables, writer
 from nws_sweep.results import LoaderSettings, SearchRecord, Trial, codec, storage
-from nws_sweep.results.storage import Stored, StoredRun
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -50,9 +49,7 @@ class SearchResult:
     _summary: Summary = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
-        here = Path()  # results of the API have no folder
-        run = StoredRun(folder=here, result=self.record)
-        found = summary.summarise(Stored(folder=here, is_grid=False, runs=(run,)))
+        found = summary.summarise_record(self.record)
         best = found.configurations[0].best
         if best is None:
             if not found.failures:

@@ -101,22 +101,24 @@ def _timed() -> None:
 @functools.cache
 def overhead() -> Overhead:
     """What timing a call costs here, with an empty function; measured once, also for processes forked later."""
-    return Overhead(*(statistics.median(costs) for costs in zip(*(_costs() for _ in range(_TURNS)), strict=True)))
+    functions = StageFunctions(None, _timed)
+    turns = [_costs(functions) for _ in range(_TURNS)]
+    return Overhead(*(statistics.median(costs) for costs in zip(*turns, strict=True)))
 
 
-def _costs() -> tuple[float, float, float]:
+def _costs(functions: StageFunctions) -> tuple[float, float, float]:
     """The fields of ``Overhead``."""
-    plain_s, _ = _timed_calls(bytes(1), is_timed=False)
-    call_s, inside_s = _timed_calls(bytes(1), is_timed=True)
-    cold_s, _ = _timed_calls(_ELSEWHERE, is_timed=True)
-    plain_cold_s, _ = _timed_calls(_ELSEWHERE, is_timed=False)
+    plain_s, _ = _timed_calls(functions, bytes(1), is_timed=False)
+    call_s, inside_s = _timed_calls(functions, bytes(1), is_timed=True)
+    cold_s, _ = _timed_calls(functions, _ELSEWHERE, is_timed=True)
+    plain_cold_s, _ = _timed_calls(functions, _ELSEWHERE, is_timed=False)
     call_s, cold_s = max(1e-9, call_s - plain_s), max(1e-9, cold_s - plain_cold_s)
     return call_s, max(call_s, cold_s), min(1.0, max(0.0, inside_s / call_s))
 
 
-def _timed_calls(memory: bytes, *, is_timed: bool) -> tuple[float, float]:
+def _timed_calls(functions: StageFunctions, memory: bytes, *, is_timed: bool) -> tuple[float, float]:
     """CPU seconds of a call of an empty function after reading this memory, and as its stage has them."""
-    functions = StageFunctions(None, _timed)
+    functions.forget_calls()
     clock, found_s = StageClock(functions.root, clocks_of_thread(lambda: 0.0)), 0.0
     clock.begin()
     end = _begin(clock, functions) if is_timed else None
