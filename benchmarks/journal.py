@@ -52,6 +52,7 @@ class Run:
     number: int  # of the pass in its repeat, from 1
     epoch_s: float | None  # length of an epoch with its start-up; None if the run failed
     whole: bool = True  # False if the end of an epoch was projected
+    own: bool = True  # False if the number was measured only because a method picked it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,7 +35,7 @@ _OWN: Mapping[str, SearchRules] = {
 HEURISTICS: Mapping[str, tuple[str, Callable[[int, int], int]]] = {
     "zero": ("num_workers=0", lambda cpus, gpus: 0),
     "cpus": ("the CPU count", lambda cpus, gpus: cpus),
-    "cpus_less_one": ("the CPU count - 1", lambda cpus, gpus: cpus - 1),
+    "lightning": ("max(1, CPU count - 1), which Lightning advises", lambda cpus, gpus: max(1, cpus - 1)),
     "cpus_to_8": ("min(CPU count, 8)", lambda cpus, gpus: min(cpus, 8)),
     "four_per_gpu": ("4 x max(1, GPUs)", lambda cpus, gpus: 4 * max(1, gpus)),
 }

@@ -15,13 +15,15 @@ _TOLERANCE = 0.03  # the default: the share of time that twice as many workers m
 # One run of two may be off by a factor of 1.9 on a busy machine.
 _LOSES_AFTER_ONE, _LOSES_LATER = 2.0, 1.5
 
+_NEAR = 0.1  # of the best: how far its neighbours are
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Truth:
     """The result of the oracle for one workload."""
 
     epochs_s: Mapping[int, float]  # median length of an epoch by number of workers, ascending; ``_slowness`` removed
-    best: int  # the fastest number of workers among those that at least half of the passes measured
+    best: int  # the fastest of the oracle's own numbers of workers that at least half of the passes measured
     least_price_s: float  # the least price of these numbers
     noise_floor: float | None  # see ``noise_floor``; smaller regrets are not significant
     passes: int  # runs of the best
@@ -36,11 +38,11 @@ class Truth:
     def regret(self, pick: int | None) -> float | None:
         """Price of a pick (``replay.choice``) / the least price - 1; None if it was not measured.
 
-        0 for a pick that few passes measured and that appears better than the best.
+        Negative if the pick was faster than the best of the oracle's own numbers.
         """
         if pick is None or pick not in self.epochs_s:
             return None
-        return max(0.0, _price(pick, self.epochs_s) / self.least_price_s - 1)
+        return _price(pick, self.epochs_s) / self.least_price_s - 1
 
     def slowness_of(self, pick: int | None) -> float | None:
         """Epoch of a pick / that of the fastest number - 1; None if it was not measured."""
@@ -48,12 +50,11 @@ class Truth:
 
 
 def truth_of(runs: Sequence[Run]) -> Truth | None:
-    """The result for the runs of one workload; None if there are none."""
+    """The result for the runs of one workload; None if none of the oracle's own numbers was measured."""
     epochs_s = _medians(runs)
-    if not epochs_s:
+    usual = _usual(runs, epochs_s)
+    if not usual:
         return None
-    counts = Counter(run.workers for run in runs if run.epoch_s is not None)
-    usual = {workers: epochs_s[workers] for workers in epochs_s if 2 * counts[workers] >= max(counts.values())}
     best = _least(usual)
     return Truth(
         epochs_s=epochs_s,
@@ -64,6 +65,24 @@ def truth_of(runs: Sequence[Run]) -> Truth | None:
         whole=all(run.whole for run in runs),
         slowness=_slowness_of_repeats(runs),
     )
+
+
+def neighbours_of_the_best(runs: Sequence[Run], most: int) -> set[int]:
+    """The numbers of workers next to that of the least price: one and a tenth fewer and more, from 0 to ``most``."""
+    usual = _usual(runs, _medians(runs))
+    if not usual:
+        return set()
+    best = min(usual, key=lambda workers: (_price(workers, usual), workers))
+    step = round(_NEAR * best)
+    return {workers for workers in (best - step, best - 1, best + 1, best + step) if 0 <= workers <= most} - {best}
+
+
+def _usual(runs: Sequence[Run], epochs_s: Mapping[int, float]) -> dict[int, float]:
+    """The epochs of the oracle's own numbers that at least half of the passes measured."""
+    counts = Counter(run.workers for run in runs if run.epoch_s is not None)
+    own = {run.workers for run in runs if run.own}
+    most = max((counts[workers] for workers in own), default=0)
+    return {workers: epochs_s[workers] for workers in epochs_s if workers in own and 2 * counts[workers] >= most}
 
 
 def worth_measuring(values: Iterable[int], runs: Sequence[Run]) -> list[int]:

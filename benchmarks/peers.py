@@ -10,6 +10,7 @@ _SEED_PATIENCE = 3
 _NWS_THRESHOLD_S = 5.0
 _PADDLE_BATCHES = 500
 _PADDLE_REFINEMENTS = 5
+_CLIMBER_BATCHES = 50
 _BINARY_BATCHES = 30
 _BINARY_LOOK = 10
 _BINARY_PRUNE = 1.3
@@ -134,6 +135,24 @@ def binary(time_epoch: Timer, task: Task) -> int:
     return low
 
 
+def climber(time_epoch: Timer, task: Task) -> int:
+    """Hill climbing: from the CPU count to the faster neighbour, by 50 batches after the first, until none is faster."""
+    found: dict[int, float] = {}
+
+    def batch_s(workers: int) -> float:
+        if workers not in found:
+            timestamps = time_epoch(workers, lambda seen: len(seen) > _CLIMBER_BATCHES)
+            found[workers] = mean_batch_s(timestamps, after=1)
+        return found[workers]
+
+    best = task.cpus
+    while True:
+        near = min((max(0, best - 1), best, best + 1), key=batch_s)
+        if near == best:
+            return best
+        best = near
+
+
 def _binary_batch_s(time_epoch: Timer, workers: int, task: Task, best_s: float) -> float:
     queue = PREFETCH_FACTOR * workers
     wanted = max(_BINARY_BATCHES, round(binary_share(task.batch_size) * task.batches))
@@ -159,5 +178,8 @@ def mean_batch_s(timestamps: Timestamps, after: int) -> float:
     return (timestamps[-1] - began_s) / (len(timestamps) - first)
 
 
-PEERS: Mapping[str, Callable[[Timer, Task], int]] = {"seed": seed, "nws": nws, "paddle": paddle, "binary": binary}
+PEERS: Mapping[str, Callable[[Timer, Task], int]] = {
+    "seed": seed, "nws": nws, "paddle": paddle, "binary": binary,
+    "climber": climber,
+}  # fmt: skip
 NEED_WHOLE_EPOCHS = ("seed", "nws")

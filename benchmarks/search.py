@@ -2,6 +2,7 @@
 
 import os
 import random
+from collections.abc import Collection
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from benchmarks.support import print_line
 from benchmarks.targets import advantages, verdicts
 from nws_sweep.system import host, host_lock
 from nws_sweep.system.host import usable_cpus
+
+_MOST_ROUNDS = 6  # of neighbours of the best in a pass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,30 +112,47 @@ class _SearchBenchmark:
         print_line(f"{label} {method}: picks {outcome.pick} in {outcome.cost_s:.1f} s {faults}".rstrip())
 
     def _pass(self, workload: Workload, repeat: int, number: int) -> None:
-        """Measures each number of workers that is worth a run and has none in this pass."""
-        runs = [run for run in self._journal.of(Run) if run.workload == workload.name]
-        done = {run.workers for run in runs if (run.repeat, run.number) == (repeat, number)}
-        usual = [n for n in self._options.candidates if n <= workload.most_workers]
-        values = [n for n in oracle.worth_measuring({*usual, *self._picks(workload)}, runs) if n not in done]
-        random.Random(f"{workload.name}-{repeat}-{number}").shuffle(values)
-        found = [self._run(workload, workers, repeat, number) for workers in values]
+        """Measures the oracle's own numbers of workers, neighbours of the best until it stays, then other picks."""
+        own = {run.workers for run in self._runs(workload) if run.own}
+        usual = {n for n in self._options.candidates if n <= workload.most_workers}
+        found = self._measure_numbers(workload, repeat, number, own | usual)
+        for _ in range(_MOST_ROUNDS):
+            near = oracle.neighbours_of_the_best(self._runs(workload), 2 * workload.most_workers)
+            if not (more := self._measure_numbers(workload, repeat, number, near)):
+                break
+            found += more
+        found += self._measure_numbers(workload, repeat, number, self._picks(workload), own=False)
         if found:
             line = ", ".join(f"{run.workers}: {run.epoch_s or 0:.3g}" for run in sorted(found, key=lambda r: r.workers))
             print_line(f"{self._label(workload, repeat)} oracle, pass {number} (s an epoch) {line}")
+
+    def _measure_numbers(
+        self, workload: Workload, repeat: int, number: int, wanted: Collection[int], *, own: bool = True
+    ) -> list[Run]:
+        """A run of each number of workers that is worth one and has none in this pass, in random order."""
+        runs = self._runs(workload)
+        done = {run.workers for run in runs if (run.repeat, run.number) == (repeat, number)}
+        values = [n for n in oracle.worth_measuring(wanted, runs) if n not in done]
+        random.Random(f"{workload.name}-{repeat}-{number}-{len(done)}").shuffle(values)
+        return [self._run(workload, workers, repeat, number, own) for workers in values]
+
+    def _runs(self, workload: Workload) -> list[Run]:
+        return [run for run in self._journal.of(Run) if run.workload == workload.name]
 
     def _picks(self, workload: Workload) -> set[int]:
         outcomes = [outcome for outcome in self._journal.of(Outcome) if outcome.workload == workload.name]
         return {outcome.pick for outcome in outcomes if outcome.pick is not None}
 
-    def _run(self, workload: Workload, workers: int, repeat: int, number: int) -> Run:
+    def _run(self, workload: Workload, workers: int, repeat: int, number: int, own: bool) -> Run:
         epoch_s, is_whole = None, True
         try:
             epoch_s, is_whole = self._measure_epoch(workload, workers, self._options.least_s)
         except RuntimeError as error:  # such as too little shared memory
             print_line(f"{self._label(workload, repeat)} oracle, {workers} workers: {error}")
         run = Run(
-            workload=workload.name, workers=workers, repeat=repeat, number=number, epoch_s=epoch_s, whole=is_whole
-        )
+            workload=workload.name, workers=workers, repeat=repeat, number=number, epoch_s=epoch_s, whole=is_whole,
+            own=own,
+        )  # fmt: skip
         self._journal.add(run)
         return run
 

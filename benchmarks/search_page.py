@@ -11,15 +11,21 @@ from benchmarks.scores import Score, pooled, quantile
 from benchmarks.targets import advantages, percent, verdicts
 
 _INTRODUCTION = """\
-How much slower than the best is the number of workers that a search method picks, and what does the search cost? In
-each repeat every method runs once on every workload, in random order. Then an oracle times long plain loops, each in a
-fresh process, for many numbers of workers and for all picks, in random order and in several passes. Numbers far slower
-than the best are left out of later passes.
+How much slower than the best is the number of workers that a search method picks, and what does the search cost?
+*adaptive* is `nws_sweep.search` with default arguments; below are methods of other projects and rules of thumb, which
+cost nothing."""
 
-- regret: price of the pick / the least price of the numbers that at least half of the oracle's passes measured - 1; 0
-  is the best. The price is the median epoch x 1.03^log2(1 + workers): twice as many workers must save 3 %. Epochs are
-  divided by the slowness of the machine in their pass, estimated from the numbers that all passes measured. In
-  brackets: the 95th percentile over the repeats (of fewer than 20, the largest).
+_MEASURING = """\
+In each repeat every method runs once on every workload, in random order. Then an oracle times long plain loops, each in
+a fresh process and in random order: its own numbers of workers first, then neighbours of the best of them (one and a
+tenth fewer and more) until the best stays, and last the numbers that methods picked. The best is one of the oracle's own
+numbers. Numbers far slower than the best are left out of later passes.
+
+- regret: price of the pick / the least price of the oracle's own numbers that at least half of its passes measured - 1;
+  0 is the best, and a negative regret says that the pick was faster than the oracle's best. The price is the median
+  epoch x 1.03^log2(1 + workers): twice as many workers must save 3 %. Epochs are divided by the slowness of the machine
+  in their pass, estimated from the numbers that all passes measured. In brackets: the 95th percentile over the repeats
+  (of fewer than 20, the largest).
 - slower: epoch with the pick / that of the fastest number - 1, without a price of workers; median over the repeats.
 - processes: the most that ran at a time. Those of other programs count only if they were started meanwhile.
 - cost: wall time of the method with its processes and their start-up (all are forked from one fork server that has
@@ -45,14 +51,15 @@ def page(scores: Sequence[Score], truths: Mapping[str, Truth], workloads: Sequen
         "# Regret and cost of search methods for num_workers",
         _INTRODUCTION,
         origin,
-        "## Targets of adaptive\n\n" + _list(verdicts(scores, truths)),
+        "## All workloads together\n\n" + totals(scores),
+        "## Scores\n\n" + table(scores),
         "## Where other methods are better than adaptive\n\nRules of thumb have no cost; their regret is compared.\n\n"
         + _list(advantages(scores, truths) or ["nowhere" if ADAPTIVE in methods else "adaptive did not run"]),
-        "## Scores\n\n" + table(scores),
-        "## All workloads together\n\n" + totals(scores),
-        "## The oracle\n\n" + "\n".join([_ORACLE_HEAD, *(_oracle_line(name, truth) for name, truth in truths.items())]),
+        "## How it was measured\n\n" + _MEASURING,
         "## Methods\n\n" + _list(f"{method}: {about(method)}" for method in methods),
         "## Workloads\n\n" + "\n".join(workload.line for workload in workloads),
+        "## The oracle\n\n" + "\n".join([_ORACLE_HEAD, *(_oracle_line(name, truth) for name, truth in truths.items())]),
+        "## Targets of adaptive\n\n" + _list(verdicts(scores, truths)),
     ]
     return "\n\n".join(parts) + "\n"
 
