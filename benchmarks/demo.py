@@ -12,10 +12,10 @@ from nws_sweep.report import snippets
 from nws_sweep.results import storage
 
 _ABOUT = {
-    "photos": "JPEG files, decoded and cropped",
-    "objects": "remote objects, 20 ms each",
-    "step": "JPEG files beside a training step of 80 ms",
-    "tensors": "tensors in memory",
+    "photos": "real: JPEG files, decoded and cropped",
+    "objects": "simulated: each sample waits 20 ms, as a remote object does",
+    "step": "real JPEG files, a simulated training step of 80 ms",
+    "tensors": "real: tensors in memory",
 }
 _PICTURE = "throughput_vs_num_workers.png"
 _HEADER = ["workload", "samples", "best num_workers", "CPU count", "speed-up over the CPU count", "the rule is"]

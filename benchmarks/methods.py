@@ -9,7 +9,7 @@ from typing import Any
 from benchmarks import bare, child, support, sweep_search
 from benchmarks.catalogue import Workload
 from benchmarks.journal import Outcome
-from benchmarks.peers import NEED_WHOLE_EPOCHS, PEERS, Task
+from benchmarks.peers import NEED_MUCH_OF_AN_EPOCH, NEED_WHOLE_EPOCHS, PEERS, Task
 from nws_sweep.analysis.summary import best_of
 from nws_sweep.config import schema
 from nws_sweep.errors import one_line
@@ -71,16 +71,17 @@ def about(method: str) -> str:
     if method in HEURISTICS:
         return f"{HEURISTICS[method][0]}; no cost"
     if method in PEERS:
-        missing = " Not run on workloads with long epochs." if method in NEED_WHOLE_EPOCHS else ""
+        missing = " Run in the first repeat only." if method in NEED_WHOLE_EPOCHS else ""
+        missing += " Not run on workloads with long epochs." if method in NEED_MUCH_OF_AN_EPOCH else ""
         return one_line(PEERS[method].__doc__, limit=1000) + missing
     rules = _OWN[method]
     limit = "with default arguments" if method == ADAPTIVE else f"max_workers={rules.candidates[-1]}"
     return f"nws_sweep, strategy {rules.strategy}, {limit}."
 
 
-def takes_too_long(method: str, workload: Workload) -> bool:
-    """Whether the method is not run on the workload."""
-    return workload.long and method in NEED_WHOLE_EPOCHS
+def takes_too_long(method: str, workload: Workload, repeat: int) -> bool:
+    """Whether the method is not run on the workload in this repeat."""
+    return (workload.long and method in NEED_MUCH_OF_AN_EPOCH) or (repeat > 1 and method in NEED_WHOLE_EPOCHS)
 
 
 def run_method(method_run: MethodRun, machine: Machine, print_line: Callable[[str], None]) -> Outcome:

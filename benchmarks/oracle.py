@@ -15,7 +15,7 @@ _TOLERANCE = 0.03  # the default: the share of time that twice as many workers m
 # One run of two may be off by a factor of 1.9 on a busy machine.
 _LOSES_AFTER_ONE, _LOSES_LATER = 2.0, 1.5
 
-_NEAR = 0.1  # of the best: how far its neighbours are
+STEPS = (0.1, 0.0)  # of the best: how far its neighbours are that are measured, first and then
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,14 +67,14 @@ def truth_of(runs: Sequence[Run]) -> Truth | None:
     )
 
 
-def neighbours_of_the_best(runs: Sequence[Run], most: int) -> set[int]:
-    """The numbers of workers next to that of the least price: one and a tenth fewer and more, from 0 to ``most``."""
+def neighbours_of_the_best(runs: Sequence[Run], most: int, step: float) -> set[int]:
+    """The numbers of workers next to that of the least price, from 0 to ``most``: ``step`` of it away, at least one."""
     usual = _usual(runs, _medians(runs))
     if not usual:
         return set()
     best = min(usual, key=lambda workers: (_price(workers, usual), workers))
-    step = round(_NEAR * best)
-    return {workers for workers in (best - step, best - 1, best + 1, best + step) if 0 <= workers <= most} - {best}
+    distance = max(1, round(step * best))
+    return {workers for workers in (best - distance, best + distance) if 0 <= workers <= most}
 
 
 def _usual(runs: Sequence[Run], epochs_s: Mapping[int, float]) -> dict[int, float]:

@@ -136,7 +136,7 @@ def binary(time_epoch: Timer, task: Task) -> int:
 
 
 def climber(time_epoch: Timer, task: Task) -> int:
-    """Hill climbing: from the CPU count to the faster neighbour, by 50 batches after the first, until none is faster."""
+    """Hill climbing: from the CPU count to the faster neighbour, by 50 batches, until none is faster."""
     found: dict[int, float] = {}
 
     def batch_s(workers: int) -> float:
@@ -183,3 +183,4 @@ PEERS: Mapping[str, Callable[[Timer, Task], int]] = {
     "climber": climber,
 }  # fmt: skip
 NEED_WHOLE_EPOCHS = ("seed", "nws")
+NEED_MUCH_OF_AN_EPOCH = (*NEED_WHOLE_EPOCHS, "binary")

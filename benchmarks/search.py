@@ -17,7 +17,7 @@ from benchmarks.targets import advantages, verdicts
 from nws_sweep.system import host, host_lock
 from nws_sweep.system.host import usable_cpus
 
-_MOST_ROUNDS = 6  # of neighbours of the best in a pass
+_MOST_ROUNDS = 6  # of neighbours of the best in a pass, of each of the steps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +86,7 @@ class _SearchBenchmark:
         """Measures what is missing of a repeat of a workload, while no other nws_sweep runs on this machine."""
         with host_lock.held(support.LOCK_FILE, print_line):
             done = {o.method for o in self._journal.of(Outcome) if (o.workload, o.repeat) == (workload.name, repeat)}
-            missing = [m for m in self._methods if m not in done and not takes_too_long(m, workload)]
+            missing = [m for m in self._methods if m not in done and not takes_too_long(m, workload, repeat)]
             if missing:  # makes files and fills the page cache before the first method
                 self._measure_epoch(workload, self._machine.cpus, 0.0)
             for method in random.Random(f"{workload.name}-{repeat}").sample(missing, len(missing)):
@@ -116,11 +116,12 @@ class _SearchBenchmark:
         own = {run.workers for run in self._runs(workload) if run.own}
         usual = {n for n in self._options.candidates if n <= workload.most_workers}
         found = self._measure_numbers(workload, repeat, number, own | usual)
-        for _ in range(_MOST_ROUNDS):
-            near = oracle.neighbours_of_the_best(self._runs(workload), 2 * workload.most_workers)
-            if not (more := self._measure_numbers(workload, repeat, number, near)):
-                break
-            found += more
+        for step in oracle.STEPS:
+            for _ in range(_MOST_ROUNDS):
+                near = oracle.neighbours_of_the_best(self._runs(workload), 2 * workload.most_workers, step)
+                if not (more := self._measure_numbers(workload, repeat, number, near)):
+                    break
+                found += more
         found += self._measure_numbers(workload, repeat, number, self._picks(workload), own=False)
         if found:
             line = ", ".join(f"{run.workers}: {run.epoch_s or 0:.3g}" for run in sorted(found, key=lambda r: r.workers))

@@ -16,10 +16,10 @@ How much slower than the best is the number of workers that a search method pick
 cost nothing."""
 
 _MEASURING = """\
-In each repeat every method runs once on every workload, in random order. Then an oracle times long plain loops, each in
-a fresh process and in random order: its own numbers of workers first, then neighbours of the best of them (one and a
-tenth fewer and more) until the best stays, and last the numbers that methods picked. The best is one of the oracle's own
-numbers. Numbers far slower than the best are left out of later passes.
+In each repeat every method runs once on every workload, in random order. Then an oracle times long plain loops, each
+in a fresh process and in random order: its own numbers of workers first, then neighbours of the best of them (a tenth
+fewer and more, then one fewer and more) until the best stays, and last the numbers that methods picked. The best is one
+of the oracle's own numbers. Numbers far slower than the best are left out of later passes.
 
 - regret: price of the pick / the least price of the oracle's own numbers that at least half of its passes measured - 1;
   0 is the best, and a negative regret says that the pick was faster than the oracle's best. The price is the median

@@ -16,7 +16,7 @@ from benchmarks.__main__ import main
 from benchmarks.catalogue import SEARCH_WORKLOADS
 from benchmarks.journal import Outcome, Run
 from benchmarks.methods import ADAPTIVE, EXHAUSTIVE, METHODS, Machine, MethodRun, answer_of, run_method
-from benchmarks.oracle import Truth, neighbours_of_the_best, noise_floor, truth_of, worth_measuring
+from benchmarks.oracle import STEPS, Truth, neighbours_of_the_best, noise_floor, truth_of, worth_measuring
 from benchmarks.peers import Task, binary_share
 from benchmarks.scores import Score, scores_of
 from benchmarks.targets import advantages, verdict, verdicts
@@ -121,18 +121,21 @@ def test_the_truth_is_the_least_median() -> None:
     picked = [Run(workload="w", workers=6, repeat=1, number=1, epoch_s=0.5, own=False)]
     assert truth_of(picked) is None
     found = truth_of([*runs_of({4: 1.0, 8: 1.0}), *picked])
-    assert found is not None and found.best == 4 and found.regret(6) < 0  # type: ignore[operator]
+    assert found is not None
+    assert found.best == 4
+    assert (found.regret(6) or 0.0) < 0
     assert truth_of([]) is None
     found = truth({2: 2.0, 4: 3.0, 8: 3.0}, {2: 4.0, 4: 6.0, 8: 5.0}, {2: 2.0, 4: 3.0})
     assert found.epochs_s == {2: 2.0, 4: 3.0, 8: 2.75}
     assert found.slowness == {1: 1.0, 2: 2.0, 3: 1.0}
 
 
-def test_neighbours_of_the_best_are_one_and_a_tenth_away() -> None:
-    assert neighbours_of_the_best(runs_of({0: 1.0, 2: 2.0}), most=8) == {1}  # none below 0
-    assert neighbours_of_the_best(runs_of({16: 2.0, 32: 1.0}), most=64) == {29, 31, 33, 35}
-    assert neighbours_of_the_best(runs_of({16: 2.0, 32: 1.0}), most=33) == {29, 31, 33}
-    assert neighbours_of_the_best([], most=64) == set()
+def test_neighbours_of_the_best_are_a_tenth_and_one_away() -> None:
+    assert neighbours_of_the_best(runs_of({0: 1.0, 2: 2.0}), 8, step=0.1) == {1}  # none below 0
+    best_32 = runs_of({16: 2.0, 32: 1.0})
+    assert [neighbours_of_the_best(best_32, 64, step) for step in STEPS] == [{29, 35}, {31, 33}]
+    assert neighbours_of_the_best(best_32, 33, step=0.1) == {29}
+    assert neighbours_of_the_best([], 64, step=0.1) == set()
 
 
 def test_the_noise_floor_is_the_regret_of_one_half_for_the_best_of_the_other() -> None:
