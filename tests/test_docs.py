@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import yaml
 from PIL import Image
 
 from nws_sweep import __version__
@@ -163,6 +164,20 @@ def test_every_dotted_key_that_the_documents_name_exists() -> None:
     for path in set(DOCUMENTS) - {ROOT / "CHANGELOG.md"}:  # it has earlier names
         for key in re.findall(r"`((?:measure|paths)\.\w+)", path.read_text("utf-8")):
             assert key in known, f"{path.name}: {key}"
+
+
+def test_the_containers_of_the_documents_have_shared_memory() -> None:
+    text = (ROOT / "docs" / "guides" / "containers.md").read_text("utf-8")
+    compose, job = map(yaml.safe_load, re.findall(r"^```yaml\n(.*?)^```", text, re.MULTILINE | re.DOTALL))
+    (service,), pod = compose["services"].values(), job["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    volumes = {volume["name"]: volume for volume in pod["volumes"]}
+    mounts = {mount["mountPath"]: volumes[mount["name"]] for mount in container["volumeMounts"]}
+    assert service["shm_size"] == "8g"
+    assert mounts["/dev/shm"]["emptyDir"]["medium"] == "Memory"
+    assert len(mounts) == len(volumes)
+    assert service["hostname"] == pod["hostname"]  # else nothing is resumed
+    assert shlex.split(service["command"]) == container["command"]
 
 
 def test_the_changelog_has_this_version() -> None:

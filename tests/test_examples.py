@@ -55,19 +55,17 @@ def run(block: str, **given: Any) -> dict[str, Any]:
     return names
 
 
-def shown(document: str, containing: str, in_readme: bool = False) -> str:
-    """The only such example of a document; if the README has it too, of at most six lines."""
+def shown(document: str, containing: str) -> str:
+    """The only such example of a document."""
     (block,) = blocks(document, containing)
-    if in_readme:
-        assert blocks("README.md", containing) == [block]
-        assert len(block.strip().splitlines()) <= 6
     return block
 
 
-def test_a_script() -> None:
-    found = run(shown("docs/get-started/python.md", "nws_sweep.search(dataset", in_readme=True), dataset=Slow())
+@pytest.mark.parametrize(("document", "batches"), [("README.md", 32), ("docs/get-started/python.md", 4)])
+def test_a_script(document: str, batches: int) -> None:
+    found = run(shown(document, "nws_sweep.search(dataset"), dataset=Slow())
     assert found["result"].num_workers in WORKERS
-    assert (found["loader"].num_workers in WORKERS, len(found["loader"])) == (True, 4)
+    assert (found["loader"].num_workers in WORKERS, len(found["loader"])) == (True, batches)
 
 
 @pytest.mark.usefixtures("composing")
@@ -103,7 +101,7 @@ def test_a_lightning_training() -> None:
         def configure_optimizers(self) -> torch.optim.Optimizer:
             return torch.optim.SGD([torch.nn.Parameter(torch.zeros(()))], lr=0.5)
 
-    block = shown("docs/guides/lightning.md", "LightningDataModule", in_readme=True)
+    block = shown("docs/guides/lightning.md", "LightningDataModule")
     found = run(block, dataset=Slow(), LightningDataModule=lightning.LightningDataModule)
     model = Mean()
     trainer = lightning.Trainer(
@@ -167,7 +165,7 @@ def test_webdataset() -> None:
         with webdataset.TarWriter(f"shards/{shard:04d}.tar") as tar:
             for index in range(32):
                 tar.write({"__key__": f"{shard}{index:03d}", "jpg": picture.getvalue(), "cls": str(shard).encode()})
-    found = run(shown("docs/guides/streaming.md", "webdataset"))
+    found = run(shown("docs/guides/data.md", "webdataset"))
     assert found["result"].record.facts.iterable
     assert not [line for line in found["result"].warnings if "more than once" in line or "no samples" in line]
     loader = found["loader"]
@@ -180,10 +178,12 @@ def test_hugging_face_datasets() -> None:
     for part in range(2):
         rows = {"x": [[float(index)] * 8 for index in range(64)], "y": range(64 * part, 64 * (part + 1))}
         pd.DataFrame(rows).to_parquet(f"parquet/{part}.parquet")
-    found = run(shown("docs/guides/streaming.md", "load_dataset"))
+    found = run(shown("docs/guides/data.md", "load_dataset"), torch=torch)
     assert sorted(label for batch in found["loader"] for label in batch["y"].tolist()) == list(range(128))
     assert found["result"].record.facts.iterable
     assert found["result"].num_workers in WORKERS
+    assert found["halved"].num_workers in WORKERS
+    assert torch.equal(found["halves"][3]["x"], torch.full((8,), 1.5))
 
 
 @pytest.mark.extended
