@@ -104,6 +104,16 @@ def test_curves_differ_in_colour_then_in_dash_and_of_many_only_the_best_have_nam
     assert [text.get_text() for text in figure.legends[0].get_texts()] == [*map(str, range(8)), "12 more"]
 
 
+def test_curves_that_differ_little_are_one_with_the_intervals_of_all() -> None:
+    results = (
+        search_result(trial(0, 8.0 * times), trial(4, 2.0 * times), columns={"seed": seed})
+        for seed, times in enumerate((1.0, 1.04, 1.08))
+    )
+    first, last = line_charts.throughput(summary_of_grid(*results)).panels[""]
+    assert (first.label, last.label) == ("0, 1", "2")
+    assert first.points[0].ends == (pytest.approx(1024 / 1.5 / 1.04), pytest.approx(1024 / 0.75))
+
+
 def test_each_panel_has_an_axis_of_its_own_and_the_first_is_named() -> None:
     first, second = line_charts.draw(curves_of(dataset=("a", "b"), batch_size=(64, 256)), "Throughput").axes
     assert first.get_ylim()[1] != second.get_ylim()[1]

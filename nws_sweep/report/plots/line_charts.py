@@ -22,6 +22,7 @@ from nws_sweep.results import DEFAULT_PREFETCH, Estimate, Trial, TrialState
 
 _MOST_NAMED = 8  # curves in the legend
 _SPREAD = 0.24  # workers, the horizontal distance over which curves are spread
+_ALIKE = 0.05  # relative difference of values up to which curves are drawn as one
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +82,39 @@ def _chart(summary: Summary, quantity: str, measure: Callable[[Trial], Estimate 
     shared = facets.facets(summary)
     looks, panels = _looks(shared), dict[str, list[Curve]]()
     for title, configurations in shared.panels.items():
+        curves = []
         for c in sorted(configurations, key=lambda c: -c.best_rate):
             label = facets.label(c, shared.within)
             points = {trial.num_workers: value for trial in _succeeded(c) if (value := measure(trial))}
             if c.best and points:
-                panels.setdefault(title, []).append(Curve(label, points, c.best.num_workers, looks.get(label)))
+                curves.append(Curve(label, points, c.best.num_workers, looks.get(label)))
+        if curves:
+            panels[title] = _merged(curves)
     return Chart(quantity=quantity, legend_title=BETWEEN.join(shared.within), panels=panels)
+
+
+def _merged(curves: Sequence[Curve]) -> list[Curve]:
+    """The curves, those of the same candidates and best that differ little as one with the intervals of all."""
+    merged: list[Curve] = []
+    for curve in curves:
+        for place, other in enumerate(merged):
+            if _are_alike(curve, other):
+                points = {n: _spanning(one, curve.points[n]) for n, one in other.points.items()}
+                merged[place] = replace(other, label=f"{other.label}, {curve.label}", points=points)
+                break
+        else:
+            merged.append(curve)
+    return merged
+
+
+def _are_alike(one: Curve, other: Curve) -> bool:
+    if one.best != other.best or one.points.keys() != other.points.keys() or not (one.look and other.look):
+        return False
+    return all(abs(one.points[n].value / other.points[n].value - 1) <= _ALIKE for n in one.points)
+
+
+def _spanning(one: Estimate, other: Estimate) -> Estimate:
+    return replace(one, low=min(one.ends[0], other.ends[0]), high=max(one.ends[1], other.ends[1]))
 
 
 def _looks(shared: Facets) -> dict[str, tuple[int, int]]:

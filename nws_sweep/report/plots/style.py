@@ -35,6 +35,8 @@ TITLE = 0.4  # inches, a title of one line
 LETTER = 0.07  # inches, an average letter
 _TITLE_WIDTH = 78  # characters
 _LOG_FROM = 20  # largest / smallest value from which an axis is logarithmic
+_CUT = 1.5  # times the largest value, where intervals end at the latest
+_GROUPED_FROM = 10_000  # numbers with a comma
 
 _STYLE = matplotlib.rc_params_from_file(
     Path(__file__).parents[1] / "templates/figures.mplstyle", use_default_template=False
@@ -81,14 +83,19 @@ def legend(figure: Figure, entries: Sequence[Artist | Container], title: str = "
 
 
 def scale_values(axes: Axes, values: Sequence[float]) -> None:
-    """Labels the vertical axis, which begins at 0, or is logarithmic if the values differ widely."""
+    """Labels the vertical axis, which begins at 0, or is logarithmic if the values differ widely.
+
+    The values decide its length: an interval that is much longer is cut.
+    """
+    low, high = axes.get_ylim()
     if max(values) > _LOG_FROM * min(values) > 0:
         axes.set_yscale("log")
+        axes.set_ylim(max(low, min(values) / _CUT), min(high, max(values) * _CUT))
         axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axes.yaxis.set_minor_formatter(NullFormatter())
     else:
-        axes.set_ylim(bottom=0)
-    axes.yaxis.set_major_formatter("{x:.6g}")
+        axes.set_ylim(0, min(high, max(values) * _CUT) or None)
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}" if value >= _GROUPED_FROM else f"{value:.6g}")
 
 
 def ring(axes: Axes, x: float, y: float, colour: str) -> None:
