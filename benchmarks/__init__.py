@@ -2,10 +2,10 @@
 
 May import all of nws_sweep. Each command has a module:
 
-- ``bias``: times of nws_sweep beside those of a plain loop (``bare``); its page is ``bias_page``.
+- ``bias``: times of nws_sweep compared with those of a plain loop (``bare``); its page is ``bias_page``.
 - ``search``: regret and cost of search methods (``methods``, ``peers``, ``against``), judged by an oracle (``oracle``,
   ``scores``, ``targets``); its page is ``search_page``.
-- ``predictions``: epochs predicted from a short look beside those of a plain loop; its page is ``predictions_page``.
+- ``predictions``: epochs predicted from a short recording, and those of a plain loop; its page is ``predictions_page``.
 - ``why``: diagnoses of workloads with known causes (``causes``).
 - ``samples``: cost of comparing samples.
 

@@ -94,7 +94,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_names(one, "--only", [workload.name for workload in SEARCH_WORKLOADS], few)
     _add_names(one, "--methods", METHODS, f"all: {' '.join(METHODS)}")
     usual = ",".join(map(str, oracle.CANDIDATES))
-    about = f"numbers of workers for the oracle besides the picks; above 32 only where loading waits (default {usual})"
+    about = f"num_workers of the oracle besides the picks; above 32 only where loading waits (default {usual})"
     _add(one, "--candidates", about, type=_numbers, default=oracle.CANDIDATES)
     about = "folder with the source tree of another version, as made by git worktree add; named after the folder"
     _add(one, "--against", about, type=Path, metavar="DIR")
@@ -107,7 +107,7 @@ def _parser() -> argparse.ArgumentParser:
     _add(one, "--settings", "of each workload, default 10, with --quick 3", type=_positive)
     _add_names(one, "--only", [workload.name for workload in PREDICTED_WORKLOADS], few)
 
-    one = add("online", "trainings whose loader tunes itself", _epilog("trainings", online.CASES))
+    one = add("online", "training runs whose loader tunes itself", _epilog("training runs", online.CASES))
     _add(one, "--repeats", "default 3, with --quick 1", type=_positive)
     _add_names(one, "--only", [case.name for case in online.CASES], "all, with --quick waits")
 
@@ -147,14 +147,14 @@ def _epilog(what: str, named: Iterable[Any]) -> str:
 
 def _positive(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r}: allowed is a whole number from 1")
+        raise argparse.ArgumentTypeError(f"{text!r}: must be an integer of at least 1")
     return int(text)
 
 
 def _numbers(text: str) -> tuple[int, ...]:
     parts = text.split(",")
     if not all(part.isdecimal() for part in parts):
-        raise argparse.ArgumentTypeError(f"{text!r}: allowed are whole numbers from 0, as in 0,1,2")
+        raise argparse.ArgumentTypeError(f"{text!r}: must be integers of at least 0, as in 0,1,2")
     return tuple(sorted({int(part) for part in parts}))
 
 

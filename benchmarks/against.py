@@ -24,7 +24,7 @@ _PROGRAM = "import sys; from benchmarks.against import main; main(*sys.argv[1:])
 def methods_of(checkout: Path, own: Sequence[str]) -> tuple[str, ...]:
     """The adaptive ones of these methods, with the folder's name; ValueError if the folder has no nws_sweep."""
     if not (checkout / "nws_sweep" / "__init__.py").is_file():
-        raise ValueError(f"--against {checkout}: allowed is a folder with nws_sweep/__init__.py")
+        raise ValueError(f"--against {checkout}: must be a folder with nws_sweep/__init__.py")
     adaptive = [name for name in (methods.ADAPTIVE, methods.LIMITED) if name in own]
     return tuple(f"{name}{methods.OTHER}{checkout.resolve().name}" for name in adaptive)
 

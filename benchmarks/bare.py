@@ -28,7 +28,7 @@ class Recipe:
     num_workers: int = 0
     prefetch_factor: int = PREFETCH_FACTOR
     in_order: bool = True
-    least_s: float = 0.0  # epochs are repeated until the counted ones last so long together
+    least_s: float = 0.0  # least time of the counted epochs together; they are repeated until then
     limit_s: float = math.inf  # longer epochs of the oracle are stopped
 
 

@@ -13,13 +13,13 @@ ROW_LIMITS = (0.95, 1.05)
 
 _INTRODUCTION = """\
 Times measured by nws_sweep compared with those of a plain timed loop on the same machine: a bare loop over whole epochs
-for each number of workers in a fresh process, then one exhaustive search by nws_sweep with its default rules, then the
+for each num_workers in a fresh process, then one exhaustive search by nws_sweep with its default rules, then the
 bare loops again. A ratio is nws_sweep's time / the mean of the two bare times; 1 is unbiased. The first epoch of a bare
 process includes one-time work and is not counted, unless it is the only one because it lasts 8 s (with --quick 2 s).
 
 - batch_s: steady seconds per batch. In the bare loop: from when the queue (workers x prefetch_factor) was taken once
   to when the workers have no batches left to make, in whole multiples of the number of workers, over all epochs.
-- epoch_s: from just before `iter(loader)` to the end of the last consumption, without the shut-down of the workers.
+- epoch_s: from just before `iter(loader)` to the end of the last training step, without the shut-down of the workers.
   nws_sweep projects it.
 - bare after / before: batch_s of the bare loops after / before the search. It is 1 on a quiet machine; its distance
   from 1 is the uncertainty of the other ratios."""
@@ -41,7 +41,7 @@ class Ratios:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One workload with one number of workers, over all rounds; None for a quantity without a value in any round."""
+    """One workload with one num_workers, over all rounds; None for a quantity without a value in any round."""
 
     workload: str
     workers: int
@@ -54,7 +54,7 @@ class Row:
 
 
 def rows_of(figures: Sequence[Figure]) -> list[Row]:
-    """A row per workload, in order of appearance, and number of workers, ascending."""
+    """A row per workload, in order of appearance, and num_workers, ascending."""
     workloads = dict.fromkeys(figure.workload for figure in figures)
     numbers = sorted({figure.workers for figure in figures})
     groups = [[f for f in figures if (f.workload, f.workers) == (name, n)] for name in workloads for n in numbers]
@@ -99,7 +99,7 @@ def median(values: Sequence[float]) -> float | None:
 
 
 def workload_medians(rows: Sequence[Row], quantity: str) -> dict[str, float | None]:
-    """Per workload, the median over the numbers of workers of the medians over the rounds."""
+    """Per workload, the median over num_workers of the medians over the rounds."""
     found: dict[str, list[float]] = {row.workload: [] for row in rows}
     for row in rows:
         if ratios := getattr(row, quantity):
@@ -118,7 +118,7 @@ def verdicts(rows: Sequence[Row]) -> list[str]:
         target = f"{quantity}: median ratio within {low}..{high} on each workload"
         lines.append(_verdict(target, workload_medians(rows, quantity), low, high))
         low, high = ROW_LIMITS
-        lines.append(_verdict(f"{quantity}: no number of workers outside {low}..{high}", of_rows, low, high))
+        lines.append(_verdict(f"{quantity}: no num_workers outside {low}..{high}", of_rows, low, high))
     return lines
 
 

@@ -20,7 +20,7 @@ class Workload:
     batch_size: int
     batches: int  # per epoch
     arguments: Mapping[str, Any] = field(default_factory=dict)  # of the dataset, besides ``samples``
-    step_s: float = 0.0  # the training step sleeps so long for each batch
+    step_s: float = 0.0  # sleep of the training step for each batch
     samples: int | None = None  # per epoch, if the last batch is shorter than the others
     shuffle: bool = True
     most_workers: int = 32  # the largest number that the oracle tries besides the picks
@@ -91,7 +91,7 @@ SEARCH_WORKLOADS = (
         batch_size=256, batches=196, samples=50_000,
     ),
     Workload(
-        name="short", about="2 ms of sleep a sample, batch 16, an epoch of 12 batches: starting workers counts",
+        name="short", about="2 ms of sleep a sample, batch 16, an epoch of 12 batches: start-up matters",
         target="Latency", batch_size=16, batches=12, arguments={"mean_s": 0.002},
     ),
     Workload(

@@ -59,7 +59,7 @@ CASES = (
         training_step=_sleeping(0.008), loader={"batch_size": 8},
     ),
     Case(
-        name="moving", about="tensors in memory, 784 values a sample: handing a batch over costs more than loading it",
+        name="moving", about="tensors in memory, 784 values a sample: transferring a batch costs more than loading it",
         expected=Bottleneck.TRANSFER, says="workers cannot help",
         dataset=("InMemory", {"samples": 60_000}), loader={"batch_size": 300},
     ),

@@ -135,7 +135,7 @@ def _ratio_contains(base: Trial, other: Trial, truth: float) -> bool | None:
 _INTRODUCTION = """\
 # Coverage of intervals
 
-How often the intervals that are printed contain the truth, by simulated searches whose true times are known. Wanted are
+How often the printed intervals contain the truth, in simulated searches whose true times are known; the target is
 95 %. Each search measures six candidates, 0 to 16 workers, in rounds until the expected loss of the answer is at most
 1 %, at least three and at most twelve rounds. The time of a round is the true time, with log-normal noise and a drift
 of the machine from round to round; estimates, choice and intervals are those of a search.
@@ -144,7 +144,7 @@ of the machine from round to round; estimates, choice and intervals are those of
   since a search stops when its intervals are narrow. The truth is the time in the mean state of the machine.
 - speed-up: that of the answer over no workers; the two half-widths add in quadrature.
 - closest: the ratio of the closest alternative to the answer, likewise.
-- Each is the share of searches whose interval contains the truth, or that print none; in brackets the searches that
+- Each is the share of searches whose interval contains the truth, or that print none; in brackets the share that
   print one. The answer is chosen on the same data, and no interval can have a coverage for each choice (Benjamini and
   Yekutieli, Journal of the American Statistical Association 100, 2005: false coverage-statement rate).
 - width: half the interval of the answer's time, median.

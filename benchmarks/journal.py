@@ -13,7 +13,7 @@ BARE_BEFORE, NWS_SWEEP, BARE_AFTER = KINDS = ("bare_before", "nws_sweep", "bare_
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """Times of a plain loop or of nws_sweep for one workload with one number of workers."""
+    """Times of a plain loop or of nws_sweep for one workload with one num_workers."""
 
     workload: str
     workers: int
@@ -32,11 +32,11 @@ class Outcome:
     workload: str
     method: str
     repeat: int  # from 1
-    pick: int | None  # the recommended number of workers; None if the method failed
+    pick: int | None  # the recommended num_workers; None if the method failed
     most_processes: int = 0  # that the method started and that ran at the same time
     cost_s: float = 0.0  # wall time of the method
-    tied: tuple[int, ...] = ()  # further numbers of workers that are statistically tied
-    tried: tuple[int, ...] = ()  # the measured numbers of workers
+    tied: tuple[int, ...] = ()  # further values of num_workers that are statistically tied
+    tried: tuple[int, ...] = ()  # the measured values of num_workers
     crashes: tuple[str, ...] = ()  # a line per failed trial, and for a failure of the method
     left_behind: tuple[str, ...] = ()  # a line per process that was alive afterwards
     detail: Mapping[str, Any] = field(default_factory=dict)
@@ -97,12 +97,12 @@ class Forecast:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Played:
-    """One training; see ``trainings.Seen``."""
+    """One training run; see ``trainings.Seen``."""
 
     training: str
     method: str
     start: int  # num_workers at the start
-    repeat: int  # from 1; 0 while the best fixed number was looked for
+    repeat: int  # from 1; 0 for the runs that find the best fixed number
     epochs_s: tuple[float, ...]
     settled: int
     longest_wait_s: float

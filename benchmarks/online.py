@@ -1,4 +1,4 @@
-"""Trainings whose loader tunes itself, compared with the best fixed setting, the start's, and hill climbing."""
+"""Training runs whose loader tunes itself, compared with fixed settings and hill climbing."""
 
 import itertools
 import os
@@ -21,19 +21,19 @@ _CANDIDATES = (0, 1, 2, 4, 8, 16, 32)  # of the oracle
 _MOST_FIRST, _MOST_LATER, _MOST_SWITCHES = 0.02, 0.01, 3
 
 _INTRODUCTION = """\
-Two epochs of trainings that begin with a bad number of workers. In each repeat, every training runs once by each
-method, in random order and in fresh processes:
+Training runs of two epochs that begin with a bad num_workers. In each repeat, each method trains once on every
+workload and from every start, in random order and in fresh processes:
 
-- best fixed: a plain DataLoader with the number of workers whose first epoch was the shortest, of 0, 1, 2, 4, 8, 16
-  and 32 (found once before the repeats);
-- start: a plain DataLoader with the start's number, one epoch;
-- hill climbing: one worker more, as long as a batch takes at least 1 % less time for it;
-- autotune: `nws_sweep.autotune`, with no answer from before.
+- best fixed: a plain DataLoader with the num_workers whose first epoch was the shortest, of 0, 1, 2, 4, 8, 16 and 32
+  (found once, before the repeats);
+- start: a plain DataLoader with the num_workers of the start, one epoch;
+- hill climbing: adds a worker as long as a batch then takes at least 1 % less time;
+- autotune: `nws_sweep.autotune`, without a stored answer.
 
-First and second epoch are divided by those of the best fixed number in the same repeat. Without look: the first epoch
-without the time until the first change, divided by the best fixed number's for the batches that were left. Settled:
-batches until the last change. Longest wait: for one batch, the first one of an epoch left out. End: num_workers and
-prefetch_factor in the end."""
+First and second epoch are divided by those of the best fixed num_workers in the same repeat. After the change: the
+first epoch from the first change on, divided by the time of the best fixed num_workers for the same batches. Settled:
+batches until the last change. Longest wait: for one batch, except the first one of an epoch. End: num_workers and
+prefetch_factor at the end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +41,7 @@ class Options:
     """Options of the command line."""
 
     repeats: int  # at least 1
-    only: tuple[str, ...]  # names of trainings; empty for all
+    only: tuple[str, ...]  # names of training runs; empty for all
     output: Path  # the page
     journal: Path  # raw figures
     resume: bool  # keep the figures of the journal
@@ -50,7 +50,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """A training and the numbers of workers that it begins with."""
+    """A training run, and the values of num_workers that it begins with."""
 
     workload: Workload
     starts: tuple[int, ...]
@@ -162,28 +162,28 @@ def page(found: Sequence[Played], cases: Sequence[Case], origin: str) -> str:
     tuned = [row for row in rows if row.method == ONLINE]
     starts = [f"{row.case} from {row.start}" for row in tuned]
     targets = [
-        verdict(f"{what} at most {percent(most)} longer than with the best fixed number", pairs, most, percent)
+        verdict(f"{what} at most {percent(most)} longer than with the best fixed num_workers", pairs, most, percent)
         for what, most, pairs in (
-            ("first epoch without the look", _MOST_FIRST, list(zip(starts, (r.rest - 1 for r in tuned), strict=True))),
+            ("first epoch after the change", _MOST_FIRST, list(zip(starts, (r.rest - 1 for r in tuned), strict=True))),
             ("second epoch", _MOST_LATER, list(zip(starts, (r.second - 1 for r in tuned), strict=True))),
         )
     ] + [
         verdict(f"at most {_MOST_SWITCHES} changes", [(n, r.switches) for n, r in zip(starts, tuned, strict=True)],
                 _MOST_SWITCHES, "{:.0f}".format),
     ]  # fmt: skip
-    names = ("first epoch", "without look", "second epoch", "settled", "longest wait", "changes", "end")
+    names = ("first epoch", "after the change", "second epoch", "settled", "longest wait", "changes", "end")
     head = f"| training | method | start | {' | '.join(names)} |"
     return "\n\n".join([
-        "# Trainings whose loader tunes itself", _INTRODUCTION, origin,
+        "# Training runs whose loader tunes itself", _INTRODUCTION, origin,
         "## Targets of autotune\n\n" + "\n".join(f"- {line}" for line in targets),
-        "## Trainings\n\n" + "\n".join([head, "|---" * 10 + "|", *(row.line for row in rows)]),
-        "## About the trainings\n\n" + "\n".join(f"- {case.name}: {case.about}" for case in cases),
+        "## Training runs\n\n" + "\n".join([head, "|---" * 10 + "|", *(row.line for row in rows)]),
+        "## About the training runs\n\n" + "\n".join(f"- {case.name}: {case.about}" for case in cases),
     ]) + "\n"  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """Medians over the repeats; epochs as multiples of those of the best fixed number."""
+    """Medians over the repeats; epochs as multiples of those of the best fixed num_workers."""
 
     case: str
     method: str
@@ -235,7 +235,7 @@ def _second(one: Played, fixed: Played) -> float:
 
 
 def _rest(one: Played, fixed: Played, batches: int) -> float:
-    """The first epoch after the first change, compared with the same share of the best fixed number's."""
+    """The first epoch after the first change, compared with the same share of that of the best fixed num_workers."""
     if not one.first_switch_s or one.first_batch >= batches:
         return one.epochs_s[0] / fixed.epochs_s[0]
     return (one.epochs_s[0] - one.first_switch_s) / (fixed.epochs_s[0] * (1 - one.first_batch / batches))

@@ -1,4 +1,4 @@
-"""The oracle: which bare runs are worth measuring, and the best number of workers by them. Pure."""
+"""The oracle: which bare runs are worth measuring, and the best num_workers by them. Pure."""
 
 import statistics
 from collections import Counter
@@ -22,8 +22,8 @@ STEPS = (0.1, 0.0)  # of the best: how far its neighbours are that are measured,
 class Truth:
     """The result of the oracle for one workload."""
 
-    epochs_s: Mapping[int, float]  # median length of an epoch by number of workers, ascending; ``_slowness`` removed
-    best: int  # the fastest of the oracle's own numbers of workers that at least half of the passes measured
+    epochs_s: Mapping[int, float]  # median length of an epoch by num_workers, ascending; ``_slowness`` removed
+    best: int  # the fastest of the oracle's own values of num_workers that at least half of the passes measured
     least_price_s: float  # the least price of these numbers
     noise_floor: float | None  # see ``noise_floor``; smaller regrets are not significant
     passes: int  # runs of the best
@@ -32,7 +32,7 @@ class Truth:
 
     @property
     def best_s(self) -> float:
-        """Length of an epoch with the best number of workers, s."""
+        """Length of an epoch with the best num_workers, s."""
         return self.epochs_s[self.best]
 
     def regret(self, pick: int | None) -> float | None:
@@ -68,7 +68,7 @@ def truth_of(runs: Sequence[Run]) -> Truth | None:
 
 
 def neighbours_of_the_best(runs: Sequence[Run], most: int, step: float) -> set[int]:
-    """The numbers of workers next to that of the least price, from 0 to ``most``: ``step`` of it away, at least one."""
+    """Values of num_workers next to that of the least price, from 0 to ``most``: ``step`` of it away, at least one."""
     usual = _usual(runs, _medians(runs))
     if not usual:
         return set()
@@ -86,7 +86,7 @@ def _usual(runs: Sequence[Run], epochs_s: Mapping[int, float]) -> dict[int, floa
 
 
 def worth_measuring(values: Iterable[int], runs: Sequence[Run]) -> list[int]:
-    """The numbers of workers, ascending, without those that failed or are far slower than the best."""
+    """The values of num_workers, ascending, without those that failed or are far slower than the best."""
     medians = _medians(runs)
     best_s = min(medians.values(), default=None)
     failed = {run.workers for run in runs if run.epoch_s is None}
@@ -101,9 +101,9 @@ def worth_measuring(values: Iterable[int], runs: Sequence[Run]) -> list[int]:
 
 
 def noise_floor(runs: Sequence[Run]) -> float | None:
-    """The regret, by every second pass, of the number of workers with the least price by the other passes, as a share.
+    """The regret, by every second pass, of the num_workers with the least price by the other passes, as a share.
 
-    None if the two halves have no number of workers in common.
+    None if the two halves have no num_workers in common.
     """
     order = sorted({(run.repeat, run.number) for run in runs})
     first, second = (
@@ -117,7 +117,7 @@ def noise_floor(runs: Sequence[Run]) -> float | None:
 
 
 def _medians(runs: Sequence[Run]) -> dict[int, float]:
-    """Median epochs, divided by ``_slowness``, since not all numbers of workers are measured in the same passes."""
+    """Median epochs, divided by ``_slowness``, since not all values of num_workers are measured in the same passes."""
     slowness = _slowness(runs)
     by_workers: dict[int, list[float]] = {}
     for run in runs:
@@ -127,7 +127,7 @@ def _medians(runs: Sequence[Run]) -> dict[int, float]:
 
 
 def _slowness(runs: Sequence[Run]) -> dict[tuple[int, int], float]:
-    """By pass, median of its epochs / the median epochs, over the numbers of workers that all passes measured."""
+    """By pass, median of its epochs / the median epochs, over the values of num_workers that all passes measured."""
     passes: dict[tuple[int, int], dict[int, float]] = {}
     for run in runs:
         found = passes.setdefault((run.repeat, run.number), {})

@@ -15,7 +15,7 @@ _BINARY_BATCHES = 30
 _BINARY_LOOK = 10
 _BINARY_PRUNE = 1.3
 
-# Runs an epoch of a fresh DataLoader with a number of workers until ``Until`` stops it.
+# Runs an epoch of a fresh DataLoader with a num_workers until ``Until`` stops it.
 Timer = Callable[[int, Until], Timestamps]
 
 

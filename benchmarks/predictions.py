@@ -18,7 +18,7 @@ from nws_sweep.replay.queue import QueueSettings, replay
 from nws_sweep.results import BatchCost, LoopCosts, MeasureRules, SearchRules, Trial
 from nws_sweep.system import host, host_lock, processes
 
-_RECORDED, _MOST_RECORDED_S = (2, 8, 0), 2.0  # numbers of workers in the order in which their trials are used
+_RECORDED, _MOST_RECORDED_S = (2, 8, 0), 2.0  # num_workers, in the order in which their trials are used
 _RECORDING = MeasureRules(window_s=0.12, windows=3, trial_limit_s=0.5, precision=1.0)
 _WORKERS, _PREFETCH_FACTORS = (0, 1, 2, 4, 8, 16, 32, 64), (1, 2, 4, 8)
 _MOST_QUEUED_BYTES = 4e9  # of epochs that are timed
@@ -33,7 +33,7 @@ class Options:
     settings: int  # of each workload in each repeat, at least 1
     output: Path  # the page
     journal: Path  # raw figures
-    least_s: float  # shorter epochs are repeated until they last so long together
+    least_s: float  # shorter epochs are repeated until they last this long together
     resume: bool  # keep the figures of the journal
     command: str  # the command line
 
@@ -112,7 +112,7 @@ def _windows_s(trial: Trial) -> float:
 
 
 def drawn(count: int, fits: Callable[[QueueSettings], bool], draw: random.Random) -> list[QueueSettings]:
-    """At most ``count`` settings at random: each number of workers once before one is used again."""
+    """At most ``count`` settings at random: each num_workers once before one is used again."""
     ranked = []
     for workers in _WORKERS:
         others = list(itertools.product(_PREFETCH_FACTORS, (True, False))) if workers else [(2, True)]

@@ -12,15 +12,15 @@ MOST_MEDIAN, MOST_HIGH, MOST_REPLAY_S = 0.05, 0.12, 0.1
 _WORST = 15
 
 _INTRODUCTION = """\
-Epochs predicted by replaying records of a short look at the loader, compared with the same epochs in a plain loop.
+Epochs predicted by replaying a short recording of the loader, compared with the same epochs in a plain loop.
 
 - Recorded: per workload and repeat, one exhaustive search by nws_sweep with 2, 8 and 0 workers, prefetch_factor 2, in
   order, three windows of 0.12 s each. Trials are used in this order as long as all their windows, with warm-up and
-  start-up, last at most 2 s together; the others are dropped. If the first alone takes longer, it counts
-  with the batches of its first 2 s.
+  start-up, last at most 2 s together; the others are dropped. If the first alone takes longer, only
+  the batches of its first 2 s count.
 - Predicted: epochs with 0, 1, 2, 4, 8, 16, 32 and 64 workers, prefetch_factor 1, 2, 4 and 8, in order and not. From
-  these, settings are drawn at random for each workload, each number of workers once before one is drawn again.
-  Left out: numbers of workers below 4 or 8 where an epoch sleeps for 30 s or more, and queues of more than 4 GB.
+  these, settings are drawn at random for each workload, each num_workers once before one is drawn again.
+  Left out: num_workers below 4 or 8 where an epoch sleeps for 30 s or more, and queues of more than 4 GB.
 - Measured: the whole loop, with start and end of the workers, after a first batch that is not counted, in a fresh
   process for each setting; epochs shorter than 1 s are repeated. One workload is done after the other.
 - predicted / measured: 1 is right. error: its distance from 1. inside: share of measured epochs within the predicted

@@ -16,7 +16,7 @@ class Score:
 
     workload: str
     method: str
-    picks: tuple[int | None, ...]  # recommended numbers of workers; None where the method failed
+    picks: tuple[int | None, ...]  # recommended num_workers; None where the method failed
     regrets: tuple[float | None, ...]  # prices of the picks / the least - 1; None if unknown
     costs_s: tuple[float, ...]  # wall time of the method
     best_s: float | None  # epoch at the best setting; None without an oracle

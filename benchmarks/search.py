@@ -30,7 +30,7 @@ class Options:
     journal: Path  # raw figures
     methods: tuple[str, ...]
     against: Path | None  # a checkout of another version, whose adaptive search is compared too
-    candidates: tuple[int, ...]  # numbers of workers that the oracle measures besides the picks
+    candidates: tuple[int, ...]  # num_workers that the oracle measures besides the picks
     passes: int  # of the oracle in each repeat, at least 1
     least_s: float  # shortest run of the oracle
     limit_s: float  # longer epochs of the oracle are projected
@@ -112,7 +112,7 @@ class _SearchBenchmark:
         print_line(f"{label} {method}: picks {outcome.pick} in {outcome.cost_s:.1f} s {faults}".rstrip())
 
     def _pass(self, workload: Workload, repeat: int, number: int) -> None:
-        """Measures the oracle's own numbers of workers, neighbours of the best until it stays, then other picks."""
+        """Measures the oracle's own num_workers, neighbours of the best until it stays, then other picks."""
         own = {run.workers for run in self._runs(workload) if run.own}
         usual = {n for n in self._options.candidates if n <= workload.most_workers}
         found = self._measure_numbers(workload, repeat, number, own | usual)
@@ -130,7 +130,7 @@ class _SearchBenchmark:
     def _measure_numbers(
         self, workload: Workload, repeat: int, number: int, wanted: Collection[int], *, own: bool = True
     ) -> list[Run]:
-        """A run of each number of workers that is worth one and has none in this pass, in random order."""
+        """A run of each num_workers that is worth one and has none in this pass, in random order."""
         runs = self._runs(workload)
         done = {run.workers for run in runs if (run.repeat, run.number) == (repeat, number)}
         values = [n for n in oracle.worth_measuring(wanted, runs) if n not in done]

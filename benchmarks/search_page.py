@@ -11,27 +11,28 @@ from benchmarks.scores import Score, pooled, quantile
 from benchmarks.targets import advantages, percent, verdicts
 
 _INTRODUCTION = """\
-How much slower than the best is the number of workers that a search method picks, and what does the search cost?
+How much slower than the best is the num_workers that a search method picks, and what does the search cost?
 *adaptive* is `nws_sweep.search` with default arguments; below are methods of other projects and rules of thumb, which
 cost nothing."""
 
 _MEASURING = """\
 In each repeat every method runs once on every workload, in random order. Then an oracle times long plain loops, each
-in a fresh process and in random order: its own numbers of workers first, then neighbours of the best of them (a tenth
-fewer and more, then one fewer and more) until the best stays, and last the numbers that methods picked. The best is one
-of the oracle's own numbers. Numbers far slower than the best are left out of later passes.
+in a fresh process and in random order: first its own values of num_workers, then neighbours of the best one (a tenth
+fewer and more, then one fewer and more) until the best no longer changes, and last the values that methods picked. The
+best is one of the oracle's own values. Values far slower than the best are left out of later passes.
 
-- regret: price of the pick / the least price of the oracle's own numbers that at least half of its passes measured - 1;
+- regret: price of the pick / the least price of the oracle's own values that at least half of its passes measured - 1;
   0 is the best, and a negative regret says that the pick was faster than the oracle's best. The price is the median
   epoch x 1.03^log2(1 + workers): twice as many workers must save 3 %. Epochs are divided by the slowness of the machine
-  in their pass, estimated from the numbers that all passes measured. In brackets: the 95th percentile over the repeats
+  in their pass, estimated from the values that all passes measured. In brackets: the 95th percentile over the repeats
   (of fewer than 20, the largest).
-- slower: epoch with the pick / that of the fastest number - 1, without a price of workers; median over the repeats.
+- slower: epoch with the pick / that of the fastest num_workers - 1, without the price of workers; median over
+  repeats.
 - processes: the most that ran at a time. Those of other programs count only if they were started meanwhile.
 - cost: wall time of the method with its processes and their start-up (all are forked from one fork server that has
   imported torch), in seconds and in epochs at the best setting in the same repeat; median over the repeats.
-- noise floor: the regret, by one half of the oracle's passes, of the best number by the other half. Smaller regrets are
-  not significant.
+- noise floor: the regret, by one half of the oracle's passes, of the best num_workers by the other half. Smaller
+  regrets are not significant.
 - An epoch is the time of the whole loop, with start and end of the workers, after a first batch that is not counted.
   Long epochs are stopped and projected: start + steady pace x remaining batches + end."""
 
@@ -40,7 +41,7 @@ _HEAD = (
     "failures |\n|---|---|---|---|---|---|---|---|---|---|---|"
 )
 _ORACLE_HEAD = (
-    "| workload | best | epoch (s) | passes | noise floor | epoch (s) by number of workers |\n|---|---|---|---|---|---|"
+    "| workload | best | epoch (s) | passes | noise floor | epoch (s) by num_workers |\n|---|---|---|---|---|---|"
 )
 
 

@@ -23,11 +23,11 @@ from nws_sweep.report.explanation import Explanation
 _BATCH_SIZE, _EPOCH_S = 8, 2.0  # of an epoch without workers and without the stage
 _BYTES, _IMAGE = os.urandom(1 << 20), torch.rand(3, 160, 160)
 _INTRODUCTION = """\
-Datasets in which one stage of known cost stands beside 1 ms of Python code, explained with the default arguments
+Datasets in which one stage of known cost is added to 1 ms of Python code, explained with the default arguments
 ([explain](../guides/explain.md)). *Share* is that of a sample's time in the worker, without the copy into shared
 memory, and *bare* the same from a loop in one process with the stage and without. *Epoch without it* is the predicted
-epoch in which the stage takes no time, and *measured* a bare loop over a DataLoader with as many workers whose dataset
-lacks the stage.
+epoch in which the stage takes no time, and *measured* a bare loop over a DataLoader with the same num_workers and a
+dataset without the stage.
 """
 
 
@@ -118,7 +118,7 @@ STAGES: Mapping[str, Stage] = {
 
 
 def other() -> int:
-    """What each sample does besides."""
+    """What each sample does in addition."""
     found = 0
     for number in range(14_000):
         found = (found * 41 + number) % 1_000_003

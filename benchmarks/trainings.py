@@ -1,4 +1,4 @@
-"""Whole trainings from a bad start: with fixed settings, by hill climbing, and with a loader that tunes itself.
+"""Training runs from a bad start: with fixed settings, by hill climbing, and with a loader that tunes itself.
 
 ``run`` is called by ``child.call``, each time in a fresh process.
 """
@@ -17,23 +17,23 @@ if TYPE_CHECKING:
 
 FIXED, CLIMBING, ONLINE = "fixed", "hill climbing", "autotune"
 _EPOCHS = 2
-_GAIN = 0.01  # hill climbing goes on while a worker more gains so much
+_GAIN = 0.01  # hill climbing continues while another worker saves this share
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Training:
-    """One training."""
+    """One training run."""
 
     workload: Workload
     method: str
     num_workers: int  # at the start
-    cpu_step_s: float = 0.0  # CPU time of a step, beside the workload's training step, which sleeps
+    cpu_step_s: float = 0.0  # CPU time of a step, besides the workload's training step, which sleeps
     epochs: int = _EPOCHS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """What a training was like."""
+    """What a training run took."""
 
     epochs_s: tuple[float, ...]
     settled: int  # batches until the last change of settings
@@ -97,7 +97,7 @@ def _tuned(loader: Any, method: str) -> Any:
         return tuned
 
     class Climbing(Tuner):
-        """One worker more, as long as a batch takes less time for it; then the number before."""
+        """Adds a worker as long as a batch then takes less time."""
 
         def better(self, trial: Trial, batch: int, batches: int | None) -> Plan:
             now_s = pace_s(trial)

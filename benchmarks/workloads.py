@@ -65,7 +65,7 @@ class Bimodal(Latency):
 class ReadOnce(_Sized):
     """Samples of ``sample_bytes`` in a file in ``root``; the first reading of each waits ``mean_s``, as from a server.
 
-    Later readings do not wait, in whichever process forked from the one that made the dataset, as with a page cache.
+    Later readings do not wait, in any process forked from the one that made the dataset, as with a page cache.
     """
 
     def __init__(self, samples: int, mean_s: float, sample_bytes: int, root: str) -> None:

@@ -3,9 +3,9 @@
 On the command line: ``python -m nws_sweep --help``. In a program::
 
     result = nws_sweep.search(dataset, batch_size=64)
-    print(nws_sweep.explain(loader))  # which functions make a sample dear
+    print(nws_sweep.explain(loader))  # which functions make a sample expensive
     loader = nws_sweep.tune(loader)
-    loader = nws_sweep.autotune(loader)  # in the first epoch of a training, without a search
+    loader = nws_sweep.autotune(loader)  # in the first epoch of training, without a search
 
 Packages, each of which may import those below it: ``cli``; ``hydra_app``; ``programs``; ``api`` and ``online``;
 ``report`` and ``executor``; ``analysis`` and ``dataloading``; ``config`` and ``datasets``; ``tuning``;

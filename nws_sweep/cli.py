@@ -26,7 +26,7 @@ _AS_TYPED = {"True": "true", "False": "false", "None": "null"}  # Python's notat
 
 def main() -> None:
     """Entry point of ``python -m nws_sweep`` and ``nws-sweep``."""
-    if programs.are_asked_for(sys.argv[1:]):  # its streams and exceptions are the program's
+    if programs.are_asked_for(sys.argv[1:]):  # the program owns its streams and exceptions
         from nws_sweep.programs import command
 
         sys.exit(command.run(sys.argv[1:]))
@@ -175,7 +175,7 @@ def _summary(folder: Path, conditions: Sequence[str], where: str = "") -> "Summa
 
 
 def select(stored: "Stored", conditions: Sequence[str]) -> "Stored":
-    """The configurations that meet all conditions ``KEY=VALUE``; a single one is no grid.
+    """The configurations that meet all conditions ``KEY=VALUE``; a single one is not a grid.
 
     ConfigurationError if a condition has another form, or no configuration meets it and those before it.
     """
@@ -183,7 +183,7 @@ def select(stored: "Stored", conditions: Sequence[str]) -> "Stored":
     for number, condition in enumerate(conditions, 1):
         key, equals, value = condition.partition("=")
         if not key or not equals:
-            raise ConfigurationError(one_line(f"--where {condition}: allowed is KEY=VALUE, such as batch_size=64"))
+            raise ConfigurationError(one_line(f"--where {condition}: must be KEY=VALUE, such as batch_size=64"))
         found = [(columns, run) for columns, run in left if columns.get(key) == _AS_TYPED.get(value, value)]
         if not found:
             raise _no_match(conditions[:number], key, [columns for columns, _ in left])
@@ -215,7 +215,7 @@ def check(arguments: Sequence[str]) -> int:
 
 
 def explain(arguments: Sequence[str]) -> int:
-    """Says which functions make a sample dear, and the epoch without each of them; measures nothing.
+    """Says which functions make a sample expensive, and predicts the epoch without each; measures nothing.
 
     With a program in place of DIR, as in nws-sweep explain train.py ARGUMENTS, it searches first.
     """
@@ -265,7 +265,7 @@ def _print_each(summary: "Summary", text: Callable[["ConfigurationSummary"], str
 def _percent(text: str) -> float:
     value = float(text)
     if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text}: allowed is a number above 0")
+        raise argparse.ArgumentTypeError(f"{text}: must be a number above 0")
     return value
 
 

@@ -42,7 +42,7 @@ class TrialMismeasured(TrialError):  # noqa: N818 - the state's name, as in the 
 
 
 class WrongSamples(TrialError):  # noqa: N818 - the state's name, as in the row
-    """The workers of a candidate deliver other samples than loading without workers."""
+    """The workers of a candidate deliver different samples than loading without workers."""
 
 
 class OutOfTime(NwsSweepError):  # noqa: N818 - an event

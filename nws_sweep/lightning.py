@@ -1,4 +1,4 @@
-"""Lightning: a callback whose trainer tunes the DataLoader of its training."""
+"""Lightning: a callback that tunes the training DataLoader of its trainer."""
 
 try:
     from lightning.pytorch import Callback
@@ -9,9 +9,9 @@ from nws_sweep.programs.hooks import TrainerHook
 
 
 class AutoTune(TrainerHook, Callback):
-    """Tunes num_workers of the training's DataLoader in the first epoch, as :func:`nws_sweep.autotune` does.
+    """Tunes num_workers of the training DataLoader in the first epoch, as :func:`nws_sweep.autotune` does.
 
-    ``Trainer(callbacks=[AutoTune()])``. DataLoaders of validation stay as they are.
+    ``Trainer(callbacks=[AutoTune()])``. Validation DataLoaders are not changed.
 
     Args:
         options: ``max_workers``, ``settings``, ``reuse``, ``once`` and ``progress`` as for

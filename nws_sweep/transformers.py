@@ -1,4 +1,4 @@
-"""Hugging Face transformers: a callback whose trainer tunes the DataLoader of its training."""
+"""Hugging Face transformers: a callback that tunes the training DataLoader of its trainer."""
 
 from transformers import TrainerCallback
 
@@ -6,9 +6,9 @@ from nws_sweep.programs.hooks import TrainerHook
 
 
 class AutoTune(TrainerHook, TrainerCallback):
-    """Tunes num_workers of the training's DataLoader in the first epoch, as :func:`nws_sweep.autotune` does.
+    """Tunes num_workers of the training DataLoader in the first epoch, as :func:`nws_sweep.autotune` does.
 
-    ``Trainer(..., callbacks=[AutoTune()])``. DataLoaders of evaluation stay as they are.
+    ``Trainer(..., callbacks=[AutoTune()])``. Evaluation DataLoaders are not changed.
 
     Args:
         options: ``max_workers``, ``settings``, ``reuse``, ``once`` and ``progress`` as for
@@ -17,4 +17,4 @@ class AutoTune(TrainerHook, TrainerCallback):
     """
 
     on_train_begin = TrainerHook.begin
-    on_train_end = TrainerHook.end  # after an exception, the next training ends it
+    on_train_end = TrainerHook.end  # after an exception, the next training run ends it

@@ -170,11 +170,11 @@ def test_a_training_step_and_a_dataset_returned_by_a_function_are_measured() -> 
 @pytest.mark.parametrize(
     ("keywords", "message"),
     [
-        ({"strategy": "random"}, "strategy='random': allowed is adaptive or"),
-        ({"num_workers": [1, 1]}, r"num_workers=\[1, 1\]: allowed is null or a list"),
-        ({"num_workers": 4}, "num_workers=4: allowed is null or a list of different integers"),
-        ({"training_step": -1.0}, "training_step=-1.0: allowed is None, seconds of at least 0, or a function"),
-        ({"prefetch_factor": 0}, "prefetch_factor=0: allowed is"),
+        ({"strategy": "random"}, "strategy='random': must be adaptive or"),
+        ({"num_workers": [1, 1]}, r"num_workers=\[1, 1\]: must be null or a list"),
+        ({"num_workers": 4}, "num_workers=4: must be null or a list of different integers"),
+        ({"training_step": -1.0}, "training_step=-1.0: must be None, seconds of at least 0, or a function"),
+        ({"prefetch_factor": 0}, "prefetch_factor=0: must be"),
         (
             {"pin_memory": [True, False]},
             r'pin_memory=\[True, False\]: a search takes one value; settings=\["pin_memory"\] searches it, and nws_swe',
@@ -183,7 +183,7 @@ def test_a_training_step_and_a_dataset_returned_by_a_function_are_measured() -> 
             {"batch_size": (4, 8)},
             r"batch_size=\(4, 8\): a search takes one value; nws_sweep.sweep\(dataset, batch_size=",
         ),
-        ({"reuse": "perhaps"}, "reuse='perhaps': allowed is never or fresh or always"),
+        ({"reuse": "perhaps"}, "reuse='perhaps': must be never or fresh or always"),
     ],
 )
 def test_a_wrong_argument_is_rejected_before_anything_is_measured(keywords: dict[str, Any], message: str) -> None:
@@ -194,13 +194,13 @@ def test_a_wrong_argument_is_rejected_before_anything_is_measured(keywords: dict
 @pytest.mark.parametrize(
     ("ask", "line"),
     [
-        (lambda: nws_sweep.search(3), "dataset of type int: allowed is a dataset"),
+        (lambda: nws_sweep.search(3), "dataset of type int: must be a dataset"),
         (
             lambda: nws_sweep.search(iter([1])),
-            "dataset of type list_iterator has no __getitem__ and no __len__; allowed",
+            "dataset of type list_iterator has no __getitem__ and no __len__; expected",
         ),
         (lambda: nws_sweep.search(wrapped(slow()), batch_size=4), "batch_size=4: a DataLoader has its own batch_size"),
-        (lambda: nws_sweep.tune(cast(Any, slow())), r"tune\(Slow\): allowed is a DataLoader"),
+        (lambda: nws_sweep.tune(cast(Any, slow())), r"tune\(Slow\): must be a DataLoader"),
         (
             lambda: nws_sweep.tune(DataLoader(held())),
             r"lock.*give a function that makes it: tune\(lambda: DataLoader\(",
@@ -295,7 +295,7 @@ def test_tune_without_time_returns_the_loader_as_it_was_with_a_line() -> None:
     for given in (DataLoader(slow(), num_workers=1), lambda: DataLoader(slow(), num_workers=1)):
         tuned = nws_sweep.tune(given, time_limit_s=1e-3, reuse="never", progress=lines.append)
         assert (type(tuned), tuned.num_workers) == (DataLoader, 1)
-        assert lines[-1] == ("no candidate was measured: time_limit_s=0.001 was spent: the DataLoader stays as it is")
+        assert lines[-1] == ("no candidate was measured: time_limit_s=0.001 was spent: the DataLoader is not changed")
     with pytest.raises(NwsSweepError, match=r"^no candidate was measured: time_limit_s=0.001 was spent$"):
         nws_sweep.search(slow(), time_limit_s=1e-3, reuse="never", progress=False)
 
@@ -310,7 +310,7 @@ def test_an_explanation_names_what_makes_a_sample_dear() -> None:
     assert dearest.cpu_share < 0.5
     assert found.sample_s > 0.002
     assert sum(stage.share for stage in found.stages) == pytest.approx(1.0, abs=0.1)
-    assert "of a worker; the epoch takes" in str(found)
+    assert "for a sample; the epoch takes" in str(found)
     searched = nws_sweep.search(loader, num_workers=[1, 2], measure=QUICK, progress=False)
     assert searched.reused  # the stored answer has the stages too
     assert [stage.name for stage in nws_sweep.explain(searched).stages] == [stage.name for stage in found.stages]

@@ -118,8 +118,8 @@ def test_an_interrupted_journal_is_continued(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("bias --rounds 0", "'0': allowed is a whole number from 1"),
-        ("bias --workers 1,x", "'1,x': allowed are whole numbers from 0, as in 0,1,2"),
+        ("bias --rounds 0", "'0': must be an integer of at least 1"),
+        ("bias --workers 1,x", "'1,x': must be integers of at least 0, as in 0,1,2"),
     ],
 )
 def test_a_wrong_command_line_is_refused(arguments: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:

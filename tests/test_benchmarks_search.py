@@ -348,7 +348,7 @@ def test_methods_precede_the_oracle_and_gaps_are_filled(monkeypatch: pytest.Monk
 
 
 def test_another_version_is_imported_from_its_folder(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(ValueError, match="allowed is a folder with nws_sweep"):
+    with pytest.raises(ValueError, match="must be a folder with nws_sweep"):
         against.methods_of(tmp_path, METHODS)
     (tmp_path / "nws_sweep").mkdir()
     (tmp_path / "nws_sweep" / "__init__.py").write_text("raise ImportError('of another version')")

@@ -33,7 +33,7 @@ def test_keywords_of_dataloader_names_of_presets_and_yes_or_no_are_accepted() ->
     assert not result.record.configuration.loader.in_order
     assert result.record.configuration.measure == MeasureRules(precision=0.1, trial_limit_s=5.0)
     assert [result.reused, ask(True).reused] == [False, True]
-    with pytest.raises(ConfigurationError, match="measure='fast': allowed is default, epoch, quick, rigorous, or Mea"):
+    with pytest.raises(ConfigurationError, match="measure='fast': must be default, epoch, quick, rigorous, or Mea"):
         nws_sweep.search(DATASET, measure="fast")
 
 
@@ -81,7 +81,7 @@ def test_a_grid_in_python_has_the_folder_of_a_grid(tmp_path: Path) -> None:
 
 
 def test_a_grid_is_checked_before_anything_is_measured_and_keeps_failures(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="prefetch_factor=0: allowed is"):
+    with pytest.raises(ConfigurationError, match="prefetch_factor=0: must be"):
         nws_sweep.sweep(DATASET, prefetch_factor=[2, 0])
     with pytest.raises(TypeError, match="batch_siz"):
         nws_sweep.sweep(DATASET, batch_siz=[2, 4])
@@ -137,7 +137,7 @@ def test_a_watched_loader_says_what_the_training_waits_for() -> None:
     watched = nws_sweep.watch(DataLoader(DATASET, batch_size=4, shuffle=True), progress=lines.append)
     assert [sorted(int(sample) for batch in watched for sample in batch) for _ in range(2)] == [list(range(120))] * 2
     (line,) = lines
-    assert line.startswith("Slow: the training waits for data ")
+    assert line.startswith("Slow: training waits for data ")
     assert "; predicted with num_workers=" in line
     assert cast(Any, watched).tuning.reason in line
     assert watched.num_workers == 0
@@ -152,7 +152,7 @@ def test_a_program_that_ends_before_the_decision_gets_a_line(monkeypatch: pytest
         loader._end_recent()
     assert lines == []
     loader._end_recent()
-    assert lines == ["Slow: num_workers=0 stays: the training ended before more was timed"]
+    assert lines == ["Slow: num_workers=0 stays: training ended before more was timed"]
     assert cast(Any, made).tuning.is_provisional
 
 
@@ -169,7 +169,7 @@ def test_beside_an_accelerator_the_share_of_waiting_is_unknown(monkeypatch: pyte
     monkeypatch.setattr(accelerator, "in_use", lambda: "cuda")
     lines: list[str] = []
     assert len(list(nws_sweep.watch(DataLoader(DATASET, batch_size=4), progress=lines.append))) == 30
-    assert "num_workers=0; what share of it waits for data is unknown, since the step may still run on cuda" in lines[0]
+    assert "num_workers=0; the share of it spent waiting is unknown, since the step may still run on cuda" in lines[0]
 
 
 def test_messages_name_settings_as_python_does() -> None:

@@ -37,14 +37,14 @@ def only_folder(parent: Path) -> Path:
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["-m", "batch_size=64", "pin_memory=true,maybe"], "pin_memory=maybe: allowed is true, false or null"),
-        (["-m", "dataset=sleep,cfar"], "dataset=cfar: allowed are "),
+        (["-m", "batch_size=64", "pin_memory=true,maybe"], "pin_memory=maybe: must be true, false or null"),
+        (["-m", "dataset=sleep,cfar"], "dataset=cfar: must be one of "),
         (["paths.output_dir=/dev/null/runs"], "the output folder cannot be created"),
         (["report", "."], ".: not a run or a grid of nws_sweep (no result.json in it or in a folder in it)"),
         (["compare", "nowhere", "."], "nowhere: not a run or a grid of nws_sweep (no such folder)"),
         ([*PLAIN, "+dataset.length=0"], "dataset tests.user_datasets.Plain is empty: 0 samples, at least 1 is needed"),
         (["dataset=image_folder", "dataset.root=empty"], "No such file or directory: 'empty'; put its files into /"),
-        (["-m", "dataset=sleep", "dataset.length=5,0"], "dataset.length=0: allowed is at least 1"),
+        (["-m", "dataset=sleep", "dataset.length=5,0"], "dataset.length=0: must be at least 1"),
         (["dataset=custom", "dataset._target_=tests.user_datasets.DiesWhenMade"],
          "dataset DiesWhenMade cannot be made: the trial process was killed by SIGKILL"),
         (["-m", "dataset=sleep", "training_step=none,sleep", "++training_step.seconds_per_batch=-1"],
@@ -57,7 +57,7 @@ def test_bad_input_is_a_line_and_status_2(shared_nws: Command, tmp_path: Path, a
 
 @pytest.mark.parametrize("arguments", [["batch_size=0"], ["-m", "batch_size=64,0"]])
 def test_bad_input_ends_a_process_of_its_own(nws: Command, tmp_path: Path, arguments: list[str]) -> None:
-    check_refusal(nws(*arguments), "batch_size=0: allowed is null or an integer of at least 1", tmp_path)
+    check_refusal(nws(*arguments), "batch_size=0: must be null or an integer of at least 1", tmp_path)
 
 
 def test_python_3_14_refuses_hydra_1_3(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -191,7 +191,7 @@ def test_the_cursor_of_the_terminal_is_restored_after_an_error(tmp_path: Path, e
     os.close(main)
     assert done.returncode == 2
     assert shown.count(b"\x1b[?25l") == shown.count(b"\x1b[?25h")
-    assert shown.rstrip().endswith(b"dataset.length=0: allowed is at least 1")
+    assert shown.rstrip().endswith(b"dataset.length=0: must be at least 1")
 
 
 def test_failures_are_reported_without_the_callback(shared_nws: Command, tmp_path: Path) -> None:
@@ -278,8 +278,8 @@ def test_a_value_may_contain_an_equals_sign_and_a_missing_value_is_not_null() ->
             "--where bach_size=64: there is no key bach_size; allowed: dataset (photos), batch_size (64, 256), "
             "pin_memory (true, false), prefetch_factor (null, 4), patience (3)",
         ),
-        (["batch_size"], "--where batch_size: allowed is KEY=VALUE, such as batch_size=64"),
-        (["a\nb"], "--where a b: allowed is KEY=VALUE, such as batch_size=64"),
+        (["batch_size"], "--where batch_size: must be KEY=VALUE, such as batch_size=64"),
+        (["a\nb"], "--where a b: must be KEY=VALUE, such as batch_size=64"),
     ],
 )
 def test_conditions_without_a_match_are_an_error_with_the_allowed_values(conditions: list[str], line: str) -> None:

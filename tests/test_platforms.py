@@ -89,8 +89,8 @@ def test_on_windows_the_loader_stays_files_are_read_and_no_search_runs(tmp_path:
     assert lines[:3] == ["24 True", "24 True", "searching needs Linux or macOS"]
     assert {*lines} >= {*(f"{command} 0" for command in reading), *(f"{command} 2" for command in measuring)}
     assert done.stderr.splitlines() == [
-        "nws_sweep: autotuning needs Linux: the DataLoader stays as it is",
-        "nws_sweep: tuning needs Linux or macOS: the DataLoader stays as it is",
+        "nws_sweep: autotuning needs Linux: the DataLoader is not changed",
+        "nws_sweep: tuning needs Linux or macOS: the DataLoader is not changed",
         "nws_sweep: checking needs Linux or macOS",
         *2 * ["nws_sweep: searching needs Linux or macOS"],
     ]
@@ -100,7 +100,7 @@ def test_on_windows_a_hydra_program_runs_or_says_why_no_search_runs(tmp_path: Pa
     folder = write_training_host(tmp_path)
     done = run_host(folder, windows, "+nws_sweep=autotune")
     first, *others = done.stdout.splitlines()
-    assert first.endswith("[INFO] - autotuning needs Linux: the program runs as it is")
+    assert first.endswith("[INFO] - autotuning needs Linux: the program runs unchanged")
     assert (others, done.stderr, done.returncode) == (["seen 119", "seen 119", "left", "after main"], "", 0)
     refused = run_host(folder, windows, "+nws_sweep=search")
     assert (refused.stdout, refused.stderr) == ("", "nws_sweep: searching needs Linux or macOS\n")
@@ -110,5 +110,5 @@ def test_macos_searches_with_what_it_has(tmp_path: Path, environment: dict[str, 
     write(tmp_path / "train.py", TRAINING)
     done = run_host(tmp_path, simulated(tmp_path, environment, MACOS))
     assert done.stdout.splitlines() == ["24 True", "24 False", "{0: 'ok', 1: 'ok'}"], done.stderr
-    assert done.stderr.startswith("nws_sweep: autotuning needs Linux: the DataLoader stays as it is\n")
+    assert done.stderr.startswith("nws_sweep: autotuning needs Linux: the DataLoader is not changed\n")
     assert "Traceback" not in done.stderr

@@ -11,10 +11,10 @@ from nws_sweep.results import Measurement, Noise
 from nws_sweep.units import counted, interval, ratio, seconds, share
 
 _NEGLIGIBLE_GAIN = 0.01
-_COMPUTES = 0.5  # share of a stage's time from which on it computes rather than waits
+_COMPUTES = 0.5  # share of CPU time from which on a stage computes rather than waits
 _RISE = 1.5  # ratio of costs in the last third of an epoch and in the first that is worth a line
 
-# How each bottleneck is called, what is taken away, and figures with the remedy.
+# The name of each bottleneck, what is taken away, and figures with the remedy.
 _TEXTS = {
     Bottleneck.STARTUP: (
         "start-up-bound", "without the start-up of workers",
@@ -24,7 +24,7 @@ _TEXTS = {
     Bottleneck.MEMORY: ("memory-bound", "with memory for more workers", "{refused}; {workers} did"),
     Bottleneck.COMPETITION: (
         "workers compete with the training step", "with an undisturbed step",
-        "beside workers it takes {beside} per batch on {cpus} instead of {alone}; {cheaper}, fewer threads "
+        "with workers it takes {beside} per batch on {cpus} instead of {alone}; {cheaper}, fewer threads "
         "for the step (torch.set_num_threads) or more CPUs help, more workers do not",
     ),
     Bottleneck.STEP: (
@@ -32,7 +32,7 @@ _TEXTS = {
         "the training step takes {step} of {batch} per batch; {enough}, and more workers will not help",
     ),
     Bottleneck.TRANSFER: (
-        "transfer-bound", "without hand-over",
+        "transfer-bound", "without transfers",
         "{handed_over}; reduce the data per batch (a smaller dtype, conversion on the device), or use fewer and larger "
         "tensors",
     ),
@@ -55,7 +55,7 @@ def sentence(diagnosis: Diagnosis, stages: Sequence[Stage] = ()) -> str:
         return _noise(diagnosis)
     figures = {**_figures(diagnosis, diagnosis.replayed), **dearest(stages)}
     if not diagnosis.saved:
-        return f"no bottleneck found: nothing saves a tenth of the epoch if it is taken away; {figures['busy']}"
+        return f"no bottleneck found: no cost, if removed, would save a tenth of the epoch; {figures['busy']}"
     (first, saved), *others = diagnosis.saved.items()
     taken = diagnosis.bottlenecks if diagnosis.together else [first]
     names, without, _ = (" and ".join(words) for words in zip(*map(_TEXTS.__getitem__, taken), strict=True))
@@ -86,12 +86,12 @@ def _named(stage: Stage) -> str:
 
 
 def fed_steps(found: Mapping[float, int | None]) -> str:
-    """The line about the workers that keep training steps busy, by seconds of a step; empty if no step is fed."""
+    """The line about the workers that keep training steps busy, by seconds of a step; empty if none do."""
     fed = [f"{workers} for {1e3 * step_s:g} ms" for step_s, workers in found.items() if workers is not None]
     if not fed:
         return ""
     unfed = [f"{1e3 * step_s:g} ms" for step_s, workers in found.items() if workers is None]
-    rest = f"; none for {' or '.join(unfed)}" if unfed else ""
+    rest = f"; impossible for {' or '.join(unfed)}" if unfed else ""
     return f"workers that keep a training step busy (predicted, at most 2 % waiting): {', '.join(fed)}{rest}"
 
 
@@ -103,7 +103,7 @@ def further(diagnosis: Diagnosis) -> Iterator[str]:
     if max(rise, 1 / rise) >= _RISE:
         yield (
             f"a batch in the last third of the epoch costs {rise:.2g} times as much as one in the first: "
-            "times of the beginning alone would mislead"
+            "timing only the beginning would mislead"
         )
     if diagnosis.suggestions and diagnosis.bottlenecks[:1] != (Bottleneck.ORDER,):
         yield _suggested(diagnosis)
@@ -139,10 +139,10 @@ def _figures(diagnosis: Diagnosis, replayed: Counterfactual) -> dict[str, str]:
         utilization = share(min(1.0, cpu_s / (cores * batch_s)))
         busy = f"CPU utilization {utilization}, {seconds(cpu_s)} of CPU time per batch"
     load, hand_over = seconds(means.load_s), seconds(means.hand_over_s)
-    handed_over = f"handing a batch over {'takes' if best else 'from a worker would take'} {hand_over}"
+    handed_over = f"transferring a batch {'takes' if best else 'from a worker would take'} {hand_over}"
     if not best and means.hand_over_s > means.load_s:
         handed_over = (
-            f"loading a batch is cheaper than handing it over ({load} against {hand_over}), so workers cannot help"
+            f"loading a batch takes less time than its transfer ({load} against {hand_over}), so workers cannot help"
         )
     uses_fork = diagnosis.result.configuration.loader.multiprocessing_context in (None, "fork")
     is_cpu_bound = Bottleneck.CPU in diagnosis.bottlenecks[:1]

@@ -65,13 +65,13 @@ def _about_edge(result: SearchRecord, best: Trial, diagnosis: Diagnosis | None) 
         if diagnosis.more_workers:
             number, saved = diagnosis.more_workers
             share = units.share(saved)
-            yield f"{largest}; {number} workers would save {share} of the epoch (a larger max_workers, or candidate)"
+            yield f"{largest}; {number} workers would save {share} of the epoch (set a larger max_workers or candidate)"
     elif best.measurement and (best.measurement.stall_fraction or 0.0) > search.tolerance:
-        yield f"{largest}; a larger max_workers, or candidate, may be better"
+        yield f"{largest}; a larger max_workers or candidate may be better"
 
 
 def _about_dataset(result: SearchRecord, best: Trial) -> Iterator[str]:
-    """What workers share although each should have its own, and the reverse."""
+    """What workers share although each needs a separate one, and the reverse."""
     if result.facts and result.facts.handles and best.num_workers > 1:
         yield sample_check.shared_handles_warning(result.facts)
     if result.facts and result.facts.generators and best.num_workers:

@@ -99,7 +99,7 @@ def _by_values(summary: Summary, columns: Sequence[str]) -> dict[tuple[str, ...]
     found: dict[tuple[str, ...], ConfigurationSummary] = {}
     seen: Counter[tuple[str, ...]] = Counter()
     for one in summary.configurations:
-        # The kind of node, even where all nodes of a folder are of one kind and it is no column.
+        # The kind of node, even where all nodes of a folder are of one kind and it is not a column.
         known = {node_kinds.COLUMN: node_kinds.kind(one.run.result), **one.configuration.columns}
         values = tuple(shown(known.get(name)) for name in columns)
         seen[values] += 1
@@ -134,7 +134,7 @@ def _notes(a: ConfigurationSummary, b: ConfigurationSummary, times: Times | None
         return
     if a.best.num_workers != b.best.num_workers:
         yield f"the best num_workers differs{_cost_of_keeping(a.best, b.best, b)}"
-    yield from _about_times(times) if times else ["A and B have no time in common"]
+    yield from _about_times(times) if times else ["A and B have no comparable time"]
 
 
 def _about_times(times: Times) -> Iterator[str]:
@@ -240,5 +240,5 @@ def _of_axis(axis: str, configurations: Sequence[ConfigurationSummary]) -> Itera
 
 
 def order(text: str) -> tuple[bool, float]:
-    """The sort key of values of a column: what is no number comes first, false before true; then numbers ascend."""
+    """The sort key of values of a column: what is not a number comes first, false before true; then numbers ascend."""
     return text == "true", float(text) if _NUMBER.fullmatch(text) else -math.inf

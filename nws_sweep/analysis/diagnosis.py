@@ -24,7 +24,7 @@ _LEAST_SAVED = 0.1  # share of the epoch
 # Noise above these limits hides the bottleneck: relative half-width, steal, and CPUs as a share of the usable ones.
 _NOISY_INTERVAL, _NOISY_STEAL, _NOISY_CPUS = 0.5, 0.25, 0.5
 _DID_NOT_FIT = (TrialState.SKIPPED, TrialState.OUT_OF_MEMORY)
-# Parts of the others, which have remedies of their own: they are reported first.
+# Parts of the others, with separate remedies: they are reported first.
 _SPECIFIC = (Bottleneck.STARTUP, Bottleneck.ORDER, Bottleneck.MEMORY, Bottleneck.COMPETITION)
 # With an accelerator, a training step counts as slowed down by workers from this multiple of a whole batch without
 # workers. A smaller one may be the accelerator's work, which continues while the main process loads.
@@ -135,7 +135,7 @@ def model_of_search(result: SearchRecord, best: Trial, most: int = MOST_BATCHES)
 def _is_too_noisy(diagnosis: Diagnosis, cores: float) -> bool:
     """Whether batches without records met other programs, or have a wide interval, or the hypervisor took the CPUs.
 
-    Other programs count if any candidate met them: with many workers of its own the best may seem undisturbed.
+    Other programs count if they ran beside any candidate: the best may have too many workers to seem disturbed.
     """
     noise, found = diagnosis.best.noise or Noise(), diagnosis.best.measurement
     batch = found.batch_s if found else None

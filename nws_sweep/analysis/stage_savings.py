@@ -1,7 +1,7 @@
 """What the epoch would be if a stage of the samples took no time: replayed without it. Pure.
 
 A stage's share of a worker's time is not its share of the epoch: batches are made while others are taken, and workers
-share CPUs. So each batch is replayed without the stage, with the workers in use and with as many as are needed then;
+share CPUs. So each batch is replayed without the stage, with the workers in use and with those that are needed then;
 the band holds both, twice the standard error of the stage's share, and the interval of the measured time.
 """
 
@@ -15,7 +15,7 @@ from nws_sweep.replay.queue import QueueSettings
 from nws_sweep.replay.stages import StageCost, stage_costs
 from nws_sweep.results import Estimate, SearchRecord, Trial, TrialState
 
-_MOST = 8  # stages that are taken away, the dearest
+_MOST = 8  # stages that are taken away, the most expensive
 _LEAST_SHARE = 0.01  # of a sample's time
 _BATCHES = 250  # that are replayed
 _MISFIT = 0.03  # relative error of a replay beside that of its inputs
@@ -30,8 +30,8 @@ class Stage:
         name: As a program writes it: ``torchvision.transforms.v2.Resize``.
         file: Of its code; empty if it has no Python code.
         line: First line of its code; 0 without.
-        share: Of a sample's time in the worker, 0 to 1, with everything that it calls. The dataset's own function,
-            which calls the others, has what is left.
+        share: Of a sample's time in the worker, 0 to 1, with everything that it calls. The rest belongs to
+            the dataset's own function, which calls the others.
         cpu_share: CPU time of all threads of the worker / the stage's time, at most 1. The rest is waiting.
         seconds: Per sample, in the worker.
         calls: Per sample.
@@ -61,7 +61,7 @@ class Stage:
 
 
 def stages_of(result: SearchRecord, best: Trial, replayed: Counterfactual | None) -> tuple[Stage, ...]:
-    """The stages of a configuration's samples, the dearest first; empty if none were timed.
+    """The stages of a configuration's samples, the most expensive first; empty if none were timed.
 
     Args:
         result: The search.

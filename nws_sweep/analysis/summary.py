@@ -33,7 +33,7 @@ class ConfigurationSummary:
 
     @functools.cached_property
     def stages(self) -> tuple[Stage, ...]:
-        """What makes a sample dear, the dearest first; empty if no calls were timed."""
+        """What makes a sample expensive, the most expensive first; empty if no calls were timed."""
         replayed = self.diagnosis.replayed if self.diagnosis else None
         return stages_of(self.run.recorded, self.best, replayed) if self.best else ()
 

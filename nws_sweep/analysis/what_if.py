@@ -24,8 +24,8 @@ _RANGES: dict[str, tuple[Any, float, float]] = {
     "cpus": (Real, 0.01, 100_000),
     "training_step": (Real, 0, 86_400),
 }
-_MOST_LISTED = 16  # numbers of workers; of more only those of a ladder
-_MOSTLY = 0.5  # share of CPU time from which a training step computes, so that more CPUs would change it
+_MOST_LISTED = 16  # values of num_workers; of more only those of a ladder
+_MOSTLY = 0.5  # share of CPU time from which on a training step computes, so that more CPUs would change it
 _UNLIMITED = 100_000.0  # CPUs
 FED_STEPS_S = (0.2, 0.1, 0.05, 0.02, 0.01, 0.005)  # training steps of ``feeding``
 _RARELY_WAITS, _NEAR = 0.02, 1.1  # share of the time; and as long as that is near
@@ -133,9 +133,9 @@ class WhatIf:
         return by_settings[choice.choose(costs_s, self.tolerance)]
 
     def feeding(self) -> dict[float, int | None]:
-        """The fewest workers that keep a training step of so many seconds busy, by replay; None if no number does.
+        """The fewest workers that keep a training step busy, by its seconds, as replayed; None if no number does.
 
-        That is, after the start, the step waits for at most ``_RARELY_WAITS`` of the time beside the time of receiving
+        That is, after the start, the step waits for at most ``_RARELY_WAITS`` of the time besides the time of receiving
         batches, which no number of workers saves. If workers disturb each other so much that no number reaches that but
         some come near, they are the fewest that are as near as any. The numbers are those that ``replay.choice`` tries
         without a measured gain, or up to the user's limit.
@@ -218,7 +218,7 @@ def check(name: str, value: Any) -> None:
         is_allowed = not is_allowed and isinstance(value, kind) and low <= value <= high
         allowed = f"{'an integer' if kind is Integral else 'a number'} from {low:g} to {high:g}"
     if not is_allowed:
-        raise ConfigurationError(f"{name}={value!r}: allowed is {allowed}")
+        raise ConfigurationError(f"{name}={value!r}: must be {allowed}")
 
 
 def ladder(numbers: Sequence[int]) -> list[int]:

@@ -1,4 +1,4 @@
-"""The Python API: ``search``, ``explain``, ``tune`` and ``sweep``, which measure in processes of their own."""
+"""The Python API: ``search``, ``explain``, ``tune`` and ``sweep``, which measure in separate processes."""
 
 from nws_sweep.api.explaining import explain as explain
 from nws_sweep.api.grids import sweep as sweep

@@ -1,4 +1,4 @@
-"""``explain``: which functions make a sample dear, by a search."""
+"""``explain``: which functions make a sample expensive, by a search."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from nws_sweep.report.search_result import SearchResult
 
 @explained
 def explain(loader: Any, training_step: TrainingStep = None, **arguments: Any) -> Explanation:
-    """Says which functions make a sample dear, and what the epoch would take if one of them took no time.
+    """Says which functions make a sample expensive, and what the epoch would take if one of them took no time.
 
     The calls of one batch of each of the first workers are timed while a search measures; nothing of the dataset is
     changed.
@@ -22,7 +22,7 @@ def explain(loader: Any, training_step: TrainingStep = None, **arguments: Any) -
         **arguments: Those of ``search``.
 
     Returns:
-        The stages of a sample, the dearest first; ``print`` shows a table.
+        The stages of a sample, the most expensive first; ``print`` shows a table.
 
     Raises:
         NwsSweepError: If no calls were timed: no candidate has workers, or another tool profiles them.

@@ -89,7 +89,7 @@ def _named(values: Iterable[Any]) -> dict[Any, Any]:
 
 
 def _refuse_others(folder: Path, names: Sequence[str]) -> None:
-    """Raises ConfigurationError if a folder holds other results than those of a grid with these points."""
+    """Raises ConfigurationError if a folder holds results of anything but a grid with these points."""
     there = {result.parent.relative_to(folder).as_posix() for result in folder.rglob(storage.RESULT)}
     if others := sorted(there - {*names}):
         raise ConfigurationError(f"folder={folder}: holds other results ({others[0]}); choose another one")

@@ -73,7 +73,7 @@ def search(  # noqa: PLR0913, PLR0917 - the DataLoader's own keywords, then ours
 ) -> SearchResult:
     """Finds the best ``num_workers`` for a dataset by measuring.
 
-    Each candidate is measured in a process of its own with a copy of the dataset; the caller's dataset, sampler,
+    Each candidate is measured in a separate process with a copy of the dataset; the caller's dataset, sampler,
     generator and random state do not change. Under torch.distributed all ranks must call it: rank 0 measures, and all
     ranks return its result. Repeating a search returns the stored result; see ``reuse``.
 
@@ -96,10 +96,10 @@ def search(  # noqa: PLR0913, PLR0917 - the DataLoader's own keywords, then ours
         time_limit_s: Time limit of the search, s, after which it returns the best result so far; None for 60 s, and
             30 s more for each name in ``settings`` but prefetch_factor, if the strategy is adaptive, else no limit.
         measure: How long and under which conditions a candidate is measured: ``quick``, ``default``, ``rigorous`` or
-            ``epoch`` (whole epochs), or rules of your own; None for the defaults.
+            ``epoch`` (whole epochs), or your own rules; None for the defaults.
         check_samples: Which samples of workers are compared with those loaded without workers (docs/guides/samples.md):
             None for a few of each candidate, True also for a whole epoch of an iterable dataset, False for none.
-            Candidates that deliver other samples fail, with a warning (``warnings.warn``).
+            Candidates that deliver different samples fail, with a warning (``warnings.warn``).
         ranks: Number of loaders that run at the same time, as the ranks of a host (docs/guides/ddp.md). One of them is
             measured: the result, ``num_workers`` and ``max_workers`` are per rank.
         reuse: Whether to return an earlier result of the same search on this machine: ``fresh`` (same versions, at most
@@ -116,7 +116,7 @@ def search(  # noqa: PLR0913, PLR0917 - the DataLoader's own keywords, then ours
 
     Raises:
         ConfigurationError: If an argument is wrong, or the dataset cannot be pickled.
-        DatasetError: If the dataset is empty or no dataset.
+        DatasetError: If the dataset is empty or is not a dataset.
         NwsSweepError: If no candidate could be measured, with the reason of the first one.
         ValueError: Raised by DataLoader if its keywords contradict each other.
 
@@ -180,7 +180,7 @@ def _rules(arguments: Mapping[str, Any]) -> SearchRules:
 
 
 def search_for_all_ranks(make_loader_input: Callable[[], LoaderInput], asked: Asked) -> SearchResult:
-    """The result of rank 0, with a warning if workers deliver other samples than loading without workers.
+    """The result of rank 0, with a warning if workers deliver different samples than loading without workers.
 
     All ranks raise OutOfTime if rank 0 does.
     """
@@ -222,7 +222,7 @@ def _step_node(training_step: TrainingStep) -> dict[str, Any]:
         )
     if schema.is_seconds(training_step):
         return schema.sleeping(training_step)
-    raise ConfigurationError(f"training_step={training_step!r}: allowed is None, seconds of at least 0, or a function")
+    raise ConfigurationError(f"training_step={training_step!r}: must be None, seconds of at least 0, or a function")
 
 
 def new_record(configuration: Configuration) -> SearchRecord:
@@ -243,7 +243,7 @@ def record_here(start: SearchRecord, loader_input: LoaderInput, asked: Asked) ->
         # Another process may have finished the same search meanwhile, such as a rank without a process group.
         if known := _cached(store, start, reuse, announce):
             return known, True
-        inside = f" (the DataLoader in a {loader_input.wrapper}, by itself)" if loader_input.wrapper else ""
+        inside = f" (only the DataLoader in a {loader_input.wrapper})" if loader_input.wrapper else ""
         announce(_announcement(f"{loader_input.name}{inside}", start.configuration))
         record = _measured(start, loader_input, asked.training_step, ProgressReporter(print_line, announce))
     if loader_input.fingerprint:

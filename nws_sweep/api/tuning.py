@@ -31,7 +31,7 @@ class DataModule(Protocol):
     """A LightningDataModule."""
 
     def train_dataloader(self) -> Any:
-        """The DataLoader of the training."""
+        """The training DataLoader."""
 
 
 Made = TypeVar("Made", bound="DataLoader[Any] | DataModule")
@@ -60,7 +60,7 @@ def tune(  # noqa: PLR0913
 
     Only ``num_workers``, those in ``settings`` and, if the best number is 0, those that DataLoader then rejects differ:
     ``timeout``, ``prefetch_factor``, ``persistent_workers`` and ``multiprocessing_context``. Class, attributes and the
-    order of the samples stay the same. If the dataset has random number generators of its own, ``worker_init_fn`` seeds
+    order of the samples stay the same. If the dataset has its own random number generators, ``worker_init_fn`` seeds
     them, so that workers do not draw the same numbers.
 
     Args:
@@ -85,7 +85,7 @@ def tune(  # noqa: PLR0913
     made = loader if callable(loader) and not is_given else None
     if made is None and not is_given:
         raise ConfigurationError(
-            f"tune({type(loader).__name__}): allowed is a DataLoader or a LightningDataModule; search() takes a dataset"
+            f"tune({type(loader).__name__}): must be a DataLoader or a LightningDataModule; search() takes a dataset"
         )
     announce = announcer(progress, printer_for(progress))
 
@@ -93,7 +93,7 @@ def tune(  # noqa: PLR0913
         return made() if made else cast("Made", loader)
 
     def unchanged(reason: str) -> Made:
-        announce(f"{reason}: the DataLoader stays as it is")
+        announce(f"{reason}: the DataLoader is not changed")
         return _with_reason(own(), reason)
 
     if reason := platforms.reason_not("tuning"):

@@ -1,4 +1,4 @@
-"""Names that people expect of keys and arguments, from other tools: an error says what they are called here."""
+"""Names of keys and arguments in other tools: an error says what they are called here."""
 
 import functools
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What Hydra 1.3 (OmegaConf 2.3) and 1.4 (2.4) want in different ways; no other module asks for their versions."""
+"""What differs between Hydra 1.3 (OmegaConf 2.3) and 1.4 (2.4); no other module checks their versions."""
 
 import functools
 import sys
@@ -30,10 +30,10 @@ def instantiate(node: Any, **options: Any) -> Any:
 
 @functools.cache
 def _pickle_partials() -> None:
-    from multiprocessing.reduction import ForkingPickler  # which not every Hydra program imports
+    from multiprocessing.reduction import ForkingPickler  # not imported by every Hydra program
 
     kind = type(hydra.utils.instantiate({"_target_": "builtins.dict", "_partial_": True}, **_TRUST))
-    if kind is not functools.partial:  # that of Hydra 1.4 refuses to be pickled
+    if kind is not functools.partial:  # that of Hydra 1.4 cannot be pickled
         ForkingPickler.register(kind, _reduced)
 
 
@@ -42,7 +42,7 @@ def _reduced(made: Any) -> Any:
 
 
 def require_command_line() -> None:
-    """Raises ConfigurationError on Python 3.14 with Hydra 1.3, whose help strings argparse refuses there."""
+    """Raises ConfigurationError on Python 3.14 with Hydra 1.3, whose help strings argparse rejects there."""
     if IS_1_3 and sys.version_info >= (3, 14):
         raise ConfigurationError(
             f"Hydra {hydra.__version__} does not start on Python 3.14: the command line needs Hydra 1.4 or later "

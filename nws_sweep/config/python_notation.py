@@ -19,7 +19,7 @@ def in_python(text: str) -> str:
     text = re.sub(r"\bmeasure\.(\w+)", r"MeasureRules.\1", text)
     text = re.sub(rf"\b({'|'.join(_OF_TEXT)}|MeasureRules\(cache)=([a-z]+)\b(?!\()", r'\1="\2"', text)
     text = re.sub(rf"(?<![\w/.-])({'|'.join(_SWITCHES)})=(true|false|null)\b", _in_words, text)
-    return text.replace("allowed is null", "allowed is None")
+    return text.replace("must be null", "must be None")
 
 
 def _in_words(found: re.Match[str]) -> str:

@@ -33,7 +33,7 @@ from nws_sweep.tuning.strategy import SEARCHABLE, STRATEGIES
 
 # The columns of every configuration, in the order of results.csv.
 AXES = ("batch_size", "pin_memory", "prefetch_factor", "patience")
-AUTOTUNED = ("prefetch_factor",)  # settings that autotune may change beside num_workers
+AUTOTUNED = ("prefetch_factor",)  # settings that autotune may change besides num_workers
 _GROUPS = ("dataset", "measure", "training_step", "paths", "experiment")
 # Prefixes of overrides that do not identify a configuration: how the grid is run, and presets.
 _NAMELESS = ("axis/", "reuse=", "paths.output_dir=", "paths.lock_file=", "paths.cache_dir=")
@@ -47,7 +47,7 @@ class Allowed:
     test: Callable[[Any], bool] = lambda value: True
 
 
-# The candidates without a limit: all numbers of workers up to 64, then four for each doubling.
+# The candidates without a limit: all numbers up to 64, then four for each doubling.
 WITHOUT_LIMIT = (*range(65), *(round(64 * 2 ** (step / 4)) for step in range(1, 17)))
 
 
@@ -259,7 +259,7 @@ def is_seconds(value: Any) -> bool:
 
 
 def sleeping(seconds: float) -> dict[str, Any]:
-    """The node of a training step that sleeps for so many seconds per batch."""
+    """The node of a training step that sleeps for these seconds per batch."""
     return {"_target_": "nws_sweep.dataloading.training_steps.Sleep", "seconds_per_batch": float(seconds)}
 
 
@@ -275,7 +275,7 @@ def measure_rules(measure: str | MeasureRules | None) -> MeasureRules:
     folder = Path(config_path()) / "measure"
     presets = sorted(file.stem for file in folder.glob("*.yaml"))
     if measure is not None and measure not in presets:
-        raise ConfigurationError(f"measure={measure!r}: allowed is {', '.join(presets)}, or MeasureRules(...)")
+        raise ConfigurationError(f"measure={measure!r}: must be {', '.join(presets)}, or MeasureRules(...)")
     return msgspec.convert(
         OmegaConf.to_container(OmegaConf.load(folder / f"{measure or 'default'}.yaml")), MeasureRules
     )
@@ -295,7 +295,7 @@ def _checked(config: Any, *targets: str) -> dict[str, Any]:
         node, _, name = key.rpartition(".")
         values = plain.get(node, {}) if node else plain
         if name not in values:
-            raise ConfigurationError(f"~{key}: the key cannot be deleted; allowed is {permitted.text}")
+            raise ConfigurationError(f"~{key}: the key cannot be deleted; it must be {permitted.text}")
         require(key, values[name], written=shown(values[name]))
     for name, value in plain["measure"].items():
         if (key := f"measure.{name}") not in RANGES:
@@ -314,7 +314,7 @@ def require(name: str, value: Any, *, written: str | None = None) -> None:
     with contextlib.suppress(TypeError):  # a value of another type
         if permitted.test(value):
             return
-    raise ConfigurationError(f"{name}={written or repr(value)}: allowed is {permitted.text}")
+    raise ConfigurationError(f"{name}={written or repr(value)}: must be {permitted.text}")
 
 
 def autotune_options(
@@ -328,9 +328,9 @@ def autotune_options(
     require("max_workers", max_workers)
     reuse_of(reuse)
     if unknown := [name for name in chosen or () if name not in AUTOTUNED]:
-        raise ConfigurationError(f"settings={unknown}: allowed is {', '.join(AUTOTUNED)}, or nothing")
+        raise ConfigurationError(f"settings={unknown}: must be {', '.join(AUTOTUNED)}, or nothing")
     if not isinstance(once, bool):
-        raise ConfigurationError(f"once={once!r}: allowed is true or false")
+        raise ConfigurationError(f"once={once!r}: must be true or false")
     return {"max_workers": max_workers, "settings": chosen, "reuse": reuse, "once": once}
 
 
@@ -371,7 +371,7 @@ def _about_override(error: Exception) -> str | None:
         return f"{error.override}: not an override; expected key=value"
     if isinstance(error, MissingConfigException) and error.options:
         group, _, option = str(error.missing_cfg_file).rpartition("/")
-        return f"{group}={option}: allowed are {', '.join(sorted(error.options))}"
+        return f"{group}={option}: must be one of {', '.join(sorted(error.options))}"
     if match := re.search(r"Could not load 'hydra/launcher/(\w+)'", str(error)):
         return extras.advice(match.group(1))
     if match := re.match(r"Ambiguous value for argument '(.*)'", str(error)):
@@ -394,4 +394,4 @@ def _about_key(error: Exception, overrides: Sequence[str]) -> str | None:
         return f"{given or key}: {no_such_key(key)}"
     if "Missing mandatory value" in text:
         return f"{key} is missing: set {key}=VALUE"
-    return f"{given}: allowed is {RANGES[key].text}" if given and key in RANGES else None
+    return f"{given}: must be {RANGES[key].text}" if given and key in RANGES else None

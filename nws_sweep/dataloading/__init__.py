@@ -3,7 +3,7 @@
 May import: ``datasets``, ``config`` and below.
 
 - ``loaders``: reads the settings of a DataLoader and makes DataLoaders with given settings. All callers use it.
-- ``inputs``: the arguments of the Python API; ``project``: the DataLoader of a project with Hydra configs of its own.
+- ``inputs``: the arguments of the Python API; ``project``: the DataLoader of a project with its own Hydra configs.
 - ``pickling``: objects of the user's process for trial processes; ``fingerprints``: hashes of equal datasets.
 - ``recording``: what batches cost, and samples finished; ``digests``: hashes by which samples of loaders are compared.
 - ``objects``: Python objects and open files of a dataset that forked workers copy or share.

@@ -20,7 +20,7 @@ from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from nws_sweep.results import SampleMade, SamplePart
 
-# Of a larger part about so many bytes are hashed, evenly spaced, so that a digest takes 0.1 ms.
+# About this many bytes of a larger part are hashed, evenly spaced, so that a digest takes 0.1 ms.
 _MOST_BYTES = 65_536
 STREAM_SAMPLES = 64  # logged samples of each worker of an iterable dataset
 _LOG = "samples-"

@@ -2,7 +2,8 @@
 
 DataLoader seeds the generators of Python's ``random``, of NumPy and of torch in each worker. A generator that the
 dataset has made, such as ``self.rng = np.random.default_rng(0)``, is copied into each worker with its state: all
-workers draw the same numbers, and draw them again in each epoch. A program without workers meets this with its first.
+workers draw the same numbers, and draw them again in each epoch. A program without workers meets this as soon as it
+uses one.
 """
 
 import random
@@ -69,7 +70,7 @@ class SeededGenerators:
 
 
 def seed_worker(worker_id: int) -> None:
-    """A ``worker_init_fn`` for a DataLoader whose map-style dataset has random number generators of its own.
+    """A ``worker_init_fn`` for a DataLoader whose map-style dataset has its own random number generators.
 
     It seeds generators of NumPy, torch and Python's ``random`` that the dataset reaches by attributes, closures and
     globals, with DataLoader's seed of the worker, which differs between workers and epochs.

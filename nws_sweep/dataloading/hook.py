@@ -17,7 +17,7 @@ _METHOD = torch_internals.GET_ITERATOR
 class LoaderHook:
     """Wraps the method by which a DataLoader makes an iterator, from ``start`` to ``restore``.
 
-    Every DataLoader keeps its type. The method of subclasses that have one of their own is wrapped too, also of those
+    Every DataLoader keeps its type. The method of subclasses that define it is wrapped too, also of those
     that are made later.
 
     Args:
@@ -31,8 +31,8 @@ class LoaderHook:
 
     def start(self) -> None:
         """Wraps the method."""
-        if not hasattr(DataLoader, _METHOD):  # the program goes on
-            logger.warning("this torch has no DataLoader.%s: its DataLoaders stay as they are", _METHOD)
+        if not hasattr(DataLoader, _METHOD):  # the program continues
+            logger.warning("this torch has no DataLoader.%s: its DataLoaders are not changed", _METHOD)
             return
         owner: Any = DataLoader
         for kind in (owner, *_subclasses(owner)):
@@ -58,7 +58,7 @@ class LoaderHook:
         self._wrapped.clear()
 
     def _wrap_method(self, owner: type) -> None:
-        """Wraps the method of a class that has one of its own."""
+        """Wraps the method of a class that defines it."""
         original = vars(owner).get(_METHOD)
         if original is None:
             return

@@ -43,12 +43,12 @@ class LoaderInput:
         """Writes a file that trial processes load; returns the node for Hydra's ``instantiate``."""
         is_maker = not isinstance(self.made, DataLoader)
         what = "the function that makes the dataset" if is_maker else "the DataLoader"
-        remedy = f"give a function that makes it: {self.call}" if self.call else ""
+        remedy = f"pass a function that makes it: {self.call}" if self.call else ""
         return pickling.write(what, self.made, folder / "loader", is_maker, remedy)
 
 
 def is_module(value: object) -> bool:
-    """Whether the object is a LightningDataModule, or has a training's loader as one has."""
+    """Whether the object is a LightningDataModule, or has a ``train_dataloader`` like one."""
     return hasattr(value, "train_dataloader") and not isinstance(value, Dataset | DataLoader | type)
 
 
@@ -125,7 +125,7 @@ def _refuse_lists(keywords: Mapping[str, Any]) -> None:
 def _check_maker(maker: Any, keywords: Mapping[str, Any]) -> None:
     if not callable(maker):
         raise ConfigurationError(
-            f"dataset of type {type(maker).__name__}: allowed is a dataset (with __getitem__ or __iter__), a function "
+            f"dataset of type {type(maker).__name__}: must be a dataset (with __getitem__ or __iter__), a function "
             "that makes one, or a DataLoader"
         )
     if keywords["sampler"] is not None or keywords["batch_sampler"] is not None:
@@ -137,7 +137,7 @@ def _check_map_style(dataset: Any, keywords: Mapping[str, Any]) -> None:
     needed = ("__getitem__",) if has_order else ("__getitem__", "__len__")
     if missing := [name for name in needed if not hasattr(dataset, name)]:
         raise ConfigurationError(
-            f"dataset of type {type(dataset).__name__} has no {' and no '.join(missing)}; allowed is a dataset with "
+            f"dataset of type {type(dataset).__name__} has no {' and no '.join(missing)}; expected a dataset with "
             f"{' and '.join(needed)}, an IterableDataset, a function that makes one, or a DataLoader"
         )
 

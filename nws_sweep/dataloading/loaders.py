@@ -35,14 +35,14 @@ def settings_of(loader: DataLoader[Any], in_effect: bool = False) -> LoaderSetti
     """The settings of a DataLoader.
 
     DataLoader's default ``prefetch_factor`` is given as None, so that the settings of a loader do not depend on whether
-    it has workers; with ``in_effect``, as the number that the workers use. ConfigurationError if its workers are no
+    it has workers; with ``in_effect``, as the number that the workers use. ConfigurationError if its workers are not
     processes.
     """
     context = loader.multiprocessing_context
     if context is not None and context.get_start_method() not in multiprocessing.get_all_start_methods():
         raise ConfigurationError(
-            f"the workers of this {type(loader).__name__} are no processes (multiprocessing_context="
-            f"{context.get_start_method()!r}); allowed is fork, spawn or forkserver"
+            f"the workers of this {type(loader).__name__} are not processes (multiprocessing_context="
+            f"{context.get_start_method()!r}); must be fork, spawn or forkserver"
         )
     is_default = loader.prefetch_factor == DEFAULT_PREFETCH and not in_effect
     unchanged = ("batch_size", "num_workers", "pin_memory", "persistent_workers", "drop_last")
@@ -56,12 +56,12 @@ def settings_of(loader: DataLoader[Any], in_effect: bool = False) -> LoaderSetti
     )
 
 
-# Why a DataLoader that is about to be iterated is probably not that of a training, the strongest reason first.
+# Why a DataLoader that is about to be iterated is probably not the training DataLoader, the strongest reason first.
 NOT_TRAINING = ("gradients are disabled", "its order is fixed", "")
 
 
 def reason_not_training(loader: DataLoader[Any]) -> str:
-    """One of ``NOT_TRAINING``, the last one if it may be that of a training."""
+    """One of ``NOT_TRAINING``, the last one if it may be the training DataLoader."""
     order = _innermost_sampler(loader)
     is_fixed = isinstance(order, SequentialSampler) or not getattr(order, "shuffle", True)  # a DistributedSampler's
     is_random = not is_fixed or isinstance(loader.dataset, IterableDataset)
@@ -100,8 +100,8 @@ def with_settings(loader: AnyLoader, settings: LoaderSettings) -> AnyLoader:
     An object that wraps one, such as the loaders of accelerate and webdataset, is copied too. The copy shares dataset,
     sampler, generator, collate_fn, worker_init_fn and the attributes of a subclass with the loader. Iterators in
     attributes (some subclasses keep one, to keep its workers) are made again. The settings are canonical; ``shuffle``
-    is ignored, since the sampler decides. Workers of another number than before seed random number generators of the
-    dataset's own. ConfigurationError if another object makes batches of another size.
+    is ignored, since the sampler decides. If the number of workers changes, they seed the dataset's own random number
+    generators. ConfigurationError if another object makes batches of another size.
     """
     plain = unwrapped(loader)
     other = copy_with(plain, settings)
@@ -138,7 +138,7 @@ def unwrapped(loader: Any) -> DataLoader[Any]:
     if wrapped := _wrapped(loader):
         return unwrapped(wrapped[1])
     if not isinstance(loader, DataLoader):
-        raise ConfigurationError(f"{type(loader).__name__}: allowed is a DataLoader, or an object that wraps one")
+        raise ConfigurationError(f"{type(loader).__name__}: must be a DataLoader, or an object that wraps one")
     return loader
 
 
@@ -156,7 +156,7 @@ def is_loader(value: object) -> bool:
 def _wrapped(wrapper: Any) -> tuple[str, DataLoader[Any]] | None:
     """The DataLoader in an attribute, or in a list in an attribute, with the name of the attribute."""
     if isinstance(wrapper, DataLoader) and type(wrapper).__iter__ is DataLoader.__iter__:
-        return None  # iterates itself, whatever DataLoaders its attributes hold
+        return None  # it is the loader, even if its attributes hold DataLoaders
     found = [
         (name, inner)
         for name, value in getattr(wrapper, "__dict__", {}).items()
@@ -196,9 +196,7 @@ def copy_with(loader: Loader, settings: LoaderSettings) -> Loader:
         size = settings.batch_size
         if size is None or type(loader.batch_sampler) is not BatchSampler:
             maker = "the dataset" if loader.batch_sampler is None else type(loader.batch_sampler).__name__
-            raise ConfigurationError(
-                f"batch_size={size}: {maker} makes the batches of this DataLoader; allowed is null"
-            )
+            raise ConfigurationError(f"batch_size={size}: {maker} makes the batches of this DataLoader; must be null")
         batches = BatchSampler(loader.sampler, size, settings.drop_last)
         own.update(batch_size=size, drop_last=settings.drop_last, batch_sampler=batches)
     return other
@@ -315,8 +313,8 @@ class BatchesInRuns:
     """The batches of a sampler in runs of neighbours from the whole epoch, as many as the time allows.
 
     Neighbours profit from what was read for them, such as a compressed chunk; an epoch may cost more at its end. A run
-    has at least ``least`` batches and takes ``_RUN_S``. Runs begin at blocks of so many batches: block i at the rank of
-    i times the golden ratio modulo 1, a sequence of low discrepancy (Niederreiter, Random Number Generation and
+    has at least ``least`` batches and takes ``_RUN_S``. Runs begin at blocks of that many batches: block i at the rank
+    of i times the golden ratio modulo 1, a sequence of low discrepancy (Niederreiter, Random Number Generation and
     Quasi-Monte Carlo Methods, 1992, section 3.1), from ``place`` on, and elsewhere in each epoch: windows do not reach
     its last batches.
 
@@ -354,7 +352,7 @@ class BatchesInRuns:
 
 
 def in_runs(loader: DataLoader[Any], queued_batches: int, place: float = 0.0) -> BatchesInRuns | None:
-    """Makes a DataLoader take batches from the whole epoch instead of its beginning; None if it does so anyway.
+    """Makes a DataLoader take batches from the whole epoch instead of its beginning; None if it already does.
 
     A random sampler does; an iterable dataset has one order, and so does a sampler of over ``_MOST_LISTED`` batches.
     """

@@ -68,7 +68,7 @@ def load(
     except UnsupportedInterpolationType as error:
         reason = str(error).partition("\n")[0]
         raise ConfigurationError(
-            f"dataset.imports={shown(list(imports))}: {reason}; allowed is a list with the project's module that "
+            f"dataset.imports={shown(list(imports))}: {reason}; must be a list with the project's module that "
             "registers it, such as [train]"
         ) from error
 
@@ -164,7 +164,7 @@ def loader_of(made: Any, key: str, method: str) -> Any:
     gives_samples = hasattr(made, "__getitem__") or hasattr(made, "__iter__")
     if isinstance(made, list | dict) or not gives_samples:
         raise ConfigurationError(
-            f"dataset.key={key}: makes a {type(made).__name__}; allowed is one DataLoader, Dataset or "
+            f"dataset.key={key}: makes a {type(made).__name__}; must make one DataLoader, Dataset or "
             "LightningDataModule"
         )
     return made

@@ -1,13 +1,13 @@
-"""Records, in each worker, what every batch costs it: CPU time, waiting, and the CPU time of handing it over.
+"""Records, in each worker, what every batch costs: CPU time, waiting, and the CPU time of its transfer.
 
 The time of a batch is split into CPU time of the thread that makes it, time in which this thread was ready to run
 and did not (the kernel's run delay), and waiting, which is the rest: a record taken on a crowded machine has the same
 waiting as one taken on an idle machine. What other threads of the worker do, among them torch's own that copies a batch
-into shared memory, is CPU time of handing over.
+into shared memory, is CPU time of the transfer.
 
 Batches reach the training step in multiples of the workers; samples, which are finished one by one, are counted too.
-The dataset in each worker gets a subclass of its own class for that. User code that reads ``get_worker_info().dataset``
-sees the same object.
+For that, the class of the dataset in each worker is replaced by a subclass. User code that reads
+``get_worker_info().dataset`` sees the same object.
 """
 
 import abc
@@ -31,7 +31,7 @@ from nws_sweep.system import processes, temporary
 
 _ROWS = 1024  # kept of each worker until they are read
 _FIELDS = 4  # of a row: moments of the start and the end, CPU time, waiting
-_TOTALS = 4  # of a worker: CPU time beside that of the rows, batches with it, CPU time before first batches, starts
+_TOTALS = 4  # of a worker: CPU time besides that of the rows, batches with it, CPU time before first batches, starts
 _UNCOUNTED = -1  # in place of the samples of a worker
 _MOST_READINGS = 3  # of the clocks
 # Faster samples are counted per batch; those of an iterable dataset are counted until enough of them are logged.
@@ -49,7 +49,7 @@ def _unknown_delay_s() -> float:
 def run_delay_clock() -> Callable[[], float]:
     """A clock of the seconds in which the main thread of this process was ready to run and did not.
 
-    It stands still where the kernel does not count them. A process opens one file for all its clocks.
+    It does not advance where the kernel does not count them. A process opens one file for all its clocks.
     """
     return _run_delay_clock(os.getpid())
 
@@ -129,9 +129,8 @@ class BatchLog:
         """Records of the epoch since the last call, up to the first batch that is not finished; all if it has ended.
 
         Later batches that are finished wait: cheap ones would otherwise be more frequent among the records than in the
-        epoch. Batches are numbered as if workers had them in turn. Others have others only with ``in_order=False``, or
-        once a worker of an iterable dataset has no more samples: then no number is that of two batches, but some are
-        that of none.
+        epoch. Batches are numbered as if they were assigned to the workers in turn. With ``in_order=False``, or once a
+        worker of an iterable dataset has no more samples, they are not: numbers stay unique, but may have gaps.
         """
         counts = list(self._counts)
         is_complete = not has_ended
@@ -190,7 +189,7 @@ def position(number: int, order: Sequence[int], batches: int | None) -> float | 
 
 @dataclass(eq=False)
 class BatchTimer:
-    """Notes the start and the end of each batch of a worker; in other processes, without ``start``, neither."""
+    """Notes the start and the end of each batch of a worker; does nothing in processes without ``start``."""
 
     log: BatchLog
     _worker: int | None = field(default=None, init=False)

@@ -1,4 +1,4 @@
-"""Whether the number of torch's threads makes samples slow that a program loads without workers.
+"""Whether the number of torch's threads slows down samples that a program loads without workers.
 
 Threads of one operation wait for each other: where other programs, or a CPU quota, hold one of them back, all are. A
 DataLoader's workers have one thread each.
@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
-_OTHERS = 0.05  # share of the CPU time from which on other threads than the main thread count
+_OTHERS = 0.05  # share of the CPU time from which on threads besides the main thread count
 _LOOK_S = 0.02  # the CPU time of a process is exact to a tick of each of its threads, of 1 to 10 ms
 _TURNS = 3
 

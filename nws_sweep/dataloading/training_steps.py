@@ -38,7 +38,7 @@ class Sleep:
     def __init__(self, seconds_per_batch: float, spread: float = 0.0, seed: int = 0) -> None:
         for name, value in (("seconds_per_batch", seconds_per_batch), ("spread", spread)):
             if not 0 <= value < math.inf:
-                raise ConfigurationError(f"training_step.{name}={value}: allowed is a number of at least 0")
+                raise ConfigurationError(f"training_step.{name}={value}: must be a number of at least 0")
         self._mean_s = seconds_per_batch
         self._variance = math.log1p(spread**2)  # of the logarithm of a time
         self._random = random.Random(seed)
@@ -58,7 +58,7 @@ class Train:
         device: Device of the model; ``auto`` for the accelerator of this rank if there is one, else the CPU. Inputs
             and targets are copied to it, asynchronously from pinned memory.
         synchronize: Whether to wait for the accelerator after each step. Without waiting, the main process loads
-            (num_workers=0) or pins the next batch while the step runs, and that work counts as time of the step.
+            (num_workers=0) or pins the next batch while the step runs, and that work counts as step time.
 
     Attributes:
         total_loss: Sum of the losses of all steps, shape (), on the device: copying it to the CPU would synchronize.

@@ -54,7 +54,7 @@ class Photos(Dataset[tuple[Any, int]]):
         for name, value in {"count": count, "width": width, "height": height, "quality": quality}.items():
             if not 1 <= value <= most[name]:
                 allowed = "at least 1" if most[name] == math.inf else f"1 to {most[name]}"
-                raise DatasetError(f"dataset.{name}={value}: allowed is {allowed}")
+                raise DatasetError(f"dataset.{name}={value}: must be {allowed}")
         name = f"photos-{count}-{width}x{height}-q{quality}-v{_RECIPE}"
         self.folder = expand_user(root) / name
         self.transform = transform

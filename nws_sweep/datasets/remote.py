@@ -49,11 +49,11 @@ class Remote(Dataset[Any]):
         names: str = "array",
     ) -> None:
         if names not in ("array", "list"):
-            raise DatasetError(f"dataset.names={names}: allowed are array, list")
+            raise DatasetError(f"dataset.names={names}: must be array or list")
         if retries < 0:
-            raise DatasetError(f"dataset.retries={retries}: allowed is an integer of at least 0")
+            raise DatasetError(f"dataset.retries={retries}: must be an integer of at least 0")
         if not timeout_s > 0:
-            raise DatasetError(f"dataset.timeout_s={timeout_s}: allowed is a number above 0")
+            raise DatasetError(f"dataset.timeout_s={timeout_s}: must be a number above 0")
         self._url = url
         self._transform = transform
         self._options = dict(storage_options or {})

@@ -28,7 +28,7 @@ class Sleep(Dataset[Tensor]):
         given = {"length": length, "seconds_per_sample": seconds_per_sample, "spread": spread}
         for name, value in given.items():
             if value < (least := int(name == "length")):
-                raise DatasetError(f"dataset.{name}={value}: allowed is at least {least}")
+                raise DatasetError(f"dataset.{name}={value}: must be at least {least}")
         self.length = length
         self.seconds_per_sample = seconds_per_sample
         self.spread = spread
@@ -52,7 +52,7 @@ def tensor(length: int = 60_000, shape: Sequence[int] = (784,), classes: int = 1
         classes: Labels are drawn from 0 to ``classes - 1``.
     """
     if length < 1:
-        raise DatasetError(f"dataset.length={length}: allowed is at least 1")
+        raise DatasetError(f"dataset.length={length}: must be at least 1")
     return TensorDataset(torch.randn(length, *shape), torch.randint(classes, (length,)))
 
 
@@ -86,7 +86,7 @@ class OnDevice(Dataset[tuple[Tensor, ...]]):
         return tuple(tensor[index] for tensor in self.tensors)
 
     def __getitems__(self, indices: Sequence[int]) -> "list[_Batch]":
-        """One batch: the rows of each tensor, of a class that torch's default collate leaves as it is."""
+        """One batch: the rows of each tensor, of a class that torch's default collate does not change."""
         torch_internals.collate_functions()[_Batch] = lambda batches, **_: list(batches[0])
         rows = torch.tensor(indices, device=self.tensors[0].device)
         return [_Batch(tensor[rows] for tensor in self.tensors)]

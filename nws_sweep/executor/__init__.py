@@ -1,4 +1,4 @@
-"""Runs each trial in processes of its own: fork server, template process, trial processes, their workers.
+"""Runs each trial in separate processes: fork server, template process, trial processes, their workers.
 
 May import ``dataloading`` and below. ``child`` runs in the trial process and is imported only there.
 

@@ -135,7 +135,7 @@ class _DatasetCommands:
         dataset, most = self._data.source.dataset, loaders.length(self._data.source.dataset)
         if isinstance(dataset, IterableDataset) or not most:
             return {}
-        # Samples may have other keys than numbers.
+        # The keys of samples may not be numbers.
         return dict(_found_in(dataset, lambda one: (*thread_times(one.__getitem__, most, counts, limit_s).items(),)))
 
     def warned(self) -> tuple[str, ...]:
@@ -286,7 +286,7 @@ def _serve(connection: Connection, commands: _ChildCommands) -> None:
         connection.send(_answer(commands, exits, *command))
         if commands.is_iterating:
             answer = _answer(commands, exits, "take_batches", connection.poll)
-            if answer[0] == "error":  # sent unasked
+            if answer[0] == "error":  # sent without a request
                 commands.is_iterating = False
                 connection.send(answer)
         if commands.is_template:
@@ -398,7 +398,7 @@ def _folder_of_files(node: Mapping[str, Any]) -> str:
 
 
 def _found_in(dataset: Any, look: Callable[[Any], tuple[Any, ...]]) -> tuple[Any, ...]:
-    """What ``look`` finds in the dataset; an exception there costs this hint only."""
+    """What ``look`` finds in the dataset; an exception there loses this hint only."""
     try:
         return look(dataset)
     except Exception:

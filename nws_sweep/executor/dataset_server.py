@@ -101,7 +101,7 @@ def spec_of(configuration: Configuration, working_folder: str, log_path: str | N
 
 
 def of_rank(spec: ProcessSpec, rank: int) -> ProcessSpec:
-    """The specification of a rank's process, with the variables of torchrun that tell a process its rank.
+    """The specification of a rank's process, with the variables by which torchrun gives a process its rank.
 
     As with torchrun, ``OMP_NUM_THREADS`` is 1 unless it is set.
     """

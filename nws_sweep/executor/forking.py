@@ -27,7 +27,7 @@ def footprint() -> Footprint:
     files = set()
     for link in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(FileNotFoundError):  # closed by another thread
-            files.add((link.name, os.readlink(link)))  # noqa: PTH115 - the target is no path
+            files.add((link.name, os.readlink(link)))  # noqa: PTH115 - the target is not a path
     mappings = [line.split() for line in Path("/proc/self/maps").read_text(errors="replace").splitlines()]
     return {
         "threads": set(range(_threads())),

@@ -1,7 +1,7 @@
-"""What a program has set in its process, for trial processes: their loader must run as it does in the program.
+"""What a program has set in its process, for trial processes: their loader must run as in the program.
 
-Libraries that the program has not imported have set nothing. Settings that a process cannot take any more stay as they
-are.
+Libraries that the program has not imported have no settings. Settings that can no longer be changed in a process are
+left.
 """
 
 import contextlib

@@ -60,7 +60,7 @@ def _sent(method: _Method, **how: Any) -> _Method:
 
 
 _NO_ROOM_FOR_THE_DATASET = (
-    " while it made the dataset; nws_sweep.autotune(DataLoader(...)) measures in the training and makes no copy of it"
+    " while it made the dataset; nws_sweep.autotune(DataLoader(...)) measures during training and does not copy it"
 )
 
 
@@ -224,7 +224,7 @@ class ChildProcess(TrialProcess):
 
 
 def _without_pauses(record: BatchRecord, pauses_s: Sequence[tuple[float, float]]) -> BatchRecord:
-    """The record without waiting that was a pause of the process; storage and timers go on in a pause."""
+    """The record without waiting that was a pause of the process; storage and timers continue in a pause."""
     overlaps_s = (min(end_s, record.ended_s) - max(begin_s, record.began_s) for begin_s, end_s in pauses_s)
     paused_s = sum(overlap_s for overlap_s in overlaps_s if overlap_s > 0)
     if not paused_s:
@@ -280,7 +280,7 @@ class ProcessWithBackground(ChildProcess):
         answer = super().request(command)
         with _failures_named():
             for process in self._background:
-                if process.has_answer:  # an unasked one is a failure, or a line of progress
+                if process.has_answer:  # without a request it is a failure, or a line of progress
                     process.warned()
         return answer
 

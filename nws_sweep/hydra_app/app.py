@@ -43,7 +43,7 @@ from nws_sweep.system.processes import Interrupted
 logger = logging.getLogger(__name__)
 
 # Hydra makes the callback and the sweeper from their import paths and calls the task with the configuration alone, so
-# none of them can be handed the session. The only module-level state; None in a process that a launcher started.
+# none of them can receive the session. The only module-level state; None in a process that a launcher started.
 current: Session | None = None
 
 Point = Sequence[str]  # its overrides

@@ -40,7 +40,7 @@ _RESULTS_KEPT = 1000  # earlier searches: in a larger grid the neighbours of a p
 
 @dataclass(kw_only=True, eq=False)
 class Session:
-    """One call of the command line. A process that a launcher started has a session of its own, without a plan.
+    """One call of the command line. A process that a launcher started has a separate session, without a plan.
 
     The first two are set when all values, datasets and the folder have been checked.
     """

@@ -3,10 +3,10 @@
 The answer of a job is written in the job, which may run in any process, and the report of a multirun at its end. Hydra
 turns an exception in a callback into a warning, so a wrong option raises SystemExit.
 
-- ``+nws_sweep=search``: the program runs until its training begins; that loader is searched, and the job ends by
+- ``+nws_sweep=search``: the program runs until training begins; that loader is searched, and the job ends by
   SystemExit, which few programs catch, and which Hydra is made to take for the return of the job.
-- ``+nws_sweep=autotune``: the program runs as it is, and the loader of its training tunes itself.
-- ``+nws_sweep=watch``: the program runs as it is, and is told what its training waits for.
+- ``+nws_sweep=autotune``: the program runs unchanged, and its training DataLoader tunes itself.
+- ``+nws_sweep=watch``: the program runs unchanged, and its log says how long training waits for data.
 """
 
 import atexit
@@ -43,7 +43,7 @@ class ProgramCallback(Callback):
     """Starts a hook in each job; subclasses say which.
 
     Args:
-        loader: The DataLoader that is meant; see ``programs.hooks``.
+        loader: The selected DataLoader; see ``programs.hooks``.
         options: Of the hook.
     """
 
@@ -104,7 +104,7 @@ class ProgramCallback(Callback):
 def of_program(record: SearchRecord, config: DictConfig, overrides: Sequence[str]) -> SearchRecord:
     """The record with a column for each override, and the keys of the DataLoader's settings in the program's config.
 
-    An override that sets a column, such as ``data.batch_size=64`` that of batch_size, needs no column of its own.
+    An override that sets a column, such as ``data.batch_size=64`` that of batch_size, needs no separate column.
     """
     columns = dict(record.configuration.columns)
     for override in overrides:
@@ -156,7 +156,7 @@ class SearchCallback(ProgramCallback):
 
 
 class AutotuneCallback(ProgramCallback):
-    """Tunes the DataLoader of each job's training while it runs; options are keywords of ``nws_sweep.autotune``."""
+    """Tunes the training DataLoader of each job while it runs; options are keywords of ``nws_sweep.autotune``."""
 
     kind = TuningHook
 
@@ -169,7 +169,7 @@ class AutotuneCallback(ProgramCallback):
 
 
 class WatchCallback(ProgramCallback):
-    """Says what the training of each job waits for, and changes nothing."""
+    """Says how long training waits for data in each job, and changes nothing."""
 
     kind = TuningHook
 

@@ -61,7 +61,7 @@ def compare(label: str, then: Trial, now: Trial, within: float) -> Check:
     """Compares the times of two trials of equal settings; see ``checks``."""
     times = times_of(then, now)
     if times is None:
-        return Check(label=label, then=then, now=now, reason=now.reason or "the two trials have no time in common")
+        return Check(label=label, then=then, now=now, reason=now.reason or "the two trials have no comparable time")
     # The value alone decides if it is within the limit or has no interval: noise must not raise an alarm.
     change = change_of(replace(times.ratio, half_width=0.0), within)
     if change is not Change.SAME and times.ratio.half_width is not None:

@@ -3,7 +3,7 @@
 May import ``system``, ``units``, ``results`` and ``errors``; no torch. ``schedule``, ``stats``,
 ``counters`` and ``quantities`` are pure.
 
-windows          cuts an iteration over a DataLoader into windows, in a trial and in a training
+windows          cuts an iteration over a DataLoader into windows, in a trial and in a training program
 schedule         which window a trial takes next
 stats            means with intervals, outliers
 counters         CPU time, memory, storage and noise of time slices, from the counters of processes and machine

@@ -23,7 +23,7 @@ from nws_sweep.results import (
     WindowKind,
 )  # fmt: skip
 
-# CPU seconds for ending a worker: 9 ms measured with fork on Linux, whatever the number of workers.
+# CPU seconds for ending a worker: 9 ms measured with fork on Linux, with any number of workers.
 _STOP_S = 0.009
 
 
@@ -79,7 +79,7 @@ def made_without_workers(window: Window, first: int, positions: Sequence[float |
 
 
 def loop_costs(slices: Sequence[TimeSlice], settings: LoaderSettings) -> LoopCosts | None:
-    """Costs beside making batches; None before the first batch. What is not known counts as 0."""
+    """Costs besides making batches; None before the first batch. What is not known counts as 0."""
     windows = [window for time_slice in slices for window in time_slice.windows]
     taken = sum(window.batches for window in windows)
     if not taken:
@@ -105,7 +105,7 @@ def loop_costs(slices: Sequence[TimeSlice], settings: LoaderSettings) -> LoopCos
 
 
 def _waits_for_ready_batches(epoch: Sequence[Placed]) -> Iterator[float]:
-    """The waits for batches that their worker had handed over before they were asked for."""
+    """The waits for batches that their worker had transferred before they were requested."""
     made = {record.number: record for window, _ in epoch for record in window.records}
     number = 0
     for window, _ in epoch:

@@ -150,7 +150,7 @@ class Candidate:
         An error ends the trial. If the trial is done, it ends the trial process and discards this time slice only.
 
         Args:
-            memory_left: Memory that its processes may hold beside what they hold, B; None for no limit.
+            memory_left: Memory that its processes may hold in addition to what they hold, B; None for no limit.
             number: The round.
             window_s: Least length of the window, s, if below ``measure.window_s``.
         """
@@ -173,7 +173,7 @@ class Candidate:
                 self.progress.slices = earlier
                 self.process.close()
                 return
-            if self._stalled and not self._stall_counted:  # later stalls are the candidate's own
+            if self._stalled and not self._stall_counted:  # later stalls are caused by the candidate
                 self._stall_counted, self.progress.slices = True, earlier
             elif not self.done:
                 self.progress.judge()
@@ -267,12 +267,12 @@ class Candidate:
             self.progress.slices.append(time_slice)
 
     def _check_end(self, request: WindowRequest, window: Window) -> None:
-        """Detects a new epoch without a batch: otherwise the loop would start epochs for ever."""
+        """Detects a new epoch without a batch: otherwise the loop would start epochs forever."""
         if window.batches or not window.ended_epoch or not (request.fresh or request.kind is WindowKind.EPOCH):
             return
         if not schedule.steady_windows(self.progress.windows):
             of = "" if self.settings.batch_size is None else f" of {self.settings.batch_size}"
-            raise TrialError(f"the loader gave no batch{of} (drop_last={self.settings.drop_last})")
+            raise TrialError(f"the loader returned no batch{of} (drop_last={self.settings.drop_last})")
         self.progress.exhausted = True
 
     def _take_last_look(self) -> None:

@@ -37,7 +37,7 @@ def memory_growth_bytes(slices: Sequence[TimeSlice]) -> float | None:
 
 
 def came_from_storage(time_slice: TimeSlice) -> bool:
-    """Whether the first time slice of a trial process read data from storage, beside the program's libraries."""
+    """Whether the first time slice of a trial process read data from storage, besides the program's libraries."""
     used = time_slice.used
     return (used.disk_bytes or 0) > _PROGRAM_BYTES + (used.major_faults or 0) * _BYTES_OF_A_FAULT
 
@@ -58,7 +58,7 @@ def as_warm_up(time_slice: TimeSlice) -> TimeSlice:
 def noise_of(slices: Sequence[TimeSlice], cores: float, first_window: int = 0) -> Noise | None:
     """What disturbed a trial with ``cores`` CPUs, from the counters of the machine; None without time slices.
 
-    The first CPUs that other programs use are those beyond the quota of this job, of which it loses nothing.
+    CPUs of other programs count only as far as they exceed those beyond this job's quota, which it cannot use.
     ``first_window`` is the number of the first window in the trial.
     """
     elapsed_s = sum(time_slice.elapsed_s for time_slice in slices)

@@ -117,11 +117,11 @@ class Environment:
     # Memory limit of all candidates together, bytes, given ``measure.memory_budget_bytes``.
     memory_budget: Callable[[int | None], int | None] = resources.memory_budget
     free_resources: Callable[[int | None], FreeResources] = resources.now  # given the bytes left of the memory budget
-    cores: Callable[[int], float] = cores_of_rank  # CPUs that one of so many ranks of this host is assigned
+    cores: Callable[[int], float] = cores_of_rank  # CPUs assigned to one of this many ranks of the host
     enforced_cores: Callable[[], float] = enforced_cores  # CPUs that a trial can use; a launcher may assign fewer
     quota_period_s: Callable[[], float] = quota_period_s  # of the CPU quota; 0 without
     drop_files: Callable[[Sequence[str]], object] = page_cache.drop  # from the page cache
-    # From 0 to 1; the random numbers of the program stay as they are.
+    # From 0 to 1; the random numbers of the program do not change.
     random_place: Callable[[], float] = random.SystemRandom().random
     fork_s: float = 0.0  # seconds in which the program forks a process; 0 if it is no larger than a trial process
     check_interrupts: Callable[[], None] = lambda: None  # raises KeyboardInterrupt after an interrupt

@@ -4,8 +4,8 @@ Throughput is measured at both ends of the queue: batches taken by the training 
 workers. Over a long time both rates are equal; in a window they differ by the change of the queue. If the queue fills
 or empties from window to window, the steady pace is that of the slower side: workers that fill a queue are ahead of the
 batch that the training step waits for, or of the training step; a training step that empties a queue uses batches that
-lay ready. If the queue is in balance, the pace is that of the workers where the training step waits, because samples do
-not finish in multiples of the workers, else that of the training step.
+were ready. If the queue is in balance, the pace is that of the workers where the training step waits, because samples
+do not finish in multiples of the workers, else that of the training step.
 """
 
 import math
@@ -42,7 +42,7 @@ _TICK_S = 0.01  # the CPU time of a process is exact to this at the end of a tim
 
 
 def is_step(step_s: float, batch_s: float) -> bool:
-    """Whether a training step of so many seconds per batch does anything; a batch takes ``batch_s``, step included."""
+    """Whether a training step of ``step_s`` per batch does anything; a batch takes ``batch_s``, step included."""
     return step_s >= max(_MIN_STEP_S, _MIN_STEP_SHARE * batch_s)
 
 
@@ -272,7 +272,7 @@ def violation(slices: Sequence[TimeSlice], conditions: Conditions) -> str:
         pace_s = steady.estimate.high or max(steady.estimate.value, *steady.paced_s)
     else:
         return ""
-    claim, cpu_s = f"{units.seconds(pace_s)} a batch cannot be", _least_cpu_s(slices, conditions)
+    claim, cpu_s = f"{units.seconds(pace_s)} a batch is impossible", _least_cpu_s(slices, conditions)
     if cpu_s is not None and pace_s * _MARGIN < cpu_s / conditions.cores:
         least = units.seconds(cpu_s / conditions.cores)
         cores = units.counted(conditions.cores, "usable CPU")

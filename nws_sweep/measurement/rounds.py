@@ -19,7 +19,7 @@ from nws_sweep.results import Configuration, LoaderSettings
 from nws_sweep.system import page_cache
 
 _COMPARE_THREADS_S = 0.5
-_FEWER_THREADS = 0.8  # of the time with the program's own number of threads that is worth a word
+_FEWER_THREADS = 0.8  # share of the time with the program's own number of threads that is worth a warning
 
 
 def threads_warning(times_s: Mapping[int, float]) -> str:

@@ -89,7 +89,7 @@ class SampleChecker:
                     one.fail(error)
 
     def _compare_lengths(self, candidate: Candidate) -> None:
-        """Warns of a stream of which each worker has an epoch of its own: more workers have more batches."""
+        """Warns of a stream of which each worker has a whole epoch: more workers have more batches."""
         workers, progress = candidate.settings.num_workers, candidate.progress
         if not (batches := progress.epoch_batches):
             return
@@ -123,7 +123,7 @@ class SampleChecker:
         """Compares the samples that a candidate's workers made; a warning if they are not comparable, else empty.
 
         Loading new samples takes a share of ``spent_s``, the seconds that the candidate has taken. WrongSamples if they
-        are other samples than without workers.
+        differ from those without workers.
         """
         if logged.moved_files and settings.num_workers > 1:
             raise WrongSamples(

@@ -28,7 +28,7 @@ class SearchProgress:
     stream_error: str = ""  # why every candidate with workers is wrong; empty if no such reason was found
     # Trials with the times of the batches of a whole epoch, by what all trials together show.
     standardized: Callable[[tuple[Trial, ...]], tuple[Trial, ...]] = lambda trials: trials
-    # Whether each trial process takes batches of its own, and where those of the latest begin, as a share of an epoch.
+    # Whether each trial process takes different batches, and where those of the latest begin, as a share of an epoch.
     _has_own_batches: bool = False
     _latest_place: float = 0.0
 
@@ -62,7 +62,7 @@ class SearchProgress:
     def notice_size(self, candidate: Candidate) -> str:
         """After a first time slice: a line if the data are larger than memory, so that no batch may be read twice.
 
-        Then the page cache has few of the batches that a training reads, and all of those that the candidate before has
+        Then the page cache has few of the batches that training reads, and all of those that the candidate before has
         read. The trial restarts, since an earlier search may have read its batches.
         """
         progress, batches = candidate.progress, candidate.progress.batches_per_epoch

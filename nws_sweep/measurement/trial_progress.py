@@ -191,8 +191,8 @@ class TrialProgress:
     def judge(self) -> None:
         """Finishes the trial if it is precise or at a limit.
 
-        A first time slice that read from storage does not count: of all candidates the first one would pay for a cold
-        page cache. Nor does the first short epoch, in which a process imports modules and fills caches.
+        A first time slice that read from storage does not count: only the first candidate would meet a cold page
+        cache. Nor does the first short epoch, in which a process imports modules and fills caches.
         """
         is_first = len(self.slices) == 1
         is_cold = self.configuration.measure.cache == "cold" or self.has_own_batches

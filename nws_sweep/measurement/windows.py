@@ -1,8 +1,8 @@
-"""Cuts an iteration over a DataLoader into windows: of a trial process, and of a training that is tuned.
+"""Cuts an iteration over a DataLoader into windows: of a trial process, and of a training program that is tuned.
 
-A trial process takes windows of batches from any iterable and times them with any clock (``LoaderSession``). The one
-who iterates reads the clocks when a batch is asked for and when it is there. The step of the training, or of the trial,
-is what lies between a batch and the next question, so waits and steps add up to the elapsed time. Imports no torch.
+A trial process takes windows of batches from any iterable and times them with any clock (``LoaderSession``). The code
+that iterates reads the clocks when a batch is requested and when it is received. The step is the time between receiving
+a batch and requesting the next one, so waits and steps add up to the elapsed time. Imports no torch.
 """
 
 import math
@@ -48,12 +48,12 @@ class WindowBuilder:
     _step_cpu_s: float = 0.0
 
     def begin_epoch(self, start_s: float, start_cpu_s: float) -> None:
-        """Workers have been started, in so many seconds and CPU seconds; what was not cut is dropped."""
+        """Workers have been started, which took these seconds and CPU seconds; an open window is dropped."""
         self._clear()
         self._start, self._given = (start_s, start_cpu_s), None
 
     def asked(self, now: Moment) -> None:
-        """A batch is asked for; the step of the batch before has ended. The latest call counts."""
+        """A batch is requested; the step of the batch before has ended. The latest call counts."""
         if self._given is not None:
             self.step_s.append(now.clock_s - self._given.clock_s)
             self._step_cpu_s += now.cpu_s - self._given.cpu_s
@@ -62,14 +62,14 @@ class WindowBuilder:
         self._asked, self._given = now, None
 
     def delay_asking(self, clock_s: float) -> None:
-        """The step of the batch before has gone on until this moment, on an accelerator."""
+        """The step of the batch before has lasted until this moment, on an accelerator."""
         later_s = max(0.0, clock_s - self._asked.clock_s)
         self._asked = replace(self._asked, clock_s=self._asked.clock_s + later_s)
         if self.step_s:
             self.step_s[-1] += later_s
 
     def given(self, now: Moment, batch: Any) -> None:
-        """The batch is there that was asked for."""
+        """The requested batch has been received."""
         wait_s = now.clock_s - self._asked.clock_s
         if self._start and not self.wait_s:
             wait_s += self._start[0]

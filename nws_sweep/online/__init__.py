@@ -1,7 +1,7 @@
-"""Tunes a DataLoader while a training iterates over it: the settings change inside an epoch, the batches do not.
+"""Tunes a DataLoader while training iterates over it: the settings change inside an epoch, the batches do not.
 
 The batches of an epoch come from one or more pools of workers in turn. ``pool`` starts and ends workers and gives them
-their share of the sampler's index lists, ``pools`` goes from one pool to the next, ``iterator`` is what the training
-iterates over, ``observation`` times what the training sees, ``decision`` chooses settings by replay, and ``tuner``
+their share of the sampler's index lists, ``pools`` goes from one pool to the next, ``iterator`` is what training
+iterates over, ``observation`` times its waits and steps, ``decision`` chooses settings by replay, and ``tuner``
 follows one loader by a ``plan``, on which ranks agree. ``safeguards`` keeps the samples of the program.
 """

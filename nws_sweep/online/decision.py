@@ -1,6 +1,6 @@
-"""Which settings a running training should have from now on, by replaying what it has done so far. Pure.
+"""Which settings a running training program should use from now on, by replaying its batches so far. Pure.
 
-The time of the training with other settings is predicted, and those are chosen that promise to save enough of the price
+The time with other settings is predicted, and those are chosen that promise to save enough of the price
 (``replay.choice``), the start of new workers included.
 """
 
@@ -17,7 +17,7 @@ from nws_sweep.results import LoaderSettings, Trial
 from nws_sweep.system import processes
 
 _MUCH = 1 / 3  # of the time of making a batch
-_RARELY_WAITS = 0.02  # of its time: such a training gains nothing from another loader
+_RARELY_WAITS = 0.02  # of the time: such a program gains nothing from other settings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +26,7 @@ class Prospect:
 
     Attributes:
         base: Settings of the loader as the program made it.
-        cpus: CPUs that the training and its workers may use.
+        cpus: CPUs that the program and its workers may use.
         fewest_workers: The smallest number of workers.
         most_workers: The largest number of workers.
         prefetches: Whether ``prefetch_factor`` may change.
@@ -57,13 +57,13 @@ class Choice:
 
 
 def waiting_share(trial: Trial) -> float:
-    """Share of the time of a batch in which the training waits for it; 1 if unknown."""
+    """Share of the time of a batch that is spent waiting for it; 1 if unknown."""
     found = trial.measurement
     return 1.0 if found is None or found.stall_fraction is None else found.stall_fraction
 
 
 def workers_may_not_help(trial: Trial) -> bool:
-    """Whether the training waits for batches that cost a third of their making, or more, to be handed over.
+    """Whether training waits for batches whose transfer costs at least a third of making them.
 
     Beside workers that fill the memory with copies, making a batch takes longer than without workers. The records of
     workers do not show by how much.
@@ -105,7 +105,7 @@ def choose(trials: Mapping[LoaderSettings, Trial], current: LoaderSettings, ahea
 
 
 def _predicted(cost_s: Callable[[LoaderSettings], float], ahead: Prospect) -> dict[LoaderSettings, float]:
-    """Predicted seconds per batch with other numbers of workers, and with other values of prefetch_factor."""
+    """Predicted seconds per batch with other values of num_workers and of prefetch_factor."""
     own, numbers = ahead.base.prefetched, range(ahead.fewest_workers, ahead.most_workers + 1)
 
     def costs_s(numbers: Iterable[int], prefetch_factor: int = own) -> dict[LoaderSettings, float]:

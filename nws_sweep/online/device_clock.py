@@ -1,7 +1,7 @@
 """How long an accelerator waits for data, from events on its queue.
 
-A training step that runs on an accelerator is queued: its work may go on while the process is in ``next``. So an event
-is recorded when a batch is asked for. If the device has passed it when the batch is there, it has waited since then.
+A training step on an accelerator is queued: its work may continue while the process is in ``next``. So an event is
+recorded when a batch is requested. If the device has passed it when the batch is received, it has waited since then.
 """
 
 from collections.abc import Callable
@@ -40,12 +40,12 @@ class DeviceClock:
         self._asked: Event | None = None
 
     def ask(self) -> None:
-        """A batch is asked for."""
+        """A batch is requested."""
         self._asked = self._make_event()
         self._asked.record()
 
     def waited_s(self) -> float:
-        """The batch is there: for how long the device has had nothing to do; 0 if it is still busy."""
+        """The batch has been received: for how long the device has been idle; 0 if it is still busy."""
         asked, self._asked = self._asked, None
         if asked is None or not asked.query():
             return 0.0

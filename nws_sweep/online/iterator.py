@@ -1,4 +1,4 @@
-"""Iterates over one DataLoader, and lets the tuner see what the training sees."""
+"""Iterates over one DataLoader, and passes its waits and batches to the tuner."""
 
 import contextlib
 import time
@@ -24,7 +24,7 @@ from nws_sweep.online.watching import Waiting
 class TunedIterator:
     """What ``iter`` of a tuned loader returns; with persistent workers it serves all epochs, as torch's own does.
 
-    If a part of the tuning fails, the training goes on without it.
+    If a part of the tuning fails, training continues without it.
 
     Args:
         loader: A plain copy of the DataLoader.
@@ -75,7 +75,7 @@ class TunedIterator:
         self._try(self._observe, time.perf_counter() - began_s)
 
     def _try(self, step: Callable[..., Any], *arguments: Any) -> Any:
-        """Does a part of the tuning. If it fails, the training goes on as it was, unless index lists are lost."""
+        """Does a part of the tuning. If it fails, training continues without it, unless index lists are lost."""
         try:
             return step(*arguments)
         except Exception as error:
@@ -116,7 +116,7 @@ class TunedIterator:
         return batch
 
     def _watched_batch(self, waiting: Waiting) -> Any:
-        """The next batch, of settings that are decided; they are looked at again if they no longer fit."""
+        """The next batch, of settings that are decided; they are reconsidered if they no longer fit."""
         asked_s = time.perf_counter()
         if self._device is not None:
             self._try(self._device.ask)
@@ -178,7 +178,7 @@ class TunedIterator:
         self._tuner.end_epoch(self._returned, is_stream=isinstance(self._loader.dataset, IterableDataset))
 
     def _advance(self) -> None:
-        """Between two batches: ends windows of the observation, begins a change and goes on with it."""
+        """Between two batches: ends windows of the observation, begins a change and continues it."""
         seen = self._observation
         if seen is not None:
             seen.asked(_moment(self._delay_s))
@@ -187,7 +187,7 @@ class TunedIterator:
                 plan = self._tuner.plan(self._returned, self._batches) if self._pools.change is None else None
                 if plan is not None:
                     self._pools.begin_change(plan)
-                if self._tuner.tuning.is_decided or self._tuner.planned is not None:  # to observe takes time
+                if self._tuner.tuning.is_decided or self._tuner.planned is not None:  # observing takes time
                     self._observation = None
         if self._pools.hand_over(self._returned):
             self._observation = None
@@ -200,7 +200,7 @@ def _cut(seen: TrainingTrial, pool: Pool, tuner: Tuner, *, has_ended: bool = Fal
 
 
 def _no_longer_fits(pool: Pool, tuner: Tuner, waiting: Waiting, now_s: float) -> bool:
-    """Whether settings that were decided are looked at again, after a part of the period that ends now."""
+    """Whether settings that were decided are reconsidered, after a part of the period that ends now."""
     records = pool.log.new() if pool.log else ()
     busy_s = sum(record.ended_s - record.began_s for record in records)
     part_s = len(pool.pids) * (now_s - (waiting.began_s or now_s))

@@ -1,4 +1,4 @@
-"""``autotune``: a DataLoader that finds its own settings while a training iterates over it."""
+"""``autotune``: a DataLoader that finds its settings while training iterates over it."""
 
 import atexit
 import collections
@@ -44,7 +44,7 @@ AnyLoader = TypeVar("AnyLoader")
 
 
 class TunedLoader(DataLoader[Any]):
-    """The part that a tuned loader has beside its own class; ``autotune`` makes the class of both.
+    """The part that a tuned loader has besides its own class; ``autotune`` makes the class of both.
 
     Programs that make another loader of the same class, as Lightning does for a DistributedSampler, get a tuned one.
     """
@@ -77,7 +77,7 @@ class TunedLoader(DataLoader[Any]):
         return plain(self, self._plain_class)
 
     def _own_tuner(self) -> Tuner:
-        """The tuner, made at the first epoch: only then a distributed training has its process group."""
+        """The tuner, made at the first epoch: only then distributed training has its process group."""
         own = vars(self)
         if "_tuner" not in own:
             own["_tuner"] = tuner_of(self.plain(), **self._options)
@@ -128,7 +128,7 @@ def iterator_of(
         tuner = find_tuner()
         if not torch_internals.missing_names():
             return _tuned_iterator(loader, plain(loader, kind), tuner)
-    except Exception as error:  # the training goes on without tuning
+    except Exception as error:  # training continues without tuning
         text = one_line(f"the DataLoader is not tuned: {type(error).__name__}: {error}")
         logger.warning(text)
         if tuner is not None:
@@ -181,7 +181,7 @@ def autotune(
     once: bool = False,
     progress: bool | Print | None = None,
 ) -> AnyLoader:
-    """A copy of a DataLoader that finds ``num_workers`` while it is iterated, in the first epoch of a training.
+    """A copy of a DataLoader that finds ``num_workers`` while it is iterated, in the first epoch of training.
 
     Each epoch has the same batches, each once. Augmentations draw other random numbers after a change of settings;
     docs/guides/online-tuning.md says what is promised. The attribute ``tuning`` has what was found; one line says so
@@ -189,14 +189,14 @@ def autotune(
 
     Args:
         loader: A DataLoader, or an object that wraps one, such as a loader of accelerate. It is not changed.
-        max_workers: Never more workers; None for what memory and the prediction allow.
+        max_workers: Maximum number of workers; None for what memory and the prediction allow.
         settings: Further settings that may change: ``prefetch_factor``, or nothing; None for prefetch_factor unless the
-            loader has another value than DataLoader's default, as in ``search``.
+            loader's value is not DataLoader's default, as in ``search``.
         reuse: Whether an earlier answer for the same dataset and settings on this machine is the first setting:
             ``fresh`` (or True) for one of the last 30 days with the same versions, ``always``, or ``never`` (or False).
-        once: Whether the settings stay as they are once they are decided. Otherwise they are considered again, at most
-            every ten minutes, if the training waits for data a tenth of its time more than then, or if it does not wait
-            and half of the workers would do. They always stay in a distributed training.
+        once: Whether the settings never change once they are decided. Otherwise they are reconsidered, at most every
+            ten minutes, if training waits for data for a tenth of the time more than then, or if it does not wait and
+            half of the workers would do. In distributed training they never change again.
         progress: Where the line is printed, as for ``search``; it is logged at INFO in any case.
 
     Raises:
@@ -206,7 +206,7 @@ def autotune(
 
 
 def watch(loader: AnyLoader, *, progress: bool | Print | None = None) -> AnyLoader:
-    """A copy of a DataLoader that says after its first epoch what share of its time the training waits for data.
+    """A copy of a DataLoader that says after its first epoch what share of the time training waits for data.
 
     It also says which ``num_workers`` and ``prefetch_factor`` are predicted to be better; nothing changes. The
     attribute ``tuning`` has what was found.
@@ -228,9 +228,9 @@ def _followed(loader: AnyLoader, **options: Any) -> AnyLoader:
         if inner._options["watches"] == options["watches"]:
             return loader
         inner = inner.plain()
-    loaders.settings_of(inner)  # refuses workers that are no processes
+    loaders.settings_of(inner)  # refuses workers that are not processes
     if reason := platforms.reason_not_autotuning():
-        announcer(progress, printer_for(progress))(f"{reason}: the DataLoader stays as it is")
+        announcer(progress, printer_for(progress))(f"{reason}: the DataLoader is not changed")
         return loader
     tuned = object.__new__(_tuned_class(type(inner), options))
     vars(tuned).update(vars(inner))
@@ -277,9 +277,9 @@ def tuner_of(
 
 
 def _reason_to_stay(loader: DataLoader[Any], base: LoaderSettings, watches: bool) -> str:
-    """Why the settings must stay as they are; empty if they may change."""
+    """Why the settings must not change; empty if they may."""
     if missing := torch_internals.missing_names():
-        return f"torch {torch.__version__} has no {', '.join(missing)}; autotune leaves the loader as it is"
+        return f"torch {torch.__version__} has no {', '.join(missing)}; autotune does not change the loader"
     if watches:
         return ""
     if reason := safeguards.reason_of_state(loader):
@@ -304,8 +304,8 @@ def _configuration(loader: DataLoader[Any]) -> Configuration:
 def _changes_within_epochs(loader: DataLoader[Any]) -> bool:
     """Whether workers can be started within an epoch.
 
-    An iterable dataset has no index lists that a second pool could go on with, and iterators of a class of its own keep
-    them. Forking beside the thread that pins memory can deadlock (pytorch/pytorch#75147, #130610).
+    An iterable dataset has no index lists that a second pool could continue with, and custom iterators keep them.
+    Forking beside the thread that pins memory can deadlock (pytorch/pytorch#75147, #130610).
     """
     pins = loader.pin_memory and accelerator.available() is not None
     is_fixed = isinstance(loader.dataset, IterableDataset | MapDataPipe) or torch_internals.makes_own_iterators(loader)
@@ -328,7 +328,7 @@ def _tell(announce: Print, configuration: Configuration, others: Agreement | Non
 
 
 def _conclude(tuner: Tuner) -> None:
-    """Says what was found, and stores it for the next training; of several ranks, rank 0 does."""
+    """Says what was found, and stores it for the next training run; of several ranks, rank 0 does."""
     tuner.tell(str(tuner.tuning))
     if tuner.others is not None and not tuner.others.leads:
         return

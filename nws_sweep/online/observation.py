@@ -1,4 +1,4 @@
-"""What the training sees of its loader: each setting, batch by batch, as the trial of a search; epochs. Pure."""
+"""What training sees of its loader: each setting, batch by batch, as the trial of a search; epochs. Pure."""
 
 import math
 import statistics
@@ -10,10 +10,10 @@ from nws_sweep.measurement.trial_progress import TrialProgress
 from nws_sweep.measurement.windows import Moment, WindowBuilder
 from nws_sweep.results import BatchRecord, Configuration, LoaderSettings, TimeSlice, Trial, Window, WindowKind
 
-_FIRST_BATCHES = 3  # of the training, whose steps take longer: compilers, allocators
+_FIRST_BATCHES = 3  # of training, whose steps take longer: compilers, allocators
 _FEWEST_BATCHES = 8  # that are timed
-_LONG_S, _LONGEST_S = 0.5, 3.0  # so long are they timed; and with few batches
-_WINDOW_S = 0.1  # windows that count are at least so long
+_LONG_S, _LONGEST_S = 0.5, 3.0  # time that they must cover; with few batches the longer one
+_WINDOW_S = 0.1  # least length of windows that count
 _LONGER = 1.25  # more batches of an epoch by this factor are not due to unequal shares of the workers
 _PAUSE = 20.0  # a step this many times as long as the median contains something else, such as a validation pass
 
@@ -42,7 +42,7 @@ class TrainingTrial:
         self._batches = WindowBuilder(self.settings.batch_size or 1)
 
     def begin(self, first: int, start_s: float, start_cpu_s: float, made: int = 0) -> None:
-        """Workers have been started, in so many seconds; ``first`` is the number of their first batch in the epoch.
+        """Workers have been started, in ``start_s``; ``first`` is the number of their first batch in the epoch.
 
         They may have given ``made`` batches before.
         """
@@ -50,17 +50,17 @@ class TrainingTrial:
         self._batches.begin_epoch(start_s, start_cpu_s)
 
     def asked(self, now: Moment) -> None:
-        """The training asks for a batch; the latest call counts."""
+        """A batch is requested; the latest call counts."""
         self._batches.asked(now)
 
     def given(self, now: Moment, batch: Any, waited_s: float | None = None) -> None:
-        """The training has got the batch that it asked for.
+        """The requested batch has been received.
 
         Args:
             now: The moment.
             batch: The batch.
             waited_s: For how long an accelerator has waited for it, until now; None for all of the time since it was
-                asked for.
+                requested.
         """
         if waited_s is not None:
             self._batches.delay_asking(now.clock_s - waited_s)
@@ -68,7 +68,7 @@ class TrainingTrial:
         self._taken += 1
 
     def cut(self, records: Sequence[BatchRecord], worker_start_s: float | None, ended_s: float | None = None) -> None:
-        """Ends a window, with the batch before the one that was asked for last: of the warm-up if no other of the epoch
+        """Ends a window, with the batch before the one that was requested last: of the warm-up if no other of the epoch
         has ended, else one that counts.
 
         Args:
@@ -141,7 +141,7 @@ class EpochLength:
     """The length of epochs of an iterable dataset, which must not depend on the number of workers.
 
     Workers that share the samples have as many batches in all as without workers, but for a shorter last one each. A
-    stream of which each worker has an epoch of its own, such as a resampled one of webdataset, has more with more
+    stream of which each worker has a separate epoch, such as a resampled one of webdataset, has more with more
     workers.
 
     Attributes:
@@ -153,13 +153,13 @@ class EpochLength:
     plain: int | None = None
 
     def most(self, workers: int) -> int | None:
-        """Batches after which an epoch with so many workers is too long; None if any length is right."""
+        """Batches after which an epoch with this many workers is too long; None if any length is right."""
         if self.plain is None or workers <= self.workers:
             return None
         return math.ceil(_LONGER * self.plain) + workers
 
     def notice(self, batches: int, workers: int) -> str:
-        """An epoch with so many workers has these batches; returns what is wrong with its length, or nothing."""
+        """An epoch with this many workers has these batches; returns what is wrong with its length, or nothing."""
         if workers == self.workers:
             self.plain = batches
         most = self.most(workers)
@@ -167,6 +167,6 @@ class EpochLength:
             return ""
         more = "more than " if batches == most else ""
         return (
-            f"the length of an epoch depends on it: {more}{batches} batches with num_workers={workers}, "
+            f"the length of an epoch depends on num_workers: {more}{batches} batches with {workers}, "
             f"{self.plain} with {self.workers}"
         )

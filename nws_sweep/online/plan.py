@@ -1,4 +1,4 @@
-"""Planned changes of settings. The ranks of a distributed training change at the same batch, as rank 0 decides.
+"""Planned changes of settings. The ranks of distributed training change at the same batch, as rank 0 decides.
 
 Rank 0 writes each plan into the key-value store that torch.distributed has set up for its process group; the other
 ranks read it. No rank waits for another one: one that reads a plan late follows it late.
@@ -37,7 +37,7 @@ class Agreement:
     """The plans for one loader; there must be a process group.
 
     Args:
-        what: Tells the loader from others in all ranks; ranks make loaders of which this is equal in the same order.
+        what: Identifies the loader in all ranks; loaders with the same value are made in the same order in each rank.
     """
 
     def __init__(self, what: str) -> None:
@@ -62,7 +62,7 @@ class Agreement:
 
 
 def kind_of(loader: DataLoader[Any]) -> str:
-    """What a loader is, equal in all ranks: without what depends on the share of a rank, such as a length."""
+    """Identifies a loader, equally in all ranks: without what depends on the share of a rank, such as a length."""
     sampler = loaders.index_sampler(loader)
     inner = getattr(sampler, "sampler", sampler)
     is_shared = isinstance(inner, DistributedSampler)  # all ranks have the whole dataset

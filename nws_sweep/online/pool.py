@@ -1,7 +1,7 @@
 """The workers that make batches for a part of an epoch, with what each batch costs them.
 
-A pool that follows another is started without index lists, while the other goes on, and gets the first ones when all
-its workers are ready. Until then, the exit of one of them raises no error in the training.
+A pool that follows another is started without index lists, while the other continues, and gets the first ones when all
+its workers are ready. Until then, the exit of one of them raises no error in the program.
 
 Pools draw the index lists of an epoch from its sampler in turn. A DataLoader takes the end of its sampler for the end
 of the epoch, and still delivers what it has drawn. A pool whose feed is closed does so too, while the next pool draws
@@ -28,7 +28,7 @@ from nws_sweep.system import torch_internals
 
 OF_POOL = "_nws_sweep_pool"  # attribute of the DataLoaders of pools
 _POLL_S, _START_WITHIN_S = 0.001, 300.0
-_numbers = itertools.count()  # of the pools of this process that have a seed of their own
+_numbers = itertools.count()  # of the pools of this process with a separate seed
 
 
 @dataclass(eq=False)
@@ -52,7 +52,7 @@ class Feed:
     Attributes:
         stream: Which it draws from.
         is_open: Whether it may draw.
-        starts: How often ``iter`` of it begins an epoch; afterwards it goes on where another feed was closed.
+        starts: How often ``iter`` of it begins an epoch; afterwards it continues where another feed was closed.
         has_drawn: Whether it has given an index list.
     """
 
@@ -88,8 +88,8 @@ class Pool:
         settings: Of the pool.
         stream: Index lists of the epoch.
         is_first: Whether it begins an epoch at once and draws a seed for its workers from the DataLoader's generator,
-            as a plain DataLoader does. Otherwise it has a seed of its own. A pool of a DataLoader whose class makes
-            iterators of its own always does so.
+            as a plain DataLoader does. Otherwise it has a separate seed. A pool of a DataLoader whose class makes
+            custom iterators always does so.
 
     Attributes:
         settings: Of the pool.
@@ -163,7 +163,7 @@ class Pool:
     def started_workers(self) -> int:
         """Waits until all workers can make batches; the number of them, without those that fail or have no samples.
 
-        Workers that cannot after ``_START_WITHIN_S`` are waited for no longer.
+        Does not wait for workers that cannot after ``_START_WITHIN_S``.
         """
         deadline_s = time.monotonic() + _START_WITHIN_S
         try:
@@ -175,7 +175,7 @@ class Pool:
 
     @property
     def distributes_among(self) -> int | None:
-        """More workers would repeat samples, as far as is known; None for any number.
+        """The most workers that do not repeat samples, as far as is known; None for any number.
 
         An iterable dataset distributes its samples by ``get_worker_info().num_workers``, or each worker has all.
         """

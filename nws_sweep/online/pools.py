@@ -17,7 +17,7 @@ from nws_sweep.results import LoaderSettings
 
 @dataclass(eq=False)
 class Change:
-    """A change of settings under way: the next pool, and the longest time that the training has waited meanwhile."""
+    """A change of settings under way: the next pool, and the longest wait for a batch since it began."""
 
     plan: Plan
     pool: Pool
@@ -70,7 +70,7 @@ class Pools:
     def _is_safe(self, plan: Plan) -> bool:
         """Whether workers of a plan share no open file; decides against it if they do."""
         if shared := self.safeguards.shared_by(plan):
-            self._tuner.decide(f"forked workers would share {shared}; with num_workers=1 a worker opens it")
+            self._tuner.decide(f"forked workers would share {shared}; with num_workers=1, a worker opens it")
         return not shared
 
     def start(self, make: Callable[[], Pool]) -> None:
@@ -91,7 +91,7 @@ class Pools:
         return self.current
 
     def _has_started(self) -> bool:
-        """Whether the workers can make batches. If not, changes the settings: as many as can, or those before."""
+        """Whether the workers can make batches. If not, keeps those that can, or restores the settings before."""
         pool, base = self.current, self._tuner.base
         if pool.settings == base:
             return True

@@ -1,6 +1,6 @@
-"""What new workers would do to the samples of a program: a change is given up, put off, or told.
+"""What new workers would do to the samples of a program: a change is given up, postponed, or reported.
 
-A loader with a ``state_dict`` resumes a training in the middle of an epoch. The state of torchdata's StatefulDataLoader
+A loader with a ``state_dict`` resumes training in the middle of an epoch. The state of torchdata's StatefulDataLoader
 fits the number of workers that has made it, and torchdata's own iterators save and load it. ``next_iter_state`` holds
 the state that the next iterator begins with.
 """
@@ -36,7 +36,7 @@ class Safeguards:
         self._copied = self._dataset_now()
 
     def has_dataset_changed(self) -> bool:
-        """Whether new workers would have another dataset than those in use."""
+        """Whether new workers would have a different dataset than those in use."""
         return bool(self._copied) and self._copied != self._dataset_now()
 
     def _dataset_now(self) -> str:
@@ -54,7 +54,7 @@ class Safeguards:
         return ", ".join(objects.handles((), self._loader.dataset)) if is_forked else ""
 
     def random_state(self, workers: int) -> torch.Tensor | None:
-        """The state of the generator that shuffles, if making a batch with so many workers may draw from it."""
+        """The state of the generator that shuffles, if making a batch with this many workers may draw from it."""
         is_unknown = self._may_draw and not workers and not self._tuner.draws_shuffle
         return torch.default_generator.get_state() if is_unknown else None
 
@@ -73,7 +73,7 @@ def reason_of_state(loader: DataLoader[Any]) -> str:
     """Why the number of workers must stay because of the loader's state; empty if it may change."""
     if not hasattr(type(loader), "state_dict") or saves_by_iterators(loader):
         return ""
-    return f"the state_dict() of {type(loader).__name__} is for its number of workers; tune() and search() find another"
+    return f"the state_dict() of {type(loader).__name__} needs the same num_workers; tune() and search() find another"
 
 
 def loaded_workers(loader: DataLoader[Any]) -> int | None:

@@ -1,4 +1,4 @@
-"""Follows one DataLoader of a running training: looks, changes the settings, checks, and keeps or undoes the change.
+"""Follows one DataLoader of a running program: times it, changes the settings, checks, keeps or undoes the change.
 
 All epochs of a loader, and all its iterators, share one tuner. Only the newest iterator is followed.
 """
@@ -23,7 +23,7 @@ from nws_sweep.system import resources, usage
 _MOST_SWITCHES = 3
 _USUAL_LIMIT, _STEP = 32, 4  # most workers at first, and most workers / those in use
 REPEATED = "its dataset does not read get_worker_info().num_workers, so every worker has all samples"
-_AGREED_S, _AGREED_BATCHES = 0.5, 8  # ranks learn of a plan so long before it
+_AGREED_S, _AGREED_BATCHES = 0.5, 8  # how long before it ranks learn of a plan
 
 
 @dataclass(eq=False)
@@ -34,15 +34,15 @@ class Tuner:
         tuning: The settings of the loader as the program made it, and those to begin with; canonical.
         configuration: What is held fixed, for its trials.
         changes_within_epochs: Whether settings can change there, and not only before the next epoch.
-        cpus: CPUs that the training and its workers may use.
-        most_workers: Never more workers; None for what fits.
+        cpus: CPUs that the program and its workers may use.
+        most_workers: Maximum number of workers; None for what fits.
         prefetches: Whether ``prefetch_factor`` may change.
-        tell: Called with a line about the loader, such as one about a change that is more than one of speed.
+        tell: Called with a line about the loader, such as one about a change that affects more than speed.
         on_decided: Called each time the settings are decided.
         others: The agreement with other ranks; None for a single process.
-        once: Whether the settings stay as they are once they are decided.
+        once: Whether the settings never change once they are decided.
         may_change: Whether the settings of this loader, and not of another one, may change.
-        own_generators: Places of the random number generators of the dataset's own, which new workers seed.
+        own_generators: Places of the dataset's own random number generators, which new workers seed.
         has_own_state: Whether the loader has a ``state_dict``, which is for its number of workers.
         draws_shuffle: Whether samples that were made without workers have drawn from the generator that shuffles.
         length: Of epochs of an iterable dataset.
@@ -68,12 +68,12 @@ class Tuner:
     epoch: int = -1  # of the newest iterator
     batches: int = 0  # taken so far, of all epochs
     worker_pids: Sequence[int] = ()  # of the pool in use
-    distributes_among: int | None = None  # more workers would repeat samples, as far as is known; None for any number
+    distributes_among: int | None = None  # the most workers that do not repeat samples, as known; None for any
     started_at: str = field(default_factory=lambda: datetime.now().astimezone().isoformat())
     planned: Plan | None = None  # for a later epoch
     is_undone: bool = False
-    earlier_switches: int = 0  # those of earlier looks
-    waiting: Waiting | None = None  # of the training since the settings were decided; None if they stay as they are
+    earlier_switches: int = 0  # changes before the settings were reconsidered
+    waiting: Waiting | None = None  # since the settings were decided; None if they never change again
 
     def __post_init__(self) -> None:
         """Nothing is known yet."""
@@ -91,10 +91,10 @@ class Tuner:
         return self.tuning.after
 
     def observe(self, batches_per_epoch: int | None) -> TrainingTrial | None:
-        """The observation of the settings in use, which goes on over epochs; None if they are decided."""
+        """The observation of the settings in use, which continues over epochs; None if they are decided."""
         seen = self.observation
         if self.tuning.is_decided or (seen is not None and seen.is_long_enough and not self.may_change(self)):
-            return None  # that of a validation would go on as long as the training
+            return None  # that of validation would continue as long as training
         if self.observation is None or self.observation.settings != self.current:
             self.observation = TrainingTrial(self.current, self.current.queued_batches, batches_per_epoch)
         return self.observation
@@ -122,11 +122,11 @@ class Tuner:
         return plan
 
     def look_again(self, why: str) -> None:
-        """The settings no longer fit: what was timed before counts no more."""
+        """The settings no longer fit: what was timed before no longer counts."""
         self.tuning = replace(self.tuning, is_decided=False, reason=why)
         self.trials, self.waiting, self.is_undone = {}, None, False
         self.earlier_switches = len(self.tuning.switches)
-        self.tell(f"{why}; other settings are considered again")
+        self.tell(f"{why}; settings are reconsidered")
 
     def better(self, trial: Trial, batch: int, batches: int | None) -> Plan:
         """Settings that are predicted to be better; those in use if there are none."""
@@ -143,7 +143,7 @@ class Tuner:
             is_new_epoch = better is None
         if better is None and all(one.num_workers for one in self.trials) and decision.workers_may_not_help(trial):
             none = self.base.with_workers(0)
-            return Plan(none, f"{took}, and handing it over costs much", _epoch_of(self, none, batch))
+            return Plan(none, f"{took}, and its transfer is expensive", _epoch_of(self, none, batch))
         if better is None:
             better, refusal = better_choice(self, prospect(self, batches, is_new_epoch=True))
         if better is None:
@@ -159,7 +159,7 @@ class Tuner:
         _tell_consequences(self, f"from batch {batch} of epoch {plan.epoch} on")
 
     def reject(self, workers: int, why: str) -> None:
-        """Only ``workers`` of the planned workers can make batches: keeps as many, or undoes the change."""
+        """Only ``workers`` of the planned workers can make batches: keeps these, or undoes the change."""
         *earlier, latest = self.tuning.switches or [None]
         before, wanted = latest.before if latest else self.base, self.current.num_workers
         self.most_workers, is_more = max(workers, self.base.num_workers), workers > before.num_workers
@@ -167,19 +167,19 @@ class Tuner:
         kept = [replace(latest, after=after)] if latest and is_more else []
         self.tuning = replace(self.tuning, after=after, switches=(*earlier, *kept))
         if latest and not is_more:
-            self.decide(f"of {wanted} workers, {workers} could make batches{f' ({why})' if why else ''}")
+            self.decide(f"{workers} of {wanted} workers could make batches{f' ({why})' if why else ''}")
 
     def end_epoch(self, batches: int, *, is_stream: bool) -> None:
-        """An epoch has so many batches; that of an iterable dataset must not depend on the number of workers."""
+        """An epoch has this many batches; of an iterable dataset it must not depend on num_workers."""
         if is_stream and (why := self.length.notice(batches, self.current.num_workers)):
             self.give_up(why)
 
     def resume(self, workers: int) -> None:
-        """An epoch goes on with the state of a loader that had so many workers."""
+        """An epoch resumes from the state of a loader that had this many workers."""
         self.tuning = replace(self.tuning, after=self.base.with_workers(workers))
 
     def give_up(self, reason: str) -> None:
-        """The settings are those of the program from now on, also if others have been decided for."""
+        """The settings are those of the program from now on, even if others were decided."""
         self.waiting = None
         self.tuning = replace(self.tuning, after=self.base, is_decided=False)
         self.decide(reason)
@@ -189,7 +189,7 @@ class Tuner:
         self.planned = replace(plan, epoch=self.epoch + 1, batch=0)
 
     def end(self) -> None:
-        """The training has ended."""
+        """Training has ended."""
         seen = self.observation
         if seen is not None and seen.windows:
             self.trials[seen.settings] = seen.trial(self.configuration, self.cpus)
@@ -197,10 +197,10 @@ class Tuner:
         latest = self.trials.get(self.current)
         if known and latest and pace_s(latest):
             known = [_why(self, latest)]
-        self.decide("; ".join([*known, "the training ended before more was timed"]), is_final=False)
+        self.decide("; ".join([*known, "training ended before more was timed"]), is_final=False)
 
     def decide(self, reason: str, *, is_final: bool = True) -> None:
-        """The settings stay as they are; the answer is provisional unless ``is_final``."""
+        """The settings do not change any more; the answer is provisional unless ``is_final``."""
         if self.tuning.is_decided:
             return
         if self.others is not None and self.others.leads:
@@ -232,7 +232,7 @@ def _own_plan(tuner: Tuner, batch: int, batches: int | None) -> Plan | None:
         return None
     tuner.trials[seen.settings] = trial = seen.trial(tuner.configuration, tuner.cpus)
     plan = _undo(tuner, batch) or tuner.better(trial, batch, batches)
-    if tuner.others is None or plan.settings == tuner.current:  # ``decide`` tells the others
+    if tuner.others is None or plan.settings == tuner.current:  # ``decide`` informs the others
         return plan
     if plan.epoch == tuner.epoch:
         batches_ahead = math.ceil(_AGREED_S / (pace_s(trial) or _AGREED_S))
@@ -310,23 +310,23 @@ def _tell_consequences(tuner: Tuner, since: str) -> None:
 
 
 def _consequences(tuner: Tuner) -> Iterator[str]:
-    """What differs from the plain loader because the number of workers has changed."""
+    """What differs from the plain loader because num_workers has changed."""
     before, after = tuner.base.num_workers, tuner.current.num_workers
     if before == after:
         return
     if after and tuner.own_generators:
         yield seeding(tuner.own_generators)
     if not before and tuner.draws_shuffle:
-        yield "later epochs have another order than without workers, since samples draw torch's random numbers"
+        yield "later epochs have a different order than without workers, since samples draw torch's random numbers"
     if tuner.has_own_state:
         yield (
-            "later epochs may have another order, and to load a state_dict() that was saved with "
+            "later epochs may have a different order, and loading a state_dict() that was saved with "
             f"num_workers={after} needs this number or autotune"
         )
 
 
 def _fewest(base: LoaderSettings) -> int:
-    """Workers within an epoch: without workers, samples draw random numbers of the training's process."""
+    """Workers within an epoch: without workers, samples draw random numbers of the main process."""
     return min(1, base.num_workers)
 
 

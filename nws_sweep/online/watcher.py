@@ -1,4 +1,4 @@
-"""Says what a training waits for, and changes nothing."""
+"""Says how long training waits for data, and changes nothing."""
 
 from nws_sweep import units
 from nws_sweep.online import decision, device_clock
@@ -12,7 +12,7 @@ _LONG_S = 60.0  # of an epoch, which is recorded batch by batch
 
 
 class Watcher(Tuner):
-    """Follows a loader for an epoch, at most for a minute, or until the training ends."""
+    """Follows a loader for an epoch, at most for a minute, or until training ends."""
 
     def plan(self, batch: int, batches: int | None) -> Plan | None:
         """Never other settings; says what was found once a long epoch has lasted a minute."""
@@ -40,11 +40,11 @@ class Watcher(Tuner):
         device = accelerator.in_use()
         if device and device_clock.of_training() is None:
             return (
-                f"a batch takes {units.seconds(batch_s)} with {workers}; what share of it "
-                f"waits for data is unknown, since the step may still run on {device} when the next batch is asked for"
+                f"a batch takes {units.seconds(batch_s)} with {workers}; the share of it "
+                f"spent waiting is unknown, since the step may still run on {device} when the next batch is requested"
             )
         share = decision.waiting_share(trial)
-        waits = f"the training waits for data {units.share(share)} of its time"
+        waits = f"training waits for data {units.share(share)} of the time"
         waits += _dearest(trial)
         now = f"{waits}; a batch takes {units.seconds(batch_s)} with {workers}"
         better, refusal = better_choice(self, prospect(self, batches, is_new_epoch=True))
@@ -60,4 +60,4 @@ class Watcher(Tuner):
 def _dearest(trial: Trial) -> str:
     """The stage of a sample that takes most of a worker's time; empty if no calls were timed."""
     stages = stage_costs([trial], trial.settings.batch_size or 1, trial.num_workers)
-    return f"; the dearest of a sample: {stages[0].name}, {units.share(stages[0].share)} of its time" if stages else ""
+    return f"; slowest stage of a sample: {stages[0].name} ({units.share(stages[0].share)})" if stages else ""

@@ -1,4 +1,4 @@
-"""Says when settings that were decided no longer fit: the training waits more than then, or the workers are idle.
+"""Says when settings that were decided no longer fit: training waits more than before, or the workers are idle.
 
 Only the clock around ``next`` is read. Pure.
 """
@@ -7,20 +7,20 @@ from dataclasses import dataclass, field
 
 from nws_sweep import units
 
-_PERIOD_S, _SHARE_OF_EPOCH = 30.0, 0.1  # what has changed must last so long, whichever is longer
-_PARTS = 3  # of the period, in each of which it must show, without its longest wait: no workers help against that
-_MORE = 0.1  # share of the time by which the training waits more
+_PERIOD_S, _SHARE_OF_EPOCH = 30.0, 0.1  # a change must last this long, the longer of the two
+_PARTS = 3  # of the period, in each of which it must show, without its longest wait, against which no workers help
+_MORE = 0.1  # increase of the share of the time spent waiting
 _WAITS_NOT = 0.02  # share of the time
-_HALF_WOULD_DO = 0.4  # share of their time in which the workers are busy: half of them would be at 80 %
-_BETWEEN_S = 600.0  # two looks
+_HALF_WOULD_DO = 0.4  # busy share of the workers: half of them would be busy 80 % of the time
+_BETWEEN_S = 600.0  # from one decision to the next
 
 
 @dataclass(eq=False)
 class Waiting:
-    """The waiting of a training since its settings were decided.
+    """The waiting for data since the settings were decided.
 
     Args:
-        chosen: Share of the time that the training waited when the settings were decided.
+        chosen: Share of the time spent waiting when the settings were decided.
         num_workers: In use.
         decided_s: When they were decided, on the clock of ``note``.
     """
@@ -33,25 +33,25 @@ class Waiting:
     _epoch_began_s: float = field(init=False)  # or when the settings were decided in it
     _waited_s: float = 0.0
     _longest_s: float = 0.0  # wait of the open part
-    _more: int = 0  # parts in a row in which the training waits more
-    _idle: int = 0  # parts in a row in which it does not wait
+    _more: int = 0  # parts in a row with more waiting
+    _idle: int = 0  # parts in a row without waiting
 
     def __post_init__(self) -> None:
         """An epoch has begun."""
         self._epoch_began_s = self.decided_s
 
     def begin_epoch(self, now_s: float) -> None:
-        """An epoch begins; what lies between two epochs is no part of either."""
+        """An epoch begins; the time between two epochs belongs to neither."""
         self._epoch_began_s = now_s
         self._begin_part(None)
 
     def note(self, asked_s: float, given_s: float, waited_s: float | None = None) -> bool:
-        """A batch was asked for and given; True if a part of the period has ended.
+        """A batch was requested and received; True if a part of the period has ended.
 
         Args:
             asked_s: Moment, s.
             given_s: Moment, s.
-            waited_s: For how long the training has waited; None for all of the time between the two.
+            waited_s: Time spent waiting; None for all of the time between the two.
         """
         if self.began_s is None:
             self._begin_part(given_s)
@@ -62,7 +62,7 @@ class Waiting:
         return given_s - self.began_s >= max(_PERIOD_S, _SHARE_OF_EPOCH * self.epoch_s) / _PARTS
 
     def end_part(self, now_s: float, busy: float) -> str:
-        """Why the settings should be looked at again; empty if they fit.
+        """Why the settings should be reconsidered; empty if they fit.
 
         Args:
             now_s: The moment of the last batch.
@@ -78,11 +78,10 @@ class Waiting:
             return ""
         if self._more >= _PARTS:
             return (
-                f"the training waits {units.share(share)} of its time, {units.share(self.chosen)} when it was decided"
+                f"training waits for data {units.share(share)} of the time, {units.share(self.chosen)} when the "
+                "settings were decided"
             )
-        return (
-            f"the training does not wait, and its {self.num_workers} workers are busy {units.share(busy)} of their time"
-        )
+        return f"training does not wait, and its {self.num_workers} workers are busy {units.share(busy)} of the time"
 
     def _begin_part(self, now_s: float | None) -> None:
         self.began_s, self._waited_s, self._longest_s = now_s, 0.0, 0.0

@@ -1,4 +1,4 @@
-"""What the workers of a pool tell the training's process: that they can make batches, and what each batch costs."""
+"""What the workers of a pool report to the main process: that they can make batches, and what each batch costs."""
 
 import contextlib
 from collections.abc import Callable
@@ -58,7 +58,7 @@ class WorkerStates:
 
 @dataclass(frozen=True)
 class WorkerProbe:
-    """A ``worker_init_fn`` that times the batches of the worker, and tells its state."""
+    """A ``worker_init_fn`` that times the batches of the worker, and reports its state."""
 
     timer: BatchTimer
     states: WorkerStates
@@ -69,7 +69,7 @@ class WorkerProbe:
     def __call__(self, worker_id: int) -> None:
         """Runs in the worker before its first batch. The dataset, which user code sees, is not changed.
 
-        If an own part fails, the worker makes batches all the same.
+        If a part of this class fails, the worker still makes batches.
         """
         if self.is_iterable:
             with contextlib.suppress(Exception):
@@ -107,7 +107,7 @@ class WorkerProbe:
         return timed
 
     def _telling(self, step: Callable[..., Any], worker_id: int, state: int) -> Callable[..., Any]:
-        """A step of the worker, which tells the state afterwards, or its exception."""
+        """A step of the worker, which then reports the state, or its exception."""
 
         def telling(*arguments: Any) -> Any:
             try:

@@ -1,6 +1,6 @@
-"""Programs that stay as they are: their DataLoaders get other iterators, which search, tune or watch.
+"""Unchanged programs: their DataLoaders get other iterators, which search, tune or watch.
 
-- ``hooks`` says what these iterators do, and which of the DataLoaders is meant.
+- ``hooks`` says what these iterators do, and which of the DataLoaders is selected.
 - ``script`` runs a program as ``python`` does, with a hook.
 - ``command`` is ``nws-sweep autotune``, ``explain``, ``search`` and ``watch``.
 

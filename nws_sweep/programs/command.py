@@ -1,4 +1,4 @@
-"""``nws-sweep autotune``, ``explain``, ``search`` and ``watch``: a program as it is, with a hook."""
+"""``nws-sweep autotune``, ``explain``, ``search`` and ``watch``: an unchanged program, with a hook."""
 
 import argparse
 import contextlib
@@ -19,10 +19,10 @@ from nws_sweep.report.search_result import SearchResult
 from nws_sweep.results import SearchRecord, storage
 
 _ABOUT = {
-    "autotune": "Runs a program as it is; num_workers of its training's DataLoader is tuned in the first epoch.",
-    "explain": "Searches as the command search does, and says which functions make a sample dear.",
-    "search": "Runs a program until its training begins, searches the settings of that DataLoader, and ends.",
-    "watch": "Runs a program as it is, and says what share of its time its training waits for data.",
+    "autotune": "Runs an unchanged program, and tunes num_workers of its training DataLoader in the first epoch.",
+    "explain": "Searches like the command search, and says which functions make a sample expensive.",
+    "search": "Runs a program until training begins, searches the settings of its DataLoader, and ends.",
+    "watch": "Runs an unchanged program, and says what share of the time training waits for data.",
 }
 _WRONG_USAGE = 2
 _print = printer_for(True)  # on standard error
@@ -48,7 +48,7 @@ def run(arguments: Sequence[str]) -> int:
     try:
         program.run(options.program[1:])
     except BaseException:
-        if hook.ending is None:  # else that of the search counts, whatever the program has made of it
+        if hook.ending is None:  # else the status of the search counts, even if the program has changed it
             raise
     finally:
         _end(hook, program.name)
@@ -69,8 +69,8 @@ def parser_of(command: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(f"nws-sweep {command}", description=_ABOUT[command], allow_abbrev=False)
     parser.add_argument(
         "--loader", type=_loader, metavar="NUMBER|CLASS",
-        help="which DataLoader: its number, in the order in which the program first iterates over them, or the class "
-        "of its dataset (default: the training's, in random order and with gradients)",
+        help="which DataLoader: its number in the order of first iteration, or the class of its dataset (default: the "
+        "training DataLoader, with random order and gradients enabled)",
     )  # fmt: skip
     for name, keywords in _OPTIONS[command].items():
         parser.add_argument(f"--{name.removesuffix('_s').replace('_', '-')}", dest=name, **keywords)
@@ -93,11 +93,11 @@ def _numbers(text: str) -> list[int]:
 
 def _seconds(text: str) -> float:
     if not is_seconds(value := float(text)):
-        raise argparse.ArgumentTypeError(f"{text}: allowed are seconds of at least 0")
+        raise argparse.ArgumentTypeError(f"{text}: must be seconds of at least 0")
     return value
 
 
-_MOST: Mapping[str, Any] = {"type": int, "metavar": "N", "help": "never more workers"}
+_MOST: Mapping[str, Any] = {"type": int, "metavar": "N", "help": "maximum number of workers"}
 _OF_SEARCH: Mapping[str, Mapping[str, Any]] = {
     "num_workers": {"type": _numbers, "metavar": "LIST", "help": "the candidates, such as 0,4,8 or 0..16"},
     "max_workers": _MOST,
@@ -108,7 +108,7 @@ _OPTIONS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "autotune": {
         "max_workers": _MOST,
         "reuse": {"default": "fresh", "help": "begin with an earlier answer: fresh (default), always or never"},
-        "once": {"action": "store_true", "help": "decide once, also if the settings no longer fit later"},
+        "once": {"action": "store_true", "help": "decide once, even if the settings no longer fit later"},
     },
     "explain": _OF_SEARCH,
     "search": _OF_SEARCH,

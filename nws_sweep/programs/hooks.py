@@ -1,8 +1,8 @@
-"""Hooks: what the iterators of a program's DataLoaders do, and which DataLoader is the training's.
+"""Hooks: what the iterators of a program's DataLoaders do, and which DataLoader is the training DataLoader.
 
-DataLoaders are numbered from 1 in the order in which the program first iterates over them. One of them is meant: the
-one that was asked for by its number or by the name of its dataset's class; else the training's, which is iterated with
-gradients enabled, in random order or over an iterable dataset.
+DataLoaders are numbered from 1 in the order in which the program first iterates over them. One of them is selected: the
+one that was chosen by its number or by the name of its dataset's class; else the training DataLoader, which is
+iterated with gradients enabled, in random order or over an iterable dataset.
 """
 
 import os
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from nws_sweep.dataloading.hook import LoaderHook
     from nws_sweep.online.tuner import Tuner
 
-Wanted = int | str | None  # the number of a DataLoader, the class of its dataset, or None for the training's
+Wanted = int | str | None  # the number of a DataLoader, the class of its dataset, or None for the training DataLoader
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +34,7 @@ class Reporting:
         announce: Called with a line.
         warn: Called with a line about a failure.
         progress: As for ``nws_sweep.search``.
-        option: How another DataLoader is asked for, before its number.
+        option: The option that selects another DataLoader, without its number.
         keep: Called with what was found, which was printed already; its errors are those of the search.
     """
 
@@ -54,7 +54,7 @@ class ProgramHook:
 
     Args:
         reporting: How it reports.
-        loader: The DataLoader that is meant.
+        loader: The selected DataLoader.
 
     Attributes:
         ending: What ends the program; None unless a loader was searched. The program may catch it.
@@ -67,7 +67,7 @@ class ProgramHook:
         is_number = isinstance(loader, int) and not isinstance(loader, bool) and loader >= 1
         if not (loader is None or is_number or (isinstance(loader, str) and loader.isidentifier())):
             allowed = "null, an integer of at least 1, or the name of a dataset's class"
-            raise ConfigurationError(f"loader={loader!r}: allowed is {allowed}")
+            raise ConfigurationError(f"loader={loader!r}: must be {allowed}")
         self._reporting, self._wanted = reporting, loader
         self._replaced: LoaderHook | None = None
         self._is_possible, self._process = True, os.getpid()
@@ -112,7 +112,7 @@ def _name(number: int, loader: Any) -> str:
 
 
 class _EndingIterator:
-    """Ends the program at the first batch: an error in ``iter`` would hit frameworks where they can't clean up."""
+    """Ends the program at the first batch: an error in ``iter`` would reach frameworks where they cannot clean up."""
 
     _finished = False  # torchdata's StatefulDataLoader asks for it
 
@@ -136,7 +136,7 @@ class SearchHook(ProgramHook):
 
     Args:
         reporting: How it reports.
-        loader: The DataLoader that is meant.
+        loader: The selected DataLoader.
         options: Keywords of ``nws_sweep.search``.
     """
 
@@ -189,8 +189,8 @@ class SearchHook(ProgramHook):
         from nws_sweep import api
 
         if rank0.has_other_ranks() and not self._has_all_ranks:
-            how = "start all ranks by torchrun -m nws_sweep search"
-            self._reporting.warn(f"the search failed: the program has started other ranks without it; {how}")
+            how = "start all ranks with torchrun -m nws_sweep search"
+            self._reporting.warn(f"the search failed: the program has started other ranks itself; {how}")
             return 1
         processes.drop_foreign_start_method()  # of a launcher's worker process
         try:
@@ -210,20 +210,20 @@ class _Followed:
     kind: str
     dataset: Callable[[], Any]  # a weak reference if there can be one
     is_wanted: bool
-    likeness: int  # to a training's: the largest index in ``loaders.NOT_TRAINING`` so far
+    likeness: int  # to a training DataLoader: the largest index in ``loaders.NOT_TRAINING`` so far
     tuner: "Tuner"
 
 
 class TuningHook(ProgramHook):
     """Gives each DataLoader a tuner; loaders that are made for one epoch each share one.
 
-    All of them are timed. Only the one that is meant changes its settings, or is reported if nothing may change: of
-    several that may be the training's, the one that has given most batches so far, which soon is the training's.
+    All of them are timed. Only the selected one changes its settings, or is reported if nothing may change: of
+    several that may be the training DataLoader, the one that has given most batches so far.
 
     Args:
         reporting: How it reports.
-        loader: The DataLoader that is meant.
-        watches: Whether settings stay as they are.
+        loader: The selected DataLoader.
+        watches: Whether settings do not change.
         options: ``max_workers``, ``settings``, ``reuse`` and ``once`` as for ``nws_sweep.autotune``.
     """
 
@@ -235,15 +235,15 @@ class TuningHook(ProgramHook):
         self._by_loader: weakref.WeakKeyDictionary[Any, _Followed] = weakref.WeakKeyDictionary()
 
     def start(self) -> None:
-        """Replaces the iterators, if a training can be tuned here."""
+        """Replaces the iterators, if tuning is possible here."""
         if reason := platforms.reason_not_autotuning():
-            self._reporting.announce(f"{reason}: the program runs as it is")
+            self._reporting.announce(f"{reason}: the program runs unchanged")
             self._is_possible = False
             return
         super().start()
 
     def conclude(self, program: str) -> None:
-        """Ends the tuner of the training, and keeps what it has found."""
+        """Ends the tuner of the training DataLoader, and keeps what it has found."""
         training = self._training
         if training is None:
             self._say_what_was_seen(program)
@@ -255,7 +255,7 @@ class TuningHook(ProgramHook):
         if others and self._wanted is None:
             listed, other = ", ".join(one.name for one in others), f"{self._reporting.option}{others[0].number}"
             self._reporting.announce(
-                f"{training.name} was taken for the training's, not {listed}; {other} chooses another"
+                f"{training.name} was taken as the training DataLoader, not {listed}; {other} chooses another"
             )
         if training.tuner.trials:
             self._reporting.keep(record(training.tuner))
@@ -279,7 +279,7 @@ class TuningHook(ProgramHook):
 
     @property
     def _training(self) -> _Followed | None:
-        """The loader that is meant; None if it has not given any batch."""
+        """The selected loader; None if it has not given any batch."""
         found = [one for one in self._followed if one.tuner.batches and (self._wanted is None or one.is_wanted)]
         return max(found, key=lambda one: (one.likeness, one.tuner.batches), default=None)
 
@@ -287,7 +287,7 @@ class TuningHook(ProgramHook):
         training = self._training
         if training is None or training.tuner is not tuner:
             return False
-        return training.likeness > 0 or not self._watches  # watching can wait until the training is certain
+        return training.likeness > 0 or not self._watches  # watching can wait until the choice is certain
 
     def _tuner_of(self, loader: Any) -> "Tuner":
         from nws_sweep.dataloading.loaders import NOT_TRAINING, reason_not_training
@@ -332,7 +332,7 @@ def _weakly(value: Any) -> Callable[[], Any]:
 
 
 class TrainerHook:
-    """A trainer's callback, whose hook prints what was found, and is made when a training begins: trainers pickle
+    """A trainer's callback, whose hook prints what was found. The hook is made when training begins: trainers pickle
     callbacks before.
 
     Args:
@@ -352,13 +352,13 @@ class TrainerHook:
         return TuningHook(reporting, **options)
 
     def begin(self, *_: Any, **__: Any) -> None:
-        """A training begins; an earlier one may have ended by an exception."""
+        """Training begins; an earlier training run may have ended by an exception."""
         self.end()
         self._hook = self._make()
         self._hook.start()
 
     def end(self, *_: Any, **__: Any) -> None:
-        """The training has ended, if it had begun."""
+        """Training has ended, if it had begun."""
         hook, self._hook = self._hook, None
         if hook is not None:
-            hook.end("the training")
+            hook.end("training")

@@ -16,7 +16,7 @@ def is_first_rank() -> bool:
 def report(folder: Path, *, prints: bool = True) -> None:
     """Writes the report of a run or a grid, and prints its table.
 
-    In a process of its own: threads can't start at the exit of this one, and its matplotlib is the program's.
+    In a separate process: threads cannot start at the exit of this one, and its matplotlib belongs to the program.
     """
     sys.stdout.flush()
     command = [sys.executable, "-m", "nws_sweep", "report", str(folder)]

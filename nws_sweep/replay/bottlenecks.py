@@ -42,7 +42,7 @@ class Epoch(NamedTuple):
         Args:
             taken: One of ``REMOVABLE``, or a stage.
             making: CPU time of making a batch without workers / in a worker.
-            undisturbed: The loop with the training step as it is if CPUs are free.
+            undisturbed: The loop with the training step as on free CPUs.
         """
         costs, loop, settings = self
         match taken:

@@ -1,4 +1,4 @@
-"""The rule that chooses settings: their time, priced by workers. Pure; searches, trainings and predictions share it.
+"""The rule that chooses settings: their time, priced by workers. Pure; searches, autotune and predictions share it.
 
 The price of n workers is J(n) = t(n) x (1 + tolerance)^log2(1 + n), with t(n) the time of an epoch or a batch: twice as
 many workers must save the tolerance of the time. Of the settings whose price exceeds the least by at most ``CLOSE``,
@@ -96,11 +96,11 @@ def most_workers(cpus: float, measured_s: Mapping[S, float]) -> int:
 def costs_near_the_best(
     numbers: Sequence[int], costs_s: Callable[[Sequence[int]], Mapping[S, float]], tolerance: float
 ) -> dict[S, float]:
-    """Predicted costs of a ladder of numbers of workers, and of the numbers near the best of them.
+    """Predicted costs of a ladder of values of num_workers, and of the values near the best of them.
 
     Args:
         numbers: Ascending.
-        costs_s: Gives the costs of settings with these numbers of workers; it may leave out some.
+        costs_s: Gives the costs of settings with these values of num_workers; it may leave out some.
         tolerance: Share of the time that twice as many workers must save.
     """
     found = dict(costs_s(ladder(numbers)))
@@ -110,9 +110,9 @@ def costs_near_the_best(
 
 
 def ladder(numbers: Sequence[int], chosen: int = 0, beside: Sequence[int] = (-1, 0, 1)) -> list[int]:
-    """Of ascending numbers of workers: both ends, doublings, and their neighbours; likewise around ``chosen``.
+    """Of ascending values of num_workers: both ends, doublings, and their neighbours; likewise around ``chosen``.
 
-    Batches go to workers in turn, so a dear batch may recur at each multiple of a number of workers.
+    Batches go to workers in turn, so an expensive batch may recur at each multiple of a number of workers.
     """
     steps = {round(chosen * 2 ** (step / 8)) for step in range(-8, 9)} if chosen else {3 * 2**n for n in range(11)}
     middle = {chosen} if chosen else {2**n for n in range(13)}

@@ -1,7 +1,7 @@
 """What limits an epoch: it is replayed with one thing taken away, and what saves most limits most. Pure.
 
-Without one thing another number of workers may be the best, so each thing is taken away at several numbers. None of
-them is predicted to be faster than the best setting as things are: the search has measured that it is not.
+Without one thing another num_workers may be the best, so each thing is taken away at several of them. With nothing
+taken away, none of them is predicted to be faster than the best setting: the search has measured that it is not.
 """
 
 import functools
@@ -16,7 +16,7 @@ from nws_sweep.replay.model import Model
 from nws_sweep.replay.prediction import MOST_BATCHES
 from nws_sweep.replay.queue import QueueSettings
 
-_FEW_BATCHES = 250  # replayed with other numbers of workers than the best
+_FEW_BATCHES = 250  # replayed with values of num_workers other than the best
 
 
 class MeanCosts(NamedTuple):
@@ -38,7 +38,7 @@ class Counterfactual:
     Attributes:
         model: Of the trials.
         best: The best setting.
-        allowed: Numbers of workers that are possible, including the best's.
+        allowed: Possible values of num_workers, including the best's.
     """
 
     model: Model

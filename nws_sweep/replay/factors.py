@@ -1,6 +1,6 @@
 """How much longer batches take than replayed, at each number of workers. Pure.
 
-What the replay does not know (locks, memory bandwidth, servers that saturate) shows as the measured time of a trial /
+What the replay does not model (locks, memory bandwidth, servers that saturate) shows as the measured time of a trial /
 its replayed time: this factor is interpolated as a power of the number of workers. How far it may change between trials
 is learnt from its changes so far, as the variance of a random walk over doublings of the workers.
 """

@@ -1,7 +1,7 @@
 """Predicts what any settings would do from all trials of a search. Pure.
 
 Each prediction replays the records of the nearest trial (in the ratio of the workers) with costs, and is multiplied by
-a factor for what the replay does not know (``factors``).
+a factor for what the replay does not model (``factors``).
 """
 
 import math
@@ -54,7 +54,7 @@ class Model:
             step_s: Of another training step per batch, which takes no CPU time; None for the recorded one.
             without: What is taken away.
             most: Batches that are replayed, at least three queues; the rest of the epoch has their pace. The result is
-                the mean of as many orders of a short epoch as have so many batches.
+                the mean over as many orders of a short epoch as have this many batches.
         """
         records, factor = self._inputs(settings.num_workers, step_s)
         settings = beside_others(settings, self.known[0])
@@ -109,7 +109,7 @@ class Model:
         return (records, factor) if step_s is None else (_with_step(records, step_s, factor), 1.0)
 
     def undisturbed(self, loop: LoopCosts) -> LoopCosts:
-        """The loop with the training step as it is if CPUs are free."""
+        """The loop with the training step as on free CPUs."""
         alone = self.ends[0].records.loop
         if not self.is_slowed or alone.step_s >= loop.step_s:
             return loop

@@ -9,9 +9,9 @@ from nws_sweep.results import BatchCost, BatchRecord, StageTime, Trial
 
 COPY = "copy into shared memory"
 _ENOUGH_BATCHES = 8  # whose calls were timed
-_CONTAINER = 0.1  # of its time; a stage with less code of its own is shown by the stages in it
+_CONTAINER = 0.1  # of its time; a stage with less code outside its inner stages is shown by these
 _SPREAD_OF_FEW = 0.1  # relative standard deviation, until three batches are known
-_LARGE_OVERHEAD = 0.1  # share of the batch from which on the other batches tell what timing has cost
+_LARGE_OVERHEAD = 0.1  # share of the batch from which on the other batches show what timing has cost
 _TRUSTED = 0.7, 1.3  # times the overhead as calibrated
 
 
@@ -31,7 +31,7 @@ class StageCost:
         cpu_share: CPU time of all threads of the worker, as a share of the stage's time.
         cpu: Share of the CPU time of making a batch.
         wait: Share of its waiting.
-        copy: Share of the CPU time for handing it over.
+        copy: Share of the CPU time of its transfer.
     """
 
     name: str
@@ -87,12 +87,12 @@ class _Batch:
 
 
 def stage_costs(trials: Iterable[Trial], samples: int, num_workers: int) -> tuple[StageCost, ...]:
-    """The stages, the dearest first; empty if no calls were timed.
+    """The stages, the most expensive first; empty if no calls were timed.
 
     Args:
         trials: Of one configuration.
         samples: Of a batch.
-        num_workers: Batches of trials with about so many workers count.
+        num_workers: Batches of trials with about this many workers count.
     """
     near = sorted(trials, key=lambda trial: abs(math.log2(max(1, trial.num_workers) / max(1, num_workers))))
     timed: list[BatchRecord] = []
@@ -223,7 +223,7 @@ def _cost(stage: StageTime, batches: Sequence[_Batch], samples: int, *, is_rest:
 
 
 def _copy(batches: Sequence[_Batch], samples: int) -> StageCost:
-    """Handing batches over to the main process."""
+    """The transfer of batches to the main process."""
     copied_s, seconds = sum(batch.copy_s for batch in batches), sum(batch.seconds for batch in batches)
     return StageCost(
         name=COPY, calls=1 / samples, seconds=copied_s / len(batches) / samples, share=copied_s / seconds,

@@ -47,7 +47,7 @@ def numbers(name: str, text: str) -> list[int]:
         ends = []
     ranges = [range(end[0], end[-1] + 1) for end in ends]
     if not ranges or not all(ranges):
-        raise ConfigurationError(f"{name}={text}: allowed are integers such as 2,4,8 or a range such as 0..16")
+        raise ConfigurationError(f"{name}={text}: must be integers such as 2,4,8 or a range such as 0..16")
     for values in ranges:
         what_if.check(name, values[0])
         what_if.check(name, values[-1])
@@ -90,11 +90,11 @@ def _sizing(found: WhatIf, best: QueueSettings, numbers: Sequence[int]) -> Itera
     if not paces:
         return
     *fewer, (cpus, (batch_s, num_workers)) = paces.items()
-    half = f", with half of the CPUs {units.seconds(fewer[-1][1][0])}" if fewer else ""
+    half = f", or {units.seconds(fewer[-1][1][0])} with half of the CPUs" if fewer else ""
     are = f"{units.counted(cpus, 'CPU')} {'is' if cpus == 1 else 'are'}"
-    answer = f"{are} enough so that the training step never waits after the start"
+    answer = f"{are} enough to keep the training step busy after the start"
     if batch_s > found.step_s * (1 + found.tolerance):
-        answer = f"no number of CPUs is enough so that the training step never waits; {are} as fast as any"
+        answer = f"no number of CPUs keeps the training step busy; {are} as fast as any"
     yield f"{answer}: a batch takes {units.seconds(batch_s)} with num_workers={num_workers}{half}"
 
 

@@ -16,18 +16,18 @@ from nws_sweep.results import SearchRecord
 if TYPE_CHECKING:
     import pandas as pd
 
-_HEADER = ("stage", "share of a sample", "per sample", "on a CPU", "epoch without it", "workers then", "code")
+_HEADER = ("stage", "share of a sample", "per sample", "on a CPU", "epoch without it", "workers without it", "code")
 _LEAST_SHARE, _MOST_ROWS = 0.01, 12
 
 
 @dataclass(frozen=True, repr=False)
 class Explanation:
-    """What makes a sample dear, and what the epoch would be without it.
+    """What makes a sample expensive, and what the epoch would be without it.
 
     Returned by :func:`nws_sweep.explain`. Prints as a table, in a notebook too.
 
     Attributes:
-        stages: The dearest first.
+        stages: The most expensive first.
         num_workers: Workers of the epoch, the recommended ones.
         epoch_s: Seconds of the epoch; None if its length is unknown.
     """
@@ -68,7 +68,7 @@ class Explanation:
     @property
     def _lines(self) -> Iterator[str]:
         epoch = f"; the epoch takes {units.seconds(self.epoch_s)}" if self.epoch_s else ""
-        yield f"a sample takes {units.seconds(self.sample_s)} of a worker{epoch} with num_workers={self.num_workers}"
+        yield f"a worker takes {units.seconds(self.sample_s)} for a sample{epoch} with num_workers={self.num_workers}"
         yield from sentences(self.stages, self.num_workers)
 
 
@@ -77,8 +77,8 @@ def of(configuration: ConfigurationSummary) -> Explanation:
     best, stages = configuration.best, configuration.stages
     if best is None or not stages:
         raise NwsSweepError(
-            f"{configuration.label}: no calls were timed; they need a candidate with workers, and a search by this "
-            "version while no other tool monitors its workers"
+            f"{configuration.label}: no calls were timed; this needs a search by this version, a candidate with "
+            "workers, and no other tool that monitors them"
         )
     return Explanation(stages, best.num_workers, best.measurement.epoch_s if best.measurement else None)
 
@@ -126,7 +126,7 @@ def cells(stages: Sequence[Stage]) -> list[list[str]]:
 
 
 def sentences(stages: Sequence[Stage], num_workers: int) -> Iterator[str]:
-    """What is saved without the dearest stage, and stages that cost workers but no time."""
+    """What is saved without the most expensive stage, and stages that cost workers but no time."""
     known = [stage for stage in stages if stage.saved is not None]
     dearest = max(known, key=lambda stage: stage.saved or 0.0, default=None)
     if dearest and (dearest.saved or 0.0) >= NO_TIME:

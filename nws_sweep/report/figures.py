@@ -59,7 +59,7 @@ def _stages(c: ConfigurationSummary) -> Iterator[Illustration]:
         saving = max(chart, key=lambda one: one.saved or 0.0)
         if saving.saved:
             alt += f" Without {saving.name} the epoch would take {units.share(saving.saved)} less."
-        yield Illustration(plots.STAGES, stage_bars.draw, chart, f"What makes a sample dear: {c.label}", alt)
+        yield Illustration(plots.STAGES, stage_bars.draw, chart, f"What makes a sample expensive: {c.label}", alt)
 
 
 def _what_if(c: ConfigurationSummary) -> Iterator[Illustration]:
@@ -87,7 +87,7 @@ def _batches(c: ConfigurationSummary, batches: Batches) -> Iterator[Illustration
         alt = f"Waiting and step of each batch, {units.counted(len(lines), 'candidate')}, in the order of arrival."
         if c.best and (found := c.best.measurement) and found.wait_s is not None:
             waiting, step = units.seconds(found.wait_s), units.seconds(found.step_s)
-            alt += f" A batch of the best waits {waiting} and the step takes {step}."
+            alt += f" With the best, a batch waits {waiting} and the step takes {step}."
         draw = partial(batch_times.draw_timelines, best=c.best.num_workers if c.best else None)
         yield Illustration(plots.BATCH_TIMES, draw, lines, f"Time of each batch: {c.label}", alt)
 

@@ -71,7 +71,7 @@ def _against_others(configuration: ConfigurationSummary, best: Trial, best_s: fl
     others = [(t.objective_s, t) for t in configuration.worker_trials if t.num_workers != best.num_workers]
     measured = [(seconds, trial) for seconds, trial in others if seconds is not None]
     if not measured:
-        return "No comparison: no other number of workers was measured."
+        return "No comparison: no other num_workers was measured."
     nearest_s, nearest = min(measured, key=lambda other: other[0])
     name, ratio = f"num_workers={nearest.num_workers}", nearest_s / best_s
     if ratio < 1:

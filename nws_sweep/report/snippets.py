@@ -113,7 +113,7 @@ def render(summary: Summary, format_name: str, key: str | None = None) -> Render
             format holds one configuration and there are several datasets.
     """
     if key and not re.fullmatch(r"[\w-]+(\.[\w-]+)*", key):
-        raise ConfigurationError(one_line(f"--key {key}: allowed are names joined by dots, such as data.loader"))
+        raise ConfigurationError(one_line(f"--key {key}: must be names joined by dots, such as data.loader"))
     number = len(summary.configurations)
     if format_name == "yaml" and key is None and not summary.stored.is_grid:
         return best_file(summary.configurations[0])
@@ -128,7 +128,7 @@ def render(summary: Summary, format_name: str, key: str | None = None) -> Render
         varying = f" ({', '.join(summary.distinguishing)})" if summary.distinguishing else ""
         raise ConfigurationError(
             f"--format {format_name}: holds one configuration, but there are {number}; "
-            f"pick one with --where KEY=VALUE{varying}, or give its own folder"
+            f"pick one with --where KEY=VALUE{varying}, or pass its folder"
         )
     found = _of_one(fastest, format_name, key)
     why = f"of {number} configurations, {fastest.label} loads the most samples per second; --where chooses another"

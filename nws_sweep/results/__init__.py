@@ -2,7 +2,7 @@
 
 May import: ``errors``. Names end in their unit; an undefined value is None, never 0.
 
-- Values: ``settings`` (what is asked for), ``measurements`` (windows, trials), ``search_record`` (searches, tunings).
+- Values: ``settings`` (requested values), ``measurements`` (windows, trials), ``search_record`` (searches, tuning).
 - Files: ``storage`` (folders and files), ``codec`` (their text), ``result_cache`` (earlier results),
   ``atomic`` (writing).
 """

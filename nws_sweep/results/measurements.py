@@ -24,7 +24,7 @@ class TrialState(str, enum.Enum):
     OUT_OF_MEMORY = "out_of_memory"
     SKIPPED = "skipped"  # not started, because the machine lacks the resources
     MISMEASURED = "mismeasured"  # faster than the CPUs or the training step allow, so the measurement is wrong
-    WRONG_SAMPLES = "wrong_samples"  # workers deliver other samples than loading without workers
+    WRONG_SAMPLES = "wrong_samples"  # workers deliver different samples than loading without workers
 
 
 class WindowKind(str, enum.Enum):
@@ -54,7 +54,7 @@ class BatchCost:
 
     cpu_s: float  # CPU seconds for making it
     wait_s: float  # in which the worker neither ran nor was ready to run
-    copy_s: float = 0.0  # CPU seconds of the worker for handing it over: pickling, and copying into shared memory
+    copy_s: float = 0.0  # CPU seconds of the worker for the transfer: pickling, and copying into shared memory
 
     @property
     def parts(self) -> tuple[float, float, float]:
@@ -69,7 +69,7 @@ class BatchCost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageTime:
-    """The calls of one function, or of one object, by one other while a batch was made, with what they call in turn.
+    """The calls of one function or object by another while a batch was made, including what they call.
 
     The CPU times contain what timing has cost.
     """
@@ -91,7 +91,7 @@ class BatchRecord:
 
     number: int  # in its epoch, from 0
     # In the epoch as the sampler orders it, from 0 to 1: the same batch in all trials. None if the length of the epoch
-    # is unknown, and of an iterable dataset, whose workers have streams of their own.
+    # is unknown, and of an iterable dataset, whose workers have separate streams.
     position: float | None = None
     began_s: float  # on the clock time.perf_counter
     ended_s: float
@@ -106,7 +106,7 @@ class LoopCosts:
     """What the main process and the life of workers cost, in seconds."""
 
     receive_s: float = 0.0  # CPU time for receiving one batch from a worker
-    receive_wait_s: float = 0.0  # beside it, until a batch that is finished has been received
+    receive_wait_s: float = 0.0  # besides it, until a batch that is finished has been received
     step_s: float = 0.0  # of the training step per batch, with all CPUs free
     step_cpu_s: float = 0.0  # CPU time of all threads in ``step_s``
     fork_s: float = 0.0  # CPU time of the main process for starting one worker

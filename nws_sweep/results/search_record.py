@@ -36,7 +36,7 @@ class DatasetFacts:
     accelerator: str | None  # that copies from pinned memory
     objects: tuple[PythonObjects, ...] = ()  # the largest first
     handles: tuple[str, ...] = ()  # descriptions of open files and other handles that forked workers share
-    generators: tuple[str, ...] = ()  # places of random number generators of its own that no worker_init_fn may seed
+    generators: tuple[str, ...] = ()  # places of its own random number generators that no worker_init_fn may seed
     code: str = ""  # hash of the dataset, its code and what this code reaches
     loader: LoaderSettings | None = None  # of the DataLoader that contained the dataset, if any
     project: ProjectFacts | None = None  # None if the dataset comes from no project's config
@@ -176,7 +176,7 @@ class Switch:
         before: Settings until then.
         after: Settings from then on.
         reason: Why.
-        longest_wait_s: The longest wait of the training from the decision until the new workers have given a batch.
+        longest_wait_s: The longest wait for a batch from the decision until the new workers have given one.
     """
 
     epoch: int
@@ -195,10 +195,10 @@ class Tuning:
         before: Settings of the loader as the program made it.
         after: Settings in use.
         switches: The changes, in their order.
-        is_decided: Whether the settings stay as they are from now on.
+        is_decided: Whether the settings do not change any more.
         is_provisional: Whether the tuning ended before the settings in use had been timed enough.
         reason: Why they are what they are; empty before that is known.
-        batch_s: Measured seconds per batch, steps of the training included: at first and with each change.
+        batch_s: Measured seconds per batch, training steps included: at first and with each change.
     """
 
     before: LoaderSettings

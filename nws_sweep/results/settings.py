@@ -12,7 +12,7 @@ import msgspec
 Count = Annotated[int, msgspec.Meta(ge=1)]
 Candidates = Annotated[tuple[Annotated[int, msgspec.Meta(ge=0)], ...], msgspec.Meta(min_length=1)]
 
-ONLINE_STRATEGY = "online"  # the candidates are settings of a training that was running
+ONLINE_STRATEGY = "online"  # the candidates are settings of a running training program
 
 # Tuned keywords.
 _TUNED = (
@@ -104,7 +104,7 @@ class SearchRules:
     patience: int = 3  # consecutive candidates without improvement allowed before the search stops
     max_workers: int | None = None  # the user's limit; None for none
     tolerance: float = 0.03  # share of the time that twice as many workers must save
-    reference: int | None = None  # num_workers for comparison; dropped if it is no candidate; None for none
+    reference: int | None = None  # num_workers for comparison; dropped if it is not a candidate; None for none
     time_limit_s: float | None = None  # ends the search with the best so far; None for the runner's default
     # Names of settings to search after num_workers; None for prefetch_factor, unless it was given.
     settings: tuple[str, ...] | None = ()

@@ -8,7 +8,7 @@ _OF_PACKAGE = {"hydra_plugins.hydra_ray_launcher": "ray", "aiohttp": "remote"}
 
 
 def advice(option: str) -> str | None:
-    """What to install for an option of hydra/launcher that is not found; None for other options than ours."""
+    """What to install for an option of hydra/launcher that is not found; None for options that are not ours."""
     return _line("hydra/launcher", "slurm") if option in ("submitit_slurm", "submitit_local") else None
 
 

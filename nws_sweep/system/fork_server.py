@@ -5,7 +5,7 @@ server is a fresh Python process that has imported modules, or a process that ca
 a dataset. Its children are processes of multiprocessing ("fork"), which may start others by each start method.
 
 A request is a byte on a Unix socket and two file descriptors: the child's end of its connection to the program, and
-the channel on which the server reports its process ID and its exit status. When the program exits, in whichever way,
+the channel on which the server reports its process ID and its exit status. When the program exits, for any reason,
 the connections of its servers close; each server kills its processes, with those that they have started, and exits.
 """
 

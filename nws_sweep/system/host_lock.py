@@ -32,7 +32,7 @@ def held(path: str | None, on_wait: Callable[[str], None] = lambda text: None) -
         lock.acquire(poll_interval=_POLL_S)
     except OSError as error:
         raise ConfigurationError(
-            f"paths.lock_file={path}: the lock cannot be taken ({error.strerror or error}); allowed is a file in a "
+            f"paths.lock_file={path}: the lock cannot be taken ({error.strerror or error}); must be a file in a "
             "folder that all users may write to, or null"
         ) from error
     try:

@@ -41,7 +41,7 @@ def _files(path: str) -> Iterator[str]:
 def paths_in(dataset: Any) -> tuple[str, ...]:
     """Existing files and folders that a dataset's attributes name: its root, its list of samples.
 
-    Names without a separator, such as classes and splits, and separators alone are no paths.
+    Names without a separator, such as classes and splits, and separators alone are not paths.
     """
     named = dict.fromkeys(_strings(dataset, _MAX_DEPTH, set()))
     return tuple(path for path in named if os.sep in path and path.strip(os.sep) and os.path.exists(path))  # noqa: PTH110

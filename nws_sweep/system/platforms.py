@@ -14,7 +14,7 @@ def reason_not(doing: str) -> str:
 
 
 def reason_not_autotuning() -> str:
-    """Why a running training cannot be tuned here; empty if it can.
+    """Why a running program cannot be tuned here; empty if it can.
 
     On macOS a worker takes seconds to start and, as torch shares memory there, up to 5 s to end; its memory is unknown.
     """

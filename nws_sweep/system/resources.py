@@ -17,7 +17,7 @@ from nws_sweep.system import host, platforms
 _ROOT = Path("/")
 _MEMORY_SHARE = 0.9  # of the memory that is free at the start, so that the kernel never kills a process
 _ROOMY_THREADS = 30_000  # above this limit the user's threads are not counted: that takes long and changes nothing
-# Files of a trial process; per worker: its queue (2), its sentinel, one during the hand-over.
+# Files of a trial process; per worker: its queue (2), its sentinel, one during a transfer.
 _FILES_OF_A_PROCESS, _FILES_PER_WORKER = 64, 4
 _THREADS_PER_WORKER = 3  # its loop, the feeder of its queue, the server of its file descriptors
 
@@ -101,7 +101,7 @@ class ResourceNeeds:
     """The resources of a batch, of a trial process with its dataset, and of a worker; 0 where unknown."""
 
     batch_bytes: int = 0
-    batch_tensors: int = 0  # each is a file of its own in shared memory
+    batch_tensors: int = 0  # each is a separate file in shared memory
     process_bytes: int = 0
     worker_bytes: int = 0
 

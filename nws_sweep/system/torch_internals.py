@@ -24,7 +24,7 @@ NAMES: Mapping[str, Sequence[str]] = {
 
 @functools.cache
 def missing_names() -> tuple[str, ...]:
-    """Those of ``NAMES`` that this torch does not have; without them, autotune leaves a loader as it is."""
+    """Those of ``NAMES`` that this torch does not have; without them, autotune does not change a loader."""
     from torch import distributed
 
     owners = [owner for owner in NAMES if distributed.is_available() or "distributed" not in owner]
@@ -58,7 +58,7 @@ def new_iterator(loader: Any) -> Any:
 
 
 def makes_own_iterators(loader: Any) -> bool:
-    """Whether the class of a DataLoader makes iterators of its own kind, such as torchdata's StatefulDataLoader."""
+    """Whether the class of a DataLoader makes custom iterators, such as torchdata's StatefulDataLoader."""
     from torch.utils.data import DataLoader
 
     return getattr(type(loader), GET_ITERATOR) is not getattr(DataLoader, GET_ITERATOR)

@@ -60,7 +60,7 @@ def of_machine(root: Path = Path("/")) -> MachineTime:
 
 
 def _usable_cpu_times() -> Sequence[object]:
-    """Of the CPUs on which this process may run; of all where the system does not tell them apart."""
+    """Of the CPUs on which this process may run; of all where the system does not distinguish them."""
     times: list[object] = list(psutil.cpu_times(percpu=True))
     usable = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(len(times))
     return [one for number, one in enumerate(times) if number in usable] or times
@@ -91,7 +91,7 @@ def memory(pids: Iterable[int]) -> tuple[int | None, int | None]:
     Of many descendants some are read, evenly spaced, and count for all. None where it is unknown.
     """
     # The proportional set size. Memory that the first process shares with its parent (a dataset made before the fork)
-    # counts in full in the first figure: a program of its own would have all of it.
+    # counts in full in the first figure: a separate program would have all of it.
     first, *children = pids
     every = math.ceil(len(children) / _MOST_READ) or 1
     own, *others = (_kinds(pid) for pid in (first, *children[::every]))

@@ -1,6 +1,6 @@
 """Predict, then measure: the recorded costs of batches predict every number of workers, and measurements decide.
 
-The profile, a short measurement without workers, predicts the first candidate; the program's own number of workers and
+The profile, a short measurement without workers, predicts the first candidate; the program's own num_workers and
 the reference are measured beside it. All records together then predict all candidates. Whichever promises to save a few
 percent of the price (``replay.choice``) is measured next, until none does. Rounds end when the expected loss of the
 answer is small.
@@ -20,13 +20,13 @@ from nws_sweep.tuning.observations import Decision, MeasureRound, Observation, S
 
 _SHORT_WINDOW_S, _SHORT_ROUNDS = 0.2, 3  # duration of the first windows, and the rounds that have it
 _FIRST_STEP, _STEP = 8, 4  # most workers started at first, and most workers / those measured
-MOST_PREDICTED = 6  # candidates started for their prediction, beside as many as the patience allows
-_MOST_IN_VAIN = 2  # no further one is started after so many that are not the answer
-_FITTING = 0.75  # of the fewest workers that failed, at most so many are started
+MOST_PREDICTED = 6  # candidates started for their prediction, besides those that the patience allows
+_MOST_IN_VAIN = 2  # candidates without success after which no further one is started
+_FITTING = 0.75  # share of the fewest workers that failed: the most that are started
 _MOST_AT_A_TIME = 100  # workers with which other candidates stay when one is started
-_NEAR, _NEAR_GAIN = 0.125, 0.1  # doublings between numbers of workers that take the same time, unless so much is saved
+_NEAR, _NEAR_GAIN = 0.125, 0.1  # doublings between num_workers with the same time, unless this share is saved
 _ELIMINATED = 0.1  # of the loss at which rounds end: a candidate that promises less is ended
-_NOTHING = 0.005  # share of the time that is not worth a word
+_NOTHING = 0.005  # share of the time that is not worth mentioning
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +82,7 @@ class Adaptive(Strategy):
 
     @property
     def _allowed(self) -> Sequence[int]:
-        """The candidates, and the program's own number of workers unless the user set a limit."""
+        """The candidates, and the program's own num_workers unless the user set a limit."""
         own = self.base.num_workers
         return self.rules.candidates if self._is_limited else sorted({*self.rules.candidates, own})
 
@@ -118,7 +118,7 @@ class Adaptive(Strategy):
         return [best] if best else []
 
     def _predicted(self, numbers: Sequence[int], model: Model) -> Mapping[LoaderSettings, float]:
-        """The predicted costs of some of these numbers of workers, and of those near the best of them."""
+        """The predicted costs of some of these values of num_workers, and of those near the best of them."""
 
         def costs_s(numbers: Iterable[int]) -> dict[LoaderSettings, float]:
             settings = (self.base.with_workers(n) for n in numbers)
@@ -157,7 +157,7 @@ def _named(settings: LoaderSettings, base: LoaderSettings) -> str:
 
 
 def _are_near(one: LoaderSettings, other: LoaderSettings) -> bool:
-    """Whether the predictions for them differ by chance, unless by much, as with dear batches at regular intervals."""
+    """Whether the predictions for them differ by chance, unless by much, as with slow batches at regular intervals."""
     return abs(math.log2((1 + one.num_workers) / (1 + other.num_workers))) < _NEAR
 
 

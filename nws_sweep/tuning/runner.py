@@ -21,7 +21,7 @@ _LIMIT_S, _LIMIT_OF_SETTING_S = 60.0, 30.0  # of an adaptive search without a li
 
 
 def default_limit_s(rules: SearchRules) -> float:
-    """Seconds after which an adaptive search ends that was given no limit; prefetch_factor needs no more."""
+    """Default limit of an adaptive search, s; searching prefetch_factor adds nothing to it."""
     return _LIMIT_S + _LIMIT_OF_SETTING_S * len({*(rules.settings or ())} - {"prefetch_factor"})
 
 

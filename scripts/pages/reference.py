@@ -37,7 +37,7 @@ _IN_PYTHON = """\
 `nws_sweep.search` and `tune` have the same names and defaults, except for"""
 _REASONS = {
     "batch_size": "DataLoader's own default in Python",
-    "shuffle": "DataLoader's own default in Python; a training shuffles",
+    "shuffle": "DataLoader's own default in Python; training shuffles",
     "reuse": "a command is a request to measure; a script calls `search` each time it runs",
 }
 _GROUPS_TEXT = """\

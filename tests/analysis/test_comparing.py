@@ -246,7 +246,7 @@ WHOLE = [search_result(trial(2, value, measurement=measurement(value, batch_s=No
          ("inconclusive without intervals in A and B: too few windows or epochs were measured",)),
         (found(1.0), search_result(endless_trial(2, 1.0), stop_reason=""), Change.UNCLEAR,
          ("the search in B did not finish",)),
-        (search_result(endless_trial(2, 1.0)), WHOLE[0], Change.UNCLEAR, ("A and B have no time in common",)),
+        (search_result(endless_trial(2, 1.0)), WHOLE[0], Change.UNCLEAR, ("A and B have no comparable time",)),
     ],
 )  # fmt: skip
 def test_notes_of_a_pair(a: SearchRecord, b: SearchRecord, change: Change | None, notes: tuple[str, ...]) -> None:

@@ -119,8 +119,8 @@ MOVING = BatchCost(0.001, 0.0, copy_s=0.0015)
          "CPU-bound: with enough CPUs the epoch would take N % less; with 4 CPUs N % less; CPU utilization N %, "
          "16.0 ms of CPU time per batch; cheaper transforms or more CPUs help, more workers do not"),
         (Workload(cost=MOVING, loop=replace(START, receive_s=0.0015)), [Bottleneck.TRANSFER], 0.49,
-         "transfer-bound: without hand-over the epoch would take N % less; loading a batch is cheaper than handing "
-         "it over (1.00 ms against 3.00 ms), so workers cannot help; reduce the data per batch"),
+         "transfer-bound: without transfers the epoch would take N % less; loading a batch takes less time than its "
+         "transfer (1.00 ms against 3.00 ms), so workers cannot help; reduce the data per batch"),
         (Workload(cost=BatchCost(0.008, 0.0, copy_s=0.008)), [Bottleneck.CPU, Bottleneck.TRANSFER], 0.87,
          "CPU-bound: "),
         (UNEVEN, [Bottleneck.ORDER, Bottleneck.LATENCY], 0.45,
@@ -135,15 +135,15 @@ MOVING = BatchCost(0.001, 0.0, copy_s=0.0015)
         (Workload(cost=BatchCost(0.0024, 0.0), loop=with_step(0.008, receive_s=0.0016)),
          [Bottleneck.STEP, Bottleneck.TRANSFER], 0.79,
          "step-bound: with an instant training step the epoch would take N % less; the training step takes 8.00 ms "
-         "of 9.60 ms per batch; 1 worker keeps up, and more workers will not help; also: N % less without hand-over"),
+         "of 9.60 ms per batch; 1 worker keeps up, and more workers will not help; also: N % less without transfers"),
         (Workload(cost=BatchCost(0.016, 0.0), loop=with_step(0.008)), [Bottleneck.STEP, Bottleneck.CPU], 0.87,
          "step-bound and CPU-bound: with an instant training step and with enough CPUs the epoch would take "),
         (Workload(cost=BatchCost(0.016, 0.0), loop=with_step(0.082), beside_s=0.121, tried=(0, 1)),
          [Bottleneck.COMPETITION, Bottleneck.STEP, Bottleneck.CPU], 0.16,
-         "workers compete with the training step: with an undisturbed step the epoch would take N % less; beside "
+         "workers compete with the training step: with an undisturbed step the epoch would take N % less; with "
          "workers it takes 121 ms per batch on 2 CPUs instead of 82.0 ms; cheaper transforms, fewer threads"),
         (replace(COMPUTING, tried=(0,)), [], None,
-         "no bottleneck found: nothing saves a tenth of the epoch if it is taken away; CPU utilization N %, 16.0"),
+         "no bottleneck found: no cost, if removed, would save a tenth of the epoch; CPU utilization N %, 16.0"),
     ],
     ids=lambda value: "+".join(limit.value for limit in value) or "none" if isinstance(value, list) else "",
 )  # fmt: skip
@@ -232,11 +232,11 @@ def test_more_workers_are_suggested_with_what_they_save() -> None:
     waiting = replace(WAITING, tried=(0, 1, 2, 4))
     assert edge(waiting) == [
         "the best value is the largest one allowed (num_workers=4); 16 workers would save 73 % of the epoch "
-        "(a larger max_workers, or candidate)"
+        "(set a larger max_workers or candidate)"
     ]
     assert edge(replace(waiting, loop=with_step(0.009))) == []
     result, best = waiting.result, waiting.trial(4)
-    assert [line for line in caveats.on(result, best) if "a larger max_workers, or candidate, may be" in line]
+    assert [line for line in caveats.on(result, best) if "a larger max_workers or candidate may be" in line]
 
 
 def test_a_longer_step_beside_workers_may_be_the_work_of_an_accelerator() -> None:

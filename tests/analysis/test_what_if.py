@@ -102,7 +102,7 @@ def test_a_recorded_training_step_counts_unless_it_computes_or_takes_no_time() -
     ],
 )
 def test_a_wrong_value_is_refused(name: str, value: Any, allowed: str) -> None:
-    with pytest.raises(ConfigurationError, match=f"^{re.escape(f'{name}={value!r}: allowed is {allowed}')}$"):
+    with pytest.raises(ConfigurationError, match=f"^{re.escape(f'{name}={value!r}: must be {allowed}')}$"):
         of(WAITS).asked(**{name: value})
 
 

@@ -83,15 +83,15 @@ _OUT_OF_RANGE = {
 @pytest.mark.parametrize(
     ("override", "line"),
     [
-        *((each, f"{each}: allowed is {text}") for text, overrides in _OUT_OF_RANGE.items() for each in overrides),
-        ("~batch_size", "~batch_size: the key cannot be deleted; allowed is null or an integer of at least 1"),
+        *((each, f"{each}: must be {text}") for text, overrides in _OUT_OF_RANGE.items() for each in overrides),
+        ("~batch_size", "~batch_size: the key cannot be deleted; it must be null or an integer of at least 1"),
         ("+bach_size=64", "bach_size=64: there is no key bach_size; did you mean batch_size?"),
         ("xyzzy=1", "xyzzy=1: there is no key xyzzy; --help lists the keys"),
         ("measure.windo=3", "measure.windo=3: there is no key measure.windo; did you mean measure.windows?"),
         ("dataset.size=3",
          "dataset.size=3: the chosen dataset has no such argument; ++dataset.size=VALUE passes it anyway"),
         ("dataset=image_folder", "dataset.root is missing: set dataset.root=VALUE"),
-        ("measure=quik", "measure=quik: allowed are default, epoch, quick, rigorous"),
+        ("measure=quik", "measure=quik: must be one of default, epoch, quick, rigorous"),
         ("batch_size=64,256", "batch_size=64,256: several values are a grid, which needs -m"),
         ("num_workers=0,4", "num_workers=0,4: the candidates of a search are a list, num_workers=[0,4]"),
         ("in_ordr=false", "in_ordr=false: there is no key in_ordr; did you mean in_order?"),

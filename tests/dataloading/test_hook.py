@@ -64,4 +64,4 @@ def test_a_torch_without_the_method_is_left_as_it_is(monkeypatch: pytest.MonkeyP
     hook = LoaderHook(lambda original, loader: original(loader))
     hook.start()
     hook.restore()
-    assert caplog.messages == ["this torch has no DataLoader._gone: its DataLoaders stay as they are"]
+    assert caplog.messages == ["this torch has no DataLoader._gone: its DataLoaders are not changed"]

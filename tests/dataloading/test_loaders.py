@@ -137,7 +137,7 @@ def test_a_context_stays_the_object_that_it_was_and_one_without_processes_is_ref
     loader: DataLoader[Any] = DataLoader(DATA, num_workers=1, multiprocessing_context=own)
     assert changed_copy(loader, num_workers=2).multiprocessing_context is own
     loader.multiprocessing_context = ThreadContext()
-    with pytest.raises(ConfigurationError, match=r"are no processes .*'processthread'.*; allowed is fork"):
+    with pytest.raises(ConfigurationError, match=r"are not processes .*'processthread'.*; must be fork"):
         loaders.settings_of(loader)
 
 
@@ -188,7 +188,7 @@ def test_a_loader_in_an_attribute_of_a_loader_is_ignored_and_several_in_a_wrappe
     assert loaders.unwrapped(loader) is loader
     with pytest.raises(ConfigurationError, match=r"Pipeline has 2 DataLoaders \(pipeline\): tune each of them"):
         loaders.unwrapped(Pipeline(full(), full()))
-    with pytest.raises(ConfigurationError, match="int: allowed is a DataLoader, or an object that wraps one"):
+    with pytest.raises(ConfigurationError, match="int: must be a DataLoader, or an object that wraps one"):
         loaders.unwrapped(3)
 
 

@@ -51,7 +51,7 @@ def test_a_dataloader_is_found_with_its_settings_and_their_keys() -> None:
 def test_an_unregistered_resolver_is_reported_with_a_remedy(tmp_path: Path) -> None:
     node = {**LOADER, "dataset": [1, 2], "batch_size": "${twice:8}"}
     OmegaConf.save({"loader": node}, tmp_path / "config.yaml")
-    line = r"^dataset.imports=\[\]: Unsupported interpolation type twice; allowed is a list with the project's module"
+    line = r"^dataset.imports=\[\]: Unsupported interpolation type twice; must be a list with the project's module"
     with pytest.raises(NwsSweepError, match=line), composed(tmp_path, "config.yaml"):
         pass
 
@@ -122,7 +122,7 @@ def test_a_data_module_is_prepared_for_the_method() -> None:
     with pytest.raises(ConfigurationError, match=r"dataset.method=other: Module has no such method"):
         project.loader_of(module, "data", "other")
     for made in (3, [module], {"a": module}, None):
-        message = f"dataset.key=data: makes a {type(made).__name__}; allowed is one DataLoader, Dataset or"
+        message = f"dataset.key=data: makes a {type(made).__name__}; must make one DataLoader, Dataset or"
         with pytest.raises(ConfigurationError, match=message):
             project.loader_of(made, "data", "train_dataloader")
 

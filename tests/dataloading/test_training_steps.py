@@ -35,7 +35,7 @@ def test_sleep_times_have_the_mean_and_spread_and_are_the_same_for_all(monkeypat
 def test_errors_of_sleep_name_the_key(arguments: dict[str, Any], given: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         Sleep(**arguments)
-    assert str(caught.value).startswith(f"training_step.{given}: allowed is a number of at least 0")
+    assert str(caught.value).startswith(f"training_step.{given}: must be a number of at least 0")
 
 
 def test_a_training_step_is_forward_loss_backward_and_optimiser() -> None:

@@ -59,11 +59,11 @@ def test_an_interrupted_folder_of_photos_is_not_used(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        *((lambda given=given: Photos("x", **given), rf"{'='.join(map(str, *given.items()))}: allowed is ")
+        *((lambda given=given: Photos("x", **given), rf"{'='.join(map(str, *given.items()))}: must be ")
             for given in ({"count": 0}, {"width": 0}, {"height": 10_001}, {"quality": 96})),
         (lambda: Photos(__file__, count=1), "root=.*cannot make photos there"),
-        (lambda: Sleep(length=0, seconds_per_sample=1), "length=0: allowed is at least 1$"),
-        (lambda: Sleep(length=1, seconds_per_sample=1, spread=-2), "spread=-2: allowed is at least 0$"),
+        (lambda: Sleep(length=0, seconds_per_sample=1), "length=0: must be at least 1$"),
+        (lambda: Sleep(length=1, seconds_per_sample=1, spread=-2), "spread=-2: must be at least 0$"),
         (lambda: tensor(length=0), "length=0"),
     ],
 )  # fmt: skip

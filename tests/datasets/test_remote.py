@@ -114,9 +114,9 @@ def test_names_are_kept_in_an_array_or_in_a_list(memory: Any) -> None:
     [
         ({"url": "memory://nowhere"}, "dataset.url=memory://nowhere: "),
         ({"url": "nonsense://x"}, "dataset.url=nonsense://x: cannot be read ("),
-        ({"url": "memory://train", "names": "tuple"}, "dataset.names=tuple: allowed are array, list"),
-        ({"url": "memory://train", "retries": -1}, "dataset.retries=-1: allowed is an integer of at least 0"),
-        ({"url": "memory://train", "timeout_s": 0}, "dataset.timeout_s=0: allowed is a number above 0"),
+        ({"url": "memory://train", "names": "tuple"}, "dataset.names=tuple: must be array or list"),
+        ({"url": "memory://train", "retries": -1}, "dataset.retries=-1: must be an integer of at least 0"),
+        ({"url": "memory://train", "timeout_s": 0}, "dataset.timeout_s=0: must be a number above 0"),
     ],
 )
 def test_errors_are_one_line(memory: Any, arguments: dict[str, Any], line: str) -> None:

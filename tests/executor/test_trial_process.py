@@ -119,7 +119,7 @@ REMEDY = r" needs \+\+training_step._partial_=true"
             DatasetError,
             "pixels: .*; put its files into /",
         ),
-        ({}, NEGATIVE_SLEEP, ConfigurationError, "=-1: allowed is a"),
+        ({}, NEGATIVE_SLEEP, ConfigurationError, "=-1: must be a"),
         ({}, {"_target_": "builtins.dict"}, ConfigurationError, rf"dict: .*got dict, which cannot be called.*{REMEDY}"),
         ({}, {"_target_": f"{USERS}.step"}, ConfigurationError, rf"step: .*missing 1 required.*{REMEDY}"),
     ],

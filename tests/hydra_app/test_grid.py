@@ -63,7 +63,7 @@ def test_the_plan_has_an_upper_limit_of_the_time(
 @pytest.mark.parametrize(
     ("overrides", "line"),
     [
-        (["pin_memory=true,false", "patience=1,-1"], "patience=-1: allowed is an integer of at least 0"),
+        (["pin_memory=true,false", "patience=1,-1"], "patience=-1: must be an integer of at least 0"),
         (["dataset=sleep,image_folder"], "dataset.root is missing: set dataset.root=VALUE"),
     ],
 )

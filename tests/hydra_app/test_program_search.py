@@ -126,7 +126,7 @@ def test_a_failed_search_is_a_line(job: Job, monkeypatch: pytest.MonkeyPatch, ca
 
 
 def test_a_wrong_option_ends_the_program_before_it_begins(job: Job) -> None:
-    with pytest.raises(SystemExit, match=r"^nws_sweep: loader=0: allowed is"):
+    with pytest.raises(SystemExit, match=r"^nws_sweep: loader=0: must be"):
         job(lambda: pytest.fail("the program has begun"), loader=0)
 
 

@@ -49,7 +49,7 @@ def test_epochs_are_compared_without_steady_batches_and_trials_without_a_common_
     assert recheck.compare("it", fast, slow, 0.1).change is Change.SLOWER
     for then, now, reason in (
         (fast, failed_trial(2), "it broke"),
-        (endless_trial(2, 2.0), fast, "the two trials have no time in common"),
+        (endless_trial(2, 2.0), fast, "the two trials have no comparable time"),
     ):
         found = recheck.compare("it", then, now, 0.1)
         assert (found.change, found.holds) == (None, False)

@@ -221,7 +221,7 @@ def test_a_batch_takes_at_least_its_cpu_time_on_all_usable_cpus(taken: list[Time
 def test_a_batch_takes_at_least_the_training_steps_time() -> None:
     """Samples counted in a later window than they were made in do not make a batch faster than its training step."""
     taken = slices(*[window()] * 97, *[window(produced=8 * 400)] * 3)
-    assert violation(taken, conditions()).endswith("ms a batch cannot be: the training step alone takes 250 ms")
+    assert violation(taken, conditions()).endswith("ms a batch is impossible: the training step alone takes 250 ms")
 
 
 # Noise.

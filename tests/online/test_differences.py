@@ -106,7 +106,7 @@ def test_another_order_of_later_epochs_is_told() -> None:
     drawing, other = shuffled(lambda: torch.rand(())), shuffled(random.random)
     lines, none = lines_of(drawing), lines_of(other)
     assert [len(set(indices)) for loader in (drawing, other) for indices, _ in taken(loader)] == [48] * 6
-    assert [("later epochs have another order than without workers" in line) for line in lines] == [True]
+    assert [("later epochs have a different order than without workers" in line) for line in lines] == [True]
     assert not none
 
 
@@ -126,7 +126,7 @@ def test_epochs_whose_length_depends_on_the_workers_get_their_length_back(
     plain = 10 * max(1, workers)
     lengths = [sum(1 for _ in tuned) for _ in range(4)]
     assert (lengths[0], lengths[2:], max(lengths)) == (plain, [plain] * 2, longest)
-    assert tuned.tuning.reason.startswith("the length of an epoch depends on it: ")
+    assert tuned.tuning.reason.startswith("the length of an epoch depends on num_workers: ")
 
 
 class CountsOnWorkers(DataLoader[Any]):
@@ -155,7 +155,7 @@ begun: list[Any] = []
 def test_a_loader_whose_own_state_counts_on_its_workers_keeps_them() -> None:
     tuned: Any = autotune(CountsOnWorkers(Numbers(), batch_size=2), reuse="never", progress=False)
     assert taken(tuned, 1) == taken(loader_of(Numbers()), 1)
-    assert tuned.tuning.reason.startswith("the state_dict() of CountsOnWorkers is for its number of workers; tune()")
+    assert tuned.tuning.reason.startswith("the state_dict() of CountsOnWorkers needs the same num_workers; tune()")
 
 
 def test_a_state_of_an_iterator_is_loaded_with_its_number_of_workers_and_once() -> None:

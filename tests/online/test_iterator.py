@@ -185,7 +185,7 @@ def test_a_change_is_undone_if_no_more_workers_than_before_have_samples(raises: 
     tuned = tuned_stream(Stream(2, raises=raises), 2, {(1, 0): 6})
     assert [samples(tuned) for _ in range(3)] == [list(range(48))] * 3
     why = " (ValueError: no shard)" if raises else ""
-    assert str(tuned.tuning) == f"num_workers=2 stays: of 6 workers, 2 could make batches{why}"
+    assert str(tuned.tuning) == f"num_workers=2 stays: 2 of 6 workers could make batches{why}"
 
 
 def test_an_iterable_dataset_that_does_not_ask_for_the_number_of_workers_gets_no_more() -> None:

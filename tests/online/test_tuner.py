@@ -211,8 +211,8 @@ def test_settings_that_no_longer_fit_are_considered_again() -> None:
     assert waiting.num_workers == first.num_workers
     one.cost = BatchCost(cpu_s=0.0, wait_s=0.32)
     one.batch_s = lambda settings: max(STEP_S, one.cost.wait_s / max(1, settings.num_workers))
-    one.look_again("the training waits for data 75 % of its time")
-    assert lines[-1].endswith("other settings are considered again")
+    one.look_again("training waits for data 75 % of the time")
+    assert lines[-1].endswith("settings are reconsidered")
     assert not one.tuning.is_decided
     train(one)
     assert one.current.num_workers > 2 * first.num_workers

@@ -1,4 +1,4 @@
-"""When settings that were decided are looked at again: trainings of hours, simulated, with planted changes."""
+"""When settings that were decided are reconsidered: training runs of hours, simulated, with planted changes."""
 
 import math
 import random

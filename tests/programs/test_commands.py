@@ -76,7 +76,7 @@ def test_a_program_does_what_it_does_without(
     assert plain.returncode == with_hook.returncode == 3, with_hook.stderr
     assert with_hook.stdout == plain.stdout
     (line,) = with_hook.stderr.splitlines()
-    found = "num_workers=" if name == "autotune" else "the training waits for data "
+    found = "num_workers=" if name == "autotune" else "training waits for data "
     assert line.startswith(f"nws_sweep: Sleeping: {found}")
 
 
@@ -126,8 +126,8 @@ def test_an_interrupted_program_ends_by_the_signal(tmp_path: Path, environment: 
         (["autotune"], "autotune: name a program, as in nws-sweep autotune train.py ARGUMENTS"),
         (["watch", "missing.py"], "missing.py: no such file; expected a program, such as train.py, or -m MODULE"),
         (["watch", "-m", "tests.missing"], "-m tests.missing: no such module, or a package without __main__"),
-        (["autotune", "--loader", "0", __file__], "loader=0: allowed is null, an integer of at least 1, or"),
-        (["autotune", "--reuse", "often", __file__], "reuse='often': allowed is never or fresh or always"),
+        (["autotune", "--loader", "0", __file__], "loader=0: must be null, an integer of at least 1, or"),
+        (["autotune", "--reuse", "often", __file__], "reuse='often': must be never or fresh or always"),
     ],
 )
 def test_wrong_usage_is_a_line(words: list[str], line: str, capsys: pytest.CaptureFixture[str]) -> None:

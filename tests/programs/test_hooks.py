@@ -128,12 +128,12 @@ def test_a_failed_search_is_a_line(told: Told, monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize(
     ("make", "line"),
     [
-        (lambda told: SearchHook(told, 0), "loader=0: allowed is null, an integer of at least 1, or the name of"),
-        (lambda told: TuningHook(told, "a b"), "loader='a b': allowed is"),
-        (lambda told: SearchHook(told, True), "loader=True: allowed is"),
-        (lambda told: SearchHook(told, None, strategy="fast"), "strategy='fast': allowed is adaptive or"),
-        (lambda told: TuningHook(told, None, reuse="often"), "reuse='often': allowed is"),
-        (lambda told: TuningHook(told, None, settings=["pin_memory"]), "settings=\\['pin_memory'\\]: allowed is"),
+        (lambda told: SearchHook(told, 0), "loader=0: must be null, an integer of at least 1, or the name of"),
+        (lambda told: TuningHook(told, "a b"), "loader='a b': must be"),
+        (lambda told: SearchHook(told, True), "loader=True: must be"),
+        (lambda told: SearchHook(told, None, strategy="fast"), "strategy='fast': must be adaptive or"),
+        (lambda told: TuningHook(told, None, reuse="often"), "reuse='often': must be"),
+        (lambda told: TuningHook(told, None, settings=["pin_memory"]), "settings=\\['pin_memory'\\]: must be"),
     ],
 )
 def test_a_wrong_option_is_refused_before_the_program_begins(
@@ -177,7 +177,7 @@ def test_of_several_trainings_the_longest_is_tuned_and_the_others_are_named(told
 
     run(TuningHook(told.reporting, None, reuse="never"), program)
     assert [record.configuration.columns["dataset"] for record in told.kept] == ["Other"]
-    taken = "DataLoader 3 (Other) was taken for the training's, not DataLoader 2 (Plain)"
+    taken = "DataLoader 3 (Other) was taken as the training DataLoader, not DataLoader 2 (Plain)"
     assert told.lines == [f"{taken}; --loader 2 chooses another"]
     run(TuningHook(told.reporting, 2, reuse="never"), program)
     assert told.kept[1].configuration.columns["dataset"] == "Plain"
@@ -220,7 +220,7 @@ def test_hooks_may_be_nested(told: Told) -> None:
     def program() -> None:
         inner.start()
         list(DataLoader(Plain(8), shuffle=True))
-        inner.end("the training")
+        inner.end("training")
 
     run(outer, program)
     assert "__init_subclass__" not in vars(DataLoader)

@@ -43,13 +43,11 @@ def test_predicted_and_measured_times_stand_side_by_side(run: ConfigurationSumma
 
 def test_with_another_training_step_the_cpus_of_a_node_are_told(run: ConfigurationSummary) -> None:
     enough = command_text.predictions(run, options(training_step=0.02)).splitlines()[-1]
-    assert enough.startswith(
-        "4 CPUs are enough so that the training step never waits after the start: a batch takes 20"
-    )
-    assert enough.endswith(" with num_workers=4, with half of the CPUs 40.0 ms")
+    assert enough.startswith("4 CPUs are enough to keep the training step busy after the start: a batch takes 20")
+    assert enough.endswith(" with num_workers=4, or 40.0 ms with half of the CPUs")
     too_few = command_text.predictions(run, options(training_step=0.02, num_workers="0..1")).splitlines()[-1]
     assert too_few.startswith(
-        "no number of CPUs is enough so that the training step never waits; 1 CPU is as fast as any: a batch takes 8"
+        "no number of CPUs keeps the training step busy; 1 CPU is as fast as any: a batch takes 8"
     )
 
 
@@ -66,11 +64,11 @@ def test_of_many_settings_the_best_workers_of_each_are_shown(run: ConfigurationS
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        ({"num_workers": "3..1"}, "num_workers=3..1: allowed are integers such as 2,4,8 or a range such as 0..16"),
-        ({"num_workers": "1.."}, "num_workers=1..: allowed are integers"),
-        ({"num_workers": "0..99999999999"}, "num_workers=99999999999: allowed is an integer from 0 to 4096"),
-        ({"prefetch_factor": "2,0"}, "prefetch_factor=0: allowed is an integer from 1 to 4096"),
-        ({"in_order": "maybe"}, "in_order='maybe': allowed is true or false"),
+        ({"num_workers": "3..1"}, "num_workers=3..1: must be integers such as 2,4,8 or a range such as 0..16"),
+        ({"num_workers": "1.."}, "num_workers=1..: must be integers"),
+        ({"num_workers": "0..99999999999"}, "num_workers=99999999999: must be an integer from 0 to 4096"),
+        ({"prefetch_factor": "2,0"}, "prefetch_factor=0: must be an integer from 1 to 4096"),
+        ({"in_order": "maybe"}, "in_order='maybe': must be true or false"),
     ],
 )
 def test_a_wrong_option_and_a_run_of_an_earlier_version_are_refused(

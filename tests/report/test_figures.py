@@ -73,7 +73,7 @@ def test_the_most_important_pictures_come_first_and_their_descriptions_have_the_
     assert of_four["best_per_configuration"].endswith("fastest has num_workers=4 (batch_size=256, pin_memory=true).")
     assert of_four["best_throughput"].endswith("over batch_size and pin_memory: 435 to 3460 samples per second.")
     assert of_grid("4")[-1].title == "Time of each batch: dataset=photos batch_size=256 pin_memory=true"  # the fastest
-    assert of_four["batch_times"].endswith("A batch of the best waits 13.3 ms and the step takes 60.6 ms.")
+    assert of_four["batch_times"].endswith("With the best, a batch waits 13.3 ms and the step takes 60.6 ms.")
 
 
 @pytest.mark.parametrize("name", [*GRIDS, "run"])

@@ -200,7 +200,7 @@ def test_of_many_the_fastest_are_shown_and_what_is_left_out_if_it_is_more_than_o
     bars = [best(1000 / (1 + n), seed=n) for n in range(200)]
     (axes,) = best_charts.draw_bars(bars, "Best").axes
     texts = [text.get_text() for text in axes.texts]
-    assert axes.get_title(loc="left") == "seed: samples/s (num_workers), of 0 workers"
+    assert axes.get_title(loc="left") == "seed: samples/s (num_workers), vs 0 workers"
     assert (len(texts), texts[0], texts[-1]) == (25, "1000 (1)", "5.00 to 40.0")
     assert axes.get_yticklabels()[-1].get_text() == "176 more"
     (axes,) = best_charts.draw_bars(bars[:25], "Best").axes

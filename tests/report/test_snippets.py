@@ -158,7 +158,7 @@ def test_a_batch_size_that_something_else_decides_is_in_no_format() -> None:
 
 @pytest.mark.parametrize("key", ["data.", "a..b", "a=b", "data\n"])
 def test_a_key_that_is_none_is_refused(key: str) -> None:
-    with pytest.raises(ConfigurationError, match=r"^--key .*: allowed are names joined by dots"):
+    with pytest.raises(ConfigurationError, match=r"^--key .*: must be names joined by dots"):
         snippets.render(run(), "overrides", key)
 
 

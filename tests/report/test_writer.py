@@ -148,7 +148,7 @@ def sure(record: SearchRecord) -> str:
          "Probably (the interval of the ratio includes 1): the closest alternative, num"),
         ([steady(0, 4.0, None), steady(2, 2.0, None)], "Probably (without an interval: too few windows): the"),
         ([steady(2, 2.02), steady(4, 2.0)], "num_workers=4 takes 1.0 % less time, which is not worth the"),
-        ([steady(2, 2.0)], "No comparison: no other number of workers was measured."),
+        ([steady(2, 2.0)], "No comparison: no other num_workers was measured."),
     ],
 )  # fmt: skip
 def test_the_confidence_follows_the_interval_of_the_ratio(trials: list[Trial], expected: str) -> None:

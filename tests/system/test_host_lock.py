@@ -49,7 +49,7 @@ def test_without_a_path_there_is_no_lock(tmp_path: Path, monkeypatch: pytest.Mon
 def test_an_impossible_lock_file_is_reported_with_its_key(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for path in (tmp_path / "file/nws.lock", tmp_path / "file/folder/nws.lock", tmp_path):
-        line = rf"^paths\.lock_file={path}: .*allowed is.*$"
+        line = rf"^paths\.lock_file={path}: .*must be.*$"
         with pytest.raises(ConfigurationError, match=line), host_lock.held(str(path), pytest.fail):
             pytest.fail("the block was entered")
     assert [path.name for path in tmp_path.iterdir()] == ["file"]

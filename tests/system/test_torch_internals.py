@@ -50,5 +50,5 @@ def test_autotune_leaves_the_loader_as_it_is_and_says_so_in_one_line() -> None:
     iterators = [iter(tuned), iter(tuned)]
     assert [batch.tolist() for batch in iterators[0]] == [[0, 1], [2, 3], [4, 5]]
     assert all(isinstance(one, torch_internals.iterator_class()) for one in iterators)
-    reason = f"torch {torch.__version__} has no {GONE}, torch.gone.Loader._name; autotune leaves the loader as it is"
+    reason = f"torch {torch.__version__} has no {GONE}, torch.gone.Loader._name; autotune does not change the loader"
     assert lines == [f"range: {tuned.tuning}"] == [f"range: num_workers=0 stays: {reason}"]

@@ -2,5 +2,5 @@
 
 - ``functions`` says which functions are stages, and names them; ``clock`` times their calls.
 - ``monitoring`` and ``exchanging`` notice the calls, since Python 3.12 and before.
-- ``timing`` has a worker time one batch, and hands the times over.
+- ``timing`` times one batch in a worker, and passes the times to the main process.
 """

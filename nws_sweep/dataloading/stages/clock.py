@@ -14,9 +14,9 @@ from typing import NamedTuple
 from nws_sweep.results import StageTime
 
 CHEAP_S = 20e-6  # a call
-_TRIED = 64  # calls after which a cheap function is timed no more
+_TRIED = 64  # calls after which a cheap function is no longer timed
 _MOST_READINGS = 3
-_COLD_S = 200e-6  # after so much other work reading the clocks costs more
+_COLD_S = 200e-6  # after this much other work, reading the clocks costs more
 _LEAST_SHARE = 0.001  # of the batch, below which calls are left out
 
 

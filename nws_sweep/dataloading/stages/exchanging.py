@@ -1,7 +1,7 @@
-"""Notices calls of functions that are known from the start: for the time of a batch they get other code.
+"""Times calls of functions that are known from the start: while a batch is made, their code is replaced.
 
 For Python before 3.12. ``sys.setprofile`` would make the code of Python slower, but not that of C, so that shares would
-be wrong; it would also be the place of another tool. Calls of a library by the user's functions are parts of these.
+be wrong; other tools may also use it. Calls of a library by the user's functions are parts of these.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ def begin(clock: StageClock, functions: StageFunctions) -> Callable[[], None]:
     exchanged = []
     for code, function in functions.known.items():
         if not code.co_flags & _WITHOUT_AN_END:
-            with contextlib.suppress(ValueError, TypeError):  # it keeps its code, and is a part of its callers
+            with contextlib.suppress(ValueError, TypeError):  # it keeps its code, and counts as a part of its callers
                 exchanged.append(_Exchanged(clock, functions, function))
 
     def end() -> None:

@@ -26,7 +26,7 @@ _TYPED_IN = ("<stdin>", "<ipython-input")  # code of the user without a file
 _INNER = {"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"}  # parts of the function around them
 # What a search adds to the making of batches, which belongs to none of their stages.
 _ADDED: dict[CodeType, Any] = {one.__code__: one for one in (SampleLog.note_batch, SampleLog.note)}
-_COUNTING = "nws_sweep.dataloading.recording"  # has methods of its own around those of the dataset
+_COUNTING = "nws_sweep.dataloading.recording"  # adds methods around those of the dataset
 
 
 class StageFunctions:
@@ -130,7 +130,7 @@ def _is_of_user(function: FunctionType) -> bool:
 def _reached(part: Any) -> Iterator[Any]:
     """The objects that a dataset or a function reaches, without the parts of which objects of libraries are made.
 
-    Elements of their lists are no such parts, as those of ``Compose``, nor is what a dataset of a library holds.
+    Elements of their lists, as those of ``Compose``, are not such parts, nor is what a dataset of a library holds.
     """
     places: dict[str, Any] = {}
     for place, value in objects.walk(part):

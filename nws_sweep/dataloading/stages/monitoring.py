@@ -1,4 +1,4 @@
-"""Notices calls by ``sys.monitoring``, which Python has since 3.12: of chosen functions, and what these call."""
+"""Times calls by ``sys.monitoring``, since Python 3.12: of chosen functions, and of what these call."""
 
 import sys
 import threading

@@ -1,7 +1,7 @@
-"""Times the stages of two batches of each of the first workers, while no window counts.
+"""Times the stages of two batches of each of the first workers, outside of the windows that count.
 
-The first batch of a worker's process has what a worker does once, such as imports, and soon after the start memory that
-is shared with the main process is copied. So an early batch is timed, and a later one if there is time.
+The first batch of a worker includes one-time work, such as imports, and soon after the start memory that is shared with
+the main process is copied. So an early batch is timed, and a later one if there is time.
 """
 
 import functools

@@ -70,7 +70,7 @@ def _bar_axes(rows: Sequence[Mapping[str, str]], title: str) -> tuple[Figure, Ax
     """Axes for horizontal bars, the first one on top, with the meaning of names and labels above."""
     figure, (axes,) = style.panels(title, 1, 1, 0.8 + 0.25 * len(rows))
     columns = facets.BETWEEN.join([*rows[0]][:_MOST_COLUMNS])
-    axes.set_title(style.fitting(f"{columns}: samples/s (num_workers), of 0 workers", WIDTH - 1))
+    axes.set_title(style.fitting(f"{columns}: samples/s (num_workers), vs 0 workers", WIDTH - 1))
     inches = max(0.8, _NAME / len(rows[0]))
     names = [
         facets.BETWEEN.join(style.fitting(cell, inches) for cell in [*row.values()][:_MOST_COLUMNS]) for row in rows

@@ -15,7 +15,7 @@ _NAME = 3.0  # inches
 
 
 def chart(stages: Sequence[Stage]) -> list[Stage]:
-    """The stages to draw, the dearest first; empty if no savings are known."""
+    """The stages to draw, the most expensive first; empty if no savings are known."""
     shown = [stage for stage in stages if stage.share >= _LEAST_SHARE][:_MOST]
     return shown if any(stage.saved is not None for stage in shown) else []
 
@@ -31,7 +31,7 @@ def draw(stages: Sequence[Stage], title: str) -> Figure:
     lower = axes.barh([place + _HEIGHT / 2 for place in places], saved, _HEIGHT, color=COLOURS[1])
     axes.bar_label(upper, [units.share(stage.share) for stage in stages], padding=4)
     axes.bar_label(lower, [_saving(stage) for stage in stages], padding=4)
-    axes.legend([upper, lower], ["of a sample's time in the worker", "of the epoch, saved if it took no time"])
+    axes.legend([upper, lower], ["share of a sample's time", "share of the epoch saved if it took no time"])
     names = [style.fitting(stage.name[::-1], _NAME)[::-1] for stage in stages]
     axes.set_yticks(places, names)
     axes.set_ylim(len(stages) - 0.5, -0.5)
