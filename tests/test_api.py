@@ -94,6 +94,7 @@ def test_the_time_limit_of_a_search_is_announced(rules: dict[str, Any], measure:
     assert searching._announcement("Slow", what) == f"measuring Slow with num_workers=0 to 1: {limit}"
 
 
+@pytest.mark.extended
 def test_a_loader_returned_by_a_function_keeps_its_settings(caplog: pytest.LogCaptureFixture) -> None:
     def make() -> DataLoader[Any]:
         return Named(slow(60, 0.0), batch_size=15, prefetch_factor=3, num_workers=1, shuffle=True)
@@ -138,6 +139,7 @@ def test_a_tuned_loader_differs_only_in_its_workers() -> None:
     assert nws_sweep.search(loader, num_workers=[0, 2], measure=QUICK).reused
 
 
+@pytest.mark.extended
 def test_another_program_does_not_get_the_answer_of_this_one(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not small(slow(), batch_size=10, num_workers=[0]).reused
     assert small(slow(), batch_size=10, num_workers=[0]).reused
@@ -203,9 +205,9 @@ def test_a_wrong_argument_is_rejected_before_anything_is_measured(keywords: dict
         (lambda: nws_sweep.tune(cast(Any, slow())), r"tune\(Slow\): must be a DataLoader"),
         (
             lambda: nws_sweep.tune(DataLoader(held())),
-            r"lock.*give a function that makes it: tune\(lambda: DataLoader\(",
+            r"lock.*pass a function that makes it: tune\(lambda: DataLoader\(",
         ),
-        (lambda: nws_sweep.search(held()), r"give a function that makes it: search\(lambda: Held\(\.\.\.\), \.\.\.\)"),
+        (lambda: nws_sweep.search(held()), r"pass a function that makes it: search\(lambda: Held\(\.\.\.\), \.\.\.\)"),
         (lambda: nws_sweep.search(fails, progress=False), r"fails\(\), which makes the dataset: KeyError: 'no data'"),
         (lambda: nws_sweep.search(slow, sampler=[1]), "a sampler needs the dataset itself"),
     ],
@@ -225,6 +227,7 @@ def test_the_keywords_of_dataloader_have_its_names_and_defaults() -> None:
     assert list(ours)[:10] == positional[:10]
 
 
+@pytest.mark.extended
 def test_the_examples_run() -> None:
     finder, runner = doctest.DocTestFinder(recurse=False), doctest.DocTestRunner()
     for function in (api.search, api.tune, api.sweep):

@@ -120,10 +120,10 @@ def test_the_truth_is_the_least_median() -> None:
     assert few.regret(3) == pytest.approx(1.9 * 1.03**2 / (2.0 * 1.03 ** math.log2(3)) - 1)
     picked = [Run(workload="w", workers=6, repeat=1, number=1, epoch_s=0.5, own=False)]
     assert truth_of(picked) is None
-    found = truth_of([*runs_of({4: 1.0, 8: 1.0}), *picked])
-    assert found is not None
-    assert found.best == 4
-    assert (found.regret(6) or 0.0) < 0
+    with_picks = truth_of([*runs_of({4: 1.0, 8: 1.0}), *picked])
+    assert with_picks is not None
+    assert with_picks.best == 4
+    assert (with_picks.regret(6) or 0.0) < 0
     assert truth_of([]) is None
     found = truth({2: 2.0, 4: 3.0, 8: 3.0}, {2: 4.0, 4: 6.0, 8: 5.0}, {2: 2.0, 4: 3.0})
     assert found.epochs_s == {2: 2.0, 4: 3.0, 8: 2.75}

@@ -177,6 +177,7 @@ def test_paths_are_relative_to_the_folder_where_the_command_was_started(shared_n
     assert shared_nws(*dataset, *QUICK, "hydra.job.chdir=true").returncode == 0
 
 
+@pytest.mark.extended
 def test_the_cursor_of_the_terminal_is_restored_after_an_error(tmp_path: Path, environment: dict[str, str]) -> None:
     command = f"{sys.executable} -m nws_sweep dataset=sleep dataset.length=0"
     main, other = os.openpty()

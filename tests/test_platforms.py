@@ -78,6 +78,7 @@ def windows(tmp_path: Path, environment: dict[str, str]) -> dict[str, str]:
     return simulated(tmp_path, environment, WINDOWS) | {"TMPDIR": str(tmp_path)}
 
 
+@pytest.mark.extended
 def test_on_windows_the_loader_stays_files_are_read_and_no_search_runs(tmp_path: Path, windows: dict[str, str]) -> None:
     record = search_result(recorded_trial(0, BatchCost(cpu_s=0.1, wait_s=0.1)))
     for name in ("a", "b"):
@@ -96,6 +97,7 @@ def test_on_windows_the_loader_stays_files_are_read_and_no_search_runs(tmp_path:
     ]
 
 
+@pytest.mark.extended
 def test_on_windows_a_hydra_program_runs_or_says_why_no_search_runs(tmp_path: Path, windows: dict[str, str]) -> None:
     folder = write_training_host(tmp_path)
     done = run_host(folder, windows, "+nws_sweep=autotune")

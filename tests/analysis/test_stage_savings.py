@@ -97,7 +97,9 @@ def test_the_diagnosis_names_what_to_make_cheaper() -> None:
 
 
 def test_a_search_without_timed_calls_says_why() -> None:
-    with pytest.raises(NwsSweepError, match="no calls were timed; they need a candidate with workers"):
+    with pytest.raises(
+        NwsSweepError, match="no calls were timed; this needs a search by this version, a candidate with workers"
+    ):
         explained(searched(BatchCost(0.1, 0.0), 0.0, workers=(0,)))
 
 

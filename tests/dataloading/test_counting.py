@@ -191,7 +191,7 @@ class Introspective(Plain):
 
 
 @forks
-@pytest.mark.parametrize("start_method", ["fork", "spawn"])
+@pytest.mark.parametrize("start_method", ["fork", pytest.param("spawn", marks=pytest.mark.extended)])
 def test_all_samples_of_real_workers_are_counted(start_method: str) -> None:
     timer = BatchTimer(BatchLog(2))
     loader = DataLoader(

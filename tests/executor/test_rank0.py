@@ -92,7 +92,7 @@ def tune(rank: int, folder: str) -> None:
     distributed.destroy_process_group()
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 def test_the_ranks_of_a_real_program_get_the_same_loader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NWS_SWEEP_CACHE_DIR", str(tmp_path))
     monkeypatch.setenv("NWS_SWEEP_LOCK_FILE", str(tmp_path / "lock"))

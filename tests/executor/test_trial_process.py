@@ -165,6 +165,7 @@ with trial_process.start(spec, trial_process.Supervision(kill_after_s=60)) as pr
 """
 
 
+@pytest.mark.extended
 def test_a_script_without_a_main_guard_is_not_run_again(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)
     command = [sys.executable, str(tmp_path / "train.py")]

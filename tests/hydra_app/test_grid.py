@@ -91,6 +91,7 @@ def test_a_dataset_has_the_name_of_its_option_or_of_an_overridden_target(compose
     assert embedded.columns["dataset"] == "Photos"
 
 
+@pytest.mark.extended
 def test_a_grid_of_ten_thousand_points_is_checked_by_its_values(composer: Callable[..., Composer]) -> None:
     plan, shown = grid.check(
         composer("batch_size=range(1,11)", "seed=range(0,100)", "patience=range(0,10)", "dataset=sleep")

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from nws_sweep.analysis.summary import summarise
 from nws_sweep.results import storage
 from nws_sweep.results.settings import ONLINE_STRATEGY
@@ -10,6 +12,7 @@ from tests.hosts import run_host, write_training_host
 OTHER = "hydra.callbacks.nws_sweep.loader=2"  # the first one is that of the validation
 
 
+@pytest.mark.extended
 def test_an_unchanged_training_gets_workers_while_it_runs(tmp_path: Path, environment: dict[str, str]) -> None:
     folder = write_training_host(tmp_path)
     plain = run_host(folder, environment, "hydra.run.dir=run")
@@ -27,6 +30,7 @@ def test_an_unchanged_training_gets_workers_while_it_runs(tmp_path: Path, enviro
     assert "num_workers=" in (folder / "run" / "train.log").read_text("utf-8")
 
 
+@pytest.mark.extended
 def test_a_multirun_ends_with_a_report_though_a_job_has_failed(tmp_path: Path, environment: dict[str, str]) -> None:
     """After a failed job Hydra 1.3 does not call the callback of the multirun's end."""
     folder = write_training_host(tmp_path)
@@ -41,6 +45,7 @@ def test_a_multirun_ends_with_a_report_though_a_job_has_failed(tmp_path: Path, e
     assert {"fails_with=8,loader.batch_size=4,loader.dataset.length=400", "report.html", "best.yaml"} < names
 
 
+@pytest.mark.extended
 def test_a_training_is_watched(tmp_path: Path, environment: dict[str, str]) -> None:
     folder = write_training_host(tmp_path)
     watched = run_host(folder, environment, "+nws_sweep=watch", "hydra.run.dir=run")

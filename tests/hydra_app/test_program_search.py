@@ -130,6 +130,7 @@ def test_a_wrong_option_ends_the_program_before_it_begins(job: Job) -> None:
         job(lambda: pytest.fail("the program has begun"), loader=0)
 
 
+@pytest.mark.extended
 def test_a_program_is_searched_and_its_multirun_reported(tmp_path: Path, environment: dict[str, str]) -> None:
     folder, option = write_training_host(tmp_path), "hydra.callbacks.nws_sweep.num_workers=[0,1]"
     alone = run_host(folder, environment, "+nws_sweep=search", option, "hydra.run.dir=run")

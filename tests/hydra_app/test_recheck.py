@@ -69,7 +69,7 @@ def test_configurations_that_cannot_be_measured_again_are_reported_and_the_other
     assert [one.holds for one in (first, second, third)] == [False, False, True]
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 @pytest.mark.parametrize(
     ("then_s", "within", "status", "said"), [(0.034, "900", 0, "same"), (0.001, "50", 1, "slower")]
 )

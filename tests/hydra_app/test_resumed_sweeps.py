@@ -58,7 +58,9 @@ def best(result: SearchRecord) -> tuple[int, float]:
     return workers, objective_s
 
 
-@pytest.mark.parametrize("strategy", ["exhaustive", "patience", "adaptive"])
+@pytest.mark.parametrize(
+    "strategy", [*(pytest.param(name, marks=pytest.mark.extended) for name in ("exhaustive", "patience")), "adaptive"]
+)
 @pytest.mark.parametrize("per_worker_s", [USELESS, USEFUL])
 def test_a_search_finds_the_same_after_any_interruption(strategy: str, per_worker_s: float) -> None:
     rules = factories.search_rules(strategy=strategy, candidates=tuple(range(7)), patience=2, reference=None)

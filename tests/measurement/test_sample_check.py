@@ -284,6 +284,7 @@ def test_candidates_whose_workers_share_an_open_file_fail(measured: Search, tmp_
     assert not any("a batch" in line for line in lines[: lines.index(named)])
 
 
+@pytest.mark.extended
 def test_random_transforms_are_not_wrong_samples(measured: Search) -> None:
     result = measured(Augmented(600), num_workers=[0, 2], strategy="exhaustive", shuffle=True)
     assert {trial.state.value for trial in result.trials} == {"ok"}

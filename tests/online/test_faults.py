@@ -148,6 +148,7 @@ def test_without_room_for_new_workers_nothing_changes_and_the_line_says_why(monk
     assert "threads for its" in lines[0]
 
 
+@pytest.mark.extended
 def test_a_training_that_is_interrupted_in_a_change_leaves_no_process_at_random(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(

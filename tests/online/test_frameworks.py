@@ -80,6 +80,7 @@ def of_hugging_face(transformers: Any, folder: Path) -> Any:
     )  # fmt: skip
 
 
+@pytest.mark.extended
 def test_lightning(tmp_path: Path) -> None:
     lightning = pytest.importorskip("lightning")
 
@@ -92,6 +93,7 @@ def test_lightning(tmp_path: Path) -> None:
     assert isinstance(trainer.train_dataloader.tuning, Tuning)
 
 
+@pytest.mark.extended
 def test_the_callback_of_lightning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lightning = pytest.importorskip("lightning")
 
@@ -110,6 +112,7 @@ def test_the_callback_of_lightning(tmp_path: Path, capsys: pytest.CaptureFixture
     assert not isinstance(iter(loader), TunedIterator)
 
 
+@pytest.mark.extended
 def test_the_callback_of_transformers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     transformers = pytest.importorskip("transformers")
     arguments, model = of_hugging_face(transformers, tmp_path), Model()

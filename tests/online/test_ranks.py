@@ -44,6 +44,7 @@ def train(rank: int, folder: str) -> None:
     distributed.destroy_process_group()
 
 
+@pytest.mark.extended
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_all_ranks_change_to_the_same_settings_and_keep_their_own_order(tmp_path: Path) -> None:
     spawn(train, (str(tmp_path),), RANKS)

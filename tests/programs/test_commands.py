@@ -67,7 +67,9 @@ def project(tmp_path: Path) -> Path:
     return tmp_path / "project"
 
 
-@pytest.mark.parametrize(("name", "how"), [("autotune", ("train.py",)), ("watch", ("-m", "train"))])
+@pytest.mark.parametrize(
+    ("name", "how"), [("autotune", ("train.py",)), pytest.param("watch", ("-m", "train"), marks=pytest.mark.extended)]
+)
 def test_a_program_does_what_it_does_without(
     project: Path, environment: dict[str, str], name: str, how: tuple[str, ...]
 ) -> None:
@@ -80,7 +82,10 @@ def test_a_program_does_what_it_does_without(
     assert line.startswith(f"nws_sweep: Sleeping: {found}")
 
 
-@pytest.mark.parametrize(("name", "printed"), [("search", "Best settings"), ("explain", "| Sleeping.__getitem__ ")])
+@pytest.mark.parametrize(
+    ("name", "printed"),
+    [("search", "Best settings"), pytest.param("explain", "| Sleeping.__getitem__ ", marks=pytest.mark.extended)],
+)
 def test_a_search_ends_the_program_with_a_report(
     project: Path, environment: dict[str, str], name: str, printed: str
 ) -> None:

@@ -111,7 +111,7 @@ def test_curves_that_differ_little_are_one_with_the_intervals_of_all() -> None:
     )
     first, last = line_charts.throughput(summary_of_grid(*results)).panels[""]
     assert (first.label, last.label) == ("0, 1", "2")
-    assert first.points[0].ends == (pytest.approx(1024 / 1.5 / 1.04), pytest.approx(1024 / 0.75))
+    assert first.points[0].ends == pytest.approx((1024 / 1.5 / 1.04, 1024 / 0.75))
 
 
 def test_each_panel_has_an_axis_of_its_own_and_the_first_is_named() -> None:

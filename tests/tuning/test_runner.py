@@ -201,7 +201,7 @@ def test_a_second_measurement_that_is_correct_counts_alone() -> None:
     machine.distort = distort
     trial = only_trial(machine)
     assert trial.state is TrialState.OK
-    assert trial.notes[0].startswith("measured again because 250 ms a batch cannot be")
+    assert trial.notes[0].startswith("measured again because 250 ms a batch is impossible")
     assert (count(trial), len(trial.windows) > 2 * 4) == (4, True)
 
 
