@@ -8,7 +8,7 @@ import mmap
 import os
 import sys
 import types
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from multiprocessing.reduction import ForkingPickler
 from multiprocessing.shared_memory import SharedMemory
 from pathlib import Path
@@ -79,6 +79,9 @@ def placeholder(type_name: str, fingerprint: str) -> dict[str, Any]:
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc] # it has no types
     def reducer_override(self, obj: Any) -> Any:
+        if isinstance(obj, types.CodeType):
+            make, arguments = self.dispatch_table[types.CodeType](obj)
+            return _make_code, (make, arguments, obj.co_filename)
         if isinstance(obj, torch_internals.iterator_class()):
             return KeptIterator, ()
         if isinstance(obj, SharedMemory):
@@ -90,6 +93,11 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc] # it has no types
         if isinstance(obj, np.memmap):
             return _reduce_memmap(obj)
         return super().reducer_override(obj)
+
+
+def _make_code(make: Callable[..., types.CodeType], arguments: tuple[Any, ...], filename: str) -> types.CodeType:
+    """The code with the name of its file, which cloudpickle 3.1.3 drops: tracebacks and stages show it."""
+    return make(*arguments).replace(co_filename=filename)
 
 
 def _make_generator(device: str, state: torch.Tensor) -> torch.Generator:
@@ -123,5 +131,7 @@ def _reduce_memmap(array: Any) -> Any:
 
 def _reduce_of_main(pickler: ForkingPickler, obj: Any) -> Any:
     if isinstance(obj, type | types.FunctionType) and obj.__module__ == "__main__" and "<" not in obj.__qualname__:
-        return cloudpickle.loads, (cloudpickle.dumps(obj),)
+        content = io.BytesIO()
+        _Pickler(content).dump(obj)
+        return cloudpickle.loads, (content.getvalue(),)
     return NotImplemented

@@ -27,7 +27,7 @@ def test_classes_of_a_script_go_to_spawned_workers_by_value(tmp_path: Path, monk
     monkeypatch.setattr(ForkingPickler, "reducer_override", None, raising=False)  # so that it is restored
     source = "class Mine:\n    def three(self):\n        return added(2)\ndef added(x):\n    return x + 1"
     namespace: dict[str, Any] = {"__name__": "__main__"}
-    exec(source, namespace)
+    exec(compile(source, "train.py", "exec"), namespace)
     monkeypatch.setattr(sys.modules["__main__"], "__file__", "train.py", raising=False)
     node = pickling.write("it", [namespace["Mine"](), namespace["added"]], tmp_path / "file")
     assert node["is_script"]
@@ -37,6 +37,7 @@ def test_classes_of_a_script_go_to_spawned_workers_by_value(tmp_path: Path, monk
     again, function = pickle.loads(bytes(ForkingPickler.dumps([mine, added])))
     assert type(again) is type(mine)
     assert (again.three(), function(2)) == (3, 3)
+    assert {one.__code__.co_filename for one in (added, function)} == {"train.py"}  # stages are found by it
 
 
 def test_a_loader_in_use_is_pickled_without_its_workers_and_with_the_state_of_its_generator(tmp_path: Path) -> None:
