@@ -91,7 +91,7 @@ def fed_steps(found: Mapping[float, int | None]) -> str:
     if not fed:
         return ""
     unfed = [f"{1e3 * step_s:g} ms" for step_s, workers in found.items() if workers is None]
-    rest = f"; impossible for {' or '.join(unfed)}" if unfed else ""
+    rest = f"; impossible for {', '.join(unfed)}" if unfed else ""
     return f"workers that keep a training step busy (predicted, at most 2 % waiting): {', '.join(fed)}{rest}"
 
 
