@@ -59,7 +59,7 @@ def truth_of(runs: Sequence[Run]) -> Truth | None:
     return Truth(
         epochs_s=epochs_s,
         best=best,
-        least_price_s=min(_price(workers, usual) for workers in usual),
+        least_price_s=_price(_cheapest(usual), usual),
         noise_floor=noise_floor(runs),
         passes=sum(run.workers == best for run in runs),
         whole=all(run.whole for run in runs),
@@ -72,7 +72,7 @@ def neighbours_of_the_best(runs: Sequence[Run], most: int, step: float) -> set[i
     usual = _usual(runs, _medians(runs))
     if not usual:
         return set()
-    best = min(usual, key=lambda workers: (_price(workers, usual), workers))
+    best = _cheapest(usual)
     distance = max(1, round(step * best))
     return {workers for workers in (best - distance, best + distance) if 0 <= workers <= most}
 
@@ -112,8 +112,8 @@ def noise_floor(runs: Sequence[Run]) -> float | None:
     both = first.keys() & second.keys()
     if not both:
         return None
-    winner = min(both, key=lambda workers: (_price(workers, first), workers))
-    return _price(winner, second) / min(_price(workers, second) for workers in both) - 1
+    first, second = ({workers: half[workers] for workers in both} for half in (first, second))
+    return _price(_cheapest(first), second) / _price(_cheapest(second), second) - 1
 
 
 def _medians(runs: Sequence[Run]) -> dict[int, float]:
@@ -149,6 +149,10 @@ def _slowness_of_repeats(runs: Sequence[Run]) -> dict[int, float]:
 
 def _price(workers: int, epochs_s: Mapping[int, float]) -> float:
     return choice.price(epochs_s[workers], workers, _TOLERANCE)
+
+
+def _cheapest(epochs_s: Mapping[int, float]) -> int:
+    return min(epochs_s, key=lambda workers: (_price(workers, epochs_s), workers))
 
 
 def _least(epochs_s: Mapping[int, float]) -> int:

@@ -179,8 +179,7 @@ def mean_batch_s(timestamps: Timestamps, after: int) -> float:
 
 
 PEERS: Mapping[str, Callable[[Timer, Task], int]] = {
-    "seed": seed, "nws": nws, "paddle": paddle, "binary": binary,
-    "climber": climber,
+    "seed": seed, "nws": nws, "paddle": paddle, "binary": binary, "climber": climber,
 }  # fmt: skip
 NEED_WHOLE_EPOCHS = ("seed", "nws")
 NEED_MUCH_OF_AN_EPOCH = (*NEED_WHOLE_EPOCHS, "binary")
