@@ -24,13 +24,13 @@ def cpu_time_s(slices: Sequence[TimeSlice]) -> float:
 
 
 def memory_growth_bytes(slices: Sequence[TimeSlice]) -> float | None:
-    """Growth of the memory per 1000 batches, B, as a slope over the time slices but the first; None below three."""
+    """Growth of memory per 1000 batches, B, as a slope over the time slices but the first; None below three."""
     held, taken = {}, 0
     for time_slice in slices:
         taken += sum(window.batches for window in time_slice.windows)
-        memory_bytes = time_slice.after.memory_bytes
-        if memory_bytes is not None and any(window.counts for window in time_slice.windows):
-            held[taken] = memory_bytes
+        added_bytes = time_slice.after.added_bytes
+        if added_bytes is not None and any(window.counts for window in time_slice.windows):
+            held[taken] = added_bytes
     batches, memory = list(held)[1:], list(held.values())[1:]
     enough = len(batches) >= _MIN_POINTS_FOR_GROWTH
     return 1000 * statistics.linear_regression(batches, memory).slope if enough else None

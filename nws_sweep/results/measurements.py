@@ -185,7 +185,7 @@ class Usage:
 
     cpu_s: float = 0.0  # user and system
     memory_bytes: int | None = None  # memory shared by the processes counts once
-    added_bytes: int | None = None  # the same, without memory shared with the process from which it was forked
+    added_bytes: int | None = None  # the same, without pages of files and memory shared with a parent process
     shm_bytes: int | None = None  # shared memory, including batches in the queue
     disk_bytes: int | None = None  # read from storage, not from the page cache
     read_bytes: int | None = None  # read by system calls, from the page cache too
@@ -268,7 +268,7 @@ class Measurement:
     cpu_s: NotNegative | None = None  # of all processes per batch, user and system
     memory_bytes: Bytes | None = None  # of all processes, the maximum after a time slice; shared memory counts once
     shm_bytes: Bytes | None = None  # shared memory, likewise
-    memory_growth_bytes: Finite | None = None  # per 1000 batches
+    memory_growth_bytes: Finite | None = None  # per 1000 batches, without pages of files
     disk_bytes: NotNegative | None = None  # per batch, from storage
 
     def slower(self, factor: float) -> "Measurement":

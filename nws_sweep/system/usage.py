@@ -91,24 +91,25 @@ def memory(pids: Iterable[int]) -> tuple[int | None, int | None]:
     Of many descendants some are read, evenly spaced, and count for all. None where it is unknown.
     """
     # The proportional set size. Memory that the first process shares with its parent (a dataset made before the fork)
-    # counts in full in the first figure: a separate program would have all of it.
+    # counts in full in the first figure: a separate program would have all of it. Pages of files are not in the second:
+    # the kernel may drop them at any time, so they neither take free memory nor show growth.
     first, *children = pids
     every = math.ceil(len(children) / _MOST_READ) or 1
     own, *others = (_kinds(pid) for pid in (first, *children[::every]))
     if not own and not any(others):
         return None, None
     each = len(children) / len(others) if others else 0.0
-    of_children = each * sum(_private(kind) + _shared(kind) for kind in others)
-    alone, added = own.get("Anonymous", 0) + _shared(own) + of_children, _private(own) + _shared(own) + of_children
-    return 1024 * round(alone), 1024 * round(added)
+    added = _added(own) + each * sum(map(_added, others))
+    files = own.get("Pss_File", 0) + each * sum(kind.get("Pss_File", 0) for kind in others)
+    return 1024 * round(added + files + own.get("Anonymous", 0) - _private(own)), 1024 * round(added)
 
 
 def _kinds(pid: int) -> Mapping[str, int]:
     return host.fields(Path(f"/proc/{pid}/smaps_rollup"))  # kB; see proc_pid_smaps(5)
 
 
-def _shared(kind: Mapping[str, int]) -> int:
-    return kind.get("Pss_File", 0) + kind.get("Pss_Shmem", 0)
+def _added(kind: Mapping[str, int]) -> int:
+    return _private(kind) + kind.get("Pss_Shmem", 0)
 
 
 def _private(kind: Mapping[str, int]) -> int:

@@ -127,7 +127,7 @@ def test_the_start_of_a_second_epoch_does_not_replace_the_first_one_that_was_mea
 
 
 def used(cpu_s: float, memory: int | None = None, disk: int | None = None, shm: int | None = None) -> Usage:
-    return Usage(cpu_s=cpu_s, memory_bytes=memory, disk_bytes=disk, shm_bytes=shm)
+    return Usage(cpu_s=cpu_s, memory_bytes=memory, added_bytes=memory, disk_bytes=disk, shm_bytes=shm)
 
 
 def using(cpu_s: float, *windows: Window, elapsed_s: float = 4.0) -> TimeSlice:
