@@ -27,7 +27,7 @@ from nws_sweep.dataloading.digests import STREAM_SAMPLES, SampleLog
 from nws_sweep.dataloading.stages.functions import StageFunctions
 from nws_sweep.dataloading.stages.timing import StageSlots, StageTimer
 from nws_sweep.results import BatchCost, BatchRecord, StageTime
-from nws_sweep.system import processes, temporary
+from nws_sweep.system import processes, temporary, torch_internals
 
 _ROWS = 1024  # kept of each worker until they are read
 _FIELDS = 4  # of a row: moments of the start and the end, CPU time, waiting
@@ -189,10 +189,10 @@ def position(number: int, order: Sequence[int], batches: int | None) -> float | 
 
 @dataclass(eq=False)
 class BatchTimer:
-    """Notes the start and the end of each batch of a worker; does nothing in processes without ``start``."""
+    """Notes the start and the end of each batch of a worker."""
 
     log: BatchLog
-    _worker: int | None = field(default=None, init=False)
+    _worker: int = field(default=0, init=False)
     _run_delay_s: Callable[[], float] = field(default=_unknown_delay_s, init=False)
     _is_open: bool = field(default=False, init=False)  # a batch has begun
     _process_s: float | None = field(default=None, init=False)  # CPU time of all threads when it began
@@ -205,14 +205,36 @@ class BatchTimer:
     _stages: StageTimer | None = field(default=None, init=False)  # of the open batch, if they are timed
 
     def start(self, worker: int, dataset: Any, collate_fn: Any) -> None:
-        """Called in a worker before its first batch, with what makes its batches."""
+        """Called in a worker before its first batch, with what makes its batches, which are timed from now on.
+
+        With a torch whose private names are others, no batch is.
+        """
         self._run_delay_s = run_delay_clock()
         self._worker, self._parts = worker, (dataset, collate_fn)
+        with contextlib.suppress(ImportError, AttributeError):
+            for fetcher in torch_internals.fetchers():
+                setattr(fetcher, "fetch", self._timed(fetcher.fetch))  # noqa: B010
+
+    def _timed(self, fetch: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+        def timed(fetcher: Any, index: Any) -> Any:
+            if self._is_open:  # a DataLoader in the dataset
+                return fetch(fetcher, index)
+            with contextlib.suppress(Exception):
+                self.begin()
+            try:
+                batch = fetch(fetcher, index)
+            except BaseException:  # StopIteration at the end of a stream
+                with contextlib.suppress(Exception):
+                    self.end(is_made=False)
+                raise
+            with contextlib.suppress(Exception):
+                self.end()
+            return batch
+
+        return timed
 
     def begin(self) -> None:
-        """A sample of a batch is about to be made."""
-        if self._worker is None or self._is_open:
-            return
+        """A batch is about to be made."""
         self._is_open = True
         process_s = time.process_time()
         if self._process_s is None:
@@ -226,20 +248,21 @@ class BatchTimer:
         self._process_s, self._thread_s = time.process_time(), time.thread_time()
         self._began_s, self._delay_s = self._now()
 
-    def end(self) -> None:
-        """The batch is finished."""
-        if self._worker is None or not self._is_open:
-            return
+    def end(self, *, is_made: bool = True) -> None:
+        """The batch is finished, or failed."""
         self._is_open = False
         ended_s, delay_s = self._now()
         cpu_s = time.thread_time() - self._thread_s
         if self._stages is not None:
             with contextlib.suppress(Exception):
-                self.log.add_stages(self._worker, self._stages.stop())
+                stages = self._stages.stop()
+                if is_made:
+                    self.log.add_stages(self._worker, stages)
             self._stages = None
         self._cpu_s = time.thread_time() - self._thread_s
-        wait_s = ended_s - self._began_s - cpu_s - (delay_s - self._delay_s)
-        self.log.add(self._worker, self._began_s, ended_s, cpu_s, max(0.0, wait_s))
+        if is_made:
+            wait_s = ended_s - self._began_s - cpu_s - (delay_s - self._delay_s)
+            self.log.add(self._worker, self._began_s, ended_s, cpu_s, max(0.0, wait_s))
 
     def _now(self) -> tuple[float, float]:
         """The time and the run delay until then, s; read again if the thread lost its CPU in between."""
@@ -251,25 +274,11 @@ class BatchTimer:
         return now_s, delay_s
 
 
-@dataclass(frozen=True, eq=False)
-class TimedCollate:
-    """A ``collate_fn`` that notes the end of each batch."""
-
-    timer: BatchTimer
-    collate_fn: Callable[[Any], Any]
-
-    def __call__(self, samples: Any) -> Any:
-        """Makes the batch."""
-        batch = self.collate_fn(samples)
-        self.timer.end()
-        return batch
-
-
 @dataclass(frozen=True, slots=True)
 class WorkerStart:
     """A ``worker_init_fn`` that ends the worker with its parent; with a timer its dataset counts samples."""
 
-    timer: BatchTimer | None = None  # of the loader's collate_fn
+    timer: BatchTimer | None = None  # of the loader's batches
     user_function: Callable[[int], Any] | None = None  # the user's own, called first
     threads: int | None = None  # of torch's operations; None for the number that DataLoader sets
     log: SampleLog | None = None  # receives some samples of the worker's first epoch
@@ -287,12 +296,10 @@ class WorkerStart:
             self.user_function(worker_id)
         if self.timer and (worker := get_worker_info()):
             self.timer.start(worker_id, worker.dataset, self.collate_fn)
-            count_samples(worker.dataset, self.timer.log.samples, worker_id, self.log, self.timer.begin)
+            count_samples(worker.dataset, self.timer.log.samples, worker_id, self.log)
 
 
-def count_samples(
-    dataset: Any, slots: Slots, slot: int, log: SampleLog | None = None, begin: Callable[[], None] = lambda: None
-) -> None:
+def count_samples(dataset: Any, slots: Slots, slot: int, log: SampleLog | None = None) -> None:
     """Makes a dataset count its samples in a slot; marks the slot as uncounted if the class cannot be subclassed.
 
     Counting continues from the slot's value. Samples are logged only if that value is 0, in the worker's first epoch.
@@ -305,22 +312,19 @@ def count_samples(
     try:
         if type(kind) not in _PLAIN_METACLASSES:
             raise TypeError(kind)
-        own |= methods(kind, slots, slot, None if slots[slot] else log, begin)
+        own |= methods(kind, slots, slot, None if slots[slot] else log)
         dataset.__class__ = type(kind.__name__, (kind,), own)
     except Exception:  # built-in types, extension types and classes that restrict their subclasses
         slots[slot] = _UNCOUNTED
 
 
-def _map_methods(
-    kind: Any, slots: Slots, slot: int, log: SampleLog | None, begin: Callable[[], None]
-) -> dict[str, Any]:
+def _map_methods(kind: Any, slots: Slots, slot: int, log: SampleLog | None) -> dict[str, Any]:
     """``__getitems__``, which DataLoader calls instead of ``__getitem__`` for each sample."""
     clock, get_item, get_items = time.perf_counter, kind.__getitem__, getattr(kind, "__getitems__", None)
     cheap, batches = False, 0
 
     def counted(self: Any, indices: Sequence[int]) -> list[Any]:
         nonlocal cheap, batches
-        begin()
         began = clock()
         if cheap or get_items is not None:
             samples = get_items(self, indices) if get_items else [get_item(self, index) for index in indices]
@@ -336,16 +340,10 @@ def _map_methods(
             batches += 1
         return samples
 
-    def begun(self: Any, index: Any) -> Any:
-        begin()
-        return get_item(self, index)
-
-    return {"__getitems__": counted, "__getitem__": begun}
+    return {"__getitems__": counted}
 
 
-def _iterable_methods(
-    kind: Any, slots: Slots, slot: int, log: SampleLog | None, begin: Callable[[], None]
-) -> dict[str, Any]:
+def _iterable_methods(kind: Any, slots: Slots, slot: int, log: SampleLog | None) -> dict[str, Any]:
     """``__iter__``, which counts all samples unless the first ``STREAM_SAMPLES`` are cheap, and logs those."""
     clock, iterate = time.perf_counter, kind.__iter__
 
@@ -353,7 +351,6 @@ def _iterable_methods(
         samples = iterate(self)
         seen, making_s = 0, 0.0
         while slots[slot] != _UNCOUNTED:  # an earlier epoch of the same worker may have set it
-            begin()
             began = clock()
             try:
                 sample = next(samples)
@@ -367,9 +364,6 @@ def _iterable_methods(
             yield sample
             if seen == STREAM_SAMPLES and making_s < _CHEAP_SAMPLE_S * seen:
                 slots[slot] = _UNCOUNTED
-        begin()
-        for sample in samples:
-            yield sample
-            begin()
+        yield from samples
 
     return {"__iter__": counted}

@@ -32,7 +32,7 @@ from nws_sweep.dataloading import loaders, objects
 from nws_sweep.dataloading.digests import SampleLog, load_in_process, load_one_by_one
 from nws_sweep.dataloading.fingerprints import fingerprint
 from nws_sweep.dataloading.loaders import Source
-from nws_sweep.dataloading.recording import BatchLog, BatchTimer, TimedCollate, WorkerStart, position, run_delay_clock
+from nws_sweep.dataloading.recording import BatchLog, BatchTimer, WorkerStart, position, run_delay_clock
 from nws_sweep.dataloading.stages.timing import overhead as stage_overhead
 from nws_sweep.dataloading.thread_times import thread_times
 from nws_sweep.errors import ConfigurationError, DatasetError, NwsSweepError, TrialError, one_line
@@ -183,10 +183,9 @@ class _ChildCommands(_DatasetCommands):
         workers = settings.num_workers
         self._batch_log = log = BatchLog(workers, self._order, self._batches) if workers else None
         if log:
-            timer, collate_fn = BatchTimer(log), loader.collate_fn
-            loader.collate_fn = TimedCollate(timer, collate_fn)
+            own, threads = loader.worker_init_fn, settings.threads_per_worker
             loader.worker_init_fn = WorkerStart(
-                timer, loader.worker_init_fn, settings.threads_per_worker, self._log, self._folder, collate_fn
+                BatchTimer(log), own, threads, self._log, self._folder, loader.collate_fn
             )
         self._session = LoaderSession(
             loader,

@@ -83,8 +83,6 @@ class WorkerProbe:
     def _time_batches(self, worker_id: int) -> None:
         worker = get_worker_info()
         self.timer.start(worker_id, worker and worker.dataset, self.collate_fn)
-        for fetcher in torch_internals.fetchers():
-            setattr(fetcher, "fetch", self._timed(fetcher.fetch))  # noqa: B010
 
     def _tell_state(self, worker_id: int) -> None:
         if not self.is_iterable:
@@ -93,18 +91,6 @@ class WorkerProbe:
         _, fetcher = torch_internals.fetchers()
         fetcher.__init__ = self._telling(fetcher.__init__, worker_id, STARTING)  # calls ``iter(dataset)``
         fetcher.fetch = self._telling(fetcher.fetch, worker_id, READY)
-
-    def _timed(self, fetch: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-        def timed(fetcher: Any, index: Any) -> Any:
-            with contextlib.suppress(Exception):
-                self.timer.begin()
-            try:
-                return fetch(fetcher, index)
-            finally:
-                with contextlib.suppress(Exception):
-                    self.timer.end()
-
-        return timed
 
     def _telling(self, step: Callable[..., Any], worker_id: int, state: int) -> Callable[..., Any]:
         """A step of the worker, which then reports the state, or its exception."""

@@ -8,7 +8,8 @@ import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, SequentialSampler, TensorDataset
 
 from nws_sweep.dataloading import loaders, recording
-from nws_sweep.dataloading.recording import BatchLog, BatchTimer, TimedCollate, WorkerStart
+from nws_sweep.dataloading.recording import BatchLog, BatchTimer, WorkerStart
+from nws_sweep.system import torch_internals
 
 BATCHES = 12
 
@@ -40,9 +41,7 @@ class Stream(IterableDataset[Any]):
 def recorded(dataset: Any, num_workers: int, **settings: Any) -> tuple[BatchLog, DataLoader[Any]]:
     loader = DataLoader(dataset, batch_size=2, num_workers=num_workers, **settings)
     log = BatchLog(num_workers, range(BATCHES), BATCHES)
-    timer = BatchTimer(log)
-    loader.collate_fn = TimedCollate(timer, loader.collate_fn)
-    loader.worker_init_fn = WorkerStart(timer)
+    loader.worker_init_fn = WorkerStart(BatchTimer(log))
     return log, loader
 
 
@@ -168,6 +167,18 @@ def test_epochs_begin_at_a_place_and_have_all_batches(batch_size: int | None) ->
     assert list(loaders.begin_at(stream, 0.3)) == []
 
 
+def test_the_end_of_a_stream_is_no_batch() -> None:
+    """Workers that stay wait for the next epoch after it."""
+    log, loader = recorded(Stream(), 2, persistent_workers=True)
+    for _ in range(2):
+        log.begin_epoch()
+        assert len(list(loader)) == BATCHES
+        found = log.new()
+        time.sleep(0.5)
+    assert len(found) == BATCHES
+    assert max(record.ended_s - record.began_s for record in found) < 0.5
+
+
 def test_the_wait_is_right_although_the_worker_loses_its_cpu_between_two_clocks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -177,6 +188,7 @@ def test_the_wait_is_right_although_the_worker_loses_its_cpu_between_two_clocks(
     monkeypatch.setattr(time, "perf_counter", lambda: next(times_s))
     monkeypatch.setattr(time, "thread_time", lambda: 0.0)
     log = BatchLog(1)
+    monkeypatch.setattr(torch_internals, "fetchers", list)
     timer = BatchTimer(log)
     timer.start(0, None, None)
     timer.begin()
