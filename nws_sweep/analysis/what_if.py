@@ -28,7 +28,7 @@ _MOST_LISTED = 16  # values of num_workers; of more only those of a ladder
 _MOSTLY = 0.5  # share of CPU time from which on a training step computes, so that more CPUs would change it
 _UNLIMITED = 100_000.0  # CPUs
 FED_STEPS_S = (0.2, 0.1, 0.05, 0.02, 0.01, 0.005)  # training steps of ``feeding``
-_RARELY_WAITS, _NEAR = 0.02, 1.1  # share of the time; and as long as that is near
+_RARELY_WAITS = 0.05  # share of the time
 _FEW_BATCHES = 500  # replayed for ``feeding``
 
 
@@ -136,9 +136,8 @@ class WhatIf:
         """The fewest workers that keep a training step busy, by its seconds, as replayed; None if no number does.
 
         That is, after the start, the step waits for at most ``_RARELY_WAITS`` of the time besides the time of receiving
-        batches, which no number of workers saves. If workers disturb each other so much that no number reaches that but
-        some come near, they are the fewest that are as near as any. The numbers are those that ``replay.choice`` tries
-        without a measured gain, or up to the user's limit.
+        batches, which no number of workers saves. The numbers are those that ``replay.choice`` tries without a measured
+        gain, or up to the user's limit.
         """
         rules = self.result.configuration.search
         most = choice.most_workers(self.own.cpus, {}) if rules.max_workers is None else rules.max_workers
@@ -150,12 +149,11 @@ class WhatIf:
             def cost_s(number: int, step_s: float = step_s) -> float:
                 return model.cost_s(replace(self.own, num_workers=number), step_s=step_s, most=_FEW_BATCHES)
 
-            least_s, number = min((cost_s(number), number) for number in ladder(range(fewest, most + 1)))
-            if least_s > _NEAR * limit_s:
+            least_s, quickest = min((cost_s(number), number) for number in ladder(range(fewest, most + 1)))
+            if least_s > limit_s:
                 found[step_s] = None
                 continue
-            enough_s = max(limit_s, least_s * (1 + _RARELY_WAITS))
-            fewest = bisect.bisect_left(range(number), True, lo=fewest, key=lambda n: cost_s(n) <= enough_s)
+            fewest = bisect.bisect_left(range(quickest), True, lo=fewest, key=lambda number: cost_s(number) <= limit_s)
             found[step_s] = fewest
         return found
 
