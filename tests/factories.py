@@ -55,7 +55,7 @@ HOST = Host(
     torchvision="0.19.0",
     nws_sweep="0.1.0",
 )
-FACTS = DatasetFacts(type="package.Photos", iterable=False, samples=4160, accelerator=None)
+FACTS = DatasetFacts(type="package.Photos", iterable=False, samples=8192, accelerator=None)
 
 
 def loader_settings(num_workers: int = 0, **changes: Any) -> LoaderSettings:

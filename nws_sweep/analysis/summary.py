@@ -1,6 +1,7 @@
 """Summarises results as one frozen value, from which terminal, Markdown, HTML, plots and tables are rendered."""
 
 import functools
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +11,8 @@ from nws_sweep.analysis.diagnosis import Diagnosis, diagnose, worker_trials
 from nws_sweep.analysis.stage_savings import Stage, stages_of
 from nws_sweep.analysis.time_ratios import Ratio, times_of
 from nws_sweep.replay import choice
-from nws_sweep.results import Configuration, Host, ProjectFacts, SearchRecord, Trial, TrialState, varying_columns
+from nws_sweep.results import Configuration, Estimate, Host, SearchRecord, Trial, TrialState, varying_columns
+from nws_sweep.results.search_record import ProjectFacts
 from nws_sweep.results.storage import Stored, StoredRun
 
 
@@ -69,9 +71,21 @@ class ConfigurationSummary:
 
     @property
     def best_rate(self) -> float:
-        """Samples per second of the best; 0 if unknown."""
-        found = self.best.measurement if self.best else None
-        return (found.samples_per_s if found else None) or 0.0
+        """Samples per second of the best, as ``rate`` says; 0 if unknown."""
+        found = self.rate(self.best) if self.best else None
+        return found.value if found else 0.0
+
+    def rate(self, trial: Trial) -> Estimate | None:
+        """Samples per second of an epoch, its start included; the steady ones if its length is unknown; None without.
+
+        The interval is that of the time of a batch.
+        """
+        found, facts = trial.measurement, self.run.result.facts
+        steady = found.rate if found else None
+        batches = facts.batches_of(trial.settings, self.configuration.ranks) if facts else None
+        if not (found and found.batch_s and found.epoch_s and steady and batches):
+            return steady
+        return steady.scaled(batches * found.batch_s.value / found.epoch_s)
 
     @property
     def trials(self) -> tuple[Trial, ...]:
@@ -141,7 +155,7 @@ class Summary:
 
 def summarise_record(record: SearchRecord) -> Summary:
     """Summarises one search that has no folder."""
-    here = Path()
+    here = Path(os.devnull)  # a folder without files
     return summarise(Stored(folder=here, is_grid=False, runs=(StoredRun(folder=here, result=record),)))
 
 

@@ -212,7 +212,7 @@ NODE_2 = replace(HOST, hostname="node2", usable_cpus=4, memory_bytes=HOST.memory
          [("dataset", "photos", "cifar10"), ("training_step", "-", "train")], []),
         (found(1.0, configuration=OTHER, facts=replace(FACTS, samples=200)),
          [("dataset.files", "100", "200"), ("shuffle", "false", "true"),
-          ("samples of the dataset", "4160", "200")],
+          ("samples of the dataset", "8192", "200")],
          []),
         (found(1.0, host=NODE_2, facts=replace(FACTS, accelerator="cuda")), [],
          [("hostname", "node1", "node2"), ("usable_cpus", "8", "4"), ("torch", "2.4.0", "2.5.0"),

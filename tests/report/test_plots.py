@@ -60,14 +60,24 @@ def test_throughput_of_a_run_is_one_curve_with_the_ends_of_its_intervals() -> No
     chart = line_charts.throughput(summary_of_run(search_result(trial(4, 8.0), failed_trial(2), trial(0, 32.0))))
     found = {n: Estimate(value=rate, low=rate / 1.5, high=rate / 0.75, n=5) for n, rate in ((0, 256.0), (4, 1024.0))}
     curve = Curve(label="", points=found, best=4)
-    assert chart == Chart(quantity="samples per second", legend_title="", panels={"": [curve]})
+    assert chart == Chart(quantity="samples per second of an epoch", legend_title="", panels={"": [curve]})
     assert chart.recommended == [("", curve, found[4])]
     (axes,) = line_charts.draw(chart, "Throughput").axes
-    assert (axes.get_ylabel(), axes.get_xlabel()) == ("samples per second", "num_workers (ring: recommended)")
+    assert (axes.get_ylabel(), axes.get_xlabel()) == (
+        "samples per second of an epoch",
+        "num_workers (ring: recommended)",
+    )
     assert [np.asarray(line.get_xdata()).tolist() for line in axes.lines[1:]] == [[0, 4], [4]]
     (intervals,) = axes.collections
     heights = [tuple(np.asarray(path.vertices)[:, 1]) for path in intervals.get_paths()]
     assert heights == [one.ends for one in found.values()]
+
+
+def test_throughput_is_that_of_an_epoch_with_its_start_if_its_length_is_known() -> None:
+    slow_start = trial(4, 8.0, measurement=measurement(8.0, epoch_s=16.0))
+    for measured, rate in ((slow_start, 512.0), (endless_trial(4, 0.0625), 1024.0)):
+        chart = line_charts.throughput(summary_of_run(search_result(measured)))
+        assert chart.panels[""][0].points[4].value == rate
 
 
 @pytest.mark.parametrize(
@@ -217,7 +227,7 @@ def test_predictions_are_drawn_with_the_measured_points_on_the_cpus_of_the_run_a
     assert (found.quantity, found.best, list(found.curves)) == ("seconds per epoch", 0, [8, 16, 64])
     for cpus, curve in found.curves.items():
         assert list(curve) == [0, 1, 2, 4, 8, 16, 32, 64]
-        last_s = max(2 * 0.08, 64 * 0.08 / cpus + 0.08)  # the last batch alone
+        last_s = 128 * 0.08 / min(cpus, 64)
         assert curve[64].value == pytest.approx(last_s, rel=0.02)
     figure = line_charts.draw_prediction(found, "photos")
     labels = [text.get_text() for text in figure.legends[0].get_texts()]

@@ -27,7 +27,7 @@ class Best(NamedTuple):
     """The best setting of one configuration."""
 
     cells: Mapping[str, str]  # its values of the columns that vary
-    rate: Estimate  # samples/s
+    rate: Estimate  # samples/s of an epoch
     num_workers: int
     gain: Ratio | None  # over num_workers=0; None if unknown or if that is the best
 
@@ -37,7 +37,7 @@ def best_of_each(summary: Summary) -> list[Best]:
     columns = tuple(facets.values(summary)) or (DATASET,)
     found = []
     for c in summary.configurations:
-        if c.best and c.best.measurement and (rate := c.best.measurement.rate):
+        if c.best and (rate := c.rate(c.best)):
             cells = {name: facets.cell(c, name) for name in columns}
             found.append(Best(cells, rate, c.best.num_workers, c.gain_over_zero if c.best.num_workers else None))
     return sorted(found, key=lambda one: -one.rate.value)

@@ -25,6 +25,9 @@ _SPREAD = 0.24  # workers, the horizontal distance over which curves are spread
 _ALIKE = 0.05  # relative difference of values up to which curves are drawn as one
 
 
+_Measure = Callable[[ConfigurationSummary, Trial], Estimate | None]
+
+
 @dataclass(frozen=True, slots=True)
 class Curve:
     """One configuration's line."""
@@ -51,26 +54,26 @@ class Chart:
 
 
 def throughput(summary: Summary) -> Chart:
-    """Samples per second, where measured."""
-    return _chart(summary, "samples per second", _rate)
+    """Samples per second of an epoch, or steady ones if its length is unknown, where measured."""
+    of_epoch = " of an epoch" if _has_length(summary) else ""
+    return _chart(summary, f"samples per second{of_epoch}", ConfigurationSummary.rate)
 
 
 def times(summary: Summary) -> Chart:
     """Seconds per epoch, or per batch if the length of an epoch is unknown, where measured."""
+    return _chart(summary, f"seconds per {'epoch' if _has_length(summary) else 'batch'}", _time)
+
+
+def _has_length(summary: Summary) -> bool:
     measured = [trial.measurement for c in summary.configurations for trial in _succeeded(c)]
-    has_length = all(one and one.epoch_s is not None for one in measured)
-    return _chart(summary, f"seconds per {'epoch' if has_length else 'batch'}", _time)
+    return all(one and one.epoch_s is not None for one in measured)
 
 
 def _succeeded(c: ConfigurationSummary) -> Iterator[Trial]:
     return (trial for trial in c.worker_trials if trial.state is TrialState.OK)
 
 
-def _rate(trial: Trial) -> Estimate | None:
-    return trial.measurement.rate if trial.measurement else None
-
-
-def _time(trial: Trial) -> Estimate | None:
+def _time(_: ConfigurationSummary, trial: Trial) -> Estimate | None:
     """The time that ranks trials, s, with the relative interval of its batches."""
     time_s, batch_s = trial.objective_s, trial.measurement.batch_s if trial.measurement else None
     if time_s is None or batch_s is None:
@@ -78,14 +81,14 @@ def _time(trial: Trial) -> Estimate | None:
     return batch_s.scaled(time_s / batch_s.value)
 
 
-def _chart(summary: Summary, quantity: str, measure: Callable[[Trial], Estimate | None]) -> Chart:
+def _chart(summary: Summary, quantity: str, measure: _Measure) -> Chart:
     shared = facets.facets(summary)
     looks, panels = _looks(shared), dict[str, list[Curve]]()
     for title, configurations in shared.panels.items():
         curves = []
         for c in sorted(configurations, key=lambda c: -c.best_rate):
             label = facets.label(c, shared.within)
-            points = {trial.num_workers: value for trial in _succeeded(c) if (value := measure(trial))}
+            points = {trial.num_workers: value for trial in _succeeded(c) if (value := measure(c, trial))}
             if c.best and points:
                 curves.append(Curve(label, points, c.best.num_workers, looks.get(label)))
         if curves:
@@ -212,7 +215,7 @@ def prediction(c: ConfigurationSummary) -> Prediction | None:
         return None
     return Prediction(
         quantity=f"seconds per {'epoch' if found.has_length else 'batch'}",
-        measured={trial.num_workers: time_s for trial in _succeeded(c) if (time_s := _time(trial))},
+        measured={trial.num_workers: time_s for trial in _succeeded(c) if (time_s := _time(c, trial))},
         curves={times * found.own.cpus: _predicted(found, times) for times in _CPU_TIMES},
         best=found.own.num_workers,
     )
