@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from benchmarks.catalogue import Workload
@@ -59,9 +59,9 @@ def quantile(regrets: Sequence[float | None], share: float) -> float | None:
     return statistics.median(known) if share == 0.5 else sorted(known)[math.ceil(share * len(known)) - 1]
 
 
-def pooled(scores: Sequence[Score], share: float) -> float | None:
+def pooled(regrets: Iterable[Sequence[float | None]], share: float) -> float | None:
     """A quantile of the regrets of all repeats on all workloads; None if one is unknown."""
-    return quantile([regret for score in scores for regret in score.regrets], share)
+    return quantile([one for of_workload in regrets for one in of_workload], share)
 
 
 def scores_of(

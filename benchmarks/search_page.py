@@ -12,8 +12,8 @@ from benchmarks.targets import advantages, percent, verdicts
 
 _INTRODUCTION = """\
 How much slower than the best is the num_workers that a search method picks, and what does the search cost?
-*adaptive* is `nws_sweep.search` with default arguments; below are methods of other projects and rules of thumb, which
-cost nothing."""
+*adaptive* is `nws_sweep.search` with default arguments. The other methods are those of other projects, and rules of
+thumb, which cost nothing."""
 
 _MEASURING = """\
 In each repeat every method runs once on every workload, in random order. Then an oracle times long plain loops, each
@@ -21,13 +21,13 @@ in a fresh process and in random order: first its own values of num_workers, the
 fewer and more, then one fewer and more) until the best no longer changes, and last the values that methods picked. The
 best is one of the oracle's own values. Values far slower than the best are left out of later passes.
 
-- regret: price of the pick / the least price of the oracle's own values that at least half of its passes measured - 1;
-  0 is the best, and a negative regret says that the pick was faster than the oracle's best. The price is the median
-  epoch x 1.03^log2(1 + workers): twice as many workers must save 3 %. Epochs are divided by the slowness of the machine
-  in their pass, estimated from the values that all passes measured. In brackets: the 95th percentile over the repeats
-  (of fewer than 20, the largest).
-- slower: epoch with the pick / that of the fastest num_workers - 1, without the price of workers; median over
-  repeats.
+- regret: price of the value that the method picked / lowest price of the oracle's own values - 1. Only values that at
+  least half of the oracle's passes measured count. 0 is the best; a negative regret says that the pick was better. The
+  price is the median epoch x 1.03^log2(1 + workers): twice as many workers must save 3 %. Epochs are divided by the
+  slowness of the machine in their pass, estimated from the values that all passes measured. In brackets: the 95th
+  percentile over the repeats (of fewer than 20, the largest).
+- slower: epoch with the pick / epoch with the fastest num_workers, of all that were measured, - 1; median over the
+  repeats, in the first table also the 95th percentile.
 - processes: the most that ran at a time. Those of other programs count only if they were started meanwhile.
 - cost: wall time of the method with its processes and their start-up (all are forked from one fork server that has
   imported torch), in seconds and in epochs at the best setting in the same repeat; median over the repeats.
@@ -71,14 +71,15 @@ def _list(lines: Iterable[str]) -> str:
 
 def totals(scores: Sequence[Score]) -> str:
     """A line per method over all its workloads; the cost is the median of those of the workloads."""
-    lines = ["| method | workloads | regret | cost (epochs) | cost (s) |", "|---|---|---|---|---|"]
+    lines = ["| method | workloads | regret | slower | cost (epochs) | cost (s) |", "|---|---|---|---|---|---|"]
     for method in dict.fromkeys(score.method for score in scores):
         own = [score for score in scores if score.method == method]
-        regret = _regret(pooled(own, 0.5), pooled(own, 0.95))
+        shares = [score.regrets for score in own], [score.slower for score in own]
+        losses = " | ".join(_quantiles(pooled(each, 0.5), pooled(each, 0.95)) for each in shares)
         epochs = [score.cost_epochs for score in own if score.cost_epochs is not None]
         cost_epochs = f"{statistics.median(epochs):.2f}" if epochs else ""
         cost_s = statistics.median(score.cost_s for score in own)
-        lines.append(f"| {method} | {len(own)} | {regret} | {cost_epochs} | {cost_s:.1f} |")
+        lines.append(f"| {method} | {len(own)} | {losses} | {cost_epochs} | {cost_s:.1f} |")
     return "\n".join(lines)
 
 
@@ -95,7 +96,7 @@ def _line(score: Score) -> str:
         score.workload,
         score.method,
         ", ".join(f"{pick} x{count}" if count > 1 else pick for pick, count in picks),
-        _regret(score.regret, score.high_regret),
+        _quantiles(score.regret, score.high_regret),
         _slower(score.slower),
         "" if score.cost_epochs is None else f"{score.cost_epochs:.2f}",
         f"{score.cost_s:.1f}",
@@ -107,7 +108,7 @@ def _line(score: Score) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _regret(median: float | None, high: float | None) -> str:
+def _quantiles(median: float | None, high: float | None) -> str:
     return "no value" if median is None or high is None else f"{percent(median)} ({percent(high)})"
 
 

@@ -18,7 +18,8 @@ MOST_OF_EXHAUSTIVE = 0.25
 def verdicts(scores: Sequence[Score], truths: Mapping[str, Truth]) -> list[str]:
     """One sentence per target: met, or missed by which workloads."""
     own = _of(scores, ADAPTIVE)
-    regrets, high_regrets = ([("all together", pooled([*own.values()], share))] if own else [] for share in (0.5, 0.95))
+    everywhere = [score.regrets for score in own.values()]
+    regrets, high_regrets = ([("all together", pooled(everywhere, share))] if own else [] for share in (0.5, 0.95))
     regrets += [(_with_floor(s, truths), s.regret) for s in own.values()]
     high_regrets += [(_with_floor(s, truths), s.high_regret) for s in own.values()]
     return [

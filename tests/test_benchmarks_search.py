@@ -344,7 +344,7 @@ def test_methods_precede_the_oracle_and_gaps_are_filled(monkeypatch: pytest.Monk
     (tmp_path / "v1" / "nws_sweep" / "__init__.py").touch()
     done, text = done_by(monkeypatch, tmp_path, f"--repeats 2 --methods adaptive --resume --against {tmp_path}/v1")
     assert done == ["play adaptive of v1 1", "play adaptive of v1 2"]
-    assert "| adaptive of v1 | 1 | 22.6 % (22.6 %) | 3.00 | 3.0 |" in text
+    assert "| adaptive of v1 | 1 | 22.6 % (22.6 %) | 20.0 % (20.0 %) | 3.00 | 3.0 |" in text
 
 
 def test_another_version_is_imported_from_its_folder(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
