@@ -92,7 +92,7 @@ def fed_steps(found: Mapping[float, int | None]) -> str:
         return ""
     unfed = [f"{1e3 * step_s:g} ms" for step_s, workers in found.items() if workers is None]
     rest = f"; impossible for {', '.join(unfed)}" if unfed else ""
-    return f"workers that keep a training step busy (predicted, at most 2 % waiting): {', '.join(fed)}{rest}"
+    return f"workers that keep a training step busy (predicted, at most 5 % waiting): {', '.join(fed)}{rest}"
 
 
 def further(diagnosis: Diagnosis) -> Iterator[str]:
@@ -124,8 +124,7 @@ def _noise(diagnosis: Diagnosis) -> str:
     took = f"a batch took {interval(found.batch_s)}, " if found and found.batch_s else ""
     return (
         f"too much noise to identify the bottleneck: {took}other programs used up to {diagnosis.other_cpus:.1f} CPUs, "
-        f"the hypervisor took {share(noise.steal)} of the CPU time; measure again on a quiet machine, or "
-        "longer with measure=rigorous"
+        f"the hypervisor took {share(noise.steal)} of the CPU time; measure again on a quiet machine"
     )
 
 

@@ -106,13 +106,12 @@ class TunedIterator:
         """The next batch, in the order of the sampler."""
         if self._observation is None and self._pools.change is None:
             return self._next_batch() if self._tuner.waiting is None else self._watched_batch(self._tuner.waiting)
-        entered_s = time.perf_counter()
         if self._epoch != self._tuner.epoch:  # another iterator is followed
             self._observation = None
         self._try(self._advance)
         random_state = self._try(self._before_batch)
         batch = self._next_batch()
-        self._try(self._note, entered_s, random_state, batch)
+        self._try(self._note, random_state, batch)
         return batch
 
     def _watched_batch(self, waiting: Waiting) -> Any:
@@ -138,7 +137,7 @@ class TunedIterator:
                 self._device.ask()
         return random_state
 
-    def _note(self, entered_s: float, random_state: torch.Tensor | None, batch: Any) -> None:
+    def _note(self, random_state: torch.Tensor | None, batch: Any) -> None:
         """A batch has been returned."""
         waited_s = self._device.waited_s() if self._device and self._observation is not None else None
         given, change = _moment(self._delay_s), self._pools.change
@@ -147,10 +146,9 @@ class TunedIterator:
             self._observation.given(given, batch, waited_s)
         if change is None:
             return
-        change.longest_wait_s = max(change.longest_wait_s, given.clock_s - entered_s)
         if self._pools.current is change.pool:  # its first batch
             self._pools.change, self._pool_began = None, self._returned
-            self._tuner.switched(change.plan, self._returned - 1, change.longest_wait_s)
+            self._tuner.switched(change.plan, self._returned - 1)
             self._observe(0.0)
 
     def _next_batch(self) -> Any:

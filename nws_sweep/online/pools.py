@@ -17,12 +17,11 @@ from nws_sweep.results import LoaderSettings
 
 @dataclass(eq=False)
 class Change:
-    """A change of settings under way: the next pool, and the longest wait for a batch since it began."""
+    """A change of settings under way, and the next pool."""
 
     plan: Plan
     pool: Pool
     draws: bool = False  # the pool has taken over the index lists; the one before has only what it has drawn
-    longest_wait_s: float = 0.0
 
 
 class Pools:
@@ -58,7 +57,7 @@ class Pools:
         if plan is not None and self.safeguards.has_dataset_changed():
             self._tuner.decide("the dataset has been changed since its persistent workers were started")
         elif plan is not None and self._is_safe(plan):
-            self._tuner.switched(plan, 0, 0.0)
+            self._tuner.switched(plan, 0)
 
     def begin_change(self, plan: Plan) -> None:
         """Starts the pool of a plan, which takes over when it is ready."""

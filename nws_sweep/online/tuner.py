@@ -152,9 +152,9 @@ class Tuner:
         predicted_s = pace_s(trial) * better.predicted_s / better.current_s
         return Plan(better.settings, f"{took}; {units.seconds(predicted_s)} predicted", self.epoch + is_new_epoch)
 
-    def switched(self, plan: Plan, batch: int, longest_wait_s: float) -> None:
+    def switched(self, plan: Plan, batch: int) -> None:
         """The settings have changed as planned, from ``batch`` on."""
-        switch = Switch(plan.epoch, batch, self.current, plan.settings, plan.reason, longest_wait_s)
+        switch = Switch(plan.epoch, batch, self.current, plan.settings, plan.reason)
         self.tuning = replace(self.tuning, after=plan.settings, switches=(*self.tuning.switches, switch))
         _tell_consequences(self, f"from batch {batch} of epoch {plan.epoch} on")
 

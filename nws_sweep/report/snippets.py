@@ -342,8 +342,8 @@ def as_markdown_table(summary: Summary) -> str:
 
 
 def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A Markdown table with aligned columns; cells are escaped."""
-    escaped = str.maketrans({"|": "\\|", "<": "&lt;", "\n": " "})
+    """A Markdown table with aligned columns, readable as plain text; HTML in cells is not escaped."""
+    escaped = str.maketrans({"|": "\\|", "\n": " "})
     columns = [[cell.translate(escaped) for cell in column] for column in zip(header, *rows, strict=True)]
     widths = [max(map(len, column)) for column in columns]
     padded = ([cell.ljust(width) for cell in column] for column, width in zip(columns, widths, strict=True))

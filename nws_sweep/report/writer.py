@@ -64,7 +64,7 @@ def try_pictures(run_folder: Path) -> None:
         for one in figures.of_configuration(configuration, _batches):
             one.save(run_folder)
     except Exception:
-        logger.exception("the pictures of %s could not be drawn; `nws-sweep report` tries again", run_folder)
+        logger.exception("the pictures could not be drawn; `nws-sweep report %s` tries again", run_folder)
 
 
 def has_pictures(run_folder: Path) -> bool:

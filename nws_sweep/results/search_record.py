@@ -176,7 +176,6 @@ class Switch:
         before: Settings until then.
         after: Settings from then on.
         reason: Why.
-        longest_wait_s: The longest wait for a batch from the decision until the new workers have given one.
     """
 
     epoch: int
@@ -184,7 +183,6 @@ class Switch:
     before: LoaderSettings
     after: LoaderSettings
     reason: str
-    longest_wait_s: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -192,6 +192,5 @@ def make(
 
 def most_candidates(rules: SearchRules) -> int:
     """Upper bound on the values of num_workers that a search measures."""
-    adaptive = MOST_PREDICTED + 2 * rules.patience  # those beyond the best are limited by the patience
-    most = adaptive if rules.strategy == "adaptive" else len(rules.candidates)
+    most = MOST_PREDICTED + rules.patience if rules.strategy == "adaptive" else len(rules.candidates)
     return min(most, len(rules.candidates))

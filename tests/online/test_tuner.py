@@ -71,12 +71,12 @@ def train(one: Tuner, epochs: int = 3, batches: int = 1000) -> list[tuple[int, i
     """Epoch, batch and workers of each change; the tuner is asked at each hundredth batch."""
     for _ in range(epochs):
         if plan := one.plan(0, batches):
-            one.switched(plan, 0, 0.0)
+            one.switched(plan, 0)
         one.epoch += 1
         one.observe(batches)
         for batch in range(100, batches, 100):
             if plan := one.plan(batch, batches):
-                one.switched(plan, max(batch, plan.batch), 0.0)
+                one.switched(plan, max(batch, plan.batch))
             one.observe(batches)
     return [(switch.epoch, switch.batch, switch.after.num_workers) for switch in one.tuning.switches]
 
@@ -111,7 +111,7 @@ def test_what_is_stored_is_the_best_as_measured_and_provisional_unless_it_was_ti
     early.observe(1000)
     plan = early.plan(100, 1000)
     assert plan
-    early.switched(plan, 100, 0.0)  # the training ends before four workers were timed
+    early.switched(plan, 100)  # the training ends before four workers were timed
     early.end()
     assert (found := record(early).verdict)
     assert (early.tuning.after.num_workers, found.recommended.num_workers, found.provisional) == (4, 2, True)

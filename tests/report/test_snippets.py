@@ -220,7 +220,7 @@ def test_what_a_configuration_lacks_is_a_dash_and_failed_what_could_not_be_measu
 
 def test_cells_of_a_markdown_table_are_escaped_and_stay_on_one_line() -> None:
     table = snippets.markdown_table(["a|b"], [["<script>"], ["two\nlines"]])
-    assert table == "| a\\|b        |\n|-------------|\n| &lt;script> |\n| two lines   |\n"
+    assert table == "| a\\|b      |\n|-----------|\n| <script>  |\n| two lines |\n"
 
 
 def test_the_cost_of_a_search_is_compared_with_an_epoch() -> None:
