@@ -123,7 +123,7 @@ CASES = (
         loader={"batch_size": 8, "shuffle": False}, most=16,
     ),
     Case(
-        name="disturbed", about="1 ms of CPU a sample, beside two programs that compute", expected=Bottleneck.NOISE,
-        dataset=("Arithmetic", {"samples": 6400}), loader={"batch_size": 16}, disturbed=True,
+        name="disturbed", about="1 ms of CPU a sample, beside two programs that compute", expected=Bottleneck.CPU,
+        dataset=("Arithmetic", {"samples": 25_600}), loader={"batch_size": 16}, disturbed=True,
     ),
 )  # fmt: skip

@@ -18,7 +18,7 @@ _INTRODUCTION = """\
 `python -m nws_sweep` are the same command. Without a command it searches: all arguments are then overrides of the
 configuration ([configuration](config.md)), and `-m` makes a grid of all values that are separated by commas.
 
-`autotune`, `search` and `watch` run a program ([any program](../guides/any-program.md)): options of nws_sweep come
+`autotune`, `explain`, `search` and `watch` run a program ([any program](../guides/any-program.md)): options of nws_sweep come
 before it, and the exit status is the program's; that of `search` is 0 or 1."""
 _STATUS = """\
 ## Exit status
@@ -36,24 +36,24 @@ _STATUS = """\
 
 def page() -> str:
     """The page as it must be."""
-    names = [*programs.COMMANDS, *(name for name in cli.COMMANDS if not name.startswith("-"))]
-    return "\n\n".join([_INTRODUCTION, *map(_section, names), _STATUS]) + "\n"
+    of_programs = [_section(name, command.parser_of(name), is_program=True) for name in programs.COMMANDS]
+    names = [name for name in cli.COMMANDS if not name.startswith("-")]
+    sections = [*of_programs, *(_section(name, _parser(name)) for name in names)]
+    return "\n\n".join([_INTRODUCTION, *sections, _STATUS]) + "\n"
 
 
-def _section(name: str) -> str:
-    parser = _parser(name)
+def _section(name: str, parser: argparse.ArgumentParser, *, is_program: bool = False) -> str:
     positional = [action for action in _actions(parser) if not action.option_strings]
     words = [f"[{action.metavar}]" if action.nargs == "?" else str(action.metavar) for action in positional]
     options = ["[options]"] * any(action.option_strings for action in _actions(parser))
-    words = [*options, *words] if name in programs.COMMANDS else [*words, *options]
+    words = [*options, *words] if is_program else [*words, *options]
+    title = f"{name} DIR" if name in programs.COMMANDS and not is_program else name
     usage = f"```text\nnws-sweep {name} {' '.join(words)}\n```"
-    return f"## {name}\n\n{plain(parser.description or '')}\n\n{usage}\n\n{_options(parser)}"
+    return f"## {title}\n\n{plain(parser.description or '')}\n\n{usage}\n\n{_options(parser)}"
 
 
 def _parser(name: str) -> argparse.ArgumentParser:
     """The parser of a command, which is called no further."""
-    if name in programs.COMMANDS:
-        return command.parser_of(name)
     made: list[argparse.ArgumentParser] = []
 
     def stop(parser: argparse.ArgumentParser, *_: object) -> None:

@@ -49,8 +49,9 @@ _GROUPS_TEXT = """\
 _OF_PROGRAMS = """\
 ## In another program
 
-Keys that `+nws_sweep=search` ([Hydra projects](../guides/hydra.md)) and `+nws_sweep=autotune`
-([online tuning](../guides/online-tuning.md)) add below `hydra.callbacks.nws_sweep`."""
+Keys that `+nws_sweep=search` ([Hydra projects](../guides/hydra.md)), `+nws_sweep=autotune`
+([online tuning](../guides/online-tuning.md)) and `+nws_sweep=watch` ([any program](../guides/any-program.md)) add below
+`hydra.callbacks.nws_sweep`."""
 
 # Groups in the order of the page; hydra/ and paths/ have no options for users.
 GROUPS = (
@@ -82,7 +83,7 @@ def page() -> str:
     parts = [_INTRODUCTION, _VALUES, *_value_sections(), _IN_PYTHON, _different_defaults(), _GROUPS_TEXT]
     parts += [_group_section(group) for group in GROUPS]
     parts += ["### axis\n\nPresets of values to sweep, with `-m`.\n\n" + _axes_table(), _OF_PROGRAMS]
-    parts += [_program_table(name) for name in ("search", "autotune")]
+    parts += [_program_table(name) for name in ("search", "autotune", "watch")]
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
 
