@@ -24,8 +24,9 @@ _LEAST_SAVED = 0.1  # share of the epoch
 # Noise above these limits hides the bottleneck: relative half-width, steal, and CPUs as a share of the usable ones.
 _NOISY_INTERVAL, _NOISY_STEAL, _NOISY_CPUS = 0.5, 0.25, 0.5
 _DID_NOT_FIT = (TrialState.SKIPPED, TrialState.OUT_OF_MEMORY)
-# Parts of the others, with separate remedies: they are reported first.
-_SPECIFIC = (Bottleneck.STARTUP, Bottleneck.ORDER, Bottleneck.MEMORY, Bottleneck.COMPETITION)
+# Parts of the others, with separate remedies: they are reported first. Start-up if it saves a share of what the others do.
+_SPECIFIC = (Bottleneck.ORDER, Bottleneck.MEMORY, Bottleneck.COMPETITION)
+_OF_START = 0.25
 # With an accelerator, a training step counts as slowed down by workers from this multiple of a whole batch without
 # workers. A smaller one may be the accelerator's work, which continues while the main process loads.
 _SLOWED = 1.1
@@ -160,7 +161,9 @@ def _with_savings(diagnosis: Diagnosis, replayed: Counterfactual) -> Diagnosis:
     saved[Bottleneck.ORDER] = replayed.with_settings(replace(own, in_order=False))  # as ``suggestions`` says
     refused = (replace(own, num_workers=trial.num_workers) for trial in diagnosis.refused)
     saved[Bottleneck.MEMORY] = max(map(replayed.with_settings, refused), default=0.0)
-    order = sorted(saved, key=lambda each: (each not in _SPECIFIC, -saved[each]))
+    is_start_up = saved.get(Bottleneck.STARTUP, 0.0) >= _OF_START * max(saved.values())
+    named_first = (*_SPECIFIC, Bottleneck.STARTUP) if is_start_up else _SPECIFIC
+    order = sorted(saved, key=lambda each: (each not in named_first, -saved[each]))
     if limiting := {each: saved[each] for each in order if saved[each] >= _LEAST_SAVED}:
         return replace(diagnosis, saved=limiting)
     removable.sort(key=lambda each: each is Bottleneck.STARTUP)  # seldom what to change

@@ -129,6 +129,8 @@ MOVING = BatchCost(0.001, 0.0, copy_s=0.0015)
         (SHORT, [Bottleneck.STARTUP, Bottleneck.LATENCY], 0.83,
          "start-up-bound: without the start-up of workers the epoch would take N % less; persistent_workers=true "
          "removes most of it after the first epoch; also: N % less without I/O wait"),
+        (replace(WAITING, loop=replace(START, fork_s=0.015)), [Bottleneck.LATENCY, Bottleneck.STARTUP], 0.93,
+         "latency-bound: without I/O wait the epoch would take N % less; "),
         (replace(WAITING, tried=(0, 1, 2, 4), refused=(8, 16)), [Bottleneck.MEMORY, Bottleneck.LATENCY], 0.73,
          "memory-bound: with memory for more workers the epoch would take N % less; 8 workers did not fit (it "
          "needs 9 GB, 4 GB are free); 4 workers did; also: N % less without I/O wait"),
