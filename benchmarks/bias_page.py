@@ -17,8 +17,9 @@ for each num_workers in a fresh process, then one exhaustive search by nws_sweep
 bare loops again. A ratio is nws_sweep's time / the mean of the two bare times; 1 is unbiased. The first epoch of a bare
 process includes one-time work and is not counted, unless it is the only one because it lasts 8 s (with --quick 2 s).
 
-- batch_s: steady seconds per batch. In the bare loop: from when the queue (workers x prefetch_factor) was taken once
-  to when the workers have no batches left to make, in whole multiples of the number of workers, over all epochs.
+- batch_s: steady seconds per batch. In the bare loop the timed part begins after as many batches as the queue holds
+  (workers x prefetch_factor), ends when no batch is left to be made, and is a whole multiple of the workers; over all
+  epochs.
 - epoch_s: from just before `iter(loader)` to the end of the last training step, without the shut-down of the workers.
   nws_sweep projects it.
 - bare after / before: batch_s of the bare loops after / before the search. It is 1 on a quiet machine; its distance

@@ -27,7 +27,7 @@ def _limit(workers: int) -> dict[str, Any]:
 
 
 _OWN: Mapping[str, SearchRules] = {
-    ADAPTIVE: SearchRules(strategy=ADAPTIVE, candidates=_DEFAULT, reference=None),
+    ADAPTIVE: SearchRules(strategy=ADAPTIVE, candidates=_DEFAULT, reference=host.usable_cpus()),  # as ``search`` has it
     LIMITED: SearchRules(strategy=ADAPTIVE, candidates=tuple(range(33)), reference=None, **_limit(32)),
     EXHAUSTIVE: SearchRules(strategy=EXHAUSTIVE, candidates=tuple(range(17)), reference=None),
 }

@@ -15,9 +15,8 @@ _INTRODUCTION = """\
 Epochs predicted by replaying a short recording of the loader, compared with the same epochs in a plain loop.
 
 - Recorded: per workload and repeat, one exhaustive search by nws_sweep with 2, 8 and 0 workers, prefetch_factor 2, in
-  order, three windows of 0.12 s each. Trials are used in this order as long as all their windows, with warm-up and
-  start-up, last at most 2 s together; the others are dropped. If the first alone takes longer, only
-  the batches of its first 2 s count.
+  order, three windows of 0.12 s each. Trials are used in this order until their windows, with warm-up and start-up,
+  have lasted 2 s together. If the first trial alone takes longer, only its first 2 s are used.
 - Predicted: epochs with 0, 1, 2, 4, 8, 16, 32 and 64 workers, prefetch_factor 1, 2, 4 and 8, in order and not. From
   these, settings are drawn at random for each workload, each num_workers once before one is drawn again.
   Left out: num_workers below 4 or 8 where an epoch sleeps for 30 s or more, and queues of more than 4 GB.

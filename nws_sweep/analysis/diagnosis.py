@@ -24,7 +24,7 @@ _LEAST_SAVED = 0.1  # share of the epoch
 # Noise above these limits hides the bottleneck: relative half-width, steal, and CPUs as a share of the usable ones.
 _NOISY_INTERVAL, _NOISY_STEAL, _NOISY_CPUS = 0.5, 0.25, 0.5
 _DID_NOT_FIT = (TrialState.SKIPPED, TrialState.OUT_OF_MEMORY)
-# Parts of the others, with separate remedies: they are reported first. Start-up if it saves a share of what the others do.
+# Parts of the others, with separate remedies: reported first. Start-up if it saves this share of the largest saving.
 _SPECIFIC = (Bottleneck.ORDER, Bottleneck.MEMORY, Bottleneck.COMPETITION)
 _OF_START = 0.25
 # With an accelerator, a training step counts as slowed down by workers from this multiple of a whole batch without

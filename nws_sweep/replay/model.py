@@ -13,7 +13,7 @@ from functools import cached_property
 
 from nws_sweep.replay.bottlenecks import Epoch, Taken
 from nws_sweep.replay.factors import Factors, doublings
-from nws_sweep.replay.known import Known, beside_others, known_of
+from nws_sweep.replay.known import FEW_CPUS, Known, beside_others, known_of
 from nws_sweep.replay.prediction import MOST_BATCHES, MOST_ORDERS, Prediction, Records, epoch_and_batch_s, predict
 from nws_sweep.replay.queue import QueueSettings
 from nws_sweep.results import BatchCost, BatchRecord, LoopCosts, Trial
@@ -83,6 +83,12 @@ class Model:
         number = settings.num_workers
         misfit = math.sqrt(self.factors.misfit(number) ** 2 + self._nearest(number).variance)
         return predict(*self._inputs(number, step_s), beside_others(settings, self.known[0]), misfit)
+
+    def with_and_without_others(self) -> "tuple[Model, ...]":
+        """The model, and if other programs used CPUs, that of a machine without them."""
+        fewest, *others = self.known
+        is_alone = fewest.other_cpus < FEW_CPUS
+        return (self,) if is_alone else (self, replace(self, known=(replace(fewest, other_cpus=0.0), *others)))
 
     @property
     def batches(self) -> int:

@@ -98,8 +98,11 @@ class Adaptive(Strategy):
             most = min(most, choice.most_workers(self.cores, measured_s))
         fits = [n for n in fits if n <= max(most, _FIRST_STEP, 2 * self.cores)] or fits[:1]
         if len({o.num_workers for o in found.observations}) == 1:
-            first = choice.promising({}, self._predicted(fits, model), self.rules.tolerance)
-            wanted = {first and first.num_workers, self.guess, self.rules.reference, self.base.num_workers}
+            # Other programs may end at any moment.
+            predictions = (self._predicted(fits, one) for one in model.with_and_without_others())
+            firsts = (choice.promising({}, predicted_s, self.rules.tolerance) for predicted_s in predictions)
+            own = (self.guess, self.rules.reference, self.base.num_workers)
+            wanted = {*(first.num_workers for first in firsts if first), *own}
             if new := [self.base.with_workers(n) for n in self._untried(observations) if n in wanted]:
                 return new
         is_spent = len(observations) >= MOST_PREDICTED + self.rules.patience

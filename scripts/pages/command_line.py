@@ -18,8 +18,8 @@ _INTRODUCTION = """\
 `python -m nws_sweep` are the same command. Without a command it searches: all arguments are then overrides of the
 configuration ([configuration](config.md)), and `-m` makes a grid of all values that are separated by commas.
 
-`autotune`, `explain`, `search` and `watch` run a program ([any program](../guides/any-program.md)): options of nws_sweep come
-before it, and the exit status is the program's; that of `search` is 0 or 1."""
+`autotune`, `explain`, `search` and `watch` run a program ([any program](../guides/any-program.md)): options of
+nws_sweep come before it, and the exit status is the program's; that of `search` is 0 or 1."""
 _STATUS = """\
 ## Exit status
 

@@ -12,7 +12,10 @@ import pytest
 from nws_sweep.errors import TrialError
 from nws_sweep.measurement.stats import GOLDEN
 from nws_sweep.replay import choice
-from nws_sweep.results import LoaderSettings, MeasureRules, SearchRules
+from nws_sweep.replay.known import known_of
+from nws_sweep.results import BatchCost, LoaderSettings, MeasureRules, Noise, SearchRules
+from nws_sweep.tuning.adaptive import Adaptive
+from nws_sweep.tuning.observations import MeasureRound, Observation
 from tests import factories
 from tests.fakes import FakeClock, FakeMachine, SimulatedLoader
 from tests.searching import run_search
@@ -95,6 +98,26 @@ def computing(cores: int) -> Truth:
 def peaked(best: int) -> Truth:
     """Workers that slow each other down beyond the best number."""
     return Truth(make_s=lambda n: 0.2 * max(1, n) / max(1, min(n, best)) * (1 + 0.05 * max(0, n - best)), cpu_s=0.01)
+
+
+def test_beside_other_programs_the_best_number_without_them_is_tried_too() -> None:
+    """A batch computes for 40 ms on two CPUs, of which other programs use one."""
+    base = LoaderSettings(batch_size=8, prefetch_factor=2)
+    rules = SearchRules(strategy="adaptive", candidates=CANDIDATES)
+    search = Adaptive(rules=rules, base=base, measure=MeasureRules(), cores=2.0)
+    profile = factories.recorded_trial(0, BatchCost(cpu_s=0.04, wait_s=0.0))
+    tried = []
+    for used in (0.0, 1.0):
+        known = known_of(replace(profile, noise=Noise(other_cpus=used)), 1000, 2.0)
+        seen = Observation(
+            settings=base.with_workers(0), cost_s=0.04, by_round={0: 0.04}, known=known, may_continue=True
+        )
+        decision = search.decide([seen])
+        assert isinstance(decision, MeasureRound)
+        tried.append(sorted(one.num_workers for one in decision.candidates if one.num_workers))
+    quiet, (first, second) = tried
+    assert quiet == [first]
+    assert first == 2 < second
 
 
 HUMPS = {1: 1.0, 2: 0.5, 4: 0.25, 8: 0.33, 16: 0.15}
