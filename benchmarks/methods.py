@@ -27,7 +27,7 @@ def _limit(workers: int) -> dict[str, Any]:
 
 
 _OWN: Mapping[str, SearchRules] = {
-    ADAPTIVE: SearchRules(strategy=ADAPTIVE, candidates=_DEFAULT, reference=host.usable_cpus()),  # as ``search`` has it
+    ADAPTIVE: SearchRules(strategy=ADAPTIVE, candidates=_DEFAULT, reference=None),
     LIMITED: SearchRules(strategy=ADAPTIVE, candidates=tuple(range(33)), reference=None, **_limit(32)),
     EXHAUSTIVE: SearchRules(strategy=EXHAUSTIVE, candidates=tuple(range(17)), reference=None),
 }
@@ -75,7 +75,7 @@ def about(method: str) -> str:
         missing += " Not run on workloads with long epochs." if method in NEED_MUCH_OF_AN_EPOCH else ""
         return one_line(PEERS[method].__doc__, limit=1000) + missing
     rules = _OWN[method]
-    limit = "with default arguments" if method == ADAPTIVE else f"max_workers={rules.candidates[-1]}"
+    limit = "default arguments, without a reference" if method == ADAPTIVE else f"max_workers={rules.candidates[-1]}"
     return f"nws_sweep, strategy {rules.strategy}, {limit}."
 
 

@@ -37,7 +37,8 @@ def _table(page: str, section: str) -> list[str]:
     sections = dict(zip(parts[1::2], parts[2::2], strict=True))
     if section not in sections:
         raise ValueError(f"{page} has no section {section!r}")
-    return [line for line in sections[section].splitlines() if line.startswith("|")]
+    blocks = (block.strip() for block in sections[section].split("\n\n"))
+    return next(block for block in blocks if block.startswith("|")).splitlines()
 
 
 def _cell(rows: list[str], row: str, column: str) -> str:
