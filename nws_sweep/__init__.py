@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from nws_sweep.results import MeasureRules as MeasureRules
     from nws_sweep.results import Tuning as Tuning
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 # Imported at the first use: the API needs torch, which takes seconds to import.
 _MODULES = {

@@ -160,8 +160,7 @@ class WhatIf:
     @property
     def _endless(self) -> Model:
         """The model of an epoch whose start takes next to nothing."""
-        known = (replace(one, records=replace(one.records, batches=ENDLESS)) for one in self.model.known)
-        return replace(self.model, known=tuple(known))
+        return replace(self.model, known=tuple(one.endless for one in self.model.known))
 
     def sizing(self, settings: QueueSettings, numbers: Iterable[int]) -> dict[int, tuple[float, int]]:
         """Seconds per batch and num_workers on 1, 2, 4, ... CPUs, until the training step hardly waits.

@@ -53,6 +53,12 @@ class Known:
         return math.exp(math.log(self.measured_factor) * _USUAL**2 / (_USUAL**2 + self.variance))
 
     @property
+    def endless(self) -> "Known":
+        """The trial with the same factor in an epoch whose start and end take next to nothing."""
+        endless = replace(self, records=replace(self.records, batches=ENDLESS))
+        return replace(endless, cost_s=self.cost_s * self.factor / endless.factor)
+
+    @property
     def measured_factor(self) -> float:
         """Measured time / replayed time of the same batches; of at least one span."""
         return sum(one.measured_s for one in self.spans) / sum(one.replayed_s for one in self.spans)

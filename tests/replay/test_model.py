@@ -107,6 +107,16 @@ def test_the_cost_of_an_endless_epoch_is_its_pace_and_of_a_short_one_has_its_sta
     assert short.cost_s(settings, without=(Bottleneck.STARTUP,)) < short.cost_s(settings)
 
 
+def test_a_short_epoch_whose_start_is_long_has_its_own_factor_and_pace_when_it_is_endless() -> None:
+    short = of_trial(epoch("equal", 20), 4, 20, factor=1.2)
+    endless = short.endless
+    assert endless.factor == pytest.approx(1.2)
+    settings = QueueSettings(4, 2.0)
+    pace_s = epoch_of(endless.records, settings)[1]
+    assert Model((endless,)).cost_s(settings) == pytest.approx(1.2 * pace_s, rel=0.01)
+    assert Model((short,)).cost_s(settings) > 1.2 * 1.2 * pace_s
+
+
 def test_batches_that_a_trial_has_not_made_come_from_other_trials() -> None:
     costs = epoch("second half")
     short, long = of_trial(costs, 2, 10), of_trial(costs, 32, 400)
