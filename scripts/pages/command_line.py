@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import inspect
 from collections.abc import Iterator
 from unittest import mock
 
@@ -49,7 +50,7 @@ def _section(name: str, parser: argparse.ArgumentParser, *, is_program: bool = F
     words = [*options, *words] if is_program else [*words, *options]
     title = f"{name} DIR" if name in programs.COMMANDS and not is_program else name
     usage = f"```text\nnws-sweep {name} {' '.join(words)}\n```"
-    return f"## {title}\n\n{plain(parser.description or '')}\n\n{usage}\n\n{_options(parser)}"
+    return f"## {title}\n\n{plain(inspect.cleandoc(parser.description or ''))}\n\n{usage}\n\n{_options(parser)}"
 
 
 def _parser(name: str) -> argparse.ArgumentParser:
