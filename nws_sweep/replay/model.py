@@ -84,12 +84,6 @@ class Model:
         misfit = math.sqrt(self.factors.misfit(number) ** 2 + self._nearest(number).variance)
         return predict(*self._inputs(number, step_s), beside_others(settings, self.known[0]), misfit)
 
-    def with_and_without_others(self) -> "tuple[Model, ...]":
-        """The model, and if other programs used CPUs, that of a machine without them."""
-        fewest, *others = self.known
-        is_alone = fewest.other_cpus < FEW_CPUS
-        return (self,) if is_alone else (self, replace(self, known=(replace(fewest, other_cpus=0.0), *others)))
-
     @property
     def batches(self) -> int:
         """Of an epoch; ``ENDLESS`` if unknown."""
@@ -183,6 +177,13 @@ class Model:
         """The trial whose records stand for this number of workers: without workers only for itself, if possible."""
         known = self._with_workers if num_workers else self.known[:1]
         return min(known or self.known, key=lambda one: abs(doublings(one, num_workers)))
+
+
+def with_and_without_others(model: Model) -> tuple[Model, ...]:
+    """The model, and if other programs used CPUs, that of a machine without them."""
+    fewest, *others = model.known
+    is_alone = fewest.other_cpus < FEW_CPUS
+    return (model,) if is_alone else (model, replace(model, known=(replace(fewest, other_cpus=0.0), *others)))
 
 
 def model_of(

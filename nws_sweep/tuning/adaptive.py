@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from nws_sweep import units
 from nws_sweep.replay import choice
 from nws_sweep.replay.known import queue_settings
-from nws_sweep.replay.model import Model
+from nws_sweep.replay.model import Model, with_and_without_others
 from nws_sweep.results import LoaderSettings
 from nws_sweep.tuning.estimates import Estimates, estimates_of
 from nws_sweep.tuning.observations import Decision, MeasureRound, Observation, Stop, Strategy, model_from
@@ -99,7 +99,7 @@ class Adaptive(Strategy):
         fits = [n for n in fits if n <= max(most, _FIRST_STEP, 2 * self.cores)] or fits[:1]
         if len({o.num_workers for o in found.observations}) == 1:
             # Other programs may end at any moment.
-            predictions = (self._predicted(fits, one) for one in model.with_and_without_others())
+            predictions = (self._predicted(fits, one) for one in with_and_without_others(model))
             firsts = (choice.promising({}, predicted_s, self.rules.tolerance) for predicted_s in predictions)
             own = (self.guess, self.rules.reference, self.base.num_workers)
             wanted = {*(first.num_workers for first in firsts if first), *own}
