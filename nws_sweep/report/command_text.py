@@ -13,7 +13,7 @@ from nws_sweep.analysis.what_if import Predicted, WhatIf
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.replay.queue import QueueSettings
 from nws_sweep.report import page, snippets
-from nws_sweep.results import shown
+from nws_sweep.results import shown, storage
 
 _COMPARED = ["", "num_workers", "time of a", "A", "B", "B / A", "verdict"]
 _MOST_ROWS = 32  # with several prefetch_factor or in_order; of more only the best num_workers of each
@@ -26,11 +26,12 @@ def predictions(configuration: ConfigurationSummary, options: Namespace) -> str:
 
     Raises:
         ConfigurationError: If an option is not allowed, or no costs of batches were recorded.
+        NotARunError: If costs.csv is missing or cannot be read.
     """
     asked_numbers, ahead = numbers("num_workers", options.num_workers), options.prefetch_factor
     prefetches = numbers("prefetch_factor", ahead) if ahead else [None]
     orders = [_SWITCHES.get(text, text) for text in options.in_order.split(",")] if options.in_order else [None]
-    found = what_if.of(configuration.run.recorded, configuration.best)
+    found = what_if.of(storage.with_records(configuration.run), configuration.best)
     if found is None:
         raise ConfigurationError(f"{configuration.label}: {what_if.NOTHING_RECORDED}")
     found, _ = found.asked(training_step=options.training_step)

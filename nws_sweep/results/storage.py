@@ -45,10 +45,9 @@ class StoredRun:
     @cached_property
     def recorded(self) -> SearchRecord:
         """The result with the records of its batches, if costs.csv exists and can be read."""
-        path = self.folder / COSTS
-        if path.exists() and not any(trial.records for trial in self.result.trials):
-            with contextlib.suppress(NotARunError), _reading(path):
-                return codec.with_records(self.result, path.read_text("utf-8"))
+        if not any(trial.records for trial in self.result.trials):
+            with contextlib.suppress(NotARunError):
+                return with_records(self)
         return self.result
 
 
@@ -105,6 +104,15 @@ def load(folder: Path) -> StoredRun:
     except NotARunError as error:
         return replace(run, batches_error=str(error))
     return replace(run, result=run.recorded)
+
+
+def with_records(run: StoredRun) -> SearchRecord:
+    """The result with the records of its batches; NotARunError if costs.csv is missing or cannot be read."""
+    path = run.folder / COSTS
+    if not path.exists():
+        raise NotARunError(f"{run.folder}: no {COSTS}, so nothing can be predicted")
+    with _reading(path):
+        return codec.with_records(run.result, path.read_text("utf-8"))
 
 
 def numbered_folders(folder: Path) -> Iterator[Path]:

@@ -38,7 +38,7 @@ def _table(page: str, section: str) -> list[str]:
     if section not in sections:
         raise ValueError(f"{page} has no section {section!r}")
     blocks = (block.strip() for block in sections[section].split("\n\n"))
-    return next(block for block in blocks if block.startswith("|")).splitlines()
+    return next((block for block in blocks if block.startswith("|")), "").splitlines()
 
 
 def _cell(rows: list[str], row: str, column: str) -> str:

@@ -10,7 +10,7 @@ import pytest
 from nws_sweep.analysis import caveats
 from nws_sweep.analysis.advice import further, sentence
 from nws_sweep.analysis.diagnosis import Diagnosis, diagnose
-from nws_sweep.analysis.summary import best_of, summarise
+from nws_sweep.analysis.summary import best_of, summarise, summarise_record
 from nws_sweep.replay.bottlenecks import Bottleneck
 from nws_sweep.replay.prediction import Records, epoch_of
 from nws_sweep.replay.queue import QueueSettings, replay
@@ -198,6 +198,15 @@ def test_a_stored_run_is_diagnosed_from_its_costs_and_not_without_them(tmp_path:
     (earlier,) = summarise(storage.find(folder)).configurations
     assert (earlier.diagnosis, earlier.explanation) == (None, ())
     assert diagnose(found.run.result, None) is None
+
+
+def test_a_search_without_a_folder_reads_no_costs_of_the_current_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(store_run(tmp_path, replace(COMPUTING, batches=100).result))
+    without = replace(COMPUTING.result, trials=(replace(COMPUTING.trial(2), records=()),))
+    (found,) = summarise_record(without).configurations
+    assert found.run.recorded is without
 
 
 def test_costs_that_depend_on_the_position_are_reported() -> None:

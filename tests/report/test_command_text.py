@@ -6,7 +6,7 @@ import pytest
 
 from nws_sweep import cli
 from nws_sweep.analysis.summary import ConfigurationSummary, summarise
-from nws_sweep.errors import ConfigurationError
+from nws_sweep.errors import ConfigurationError, NotARunError
 from nws_sweep.report import command_text
 from nws_sweep.results import BatchCost, storage
 from tests.factories import recorded_trial, search_result, store_grid, store_run, trial
@@ -76,6 +76,16 @@ def test_a_wrong_option_and_a_run_of_an_earlier_version_are_refused(
 ) -> None:
     with pytest.raises(ConfigurationError, match=message):
         command_text.predictions(run, options(**asked))
+
+
+def test_costs_that_cannot_be_read_or_are_missing_are_named(run: ConfigurationSummary) -> None:
+    costs = run.run.folder / "costs.csv"
+    costs.write_text("number,began_s\nx,y\n")
+    with pytest.raises(NotARunError, match=r"costs\.csv: cannot be read \("):
+        command_text.predictions(run, options())
+    costs.unlink()
+    with pytest.raises(NotARunError, match=r"no costs\.csv, so nothing can be predicted$"):
+        command_text.predictions(run, options())
 
 
 def test_configurations_of_a_grid_without_costs_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
