@@ -20,6 +20,8 @@ ADAPTIVE, LIMITED, EXHAUSTIVE = "adaptive", "adaptive_32", "exhaustive"
 # The default candidates of the version that runs: before 0.2 they had a limit.
 _DEFAULT = tuple(range(host.most_workers() + 1)) if hasattr(host, "most_workers") else schema.WITHOUT_LIMIT
 
+_REFERENCE = host.usable_cpus()  # measured for comparison, as with default arguments
+
 
 def _limit(workers: int) -> dict[str, Any]:
     """The user's limit, in the versions whose rules have one."""
@@ -27,9 +29,9 @@ def _limit(workers: int) -> dict[str, Any]:
 
 
 _OWN: Mapping[str, SearchRules] = {
-    ADAPTIVE: SearchRules(strategy=ADAPTIVE, candidates=_DEFAULT, reference=None),
-    LIMITED: SearchRules(strategy=ADAPTIVE, candidates=tuple(range(33)), reference=None, **_limit(32)),
-    EXHAUSTIVE: SearchRules(strategy=EXHAUSTIVE, candidates=tuple(range(17)), reference=None),
+    ADAPTIVE: SearchRules(strategy=ADAPTIVE, candidates=_DEFAULT, reference=_REFERENCE),
+    LIMITED: SearchRules(strategy=ADAPTIVE, candidates=tuple(range(33)), reference=_REFERENCE, **_limit(32)),
+    EXHAUSTIVE: SearchRules(strategy=EXHAUSTIVE, candidates=tuple(range(17)), reference=_REFERENCE),
 }
 # Rules of thumb, functions of the usable CPUs and the GPUs.
 HEURISTICS: Mapping[str, tuple[str, Callable[[int, int], int]]] = {
@@ -75,7 +77,7 @@ def about(method: str) -> str:
         missing += " Not run on workloads with long epochs." if method in NEED_MUCH_OF_AN_EPOCH else ""
         return one_line(PEERS[method].__doc__, limit=1000) + missing
     rules = _OWN[method]
-    limit = "default arguments, without a reference" if method == ADAPTIVE else f"max_workers={rules.candidates[-1]}"
+    limit = "with default arguments" if method == ADAPTIVE else f"max_workers={rules.candidates[-1]}"
     return f"nws_sweep, strategy {rules.strategy}, {limit}."
 
 

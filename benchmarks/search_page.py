@@ -12,9 +12,8 @@ from benchmarks.targets import advantages, percent, verdicts
 
 _INTRODUCTION = """\
 How much slower than the best is the num_workers that a search method picks, and what does the search cost?
-*adaptive* is `nws_sweep.search` with `prefetch_factor=2`, which all methods have, and else with default arguments, but
-for one: it does not measure the CPU count for comparison (`reference`), which takes about a second. The others are
-methods of other projects, and rules of thumb, which cost nothing."""
+*adaptive* is `nws_sweep.search` with `prefetch_factor=2`, which all methods have, and else with default arguments. The
+others are methods of other projects, and rules of thumb, which cost nothing."""
 
 _MEASURING = """\
 In each repeat every method runs once on every workload, in random order. Then an oracle times long plain loops, each

@@ -1,7 +1,6 @@
 """Datasets with known costs. A sample depends only on its index; ``samples`` is the length of the dataset."""
 
 import math
-import mmap
 import os
 import random
 import time
@@ -65,24 +64,28 @@ class Bimodal(Latency):
 class ReadOnce(_Sized):
     """Samples of ``sample_bytes`` in a file in ``root``; the first reading of each waits ``mean_s``, as from a server.
 
-    Later readings do not wait, in any process forked from the one that made the dataset, as with a page cache.
+    Later readings do not wait, in any process, until the dataset is made again, as with a page cache. A second file
+    notes what has been read: shared memory would keep trial processes from being forked with the dataset.
     """
 
     def __init__(self, samples: int, mean_s: float, sample_bytes: int, root: str) -> None:
         super().__init__(samples)
         self._mean_s, self._sample_bytes = mean_s, sample_bytes
-        self._path = Path(root).expanduser() / "sparse"
+        self._path, self._cached_path = (Path(root).expanduser() / name for name in ("sparse", "sparse-cached"))
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with self._path.open("ab") as file:
             file.truncate(samples * sample_bytes)  # holes, which take no space
-        self._is_cached = mmap.mmap(-1, samples)
+        with self._cached_path.open("wb") as file:
+            file.truncate(samples)
 
     def __getitem__(self, index: int) -> torch.Tensor:
         with self._path.open("rb", buffering=0) as file:
             file.seek(index * self._sample_bytes)
             content = file.read(self._sample_bytes)
-        if not self._is_cached[index]:
-            self._is_cached[index] = 1
+        with self._cached_path.open("r+b", buffering=0) as file:
+            is_cached = os.pread(file.fileno(), 1, index) != b"\0"
+            os.pwrite(file.fileno(), b"\1", index)
+        if not is_cached:
             time.sleep(self._mean_s)
         return torch.full((256,), float(index + content[0]))
 
