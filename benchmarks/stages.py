@@ -21,13 +21,16 @@ from nws_sweep.replay.stages import COPY
 from nws_sweep.report.explanation import Explanation
 
 _BATCH_SIZE, _EPOCH_S = 8, 2.0  # of an epoch without workers and without the stage
+_PAIRS = 3  # of bare epochs with the stage and without
 _BYTES, _IMAGE = os.urandom(1 << 20), torch.rand(3, 160, 160)
 _INTRODUCTION = """\
 Datasets in which one stage of known cost is added to 1 ms of Python code, explained with the default arguments
 ([explain](../guides/explain.md)). *Share* is that of a sample's time in the worker, without the copy into shared
 memory, and *bare* the same from a loop in one process with the stage and without. *Epoch without it* is the predicted
 epoch in which the stage takes no time, and *measured* a bare loop over a DataLoader with the same num_workers and a
-dataset without the stage.
+dataset without the stage. *Of the epoch* is that time / the time of the epoch with the stage: predicted / measured by
+the search, and of bare loops with the stage and without in turn, the median of {rounds} pairs. The machine's speed,
+which changes between a search and the loops after it, is not in these ratios.
 """
 
 
@@ -151,6 +154,8 @@ class Finding:
     bare: float  # the same, of bare loops
     without_s: tuple[float, float, float] | None  # predicted epoch, its low and high end
     measured_s: float
+    left: float | None  # predicted epoch / epoch of the search
+    bare_left: float  # the same, of bare loops
     workers: int
 
 
@@ -172,12 +177,15 @@ def _explained(name: str) -> Finding:
     copied = sum(stage.share for stage in found.stages if stage.name == COPY)
     planted = _planted(found, STAGES[name].names)
     epoch = planted.epoch_without_s if planted else None
+    pairs = [tuple(_epoch_s(each, length, found.num_workers) for each in (name, "")) for _ in range(_PAIRS)]
     return Finding(
         name=name,
         share=(planted.share if planted else 0.0) / (1 - copied),
         bare=1 - without_s / with_s,
         without_s=(epoch.value, *epoch.ends) if epoch else None,
-        measured_s=_epoch_s("", length, found.num_workers),
+        measured_s=statistics.median(without_s for _, without_s in pairs),
+        left=epoch.value / found.epoch_s if epoch and found.epoch_s else None,
+        bare_left=statistics.median(without_s / with_s for with_s, without_s in pairs),
         workers=found.num_workers,
     )
 
@@ -205,34 +213,35 @@ def _batch_seconds(name: str) -> tuple[float, float]:
 
 
 def _epoch_s(name: str, length: int, num_workers: int) -> float:
-    """The median of three epochs of a bare loop."""
-    times_s = []
-    for _ in range(3):
-        began_s = time.perf_counter()
-        for _ in _loader(name, length, num_workers):
-            pass
-        times_s.append(time.perf_counter() - began_s)
-    return statistics.median(times_s)
+    """An epoch of a bare loop."""
+    began_s = time.perf_counter()
+    for _ in _loader(name, length, num_workers):
+        pass
+    return time.perf_counter() - began_s
 
 
 def _page(findings: Sequence[Finding], origin: str) -> str:
     errors = [abs(one.share - one.bare) for one in findings]
     ratios = [abs(one.without_s[0] / one.measured_s - 1) for one in findings if one.without_s]
     inside = [one.without_s[1] <= one.measured_s <= one.without_s[2] for one in findings if one.without_s]
+    of_epochs = [abs(one.left / one.bare_left - 1) for one in findings if one.left]
     summary = (
         f"Shares differ by {100 * statistics.median(errors):.1f} points in the median, "
-        f"{100 * max(errors):.1f} at most; "
-        f"epochs by {units.share(statistics.median(ratios))}, {units.share(max(ratios))} at most, "
-        f"{sum(inside)} of {len(inside)} inside their band."
+        f"{100 * max(errors):.1f} at most; the time without the stage / the epoch by "
+        f"{units.share(statistics.median(of_epochs))}, {units.share(max(of_epochs))} at most; the time itself by "
+        f"{units.share(statistics.median(ratios))}, {units.share(max(ratios))} at most, {sum(inside)} of {len(inside)} "
+        "inside their band."
     )
     lines = [
-        "# Stages of a sample: planted and found\n", _INTRODUCTION, f"{summary} {origin}\n",
-        "| stage | share | bare | workers | epoch without it | measured |\n|---|---|---|---|---|---|",
+        "# Stages of a sample: planted and found\n", _INTRODUCTION.format(rounds=_PAIRS), f"{summary} {origin}\n",
+        "| stage | share | bare | workers | of the epoch | bare | epoch without it | measured |",
+        "|---|---|---|---|---|---|---|---|",
     ]  # fmt: skip
     for one in findings:
         epoch = units.seconds(one.without_s[0]) if one.without_s else units.NOTHING
         lines.append(
-            f"| {one.name} | {units.share(one.share)} | {units.share(one.bare)} | {one.workers} | {epoch} "
+            f"| {one.name} | {units.share(one.share)} | {units.share(one.bare)} | {one.workers} "
+            f"| {units.share(one.left) if one.left else units.NOTHING} | {units.share(one.bare_left)} | {epoch} "
             f"| {units.seconds(one.measured_s)} |"
         )
     return "\n".join(lines) + "\n"

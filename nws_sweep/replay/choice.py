@@ -83,14 +83,21 @@ def most_workers(cpus: float, measured_s: Mapping[S, float]) -> int:
     Beyond it only if the last doubling saved a fifth of the time, as measured.
     """
     usual = max(_USUAL_WORKERS, int(_PER_CPU * cpus))
+    _, largest, saved = last_doubling(measured_s)
+    if largest < _ALMOST * usual:
+        return usual
+    return 2 * largest if saved >= _LARGE_GAIN else max(usual, largest)
+
+
+def last_doubling(measured_s: Mapping[S, float]) -> tuple[int, int, float]:
+    """At most half of the most workers, these, and the share of the time saved by each doubling between; 0 if unknown."""
     known = sorted(measured_s, key=size)
     largest = known[-1].num_workers if known else 0
-    half = [one for one in known if 2 * one.num_workers <= largest]
-    if largest < _ALMOST * usual or not half:
-        return usual
-    doublings = math.log2(largest / max(1, half[-1].num_workers))
-    saved = 1 - (measured_s[known[-1]] / measured_s[half[-1]]) ** (1 / doublings)
-    return 2 * largest if saved >= _LARGE_GAIN else max(usual, largest)
+    half = next((one for one in reversed(known) if 2 * one.num_workers <= largest), None)
+    if half is None or not largest:
+        return 0, largest, 0.0
+    doublings = math.log2(largest / max(1, half.num_workers))
+    return half.num_workers, largest, 1 - (measured_s[known[-1]] / measured_s[half]) ** (1 / max(1.0, doublings))
 
 
 def costs_near_the_best(

@@ -120,6 +120,23 @@ def test_beside_other_programs_the_best_number_without_them_is_tried_too() -> No
     assert first == 2 < second
 
 
+@pytest.mark.parametrize(("time_s", "goes_on"), [(0.0052, True), (0.0075, False)])
+def test_while_doublings_save_nearly_half_more_workers_are_tried_whatever_is_predicted(
+    time_s: float, goes_on: bool
+) -> None:
+    """The records of 64 workers are as if the CPUs were the limit from there on."""
+    base = LoaderSettings(batch_size=8, prefetch_factor=2)
+    seen = []
+    for num_workers, cost_s in ((0, 0.33), (32, 0.0104), (64, time_s)):
+        known = known_of(factories.recorded_trial(num_workers, BatchCost(cpu_s=0.0104, wait_s=0.32)), 125_000, 2.0)
+        settings, times = base.with_workers(num_workers), {number: cost_s for number in range(3)}
+        seen.append(Observation(settings=settings, cost_s=cost_s, by_round=times, known=known, may_continue=True))
+    rules = SearchRules(strategy="adaptive", candidates=tuple(range(216)))
+    decision = Adaptive(rules=rules, base=base, measure=MeasureRules(), cores=2.0).decide(seen)
+    found = [one.num_workers for one in decision.candidates] if isinstance(decision, MeasureRound) else []
+    assert (max(found, default=0) >= 96) == goes_on
+
+
 HUMPS = {1: 1.0, 2: 0.5, 4: 0.25, 8: 0.33, 16: 0.15}
 TRUTHS: dict[str, Truth] = {
     "knee at 1": waiting(1),
