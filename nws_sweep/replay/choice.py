@@ -83,21 +83,24 @@ def most_workers(cpus: float, measured_s: Mapping[S, float]) -> int:
     Beyond it only if the last doubling saved a fifth of the time, as measured.
     """
     usual = max(_USUAL_WORKERS, int(_PER_CPU * cpus))
-    _, largest, saved = last_doubling(measured_s)
+    largest, _, saved = last_doubling(measured_s)
     if largest < _ALMOST * usual:
         return usual
     return 2 * largest if saved >= _LARGE_GAIN else max(usual, largest)
 
 
 def last_doubling(measured_s: Mapping[S, float]) -> tuple[int, int, float]:
-    """At most half of the most workers, these, and the share of the time saved by each doubling between; 0 if unknown."""
+    """The most workers, at most half as many, and the share of the time that each doubling between them saved.
+
+    The share is 0 if it is unknown.
+    """
     known = sorted(measured_s, key=size)
     largest = known[-1].num_workers if known else 0
     half = next((one for one in reversed(known) if 2 * one.num_workers <= largest), None)
     if half is None or not largest:
-        return 0, largest, 0.0
+        return largest, 0, 0.0
     doublings = math.log2(largest / max(1, half.num_workers))
-    return half.num_workers, largest, 1 - (measured_s[known[-1]] / measured_s[half]) ** (1 / max(1.0, doublings))
+    return largest, half.num_workers, 1 - (measured_s[known[-1]] / measured_s[half]) ** (1 / max(1.0, doublings))
 
 
 def costs_near_the_best(

@@ -27,8 +27,8 @@ _MOST_AT_A_TIME = 100  # workers with which other candidates stay when one is st
 _NEAR, _NEAR_GAIN = 0.125, 0.1  # doublings between num_workers with the same time, unless this share is saved
 _ELIMINATED = 0.1  # of the loss at which rounds end: a candidate that promises less is ended
 _NOTHING = 0.005  # share of the time that is not worth mentioning
-# Share of the time that the last doubling saves where no limit is near (half is the most), and how many more workers are
-# tried then.
+# Share of the time that the last doubling saves where no limit is near (half is the most); how many times the workers
+# are tried then.
 _NO_LIMIT, _MORE = 0.4, 1.5
 
 
@@ -131,7 +131,7 @@ class Adaptive(Strategy):
         The records of many workers are mostly first batches, for which a new worker takes more CPU time than for later
         ones, so that the CPUs seem to be the limit.
         """
-        half, largest, saved = choice.last_doubling(found.costs_s)
+        largest, half, saved = choice.last_doubling(found.costs_s)
         is_free = found.costs_s[found.answer] > model.step_s * (1 + self.rules.tolerance)
         more = {one: cost_s for one, cost_s in predicted_s.items() if one.num_workers >= _MORE * largest}
         if not more or not is_free or found.answer.num_workers < largest or half <= self.cores or saved < _NO_LIMIT:

@@ -74,7 +74,7 @@ def test_more_workers_than_usual_are_tried_only_if_the_last_doubling_gained_a_fi
     assert choice.most_workers(2, {queue(16): 1.0, queue(57): 0.4}) == 64
     assert choice.most_workers(2, {queue(16): 1.0, queue(63): 0.4}) == 126
     assert choice.most_workers(2, {queue(32): 1.0, queue(64): 0.7, queue(128): 0.69}) == 128
-    assert choice.last_doubling({queue(0): 8.0, queue(8): 1.0}) == (0, 8, 0.5)
+    assert choice.last_doubling({queue(0): 8.0, queue(8): 1.0}) == (8, 0, 0.5)
 
 
 def test_doublings_their_neighbours_and_what_is_near_the_chosen_number_are_predicted() -> None:

@@ -129,7 +129,7 @@ def test_while_doublings_save_nearly_half_more_workers_are_tried_whatever_is_pre
     seen = []
     for num_workers, cost_s in ((0, 0.33), (32, 0.0104), (64, time_s)):
         known = known_of(factories.recorded_trial(num_workers, BatchCost(cpu_s=0.0104, wait_s=0.32)), 125_000, 2.0)
-        settings, times = base.with_workers(num_workers), {number: cost_s for number in range(3)}
+        settings, times = base.with_workers(num_workers), dict.fromkeys(range(3), cost_s)
         seen.append(Observation(settings=settings, cost_s=cost_s, by_round=times, known=known, may_continue=True))
     rules = SearchRules(strategy="adaptive", candidates=tuple(range(216)))
     decision = Adaptive(rules=rules, base=base, measure=MeasureRules(), cores=2.0).decide(seen)
