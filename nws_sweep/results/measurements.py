@@ -1,6 +1,7 @@
 """Measured values: windows of batches, the resources they used, and the quantities of a trial."""
 
 import enum
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Annotated, Any
@@ -328,8 +329,8 @@ class Trial:
 
     def scaled_to(self, objective_s: float) -> "Trial":
         """The trial with this objective, s; all its times but that of the training step in proportion."""
-        if self.measurement is None or not self.objective_s or objective_s == self.objective_s:
-            return self
+        if self.measurement is None or not self.objective_s or math.isclose(objective_s, self.objective_s):
+            return self  # a rounding error would change a finished trial of a resumed search
         return replace(self, measurement=self.measurement.slower(objective_s / self.objective_s))
 
     @property

@@ -314,3 +314,9 @@ def test_a_95_per_cent_interval_covers_the_truth(correlation: float, outlier_sha
     sizes = [size for size, count in ((12, 200), (50, 100), (200, 30)) for _ in range(count)]
     found = [noisy_trial(rng, correlation, outlier_share, spread, size) for size in sizes]
     assert sum(estimate.low <= 0.01 <= estimate.high for estimate in found) / len(found) >= 0.93
+
+
+def test_a_rounding_error_does_not_change_the_times_of_a_finished_trial() -> None:
+    trial = factories.trial(2, 8.0)
+    assert trial.scaled_to(8.0 * (1 + 1e-15)) is trial
+    assert trial.scaled_to(4.0).objective_s == pytest.approx(4.0)
