@@ -132,11 +132,15 @@ class Adaptive(Strategy):
         ones, so that the CPUs seem to be the limit.
         """
         largest, half, saved = choice.last_doubling(found.costs_s)
-        is_free = found.costs_s[found.answer] > model.step_s * (1 + self.rules.tolerance)
         more = {one: cost_s for one, cost_s in predicted_s.items() if one.num_workers >= _MORE * largest}
-        if not more or not is_free or found.answer.num_workers < largest or half <= self.cores or saved < _NO_LIMIT:
+        is_limited = self._keeps_the_step_busy(found, model) or half <= self.cores or saved < _NO_LIMIT
+        if is_limited or found.answer.num_workers < largest or not more:
             return None
         return choice.choose(more, self.rules.tolerance)
+
+    def _keeps_the_step_busy(self, found: Estimates, model: Model) -> bool:
+        """Whether no candidate can be faster than the answer, since the training step never waits for it."""
+        return found.costs_s[found.answer] <= model.step_s * (1 + self.rules.tolerance)
 
     def _predicted(self, numbers: Sequence[int], model: Model) -> Mapping[LoaderSettings, float]:
         """The predicted costs of some of these values of num_workers, and of those near the best of them."""
@@ -160,7 +164,7 @@ class Adaptive(Strategy):
         if costs_s[found.fastest] < (1 - _NOTHING) * costs_s[answer]:
             saved = units.share(1 - costs_s[found.fastest] / costs_s[answer])
             reason = f"{_named(answer, self.base)}: {_named(found.fastest, self.base)} would save only {saved}"
-        if costs_s[answer] <= model.step_s * (1 + self.rules.tolerance):
+        if self._keeps_the_step_busy(found, model):
             return f"{reason}; no candidate can be faster, since it keeps the training step busy all the time"
         if answer.num_workers == self._allowed[-1]:
             return f"{reason}; it is the largest candidate"
