@@ -6,7 +6,7 @@ The time with other settings is predicted, and those are chosen that promise to 
 
 import math
 import statistics
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from nws_sweep.replay import choice
@@ -99,13 +99,16 @@ def choose(trials: Mapping[LoaderSettings, Trial], current: LoaderSettings, ahea
 
     now_s = cost_s(current)
     enough_s = math.inf if ahead.is_new_epoch else (1 - choice.PROMISING) * now_s  # fewer workers alone can wait
-    costs_s = {one: then_s for one, then_s in _predicted(cost_s, ahead).items() if then_s <= enough_s}
-    chosen = choice.promising({current: now_s}, costs_s, ahead.tolerance)
-    return Choice(chosen, costs_s[chosen], now_s) if chosen else None
+    best, costs_s = current, {current: now_s}
+    for others_s in _predicted(cost_s, ahead):
+        quick_s = {one: then_s for one, then_s in others_s.items() if then_s <= enough_s}
+        costs_s |= quick_s
+        best = choice.promising({best: costs_s[best]}, quick_s, ahead.tolerance) or best
+    return Choice(best, costs_s[best], now_s) if best != current else None
 
 
-def _predicted(cost_s: Callable[[LoaderSettings], float], ahead: Prospect) -> dict[LoaderSettings, float]:
-    """Predicted seconds per batch with other values of num_workers and of prefetch_factor."""
+def _predicted(cost_s: Callable[[LoaderSettings], float], ahead: Prospect) -> Iterator[dict[LoaderSettings, float]]:
+    """Predicted seconds per batch with other values of num_workers; then those with other values of prefetch_factor."""
     own, numbers = ahead.base.prefetched, range(ahead.fewest_workers, ahead.most_workers + 1)
 
     def costs_s(numbers: Iterable[int], prefetch_factor: int = own) -> dict[LoaderSettings, float]:
@@ -113,9 +116,11 @@ def _predicted(cost_s: Callable[[LoaderSettings], float], ahead: Prospect) -> di
         return {one: cost_s(one) for one in settings if ahead.allowed(one)}
 
     found = choice.costs_near_the_best(numbers, costs_s, ahead.tolerance)
+    yield found
     if found and ahead.prefetches:
         best = choice.choose(found, ahead.tolerance).num_workers
+        longer: dict[LoaderSettings, float] = {}
         for factor in choice.PREFETCH_FACTORS:
             shorter = {2 * best} if factor < own and 2 * best in numbers else set()  # may have room for more workers
-            found |= costs_s({best, best // 2 or best} | shorter, factor)
-    return found
+            longer |= costs_s({best, best // 2 or best} | shorter, factor)
+        yield longer

@@ -83,6 +83,13 @@ def test_a_larger_prefetch_factor_is_chosen_where_batches_take_very_different_ti
     assert fixed is None or free.predicted_s < fixed.predicted_s
 
 
+def test_the_queue_is_not_shortened_where_that_saves_nothing() -> None:
+    """A short queue has no reserve: the times of batches vary more than their records."""
+    found = chosen(trial_of(16, WAITS, 0.04, stall=0.01), prefetches=True, is_new_epoch=True)
+    assert found is not None
+    assert (found.settings.num_workers, found.settings.prefetch_factor) == (2, 2)
+
+
 def test_settings_that_do_not_fit_are_not_chosen() -> None:
     found = chosen(trial_of(0, WAITS, 0.01), allowed=lambda settings: settings.num_workers <= 3)
     assert found is not None
