@@ -12,8 +12,6 @@ For that, the class of the dataset in each worker is replaced by a subclass. Use
 
 import abc
 import contextlib
-import functools
-import os
 import time
 from collections.abc import Callable, Iterator, MutableSequence, Sequence
 from dataclasses import dataclass, field
@@ -23,6 +21,7 @@ from typing import Any
 import torch
 from torch.utils.data import IterableDataset, get_worker_info
 
+from nws_sweep.dataloading.clocks import Clocks, read_clocks, run_delay_clock, unknown_delay_s
 from nws_sweep.dataloading.digests import STREAM_SAMPLES, SampleLog
 from nws_sweep.dataloading.stages.functions import StageFunctions
 from nws_sweep.dataloading.stages.timing import StageSlots, StageTimer
@@ -33,34 +32,12 @@ _ROWS = 1024  # kept of each worker until they are read
 _FIELDS = 4  # of a row: moments of the start and the end, CPU time, waiting
 _TOTALS = 4  # of a worker: CPU time besides that of the rows, batches with it, CPU time before first batches, starts
 _UNCOUNTED = -1  # in place of the samples of a worker
-_MOST_READINGS = 3  # of the clocks
 # Faster samples are counted per batch; those of an iterable dataset are counted until enough of them are logged.
 _CHEAP_SAMPLE_S = 20e-6
 # Other metaclasses change subclasses: samples of torch.Tensor become unpicklable, iterators of DataPipes invalid.
 _PLAIN_METACLASSES = (type, abc.ABCMeta)
 
 Slots = MutableSequence[int]
-
-
-def _unknown_delay_s() -> float:
-    return 0.0
-
-
-def run_delay_clock() -> Callable[[], float]:
-    """A clock of the seconds in which the main thread of this process was ready to run and did not.
-
-    It does not advance where the kernel does not count them. A process opens one file for all its clocks.
-    """
-    return _run_delay_clock(os.getpid())
-
-
-@functools.cache
-def _run_delay_clock(_: int) -> Callable[[], float]:
-    try:
-        schedule = os.open("/proc/self/schedstat", os.O_RDONLY)
-    except OSError:
-        return _unknown_delay_s
-    return lambda: int(os.pread(schedule, 64, 0).split()[1]) * 1e-9
 
 
 class BatchLog:
@@ -193,12 +170,9 @@ class BatchTimer:
 
     log: BatchLog
     _worker: int = field(default=0, init=False)
-    _run_delay_s: Callable[[], float] = field(default=_unknown_delay_s, init=False)
+    _run_delay_s: Callable[[], float] = field(default=unknown_delay_s, init=False)
     _is_open: bool = field(default=False, init=False)  # a batch has begun
-    _process_s: float | None = field(default=None, init=False)  # CPU time of all threads when it began
-    _delay_s: float = field(default=0.0, init=False)
-    _thread_s: float = field(default=0.0, init=False)
-    _began_s: float = field(default=0.0, init=False)
+    _began: Clocks | None = field(default=None, init=False)  # the latest batch; None before the first one
     _cpu_s: float = field(default=0.0, init=False)  # of the latest batch, with that of timing its stages
     _parts: tuple[Any, Any] = field(default=(None, None), init=False)  # dataset and collate_fn
     _functions: StageFunctions | None = field(default=None, init=False)
@@ -237,41 +211,33 @@ class BatchTimer:
         """A batch is about to be made."""
         self._is_open = True
         process_s = time.process_time()
-        if self._process_s is None:
+        if self._began is None:
             self.log.add_totals(self._worker, 0.0, 0, process_s, 1)
         else:
-            self.log.add_totals(self._worker, process_s - self._process_s - self._cpu_s, 1)
+            self.log.add_totals(self._worker, process_s - self._began.all_cpu_s - self._cpu_s, 1)
             if self.log.is_timed(self._worker):
                 with contextlib.suppress(Exception):  # code of the user may raise anything when it is looked at
                     self._functions = self._functions or StageFunctions(*self._parts)
                     self._stages = StageTimer(self._functions, self._run_delay_s)
-        self._process_s, self._thread_s = time.process_time(), time.thread_time()
-        self._began_s, self._delay_s = self._now()
+        self._began = read_clocks(self._run_delay_s)
 
     def end(self, *, is_made: bool = True) -> None:
         """The batch is finished, or failed."""
         self._is_open = False
-        ended_s, delay_s = self._now()
-        cpu_s = time.thread_time() - self._thread_s
+        began, ended = self._began, read_clocks(self._run_delay_s)
+        if began is None:
+            return
+        cpu_s = ended.cpu_s - began.cpu_s
         if self._stages is not None:
             with contextlib.suppress(Exception):
                 stages = self._stages.stop()
                 if is_made:
                     self.log.add_stages(self._worker, stages)
             self._stages = None
-        self._cpu_s = time.thread_time() - self._thread_s
+        self._cpu_s = time.thread_time() - began.cpu_s
         if is_made:
-            wait_s = ended_s - self._began_s - cpu_s - (delay_s - self._delay_s)
-            self.log.add(self._worker, self._began_s, ended_s, cpu_s, max(0.0, wait_s))
-
-    def _now(self) -> tuple[float, float]:
-        """The time and the run delay until then, s; read again if the thread lost its CPU in between."""
-        delay_s = self._run_delay_s()
-        for _ in range(_MOST_READINGS):
-            now_s, earlier_s, delay_s = time.perf_counter(), delay_s, self._run_delay_s()
-            if delay_s == earlier_s:
-                break
-        return now_s, delay_s
+            wait_s = ended.wall_s - began.wall_s - cpu_s - (ended.delay_s - began.delay_s)
+            self.log.add(self._worker, began.wall_s, ended.wall_s, cpu_s, max(0.0, wait_s))
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,10 +29,11 @@ from torch.utils.data import IterableDataset
 
 from nws_sweep.config.hydra_versions import instantiate
 from nws_sweep.dataloading import loaders, objects
+from nws_sweep.dataloading.clocks import run_delay_clock
 from nws_sweep.dataloading.digests import SampleLog, load_in_process, load_one_by_one
 from nws_sweep.dataloading.fingerprints import fingerprint
 from nws_sweep.dataloading.loaders import Source
-from nws_sweep.dataloading.recording import BatchLog, BatchTimer, WorkerStart, position, run_delay_clock
+from nws_sweep.dataloading.recording import BatchLog, BatchTimer, WorkerStart, position
 from nws_sweep.dataloading.stages.timing import overhead as stage_overhead
 from nws_sweep.dataloading.thread_times import thread_times
 from nws_sweep.errors import ConfigurationError, DatasetError, NwsSweepError, TrialError, one_line
@@ -105,9 +106,9 @@ class _DatasetCommands:
 
     def make_template(self) -> str:
         """The obstacle to forking trial processes from this process; without one, "", and it becomes a fork server."""
+        stage_overhead()  # measured once for all trial processes; its clock keeps a file open, which none shares
         before = forking.footprint()
         _ = self._data
-        stage_overhead()  # measured once for all trial processes
         obstacle = forking.obstacle_since(before)
         self.is_template = not obstacle
         return obstacle

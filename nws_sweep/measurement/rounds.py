@@ -103,15 +103,23 @@ class Rounds(ExitStack):
                 self._start(started[-1])
             self._take_round(taking)
 
-    def compare_in_round(
-        self, chosen: Sequence[LoaderSettings], dropped: Sequence[LoaderSettings] = (), window_s: float = math.inf
-    ) -> None:
-        """Takes one round with windows of at least ``window_s``; starts new candidates, ends ``dropped`` trials.
+    def end_trials(self, dropped: Sequence[LoaderSettings], note: str, *, eliminated: bool = False) -> None:
+        """Ends trials whose processes run; ``note`` says why, with a place for the number of rounds.
+
+        ``eliminated`` if they end because others are better.
+        """
+
+        def end(one: Candidate) -> None:
+            rounds = units.counted(len(one.progress.by_round), "round")
+            one.retire(note.format(rounds), eliminated=eliminated)
+
+        self._end([one for one in self.search.candidates if one.settings in dropped and one.alive], end)
+
+    def compare_in_round(self, chosen: Sequence[LoaderSettings], window_s: float = math.inf) -> None:
+        """Takes one round with windows of at least ``window_s``; starts new candidates.
 
         TimeLimitReached after the deadline.
         """
-        out = [candidate for candidate in self.search.candidates if candidate.settings in dropped and candidate.alive]
-        self._end(out, lambda one: one.retire(f"eliminated after {len(one.progress.by_round)} rounds", eliminated=True))
         known = [candidate for candidate in self.search.candidates if candidate.settings in chosen]
         new = [settings for settings in chosen if settings not in {candidate.settings for candidate in known}]
         if new and self.search.start.configuration.measure.interleave == 1:  # no process may be paused for another

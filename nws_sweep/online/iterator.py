@@ -9,7 +9,7 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset
 
 from nws_sweep.dataloading import loaders
-from nws_sweep.dataloading.recording import run_delay_clock
+from nws_sweep.dataloading.clocks import run_delay_clock
 from nws_sweep.errors import one_line
 from nws_sweep.measurement.windows import Moment
 from nws_sweep.online import device_clock

@@ -54,21 +54,29 @@ class Adaptive(Strategy):
         new = self._new(observations, found, model)
         active = [o for o in found.observations if o.may_continue]
         dropped = [o for o in active if _is_eliminated(o, found, makes_room=bool(new))]
+        displaced: list[Observation] = []
         if new:
             others = [o for o in active if o not in dropped and o.settings != found.answer]
-            dropped += _without_room(others, found, found.of_answer.num_workers + sum(one.num_workers for one in new))
+            displaced = _without_room(others, found, found.of_answer.num_workers + sum(one.num_workers for one in new))
         staying = [o for o in active if o.settings == found.answer] if new else found.undecided(active, self.measure)
         if not new and not staying:
             return Stop(reason=self._reason(observations, found, model))
         measured = max((len(o.by_round) for o in staying), default=0)
-        return self._round([*new, *(o.settings for o in staying if o not in dropped)], dropped, rounds=measured)
+        kept = [o.settings for o in staying if o not in dropped]
+        return self._round([*new, *kept], dropped, displaced, rounds=measured)
 
     def _round(
-        self, candidates: Iterable[LoaderSettings], dropped: Iterable[Observation] = (), *, rounds: int = 0
+        self,
+        candidates: Iterable[LoaderSettings],
+        dropped: Iterable[Observation] = (),
+        displaced: Iterable[Observation] = (),
+        *,
+        rounds: int = 0,
     ) -> MeasureRound:
         return MeasureRound(
             candidates=tuple(candidates),
             dropped=tuple(o.settings for o in dropped),
+            displaced=tuple(o.settings for o in displaced),
             window_s=min(self.measure.window_s, _SHORT_WINDOW_S * 2 ** max(0, rounds - _SHORT_ROUNDS + 1)),
         )
 
@@ -194,13 +202,13 @@ def _started_since(observations: Iterable[Observation], answer: Observation) -> 
 
 def _without_room(others: Iterable[Observation], found: Estimates, workers: int) -> list[Observation]:
     """Those that would make more than ``_MOST_AT_A_TIME`` of these workers; the least promising first."""
-    dropped = []
+    displaced = []
     for one in sorted(others, key=lambda one: found.loss(one.settings), reverse=True):
         if workers + one.num_workers > _MOST_AT_A_TIME:
-            dropped.append(one)
+            displaced.append(one)
         else:
             workers += one.num_workers
-    return dropped
+    return displaced
 
 
 def _is_eliminated(one: Observation, found: Estimates, *, makes_room: bool) -> bool:

@@ -42,6 +42,7 @@ class MeasureRound:
 
     candidates: tuple[LoaderSettings, ...]  # at least one; new candidates are started
     dropped: tuple[LoaderSettings, ...] = ()  # candidates to end, because they are eliminated
+    displaced: tuple[LoaderSettings, ...] = ()  # candidates to end, because the new ones have many workers
     window_s: float = 0.5  # least duration of a window
 
 

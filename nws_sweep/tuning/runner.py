@@ -74,7 +74,9 @@ def _follow(strategy: Strategy, rounds: Rounds) -> tuple[str, bool]:
             if isinstance(decision, Measure):
                 rounds.measure(decision.candidates, decision.beside)
             elif isinstance(decision, MeasureRound):
-                rounds.compare_in_round(decision.candidates, decision.dropped, decision.window_s)
+                rounds.end_trials(decision.dropped, "eliminated after {}", eliminated=True)
+                rounds.end_trials(decision.displaced, "ended after {} to start more workers")
+                rounds.compare_in_round(decision.candidates, decision.window_s)
             elif rounds.conclude():
                 suffix = ", each rank" if rounds.search.start.configuration.ranks > 1 else ""
                 return decision.reason + suffix, False

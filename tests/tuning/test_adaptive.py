@@ -3,7 +3,7 @@
 import math
 import random
 import statistics
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,7 +15,7 @@ from nws_sweep.replay import choice
 from nws_sweep.replay.known import known_of
 from nws_sweep.results import BatchCost, LoaderSettings, MeasureRules, Noise, SearchRules
 from nws_sweep.tuning.adaptive import Adaptive
-from nws_sweep.tuning.observations import MeasureRound, Observation
+from nws_sweep.tuning.observations import Decision, MeasureRound, Observation
 from tests import factories
 from tests.fakes import FakeClock, FakeMachine, SimulatedLoader
 from tests.searching import run_search
@@ -120,21 +120,33 @@ def test_beside_other_programs_the_best_number_without_them_is_tried_too() -> No
     assert first == 2 < second
 
 
+def decision_on_doublings(costs_s: Mapping[int, float], rounds: int = 3) -> Decision:
+    """The decision on candidates up to 64 workers, whose records are as if the CPUs were the limit from there on."""
+    base = LoaderSettings(batch_size=8, prefetch_factor=2)
+    seen = []
+    for num_workers, cost_s in costs_s.items():
+        known = known_of(factories.recorded_trial(num_workers, BatchCost(cpu_s=0.0104, wait_s=0.32)), 125_000, 2.0)
+        settings, times = base.with_workers(num_workers), dict.fromkeys(range(rounds), cost_s)
+        seen.append(Observation(settings=settings, cost_s=cost_s, by_round=times, known=known, may_continue=True))
+    rules = SearchRules(strategy="adaptive", candidates=tuple(range(216)))
+    return Adaptive(rules=rules, base=base, measure=MeasureRules(), cores=2.0).decide(seen)
+
+
 @pytest.mark.parametrize(("time_s", "goes_on"), [(0.0052, True), (0.0075, False)])
 def test_while_doublings_save_nearly_half_more_workers_are_tried_whatever_is_predicted(
     time_s: float, goes_on: bool
 ) -> None:
-    """The records of 64 workers are as if the CPUs were the limit from there on."""
-    base = LoaderSettings(batch_size=8, prefetch_factor=2)
-    seen = []
-    for num_workers, cost_s in ((0, 0.33), (32, 0.0104), (64, time_s)):
-        known = known_of(factories.recorded_trial(num_workers, BatchCost(cpu_s=0.0104, wait_s=0.32)), 125_000, 2.0)
-        settings, times = base.with_workers(num_workers), dict.fromkeys(range(3), cost_s)
-        seen.append(Observation(settings=settings, cost_s=cost_s, by_round=times, known=known, may_continue=True))
-    rules = SearchRules(strategy="adaptive", candidates=tuple(range(216)))
-    decision = Adaptive(rules=rules, base=base, measure=MeasureRules(), cores=2.0).decide(seen)
+    decision = decision_on_doublings({0: 0.33, 32: 0.0104, 64: time_s})
     found = [one.num_workers for one in decision.candidates] if isinstance(decision, MeasureRound) else []
     assert (max(found, default=0) >= 96) == goes_on
+
+
+def test_a_close_candidate_that_ends_to_start_more_workers_is_not_eliminated() -> None:
+    """It may still be the answer."""
+    decision = decision_on_doublings({0: 0.33, 32: 0.0104, 60: 0.0053, 64: 0.0052}, rounds=1)
+    assert isinstance(decision, MeasureRound)
+    assert [one.num_workers for one in decision.displaced] == [60]
+    assert 60 not in [one.num_workers for one in decision.dropped]
 
 
 HUMPS = {1: 1.0, 2: 0.5, 4: 0.25, 8: 0.33, 16: 0.15}

@@ -6,42 +6,17 @@ thread that called them waits. What reading the clocks costs is measured with em
 whose calls take less than ``CHEAP_S`` on average is a part of the function that calls it.
 """
 
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from nws_sweep.dataloading.clocks import Clocks
 from nws_sweep.results import StageTime
 
 CHEAP_S = 20e-6  # a call
 _TRIED = 64  # calls after which a cheap function is no longer timed
-_MOST_READINGS = 3
 _COLD_S = 200e-6  # after this much other work, reading the clocks costs more
 _LEAST_SHARE = 0.001  # of the batch, below which calls are left out
-
-
-class Clocks(NamedTuple):
-    """Readings of the clocks, s."""
-
-    wall_s: float
-    cpu_s: float  # of this thread
-    all_cpu_s: float  # of all threads of this process
-    delay_s: float = 0.0  # for which this thread was ready to run and did not
-
-
-def clocks_of_thread(delay_clock: Callable[[], float]) -> Callable[[], Clocks]:
-    """Reads the clocks of this thread, again if it lost its CPU meanwhile; ``delay_clock`` is that of its run delay."""
-
-    def read() -> Clocks:
-        delay_s = delay_clock()
-        for _ in range(_MOST_READINGS):
-            found, earlier_s = (time.perf_counter(), time.thread_time(), time.process_time()), delay_s
-            delay_s = delay_clock()
-            if delay_s == earlier_s:
-                break
-        return Clocks(*found, delay_s)
-
-    return read
 
 
 class Overhead(NamedTuple):

@@ -14,7 +14,8 @@ from multiprocessing.sharedctypes import RawArray
 
 import msgspec
 
-from nws_sweep.dataloading.stages.clock import Overhead, StageClock, clocks_of_thread
+from nws_sweep.dataloading.clocks import read_clocks, run_delay_clock
+from nws_sweep.dataloading.stages.clock import Overhead, StageClock
 from nws_sweep.dataloading.stages.functions import StageFunctions
 from nws_sweep.results import StageTime
 
@@ -74,7 +75,7 @@ class StageTimer:
 
     def __init__(self, functions: StageFunctions, delay_clock: Callable[[], float]) -> None:
         functions.forget_calls()
-        self._clock = StageClock(functions.root, clocks_of_thread(delay_clock), overhead())
+        self._clock = StageClock(functions.root, functools.partial(read_clocks, delay_clock), overhead())
         self._end = _begin(self._clock, functions)
         self._clock.begin()
 
@@ -119,7 +120,7 @@ def _costs(functions: StageFunctions) -> tuple[float, float, float]:
 def _timed_calls(functions: StageFunctions, memory: bytes, *, is_timed: bool) -> tuple[float, float]:
     """CPU seconds of a call of an empty function after reading this memory, and as its stage has them."""
     functions.forget_calls()
-    clock, found_s = StageClock(functions.root, clocks_of_thread(lambda: 0.0)), 0.0
+    clock, found_s = StageClock(functions.root, functools.partial(read_clocks, run_delay_clock())), 0.0
     clock.begin()
     end = _begin(clock, functions) if is_timed else None
     try:
