@@ -56,11 +56,11 @@ def tune(  # noqa: PLR0913
     config: Any = None,
     progress: Progress = None,
 ) -> Made:
-    """Returns the same DataLoader with the best ``num_workers``; see :func:`search` for the arguments and errors.
+    """Returns the same DataLoader with the best settings; see :func:`search` for the arguments and errors.
 
-    Only ``num_workers``, those in ``settings`` and, if the best number is 0, those that DataLoader then rejects differ:
-    ``timeout``, ``prefetch_factor``, ``persistent_workers`` and ``multiprocessing_context``. Class, attributes and the
-    order of the samples stay the same. If the dataset has its own random number generators, ``worker_init_fn`` seeds
+    Only ``num_workers``, the settings that are searched after it and, if the best number is 0, those that DataLoader
+    then rejects differ: ``timeout``, ``prefetch_factor``, ``persistent_workers`` and ``multiprocessing_context``.
+    Class, attributes and the order of the samples stay the same. If the dataset has its own random number generators, ``worker_init_fn`` seeds
     them, so that workers do not draw the same numbers.
 
     Args:
