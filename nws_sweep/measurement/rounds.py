@@ -127,14 +127,9 @@ class Rounds(ExitStack):
         else:
             self._take_round([*known, *map(self._candidate, new)], chosen, window_s)
 
-    def conclude(self) -> bool:
-        """Finishes all trials; False if an impossible trial was restarted instead."""
+    def conclude(self) -> list[LoaderSettings]:
+        """Finishes all trials; the settings of those without figures, or that were impossible and restart."""
         self._end(self.search.candidates, Candidate.conclude)
-        return all(candidate.done for candidate in self.search.candidates)
-
-    @property
-    def unfinished(self) -> list[LoaderSettings]:
-        """The settings of candidates whose trials are not finished."""
         return [candidate.settings for candidate in self.search.candidates if not candidate.done]
 
     def stop(self, note: str) -> None:

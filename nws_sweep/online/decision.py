@@ -108,7 +108,10 @@ def choose(trials: Mapping[LoaderSettings, Trial], current: LoaderSettings, ahea
 
 
 def _predicted(cost_s: Callable[[LoaderSettings], float], ahead: Prospect) -> Iterator[dict[LoaderSettings, float]]:
-    """Predicted seconds per batch with other values of num_workers; then those with other values of prefetch_factor."""
+    """Predicted seconds per batch with other num_workers and longer queues; then with shorter ones.
+
+    A shorter queue that is as fast as predicted has less reserve.
+    """
     own, numbers = ahead.base.prefetched, range(ahead.fewest_workers, ahead.most_workers + 1)
 
     def costs_s(numbers: Iterable[int], prefetch_factor: int = own) -> dict[LoaderSettings, float]:
@@ -116,11 +119,12 @@ def _predicted(cost_s: Callable[[LoaderSettings], float], ahead: Prospect) -> It
         return {one: cost_s(one) for one in settings if ahead.allowed(one)}
 
     found = choice.costs_near_the_best(numbers, costs_s, ahead.tolerance)
+    best = choice.choose(found, ahead.tolerance).num_workers if found and ahead.prefetches else 0
+    factors, fewer = (choice.PREFETCH_FACTORS if best else ()), {best, best // 2 or best}
+    for factor in factors:
+        found |= costs_s(fewer if factor > own else (), factor)
     yield found
-    if found and ahead.prefetches:
-        best = choice.choose(found, ahead.tolerance).num_workers
-        longer: dict[LoaderSettings, float] = {}
-        for factor in choice.PREFETCH_FACTORS:
-            shorter = {2 * best} if factor < own and 2 * best in numbers else set()  # may have room for more workers
-            longer |= costs_s({best, best // 2 or best} | shorter, factor)
-        yield longer
+    shorter: dict[LoaderSettings, float] = {}
+    for factor in factors:  # may have room for more workers
+        shorter |= costs_s(fewer | {2 * best} & {*numbers} if factor < own else (), factor)
+    yield shorter

@@ -77,11 +77,11 @@ def _follow(strategy: Strategy, rounds: Rounds) -> tuple[str, bool]:
                 rounds.end_trials(decision.dropped, "eliminated after {}", eliminated=True)
                 rounds.end_trials(decision.displaced, "ended after {} to start more workers")
                 rounds.compare_in_round(decision.candidates, decision.window_s)
-            elif rounds.conclude():
+            elif unfinished := rounds.conclude():
+                rounds.compare_in_round(unfinished)
+            else:
                 suffix = ", each rank" if rounds.search.start.configuration.ranks > 1 else ""
                 return decision.reason + suffix, False
-            else:  # a candidate has no figures yet, or must be measured again
-                rounds.compare_in_round(rounds.unfinished)
             if rounds.search.stream_error:
                 rounds.stop("")
                 rounds.conclude()  # those without figures
