@@ -121,10 +121,10 @@ def _predicted(cost_s: Callable[[LoaderSettings], float], ahead: Prospect) -> It
     found = choice.costs_near_the_best(numbers, costs_s, ahead.tolerance)
     best = choice.choose(found, ahead.tolerance).num_workers if found and ahead.prefetches else 0
     factors, fewer = (choice.PREFETCH_FACTORS if best else ()), {best, best // 2 or best}
-    for factor in factors:
-        found |= costs_s(fewer if factor > own else (), factor)
+    for longer in (factor for factor in factors if factor > own):
+        found |= costs_s(fewer, longer)
     yield found
-    shorter: dict[LoaderSettings, float] = {}
-    for factor in factors:  # may have room for more workers
-        shorter |= costs_s(fewer | {2 * best} & {*numbers} if factor < own else (), factor)
-    yield shorter
+    of_shorter: dict[LoaderSettings, float] = {}
+    for shorter in (factor for factor in factors if factor < own):  # may have room for more workers
+        of_shorter |= costs_s(fewer | {2 * best} & {*numbers}, shorter)
+    yield of_shorter
