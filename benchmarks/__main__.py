@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import bias, demo, intervals, online, oracle, predictions, samples, search, stages, why
+from benchmarks import accelerator, bias, demo, intervals, online, oracle, predictions, samples, search, stages, why
 from benchmarks.catalogue import PREDICTED_WORKLOADS, QUICK_SEARCH_NAMES, SEARCH_WORKLOADS, WORKLOADS
 from benchmarks.causes import CASES
 from benchmarks.methods import METHODS
@@ -28,6 +28,7 @@ _PAGES = {
     "bias": "evidence/accuracy", "search": "evidence/search-cost", "predictions": "evidence/predictions",
     "online": "evidence/online-trainings", "why": "evidence/diagnosis", "samples": "guides/samples",
     "demo": "evidence/demo", "intervals": "evidence/intervals", "stages": "evidence/stages",
+    "accelerator": "evidence/accelerator",
 }  # fmt: skip
 _RUNS: Mapping[str, Callable[[dict[str, Any]], None]] = {
     "search": lambda given: search.run(search.Options(**given)),
@@ -37,6 +38,7 @@ _RUNS: Mapping[str, Callable[[dict[str, Any]], None]] = {
 
 
 _OTHERS: Mapping[str, Callable[..., None]] = {
+    "accelerator": accelerator.run,
     "stages": stages.run,
     "why": why.run,
     "samples": samples.run,
@@ -118,6 +120,10 @@ def _parser() -> argparse.ArgumentParser:
     one = add("stages", "explain datasets with a planted stage")
     _add(one, "--repeats", "default 3", type=_positive, default=3)
     _add_names(one, "--only", stages.STAGES, "all")
+
+    one = add("accelerator", "search, watch and tune training on a CUDA device")
+    _add(one, "--repeats", "default 3", type=_positive, default=3)
+    _add_names(one, "--only", accelerator.TRAININGS, "all")
 
     one = add("intervals", "coverage of printed intervals, by simulation")
     _add(one, "--repeats", "searches of each curve and noise (default 1000)", type=_positive, default=1000)

@@ -55,7 +55,7 @@ def chosen(workloads: Sequence[Workload], names: Collection[str]) -> list[Worklo
     return [workload for workload in workloads if not names or workload.name in names]
 
 
-_CACHE = os.environ.get("NWS_SWEEP_CACHE_DIR", "~/.cache/nws_sweep")
+CACHE = os.environ.get("NWS_SWEEP_CACHE_DIR", "~/.cache/nws_sweep")
 
 WORKLOADS = (
     Workload(
@@ -68,7 +68,7 @@ WORKLOADS = (
     ),
     Workload(
         name="jpeg", about="JPEG 500 x 375, RandomResizedCrop(224), batch 32", target="Jpeg", batch_size=32,
-        batches=144, arguments={"root": _CACHE},
+        batches=144, arguments={"root": CACHE},
     ),
     Workload(
         name="heavy", about="12.6 MB a batch of 16, 0.5 ms of sleep a sample", target="Heavy", batch_size=16,
@@ -122,12 +122,12 @@ SEARCH_WORKLOADS = (
     Workload(
         name="larger", about="300 GB: 150 kB a sample, 20 ms of waiting when it is read first, batch 16",
         target="ReadOnce", batch_size=16, batches=125_000, most_workers=64, least_workers=8, long=True,
-        arguments={"mean_s": 0.020, "sample_bytes": 150_000, "root": _CACHE},
+        arguments={"mean_s": 0.020, "sample_bytes": 150_000, "root": CACHE},
     ),
     *(
         Workload(
             name=f"demo_{size}", about=f"the photos of scripts/demo, batch {size}", target="Demo", batch_size=size,
-            batches=2048 // size, arguments={"root": _CACHE},
+            batches=2048 // size, arguments={"root": CACHE},
         )
         for size in (64, 256)
     ),

@@ -26,6 +26,7 @@ from tests.one_process import SharedProcess
 if TYPE_CHECKING:
     from torch.utils.data import DataLoader
 
+os.environ["CUDA_VISIBLE_DEVICES"] = ""  # the tests are of machines without an accelerator, or simulate one
 # The tests start many processes, each of which would compile torch's modules again without cached bytecode.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False

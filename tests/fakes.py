@@ -39,6 +39,38 @@ class FakeClock:
         self.now += seconds
 
 
+@dataclass(eq=False)
+class Device:
+    """An accelerator that does what is queued, one after the other, while the time of the clock passes."""
+
+    clock: FakeClock
+    free_s: float = 0.0  # when it will have finished what is queued
+
+    def launch(self, seconds: float) -> None:
+        self.free_s = max(self.free_s, self.clock.now) + seconds
+
+    def event(self, yields: bool = True) -> "FakeEvent":
+        return FakeEvent(self)
+
+
+@dataclass(eq=False)
+class FakeEvent:
+    device: Device
+    passed_s: float = 0.0
+
+    def record(self) -> None:
+        self.passed_s = max(self.device.free_s, self.device.clock.now)
+
+    def query(self) -> bool:
+        return self.device.clock.now >= self.passed_s
+
+    def synchronize(self) -> None:
+        self.device.clock.now = max(self.device.clock.now, self.passed_s)
+
+    def elapsed_time(self, end_event: "FakeEvent") -> float:
+        return 1e3 * (end_event.passed_s - self.passed_s)
+
+
 @dataclass
 class _Job:
     """A batch that a worker makes, in the loader's own time."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import demo, epoch_times, predictions, predictions_page
+from benchmarks import accelerator, demo, epoch_times, predictions, predictions_page
 from benchmarks.__main__ import main
 from benchmarks.bias import complete
 from benchmarks.bias_page import Ratios, rows_of
@@ -120,12 +120,25 @@ def test_an_interrupted_journal_is_continued(tmp_path: Path) -> None:
     [
         ("bias --rounds 0", "'0': must be an integer of at least 1"),
         ("bias --workers 1,x", "'1,x': must be integers of at least 0, as in 0,1,2"),
+        ("accelerator", "there is no CUDA device"),
     ],
 )
 def test_a_wrong_command_line_is_refused(arguments: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(arguments.split())
     assert message in capsys.readouterr().err
+
+
+def test_figures_of_an_accelerator_have_their_median_and_range() -> None:
+    common: dict[str, Any] = {"name": "a", "measured": 1.0, "search_s": 10.0, "tuned": 1.0, "pinned": 0.5}
+    found = [
+        accelerator.Finding(picked="0", price=1.0, said=0.5, waits=0.25, **common),
+        accelerator.Finding(picked="2 x 4", price=1.5, said=0.5, waits=0.75, **common),
+    ]
+    *_, line = accelerator.page(found, "").splitlines()
+    assert line.startswith("| a | 0, 2 x 4 | 1.25 (1.00 to 1.50) | 1.00 (1.00 to 1.00) | 10.0 s | 50 %, 50 % | 1.00")
+    *_, line = accelerator.page([replace(found[0], said=None, waits=None)], "").splitlines()
+    assert line == "| a | 0 | 1.00 | 1.00 | 10.0 s | - | 1.00 | 0.50 | 1 |"
 
 
 def measured(tmp_path: Path, arguments: str) -> tuple[str, Journal]:

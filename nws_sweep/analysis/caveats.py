@@ -113,9 +113,21 @@ def on_all(results: Sequence[SearchRecord]) -> list[str]:
     lines = []
     if any(r.configuration.loader.pin_memory and r.facts and r.facts.accelerator is None for r in results):
         lines.append("pin_memory=true has no effect here: there is no accelerator")
+    if all(_copies_unpinned(result) for result in results):
+        lines.append(
+            "pin_memory=true was not tried: batches may be copied faster to the accelerator (add it to settings)"
+        )
     if node_kinds.versions_differ(results):
         lines.append(
             "the configurations were measured on hosts of one kind with different systems or versions; "
             "their times are not comparable"
         )
     return lines
+
+
+def _copies_unpinned(result: SearchRecord) -> bool:
+    """Whether a training step may copy batches to an accelerator, and page-locked memory was not an option."""
+    step = str(result.configuration.training_step.get("_target_")).rpartition(".")[2]
+    loader, has_accelerator = result.configuration.loader, result.facts is not None and result.facts.accelerator
+    is_option = loader.pin_memory or "pin_memory" in result.configuration.search.searched(loader)
+    return bool(has_accelerator) and step not in ("Nothing", "Sleep") and not is_option

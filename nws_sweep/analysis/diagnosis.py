@@ -27,9 +27,6 @@ _DID_NOT_FIT = (TrialState.SKIPPED, TrialState.OUT_OF_MEMORY)
 # Parts of the others, with separate remedies: reported first. Start-up if it saves this share of the largest saving.
 _SPECIFIC = (Bottleneck.ORDER, Bottleneck.MEMORY, Bottleneck.COMPETITION)
 _OF_START = 0.25
-# With an accelerator, a training step counts as slowed down by workers from this multiple of a whole batch without
-# workers. A smaller one may be the accelerator's work, which continues while the main process loads.
-_SLOWED = 1.1
 _MOST_WORKERS = 64  # at which something is taken away
 
 
@@ -111,10 +108,6 @@ def diagnose(result: SearchRecord, best: Trial | None) -> Diagnosis | None:
     if model is None:
         return None
     replayed = Counterfactual(model, queue_settings(best.settings, cores), _allowed(found))
-    limit_s = _SLOWED * model.cost_s(replace(replayed.best, num_workers=0))
-    has_accelerator = result.facts is not None and result.facts.accelerator is not None
-    is_slowed = not has_accelerator or replayed.means.beside_s > limit_s
-    replayed = replace(replayed, model=replace(model, is_slowed=is_slowed))
     return _with_savings(replace(found, replayed=replayed), replayed)
 
 
@@ -154,8 +147,7 @@ def _allowed(diagnosis: Diagnosis) -> Sequence[int]:
 
 def _with_savings(diagnosis: Diagnosis, replayed: Counterfactual) -> Diagnosis:
     own = replayed.best
-    is_slowed = own.num_workers == 0 and replayed.model.is_slowed
-    applies = {Bottleneck.STARTUP: not own.persistent_workers, Bottleneck.COMPETITION: is_slowed}
+    applies = {Bottleneck.STARTUP: not own.persistent_workers, Bottleneck.COMPETITION: own.num_workers == 0}
     removable = [each for each in REMOVABLE if applies.get(each, True)]
     saved: dict[Bottleneck, float] = {each: replayed.without(each) for each in removable}
     saved[Bottleneck.ORDER] = replayed.with_settings(replace(own, in_order=False))  # as ``suggestions`` says

@@ -49,7 +49,7 @@ class Sleep:
 
 
 class Train:
-    """Does one training step per batch.
+    """Does one training step per batch, and does not wait for the accelerator.
 
     Args:
         model: Module that takes the inputs of a batch.
@@ -57,8 +57,6 @@ class Train:
         optimizer: Called with the model's parameters; returns the optimiser.
         device: Device of the model; ``auto`` for the accelerator of this rank if there is one, else the CPU. Inputs
             and targets are copied to it, asynchronously from pinned memory.
-        synchronize: Whether to wait for the accelerator after each step. Without waiting, the main process loads
-            (num_workers=0) or pins the next batch while the step runs, and that work counts as step time.
 
     Attributes:
         total_loss: Sum of the losses of all steps, shape (), on the device: copying it to the CPU would synchronize.
@@ -70,13 +68,11 @@ class Train:
         loss: Callable[[Any, Any], Tensor],
         optimizer: Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer],
         device: str = "auto",
-        synchronize: bool = True,
     ) -> None:
         self._device = torch.device((accelerator.of_rank() or "cpu") if device == "auto" else device)
         self._model = model.to(self._device).train()
         self._loss = loss
         self._optimizer = optimizer(self._model.parameters())
-        self._synchronize = synchronize
         self.total_loss = torch.zeros((), device=self._device)
 
     def __call__(self, batch: Any) -> None:
@@ -87,8 +83,6 @@ class Train:
         loss.backward()
         self._optimizer.step()
         self.total_loss += loss.detach()
-        if self._synchronize:
-            accelerator.synchronize(self._device)
 
 
 def inputs_and_targets(batch: Any) -> tuple[Any, Any]:

@@ -28,7 +28,7 @@ from hydra.errors import HydraException
 from torch.utils.data import IterableDataset
 
 from nws_sweep.config.hydra_versions import instantiate
-from nws_sweep.dataloading import loaders, objects
+from nws_sweep.dataloading import device_clock, loaders, objects
 from nws_sweep.dataloading.clocks import run_delay_clock
 from nws_sweep.dataloading.digests import SampleLog, load_in_process, load_one_by_one
 from nws_sweep.dataloading.fingerprints import fingerprint
@@ -198,6 +198,7 @@ class _ChildCommands(_DatasetCommands):
             cpu_clock=time.process_time,
             delay_clock=run_delay_clock(),
             on_epoch=log.begin_epoch if log else lambda: None,
+            find_device=device_clock.of_training,
         )
         self._positions = objects.positions(self._data.files)
         return self._batches

@@ -64,18 +64,22 @@ def epochs(slices: Sequence[TimeSlice]) -> list[list[Placed]]:
 def made_without_workers(window: Window, first: int, positions: Sequence[float | None]) -> Iterator[BatchRecord]:
     """The main process makes the batches; the first one of an epoch, which contains the start, is left out.
 
+    While it makes a batch an accelerator may do the step before.
+
     Args:
         window: Of an epoch.
         first: Number of its first batch.
         positions: Of its batches in the order of the sampler, from 0 to 1; None if unknown.
     """
-    waited_s = sum(window.wait_s)
-    share = min(1.0, (window.receive_cpu_s or 0.0) / waited_s) if waited_s else 0.0
-    delayed = min(1 - share, window.receive_delay_s / waited_s) if waited_s else 0.0
-    for number, (wait_s, position) in enumerate(zip(window.wait_s, positions, strict=True), first):
-        cost = BatchCost(cpu_s=wait_s * share, wait_s=wait_s * (1 - share - delayed))
+    overlap_s = window.overlap_s or (0.0,) * window.batches
+    made_s = [waited + overlapped for waited, overlapped in zip(window.wait_s, overlap_s, strict=True)]
+    all_s = sum(made_s)
+    share = min(1.0, (window.receive_cpu_s or 0.0) / all_s) if all_s else 0.0
+    delayed = min(1 - share, window.receive_delay_s / all_s) if all_s else 0.0
+    for number, (one_s, position) in enumerate(zip(made_s, positions, strict=True), first):
+        cost = BatchCost(cpu_s=one_s * share, wait_s=one_s * (1 - share - delayed))
         if number:
-            yield BatchRecord(number=number, position=position, began_s=0.0, ended_s=wait_s, cost=cost)
+            yield BatchRecord(number=number, position=position, began_s=0.0, ended_s=one_s, cost=cost)
 
 
 def loop_costs(slices: Sequence[TimeSlice], settings: LoaderSettings) -> LoopCosts | None:

@@ -166,18 +166,31 @@ def _epoch_s(windows: Sequence[Window], steady: _Steady | None, conditions: Cond
         return None
     # A first epoch that was measured whole counts more than the start of a second one.
     if epochs := epoch_windows(starts) or epoch_windows(windows):
-        return _mean_epoch_s([epoch.elapsed_s for epoch in epochs], conditions)
+        return _mean_epoch_s([_elapsed_s(epoch, windows) for epoch in epochs], conditions)
     if not steady or not starts:
         return None
-    pace_s = steady.estimate.value
-    return _mean_epoch_s([b.elapsed_s + max(0, batches - b.batches) * pace_s for b in starts], conditions)
+    left_s = (max(0, batches - start.batches) * steady.estimate.value for start in starts)
+    begun_s = (_elapsed_s(start, windows) for start in starts)
+    return _mean_epoch_s([*map(sum, zip(begun_s, left_s, strict=True))], conditions)
+
+
+def _elapsed_s(window: Window, windows: Sequence[Window]) -> float:
+    """The duration of one of the windows of a trial, s.
+
+    The first training step of a process makes what later ones use again, such as the context of a device or compiled
+    functions. It counts as the longest of the others.
+    """
+    if window is not windows[0] or window.batches < 2:
+        return window.elapsed_s
+    first_s, *others_s = window.step_s
+    return window.elapsed_s - max(0.0, first_s - max(others_s))
 
 
 def _first_epoch_s(windows: Sequence[Window], steady: _Steady | None, conditions: Conditions) -> float | None:
     batches, first = conditions.length, [window for window in windows if window.startup_s is not None][:-1]
     if batches is None or not steady or not first:
         return None
-    return first[0].elapsed_s + max(0, batches - first[0].batches) * steady.estimate.value
+    return _elapsed_s(first[0], windows) + max(0, batches - first[0].batches) * steady.estimate.value
 
 
 def _mean_epoch_s(lengths_s: Sequence[float], conditions: Conditions) -> float:

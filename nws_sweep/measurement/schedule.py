@@ -171,6 +171,7 @@ def part_of(window: Window, begin: int, end: int) -> Window:
         startup_s=None if begin else window.startup_s,
         wait_s=waits,
         step_s=window.step_s[kept],
+        overlap_s=window.overlap_s[kept],
         samples=window.samples * len(waits) // max(1, window.batches),
         end_s=None,
         produced=None,

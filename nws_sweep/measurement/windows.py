@@ -2,7 +2,8 @@
 
 A trial process takes windows of batches from any iterable and times them with any clock (``LoaderSession``). The code
 that iterates reads the clocks when a batch is requested and when it is received. The step is the time between receiving
-a batch and requesting the next one, so waits and steps add up to the elapsed time. Imports no torch.
+a batch and requesting the next one, so waits and steps add up to the elapsed time. If an accelerator is still busy with
+the step when the next batch is requested, the step lasts until it has finished. Imports no torch.
 """
 
 import math
@@ -10,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 from nws_sweep.results import Window, WindowKind, WindowRequest
 
@@ -26,6 +27,39 @@ class Moment:
     delay_s: float  # in which its main thread was ready to run and did not
 
 
+class Device(Protocol):
+    """The accelerator on which training steps run, as ``dataloading.device_clock.DeviceClock``."""
+
+    def pace(self) -> None:
+        """A step has been queued: waits until the device has finished the step before it."""
+
+    def ask(self) -> None:
+        """A batch is requested."""
+
+    def waited_s(self) -> float:
+        """The batch has been received: for how long the device has been idle; infinite if all of the time."""
+
+    def finish(self) -> None:
+        """Waits until the device has finished all steps."""
+
+
+class NoDevice:
+    """Steps that have ended when the process requests a batch."""
+
+    def pace(self) -> None:
+        """No step is queued."""
+
+    def ask(self) -> None:
+        """A batch is requested."""
+
+    def waited_s(self) -> float:
+        """All of the time."""
+        return math.inf
+
+    def finish(self) -> None:
+        """No step is queued."""
+
+
 @dataclass(eq=False)
 class WindowBuilder:
     """The batches since the last window.
@@ -37,6 +71,7 @@ class WindowBuilder:
     batch_length: int = 1
     wait_s: list[float] = field(default_factory=list)  # one per batch, the start of an epoch included
     step_s: list[float] = field(default_factory=list)  # one per batch whose step has ended
+    _overlap_s: list[float] = field(default_factory=list)  # one per batch
     _samples: int = 0
     _asked: Moment = Moment(0.0, 0.0, 0.0)
     _given: Moment | None = None  # of a batch whose step has not ended
@@ -61,15 +96,32 @@ class WindowBuilder:
             self._began_s = now.clock_s - (self._start[0] if self._start else 0.0)
         self._asked, self._given = now, None
 
-    def delay_asking(self, clock_s: float) -> None:
-        """The step of the batch before has lasted until this moment, on an accelerator."""
+    def idle(self, clock_s: float) -> float:
+        """On an accelerator the step of the batch before has lasted until this moment; returns by how much longer, s.
+
+        If a window has been cut since, this time belongs to its last step, and the next window begins later.
+        """
         later_s = max(0.0, clock_s - self._asked.clock_s)
         self._asked = replace(self._asked, clock_s=self._asked.clock_s + later_s)
         if self.step_s:
             self.step_s[-1] += later_s
+        else:
+            self._began_s += later_s
+        return later_s
 
-    def given(self, now: Moment, batch: Any) -> None:
-        """The requested batch has been received."""
+    def given(self, now: Moment, batch: Any, waited_s: float = math.inf) -> float:
+        """The requested batch has been received.
+
+        Args:
+            now: The moment.
+            batch: The batch.
+            waited_s: For how long an accelerator has been idle until now.
+
+        Returns:
+            The time since the request in which an accelerator was busy, s.
+        """
+        busy_s = self.idle(now.clock_s - waited_s)
+        self._overlap_s.append(busy_s)
         wait_s = now.clock_s - self._asked.clock_s
         if self._start and not self.wait_s:
             wait_s += self._start[0]
@@ -79,6 +131,7 @@ class WindowBuilder:
         self._receive_cpu_s += now.cpu_s - self._asked.cpu_s
         self._receive_delay_s += now.delay_s - self._asked.delay_s
         self._given = now
+        return busy_s
 
     def cut(self, kind: WindowKind, ended_s: float | None = None) -> Window:
         """The batches since the last window, whose steps have all ended, as a window.
@@ -93,6 +146,7 @@ class WindowBuilder:
             startup_s=self.wait_s[0] if start_s is not None and self.wait_s else None,
             wait_s=tuple(self.wait_s),
             step_s=tuple(self.step_s),
+            overlap_s=tuple(self._overlap_s) if any(self._overlap_s) else (),
             samples=self._samples,
             end_s=None if ended_s is None else max(0.0, ended_s - self._asked.clock_s),
             batch_bytes=self._sizes[0],
@@ -110,6 +164,7 @@ class WindowBuilder:
     def _clear(self) -> None:
         self.wait_s.clear()
         self.step_s.clear()
+        self._overlap_s.clear()
         self._samples, self._sizes = 0, (None, None)
         self._receive_cpu_s = self._receive_delay_s = self._step_cpu_s = 0.0
 
@@ -132,7 +187,9 @@ class LoaderSession:
     cpu_clock: Callable[[], float] = lambda: 0.0  # CPU seconds of this process
     delay_clock: Callable[[], float] = lambda: 0.0  # seconds in which this thread was ready to run and did not
     on_epoch: Callable[[], None] = lambda: None  # called before an epoch starts
+    find_device: Callable[[], Device | None] = lambda: None  # on which steps run; None as long as none is known
     taken: int = field(default=0, init=False)  # batches of this epoch
+    _device: Device = field(default_factory=NoDevice, init=False)
     _iterator: Any = field(default=None, init=False)
     _produced_before: int = field(default=0, init=False)
 
@@ -167,20 +224,38 @@ class LoaderSession:
             if self._iterator is None:
                 now = self._begin_epoch(now)
             self._batches.asked(now)
-            batch = next(self._iterator, _END)
+            batch, waited_s = next(self._iterator, _END), self._device.waited_s()
             if batch is _END:
-                self._iterator, ended_s = None, self.clock()
+                self._iterator, ended_s = None, self._ended(waited_s)
                 continue
-            self._batches.given(self._now(), batch)
+            self._batches.given(self._now(), batch, waited_s)
             self.training_step(batch)
+            self._device.pace()
+            self._device.ask()
             now = self._now()
             taken += 1
         if ended_s is None:
-            self._batches.asked(now)  # the last step has ended
+            self._finish()
+            self._batches.asked(self._now())  # the last step has ended
         self.taken += taken
         produced = self.produced()
         made = None if produced is None or produced_before is None else produced - produced_before
         return replace(self._batches.cut(request.kind, ended_s), produced=made)
+
+    def _finish(self) -> None:
+        """Ends the queued steps: a window that a pause may follow contains its own steps, and no others."""
+        if isinstance(self._device, NoDevice):  # the first step may have been the first to use it
+            self._device = self.find_device() or self._device
+        self._device.finish()
+
+    def _ended(self, waited_s: float) -> float:
+        """The moment at which the epoch ended, s; an accelerator had been idle for ``waited_s``, or is still busy."""
+        self._batches.idle(self.clock() - waited_s)
+        self._finish()
+        ended_s = self.clock()
+        if not waited_s:
+            self._batches.idle(ended_s)
+        return ended_s
 
     def _begin_epoch(self, began: Moment) -> Moment:
         self.taken, self._produced_before = 0, self.produced() or 0

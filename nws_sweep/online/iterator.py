@@ -8,12 +8,10 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, IterableDataset
 
-from nws_sweep.dataloading import loaders
+from nws_sweep.dataloading import device_clock, loaders
 from nws_sweep.dataloading.clocks import run_delay_clock
 from nws_sweep.errors import one_line
-from nws_sweep.measurement.windows import Moment
-from nws_sweep.online import device_clock
-from nws_sweep.online.device_clock import DeviceClock
+from nws_sweep.measurement.windows import Device, Moment, NoDevice
 from nws_sweep.online.observation import TrainingTrial
 from nws_sweep.online.pool import Pool
 from nws_sweep.online.pools import Pools
@@ -38,7 +36,7 @@ class TunedIterator:
         self._observation: TrainingTrial | None = None
         self._most_batches: int | None = None
         self._pool_began = 0  # batches of the epoch that earlier pools have given
-        self._device: DeviceClock | None = None
+        self._device: Device = NoDevice()
         self._begin_epoch(lambda: self._pools.make(tuner.current, is_first=True))
 
     def __getattr__(self, name: str) -> Any:
@@ -69,7 +67,7 @@ class TunedIterator:
         self._returned, self._most_batches = 0, self._tuner.length.most(self._tuner.current.num_workers)
         self._tuner.epoch += 1
         self._epoch, self._pool_began = self._tuner.epoch, 0
-        self._device = device_clock.of_training()
+        self._device = device_clock.of_training() or NoDevice()
         if self._tuner.waiting is not None:
             self._tuner.waiting.begin_epoch(time.perf_counter())
         self._try(self._observe, time.perf_counter() - began_s)
@@ -117,13 +115,15 @@ class TunedIterator:
     def _watched_batch(self, waiting: Waiting) -> Any:
         """The next batch, of settings that are decided; they are reconsidered if they no longer fit."""
         asked_s = time.perf_counter()
-        if self._device is not None:
-            self._try(self._device.ask)
+        self._try(self._device.ask)
         batch = self._next_batch()
         given_s = time.perf_counter()
-        waited_s = self._try(self._device.waited_s) if self._device else None
-        has_ended = waiting.note(asked_s, given_s, waited_s) and self._epoch == self._tuner.epoch
-        if has_ended and self._try(_no_longer_fits, self._pools.current, self._tuner, waiting, given_s):
+        has_ended = self._try(lambda: waiting.note(asked_s, given_s, self._device.waited_s()))
+        if (
+            has_ended
+            and self._epoch == self._tuner.epoch
+            and self._try(_no_longer_fits, self._pools.current, self._tuner, waiting, given_s)
+        ):
             self._try(self._observe, 0.0, self._returned - self._pool_began)
         return batch
 
@@ -133,13 +133,11 @@ class TunedIterator:
         random_state = self._pools.safeguards.random_state(workers) if self._returned else None
         if self._observation is not None:
             self._observation.asked(_moment(self._delay_s))
-            if self._device is not None:
-                self._device.ask()
         return random_state
 
     def _note(self, random_state: torch.Tensor | None, batch: Any) -> None:
         """A batch has been returned."""
-        waited_s = self._device.waited_s() if self._device and self._observation is not None else None
+        waited_s = self._device.waited_s() if self._observation is not None else 0.0
         given, change = _moment(self._delay_s), self._pools.change
         self._pools.safeguards.note_batch(random_state)
         if self._observation is not None:
@@ -171,6 +169,7 @@ class TunedIterator:
             self._tuner.postpone(self._pools.change.plan)
         self._pools.abandon()
         if self._observation is not None:
+            self._observation.idle(time.perf_counter() - self._device.waited_s())
             _cut(self._observation, self._pools.current, self._tuner, has_ended=True)
             self._observation = None
         self._tuner.end_epoch(self._returned, is_stream=isinstance(self._loader.dataset, IterableDataset))
@@ -179,6 +178,8 @@ class TunedIterator:
         """Between two batches: ends windows of the observation, begins a change and continues it."""
         seen = self._observation
         if seen is not None:
+            self._device.pace()
+            self._device.ask()
             seen.asked(_moment(self._delay_s))
             if seen.ends_warm_up or seen.ends_window:
                 _cut(seen, self._pools.current, self._tuner)

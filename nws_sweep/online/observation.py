@@ -53,19 +53,24 @@ class TrainingTrial:
         """A batch is requested; the latest call counts."""
         self._batches.asked(now)
 
-    def given(self, now: Moment, batch: Any, waited_s: float | None = None) -> None:
+    def given(self, now: Moment, batch: Any, waited_s: float = math.inf) -> None:
         """The requested batch has been received.
 
         Args:
             now: The moment.
             batch: The batch.
-            waited_s: For how long an accelerator has waited for it, until now; None for all of the time since it was
-                requested.
+            waited_s: For how long an accelerator has waited for it, until now.
         """
-        if waited_s is not None:
-            self._batches.delay_asking(now.clock_s - waited_s)
-        self._batches.given(now, batch)
+        is_first = not self._batches.step_s
+        busy_s = self._batches.given(now, batch, waited_s)
+        if is_first and busy_s and self.windows:
+            *before, last = self.windows[-1].step_s
+            self.windows[-1] = replace(self.windows[-1], step_s=(*before, last + busy_s))
         self._taken += 1
+
+    def idle(self, clock_s: float) -> None:
+        """On an accelerator the last step has lasted until this moment."""
+        self._batches.idle(clock_s)
 
     def cut(self, records: Sequence[BatchRecord], worker_start_s: float | None, ended_s: float | None = None) -> None:
         """Ends a window, with the batch before the one that was requested last: of the warm-up if no other of the epoch

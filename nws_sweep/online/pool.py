@@ -22,6 +22,7 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from nws_sweep.dataloading import generators, loaders
 from nws_sweep.dataloading.recording import BatchLog, BatchTimer
+from nws_sweep.dataloading.stages.timing import overhead
 from nws_sweep.online.worker_probe import READY, STARTING, WorkerProbe, WorkerStates
 from nws_sweep.results import LoaderSettings
 from nws_sweep.system import torch_internals
@@ -90,6 +91,7 @@ class Pool:
         is_first: Whether it begins an epoch at once and draws a seed for its workers from the DataLoader's generator,
             as a plain DataLoader does. Otherwise it has a separate seed. A pool of a DataLoader whose class makes
             custom iterators always does so.
+        times_stages: Whether its workers time the stages of some of their batches.
 
     Attributes:
         settings: Of the pool.
@@ -101,13 +103,22 @@ class Pool:
     """
 
     def __init__(
-        self, loader: DataLoader[Any], settings: LoaderSettings, stream: IndexStream, *, is_first: bool = False
+        self,
+        loader: DataLoader[Any],
+        settings: LoaderSettings,
+        stream: IndexStream,
+        *,
+        is_first: bool = False,
+        times_stages: bool = True,
     ) -> None:
         self.settings, self.has_ended = settings, False
         self._has_own_iterators = self._is_new = torch_internals.makes_own_iterators(loader)
         # A plain DataLoader with workers iterates its sampler twice at the start.
         self.feed = Feed(stream, is_open=is_first, starts=is_first * (1 + (loader.num_workers > 0)))
         self.log = BatchLog(settings.num_workers) if settings.num_workers else None
+        if self.log is not None and times_stages:
+            self.log.stages.open(True)
+            overhead()  # measured once for all workers that are forked
         self._states = WorkerStates(settings.num_workers)
         self._is_iterable = isinstance(loader.dataset, IterableDataset)
         is_own = settings.num_workers == loader.num_workers
@@ -133,7 +144,6 @@ class Pool:
             own["sampler" if loader.batch_sampler is None else "batch_sampler"] = self.feed
         if self.log is not None:
             timer, user_function = BatchTimer(self.log), loader.worker_init_fn
-            self.log.stages.open(True)
             if seeds:
                 user_function = generators.SeededGenerators(user_function, loader.collate_fn)
             other.worker_init_fn = WorkerProbe(timer, self._states, user_function, self._is_iterable, loader.collate_fn)

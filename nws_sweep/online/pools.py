@@ -49,7 +49,8 @@ class Pools:
         """Another pool; the first one begins an epoch."""
         with contextlib.suppress(Exception):  # the pool may be the only one that works
             self.safeguards.note_start()
-        return Pool(self._loader, settings, self._stream, is_first=is_first)
+        is_observed = not self._tuner.tuning.is_decided
+        return Pool(self._loader, settings, self._stream, is_first=is_first, times_stages=is_observed)
 
     def change_between_epochs(self, batches: int | None) -> None:
         """Changes the settings if there is a plan; no second pool is needed."""

@@ -1,7 +1,8 @@
 """Says how long training waits for data, and changes nothing."""
 
 from nws_sweep import units
-from nws_sweep.online import decision, device_clock
+from nws_sweep.dataloading import device_clock
+from nws_sweep.online import decision
 from nws_sweep.online.plan import Plan
 from nws_sweep.online.tuner import Tuner, better_choice, no_gain, pace_s, prospect
 from nws_sweep.replay.stages import stage_costs

@@ -3,6 +3,7 @@
 Only the clock around ``next`` is read. Pure.
 """
 
+import math
 from dataclasses import dataclass, field
 
 from nws_sweep import units
@@ -45,18 +46,18 @@ class Waiting:
         self._epoch_began_s = now_s
         self._begin_part(None)
 
-    def note(self, asked_s: float, given_s: float, waited_s: float | None = None) -> bool:
+    def note(self, asked_s: float, given_s: float, waited_s: float = math.inf) -> bool:
         """A batch was requested and received; True if a part of the period has ended.
 
         Args:
             asked_s: Moment, s.
             given_s: Moment, s.
-            waited_s: Time spent waiting; None for all of the time between the two.
+            waited_s: For how long an accelerator has been idle until ``given_s``.
         """
         if self.began_s is None:
             self._begin_part(given_s)
             return False
-        wait_s = given_s - asked_s if waited_s is None else waited_s
+        wait_s = min(waited_s, given_s - asked_s)
         self._waited_s, self._longest_s = self._waited_s + wait_s, max(self._longest_s, wait_s)
         self.epoch_s = max(self.epoch_s, given_s - self._epoch_began_s)
         return given_s - self.began_s >= max(_PERIOD_S, _SHARE_OF_EPOCH * self.epoch_s) / _PARTS

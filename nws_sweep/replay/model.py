@@ -32,12 +32,10 @@ class Model:
     Attributes:
         known: The trials, by num_workers.
         start_method: Of workers: fork, spawn or forkserver.
-        is_slowed: Whether workers slow down the training step, which is as fast as without workers if CPUs are free.
     """
 
     known: tuple[Known, ...]
     start_method: str = "fork"
-    is_slowed: bool = False
 
     def cost_s(
         self,
@@ -111,7 +109,7 @@ class Model:
     def undisturbed(self, loop: LoopCosts) -> LoopCosts:
         """The loop with the training step as on free CPUs."""
         alone = self.ends[0].records.loop
-        if not self.is_slowed or alone.step_s >= loop.step_s:
+        if alone.step_s >= loop.step_s:
             return loop
         return replace(loop, step_s=alone.step_s, step_cpu_s=alone.step_cpu_s)
 

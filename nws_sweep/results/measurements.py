@@ -131,8 +131,8 @@ class Window:
 
     kind: WindowKind
     startup_s: NotNegative | None  # from ``iter(loader)`` to the first batch, if an epoch began; equal to wait_s[0]
-    wait_s: tuple[float, ...]  # in ``next()``, one per batch
-    step_s: tuple[float, ...]  # in the training step, one per batch
+    wait_s: tuple[float, ...]  # in ``next()`` after the training step before, one per batch
+    step_s: tuple[float, ...]  # in the training step, one per batch; on an accelerator until it has finished
     samples: int  # of all batches
     end_s: NotNegative | None = None  # from the last batch to the end of the epoch, if the epoch ended
     produced: int | None = None  # samples that the workers finished during the window; None if not counted
@@ -145,6 +145,8 @@ class Window:
     step_cpu_s: float | None = None  # CPU time of the main process in the training step
     start_cpu_s: float | None = None  # CPU time of the main process for starting an epoch's workers
     worker_start_s: float | None = None  # mean CPU time of a worker before its first batch
+    # In ``next()`` while an accelerator was still busy with the step before, one per batch; empty if it never was.
+    overlap_s: tuple[float, ...] = ()
 
     @property
     def batches(self) -> int:

@@ -23,12 +23,6 @@ def of_rank() -> str | None:
     return f"{device}:{int(rank) % max(1, _interface.device_count())}"
 
 
-def synchronize(device: torch.device) -> None:
-    """Waits until a device has finished its queued work; a CPU has no queue."""
-    if device.type != "cpu":
-        _interface.synchronize(device)
-
-
 def in_use() -> str | None:
     """Its type, if this process may have used it; None if there is none."""
     device = available()

@@ -250,15 +250,6 @@ def test_more_workers_are_suggested_with_what_they_save() -> None:
     assert [line for line in caveats.on(result, best) if "a larger max_workers or candidate may be" in line]
 
 
-def test_a_longer_step_beside_workers_may_be_the_work_of_an_accelerator() -> None:
-    """16 ms of loading while the accelerator works: the step takes 80 ms of 100 without workers, 103 ms with them."""
-    busy = Workload(cost=BatchCost(0.016, 0.0), loop=with_step(0.08), beside_s=0.103, tried=(0, 1))
-    found = diagnose(replace(busy.result, facts=replace(FACTS, accelerator="cuda")), busy.trial(0))
-    assert found is not None
-    assert found.bottlenecks == (Bottleneck.STEP,)
-    assert busy.diagnosis.bottlenecks[0] is Bottleneck.COMPETITION
-
-
 def test_fork_is_suggested_for_spawned_workers_and_an_epoch_of_unknown_length_has_no_start_up() -> None:
     assert "fork starts faster than spawn" in sentence(replace(SHORT, spawns=True).diagnosis)
     assert "fork starts" not in sentence(SHORT.diagnosis)

@@ -141,11 +141,18 @@ def pinned(accelerator: str | None) -> SearchRecord:
     return search_result(trial(0, 1.0), configuration=setting, facts=replace(FACTS, accelerator=accelerator))
 
 
+def unpinned(step: str) -> SearchRecord:
+    setting = configuration(training_step={"_target_": step})
+    return search_result(trial(0, 1.0), configuration=setting, facts=replace(FACTS, accelerator="cuda"))
+
+
 @pytest.mark.parametrize(
     ("results", "warnings"),
     [
         ((pinned(None), pinned(None)), ("pin_memory=true has no effect here: there is no accelerator",)),
-        ((pinned("cuda"), search_result(trial(0, 1.0), facts=replace(FACTS, accelerator="cuda"))), ()),
+        ((pinned("cuda"), unpinned("my.Step")), ()),
+        ((unpinned("my.Step"), unpinned("my.Step")), ("pin_memory=true was not tried",)),
+        ((unpinned("my.Step"), unpinned("nws_sweep.dataloading.training_steps.Sleep")), ()),
         ((search_result(trial(0, 1.0)), search_result(trial(0, 1.0), host=replace(HOST, torch="2.5.0"))),
          ("the configurations were measured on hosts of one kind with different systems or versions",)),
     ],

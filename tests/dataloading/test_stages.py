@@ -226,7 +226,7 @@ def test_an_exception_of_a_transform_is_the_same_but_for_one_frame_a_function() 
 
 
 def test_calls_in_other_threads_are_not_timed() -> None:
-    dataset = Samples(Busy(1))
+    dataset = Samples(Busy(5))
 
     def make() -> None:
         thread = threading.Thread(target=dataset.__getitem__, args=(0,))

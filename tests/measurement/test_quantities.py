@@ -108,6 +108,17 @@ def test_the_start_of_an_epoch_is_the_mean_of_all_starts_but_the_first() -> None
     assert measured(window()).epoch_s is None  # of unknown length
 
 
+def test_the_first_step_of_a_process_is_not_a_part_of_an_epoch() -> None:
+    """It takes 30 s: a compiler, or the context of a device. Others of the start take 0.25 and 0.5 s."""
+    usual, first = (window(WindowKind.WARM_UP, startup_s=1.0, step_s=(a_s, *(0.25,) * 6, 0.5)) for a_s in (0.5, 30.0))
+    epochs_s = [
+        figures([TimeSlice(windows=(one,)), *waiting(0.25)[1:]], conditions(4, 100)).epoch_s for one in (usual, first)
+    ]
+    assert epochs_s[0] == epochs_s[1]
+    later = [START, TimeSlice(windows=(window(),)), TimeSlice(windows=(first,))]
+    assert (figures(later, conditions(4, 100)).epoch_s or 0.0) > 30.0
+
+
 @pytest.mark.parametrize(("epochs", "expected"), [(1, 50.0), (2, 49.0), (10, 48.2)])
 def test_the_start_of_persistent_workers_is_shared_by_the_epochs(epochs: int, expected: float) -> None:
     """The first epoch starts in 4 s, the others in 2 s, for any number of measured epochs."""

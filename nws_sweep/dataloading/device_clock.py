@@ -4,6 +4,8 @@ A training step on an accelerator is queued: its work may continue while the pro
 recorded when a batch is requested. If the device has passed it when the batch is received, it has waited since then.
 """
 
+import functools
+import math
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -32,38 +34,59 @@ class DeviceClock:
     """Says how long the device waited for each batch.
 
     Args:
-        make_event: Makes an event.
+        make_event: Makes an event; the argument says whether waiting for it leaves the CPU to others.
     """
 
-    def __init__(self, make_event: Callable[[], Event]) -> None:
+    def __init__(self, make_event: Callable[[bool], Event]) -> None:
         self._make_event = make_event
         self._asked: Event | None = None
 
+    def pace(self) -> None:
+        """A step has been queued: waits until the device has finished the step before it.
+
+        Without this the process may queue the steps of many batches, and the times between batches are those of
+        queueing. With one step queued the device is as busy.
+        """
+        if self._asked is not None:
+            self._asked.synchronize()
+
     def ask(self) -> None:
         """A batch is requested."""
-        self._asked = self._make_event()
+        self._asked = self._make_event(True)
         self._asked.record()
 
     def waited_s(self) -> float:
-        """The batch has been received: for how long the device has been idle; 0 if it is still busy."""
-        asked, self._asked = self._asked, None
-        if asked is None or not asked.query():
+        """The batch has been received: for how long the device has been idle.
+
+        0 if it is still busy; infinite if it was not asked for, or was idle before.
+        """
+        if self._asked is None:
+            return math.inf
+        if not self._asked.query():
             return 0.0
-        given = self._make_event()
+        given = self._make_event(False)
         given.record()
         given.synchronize()  # at once, since the device has nothing else to do
-        return max(0.0, asked.elapsed_time(given) * 1e-3)
+        return max(0.0, self._asked.elapsed_time(given) * 1e-3)
+
+    def finish(self) -> None:
+        """Waits until the device has finished all steps."""
+        self.ask()
+        self.pace()
+        self._asked = None
 
 
 def of_training() -> DeviceClock | None:
     """A clock of the accelerator that this process uses; None if it uses none, or one without such events."""
-    device, event = accelerator.in_use(), getattr(torch, "Event", None)
-    if device is None or event is None:
+    device = accelerator.in_use()
+    if device is None:
         return None
-    clock = DeviceClock(lambda: event(device, enable_timing=True))
+    kind = functools.partial(torch.Event, device) if hasattr(torch, "Event") else torch.cuda.Event  # torch 2.5
+    clock = DeviceClock(lambda yields: kind(enable_timing=True, blocking=yields))
     try:
         clock.ask()
         clock.waited_s()
+        clock.finish()
     except Exception:  # RuntimeError, NotImplementedError: the device has no events with times
         return None
     return clock

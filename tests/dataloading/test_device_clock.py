@@ -1,0 +1,101 @@
+"""How long an accelerator waits for data, with a simulated queue of a device."""
+
+import math
+
+import pytest
+
+from nws_sweep.dataloading.device_clock import DeviceClock
+from nws_sweep.measurement.batch_costs import made_without_workers
+from nws_sweep.measurement.windows import LoaderSession
+from nws_sweep.results import WindowKind, WindowRequest
+from tests.fakes import Device, FakeClock, SimulatedLoader
+
+
+@pytest.mark.parametrize(
+    ("step_s", "load_s", "waited_s"),
+    [
+        (0.5, 0.2, 0.0),  # the device computes for longer than loading takes: the host alone waits
+        (0.2, 0.5, 0.3),  # it has finished before
+        (0.0, 0.5, 0.5),
+    ],
+)
+def test_only_what_a_device_waits_after_its_work_counts(step_s: float, load_s: float, waited_s: float) -> None:
+    device = Device(FakeClock())
+    clock = DeviceClock(device.event)
+    for _ in range(3):
+        device.launch(step_s)
+        clock.ask()
+        device.clock.advance(load_s)
+        found_s = clock.waited_s()
+    assert found_s == pytest.approx(waited_s)
+
+
+def test_a_step_that_blocks_is_no_waiting() -> None:
+    """The host waits for the device within the step; then it loads while the device has nothing to do."""
+    device = Device(FakeClock())
+    clock = DeviceClock(device.event)
+    device.launch(1.0)
+    device.clock.advance(1.0)
+    clock.ask()
+    device.clock.advance(0.25)
+    assert clock.waited_s() == pytest.approx(0.25)
+
+
+def test_a_device_whose_queue_is_not_known_may_have_waited_all_the_time() -> None:
+    clock = DeviceClock(Device(FakeClock()).event)
+    assert clock.waited_s() == math.inf
+    clock.ask()
+    clock.finish()
+    assert clock.waited_s() == math.inf
+
+
+STEADY = WindowRequest(kind=WindowKind.STEADY, min_batches=10)
+
+
+@pytest.mark.parametrize(
+    ("load_s", "step_s", "num_workers", "batch_s", "wait_s"),
+    [
+        (0.1, 0.5, 1, 0.5, 0.0),  # as slow as the device
+        (0.5, 0.1, 1, 0.5, 0.4),  # as slow as the worker
+        (0.2, 0.5, 0, 0.5, 0.0),  # the device works while the process loads
+        (0.5, 0.2, 0, 0.5, 0.3),
+    ],
+)
+def test_a_window_has_the_pace_of_the_slower_of_loading_and_queued_steps(
+    load_s: float, step_s: float, num_workers: int, batch_s: float, wait_s: float
+) -> None:
+    clock = FakeClock()
+    device = Device(clock)
+    measured = LoaderSession(
+        SimulatedLoader(clock, 100, make_s=load_s, num_workers=num_workers),
+        lambda _: device.launch(step_s),
+        clock=clock,
+        find_device=lambda: DeviceClock(device.event),
+    )
+    measured.window(WindowRequest(kind=WindowKind.WARM_UP, min_batches=4))
+    began_s = clock.now
+    window = measured.window(STEADY)
+    assert window.elapsed_s == pytest.approx(clock.now - began_s)
+    assert window.elapsed_s == pytest.approx(window.wait_s[0] + 9 * batch_s + step_s)
+    assert window.wait_s[1:] == pytest.approx([wait_s] * 9)
+    assert sum(window.step_s) == pytest.approx(10 * step_s)  # a queued step may count as a part of the next one
+    if not num_workers:
+        costs = [record.cost for record in made_without_workers(window, 4, [None] * 10)]
+        assert [cost.wait_s for cost in costs] == pytest.approx([load_s] * 10)
+
+
+def test_the_end_of_an_epoch_contains_the_last_step_only_as_a_step() -> None:
+    clock = FakeClock()
+    device = Device(clock)
+    measured = LoaderSession(
+        SimulatedLoader(clock, 5, make_s=0.1, num_workers=1, end_s=0.7),
+        lambda _: device.launch(0.5),
+        clock=clock,
+        find_device=lambda: DeviceClock(device.event),
+    )
+    epoch = WindowRequest(kind=WindowKind.EPOCH)
+    measured.window(epoch)
+    began_s, window = clock.now, measured.window(epoch)
+    assert sum(window.step_s) == pytest.approx(5 * 0.5)
+    assert window.end_s == pytest.approx(0.2)
+    assert window.elapsed_s == pytest.approx(clock.now - began_s)
