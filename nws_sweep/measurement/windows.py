@@ -11,15 +11,14 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from nws_sweep.results import Window, WindowKind, WindowRequest
 
 _END = object()
 
 
-@dataclass(frozen=True, slots=True)
-class Moment:
+class Moment(NamedTuple):
     """Readings of the clocks of the process that iterates, s."""
 
     clock_s: float
@@ -101,8 +100,10 @@ class WindowBuilder:
 
         If a window has been cut since, this time belongs to its last step, and the next window begins later.
         """
-        later_s = max(0.0, clock_s - self._asked.clock_s)
-        self._asked = replace(self._asked, clock_s=self._asked.clock_s + later_s)
+        later_s = clock_s - self._asked.clock_s
+        if later_s <= 0:
+            return 0.0
+        self._asked = self._asked._replace(clock_s=clock_s)
         if self.step_s:
             self.step_s[-1] += later_s
         else:
