@@ -137,12 +137,18 @@ def page(rows: Sequence[Row], workloads: Sequence[Workload], origin: str) -> str
     parts = [
         "# Bias: times of nws_sweep compared with a plain loop",
         _INTRODUCTION,
-        origin,
-        "## Targets\n\n" + "\n".join(f"- {verdict}" for verdict in verdicts(rows)),
+        f"{_found(rows)} {origin}",
         "## Figures\n\nMedian over the rounds (lowest to highest).\n\n" + table(rows),
         "## Workloads\n\n" + "\n".join(workload.line for workload in workloads),
+        "## Targets\n\n" + "\n".join(f"- {verdict}" for verdict in verdicts(rows)),
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _found(rows: Sequence[Row]) -> str:
+    known = ((name, [*filter(None, workload_medians(rows, name).values())]) for name in ("batch_s", "epoch_s"))
+    ranges = [f"{name} is {min(found):.3f} to {max(found):.3f}" for name, found in known if found]
+    return f"In the medians of the workloads {', '.join(ranges)} times that of the bare loops."
 
 
 def table(rows: Sequence[Row]) -> str:

@@ -34,28 +34,36 @@ _HEAD = (
 def page(found: Sequence[Forecast], workloads: Sequence[Workload], origin: str, replayed_s: float) -> str:
     """The whole page, in Markdown; ``replayed_s`` is the time of a replay of 10,000 batches, s."""
     worst = sorted(found, key=lambda one: -one.error)[:_WORST]
+    median, high = _errors(found)
     parts = [
         "# Predicted and measured epochs",
         _INTRODUCTION,
-        origin,
-        "## Targets\n\n" + "\n".join(f"- {line}" for line in verdicts(found, replayed_s)),
+        f"The error is {percent(median)} in the median of {len(found)} epochs, and at most {percent(high)} in 90 % of "
+        f"them. {origin}",
         "## Workloads and settings",
         *(table(found, name) for name in ("workload", "workers", "prefetch_factor", "in_order")),
         "## Largest errors\n\n" + "\n".join(f"- {one.line}" for one in worst),
         "## About the workloads\n\n" + "\n".join(workload.line for workload in workloads),
+        "## Targets\n\n" + "\n".join(f"- {line}" for line in verdicts(found, replayed_s)),
     ]
     return "\n\n".join(parts) + "\n"
 
 
 def verdicts(found: Sequence[Forecast], replayed_s: float) -> list[str]:
     """One sentence per target: met or missed."""
-    median, high = np.quantile([one.error for one in found], [0.5, 0.9])
+    median, high = _errors(found)
     return [
         verdict(f"error, median at most {percent(MOST_MEDIAN)}", [("all", median)], MOST_MEDIAN, percent),
         verdict(f"error, 90th percentile at most {percent(MOST_HIGH)}", [("all", high)], MOST_HIGH, percent),
         verdict(f"replay of 10,000 batches with 64 workers in at most {MOST_REPLAY_S:g} s, took {replayed_s:.3f} s",
                 [("all", replayed_s)], MOST_REPLAY_S, "{:.3f} s".format),
     ]  # fmt: skip
+
+
+def _errors(found: Sequence[Forecast]) -> tuple[float, float]:
+    """The median and the 90th percentile."""
+    median, high = np.quantile([one.error for one in found], [0.5, 0.9])
+    return float(median), float(high)
 
 
 def table(found: Sequence[Forecast], name: str) -> str:
@@ -69,7 +77,7 @@ def table(found: Sequence[Forecast], name: str) -> str:
 
 def _line(value: object, group: Sequence[Forecast]) -> str:
     low, median, high = np.quantile([one.ratio for one in group], [0.1, 0.5, 0.9])
-    error, high_error = np.quantile([one.error for one in group], [0.5, 0.9])
+    error, high_error = _errors(group)
     cells = (
         value, len(group), f"{max(one.recorded_s for one in group):.1f}", f"{median:.3f}", f"{low:.3f}",
         f"{high:.3f}", percent(error), percent(high_error), percent(sum(one.is_inside for one in group) / len(group)),
