@@ -123,7 +123,7 @@ def _parser() -> argparse.ArgumentParser:
 
     one = add("accelerator", "search, watch and tune training on a CUDA device")
     _add(one, "--repeats", "default 3", type=_positive, default=3)
-    _add_names(one, "--only", accelerator.TRAININGS, "all")
+    _add_names(one, "--only", accelerator.CASES, "all")
 
     one = add("intervals", "coverage of printed intervals, by simulation")
     _add(one, "--repeats", "searches of each curve and noise (default 1000)", type=_positive, default=1000)

@@ -104,7 +104,7 @@ class Training:
     step_s: float | None = None  # work of a step, if it is known
 
 
-TRAININGS: Mapping[str, Training] = {
+CASES: Mapping[str, Training] = {
     "5 ms a step, 2.5 ms of waiting to load a batch": Training(
         dataset=functools.partial(Latency, mean_s=0.0025 / 8), step=functools.partial(Busy, 0.005), step_s=0.005,
         batch_size=8, batches=600, numbers=(0, 1, 16), start=16,
@@ -139,11 +139,11 @@ class Finding:
 
 
 def run(repeats: int, only: Sequence[str], output: Path, command: str) -> None:
-    """Measures the trainings ``repeats`` times, and writes the page after each; ``only`` has names, empty for all."""
+    """Measures the cases ``repeats`` times, and writes the page after each; ``only`` has their names, empty for all."""
     if not torch.cuda.is_available():
         raise ValueError("there is no CUDA device")
     findings: list[Finding] = []
-    for number, name in itertools.product(range(1, repeats + 1), only or TRAININGS):
+    for number, name in itertools.product(range(1, repeats + 1), only or CASES):
         findings.append(found := _found(name, number))
         support.print_line(repr(found))
         origin = support.origin(command, number, "repeat")
@@ -151,7 +151,7 @@ def run(repeats: int, only: Sequence[str], output: Path, command: str) -> None:
 
 
 def _found(name: str, seed: int) -> Finding:
-    training = TRAININGS[name]
+    training = CASES[name]
     dataset, step = training.dataset(training.batches * training.batch_size), training.step()
     open_loader = functools.partial(DataLoader, dataset, training.batch_size, shuffle=True)
     result = nws_sweep.search(
@@ -207,7 +207,7 @@ def _tuned_s(loader: "DataLoader[Any]", step: Callable[[Any], None]) -> float:
 
 def page(findings: Sequence[Finding], origin: str) -> str:
     """The whole page, in Markdown: medians, with the least and the largest of several repeats."""
-    starts = ", ".join(str(training.start) for training in TRAININGS.values())
+    starts = ", ".join(str(training.start) for training in CASES.values())
     lines = [
         "# Training on an accelerator\n", _INTRODUCTION.format(starts=starts), f"\n{origin}\n", "## Training runs\n",
         "| training | recommended | price | measured | search | waits: said, is | autotune | pinned | repeats |",
