@@ -17,6 +17,7 @@ from nws_sweep.results import LoaderSettings, Trial
 from nws_sweep.system import processes
 
 _MUCH = 1 / 3  # of the time of making a batch
+_BATCHES = 300  # of an epoch that are replayed with each of the settings: training waits meanwhile
 _RARELY_WAITS = 0.02  # of the time: such a program gains nothing from other settings
 
 
@@ -88,7 +89,7 @@ def choose(trials: Mapping[LoaderSettings, Trial], current: LoaderSettings, ahea
     if latest is None or (waiting_share(latest) < _RARELY_WAITS and not ahead.is_new_epoch):
         return None
     method = ahead.base.multiprocessing_context or processes.start_method()
-    model = model_of(list(trials.values()), ahead.batches, ahead.cpus, method)
+    model = model_of(list(trials.values()), ahead.batches, ahead.cpus, method, _BATCHES)
     if model is None:
         return None
 

@@ -51,7 +51,11 @@ class _Exchanged:
         """A call begins; returns what ends it, None if it is not timed: in other threads, and if it is cheap."""
         if threading.get_ident() != self._thread or not self._clock.open:
             return None
-        stage = self._functions.of_function(self.original, arguments[0] if arguments else None)
+        try:
+            stage = self._functions.of_function(self.original, arguments[0] if arguments else None)
+        except Exception:  # code of the user may raise anything when it is looked at
+            self.restore()
+            return None
         if stage.is_cheap:
             self.restore()
             return None

@@ -3,7 +3,7 @@
 import sys
 import threading
 from collections.abc import Callable
-from types import CodeType, FunctionType, MethodType
+from types import CodeType, FrameType, FunctionType, MethodType
 from typing import Any
 
 from torch import nn
@@ -65,13 +65,18 @@ class _Monitored:
         return threading.get_ident() == self._thread and bool(self._clock.open)
 
     def _began(self, code: CodeType, _: int) -> None:
-        if not self._is_here():
-            return
+        if self._is_here():
+            try:
+                self._push(code, sys._getframe(1))
+            except Exception:  # code of the user may raise anything when it is looked at
+                self._awaited = None
+
+    def _push(self, code: CodeType, frame: FrameType) -> None:
         if not self._functions.is_stage(code) and self._awaited is not code:
             self._skipped[code] = self._skipped.get(code, 0) + 1
             return
         self._awaited = None
-        stage = self._functions.of_frame(sys._getframe(1), self._clock.open[-1].calls.stage)
+        stage = self._functions.of_frame(frame, self._clock.open[-1].calls.stage)
         if stage.is_cheap:
             self._cheap.add(code)
             _monitoring.set_local_events(self._tool, code, 0)
@@ -89,6 +94,12 @@ class _Monitored:
     def _calls(self, code: CodeType, offset: int, called: Any, _: Any) -> Any:
         if not self._is_here() or self._clock.open[-1].key is not code:
             return None
+        try:
+            return self._push_callable(code, offset, called)
+        except Exception:  # as above
+            return None
+
+    def _push_callable(self, code: CodeType, offset: int, called: Any) -> Any:
         target = _code_of(called)
         if target in self._cheap:
             return _monitoring.DISABLE
