@@ -15,6 +15,8 @@ _DISTURBANCES = (
     ("steal", 0.05, "the hypervisor took {share} of the CPU time while {candidate} was measured"),
     ("throttled", 0.02, "{candidate} was throttled by its CPU quota {share} of the time"),
 )
+_STEPS = "nws_sweep.dataloading.training_steps"
+_WITHOUT_A_DEVICE = (f"{_STEPS}.Nothing", f"{_STEPS}.Sleep")
 
 
 def on(result: SearchRecord, best: Trial | None, diagnosis: Diagnosis | None = None) -> Iterator[str]:
@@ -113,7 +115,7 @@ def on_all(results: Sequence[SearchRecord]) -> list[str]:
     lines = []
     if any(r.configuration.loader.pin_memory and r.facts and r.facts.accelerator is None for r in results):
         lines.append("pin_memory=true has no effect here: there is no accelerator")
-    if all(_copies_unpinned(result) for result in results):
+    if results and all(_copies_unpinned(result) for result in results):
         lines.append(
             "pin_memory=true was not tried: batches may be copied faster to the accelerator (add it to settings)"
         )
@@ -127,7 +129,8 @@ def on_all(results: Sequence[SearchRecord]) -> list[str]:
 
 def _copies_unpinned(result: SearchRecord) -> bool:
     """Whether a training step may copy batches to an accelerator, and page-locked memory was not an option."""
-    step = str(result.configuration.training_step.get("_target_")).rpartition(".")[2]
-    loader, has_accelerator = result.configuration.loader, result.facts is not None and result.facts.accelerator
-    is_option = loader.pin_memory or "pin_memory" in result.configuration.search.searched(loader)
-    return bool(has_accelerator) and step not in ("Nothing", "Sleep") and not is_option
+    configuration = result.configuration
+    if result.facts is None or result.facts.accelerator is None or configuration.loader.pin_memory:
+        return False
+    is_searched = "pin_memory" in configuration.search.searched(configuration.loader)
+    return not is_searched and configuration.training_step.get("_target_") not in _WITHOUT_A_DEVICE

@@ -81,7 +81,8 @@ def of_training() -> DeviceClock | None:
     device = accelerator.in_use()
     if device is None:
         return None
-    kind = functools.partial(torch.Event, device) if hasattr(torch, "Event") else torch.cuda.Event  # torch 2.5
+    # torch.Event is new in torch 2.5.
+    kind = functools.partial(torch.Event, device) if hasattr(torch, "Event") else torch.cuda.Event
     clock = DeviceClock(lambda yields: kind(enable_timing=True, blocking=yields))
     try:
         clock.ask()

@@ -213,7 +213,7 @@ def costs_by_round(slices: Sequence[TimeSlice], conditions: Conditions) -> dict[
             continue
         cost_s = pace_s = _paced_s(usable, conditions, steady.by_workers)
         if epoch_s is not None and epochs:
-            cost_s = _mean_epoch_s([epoch.elapsed_s for epoch in epochs], conditions)
+            cost_s = _mean_epoch_s([_elapsed_s(epoch, windows) for epoch in epochs], conditions)
         elif epoch_s is not None:  # the start-up was measured once; only the pace is that of this round
             cost_s = max(epoch_s + (conditions.length or 0) * (pace_s - steady.estimate.value), pace_s)
         costs_s[time_slice.round] = cost_s
@@ -249,7 +249,7 @@ def converged(slices: Sequence[TimeSlice], conditions: Conditions) -> bool:
 def _is_precise(slices: Sequence[TimeSlice], conditions: Conditions) -> bool:
     windows, rules = all_windows(slices), conditions.rules
     if whole_epochs(windows, conditions):
-        lengths = [epoch.elapsed_s for epoch in epoch_windows(windows)]
+        lengths = [_elapsed_s(epoch, windows) for epoch in epoch_windows(windows)]
         estimate, bias_bound = estimate_mean(lengths, sum(lengths) / max(1, len(lengths)), SEQUENTIAL), 0.0
     elif steady := _steady(windows, conditions):
         estimate, bias_bound = steady.estimate, steady.bias_bound

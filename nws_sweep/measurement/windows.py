@@ -251,11 +251,10 @@ class LoaderSession:
 
     def _ended(self, waited_s: float) -> float:
         """The moment at which the epoch ended, s; an accelerator had been idle for ``waited_s``, or is still busy."""
-        self._batches.idle(self.clock() - waited_s)
+        idle_s = self.clock() - waited_s
         self._finish()
         ended_s = self.clock()
-        if not waited_s:
-            self._batches.idle(ended_s)
+        self._batches.idle(idle_s if waited_s else ended_s)
         return ended_s
 
     def _begin_epoch(self, began: Moment) -> Moment:

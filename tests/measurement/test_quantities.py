@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nws_sweep.measurement.counters import came_from_storage, noise_of
-from nws_sweep.measurement.quantities import converged, violation
+from nws_sweep.measurement.quantities import converged, costs_by_round, violation
 from nws_sweep.measurement.schedule import Conditions
 from nws_sweep.results import (
     LoaderSettings,
@@ -115,6 +115,9 @@ def test_the_first_step_of_a_process_is_not_a_part_of_an_epoch() -> None:
         figures([TimeSlice(windows=(one,)), *waiting(0.25)[1:]], conditions(4, 100)).epoch_s for one in (usual, first)
     ]
     assert epochs_s[0] == epochs_s[1]
+    whole = TimeSlice(windows=(replace(first, kind=WindowKind.EPOCH, end_s=0.0),), round=0)
+    in_rounds = costs_by_round([whole], conditions(4, 8, mode="epoch"))
+    assert in_rounds == {0: figures([whole], conditions(4, 8, mode="epoch")).epoch_s}
     later = [START, TimeSlice(windows=(window(),)), TimeSlice(windows=(first,))]
     assert (figures(later, conditions(4, 100)).epoch_s or 0.0) > 30.0
 

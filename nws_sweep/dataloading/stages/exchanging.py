@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from types import FunctionType
 from typing import Any
 
-from nws_sweep.dataloading.stages.clock import StageClock
+from nws_sweep.dataloading.stages.clock import Stage, StageClock
 from nws_sweep.dataloading.stages.functions import StageFunctions
 
 _ITSELF = "this function, exchanged"  # a constant of ``_timed``
@@ -51,12 +51,12 @@ class _Exchanged:
         """A call begins; returns what ends it, None if it is not timed: in other threads, and if it is cheap."""
         if threading.get_ident() != self._thread or not self._clock.open:
             return None
+        stage: Stage | None
         try:
             stage = self._functions.of_function(self.original, arguments[0] if arguments else None)
         except Exception:  # code of the user may raise anything when it is looked at
-            self.restore()
-            return None
-        if stage.is_cheap:
+            stage = None
+        if stage is None or stage.is_cheap:
             self.restore()
             return None
         key = object()
