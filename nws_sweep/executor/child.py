@@ -65,6 +65,7 @@ _MAX_WARNINGS = 5
 _OOM_SCORE_ADJ, _OOM_SCORE_ADJ_OF_TEMPLATE = "1000", "900"
 _SHORT = WindowRequest(kind=WindowKind.WARM_UP, min_batches=1, min_seconds=0.005)
 _IDLE_WITHIN_S, _EXITED_WITHIN_S, _POLL_S = 5.0, 1.0, 0.005
+_IDLE_SOON_S = 0.2  # the end of workers that take longer is estimated
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,8 +179,8 @@ class _ChildCommands(_DatasetCommands):
     def open(self, settings: LoaderSettings, place: float) -> int | None:
         self._log = SampleLog(self._folder) if self._spec.logs_samples else None
         loader = self._data.source.loader(settings, self._collate_fn, None)
-        self._queued_batches, self._batches = settings.queued_batches, loaders.length(loader)
-        self._runs = loaders.in_runs(loader, self._queued_batches, place)
+        self._batches = loaders.length(loader)
+        self._runs = loaders.in_runs(loader, settings.queued_batches, place)
         self._order = self._runs.order if self._runs else loaders.begin_at(loader, place)
         workers = settings.num_workers
         self._batch_log = log = BatchLog(workers, self._order, self._batches) if workers else None
@@ -195,6 +196,8 @@ class _ChildCommands(_DatasetCommands):
             # Only a DataLoader that makes the batches has a known number of samples in each.
             produced=log.produced if log and settings.batch_size is not None else (lambda: None),
             drain=settings.persistent_workers,
+            queued_batches=settings.queued_batches,
+            batches_per_epoch=self._batches,
             cpu_clock=time.process_time,
             delay_clock=run_delay_clock(),
             on_epoch=log.begin_epoch if log else lambda: None,
@@ -209,6 +212,8 @@ class _ChildCommands(_DatasetCommands):
         log = self._batch_log
         if log is not None:
             log.stages.open(request.kind is WindowKind.WARM_UP)
+        if request.fresh and self._session.stop_s is None:
+            self._wait_until_idle(_IDLE_SOON_S)
         window = self._session.window(request)
         if log is None:
             numbers = range(self._session.taken - window.batches, self._session.taken)
@@ -231,8 +236,11 @@ class _ChildCommands(_DatasetCommands):
 
     def wait_until_idle(self) -> None:
         self.is_iterating = False
-        deadline = time.monotonic() + _IDLE_WITHIN_S
-        while not self._session.is_idle(self._queued_batches, self._batches) and time.monotonic() < deadline:
+        self._wait_until_idle(_IDLE_WITHIN_S)
+
+    def _wait_until_idle(self, within_s: float) -> None:
+        deadline = time.monotonic() + within_s
+        while not self._session.is_idle and time.monotonic() < deadline:
             time.sleep(_POLL_S)
 
     def logged(self) -> SamplesLogged:

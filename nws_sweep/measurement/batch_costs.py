@@ -11,6 +11,7 @@ import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from nws_sweep.measurement.schedule import Conditions
 from nws_sweep.replay.queue import QueueSettings, replay
 from nws_sweep.results import (
     BatchCost,
@@ -23,8 +24,8 @@ from nws_sweep.results import (
     WindowKind,
 )  # fmt: skip
 
-# CPU seconds for ending a worker: 9 ms measured with fork on Linux, with any number of workers.
-_STOP_S = 0.009
+# CPU seconds for ending a worker where no epoch has ended: 6 to 9 ms measured with fork on Linux.
+_STOP_S = 0.008
 
 
 def batch_records(
@@ -82,13 +83,13 @@ def made_without_workers(window: Window, first: int, positions: Sequence[float |
             yield BatchRecord(number=number, position=position, began_s=0.0, ended_s=one_s, cost=cost)
 
 
-def loop_costs(slices: Sequence[TimeSlice], settings: LoaderSettings) -> LoopCosts | None:
+def loop_costs(slices: Sequence[TimeSlice], conditions: Conditions) -> LoopCosts | None:
     """Costs besides making batches; None before the first batch. What is not known counts as 0."""
     windows = [window for time_slice in slices for window in time_slice.windows]
     taken = sum(window.batches for window in windows)
     if not taken:
         return None
-    workers = settings.num_workers
+    workers = conditions.settings.num_workers
     starts_s = [window.start_cpu_s for window in windows if window.start_cpu_s is not None]
     start_s = next((window.worker_start_s for window in reversed(windows) if window.worker_start_s), 0.0)
     receive_s = sum(window.receive_cpu_s or 0.0 for window in windows) / taken
@@ -104,8 +105,21 @@ def loop_costs(slices: Sequence[TimeSlice], settings: LoaderSettings) -> LoopCos
         step_cpu_s=sum(window.step_cpu_s or 0.0 for window in counted) / taken,
         fork_s=sum(starts_s) / len(starts_s) / workers if workers and starts_s else 0.0,
         start_s=start_s,
-        stop_s=_STOP_S if workers else 0.0,
+        stop_s=end_of_workers_s(windows, conditions) * min(conditions.cores, workers) / workers if workers else 0.0,
     )
+
+
+def end_of_workers_s(windows: Iterable[Window], conditions: Conditions) -> float:
+    """Seconds from the last batch of an epoch until its workers have ended, which compute together; 0 if they persist.
+
+    Measured where an epoch ended, or where one was left whose workers were idle, else estimated.
+    """
+    settings = conditions.settings
+    if not settings.num_workers or settings.persistent_workers:
+        return 0.0
+    measured_s = [end_s for one in windows if (end_s := one.stop_s if one.end_s is None else one.end_s) is not None]
+    estimate_s = _STOP_S * settings.num_workers / min(conditions.cores, settings.num_workers)
+    return statistics.fmean(measured_s) if measured_s else estimate_s
 
 
 def _waits_for_ready_batches(epoch: Sequence[Placed]) -> Iterator[float]:

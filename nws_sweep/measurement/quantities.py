@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from nws_sweep import units
+from nws_sweep.measurement.batch_costs import end_of_workers_s
 from nws_sweep.measurement.counters import all_windows, cpu_time_s, memory_growth_bytes
 from nws_sweep.measurement.schedule import (
     Conditions,
@@ -160,7 +161,7 @@ def _made(windows: Sequence[Window], conditions: Conditions) -> float | None:
 
 
 def _epoch_s(windows: Sequence[Window], steady: _Steady | None, conditions: Conditions) -> float | None:
-    """Seconds of an epoch: measured, else its start and the steady pace; None if its length is unknown."""
+    """Seconds of an epoch: measured, else its start, the steady pace and the end; None if its length is unknown."""
     batches, starts = conditions.length, epoch_starts(windows, conditions)
     if batches is None:
         return None
@@ -169,7 +170,8 @@ def _epoch_s(windows: Sequence[Window], steady: _Steady | None, conditions: Cond
         return _mean_epoch_s([_elapsed_s(epoch, windows) for epoch in epochs], conditions)
     if not steady or not starts:
         return None
-    left_s = (max(0, batches - start.batches) * steady.estimate.value for start in starts)
+    end_s = end_of_workers_s(windows, conditions)
+    left_s = (max(0, batches - start.batches) * steady.estimate.value + end_s for start in starts)
     begun_s = (_elapsed_s(start, windows) for start in starts)
     return _mean_epoch_s([*map(sum, zip(begun_s, left_s, strict=True))], conditions)
 
@@ -190,7 +192,8 @@ def _first_epoch_s(windows: Sequence[Window], steady: _Steady | None, conditions
     batches, first = conditions.length, [window for window in windows if window.startup_s is not None][:-1]
     if batches is None or not steady or not first:
         return None
-    return _elapsed_s(first[0], windows) + max(0, batches - first[0].batches) * steady.estimate.value
+    left_s = max(0, batches - first[0].batches) * steady.estimate.value + end_of_workers_s(windows, conditions)
+    return _elapsed_s(first[0], windows) + left_s
 
 
 def _mean_epoch_s(lengths_s: Sequence[float], conditions: Conditions) -> float:

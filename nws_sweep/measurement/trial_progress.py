@@ -36,7 +36,7 @@ class _Figures:
     def of(cls, slices: tuple[TimeSlice, ...], conditions: Conditions, fork_s: float) -> "_Figures":
         settings = conditions.settings
         records = batch_costs.batch_records(slices, settings, conditions.batches_per_epoch)
-        loop = batch_costs.loop_costs(slices, settings)
+        loop = batch_costs.loop_costs(slices, conditions)
         noise = counters.noise_of(slices, conditions.cores)
         queue = queue_settings(settings, left_by(noise.other_cpus if noise else 0.0, conditions.cores))
         found = quantities.measurement_of(slices, conditions)

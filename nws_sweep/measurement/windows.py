@@ -185,11 +185,14 @@ class LoaderSession:
     produced: Callable[[], int | None] = lambda: None  # samples that the workers have finished; None if not counted
     # Take the rest of an epoch, untimed, before a new epoch: persistent workers would finish it during the start-up.
     drain: bool = False
+    queued_batches: int = 0  # that fit into the queue
+    batches_per_epoch: int | None = None  # None if unknown
     cpu_clock: Callable[[], float] = lambda: 0.0  # CPU seconds of this process
     delay_clock: Callable[[], float] = lambda: 0.0  # seconds in which this thread was ready to run and did not
     on_epoch: Callable[[], None] = lambda: None  # called before an epoch starts
     find_device: Callable[[], Device | None] = lambda: None  # on which steps run; None as long as none is known
     taken: int = field(default=0, init=False)  # batches of this epoch
+    stop_s: float | None = field(default=None, init=False)  # the latest of the windows' that is known
     _device: Device = field(default_factory=NoDevice, init=False)
     _iterator: Any = field(default=None, init=False)
     _produced_before: int = field(default=0, init=False)
@@ -200,23 +203,31 @@ class LoaderSession:
 
     def window(self, request: WindowRequest) -> Window:
         """Takes batches until the request is satisfied or the epoch ends."""
-        if request.fresh or request.kind is WindowKind.EPOCH:
-            if self.drain and self._iterator is not None:
-                for _ in self._iterator:
-                    pass
-            self._iterator = None
+        stop_s = self._leave_epoch() if request.fresh or request.kind is WindowKind.EPOCH else None
+        self.stop_s = self.stop_s if stop_s is None else stop_s
         covered = self._buffered_batches() if request.cover_buffer and self._iterator is not None else 0
-        return self._take(replace(request, min_batches=max(request.min_batches, covered)))
+        return replace(self._take(replace(request, min_batches=max(request.min_batches, covered))), stop_s=stop_s)
 
-    def is_idle(self, queued_batches: int, batches_per_epoch: int | None) -> bool:
-        """Whether the queue is full, so that all workers are idle; ``batches_per_epoch`` is None if unknown."""
-        produced = self.produced()
+    @property
+    def is_idle(self) -> bool:
+        """Whether the queue is full, so that all workers are idle; True if the samples are not counted."""
+        produced, length = self.produced(), self.batches_per_epoch
         if self._iterator is None or produced is None:
             return True
-        if batches_per_epoch is not None and batches_per_epoch - self.taken <= queued_batches:
-            return self.taken + self._buffered_batches() >= batches_per_epoch  # the last batch is shorter
+        if length is not None and length - self.taken <= self.queued_batches:
+            return self.taken + self._buffered_batches() >= length  # the last batch is shorter
         # Every sample counts: the worker of an unfinished batch is not idle.
-        return produced - self._produced_before >= (self.taken + queued_batches) * self.default_batch_length
+        return produced - self._produced_before >= (self.taken + self.queued_batches) * self.default_batch_length
+
+    def _leave_epoch(self) -> float | None:
+        """Ends the workers, or takes what they still make; the seconds if, as at the end of an epoch, all were idle."""
+        if self.drain and self._iterator is not None:
+            for _ in self._iterator:
+                pass
+        is_end = not self.drain and self._iterator is not None and self.produced() is not None and self.is_idle
+        began_s = self.clock()
+        self._iterator = None
+        return self.clock() - began_s if is_end else None
 
     def _take(self, request: WindowRequest) -> Window:
         produced_before, ended_s, taken = self.produced(), None, 0

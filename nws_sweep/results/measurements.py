@@ -145,6 +145,7 @@ class Window:
     step_cpu_s: float | None = None  # CPU time of the main process in the training step
     start_cpu_s: float | None = None  # CPU time of the main process for starting an epoch's workers
     worker_start_s: float | None = None  # mean CPU time of a worker before its first batch
+    stop_s: float | None = None  # for ending the idle workers of an epoch that was left for the one that began
     # In ``next()`` while an accelerator was still busy with the step before, one per batch; empty if it never was.
     overlap_s: tuple[float, ...] = ()
 

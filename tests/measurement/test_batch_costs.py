@@ -5,6 +5,7 @@ import pytest
 from nws_sweep.measurement import batch_costs
 from nws_sweep.results import BatchCost, TimeSlice
 from tests.factories import batch_record, loader_settings, window
+from tests.measurement.test_quantities import conditions
 
 
 def test_the_time_to_receive_a_batch_is_that_of_batches_that_lay_ready() -> None:
@@ -15,7 +16,7 @@ def test_the_time_to_receive_a_batch_is_that_of_batches_that_lay_ready() -> None
         batches=4, startup_s=0.95, records=made, wait_s=(0.95, 0.6, 0.25, 0.25), step_s=(0.05, 0.4, 0.75, 0.5),
         began_s=10.0, receive_cpu_s=0.4, receive_delay_s=0.2,
     )  # fmt: skip
-    found = batch_costs.loop_costs([TimeSlice(windows=(taken,))], loader_settings(1))
+    found = batch_costs.loop_costs([TimeSlice(windows=(taken,))], conditions(1))
     assert found is not None
     assert (found.receive_s, found.receive_wait_s) == pytest.approx((0.1, 0.25 - 0.1 - 0.05))
 

@@ -94,17 +94,16 @@ def test_the_projected_epoch_is_that_of_a_stopwatch(num_workers: int, step_s: fl
         assert projected.epoch_s == pytest.approx(stopped.epoch_s, rel=0.03)
 
 
-def epoch_start(startup_s: float) -> TimeSlice:
+def epoch_start(startup_s: float, **changes: Any) -> TimeSlice:
     """A time slice that starts an epoch; its first 8 batches arrive together."""
-    wait_s = (startup_s,) + (0.0,) * 7
-    return TimeSlice(windows=(window(WindowKind.WARM_UP, startup_s=startup_s, wait_s=wait_s, step_s=(0.0,) * 8),))
+    first = {"wait_s": (startup_s,) + (0.0,) * 7, "step_s": (0.0,) * 8, **changes}
+    return TimeSlice(windows=(window(WindowKind.WARM_UP, startup_s=startup_s, **first),))
 
 
 def test_the_start_of_an_epoch_is_the_mean_of_all_starts_but_the_first() -> None:
-    found = figures(
-        [epoch_start(9.0), epoch_start(4.0), epoch_start(2.0), *slices(window())[1:]], conditions(batches=100)
-    )
-    assert found.epoch_s == 3.0 + 92 * 0.5
+    starts = [epoch_start(9.0), epoch_start(4.0, stop_s=0.25), epoch_start(2.0, stop_s=0.75)]
+    found = figures([*starts, *slices(window())[1:]], conditions(batches=100))
+    assert found.epoch_s == 3.0 + 92 * 0.5 + 0.5  # the workers of the epochs that were left ended in 0.5 s
     assert measured(window()).epoch_s is None  # of unknown length
 
 

@@ -82,6 +82,29 @@ def test_a_window_of_a_whole_epoch_starts_a_new_epoch() -> None:
     assert (empty.batches, empty.startup_s, empty.ended_epoch) == (0, None, True)
 
 
+@pytest.mark.parametrize(
+    ("changes", "made", "stop_s"),
+    [({}, 4, 0.5), ({}, 3, None), ({}, None, None), ({"batches_per_epoch": 3}, 3, 0.5), ({"drain": True}, 4, None)],
+)
+def test_workers_end_as_at_the_end_of_an_epoch_if_all_are_idle(changes: Any, made: Any, stop_s: float | None) -> None:
+    """One batch has been taken, and three fit into the queue."""
+    clock, counts = FakeClock(), [0]
+
+    class Loader:
+        def __iter__(self) -> Any:
+            try:
+                yield from range(3)
+            finally:
+                clock.advance(0.5)
+
+    measured = LoaderSession(
+        Loader(), lambda batch: None, clock=clock, queued_batches=3, produced=lambda: counts[-1], **changes
+    )
+    assert measured.window(request(fresh=True)).stop_s is None  # no epoch was left
+    counts.append(made)
+    assert measured.window(request(fresh=True)).stop_s == stop_s
+
+
 def test_samples_are_counted_and_the_first_batch_is_sized() -> None:
     window = session(FakeClock(), [np.zeros((4, 2)), np.zeros((4, 2)), np.zeros((3, 2))]).window(EPOCH)
     assert (window.samples, window.batch_bytes, window.batch_tensors) == (11, 64, 1)
