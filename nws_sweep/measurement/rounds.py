@@ -6,7 +6,7 @@ affects all candidates equally. Trial processes stay alive, paused, as long as r
 
 import math
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 
 from nws_sweep import units
@@ -148,16 +148,20 @@ class Rounds(ExitStack):
             candidate.progress.warnings += (warning,)
 
     def _end(self, candidates: Sequence[Candidate], end: Callable[[Candidate], object]) -> None:
+        unfinished = [candidate for candidate in candidates if not candidate.done]
         for candidate in candidates:
-            was_done = candidate.done
             end(candidate)
-            self._report_end(candidate, was_done)
+        self._report_ends(unfinished)
 
-    def _report_end(self, candidate: Candidate, was_done: bool) -> None:
-        if candidate.done and not was_done:
-            record = self.search.record
-            trial = next(trial for trial in record.trials if trial.settings == candidate.settings)
-            self._observer.trial_finished(record, trial)
+    def _report_ends(self, unfinished: Iterable[Candidate]) -> None:
+        """Reports those of them that have finished meanwhile."""
+        finished = [candidate.settings for candidate in unfinished if candidate.done]
+        if not finished:  # a record replays batches of all trials
+            return
+        record = self.search.record
+        for trial in record.trials:
+            if trial.settings in finished:
+                self._observer.trial_finished(record, trial)
 
     def _candidate(self, settings: LoaderSettings) -> Candidate:
         search = self.search
@@ -202,7 +206,7 @@ class Rounds(ExitStack):
         self.search.candidates.append(candidate)
         self.callback(candidate.process.close)
         if candidate.done:  # it was skipped
-            self._report_end(candidate, was_done=False)
+            self._report_ends([candidate])
         else:
             self._take_slice(candidate, window_s)
 
@@ -210,7 +214,7 @@ class Rounds(ExitStack):
         self._environment.check_interrupts()
         if candidate.process.is_late:
             raise TimeLimitReached
-        was_done = candidate.done
+        unfinished = [] if candidate.done else [candidate]
         self._observer.slice_started(candidate.settings.num_workers)
         self._cache.drop()
         candidate.time_slice(self.search.memory_left, self._number, window_s)
@@ -222,4 +226,4 @@ class Rounds(ExitStack):
         if noticed := self.search.notice_size(candidate):
             self._observer.note(noticed)
         self.search.notice_length(candidate)
-        self._report_end(candidate, was_done)
+        self._report_ends(unfinished)

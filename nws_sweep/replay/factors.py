@@ -66,9 +66,15 @@ class Factors:
         """
         changes = []
         for before, after in itertools.pairwise(self.with_workers):
-            square = math.log(after.factor / before.factor) ** 2 - before.variance - after.variance
-            changes.append(max(0.0, square) / doublings(before, after.settings.num_workers))
+            changes.append(square_beyond_noise(before, after) / doublings(before, after.settings.num_workers))
         return min(_MISFIT**2, (_MISFIT**2 + sum(changes)) / (1 + len(changes)))
+
+
+def square_beyond_noise(one: Known, other: Known) -> float:
+    """The square of the change of the logarithm of the factor between two trials, less what noise explains."""
+    return (
+        max(0.0, math.log(other.factor / one.factor) ** 2 - one.variance - other.variance) if one is not other else 0.0
+    )
 
 
 def _workers(known: Known) -> int:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from nws_sweep.replay.bottlenecks import Epoch, Taken
-from nws_sweep.replay.factors import Factors, doublings
+from nws_sweep.replay.factors import Factors, doublings, square_beyond_noise
 from nws_sweep.replay.known import FEW_CPUS, Known, beside_others, known_of
 from nws_sweep.replay.prediction import MOST_BATCHES, MOST_ORDERS, Prediction, Records, epoch_and_batch_s, predict
 from nws_sweep.replay.queue import QueueSettings
@@ -23,6 +23,7 @@ _SMALL_KIND, _CHEAP = 0.05, 0.8  # shares of all costs, and of the usual costs; 
 # worker; 1.5 to 3 s for a new process that imports torch.
 _FORKED_S, _SPAWNED_S = 0.01, 2.0
 _QUEUES, _EQUAL_BATCHES = 3, 50  # equal batches have their pace from the second queue on
+_HOPED = 300  # batches that are replayed for each of many settings, while what is measured is paused
 
 
 @dataclass(frozen=True)
@@ -72,8 +73,9 @@ class Model:
         What slows down the larger number may begin anywhere between the two. The time of the training step cannot be
         saved by any loader.
         """
-        cost_s, (below, above, share) = self.cost_s(settings), self.factors.neighbours(settings.num_workers)
-        change = abs(math.log(above.factor / below.factor)) if above and below else 0.0
+        cost_s = self.cost_s(settings, most=_HOPED)
+        below, above, share = self.factors.neighbours(settings.num_workers)
+        change = math.sqrt(square_beyond_noise(below, above)) if above and below else 0.0
         return max(cost_s * math.exp(-change * share * (1 - share)), min(self.step_s, cost_s))
 
     def predict(self, settings: QueueSettings, step_s: float | None = None) -> Prediction:

@@ -22,7 +22,7 @@ _PRIOR_SPREAD, _PRIOR_WEIGHT = 0.025, 3
 FEWEST_ROUNDS = 3  # of an answer: an interval needs three
 _FAR_BEHIND = 1.4  # times the answer: one round is enough
 _SHORT_SEARCH_S = 15.0  # within it, losses above ``choice.CLOSE`` are decided, later those above ``choice.PROMISING``
-_SHORT_EPOCH_S = 2.0  # shorter ones are measured several times
+_SHORT_EPOCH_S, _ALL_BUT = 2.0, 0.9  # shorter ones are measured several times; share of one that counts as all
 _NORMAL_975 = statistics.NormalDist().inv_cdf(0.975)
 _PASSES = 20  # of the fit, which converges geometrically
 _MOST_LONGER = 1000.0  # upper bound of further rounds / rounds so far in ``seconds_to_decide``
@@ -86,17 +86,19 @@ class Estimates:
 
     def is_undecided(self, other: Observation) -> bool:
         """Whether more rounds are worth their time; a loss too small for a new candidate is worth a short time."""
-        answer, loss = self.of_answer, self.loss(other.settings)
-        # Beside an answer that has ended, as many rounds are enough.
-        if not answer.may_continue and len(other.by_round) >= len(answer.by_round):
+        pair, loss = (self.of_answer, other), self.loss(other.settings)
+        # Beside one that has ended, as many rounds are enough.
+        ended = [len(one.by_round) for one in pair if not one.may_continue]
+        if ended and all(len(one.by_round) >= max(ended) for one in pair if one.may_continue):
             return False
         spent_s = sum(one.spent_s for one in self.observations)
         is_soon = loss > choice.CLOSE and spent_s + self.seconds_to_decide(other.settings) <= _SHORT_SEARCH_S
         return loss > choice.PROMISING or is_soon or self.needs_second_round(other)
 
     def needs_second_round(self, one: Observation) -> bool:
-        """Whether it has one round only, which may be wrong by much, and is not far behind the answer."""
-        return len(one.by_round) == 1 and self.costs_s[one.settings] < _FAR_BEHIND * self.costs_s[self.answer]
+        """Whether it has one short round, which may be wrong by much, and is not far behind the answer."""
+        is_near = self.costs_s[one.settings] < _FAR_BEHIND * self.costs_s[self.answer]
+        return is_near and len(one.by_round) == 1 and not _is_long(one)
 
     def _excess(self, other: LoaderSettings) -> float:
         """Logarithm of the price of ``answer`` / that of ``other``, beyond what counts as equal for more workers."""
@@ -188,6 +190,10 @@ def _has_enough_rounds(answer: Observation, measure: MeasureRules) -> bool:
     """Whether its interval needs no more rounds: it has three, or was measured for an epoch that is not short."""
     if measure.mode == "epoch":
         return len(answer.by_round) >= measure.epochs
-    batches, cost_s = answer.batches, answer.cost_s or 0.0
-    is_long = batches is not None and answer.spent_s >= max(_SHORT_EPOCH_S, cost_s * batches)
-    return is_long or len(answer.by_round) >= FEWEST_ROUNDS
+    return _is_long(answer) or len(answer.by_round) >= FEWEST_ROUNDS
+
+
+def _is_long(one: Observation) -> bool:
+    """Whether an epoch that is not short was timed, or as many batches."""
+    least_s = max(_SHORT_EPOCH_S, _ALL_BUT * (one.cost_s or 0.0) * (one.batches or 0))
+    return one.batches is not None and one.timed_s >= least_s

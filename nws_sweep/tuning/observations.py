@@ -18,6 +18,7 @@ class Observation:
     by_round: Mapping[int, float] = field(default_factory=dict)  # the same at the pace of each round, by round
     batches: int | None = None  # batches of an epoch; None if unknown
     spent_s: float = 0.0  # cost of the measurements so far
+    timed_s: float = 0.0  # of the windows that count
     may_continue: bool = False  # True if the candidate can be measured further
     eliminated: bool = False  # True if it was ended because others were better
     known: Known | None = None  # costs of its batches; None before the first one

@@ -150,6 +150,7 @@ def _observation(
         known=known_of(trial, batches, search.environment.cores(ranks), instead),
         batches=batches,
         spent_s=trial.cost_s if candidate else 0.0,
+        timed_s=sum(one.elapsed_s for one in candidate.progress.windows if one.counts) if candidate else 0.0,
         may_continue=candidate is not None and candidate.may_continue,
         eliminated=candidate is not None and candidate.eliminated,
     )

@@ -75,13 +75,17 @@ class OtherSettingsSearch(Strategy):
 
     def decide(self, observations: Sequence[Observation]) -> Decision:
         """The decision of the search of num_workers; after its end the next values."""
-        of_workers = [o for o in observations if o.settings == self.base.with_workers(o.num_workers)]
+        others = [o for o in observations if o.settings != self.base.with_workers(o.num_workers)]
+        # Rounds beside other settings do not reopen the search of num_workers: they have no other number.
+        first = min((number for o in others for number in o.by_round), default=math.inf)
+        of_workers = [_before(first, o) for o in observations if o not in others]
         decision = self.workers.decide(of_workers)
         found = estimates_of(of_workers, self.rules.tolerance)
-        if not isinstance(decision, Stop) or found is None:
-            return decision
         known = {o.settings: o for o in observations}
-        best, reason = found.answer, decision.reason
+        if found is None or not (isinstance(decision, Stop) or others):
+            return decision
+        best = found.answer
+        reason = decision.reason if isinstance(decision, Stop) else f"num_workers={best.num_workers} was the fastest"
         for name in self.rules.searched(self.base):
             if name == "pin_memory" and not self.has_accelerator:
                 reason += "; pin_memory has no effect without an accelerator"
@@ -148,6 +152,10 @@ class OtherSettingsSearch(Strategy):
 
     def _round(self, candidates: Sequence[LoaderSettings], dropped: Sequence[LoaderSettings] = ()) -> MeasureRound:
         return MeasureRound(candidates=tuple(candidates), dropped=tuple(dropped), window_s=self.measure.window_s)
+
+
+def _before(first: float, one: Observation) -> Observation:
+    return replace(one, by_round={number: cost_s for number, cost_s in one.by_round.items() if number < first})
 
 
 def _outcome(name: str, best: LoaderSettings, found: Estimates) -> str:

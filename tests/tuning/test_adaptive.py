@@ -120,13 +120,14 @@ def test_beside_other_programs_the_best_number_without_them_is_tried_too() -> No
     assert first == 2 < second
 
 
-def decision_on_doublings(costs_s: Mapping[int, float], rounds: int = 3) -> Decision:
+def decision_on_doublings(costs_s: Mapping[int, float], rounds: int = 3, noise: float = 0.0) -> Decision:
     """The decision on candidates up to 64 workers, whose records are as if the CPUs were the limit from there on."""
     base = LoaderSettings(batch_size=8, prefetch_factor=2)
-    seen = []
+    seen: list[Observation] = []
     for num_workers, cost_s in costs_s.items():
         known = known_of(factories.recorded_trial(num_workers, BatchCost(cpu_s=0.0104, wait_s=0.32)), 125_000, 2.0)
-        settings, times = base.with_workers(num_workers), dict.fromkeys(range(rounds), cost_s)
+        settings = base.with_workers(num_workers)
+        times = {n: cost_s * (1 + noise * (-1) ** (n + len(seen))) for n in range(rounds)}
         seen.append(Observation(settings=settings, cost_s=cost_s, by_round=times, known=known, may_continue=True))
     rules = SearchRules(strategy="adaptive", candidates=tuple(range(216)))
     return Adaptive(rules=rules, base=base, measure=MeasureRules(), cores=2.0).decide(seen)
@@ -143,10 +144,14 @@ def test_while_doublings_save_nearly_half_more_workers_are_tried_whatever_is_pre
 
 def test_a_close_candidate_that_ends_to_start_more_workers_is_not_eliminated() -> None:
     """It may still be the answer."""
-    decision = decision_on_doublings({0: 0.33, 32: 0.0104, 60: 0.0053, 64: 0.0052}, rounds=1)
+    times_s = {0: 0.33, 32: 0.0104, 60: 0.00522, 64: 0.0052}
+    decision = decision_on_doublings(times_s, rounds=3, noise=0.05)
     assert isinstance(decision, MeasureRound)
     assert [one.num_workers for one in decision.displaced] == [60]
     assert 60 not in [one.num_workers for one in decision.dropped]
+    again = decision_on_doublings(times_s, rounds=1)  # its only round may be wrong
+    assert isinstance(again, MeasureRound)
+    assert ([one.num_workers for one in again.candidates], again.displaced) == ([60, 64], ())
 
 
 HUMPS = {1: 1.0, 2: 0.5, 4: 0.25, 8: 0.33, 16: 0.15}
@@ -170,7 +175,7 @@ TRUTHS: dict[str, Truth] = {
     ),
     "second half": replace(waiting(16), batches=400, weights=[0.1, 1.9]),
 }
-STEEP = "peak at 20"  # slow steps among few, far apart numbers of workers: noise may hide the peak
+STEEP = "peak at 20"  # slow steps among few, far apart numbers of workers: the peak may lie between them
 
 
 @pytest.mark.parametrize("name", TRUTHS)
@@ -178,7 +183,7 @@ def test_the_recommended_candidate_is_close_to_the_best(name: str) -> None:
     truth = TRUTHS[name]
     prices = {n: truth.price(n) for n in CANDIDATES if n not in truth.crashes}
     exact, noisy = (prices[searched(truth, noise, 1)[0]] / min(prices.values()) - 1 for noise in (0.0, 0.05))
-    assert exact <= 0.08
+    assert exact <= (0.12 if name == STEEP else 0.08)
     assert noisy <= (0.25 if name == STEEP else 0.1)
 
 

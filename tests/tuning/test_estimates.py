@@ -108,11 +108,16 @@ def test_one_slow_round_is_repeated_unless_the_candidate_is_far_behind() -> None
     for cost, is_repeated in ((1.3, True), (1.5, False)):
         once, twice = seen(8, cost, first_round=2), seen(8, cost, cost, first_round=1)
         assert estimates(answer, once).is_undecided(once) == is_repeated
+        whole = replace(once, batches=10, timed_s=10 * cost)  # an epoch that is not short
+        assert not estimates(answer, whole).is_undecided(whole)
         assert not estimates(answer, twice).is_undecided(twice)
 
 
-def test_no_more_rounds_can_decide_against_an_answer_that_has_ended() -> None:
-    answer = seen(4, 1.0, 1.2, 0.8)
-    other = seen(8, 1.1, 0.9, 0.95)
-    assert estimates(answer, other).is_undecided(other)
-    assert not estimates(replace(answer, may_continue=False), other).is_undecided(other)
+@pytest.mark.parametrize(("ended", "continued"), [((1.0, 1.2, 0.8), (1.1, 0.9, 0.95)), ((1.1,), (1.0, 1.2))])
+def test_no_more_rounds_can_decide_against_a_candidate_that_has_ended(
+    ended: tuple[float, ...], continued: tuple[float, ...]
+) -> None:
+    for one, other in ((seen(4, *ended), seen(8, *continued)), (seen(8, *ended), seen(4, *continued))):
+        pair = replace(one, may_continue=False), other
+        assert any(estimates(one, other).is_undecided(each) for each in (one, other))
+        assert not any(estimates(*pair).is_undecided(each) for each in pair)
