@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from hydra import compose
 from PIL import Image
 
 from nws_sweep import __version__
@@ -164,6 +165,16 @@ def test_every_dotted_key_that_the_documents_name_exists() -> None:
     for path in set(DOCUMENTS) - {ROOT / "CHANGELOG.md"}:  # it has earlier names
         for key in re.findall(r"`((?:measure|paths)\.\w+)", path.read_text("utf-8")):
             assert key in known, f"{path.name}: {key}"
+
+
+@pytest.mark.usefixtures("composing")
+def test_the_file_of_a_dataset_with_its_collate_fn_composes(tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "guides" / "your-dataset.md").read_text("utf-8")
+    (file,) = re.findall(r"^```yaml\n(# @package .*?)^```", text, re.MULTILINE | re.DOTALL)
+    (tmp_path / "dataset").mkdir()
+    (tmp_path / "dataset" / "mine.yaml").write_text(file)
+    composed = compose("config", overrides=[f"hydra.searchpath=[file://{tmp_path}]", "dataset=mine"])
+    assert schema.configuration(composed, "mine").collate_fn == {"_target_": "my_module.pad", "_partial_": True}
 
 
 def test_the_containers_of_the_documents_have_shared_memory() -> None:
