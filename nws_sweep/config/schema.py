@@ -153,13 +153,13 @@ def register() -> None:
     register_resolver("nws_sweep.folder_name", folder_name, replace=True)
 
 
-def folder_name(overrides: Sequence[str]) -> str:
+def folder_name(overrides: Sequence[str], nameless: tuple[str, ...] = _NAMELESS) -> str:
     """The name of a configuration's folder in a grid: its overrides, sorted, such as ``batch_size=64,pin_memory=true``.
 
-    Presets (``axis/...``) and overrides that do not identify a configuration are omitted; see ``safe_name``.
+    Overrides with ``nameless`` prefixes, which do not identify a configuration of ours, are omitted; see ``safe_name``.
     """
     typed = (re.sub("=(True|False|None)$", lambda value: value[0].lower(), text) for text in overrides)
-    plain = sorted(text for text in typed if not text.startswith(_NAMELESS))
+    plain = sorted(text for text in typed if not text.lstrip("+").startswith(nameless))
     return safe_name(",".join(plain) or "default", r"[^\w=.,+~@\[\]-]")
 
 
@@ -198,7 +198,7 @@ def configuration(
     columns["patience"] = plain["patience"]
     for override in overrides:
         key = override.partition("=")[0].lstrip("+")
-        if key not in columns and not key.startswith(("~", *_NAMELESS, "experiment/")):
+        if key not in columns and not f"{key}=".startswith(("~", *_NAMELESS, "experiment/")):
             columns[key] = column_value(config, key, override)
     return msgspec.convert({**plain, "columns": columns, "loader": loader}, Configuration)
 

@@ -94,9 +94,8 @@ class ProgramCallback(Callback):
         if config is None or not is_first_rank():
             return None
         overrides = [one for one in config.hydra.overrides.task if one.partition("=")[0].lstrip("+") != GROUP]
-        folder = Path(config.hydra.runtime.output_dir) / FOLDER
-        if self._grid is not None:
-            folder = self._grid / folder_name(overrides)
+        own = Path(config.hydra.runtime.output_dir) / FOLDER
+        folder = self._grid / folder_name(overrides, nameless=()) if self._grid else own
         storage.save(folder, of_program(record, without_hydra(config), overrides))
         return folder
 

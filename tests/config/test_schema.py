@@ -54,7 +54,8 @@ def test_values_reach_the_configuration() -> None:
 
 
 def test_other_overrides_become_columns_and_presets_do_not() -> None:
-    found = configured("measure=quick", "axis/batch_size=wide", "dataset.count=10", "batch_size=32")
+    unnamed = ("reuse=fresh", "paths.output_dir=x", "paths.lock_file=null", "paths.cache_dir=y")
+    found = configured("measure=quick", "axis/batch_size=wide", "dataset.count=10", "batch_size=32", *unnamed)
     assert dict(found.columns) == {
         "dataset": "photos", "batch_size": 32, "pin_memory": False, "prefetch_factor": None, "patience": 3,
         "measure": "quick", "dataset.count": 10,
@@ -191,7 +192,7 @@ def test_a_number_is_a_training_step_of_an_embedded_configuration() -> None:
 @pytest.mark.parametrize(
     ("overrides", "name"),
     [
-        (["axis/batch_size=wide"], "default"),
+        (["axis/batch_size=wide", "++reuse=fresh", "paths.lock_file=null"], "default"),
         (["axis/batch_size=wide", "pin_memory=true", "batch_size=64"], "batch_size=64,pin_memory=true"),
         (["pin_memory=False", "dataset.name=Truest", "seed=None"], "dataset.name=Truest,pin_memory=false,seed=none"),
         (["+training_step.ms=5", "~seed", "dataset.ids=[1,2]"], "+training_step.ms=5,dataset.ids=[1,2],~seed"),

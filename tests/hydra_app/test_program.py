@@ -33,6 +33,14 @@ def test_launchers_can_pickle_the_callbacks() -> None:
         assert vars(pickle.loads(pickle.dumps(callback))) == vars(callback)
 
 
+def test_an_axis_of_the_program_with_the_name_of_one_of_ours_names_a_folder(tmp_path: Path) -> None:
+    callback = AutotuneCallback()
+    callback._grid = tmp_path
+    hydra = {"overrides": {"task": ["reuse=a", "+nws_sweep=autotune"]}, "runtime": {"output_dir": ""}}
+    callback._config = OmegaConf.create({"hydra": hydra})
+    assert callback.save(search_result(trial(2, 8.0))) == tmp_path / "reuse=a"
+
+
 def test_ranks_other_than_the_first_write_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     callback = AutotuneCallback()
     callback._config = OmegaConf.create(
