@@ -104,6 +104,7 @@ def test_a_grid_is_announced_measured_and_reported(shared_nws: Command, tmp_path
         assert f"wrote {grid / name}\n" in done.stdout
     _check_tables(grid)
     assert len(list(grid.glob("*=*/batch_times.png"))) == 2  # pin_memory=true is not measured again
+    assert len(list(grid.glob("*=*/what_if.png"))) == 4
     assert not list(grid.rglob(".*-*"))
     _check_formats(shared_nws, grid)
 

@@ -101,6 +101,7 @@ def _swept(searches: "Sequence[_Search]", folder: Path, announce: Print) -> Swee
         announce(f"configuration {number} of {len(searches)}: {one.name}")
         records.append(one.record(records))
         storage.save(folder / one.name, records[-1])
+        writer.try_pictures(folder / one.name)
     summary, _ = writer.write(folder)
     announce(f"wrote {folder / storage.PAGE}")
     return SweepResult(summary)

@@ -132,6 +132,7 @@ def measure(
         storage.save(state.folder, start)
         session.remember(start)
         session.view.search_finished(start)
+        _draw(state.folder, session)
         return start
     recorder = _Recorder(state.folder, session)
     atomic.remove_temporary(state.folder)
