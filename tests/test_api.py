@@ -175,6 +175,12 @@ def test_a_training_step_and_a_dataset_returned_by_a_function_are_measured() -> 
         ({"strategy": "random"}, "strategy='random': must be adaptive or"),
         ({"num_workers": [1, 1]}, r"num_workers=\[1, 1\]: must be null or a list"),
         ({"num_workers": 4}, "num_workers=4: must be null or a list of different integers"),
+        ({"max_workers": 4.0}, "max_workers=4.0: must be null or an integer of at least 0"),
+        ({"patience": 1.5}, "patience=1.5: must be an integer of at least 0"),
+        ({"ranks": True}, "ranks=True: must be an integer of at least 1"),
+        ({"num_workers": np.array([0, -1])}, r"num_workers=array\(\[ 0, -1\]\): must be null or a list of different"),
+        ({"measure": MeasureRules(interleave=0)}, "measure.interleave=0: must be an integer of at least 1"),
+        ({"measure": MeasureRules(mode="epochs")}, "measure.mode='epochs': must be steady or epoch"),
         ({"training_step": -1.0}, "training_step=-1.0: must be None, seconds of at least 0, or a function"),
         ({"prefetch_factor": 0}, "prefetch_factor=0: must be"),
         (

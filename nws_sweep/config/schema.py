@@ -55,27 +55,25 @@ def _or_null(permitted: Allowed) -> Allowed:
     return Allowed(f"null or {permitted.text}", lambda value: value is None or permitted.test(value))
 
 
-def _at_least(least: int, unit: str = "an integer") -> Allowed:
-    return Allowed(f"{unit} of at least {least}", lambda value: least <= value < math.inf)
+def _at_least(least: int) -> Allowed:
+    return Allowed(f"an integer of at least {least}", lambda value: _is_integer(value) and value >= least)
 
 
-def _above_zero(unit: str = "seconds, a number") -> Allowed:
-    return Allowed(f"{unit} above 0", lambda value: 0 < value < math.inf)
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def _one_of(*options: str | None) -> Allowed:
     return Allowed(" or ".join(option or "null" for option in options), lambda value: value in options)
 
 
-def _is_count(value: Any) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 0
-
-
 _YES_OR_NO = Allowed("true, false or null")  # null for the DataLoader's own
 _CANDIDATES = Allowed(
     "a list of different integers of at least 0, such as [0,2,4]",
-    lambda value: value and all(map(_is_count, value)) and len(set(value)) == len(value),
+    lambda value: len(value) > 0 and all(map(_at_least(0).test, value)) and len(set(value)) == len(value),
 )
+_SECONDS = Allowed("seconds, a number above 0", lambda value: 0 < value < math.inf)
+_SECONDS_OR_0 = Allowed("seconds, a number of at least 0", lambda value: 0 <= value < math.inf)
 _SETTINGS = Allowed(
     f"a list of different names out of {', '.join(SEARCHABLE)}",
     lambda value: set(value) <= set(SEARCHABLE) and len(set(value)) == len(value),
@@ -92,7 +90,7 @@ _KEYS: dict[str, tuple[Any, Allowed]] = {
     "drop_last": (bool | None, _YES_OR_NO),
     "persistent_workers": (bool | None, _YES_OR_NO),
     "multiprocessing_context": (str | None, _one_of("fork", "spawn", "forkserver", None)),
-    "timeout": (float | None, _or_null(_at_least(0, "seconds, a number"))),
+    "timeout": (float | None, _or_null(_SECONDS_OR_0)),
     "in_order": (bool | None, _YES_OR_NO),
     "threads_per_worker": (int | None, _or_null(_at_least(1))),
     "collate_fn": (dict[str, Any] | None, Allowed("a _target_ with its arguments, or null")),
@@ -102,18 +100,18 @@ _KEYS: dict[str, tuple[Any, Allowed]] = {
     "reference": (int | None, _or_null(_at_least(0))),
     "tolerance": (float, Allowed("a number from 0 to 1", lambda value: 0 <= value <= 1)),
     "settings": (list[str] | None, _or_null(_SETTINGS)),
-    "time_limit_s": (float | None, _or_null(_above_zero())),
+    "time_limit_s": (float | None, _or_null(_SECONDS)),
     "measure.mode": (str, _one_of("steady", "epoch")),
     "measure.precision": (float, Allowed("a number above 0 and up to 1", lambda value: 0 < value <= 1)),
-    "measure.window_s": (float, _above_zero()),
+    "measure.window_s": (float, _SECONDS),
     "measure.windows": (int, _at_least(1)),
-    "measure.trial_limit_s": (float, _above_zero()),
+    "measure.trial_limit_s": (float, _SECONDS),
     "measure.epochs": (int, _at_least(1)),
-    "measure.kill_after_s": (float | None, _or_null(_above_zero())),
+    "measure.kill_after_s": (float | None, _or_null(_SECONDS)),
     "measure.interleave": (int, _at_least(1)),
     "measure.cache": (str, _one_of("auto", "warm", "cold")),
     "measure.cache_files": (list[str] | None, _or_null(Allowed("a list of files and folders, such as [data/train]"))),
-    "measure.memory_budget_bytes": (int | None, _or_null(_above_zero("an integer"))),
+    "measure.memory_budget_bytes": (int | None, _or_null(_at_least(1))),
     "paths.cache_dir": (str, Allowed("a folder")),
     "paths.data_dir": (str, Allowed("a folder")),
     "paths.output_dir": (str, Allowed("a folder")),
@@ -271,6 +269,8 @@ def names(settings: str | Iterable[str]) -> tuple[str, ...]:
 def measure_rules(measure: str | MeasureRules | None) -> MeasureRules:
     """The rules of a preset of ``conf/measure``, or those given; None for the defaults."""
     if isinstance(measure, MeasureRules):
+        for each in fields(measure):
+            require(f"measure.{each.name}", getattr(measure, each.name))
         return measure
     folder = Path(config_path()) / "measure"
     presets = sorted(file.stem for file in folder.glob("*.yaml"))

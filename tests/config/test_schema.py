@@ -5,6 +5,7 @@ from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import pytest
 from hydra import compose
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -149,6 +150,8 @@ def test_a_null_setting_is_taken_from_the_dataloader_of_the_dataset() -> None:
 def test_the_apis_defaults_are_those_of_an_embedded_configuration() -> None:
     defaults = {one.name: one.default for one in inspect.signature(nws_sweep.search).parameters.values()}
     assert schema.embedded(compose("base")) == searching.Asked.of(defaults).plan
+    an_array = searching.Asked.of({**defaults, "num_workers": np.array([4, 0])})
+    assert an_array.plan.search.candidates == (0, 4)
 
 
 @pytest.mark.parametrize(
