@@ -143,7 +143,8 @@ def prepare(composed: DictConfig, session: Session, *, is_grid: bool) -> None:
     if is_new:
         session.resources.callback(resuming.folder_lock(folder).release, force=True)
     if not is_grid:  # with the lock, since another program may have made the folder meanwhile
-        resuming.refuse_another(folder, _configuration(values, composed.hydra, session))
+        overrides = list(composed.hydra.overrides.task)
+        resuming.refuse_another(folder, configuration_of(values, composed.hydra, overrides, session.facts))
     session.plan, session.folder = plan, folder
 
 
@@ -184,7 +185,7 @@ def _measure(composed: DictConfig, session: Session) -> float | None:
     folder = Path(hydra_config.runtime.output_dir)
     if session.folder is None:  # the callback was removed from the configuration
         session.folder = folder
-    configuration = _configuration(composed, hydra_config, session)
+    configuration = configuration_of(composed, hydra_config, list(hydra_config.overrides.task), session.facts)
     result = job.measure(configuration, folder, composed, session, hydra_config.runtime.cwd)
     return _value(result) if result else None
 
@@ -195,17 +196,6 @@ def _value(result: SearchRecord) -> float | None:
     if found is None:
         return None
     return found.epoch_s or (1 / found.samples_per_s if found.samples_per_s else None)
-
-
-def _configuration(task: DictConfig, hydra_config: DictConfig, session: Session) -> Configuration:
-    """Of a job, with settings that are null replaced by those of the DataLoader that the dataset comes in."""
-    overrides = list(hydra_config.overrides.task)
-    configuration = configuration_of(task, hydra_config, overrides)
-    if schema.has_open_settings(task):
-        with contextlib.suppress(NwsSweepError):  # the search reports it
-            own = session.facts(configuration, hydra_config.runtime.cwd).loader
-            return configuration_of(task, hydra_config, overrides, own)
-    return configuration
 
 
 @dataclass(eq=False)
@@ -222,7 +212,7 @@ class GridState:
         folder = self.folder / folder_name(point)
         if not (folder / storage.RESULT).exists():  # a hundred times faster than composing the configuration
             return None
-        return resuming.finished(folder, self.composer.configuration(point), self.host)
+        return resuming.finished(folder, self.composer.configuration(point, self.session.facts), self.host)
 
     def skip_if_finished(self, point: Point) -> bool:
         """Shows and remembers the result of a finished point; False if the point needs a job."""
@@ -237,7 +227,7 @@ class GridState:
             raise error
         logger.debug("a job was lost", exc_info=error)
         folder = self.folder / folder_name(point)
-        job.record_lost_job(folder, self.composer.configuration(point), error, self.session)
+        job.record_lost_job(folder, self.composer.configuration(point, self.session.facts), error, self.session)
 
 
 def sweep(config: DictConfig, loader: ConfigLoader, launcher: Launcher, batch_size: int | None) -> None:

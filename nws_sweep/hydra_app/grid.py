@@ -1,8 +1,9 @@
 """The axes and points of a grid, and a check of every value before anything is measured."""
 
+import contextlib
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -11,13 +12,15 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
 from nws_sweep.config import schema
-from nws_sweep.errors import ConfigurationError
-from nws_sweep.results import Configuration, LoaderSettings, varying_columns
+from nws_sweep.errors import ConfigurationError, NwsSweepError
+from nws_sweep.results import Configuration, DatasetFacts, varying_columns
 from nws_sweep.tuning.runner import limit_s
 from nws_sweep.tuning.strategy import most_candidates
 
 # Start of the process, dataset and workers, and warm-up of a trial. Used for the plan only.
 _TRIAL_OVERHEAD_S = 2.0
+
+Facts = Callable[[Configuration, str], DatasetFacts]  # of its dataset; its relative paths begin in the folder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,11 +42,11 @@ class Composer:
     whole: DictConfig
     loader: ConfigLoader
 
-    def configuration(self, overrides: Sequence[str]) -> Configuration:
+    def configuration(self, overrides: Sequence[str], facts: Facts | None = None) -> Configuration:
         """The configuration of a point; ConfigurationError if a value is wrong."""
         try:
             composed = self.loader.load_sweep_config(self.whole, list(overrides))
-            return configuration_of(without_hydra(composed), composed.hydra, overrides)
+            return configuration_of(without_hydra(composed), composed.hydra, overrides, facts)
         except ConfigurationError:
             raise
         except Exception as error:  # Hydra's and OmegaConf's errors have no common base
@@ -51,16 +54,21 @@ class Composer:
 
 
 def configuration_of(
-    task: DictConfig, hydra: DictConfig, overrides: Sequence[str], own: LoaderSettings | None = None
+    task: DictConfig, hydra: DictConfig, overrides: Sequence[str], facts: Facts | None = None
 ) -> Configuration:
     """The configuration of a job, from its own values and its ``hydra`` node; see ``schema.configuration``.
 
-    The dataset has the name of the chosen option, or of the class or function that an override gives.
+    The dataset has the name of the chosen option, or of the class or function that an override gives. With ``facts``,
+    settings that are null are those of the DataLoader that the dataset comes in.
     """
     name = hydra.runtime.choices.get("dataset")
     if not name or any(text.lstrip("+").startswith("dataset._target_=") for text in overrides):
         name = str(OmegaConf.select(task, "dataset._target_", default="dataset")).rpartition(".")[2]
-    return schema.configuration(task, str(name), overrides, own)
+    found = schema.configuration(task, str(name), overrides)
+    if facts and schema.has_open_settings(task):
+        with contextlib.suppress(NwsSweepError):  # the search reports it
+            return schema.configuration(task, str(name), overrides, facts(found, hydra.runtime.cwd).loader)
+    return found
 
 
 def without_hydra(config: DictConfig) -> DictConfig:

@@ -1,5 +1,9 @@
 import re
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hydra import compose
@@ -7,9 +11,12 @@ from hydra.core.config_loader import ConfigLoader
 from hydra.types import RunMode
 from omegaconf import OmegaConf
 
+from nws_sweep.config.schema import folder_name
 from nws_sweep.errors import ConfigurationError
-from nws_sweep.hydra_app import grid
+from nws_sweep.hydra_app import app, grid
 from nws_sweep.hydra_app.grid import Composer, configuration_of
+from nws_sweep.results import LoaderSettings
+from tests.factories import FACTS, HOST, search_result, store_run, trial
 
 
 @pytest.fixture
@@ -89,6 +96,19 @@ def test_a_dataset_has_the_name_of_its_option_or_of_an_overridden_target(compose
     assert one.configuration(["dataset=custom", "dataset._target_=a.Mine"]).columns["dataset"] == "Mine"
     embedded = configuration_of(compose("base"), OmegaConf.create({"runtime": {"choices": {}}}), [])
     assert embedded.columns["dataset"] == "Photos"
+
+
+def test_a_finished_point_is_found_by_the_settings_of_the_dataloader_that_its_dataset_comes_in(
+    composer: Callable[..., Composer], tmp_path: Path
+) -> None:
+    own = LoaderSettings(batch_size=24, num_workers=5, pin_memory=True)
+    session: Any = SimpleNamespace(facts=lambda configuration, folder: replace(FACTS, loader=own))
+    grid_state, point = app.GridState(session, composer(), tmp_path, HOST), ["dataset.config=x.yaml", "dataset=project"]
+    plain = grid_state.composer.configuration(point)
+    columns = {**plain.columns, "batch_size": 24, "pin_memory": True}
+    measured = replace(plain, loader=replace(own, num_workers=0), columns=columns)
+    store_run(tmp_path, search_result(trial(0, 8.0), configuration=measured), folder_name(point))
+    assert grid_state.finished(point)
 
 
 @pytest.mark.extended
