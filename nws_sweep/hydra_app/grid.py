@@ -88,6 +88,8 @@ def axes_of(config: DictConfig, loader: ConfigLoader) -> dict[str, list[str]]:
             expanded[key] = [f"{key}={value}" for value in override.sweep_string_iterator()]
         else:
             expanded[key] = [f"{key}={override.get_value_element_as_str()}"]
+        if not expanded[key]:
+            raise ConfigurationError(f"{override.input_line}: has no value")
     return expanded
 
 

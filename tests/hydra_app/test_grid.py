@@ -71,6 +71,8 @@ def test_the_plan_has_an_upper_limit_of_the_time(
     ("overrides", "line"),
     [
         (["pin_memory=true,false", "patience=1,-1"], "patience=-1: must be an integer of at least 0"),
+        (["batch_size=range(128,32)"], "batch_size=range(128,32): has no value"),
+        (["dataset=glob(zz*)"], "dataset=glob(zz*): has no value"),
         (["dataset=sleep,image_folder"], "dataset.root is missing: set dataset.root=VALUE"),
     ],
 )
