@@ -126,6 +126,7 @@ def test_a_data_module_is_tuned() -> None:
     module = Module()
     tuned = nws_sweep.tune(module, num_workers=[0, 2], measure="quick", progress=False)
     assert (type(tuned), tuned.steps, module.steps) == (Module, [], [])
+    assert (cast(Any, tuned).tuning.before.num_workers, cast(Any, tuned).tuning.after.num_workers) == (0, 2)
     tuned.prepare_data()
     tuned.setup("fit")
     made = cast(Any, tuned.train_dataloader())

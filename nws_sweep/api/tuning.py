@@ -20,7 +20,7 @@ from nws_sweep.dataloading.inputs import (
 from nws_sweep.errors import ConfigurationError, OutOfTime
 from nws_sweep.report.progress import announcer, printer_for
 from nws_sweep.report.search_result import SearchResult
-from nws_sweep.results import LoaderSettings, MeasureRules, Tuning
+from nws_sweep.results import MeasureRules, Tuning
 from nws_sweep.system import platforms
 
 if TYPE_CHECKING:
@@ -124,12 +124,12 @@ def _with_result(made: Made, result: SearchResult) -> Made:
     """A copy with the best settings, and the attribute ``tuning``."""
     if is_module(made):
         module: Any = copy.copy(made)
-        module.train_dataloader = functools.partial(_loader_of, module, result)
+        module.train_dataloader, module.tuning = functools.partial(_loader_of, module, result), _tuning(result)
         return cast("Made", module)
     inner = loaders.unwrapped(made)
     made = loaders.with_inner(made, loaders.untuned(inner))
     tuned: Any = loaders.with_settings(made, result.settings)
-    tuned.tuning = _tuning(loaders.settings_of(loaders.unwrapped(made)), result)
+    tuned.tuning = _tuning(result)
     return cast("Made", tuned)
 
 
@@ -145,7 +145,8 @@ def _loader_of(module: Any, result: SearchResult) -> Any:
     return _with_result(type(module).train_dataloader(module), result)
 
 
-def _tuning(before: LoaderSettings, result: SearchResult) -> Tuning:
+def _tuning(result: SearchResult) -> Tuning:
+    before = result.record.configuration.loader
     found = ((one.settings, one.measurement and one.measurement.batch_s) for one in result.trials)
     times_s = {settings: batch_s.value for settings, batch_s in found if batch_s}
     batch_s = tuple(times_s[one] for one in (before.canonical(), result.settings) if one in times_s)
