@@ -131,11 +131,20 @@ def _announce(line: str) -> None:
         _print(line)
 
 
-def _keep(record: SearchRecord, folder: Path, *, explains: bool) -> None:
-    """Writes the files of a search and its report, and prints its table or, if it ``explains``, that of the stages."""
-    if is_first_rank():
-        storage.save(folder, record)
-        report(folder, prints=not explains)
-        if explains:
+def _keep(record: SearchRecord, folder: Path, *, explains: bool) -> int:
+    """Writes the files of a search and its report, and prints its table or, if it ``explains``, that of the stages.
+
+    Returns the exit status: 1 if a candidate failed, or no calls were timed.
+    """
+    if not is_first_rank():
+        return 0
+    storage.save(folder, record)
+    status = report(folder, prints=not explains)
+    if explains:
+        try:
             print(explanation.of_record(record))
-        _print(f"DataLoader(..., {snippets.kwargs(SearchResult(record).loader_kwargs)})")
+        except NwsSweepError as error:
+            _print(str(error))
+            status = 1
+    _print(f"DataLoader(..., {snippets.kwargs(SearchResult(record).loader_kwargs)})")
+    return status

@@ -35,18 +35,19 @@ class Reporting:
         warn: Called with a line about a failure.
         progress: As for ``nws_sweep.search``.
         option: The option that selects another DataLoader, without its number.
-        keep: Called with what was found, which was printed already; its errors are those of the search.
+        keep: Called with what was found, which was printed already; its errors are those of the search, and what it
+            returns is the exit status of a program that is searched.
     """
 
     announce: Print
     warn: Print
     progress: bool | None
     option: str
-    keep: Callable[[SearchRecord], None] = lambda record: None
+    keep: Callable[[SearchRecord], int | None] = lambda record: None
 
 
 class SearchEnded(SystemExit):
-    """Ends a program whose DataLoader was searched; the code is 0, or 1 if the search failed."""
+    """Ends a program whose DataLoader was searched; the code is 0, or 1 if the search or a candidate failed."""
 
 
 class ProgramHook:
@@ -185,7 +186,7 @@ class SearchHook(ProgramHook):
         return not reason
 
     def _search(self, loader: Any) -> int:
-        """Searches the loader; returns the exit status, 1 if the search failed."""
+        """Searches the loader; returns the exit status, 1 if the search or a candidate failed."""
         from nws_sweep import api
 
         if rank0.has_other_ranks() and not self._has_all_ranks:
@@ -194,11 +195,11 @@ class SearchHook(ProgramHook):
             return 1
         processes.drop_foreign_start_method()  # of a launcher's worker process
         try:
-            self._reporting.keep(api.search(loader, progress=self._reporting.progress, **self._options).record)
+            found = api.search(loader, progress=self._reporting.progress, **self._options)
+            return self._reporting.keep(found.record) or 0
         except Exception as error:  # the program must not handle it
             self._reporting.warn(f"the search failed: {one_line(str(error) or repr(error), 1000)}")
             return 1
-        return 0
 
 
 @dataclass(eq=False)

@@ -13,11 +13,12 @@ def is_first_rank() -> bool:
     return all(os.environ.get(name, "0") == "0" for name in RANKS)
 
 
-def report(folder: Path, *, prints: bool = True) -> None:
-    """Writes the report of a run or a grid, and prints its table.
+def report(folder: Path, *, prints: bool = True) -> int:
+    """Writes the report of a run or a grid, and prints its table; returns 1 if anything failed, else 0.
 
     In a separate process: threads cannot start at the exit of this one, and its matplotlib belongs to the program.
     """
     sys.stdout.flush()
     command = [sys.executable, "-m", "nws_sweep", "report", str(folder)]
-    subprocess.run(command, check=False, stdout=None if prints else subprocess.DEVNULL)
+    done = subprocess.run(command, check=False, stdout=None if prints else subprocess.DEVNULL)
+    return int(done.returncode != 0)

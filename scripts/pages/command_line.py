@@ -20,7 +20,8 @@ _INTRODUCTION = """\
 configuration ([configuration](config.md)), and `-m` makes a grid of all values that are separated by commas.
 
 `autotune`, `explain`, `search` and `watch` run a program ([any program](../guides/any-program.md)): options of
-nws_sweep come before it, and the exit status is the program's; that of `search` is 0 or 1."""
+nws_sweep come before it, and the exit status is the program's; that of `search` and `explain` is [0 or
+1](#exit-status)."""
 _STATUS = """\
 ## Exit status
 
@@ -28,7 +29,7 @@ _STATUS = """\
 |---|---|
 | 0 | everything was measured |
 | 1 | a candidate or a configuration failed or was skipped: the report names it and the reason |
-| 1 of `best`, `predict` | a configuration has no best setting; has no recorded costs |
+| 1 of `best`, `predict`, `explain` | a configuration has no best setting; has no recorded costs; has no timed calls |
 | 1 of `check`, `compare --fail-if` | times changed |
 | 2 | the command line, the configuration or a file is wrong: one line on standard error, and nothing is measured |
 | 129, 130, 143 | ended by SIGHUP, Ctrl-C or SIGTERM: results so far are kept and reported |

@@ -9,6 +9,7 @@ import pytest
 
 from nws_sweep.programs import command
 from tests.conftest import COMMAND_TIMEOUT_S
+from tests.factories import failed_trial, search_result, trial
 from tests.hosts import write
 
 # Sets what only has an effect before torch is imported; pickles what only the main module knows; ends with a status.
@@ -98,6 +99,17 @@ def test_a_search_ends_the_program_with_a_report(
     (folder,) = (project / "outputs" / "runs").iterdir()
     assert folder.name.endswith("_train")
     assert (folder / "report.html").is_file()
+
+
+def test_a_failed_candidate_is_the_exit_status_of_a_search_that_has_succeeded(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    without_workers, some_failed = search_result(trial(0, 8.0)), search_result(trial(0, 8.0), failed_trial(2))
+    assert command._keep(without_workers, tmp_path / "run", explains=True) == 1
+    lines = capsys.readouterr().err
+    assert "no calls were timed" in lines
+    assert lines.endswith("nws_sweep: DataLoader(..., num_workers=0)\n")
+    assert [command._keep(one, tmp_path / "run", explains=False) for one in (without_workers, some_failed)] == [0, 1]
 
 
 RAISES = """\

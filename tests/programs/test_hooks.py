@@ -4,6 +4,7 @@ import contextlib
 import gc
 import weakref
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -64,7 +65,9 @@ def test_a_search_ends_the_program_at_the_first_batch_of_its_training(told: Told
         next(iterator)
         reached.append("next")
 
-    assert run(SearchHook(told.reporting, None), program) == 0
+    keep = told.reporting.keep
+    reporting = replace(told.reporting, keep=lambda record: keep(record) or 1)  # a candidate failed
+    assert run(SearchHook(reporting, None), program) == 1
     assert reached == [8, 3, 8, "iter"]
     assert searched == [training]
     assert [record.trials[1].num_workers for record in told.kept] == [2]
