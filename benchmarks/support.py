@@ -13,7 +13,7 @@ import psutil
 from nws_sweep.system import fork_server, host, host_lock, processes
 from nws_sweep.system.fork_server import ForkServer
 
-LOCK_FILE = os.environ.get("NWS_SWEEP_LOCK_FILE", host_lock.DEFAULT)
+LOCK_FILE = host_lock.usual()
 _PRELOAD = (
     "torch", "torchvision.transforms", "hydra.utils", "nws_sweep.executor.child",
     "nws_sweep.dataloading.training_steps", "benchmarks.workloads", "benchmarks.bias", "benchmarks.search",

@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset, WeightedRandomS
 
 import nws_sweep
 from nws_sweep import api
-from nws_sweep.api import searching
+from nws_sweep.api import explaining, searching
 from nws_sweep.dataloading.inputs import DATALOADER_DEFAULTS
 from nws_sweep.errors import ConfigurationError, NwsSweepError
 from nws_sweep.report import progress
@@ -307,6 +307,19 @@ def test_tune_without_time_returns_the_loader_as_it_was_with_a_line() -> None:
         assert lines[-1] == ("no candidate was measured: time_limit_s=0.001 was spent: the DataLoader is not changed")
     with pytest.raises(NwsSweepError, match=r"^no candidate was measured: time_limit_s=0.001 was spent$"):
         nws_sweep.search(slow(), time_limit_s=1e-3, reuse="never", progress=False)
+
+
+def test_a_stored_search_without_workers_is_not_repeated_for_an_explanation(monkeypatch: pytest.MonkeyPatch) -> None:
+    searches: list[Any] = []
+
+    def search(*_: Any, **arguments: Any) -> SearchResult:
+        searches.append(arguments)
+        return SearchResult(search_result(trial(0, 8.0)), reused=True)
+
+    monkeypatch.setattr(explaining, "search", search)
+    with pytest.raises(NwsSweepError, match="no calls were timed"):
+        nws_sweep.explain(slow())
+    assert len(searches) == 1
 
 
 @pytest.mark.usefixtures("no_leftovers")

@@ -38,6 +38,8 @@ def explain(loader: Any, training_step: TrainingStep = None, **arguments: Any) -
     if isinstance(loader, SearchResult):
         return explanation.of_record(loader.record)
     result = search(loader, training_step=training_step, **arguments)
-    if result.reused and not any(one.stages for trial in result.trials for one in trial.records):  # of another version
+    has_workers = any(trial.num_workers for trial in result.trials)
+    has_stages = any(one.stages for trial in result.trials for one in trial.records)
+    if result.reused and has_workers and not has_stages:  # of another version
         result = search(loader, training_step=training_step, **{**arguments, "reuse": False})
     return explanation.of_record(result.record)

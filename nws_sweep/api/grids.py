@@ -123,7 +123,7 @@ class _Search:
         self._input = loader_input_of(dataset, searching.dataloader_keywords(bound.arguments))
         configuration = searching.configuration_of(self._input, self._asked.plan)
         self._configuration = replace(configuration, columns={**configuration.columns, **point})
-        self.name = schema.folder_name([f"{name}={shown(value)}" for name, value in point.items()]) or "all"
+        self.name = schema.folder_name([f"{name}={shown(value)}" for name, value in point.items()])
 
     def record(self, earlier: Sequence[SearchRecord]) -> SearchRecord:
         """What was measured, here or for an earlier point that does the same, or why nothing was."""

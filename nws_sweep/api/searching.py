@@ -1,7 +1,6 @@
 """``search``, and what it shares with ``tune`` and ``sweep``: the arguments, and the search in rank 0."""
 
 import math
-import os
 import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -185,12 +184,10 @@ def search_for_all_ranks(make_loader_input: Callable[[], LoaderInput], asked: As
     All ranks raise OutOfTime if rank 0 does.
     """
     try:
-        result = rank0.run_on_rank0(lambda: _result_or_out_of_time(make_loader_input, asked))
+        result = rank0.run_on_rank0(lambda: _result(make_loader_input, asked))
     except NwsSweepError as error:
         error.args = (in_python(str(error)),)
         raise
-    if isinstance(result, OutOfTime):
-        raise result
     wrong = next((trial for trial in result.trials if trial.state is TrialState.WRONG_SAMPLES), None)
     if wrong is not None:
         warnings.warn(
@@ -203,14 +200,12 @@ def search_for_all_ranks(make_loader_input: Callable[[], LoaderInput], asked: As
     return result
 
 
-def _result_or_out_of_time(make_loader_input: Callable[[], LoaderInput], asked: Asked) -> SearchResult | OutOfTime:
+def _result(make_loader_input: Callable[[], LoaderInput], asked: Asked) -> SearchResult:
     try:
         loader_input = make_loader_input()
         return SearchResult(*record_here(new_record(configuration_of(loader_input, asked.plan)), loader_input, asked))
-    except OutOfTime as error:
-        return error
     except TimeLimitReached:  # while the dataset was made
-        return OutOfTime(f"no candidate was measured: {limit_spent(asked.plan.search)}")
+        raise OutOfTime(f"no candidate was measured: {limit_spent(asked.plan.search)}") from None
 
 
 def _step_node(training_step: TrainingStep) -> dict[str, Any]:
@@ -238,8 +233,7 @@ def record_here(start: SearchRecord, loader_input: LoaderInput, asked: Asked) ->
     reuse = asked.plan.reuse if loader_input.fingerprint else "never"
     if known := _cached(store, start, reuse, announce):
         return known, True
-    lock = os.environ.get("NWS_SWEEP_LOCK_FILE", host_lock.DEFAULT)
-    with host_lock.held(lock, announce):
+    with host_lock.held(host_lock.usual(), announce):
         # Another process may have finished the same search meanwhile, such as a rank without a process group.
         if known := _cached(store, start, reuse, announce):
             return known, True

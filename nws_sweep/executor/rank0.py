@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, TypeVar, cast
 
-from nws_sweep.errors import NwsSweepError
+from nws_sweep.errors import NwsSweepError, OutOfTime
 
 Answer = TypeVar("Answer")
 # A search takes minutes; the timeout of the program's own process group may be shorter.
@@ -17,7 +17,8 @@ _NOTICE_AFTER_S = 10.0
 def run_on_rank0(work: Callable[[], Answer]) -> Answer:
     """Calls ``work`` and returns its result; under torch.distributed only on rank 0, and every rank gets the result.
 
-    The result must be picklable. If rank 0 fails, it raises its own error, the other ranks NwsSweepError.
+    The result must be picklable. If rank 0 fails, it raises its own error, the other ranks OutOfTime too, or
+    NwsSweepError with its message.
     """
     distributed = _initialised()
     if distributed is None or distributed.get_world_size() == 1:
@@ -33,18 +34,19 @@ def run_on_rank0(work: Callable[[], Answer]) -> Answer:
         group = distributed.new_group(backend="gloo", timeout=_BROADCAST_TIMEOUT)
     finally:
         timer.cancel()
-    shared: list[Any] = [None, None]  # the result, the error message
+    shared: list[Any] = [None, None]  # the result, the error
     try:
         if rank == 0:
             shared[0] = work()
     except BaseException as error:
-        shared[1] = str(error) or type(error).__name__
+        failure = NwsSweepError(f"the search failed on rank 0: {str(error) or type(error).__name__}")
+        shared[1] = error if isinstance(error, OutOfTime) else failure  # an error of the user may not be picklable
         raise
     finally:
         distributed.broadcast_object_list(shared, src=0, group=group)
         distributed.destroy_process_group(group)
     if shared[1] is not None:
-        raise NwsSweepError(f"the search failed on rank 0: {shared[1]}")
+        raise shared[1]
     return cast(Answer, shared[0])
 
 

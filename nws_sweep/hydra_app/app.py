@@ -13,7 +13,7 @@ import logging
 import os
 import signal
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partialmethod
 from pathlib import Path
@@ -246,26 +246,15 @@ def run_points(points: Iterable[Point], grid_state: GridState, launcher: Launche
     """Launches the unfinished points in batches, which are read one at a time; None for one batch."""
     unfinished = (numbered for numbered in enumerate(points) if not grid_state.skip_if_finished(numbered[1]))
     while batch := list(itertools.islice(unfinished, batch_size)):
-        chosen = [point for _, point in batch]
-        errors = launch(launcher, chosen, batch[0][0], grid_state.finished)
-        for point, error in zip(chosen, errors, strict=True):
-            if error is not None:
-                grid_state.record_lost_job(point, error)
-
-
-def launch(
-    launcher: Launcher, points: Sequence[Point], first_index: int, is_finished: Callable[[Point], object]
-) -> list[BaseException | None]:
-    """Runs a batch of points; returns for each the error that ended its job, None if the job returned.
-
-    If the launcher raises, every point without a finished result has its error.
-    """
-    try:
-        returns = launcher.launch([list(point) for point in points], initial_job_idx=first_index)
-    except Exception as error:  # the libraries' errors have no common base
-        lost = LostJob(one_line(f"the launcher failed: {type(error).__name__}: {error}"))
-        return [None if is_finished(point) else lost for point in points]
-    return [_error_of(each) for each in returns]
+        chosen = [list(point) for _, point in batch]
+        try:
+            errors = [_error_of(each) for each in launcher.launch(chosen, initial_job_idx=batch[0][0])]
+        except Exception as error:  # the libraries' errors have no common base
+            lost = LostJob(one_line(f"the launcher failed: {type(error).__name__}: {error}"))
+            errors = [None if grid_state.finished(point) else lost for point in chosen]
+        for point, ending in zip(chosen, errors, strict=True):
+            if ending is not None:
+                grid_state.record_lost_job(point, ending)
 
 
 def _error_of(job_return: JobReturn) -> BaseException | None:

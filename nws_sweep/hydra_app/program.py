@@ -1,7 +1,7 @@
 """What nws_sweep does in another Hydra program: callbacks that start a hook (``programs.hooks``) in each job.
 
-The answer of a job is written in the job, which may run in any process, and the report of a multirun at its end. Hydra
-turns an exception in a callback into a warning, so a wrong option raises SystemExit.
+The answer of a job is written in the job, which may run in any process, and the report of a multirun when the program
+ends. Hydra turns an exception in a callback into a warning, so a wrong option raises SystemExit.
 
 - ``+nws_sweep=search``: the program runs until training begins; that loader is searched, and the job ends by
   SystemExit, which few programs catch, and which Hydra is made to take for the return of the job.
@@ -57,21 +57,14 @@ class ProgramCallback(Callback):
         self._config: DictConfig | None = None  # of the job
 
     def keep(self, record: SearchRecord) -> None:
-        """Writes the answer of a job."""
-        raise NotImplementedError
+        """Writes the answer of a job, if there is more than the line that was logged."""
 
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
         """Prepares the report."""
         if is_first_rank():
             self._grid = Path(config.hydra.sweep.dir).absolute() / FOLDER
-            # After a failed job, Hydra 1.3 does not call on_multirun_end.
+            # Hydra 1.3 does not call on_multirun_end after a failed job.
             atexit.register(_report_grid, self._grid, os.getpid())
-
-    def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:
-        """Writes and prints the report."""
-        atexit.unregister(_report_grid)
-        if self._grid is not None:
-            _report_grid(self._grid, os.getpid())
 
     def on_job_start(self, config: DictConfig, **kwargs: Any) -> None:
         """Starts the hook."""
@@ -174,6 +167,3 @@ class WatchCallback(ProgramCallback):
 
     def __init__(self, loader: Wanted = None) -> None:
         super().__init__(loader, watches=True)
-
-    def keep(self, record: SearchRecord) -> None:
-        """The line that was logged is the answer."""

@@ -1,6 +1,5 @@
 """Measures the best settings of an earlier result again and compares the times."""
 
-import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -87,8 +86,7 @@ def recheck_configuration(configuration: Configuration, best: Trial, within: flo
 def measure_again(configuration: Configuration) -> Trial:
     """The trial of the only candidate; relative paths of the dataset start in the current folder."""
     print_line, here = printer_for(True), str(Path.cwd())
-    lock = os.environ.get("NWS_SWEEP_LOCK_FILE", host_lock.DEFAULT)
-    with host_lock.held(lock, print_line), DatasetServer() as dataset_server:
+    with host_lock.held(host_lock.usual(), print_line), DatasetServer() as dataset_server:
         start_process = dataset_server.factory(lambda chosen: spec_of(chosen, here), print_line)
         environment = Environment(start_process=start_process)
         with services(configuration):

@@ -4,6 +4,7 @@ The kernel holds the lock (flock) and releases it when its process is killed.
 """
 
 import contextlib
+import os
 from collections.abc import Callable, Iterator
 
 import filelock
@@ -11,7 +12,11 @@ import filelock
 from nws_sweep.errors import ConfigurationError
 
 _POLL_S = 0.2
-DEFAULT = "/tmp/nws_sweep.lock"  # as conf/paths/default.yaml has it
+
+
+def usual() -> str:
+    """The path of the lock, as conf/paths/default.yaml has it."""
+    return os.environ.get("NWS_SWEEP_LOCK_FILE", "/tmp/nws_sweep.lock")
 
 
 @contextlib.contextmanager
