@@ -10,7 +10,7 @@ import re
 import shlex
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -144,14 +144,18 @@ def _kind(target: str) -> str:
 def make_loader(node: DictConfig, key: str, method: str) -> Any:
     """The DataLoader or Dataset of a node: as Hydra instantiates it, or if that fails with ``_recursive_=False``.
 
-    ``method`` is the method of a LightningDataModule. If both attempts fail, the exception is that of the first;
-    ConfigurationError if the node makes another object.
+    ``method`` is the method of a LightningDataModule. If both attempts fail, or the dataset of the second is or has the
+    config of an object, the exception is that of the first; ConfigurationError if the node makes another object.
     """
     try:
         return loader_of(instantiate(node), key, method)
     except Exception as first:
         with contextlib.suppress(Exception):
-            return loader_of(instantiate(node, _recursive_=False), key, method)
+            made = loader_of(instantiate(node, _recursive_=False), key, method)
+            dataset = getattr(made, "dataset", made)
+            parts = (dataset, *getattr(dataset, "__dict__", {}).values())
+            if not any(isinstance(part, Mapping) and "_target_" in part for part in parts):
+                return made
         raise first
 
 

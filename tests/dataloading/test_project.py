@@ -191,7 +191,19 @@ class Nested(Module):
 def test_a_node_is_made_without_recursion_if_recursion_fails() -> None:
     node = OmegaConf.create({"_target_": "tests.dataloading.test_project.Nested", "dataset": DATASET})
     assert len(project.make_loader(node, "data", "train_dataloader")) == 2
-    node.dataset = {"_target_": "tests.dataloading.test_project.no_such_thing"}
-    node.unexpected = 1
-    with pytest.raises(Exception, match="no_such_thing"):  # of the first attempt
-        project.make_loader(node, "data", "train_dataloader")
+
+
+WRONG = {"_target_": "tests.dataloading.test_project.no_such_thing"}
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        {"_target_": f"{__name__}.Nested", "dataset": WRONG, "unexpected": 1},
+        {**LOADER, "dataset": WRONG},  # without recursion a DataLoader of the config itself
+        {"_target_": "torch.utils.data.Subset", "dataset": WRONG, "indices": [0, 1]},
+    ],
+)
+def test_the_error_is_that_of_the_first_attempt(node: dict[str, Any]) -> None:
+    with pytest.raises(Exception, match="no_such_thing"):
+        project.make_loader(OmegaConf.create(node), "data", "train_dataloader")
