@@ -6,7 +6,6 @@ import hashlib
 import multiprocessing
 import operator
 import pickle
-import random
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,24 +19,29 @@ from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from nws_sweep.results import SampleMade, SamplePart
 
-# About this many bytes of a larger part are hashed, evenly spaced, so that a digest takes 0.1 ms.
-_MOST_BYTES = 65_536
+_MOST_BYTES = 65_536  # hashed of a larger part, about, and evenly spaced
+_MOST_PARTS = 64  # numbers of a list with a digest each
 STREAM_SAMPLES = 64  # logged samples of each worker of an iterable dataset
 _LOG = "samples-"
 
 
 def parts_of(value: Any, place: str = "") -> Iterator[SamplePart]:
-    """Digests of the tensors, arrays, images and plain values in a sample, in their order."""
+    """Digests of the tensors, arrays, images, long lists of numbers and plain values in a sample, in their order."""
     place = f"{place}/{type(value).__name__}"
     if isinstance(value, Mapping) and value:
         for key, inner in value.items():
             yield from parts_of(inner, f"{place}:{key!r}")
-    elif isinstance(value, list | tuple) and value:
+    elif isinstance(value, list | tuple) and value and not _is_vector(value):
         for number, inner in enumerate(value):
             yield from parts_of(inner, f"{place}:{number}")
     else:
         form = f"{place} {getattr(value, 'dtype', '')} {getattr(value, 'shape', getattr(value, 'size', ''))}"
         yield SamplePart(form=_digest(form.encode()), content=_content(value))
+
+
+def _is_vector(values: Sequence[Any]) -> bool:
+    """Whether these are many plain numbers, such as tokens: a digest of each would take tens of milliseconds."""
+    return len(values) > _MOST_PARTS and {*map(type, values)} <= {int, float, bool}
 
 
 def _content(value: Any) -> bytes | None:
@@ -92,11 +96,12 @@ class SampleLog:
 def load_in_process(dataset: Any, keys: Sequence[Any], limit_s: float | None) -> tuple[SampleMade, ...]:
     """Loads samples in this process, without those that raise; starts no further sample after ``limit_s``.
 
-    Of an iterable dataset, loads the first samples of a new iterator, as many as there are keys.
+    Of an iterable dataset, loads the first samples of a new iterator, as many as there are keys. The state of torch's
+    generator, by which samplers order the epochs of this process, stays.
     """
     began = time.perf_counter()
     found: list[SampleMade] = []
-    with _random_state_preserved():
+    with torch.random.fork_rng(devices=[]):
         stream = iter(dataset) if isinstance(dataset, IterableDataset) else None
         for key in keys:
             if found and limit_s is not None and time.perf_counter() - began > limit_s:
@@ -117,7 +122,7 @@ def load_one_by_one(loader: DataLoader[Any], samples: Sequence[SampleMade]) -> t
     order = [of_worker.get(worker, [])[number : number + 1] for number in range(rounds) for worker in range(workers)]
     context: Any = loader.multiprocessing_context or multiprocessing
     init = functools.partial(_digest_with_lock, loader.worker_init_fn, context.Lock())
-    with _random_state_preserved():
+    with torch.random.fork_rng(devices=[]):
         one_by_one: DataLoader[Any] = DataLoader(
             loader.dataset, batch_size=None, sampler=order, num_workers=workers, worker_init_fn=init,
             multiprocessing_context=loader.multiprocessing_context,
@@ -138,14 +143,3 @@ def _digest_with_lock(start: Any, lock: Any, worker_id: int) -> None:
         return SampleMade(worker=worker_id, key=keys[0], parts=parts[0]) if keys else None
 
     worker.dataset.__class__ = type(kind.__name__, (kind,), {"__slots__": (), "__getitem__": digests})
-
-
-@contextlib.contextmanager
-def _random_state_preserved() -> Iterator[None]:
-    before = random.getstate(), np.random.get_state()
-    with torch.random.fork_rng(devices=[]):
-        try:
-            yield
-        finally:
-            random.setstate(before[0])
-            np.random.set_state(before[1])

@@ -225,6 +225,15 @@ def test_some_samples_of_a_worker_are_logged_in_its_first_epoch(tmp_path: Path) 
     assert [sample.key for sample in log.read() if sample.worker == 0] == list(range(64))
 
 
+@pytest.mark.parametrize(
+    ("sample", "count"),
+    [({"ids": [7] * 65, "mask": (True, 0.5) * 40}, 2), ([7] * 64, 64), ([*[7] * 64, "text"], 65), ([[7, 8], []], 3)],
+)
+def test_a_long_list_of_numbers_is_one_part_of_a_sample(sample: Any, count: int) -> None:
+    assert len(list(parts_of(sample))) == count
+    assert list(parts_of([7] * 65)) == list(parts_of([7] * 65)) != list(parts_of([*[7] * 64, 8]))
+
+
 def test_samples_that_cannot_be_logged_are_skipped(tmp_path: Path) -> None:
     log = SampleLog(str(tmp_path))
     log.note(0, [1, 2], "a key that is a list")
