@@ -103,20 +103,30 @@ def with_settings(loader: AnyLoader, settings: LoaderSettings) -> AnyLoader:
     is ignored, since the sampler decides. If the number of workers changes, they seed the dataset's own random number
     generators. ConfigurationError if another object makes batches of another size.
     """
-    plain = unwrapped(loader)
-    other = copy_with(plain, settings)
-    if settings.num_workers not in (0, plain.num_workers) and generators.of_loader(plain):
-        other.worker_init_fn = SeededGenerators(plain.worker_init_fn, plain.collate_fn)
+    other = _seeded_copy(unwrapped(loader), settings)
     renew_iterators(other)
     return with_inner(loader, other)
 
 
-def renew_iterators(loader: DataLoader[Any]) -> None:
-    """Makes the iterators in attributes of a copy again, without drawing from the program's random numbers."""
-    for name in _kept_iterators(loader):
+def _seeded_copy(loader: Loader, settings: LoaderSettings) -> Loader:
+    """A copy with the iterators in attributes of the loader; ``renew_iterators`` must follow."""
+    other = copy_with(loader, settings)
+    if settings.num_workers not in (0, loader.num_workers) and generators.of_loader(loader):
+        other.worker_init_fn = SeededGenerators(loader.worker_init_fn, loader.collate_fn)
+    return other
+
+
+def renew_iterators(loader: DataLoader[Any]) -> bool:
+    """Makes the iterators in attributes of a copy again, without drawing from the program's random numbers.
+
+    Their workers start at once, with the loader as it is now. Returns whether there are any.
+    """
+    names = _kept_iterators(loader)
+    for name in names:
         restore = order_restorer(loader)
         vars(loader)[name] = torch_internals.new_iterator(loader)
         restore()
+    return bool(names)
 
 
 def with_inner(loader: AnyLoader, inner: DataLoader[Any]) -> AnyLoader:
@@ -288,11 +298,11 @@ class Source:
     def loader(
         self, settings: LoaderSettings, collate_fn: Callable[[list[Any]], Any] | None, init: WorkerStart | None
     ) -> DataLoader[Any]:
-        """A DataLoader with these settings and the samples of this rank.
+        """A DataLoader with these settings and the samples of this rank; ``renew_iterators`` must follow.
 
         ``shuffle`` is ignored for an iterable dataset and for a DataLoader that was given.
         """
-        loader = self._of_dataset(settings) if self._template is None else with_settings(self._template, settings)
+        loader = self._of_dataset(settings) if self._template is None else _seeded_copy(self._template, settings)
         if collate_fn is not None:
             loader.collate_fn = collate_fn
         if init is not None:
@@ -372,6 +382,7 @@ class RotatedBatches:
 
     def __init__(self, batches: Any, first: int) -> None:
         self._batches, self._first = batches, first
+        self.sampler = getattr(batches, "sampler", None)  # where loaders of timm and ultralytics look for the length
 
     def __iter__(self) -> Iterator[Any]:
         batches = iter(self._batches)

@@ -127,7 +127,9 @@ class _DatasetCommands:
     def samples(self, settings: LoaderSettings, most: int, limit_s: float = math.inf) -> SamplesSeen:
         began, count = time.monotonic(), 0
         counts, start = _one if settings.batch_size is None else len, WorkerStart(folder=self._folder)
-        for made in self._data.source.loader(settings, counts, start):
+        loader = self._data.source.loader(settings, counts, start)
+        loaders.renew_iterators(loader)
+        for made in loader:
             count += made
             if count >= most or time.monotonic() - began > limit_s:
                 return SamplesSeen(count=count, complete=False)
@@ -189,12 +191,14 @@ class _ChildCommands(_DatasetCommands):
             loader.worker_init_fn = WorkerStart(
                 BatchTimer(log), own, threads, self._log, self._folder, loader.collate_fn
             )
+        # A kept iterator makes batches before their epoch begins. A DataLoader that does not make the batches has an
+        # unknown number of samples in each.
+        is_counted = not loaders.renew_iterators(loader) and settings.batch_size is not None
         self._session = LoaderSession(
             loader,
             self._training_step,
             default_batch_length=settings.batch_size or 1,
-            # Only a DataLoader that makes the batches has a known number of samples in each.
-            produced=log.produced if log and settings.batch_size is not None else (lambda: None),
+            produced=log.produced if log and is_counted else (lambda: None),
             drain=settings.persistent_workers,
             queued_batches=settings.queued_batches,
             batches_per_epoch=self._batches,

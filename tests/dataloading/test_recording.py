@@ -157,8 +157,10 @@ def test_batches_of_a_sequential_sampler_come_in_runs_from_the_whole_epoch(monke
 @pytest.mark.parametrize("batch_size", [2, None])
 def test_epochs_begin_at_a_place_and_have_all_batches(batch_size: int | None) -> None:
     loader = DataLoader(Planted(), batch_size=batch_size)
-    whole = list(loaders.index_sampler(loader))
+    plain: Any = loaders.index_sampler(loader)
+    whole = list(plain)
     order = loaders.begin_at(loader, 0.3)
+    assert loaders.index_sampler(loader).sampler is getattr(plain, "sampler", None)  # that some classes read
     first = int(0.3 * len(whole))
     for _ in range(2):
         assert list(loaders.index_sampler(loader)) == [*whole[first:], *whole[:first]] == [whole[n] for n in order]

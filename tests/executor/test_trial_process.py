@@ -10,18 +10,22 @@ import threading
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psutil
 import pytest
 
+from nws_sweep.dataloading.loaders import BatchesInRuns, Source
+from nws_sweep.dataloading.recording import WorkerStart
 from nws_sweep.errors import ConfigurationError, DatasetError, TimeLimitReached, TrialError
 from nws_sweep.executor import child as child_module
 from nws_sweep.executor import trial_process
 from nws_sweep.measurement.environment import TrialProcess
 from nws_sweep.results import LoaderSettings, ProcessSpec, WindowKind, WindowRequest
-from nws_sweep.system import processes
+from nws_sweep.system import processes, torch_internals
 from tests.children import child, line_of
+from tests.dataloading.test_loaders import DATA, Endless, collate
 from tests.factories import process_spec as spec
 
 pytestmark = pytest.mark.usefixtures("no_leftovers")
@@ -63,6 +67,21 @@ def test_facts_have_the_kind_and_length_of_a_dataset(
         process.open(settings(0, shuffle=True))  # ignored for an iterable dataset, where DataLoader rejects it
         assert process.batches_per_epoch == batches
         assert process.window(WHOLE_EPOCH).samples == 64
+
+
+def test_a_kept_iterator_is_made_once_with_all_that_a_trial_sets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commands: Any = child_module._ChildCommands(spec("Plain"), str(tmp_path))
+    data = SimpleNamespace(source=Source(Endless(DATA, batch_size=8), seed=0), files={})
+    vars(commands).update(_data=data, _training_step=len, _collate_fn=collate)
+    made: list[Any] = []
+    monkeypatch.setattr(torch_internals, "new_iterator", lambda loader: made.append({**vars(loader)}))
+    commands.open(settings(2), 0.5)
+    (found,) = made
+    kinds = (type(found["worker_init_fn"]), type(found["batch_sampler"]), found["collate_fn"])
+    assert kinds == (WorkerStart, BatchesInRuns, collate)
+    assert commands._session.produced() is None  # it makes batches before their epoch begins
 
 
 def test_workers_have_the_platforms_start_method() -> None:
