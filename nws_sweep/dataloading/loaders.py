@@ -27,7 +27,7 @@ from nws_sweep.system import processes, torch_internals
 
 AnyLoader = TypeVar("AnyLoader")
 Loader = TypeVar("Loader", bound="DataLoader[Any]")
-_MOST_LISTED = 100_000  # batches held in memory, and listed within a second
+_MOST_LISTED, _MOST_INDICES = 100_000, 4_000_000  # batches held in memory, and their samples: 150 MB within a second
 _RUN_S, _LEAST_RUN, _FEWEST_RUNS = 0.5, 8, 4  # time and batches of a run of neighbours, and runs of an epoch
 
 
@@ -364,13 +364,14 @@ class BatchesInRuns:
 def in_runs(loader: DataLoader[Any], queued_batches: int, place: float = 0.0) -> BatchesInRuns | None:
     """Makes a DataLoader take batches from the whole epoch instead of its beginning; None if it already does.
 
-    A random sampler does; an iterable dataset has one order, and so does a sampler of over ``_MOST_LISTED`` batches.
+    A random sampler does; an iterable dataset has one order, and so does a sampler of too many batches to list.
     """
-    sampler = loader.batch_sampler
-    if sampler is None or isinstance(loader.sampler, RandomSampler):
+    sampler, is_stream = loader.batch_sampler, isinstance(loader.dataset, IterableDataset)
+    if sampler is None or is_stream or isinstance(loader.sampler, RandomSampler):
         return None
-    batches = list(itertools.islice(iter(sampler), _MOST_LISTED + 1))
-    if not 1 < len(batches) <= _MOST_LISTED:
+    most = min(_MOST_LISTED, _MOST_INDICES // (loader.batch_size or 1))
+    batches = list(itertools.islice(iter(sampler), most + 1))
+    if not 1 < len(batches) <= most:
         return None
     least = min(max(_LEAST_RUN, 2 * queued_batches), max(1, len(batches) // _FEWEST_RUNS))
     vars(loader)["batch_sampler"] = runs = BatchesInRuns(batches, least, place)

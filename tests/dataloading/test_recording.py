@@ -150,8 +150,16 @@ def test_batches_of_a_sequential_sampler_come_in_runs_from_the_whole_epoch(monke
     assert list(loader.batch_sampler or ()) == before
 
     in_order = DataLoader(Planted(), sampler=SequentialSampler(Planted()), batch_size=None)
-    for kept in (DataLoader(Planted(), shuffle=True), DataLoader(Stream()), in_order):
+    for kept in (DataLoader(Planted(), shuffle=True), in_order):
         assert loaders.in_runs(kept, queued_batches=2) is None
+
+
+@pytest.mark.parametrize(("dataset", "listed"), [(Stream(), 0), (Planted(), 11)])
+def test_batches_of_an_iterable_dataset_or_of_too_many_samples_are_not_listed(dataset: Any, listed: int) -> None:
+    loader: DataLoader[Any] = DataLoader(dataset, batch_size=400_000)
+    vars(loader)["batch_sampler"] = batches = itertools.count()
+    assert loaders.in_runs(loader, queued_batches=2) is None
+    assert next(batches) == listed
 
 
 @pytest.mark.parametrize("batch_size", [2, None])
