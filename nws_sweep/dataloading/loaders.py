@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeVar, cast
 
 import torch
-from torch.utils.data import BatchSampler, DataLoader, IterableDataset, RandomSampler, SequentialSampler
+from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset, RandomSampler, SequentialSampler
 from torch.utils.data.distributed import DistributedSampler
 
 from nws_sweep.dataloading import generators
@@ -159,8 +159,9 @@ def untuned(loader: DataLoader[Any]) -> DataLoader[Any]:
 
 
 def is_loader(value: object) -> bool:
-    """Whether the object is a DataLoader or has one in an attribute."""
-    return isinstance(value, DataLoader) or _wrapped(value) is not None
+    """Whether the object is a DataLoader, or has one in an attribute and is no map-style dataset."""
+    is_map_style = getattr(type(value), "__getitem__", Dataset.__getitem__) is not Dataset.__getitem__
+    return isinstance(value, DataLoader) or (not is_map_style and _wrapped(value) is not None)
 
 
 def _wrapped(wrapper: Any) -> tuple[str, DataLoader[Any]] | None:
@@ -270,7 +271,7 @@ class Source:
     def __init__(self, made: Any, seed: int, rank: int = 0, ranks: int = 1) -> None:
         self.project = made.facts if isinstance(made, Project) else None  # node in the project's config
         made = made.made if isinstance(made, Project) else made
-        made = made if hasattr(made, "__getitem__") or not is_loader(made) else unwrapped(made)
+        made = unwrapped(made) if is_loader(made) else made
         self._template: DataLoader[Any] | None = made if isinstance(made, DataLoader) else None
         self.settings = settings_of(made) if isinstance(made, DataLoader) else None  # None for a dataset
         self.dataset: Any = made.dataset if isinstance(made, DataLoader) else made

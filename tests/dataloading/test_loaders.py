@@ -20,7 +20,7 @@ from nws_sweep.dataloading.inputs import DATALOADER_DEFAULTS, loader_input_of
 from nws_sweep.dataloading.loaders import Source
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.results import LoaderSettings
-from tests.user_datasets import SizedStream, Stream
+from tests.user_datasets import Plain, SizedStream, Stream
 
 DATA = TensorDataset(torch.arange(40))
 
@@ -120,12 +120,16 @@ def test_a_kept_iterator_is_made_again_but_not_without_workers() -> None:
     assert [batch.tolist()[0] for (batch,) in loader] == [8, 16]
 
 
-def test_a_dataset_is_that_of_the_loader_in_an_object_that_wraps_it() -> None:
-    wrapper = SimpleNamespace(pipeline=[DataLoader(DATA, batch_size=8)])
+@pytest.mark.parametrize("base", [SimpleNamespace, Stream, Plain])
+def test_a_dataset_is_that_of_the_loader_in_an_object_that_wraps_it_and_is_no_map_style_dataset(base: Any) -> None:
+    wrapper = type("Own", (base,), {})()
+    wrapper.pipeline = [DataLoader(DATA, batch_size=8)]
     found = Source(wrapper, seed=0)
-    assert found.dataset is DATA
-    assert found.settings == loader_input_of(wrapper, DATALOADER_DEFAULTS).settings
-    assert loader_input_of(wrapper, DATALOADER_DEFAULTS).wrapper == "SimpleNamespace"
+    given: Any = loader_input_of(wrapper, DATALOADER_DEFAULTS)
+    if base is Plain:
+        assert (found.dataset, found.settings, given.made.dataset, given.wrapper) == (wrapper, None, wrapper, "")
+    else:
+        assert (found.dataset, found.settings, given.wrapper) == (DATA, given.settings, "Own")
 
 
 class ThreadContext(multiprocessing.context.SpawnContext):
