@@ -32,6 +32,7 @@ _ROWS = 1024  # kept of each worker until they are read
 _FIELDS = 4  # of a row: moments of the start and the end, CPU time, waiting
 _TOTALS = 4  # of a worker: CPU time besides that of the rows, batches with it, CPU time before first batches, starts
 _UNCOUNTED = -1  # in place of the samples of a worker
+_END = object()
 # Faster samples are counted per batch; those of an iterable dataset are counted until enough of them are logged.
 _CHEAP_SAMPLE_S = 20e-6
 # Other metaclasses change subclasses: samples of torch.Tensor become unpicklable, iterators of DataPipes invalid.
@@ -318,9 +319,7 @@ def _iterable_methods(kind: Any, slots: Slots, slot: int, log: SampleLog | None)
         seen, making_s = 0, 0.0
         while slots[slot] != _UNCOUNTED:  # an earlier epoch of the same worker may have set it
             began = clock()
-            try:
-                sample = next(samples)
-            except StopIteration:
+            if (sample := next(samples, _END)) is _END:
                 return
             making_s += clock() - began
             if log is not None and seen < STREAM_SAMPLES:
@@ -330,6 +329,8 @@ def _iterable_methods(kind: Any, slots: Slots, slot: int, log: SampleLog | None)
             yield sample
             if seen == STREAM_SAMPLES and making_s < _CHEAP_SAMPLE_S * seen:
                 slots[slot] = _UNCOUNTED
-        yield from samples
+        # ``yield from`` calls iter(), which is this function for a dataset whose ``__iter__`` returns itself.
+        while (sample := next(samples, _END)) is not _END:
+            yield sample
 
     return {"__iter__": counted}

@@ -49,6 +49,17 @@ class WatchingStream(IterableDataset[int]):
             yield index
 
 
+class WatchingIterator(WatchingStream):
+    """Its ``__iter__`` returns itself."""
+
+    def __iter__(self) -> Iterator[int]:
+        self.samples = super().__iter__()
+        return self
+
+    def __next__(self) -> int:
+        return next(self.samples)
+
+
 def fetch(dataset: Any, indices: list[int]) -> list[Any]:
     """A batch, as DataLoader's fetcher loads it."""
     return list(dataset.__getitems__(indices))
@@ -101,9 +112,12 @@ def test_samples_before_an_exception_are_counted_in_the_slot_of_the_worker() -> 
     ("sample_s", "length", "count"),
     [(CHEAP_S, 0, 0), (CHEAP_S, 63, 63), (CHEAP_S, 64, UNCOUNTED), (CHEAP_S, 200, UNCOUNTED), (DEAR_S, 200, 200)],
 )
-def test_streams_of_cheap_samples_become_uncounted(clock: FakeClock, sample_s: float, length: int, count: int) -> None:
+@pytest.mark.parametrize("kind", [WatchingStream, WatchingIterator])
+def test_streams_of_cheap_samples_become_uncounted(
+    clock: FakeClock, sample_s: float, length: int, count: int, kind: type[WatchingStream]
+) -> None:
     slots = [0]
-    dataset = WatchingStream(clock, slots, sample_s, length)
+    dataset = kind(clock, slots, sample_s, length)
     count_samples(dataset, slots, 0)
     for _ in dataset:
         clock.advance(1.0)  # the time between requests does not count
