@@ -17,8 +17,8 @@ import os
 import sys
 import sysconfig
 import types
-from collections import UserList, deque
-from collections.abc import Iterator, Mapping, Set
+from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from types import ModuleType
@@ -32,7 +32,7 @@ _MOST_VALUES = 20_000  # of one object, some tens of milliseconds
 _MOST_TEXT = 4096
 _PLAIN = (int, float, complex, bool, type(None), range, slice, type(...))
 _TEXT = (str, bytes, PurePath)
-_SEQUENCES = (list, tuple, deque, UserList)  # other sequences may load data when they are indexed
+_CONTAINERS = (dict, set, frozenset, list, tuple, deque)  # others may load data when they are read
 
 
 def fingerprint(*parts: Any) -> str:
@@ -60,10 +60,11 @@ def fingerprint(*parts: Any) -> str:
 
 
 def _parts(value: Any) -> Iterator[Any]:
+    kind = type(value)  # attributes of the value itself may call code of the user
     try:
-        if (hasattr(value, "dtype") and hasattr(value, "shape")) or hasattr(value, "iloc"):
+        if hasattr(kind, "iloc") or (hasattr(kind, "dtype") and hasattr(kind, "nbytes")):
             yield from _of_array(value)
-        elif isinstance(value, (Mapping, Set, *_SEQUENCES)):
+        elif isinstance(value, _CONTAINERS):
             yield from _of_container(value)
         elif isinstance(value, Source):
             yield from value.parts()
@@ -91,9 +92,9 @@ def _of_array(array: Any) -> Iterator[Any]:
 
 def _of_container(values: Any) -> Iterator[Any]:
     yield len(values)
-    if isinstance(values, Set):
+    if isinstance(values, set | frozenset):
         values = sorted(values, key=repr) if len(values) <= _SAMPLED else []
-    elements = list(values.items()) if isinstance(values, Mapping) else values
+    elements = list(values.items()) if isinstance(values, dict) else values
     yield from (elements[index] for index in range(0, len(elements), _step(len(elements))))
 
 
@@ -115,21 +116,27 @@ def _step(length: int, sampled: float = _SAMPLED) -> int:
 
 
 def _of_object(value: Any) -> Iterator[Any]:
+    found = dict(attributes(value))
     yield type(value)
-    attributes = dict(getattr(value, "__dict__", {}))
-    if not attributes:
+    if not found or hasattr(type(value), "filename"):  # a file of h5py, which is named by its repr alone
         yield _stable_repr(value)
-    for base in type(value).__mro__:
-        slots = getattr(base, "__slots__", ())
-        names = [slots] if isinstance(slots, str) else slots
-        attributes |= {name: getattr(value, name) for name in names if name != "__dict__" and hasattr(value, name)}
-    yield sorted(attributes.items())
+    yield sorted(found.items())
+
+
+def attributes(value: Any) -> Iterator[tuple[str, Any]]:
+    """Those that can be read without calling code of the user."""
+    yield from getattr(value, "__dict__", {}).items()
+    written_in_python = (vars(base) for base in type(value).__mro__ if "__slots__" in vars(base))
+    for slot in (one for members in written_in_python for one in members.values()):
+        if isinstance(slot, types.MemberDescriptorType):
+            with contextlib.suppress(AttributeError):  # not set
+                yield slot.__name__, slot.__get__(value)
 
 
 def _stable_repr(value: Any) -> str:
     """``repr``; for a ``repr`` with an address the qualified name, if the object has one."""
-    text = repr(value)
-    return getattr(value, "__qualname__", "") if "0x" in text else text[:_MOST_TEXT]
+    text, has_name = repr(value), "__qualname__" in vars(type(value))
+    return text[:_MOST_TEXT] if "0x" not in text else value.__qualname__ if has_name else ""
 
 
 def _of_function(function: Any) -> Iterator[Any]:

@@ -18,12 +18,12 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from pathlib import Path
-from types import BuiltinMethodType, FunctionType, MemberDescriptorType, MethodType, ModuleType
+from types import BuiltinMethodType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
 
-from nws_sweep.dataloading.fingerprints import is_library
+from nws_sweep.dataloading.fingerprints import attributes, is_library
 from nws_sweep.results import PythonObjects
 
 _LEAST_BYTES = 1_000_000
@@ -113,18 +113,8 @@ def _parts(value: Any, path: str) -> Iterator[tuple[str, Any]]:
         functions = (getattr(member, "__func__", member) for member in members)
         yield from (one for function in functions if isinstance(function, FunctionType) for one in _used_by(function))
     else:
-        yield from ((f"{path}.{name}" if path else name, inner) for name, inner in _attributes(value))
+        yield from ((f"{path}.{name}" if path else name, inner) for name, inner in attributes(value))
         yield path, kind
-
-
-def _attributes(value: Any) -> Iterator[tuple[str, Any]]:
-    """Those that can be read without calling code of the user."""
-    yield from getattr(value, "__dict__", {}).items()
-    written_in_python = (vars(base) for base in type(value).__mro__ if "__slots__" in vars(base))
-    for slot in (one for members in written_in_python for one in members.values()):
-        if isinstance(slot, MemberDescriptorType):
-            with contextlib.suppress(AttributeError):  # not set
-                yield slot.__name__, slot.__get__(value)
 
 
 def _used_by(function: FunctionType) -> Iterator[tuple[str, Any]]:

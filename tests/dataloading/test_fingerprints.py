@@ -5,6 +5,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,27 @@ class Slotted:
 
     def __init__(self, value: int) -> None:
         self.value = value
+
+
+class Lazy(Mapping[str, str]):
+    """Loads what is read."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.loaded: list[str] = []
+
+    def __getattr__(self, name: str) -> str:
+        self.loaded.append(name)
+        return name
+
+    __getitem__ = __getattr__
+    dtype = shape = property(lambda self: self["shape"])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter("abc")
+
+    def __len__(self) -> int:
+        return 3
 
 
 def adding(offset: int) -> Any:
@@ -71,6 +93,12 @@ def test_equal_objects_have_equal_fingerprints(make: Any) -> None:
 @pytest.mark.parametrize(("one", "other"), DIFFERENT)
 def test_different_objects_have_different_fingerprints(one: Any, other: Any) -> None:
     assert fingerprint(one) != fingerprint(other)
+
+
+def test_nothing_is_loaded_for_a_fingerprint() -> None:
+    lazy = Lazy("one")
+    assert fingerprint(lazy) == fingerprint(Lazy("one")) != fingerprint(Lazy("other"))
+    assert lazy.loaded == []
 
 
 SCALE = [1]
