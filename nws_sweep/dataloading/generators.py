@@ -22,22 +22,22 @@ _KINDS = (random.Random, np.random.RandomState, np.random.Generator, torch.Gener
 _SHARED = (random.random.__self__, np.random.random.__self__, torch.default_generator)  # type: ignore[attr-defined]
 
 
-def reachable(*parts: Any) -> dict[str, Any]:
-    """The generators that objects reach by attributes, closures and globals, by their places such as ``transform.R``.
+def reachable(*parts: Any) -> dict[Any, str]:
+    """The generators that objects reach by attributes, closures and globals, with places such as ``transform.R``.
 
-    Without those that DataLoader seeds.
+    Without those that DataLoader seeds. Several may have the same place.
     """
-    found = {place: value for part in parts for place, value in objects.walk(part) if isinstance(value, _KINDS)}
-    return {place: one for place, one in found.items() if one not in _SHARED and _is_seeded_by_numbers(one)}
+    found = {value: place for part in parts for place, value in objects.walk(part) if isinstance(value, _KINDS)}
+    return {one: place for one, place in found.items() if one not in _SHARED and _is_seeded_by_numbers(one)}
 
 
-def of_loader(loader: DataLoader[Any]) -> dict[str, Any]:
-    """The generators that make samples of a DataLoader, by their places; none for an iterable dataset.
+def of_loader(loader: DataLoader[Any]) -> tuple[str, ...]:
+    """The places of the generators that make samples of a DataLoader; none for an iterable dataset.
 
     Workers of an iterable dataset may share its samples among them by equal draws of equal generators.
     """
     is_iterable = isinstance(loader.dataset, IterableDataset)
-    return {} if is_iterable else reachable(loader.dataset, loader.collate_fn)
+    return () if is_iterable else tuple(dict.fromkeys(reachable(loader.dataset, loader.collate_fn).values()))
 
 
 def seeding(places: Iterable[str]) -> str:
@@ -63,7 +63,7 @@ class SeededGenerators:
     def __call__(self, worker_id: int) -> None:
         """Runs in the worker before its first sample."""
         worker = get_worker_info()
-        for number, generator in enumerate(reachable(worker and worker.dataset, self.collate_fn).values()):
+        for number, generator in enumerate(reachable(worker and worker.dataset, self.collate_fn)):
             _seed(generator, np.random.SeedSequence([torch.initial_seed(), number]))
         if self.user_function is not None:
             self.user_function(worker_id)

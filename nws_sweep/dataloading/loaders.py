@@ -287,7 +287,7 @@ class Source:
     def unseeded_generators(self) -> tuple[str, ...]:
         """Places of random number generators of the dataset's own, unless a ``worker_init_fn`` may seed them."""
         loader: DataLoader[Any] = DataLoader(self.dataset) if self._template is None else self._template
-        return () if loader.worker_init_fn else tuple(generators.of_loader(loader))
+        return () if loader.worker_init_fn else generators.of_loader(loader)
 
     @property
     def samples(self) -> int | None:

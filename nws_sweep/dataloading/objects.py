@@ -81,8 +81,8 @@ def _classes(module: str, names: Iterable[str]) -> Iterator[tuple[str, type]]:
 def walk(value: Any) -> Iterator[tuple[str, Any]]:
     """The objects that a dataset reaches, the nearest first, with their places such as ``parts[0].samples``.
 
-    They are reached by attributes, elements of small containers, closures, and the globals of functions outside of
-    libraries. Plain values and arrays are left out.
+    They are reached by attributes, elements of small containers, closures, and the globals of functions and attributes
+    of classes outside of libraries. Plain values and arrays are left out.
     """
     seen: dict[int, Any] = {}  # holds references, so that no id is reused
     waiting = deque([("", value)])
@@ -109,12 +109,27 @@ def _parts(value: Any, path: str) -> Iterator[tuple[str, Any]]:
     elif isinstance(value, FunctionType):
         yield from _used_by(value)
     elif isinstance(value, type):
-        members = (getattr(member, "fget", member) for base in value.__mro__ for member in vars(base).values())
-        functions = (getattr(member, "__func__", member) for member in members)
-        yield from (one for function in functions if isinstance(function, FunctionType) for one in _used_by(function))
+        for base in value.__mro__:
+            yield from _of_class(base, f"{path}." if path else "")
     else:
         yield from ((f"{path}.{name}" if path else name, inner) for name, inner in attributes(value))
         yield path, kind
+
+
+def _of_class(kind: type, prefix: str) -> Iterator[tuple[str, Any]]:
+    """What the functions of a class use, and the attributes of a class outside of libraries."""
+    is_own = not is_of_library(kind)
+    for name, member in vars(kind).items():
+        if hasattr(type(member), "__get__"):  # a function, or another descriptor
+            function = getattr(member, "__func__", getattr(member, "fget", member))
+            yield from _used_by(function) if isinstance(function, FunctionType) else ()
+        elif is_own and not name.startswith("__"):
+            yield prefix + name, member
+
+
+def is_of_library(kind: type) -> bool:
+    """Whether an installed package or the standard library has the class."""
+    return is_library(getattr(sys.modules.get(kind.__module__), "__file__", None) or "")
 
 
 def _used_by(function: FunctionType) -> Iterator[tuple[str, Any]]:

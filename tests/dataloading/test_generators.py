@@ -51,6 +51,8 @@ class Draws(Plain):
 
 
 class DrawsFromModule(Draws):
+    own = random.Random(0)
+
     def __getitem__(self, index: int) -> Any:
         return float(module_generator.random())
 
@@ -69,16 +71,20 @@ def drawn(dataset: Any, epochs: int, **keywords: Any) -> list[float]:
 @pytest.mark.parametrize("kind", MAKERS)
 def test_workers_and_epochs_draw_other_numbers(kind: str) -> None:
     dataset = Draws(MAKERS[kind]())
-    assert list(generators.of_loader(DataLoader(dataset))) == ["transform[0].inner.R"]
+    assert generators.of_loader(DataLoader(dataset)) == ("transform[0].inner.R",)
     assert len(set(drawn(dataset, 2))) < 24  # the pitfall
     assert len(set(drawn(dataset, 2, worker_init_fn=nws_sweep.seed_worker))) == 48
 
 
-def test_generators_in_closures_partials_methods_and_modules_are_found() -> None:
+def test_generators_in_closures_partials_methods_modules_and_classes_are_found() -> None:
     own = np.random.default_rng(0)
     parts = [lambda scale: scale * own.random(), functools.partial(own.choice, 3), own.normal, Part(own).draw]
-    assert all(list(generators.reachable(part).values()) == [own] for part in parts)
-    assert list(generators.reachable(DrawsFromModule(None)).values()) == [module_generator]
+    assert all([*generators.reachable(part)] == [own] for part in parts)
+    dataset = DrawsFromModule(None)
+    assert [*generators.reachable(dataset)] == [DrawsFromModule.own, module_generator]
+    vars(dataset)["module_generator"] = own  # at the same place as the global one
+    assert [*generators.reachable(dataset)] == [own, DrawsFromModule.own, module_generator]
+    assert generators.of_loader(DataLoader(dataset)) == ("module_generator", "own")
 
 
 def test_a_seed_of_the_users_worker_init_fn_stays() -> None:

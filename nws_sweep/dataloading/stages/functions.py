@@ -49,7 +49,6 @@ class StageFunctions:
             [collate_fn] if isinstance(collate_fn, FunctionType) else [], _ADDED.values(),
         )  # fmt: skip
         self.known: dict[CodeType, FunctionType] = {function.__code__: function for function in known}
-        self._is_user: dict[CodeType, bool] = {}
         self.added = Stage("")
         self._stages: dict[object, Stage] = {}
         self._names: dict[str, int] = {}
@@ -85,10 +84,7 @@ class StageFunctions:
 
     def is_followed(self, code: CodeType) -> bool:
         """Whether direct calls of this code are stages too: the dataset's own code and functions of the user."""
-        known = self._is_user.get(code)
-        if known is None:
-            known = self._is_user[code] = code in self._of_datasets or _is_users_file(code.co_filename)
-        return known
+        return code in self._of_datasets or _is_users_file(code.co_filename)
 
     def of_frame(self, frame: FrameType, caller: Stage) -> Stage:
         """The stage of a Python function that has just been called by the stage ``caller``."""
@@ -119,6 +115,7 @@ class StageFunctions:
         return self._stages.setdefault(name, Stage(name))
 
 
+@functools.cache
 def _is_users_file(path: str) -> bool:
     return path.startswith(_TYPED_IN) if path.startswith("<") else not is_library(path)
 
@@ -137,14 +134,9 @@ def _reached(part: Any) -> Iterator[Any]:
         owner = places.get(place.rpartition(".")[0]) if "." in place else part
         places.setdefault(place, value)
         is_element = place.endswith("]") and "._modules[" not in place
-        is_part = _is_of_library(type(owner)) and not isinstance(owner, Dataset | nn.Sequential | nn.ModuleList)
+        is_part = objects.is_of_library(type(owner)) and not isinstance(owner, Dataset | nn.Sequential | nn.ModuleList)
         if is_element or not is_part or isinstance(value, FunctionType):
             yield value
-
-
-def _is_of_library(kind: type) -> bool:
-    file = getattr(sys.modules.get(kind.__module__), "__file__", None)
-    return file is not None and not _is_users_file(file)
 
 
 def _place_of(kind: type) -> CodeType | None:
