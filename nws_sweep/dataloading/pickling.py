@@ -106,8 +106,9 @@ def _make_generator(device: str, state: torch.Tensor) -> torch.Generator:
 
 def _reduce_file(file: Any) -> Any:
     """By its name: the content may be large, and reading a copy in memory would take less time."""
-    if not isinstance(file.name, str | bytes) or not file.readable():
-        return NotImplemented
+    raw = getattr(getattr(file, "buffer", file), "raw", None)
+    if not isinstance(raw, io.FileIO) or not isinstance(file.name, str | bytes) or not file.readable():
+        return NotImplemented  # a compressed file has the name of the file that it reads
     how = ("r", -1, file.encoding, file.errors) if isinstance(file, io.TextIOBase) else ("rb",)
     return _open_again, (os.fspath(os.path.abspath(file.name)), how, file.tell())  # noqa: PTH100 - a name may be bytes
 

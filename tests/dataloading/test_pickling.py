@@ -1,3 +1,5 @@
+import gzip
+import io
 import pickle
 import socket
 import sys
@@ -60,6 +62,14 @@ def test_an_open_file_is_opened_again_at_its_position(tmp_path: Path, mode: str,
         with pickled(file, tmp_path) as other:
             assert (other.name, other.read()) == (file.name, rest)
     assert b"second" not in (tmp_path / "file").read_bytes()
+
+
+@pytest.mark.parametrize("wrap", [io.TextIOWrapper, io.BufferedReader])
+def test_a_reader_of_a_compressed_file_is_not_opened_again_as_the_compressed_file(tmp_path: Path, wrap: Any) -> None:
+    with gzip.open(tmp_path / "data", "wb") as file:
+        file.write(b"first")
+    with wrap(gzip.open(tmp_path / "data")) as reader, pytest.raises(ConfigurationError, match="pickle"):
+        pickling.write("it", reader, tmp_path / "file")
 
 
 @pytest.mark.parametrize("part", [slice(None), slice(100, 200), slice(0, 900, 2)])
