@@ -7,39 +7,24 @@ recorded when a batch is requested. If the device has passed it when the batch i
 import functools
 import math
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
 from nws_sweep.system import accelerator
 
 
-class Event(Protocol):
-    """An event on the queue of a device, as ``torch.Event`` with ``enable_timing``."""
-
-    def record(self) -> object:
-        """Puts it on the queue."""
-
-    def query(self) -> bool:
-        """Whether the device has passed it."""
-
-    def synchronize(self) -> object:
-        """Waits until the device has passed it."""
-
-    def elapsed_time(self, end_event: Any) -> float:
-        """From this event to a later one, ms, if the device has passed both."""
-
-
 class DeviceClock:
     """Says how long the device waited for each batch.
 
     Args:
-        make_event: Makes an event; the argument says whether waiting for it leaves the CPU to others.
+        make_event: Makes an event on the queue of the device, as ``torch.Event`` with ``enable_timing``; the argument
+            says whether waiting for it leaves the CPU to others.
     """
 
-    def __init__(self, make_event: Callable[[bool], Event]) -> None:
+    def __init__(self, make_event: Callable[[bool], Any]) -> None:
         self._make_event = make_event
-        self._asked: Event | None = None
+        self._asked: Any = None
 
     def pace(self) -> None:
         """A step has been queued: waits until the device has finished the step before it.
@@ -67,7 +52,8 @@ class DeviceClock:
         given = self._make_event(False)
         given.record()
         given.synchronize()  # at once, since the device has nothing else to do
-        return max(0.0, self._asked.elapsed_time(given) * 1e-3)
+        idle_ms: float = self._asked.elapsed_time(given)
+        return max(0.0, idle_ms * 1e-3)
 
     def finish(self) -> None:
         """Waits until the device has finished all steps."""
