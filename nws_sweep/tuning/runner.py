@@ -126,8 +126,10 @@ def _observations(search: SearchProgress) -> list[Observation]:
 
 
 def _standardized(trials: Sequence[Trial], found: Estimates | None) -> tuple[Trial, ...]:
-    """The trials with the times by which they are compared, so that the choice can be seen from them."""
-    costs_s = {o.settings: found.costs_s[o.settings] * (o.batches or 1) for o in found.observations} if found else {}
+    """The trials of this search with the times by which they are compared, so that the choice can be seen from them."""
+    if found is None:
+        return tuple(trials)
+    costs_s = {o.settings: found.costs_s[o.settings] * (o.batches or 1) for o in found.observations if o.by_round}
     return tuple(one.scaled_to(costs_s[one.settings]) if one.settings in costs_s else one for one in trials)
 
 

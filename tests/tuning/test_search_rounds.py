@@ -114,6 +114,14 @@ def test_a_guess_is_measured_like_any_candidate() -> None:
     assert recommended(result).num_workers == 8
 
 
+def test_trials_of_an_earlier_search_keep_the_times_of_their_epochs() -> None:
+    """The number of batches of an epoch is not stored where the dataset makes the batches."""
+    chosen = replace(configuration(strategy="exhaustive", candidates=(0, 2)), loader=LoaderSettings(batch_size=None))
+    trials = [factories.trial(n, 8.0, settings=chosen.loader.with_workers(n)) for n in (0, 2)]
+    start = factories.search_result(*trials, configuration=chosen)
+    assert search(start, sleeping().environment(), Recorder()).trials == start.trials
+
+
 def test_candidates_of_a_short_epoch_are_compared_by_whole_epochs() -> None:
     result, _ = run_search(configuration(), sleeping(batches=6))
     assert result.complete
