@@ -9,7 +9,7 @@ from pathlib import Path
 from nws_sweep.analysis import advice, caveats, node_kinds, what_if
 from nws_sweep.analysis.diagnosis import Diagnosis, diagnose, worker_trials
 from nws_sweep.analysis.stage_savings import Stage, stages_of
-from nws_sweep.analysis.time_ratios import Ratio, times_of
+from nws_sweep.analysis.time_ratios import Ratio, ratio_of
 from nws_sweep.replay import choice
 from nws_sweep.results import Configuration, Estimate, Host, SearchRecord, Trial, TrialState, varying_columns
 from nws_sweep.results.search_record import ProjectFacts
@@ -200,10 +200,7 @@ def _configuration(run: StoredRun, varying: Sequence[str], stored: Stored) -> Co
 
 def _gain(result: SearchRecord, best: Trial | None, num_workers: int | None) -> Ratio | None:
     other = next((trial for trial in worker_trials(result) if trial.num_workers == num_workers), None)
-    if best is None or other is None or not best.objective_s or other.objective_s is None:
-        return None
-    times = times_of(best, other)
-    return Ratio(value=other.objective_s / best.objective_s, half_width=times.ratio.half_width if times else None)
+    return ratio_of(best, other) if best and other else None
 
 
 def _failures(result: SearchRecord, varying: Sequence[str]) -> Iterable[str]:

@@ -111,6 +111,17 @@ def times_of(base: Trial, other: Trial) -> Times | None:
     return None
 
 
+def ratio_of(best: Trial, other: Trial) -> Ratio | None:
+    """How many times as long as the best another trial takes, by the time that ranks trials; None if one has none.
+
+    The interval is that of their batches: a start-up is not repeated often enough for one.
+    """
+    if not best.objective_s or other.objective_s is None:
+        return None
+    times = times_of(best, other)
+    return Ratio(value=other.objective_s / best.objective_s, half_width=times.ratio.half_width if times else None)
+
+
 def time_of(trial: Trial, quantity: Quantity) -> Estimate | None:
     """The time of a batch, a sample or an epoch, s; None if it was not measured or the trial failed."""
     found = trial.measurement

@@ -13,9 +13,10 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
 from nws_sweep import units
-from nws_sweep.analysis import caveats, time_ratios
+from nws_sweep.analysis import caveats
 from nws_sweep.analysis.comparing import effects
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary
+from nws_sweep.analysis.time_ratios import Ratio, ratio_of
 from nws_sweep.report import explanation, plots, snippets
 from nws_sweep.results import Trial
 
@@ -64,26 +65,25 @@ def certainty(configuration: ConfigurationSummary) -> str:
         return f"Not sure: {result.provisional}."
     if result.verdict is not None and result.verdict.tied:
         return f"Not sure: {caveats.about_tie(result.verdict)}."
-    return _against_others(configuration, best, best.objective_s)
+    return _against_others(configuration, best)
 
 
-def _against_others(configuration: ConfigurationSummary, best: Trial, best_s: float) -> str:
-    others = [(t.objective_s, t) for t in configuration.worker_trials if t.num_workers != best.num_workers]
-    measured = [(seconds, trial) for seconds, trial in others if seconds is not None]
-    if not measured:
+def _against_others(configuration: ConfigurationSummary, best: Trial) -> str:
+    others = (trial for trial in configuration.worker_trials if trial.num_workers != best.num_workers)
+    ratios = [(trial.num_workers, ratio) for trial in others if (ratio := ratio_of(best, trial))]
+    if not ratios:
         return "No comparison: no other num_workers was measured."
-    nearest_s, nearest = min(measured, key=lambda other: other[0])
-    name, ratio = f"num_workers={nearest.num_workers}", nearest_s / best_s
-    if ratio < 1:
-        return f"{name} takes {units.percent(1 - ratio)} less time, which is not worth the workers."
-    return f"{_how_sure(best, nearest)}: the closest alternative, {name}, takes {units.percent(ratio - 1)} longer."
+    nearest, ratio = min(ratios, key=lambda other: other[1].value)
+    name = f"num_workers={nearest}"
+    if ratio.value < 1:
+        return f"{name} takes {units.percent(1 - ratio.value)} less time, which is not worth the workers."
+    return f"{_how_sure(ratio)}: the closest alternative, {name}, takes {units.percent(ratio.value - 1)} longer."
 
 
-def _how_sure(best: Trial, other: Trial) -> str:
-    times = time_ratios.times_of(best, other)
-    if times is None or times.ratio.half_width is None:
+def _how_sure(ratio: Ratio) -> str:
+    if ratio.half_width is None:
         return "Probably (without an interval: too few windows)"
-    return "Sure" if times.ratio.is_certain else "Probably (the interval of the ratio includes 1)"
+    return "Sure" if ratio.is_certain else "Probably (the interval of the ratio includes 1)"
 
 
 def report(summary: Summary, pictures: Sequence[Picture]) -> str:

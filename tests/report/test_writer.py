@@ -17,6 +17,7 @@ from tests.factories import (
     COLUMNS,
     configuration,
     endless_trial,
+    estimate,
     failed_trial,
     loader_settings,
     measurement,
@@ -146,6 +147,8 @@ def sure(record: SearchRecord) -> str:
         ([steady(0, 4.0), steady(2, 2.0), steady(4, 2.5)], "Sure: the closest alternative, num_workers=4, takes 25 %"),
         ([steady(0, 4.0, 0.3), steady(2, 3.5, 0.3)],
          "Probably (the interval of the ratio includes 1): the closest alternative, num"),
+        ([trial(2, 2.0), trial(4, 2.1, measurement=measurement(2.1, batch_s=estimate(0.004)))],  # faster per batch
+         "Probably (the interval of the ratio includes 1): the closest alternative, num_workers=4, takes 5.0 %"),
         ([steady(0, 4.0, None), steady(2, 2.0, None)], "Probably (without an interval: too few windows): the"),
         ([steady(2, 2.02), steady(4, 2.0)], "num_workers=4 takes 1.0 % less time, which is not worth the"),
         ([steady(2, 2.0)], "No comparison: no other num_workers was measured."),
