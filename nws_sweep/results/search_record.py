@@ -152,18 +152,25 @@ class SearchRecord:
 
     @property
     def provisional(self) -> str:
-        """Why the answer is provisional; empty if it is final, or if there is an error."""
-        if not self.complete and not self.error:
+        """Why the answer is provisional; empty if it is final, or if an error left no answer."""
+        if self.error:
+            measured = sum(trial.objective_s is not None for trial in self.trials)
+            return f"the search failed; {_measured(measured)}" if measured else ""
+        if not self.complete:
             finished = sum(trial.finished for trial in self.trials)
             started = len(self.trials) - finished
             more = f", {started} more were started" if started else ""
-            return f"the search did not finish; {finished} candidates were measured{more}"
+            return f"the search did not finish; {_measured(finished)}{more}"
         if self.verdict is not None and self.verdict.provisional:
             return f"this is the best so far: {self.stop_reason}"
         candidates = {*self.configuration.search.candidates, *(trial.num_workers for trial in self.trials)}
-        if len(candidates) == 1 and not self.error:
+        if len(candidates) == 1:
             return f"num_workers={candidates.pop()} was the only candidate, so it was compared with no other"
         return ""
+
+
+def _measured(count: int) -> str:
+    return f"{count} candidate{' was' if count == 1 else 's were'} measured"
 
 
 @dataclass(frozen=True, slots=True)

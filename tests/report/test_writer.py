@@ -279,7 +279,7 @@ def test_the_report_of_a_grid_is_written_with_all_its_files(tmp_path: Path) -> N
     ]
     edge, unfinished = section(text, "Warnings").split("\n\n")[0].splitlines()
     assert edge.startswith("- dataset=photos batch_size=64: the best value is the largest one allowed")
-    assert unfinished == "- dataset=photos batch_size=128: the search did not finish; 1 candidates were measured"
+    assert unfinished == "- dataset=photos batch_size=128: the search did not finish; 1 candidate was measured"
     assert pd.read_csv(grid / "results.csv")["state"].tolist() == ["ok", "failed", "ok", "ok", "timeout", "failed"]
     assert pd.read_csv(grid / "best.csv")["num_workers"].tolist()[:2] == [4, 0]
     best = yaml.safe_load((grid / "best.yaml").read_text())
