@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from nws_sweep.analysis.diagnosis import Diagnosis
+from nws_sweep.analysis.diagnosis import Diagnosis, loader_of
 from nws_sweep.analysis.stage_savings import Stage
 from nws_sweep.measurement.quantities import is_step
 from nws_sweep.replay.bottlenecks import Bottleneck
 from nws_sweep.replay.counterfactual import Counterfactual
 from nws_sweep.results import Measurement, Noise
+from nws_sweep.system import processes
 from nws_sweep.units import counted, interval, ratio, seconds, share
 
 _NEGLIGIBLE_GAIN = 0.01
@@ -143,14 +144,14 @@ def _figures(diagnosis: Diagnosis, replayed: Counterfactual) -> dict[str, str]:
         handed_over = (
             f"loading a batch takes less time than its transfer ({load} against {hand_over}), so workers cannot help"
         )
-    uses_fork = diagnosis.result.configuration.loader.multiprocessing_context in (None, "fork")
+    method = loader_of(diagnosis.result, diagnosis.best).multiprocessing_context or processes.start_method()
     is_cpu_bound = Bottleneck.CPU in diagnosis.bottlenecks[:1]
     return {
         "workers": counted(best, "worker"),
         "persistent": "persistent_workers=true removes most of it after the first epoch"
         if best
         else "with persistent_workers=true, workers start once and may pay off in later epochs",
-        "spawn": "" if uses_fork else "; fork starts faster than spawn",
+        "spawn": "" if method == "fork" else f"; fork starts faster than {method}",
         "suggested": _suggested(diagnosis),
         "refused": next(
             (f"{counted(one.num_workers, 'worker')} did not fit ({one.reason})" for one in diagnosis.refused), ""

@@ -8,6 +8,7 @@ from nws_sweep.analysis import node_kinds
 from nws_sweep.analysis.diagnosis import Diagnosis
 from nws_sweep.measurement import sample_check
 from nws_sweep.results import LoaderSettings, SearchRecord, Trial, TrialState, Verdict
+from nws_sweep.system import processes
 
 # Noise is reported above these limits: 0.2 CPUs, and shares that show in an interval of 5 %.
 _DISTURBANCES = (
@@ -87,8 +88,7 @@ def _about_objects(result: SearchRecord) -> Iterator[str]:
     if result.facts is None or not workers:
         return
     most = max(workers, key=lambda settings: settings.num_workers)
-    default = "fork" if result.host.platform.startswith("Linux") else None
-    if (most.multiprocessing_context or default) != "fork":
+    if (most.multiprocessing_context or processes.start_method()) != "fork":
         return
     for store in result.facts.objects:
         yield (

@@ -17,7 +17,7 @@ from nws_sweep.replay.counterfactual import Counterfactual
 from nws_sweep.replay.known import queue_settings
 from nws_sweep.replay.model import Model, model_of
 from nws_sweep.replay.prediction import MOST_BATCHES
-from nws_sweep.results import Noise, SearchRecord, Trial, TrialState
+from nws_sweep.results import LoaderSettings, Noise, SearchRecord, Trial, TrialState
 from nws_sweep.system import processes
 
 _LEAST_SAVED = 0.1  # share of the epoch
@@ -107,8 +107,13 @@ def diagnose(result: SearchRecord, best: Trial | None) -> Diagnosis | None:
     model = model_of_search(result, best)
     if model is None:
         return None
-    replayed = Counterfactual(model, queue_settings(best.settings, cores), _allowed(found))
+    replayed = Counterfactual(model, queue_settings(loader_of(result, best), cores), _allowed(found))
     return _with_savings(replace(found, replayed=replayed), replayed)
+
+
+def loader_of(result: SearchRecord, best: Trial) -> LoaderSettings:
+    """The settings of the best; without workers, with those that workers would have."""
+    return best.settings if best.num_workers else replace(result.configuration.loader, num_workers=0)
 
 
 def worker_trials(result: SearchRecord) -> tuple[Trial, ...]:
@@ -120,8 +125,7 @@ def worker_trials(result: SearchRecord) -> tuple[Trial, ...]:
 def model_of_search(result: SearchRecord, best: Trial, most: int = MOST_BATCHES) -> Model | None:
     """The model of the search of num_workers; None without records. ``most`` batches of a long epoch are replayed."""
     succeeded = [trial for trial in worker_trials(result) if trial.objective_s is not None]
-    loader = best.settings if best.num_workers else result.configuration.loader
-    method = loader.multiprocessing_context or processes.start_method()
+    method = loader_of(result, best).multiprocessing_context or processes.start_method()
     batches = result.facts.batches_of(best.settings, result.configuration.ranks) if result.facts else None
     return model_of(succeeded, batches, result.cpus, method, most)
 

@@ -7,7 +7,7 @@ from numbers import Integral, Real
 from typing import Any
 
 from nws_sweep import units
-from nws_sweep.analysis.diagnosis import model_of_search
+from nws_sweep.analysis.diagnosis import loader_of, model_of_search
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.measurement.quantities import is_step
 from nws_sweep.replay import choice
@@ -190,8 +190,10 @@ class WhatIf:
     def _measured(self, settings: QueueSettings) -> Measurement | None:
         if self.other_step_s is not None or settings.cpus != self.own.cpus:
             return None
-        made = (trial for trial in self.result.trials if queue_settings(trial.settings, settings.cpus) == settings)
-        return next((trial.measurement for trial in made if trial.state is TrialState.OK), None)
+        measured = (trial for trial in self.result.trials if trial.state is TrialState.OK)
+        made = ((queue_settings(trial.settings, settings.cpus), trial.measurement) for trial in measured)
+        # Without workers the other settings have no meaning.
+        return next((m for own, m in made if own == settings or own.num_workers == settings.num_workers == 0), None)
 
 
 def of(result: SearchRecord, best: Trial | None, most_batches: int = MOST_BATCHES) -> WhatIf | None:
@@ -202,9 +204,7 @@ def of(result: SearchRecord, best: Trial | None, most_batches: int = MOST_BATCHE
     model = model_of_search(result, best, most_batches) if best else None
     if best is None or model is None:
         return None
-    loader = best.settings if best.num_workers else result.configuration.loader
-    own = replace(queue_settings(loader, result.cpus), num_workers=best.num_workers)
-    return WhatIf(model=model, own=own, result=result)
+    return WhatIf(model=model, own=queue_settings(loader_of(result, best), result.cpus), result=result)
 
 
 def check(name: str, value: Any) -> None:

@@ -17,6 +17,7 @@ from nws_sweep.replay.queue import QueueSettings, replay
 from nws_sweep.results import (
     BatchCost,
     Estimate,
+    LoaderSettings,
     LoopCosts,
     Measurement,
     Noise,
@@ -25,8 +26,11 @@ from nws_sweep.results import (
     TrialState,
     storage,
 )
+from nws_sweep.system import processes
 from tests import factories
 from tests.factories import FACTS, HOST, configuration, failed_trial, loader_settings, search_rules, store_run, trial
+
+pytestmark = pytest.mark.usefixtures("forked_workers")
 
 START = LoopCosts(fork_s=0.002, start_s=0.005, stop_s=0.005)
 
@@ -49,7 +53,7 @@ class Workload:
     beside_s: float | None = None  # the training step beside workers
     tried: tuple[int, ...] = (0, 1, 2, 4, 8, 16)
     refused: tuple[int, ...] = ()
-    spawns: bool = False
+    settings: LoaderSettings = loader_settings()
 
     def trial(self, n: int) -> Trial:
         scale = self.waits * (self.batches // len(self.waits))
@@ -62,7 +66,7 @@ class Workload:
         return trial(
             n,
             1.0,
-            settings=loader_settings(n, multiprocessing_context="spawn" if self.spawns and n else None),
+            settings=self.settings.with_workers(n),
             measurement=Measurement(
                 startup_s=found.returned_s[0],
                 batch_s=Estimate(value=batch_s, low=batch_s / 1.02, high=batch_s * 1.02, n=5),
@@ -79,14 +83,10 @@ class Workload:
     @property
     def result(self) -> SearchRecord:
         refused = [failed_trial(n, "it needs 9 GB, 4 GB are free", TrialState.SKIPPED) for n in self.refused]
-        context = "spawn" if self.spawns else None
         return factories.search_result(
             *map(self.trial, self.tried),
             *refused,
-            configuration=configuration(
-                search=search_rules((*self.tried, *self.refused)),
-                loader=loader_settings(multiprocessing_context=context),
-            ),
+            configuration=configuration(search=search_rules((*self.tried, *self.refused)), loader=self.settings),
             facts=replace(FACTS, samples=64 * self.batches),
             host=replace(HOST, usable_cpus=self.cores),
         )
@@ -250,9 +250,23 @@ def test_more_workers_are_suggested_with_what_they_save() -> None:
     assert [line for line in caveats.on(result, best) if "a larger max_workers or candidate may be" in line]
 
 
-def test_fork_is_suggested_for_spawned_workers_and_an_epoch_of_unknown_length_has_no_start_up() -> None:
-    assert "fork starts faster than spawn" in sentence(replace(SHORT, spawns=True).diagnosis)
+def test_fork_is_suggested_for_spawned_workers_and_an_epoch_of_unknown_length_has_no_start_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    spawned = replace(SHORT, settings=loader_settings(multiprocessing_context="spawn"))
+    assert "fork starts faster than spawn" in sentence(spawned.diagnosis)
     assert "fork starts" not in sentence(SHORT.diagnosis)
+    monkeypatch.setattr(processes, "start_method", lambda: "forkserver")  # the default since Python 3.14
+    assert "fork starts faster than forkserver" in sentence(SHORT.diagnosis)
     found = diagnose(replace(SHORT.result, facts=replace(FACTS, samples=None)), SHORT.trial(4))
     assert found is not None
     assert found.bottlenecks == (Bottleneck.LATENCY,)
+
+
+def test_if_no_workers_are_best_the_configured_settings_are_those_of_the_workers_that_would_be_started() -> None:
+    slow_start = replace(SHORT, loop=replace(START, fork_s=1.0))
+    found = slow_start.diagnosis
+    assert (found.best.num_workers, found.bottlenecks[0]) == (0, Bottleneck.STARTUP)
+    assert "with persistent_workers=true, workers start once" in sentence(found)
+    persistent = replace(slow_start, settings=loader_settings(persistent_workers=True)).diagnosis
+    assert (persistent.best.num_workers, Bottleneck.STARTUP in persistent.bottlenecks) == (0, False)

@@ -6,6 +6,7 @@ import pytest
 
 from nws_sweep.analysis.summary import ConfigurationSummary, best_of
 from nws_sweep.results import Noise, PythonObjects, SearchRecord, Trial, TrialState, Verdict
+from nws_sweep.system import processes
 from tests.factories import (
     FACTS,
     HOST,
@@ -133,9 +134,15 @@ def verdict(*tied: int, **changes: Any) -> Verdict:
          []),
     ],
 )  # fmt: skip
+@pytest.mark.usefixtures("forked_workers")
 def test_warnings_of_a_search_begin(result: SearchRecord, warnings: list[str]) -> None:
     found = summary_of_run(result).configurations[0].warnings
     assert [line[: len(start)] for line, start in zip(found, warnings, strict=True)] == warnings
+
+
+def test_workers_that_are_not_forked_copy_no_objects_of_the_dataset(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "start_method", lambda: "forkserver")
+    assert only(trial(2, 1.0), trial(4, 2.0), facts=replace(FACTS, objects=(STORE,))).warnings == ()
 
 
 def pinned(accelerator: str | None) -> SearchRecord:

@@ -57,9 +57,11 @@ def test_without_the_length_of_an_epoch_a_batch_is_predicted() -> None:
 
 
 def test_a_trial_with_the_same_settings_cpus_and_training_step_has_the_measured_times() -> None:
-    measured = recorded_trial(4, WAITS)
-    known = found(trial(0, 8.0), measured)
+    first, measured = trial(0, 8.0), recorded_trial(4, WAITS)
+    known = found(first, measured)
     assert known.predict(known.own).measured == measured.measurement
+    without_workers = replace(known.own, num_workers=0, prefetch_factor=4, persistent_workers=True)
+    assert known.predict(without_workers).measured == first.measurement
     for asked in ({"num_workers": 2}, {"cpus": 9}, {"in_order": False}, {"training_step": 0.1}):
         other, settings = known.asked(**asked)
         assert other.predict(settings).measured is None
