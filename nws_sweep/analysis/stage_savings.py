@@ -23,7 +23,7 @@ NO_TIME = 0.01  # share of the epoch below which a stage saves no time
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stage:
+class Stage(StageCost):
     """A stage of the samples, and the epoch without it.
 
     Attributes:
@@ -42,14 +42,6 @@ class Stage:
         workers_without: Workers that the epoch would need then; None likewise.
     """
 
-    name: str
-    file: str
-    line: int
-    share: float
-    cpu_share: float
-    seconds: float
-    calls: float
-    within: str
     epoch_without_s: Estimate | None = None
     saved: float | None = None
     workers_without: int | None = None
@@ -69,17 +61,16 @@ def stages_of(result: SearchRecord, best: Trial, replayed: Counterfactual | None
         replayed: The epoch at the best setting; None if it is unknown.
     """
     trials = [trial for trial in result.trials if trial.state is TrialState.OK and trial.num_workers]
-    costs = stage_costs(trials, best.settings.batch_size or 1, best.num_workers)
+    costs = stage_costs(trials, best.settings.batch_size or _measured_size(best), best.num_workers)
     dear = [cost for cost in costs if cost.share >= _LEAST_SHARE][:_MOST]
     found = {stage.name: stage for stage in _without(dear, replayed, best, result)} if replayed else {}
-    return tuple(found.get(cost.name) or _stage(cost) for cost in costs)
+    return tuple(found.get(cost.name) or Stage(**vars(cost)) for cost in costs)
 
 
-def _stage(cost: StageCost) -> Stage:
-    return Stage(
-        name=cost.name, file=cost.file, line=cost.line, share=cost.share, cpu_share=cost.cpu_share,
-        seconds=cost.seconds, calls=cost.calls, within=cost.within,
-    )  # fmt: skip
+def _measured_size(best: Trial) -> int:
+    """Samples of a batch that the dataset or a batch_sampler makes; 1 if it is unknown."""
+    found = best.measurement
+    return round(found.samples_per_s * found.batch_s.value) if found and found.samples_per_s and found.batch_s else 1
 
 
 def _without(
@@ -87,7 +78,7 @@ def _without(
 ) -> Iterator[Stage]:
     model, own = replayed.model, replayed.best
     tolerance = result.configuration.search.tolerance
-    has_length = best.measurement is not None and best.measurement.epoch_s is not None
+    epoch_s = best.measurement.epoch_s if best.measurement else None
     now_s = model.cost_s(own, most=_BATCHES)
     half = _half_width(best)
 
@@ -101,11 +92,11 @@ def _without(
         ends = [model.cost_s(own, without=(one,), most=_BATCHES) for one in _with_error(cost)]
         fewer = choice.choose(near, tolerance)
         ratios = [near[own] / now_s, near[fewer] / now_s, *(one / now_s for one in ends)]
-        yield replace(
-            _stage(cost),
+        yield Stage(
+            **vars(cost),
             saved=1 - ratios[0],
             workers_without=fewer.num_workers,
-            epoch_without_s=_epoch(best.objective_s, ratios, half) if has_length and best.objective_s else None,
+            epoch_without_s=_epoch(epoch_s, ratios, half) if epoch_s else None,
         )
 
 

@@ -23,12 +23,12 @@ class StageCost:
         name: As a program writes it. Of the first stage, which makes the batch, it stands for the rest.
         file: Of the code; empty if it has no Python frame.
         line: First line of the code.
-        within: The stage that calls it.
-        calls: Per sample.
-        seconds: Per sample, of the worker.
         share: Of a sample's time in the worker, from 0 to 1.
-        spread: Standard error of ``share``.
         cpu_share: CPU time of all threads of the worker, as a share of the stage's time.
+        seconds: Per sample, of the worker.
+        calls: Per sample.
+        within: The stage that calls it.
+        spread: Standard error of ``share``.
         cpu: Share of the CPU time of making a batch.
         wait: Share of its waiting.
         copy: Share of the CPU time of its transfer.
@@ -37,12 +37,12 @@ class StageCost:
     name: str
     file: str = ""
     line: int = 0
-    within: str = ""
-    calls: float = 0.0
-    seconds: float = 0.0
     share: float = 0.0
-    spread: float = 0.0
     cpu_share: float = 0.0
+    seconds: float = 0.0
+    calls: float = 0.0
+    within: str = ""
+    spread: float = 0.0
     cpu: float = 0.0
     wait: float = 0.0
     copy: float = 0.0

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _HEADER = ("stage", "share of a sample", "per sample", "on a CPU", "epoch without it", "workers without it", "code")
+_OF_REPLAYS = ("spread", "cpu", "wait", "copy")
 _LEAST_SHARE, _MOST_ROWS = 0.01, 12
 
 
@@ -56,7 +57,7 @@ class Explanation:
 
     def __str__(self) -> str:
         lines = "\n".join(self._lines)
-        return f"{snippets.markdown_table(*table(self.stages))}\n{lines}"
+        return f"{stage_table(self.stages)}\n{lines}"
 
     def __repr__(self) -> str:
         return str(self)
@@ -94,16 +95,21 @@ def text(configuration: ConfigurationSummary) -> str:
 
 
 def _flat(stage: Stage) -> dict[str, Any]:
-    values = asdict(stage)
+    values = {name: value for name, value in asdict(stage).items() if name not in _OF_REPLAYS}
     epoch = values.pop("epoch_without_s") or {}
     names = {"epoch_without_s": "value", "epoch_without_s_low": "low", "epoch_without_s_high": "high"}
     return values | {name: epoch.get(end) for name, end in names.items()}
 
 
-def table(stages: Sequence[Stage]) -> tuple[list[str], list[list[str]]]:
+def table(stages: Sequence[Stage]) -> list[list[str]]:
     """The header and the cells of stages that take a hundredth of a sample's time, at most twelve."""
     shown = [stage for stage in stages if stage.share >= _LEAST_SHARE][:_MOST_ROWS]
-    return list(_HEADER), [_cells(stage) for stage in shown]
+    return [list(_HEADER), *map(_cells, shown)]
+
+
+def stage_table(stages: Sequence[Stage]) -> str:
+    """The same in Markdown."""
+    return snippets.markdown_table(_HEADER, table(stages)[1:])
 
 
 def _cells(stage: Stage) -> list[str]:
@@ -117,12 +123,6 @@ def _cells(stage: Stage) -> list[str]:
         units.NOTHING if workers is None else str(workers),
         stage.place or units.NOTHING,
     ]
-
-
-def cells(stages: Sequence[Stage]) -> list[list[str]]:
-    """The table with its header as the first row; empty without stages."""
-    header, rows = table(stages)
-    return [header, *rows] if rows else []
 
 
 def sentences(stages: Sequence[Stage], num_workers: int) -> Iterator[str]:

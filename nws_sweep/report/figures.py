@@ -53,7 +53,7 @@ def of_configuration(summary: ConfigurationSummary, batches: Batches) -> tuple[I
 
 
 def _stages(c: ConfigurationSummary) -> Iterator[Illustration]:
-    if chart := stage_bars.chart(c.stages):
+    if chart := [stage for stage in c.stages if stage.saved is not None]:
         shares = ", ".join(f"{one.name} {units.share(one.share)}" for one in chart[:3])
         alt = f"Shares of a sample's time in the worker: {shares}."
         saving = max(chart, key=lambda one: one.saved or 0.0)

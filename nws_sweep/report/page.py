@@ -91,8 +91,9 @@ def report(summary: Summary, pictures: Sequence[Picture]) -> str:
 
     Tables are rows of text below their header; the page sorts numbers by value and unit.
     """
-    fastest = sorted(summary.configurations, key=lambda c: c.best_rate, reverse=True)[:MOST_ANSWERS]
-    detailed = set(map(id, fastest))
+    ranked = sorted(summary.configurations, key=lambda c: c.best_rate, reverse=True)[:MOST_ANSWERS]
+    detailed = set(map(id, ranked))
+    stages = summary.fastest.stages if summary.fastest else ()
     first = 0 if len(summary.configurations) > 1 else 1  # a single configuration is named in the title
     trials = [
         (c.label, *snippets.of_trial(trial, c.configuration))[first:]
@@ -107,7 +108,7 @@ def report(summary: Summary, pictures: Sequence[Picture]) -> str:
         best=[snippets.best_header(summary), *(snippets.best_cells(summary, c) for c in summary.configurations)],
         effects=[("setting", "from", "to", "change of time", "pairs"), *changes],
         trials=[("configuration", *snippets.TRIAL_HEADER)[first:], *trials],
-        stages=explanation.cells(summary.fastest.stages) if summary.fastest else [],
+        stages=explanation.table(stages) if stages else [],
         pictures=[(title, alt, _embedded(png.with_suffix(".svg"))) for title, alt, png in pictures],
     )
 
@@ -128,11 +129,6 @@ def drawn(one: ConfigurationSummary) -> list[tuple[str, Path]]:
     return [(what, path) for what, path in paths if path.is_file()]
 
 
-def stage_table(one: ConfigurationSummary) -> str:
-    """The stages of a sample as a Markdown table; empty if no calls were timed."""
-    return snippets.markdown_table(*explanation.table(one.stages)) if one.stages else ""
-
-
 def rendered(template: str, **values: Any) -> str:
     """The text of one of ``templates/`` with these values; text from outside is escaped in HTML."""
     return _environment().get_template(template).render(values)
@@ -144,6 +140,6 @@ def _environment() -> Environment:
         loader=PackageLoader("nws_sweep.report"), autoescape=select_autoescape(), undefined=StrictUndefined,
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
-    functions = (setting, pace, gains, certainty, drawn, stage_table)
+    functions = (setting, pace, gains, certainty, drawn, explanation.stage_table)
     environment.globals.update({each.__name__: each for each in functions}, snippets=snippets, units=units)
     return environment

@@ -27,7 +27,7 @@ def searched(
     for number in workers:
         trial = recorded_trial(number, cost, LoopCosts(step_s=step_s, fork_s=0.001))
         batch_s = max(step_s, sum(cost.parts) / number) if number else sum(cost.parts) + step_s
-        found = factories.measurement(8 / batch_s, batch_s=factories.estimate(batch_s), epoch_s=100 * batch_s)
+        found = factories.measurement(128 * batch_s, epoch_s=100 * batch_s)
         records = [*trial.records]
         if number:
             records += [
@@ -64,15 +64,23 @@ def test_without_a_step_the_epoch_falls_as_the_stage_does() -> None:
     assert found.to_dict()["stages"][0]["epoch_without_s_low"] < found.to_dict()["stages"][0]["epoch_without_s"]
     frame = found.to_frame()
     assert frame["name"].iloc[0] == "read"
-    assert {"share", "cpu_share", "seconds", "workers_without"} <= set(frame.columns)
+    assert list(frame.columns) == [
+        *("name", "file", "line", "share", "cpu_share", "seconds", "calls", "within", "saved", "workers_without"),
+        *("epoch_without_s", "epoch_without_s_low", "epoch_without_s_high"),
+    ]
     assert "<pre>" in found._repr_html_()
 
 
+def test_times_are_per_sample_where_the_dataset_makes_the_batches() -> None:
+    record = searched(BatchCost(0.01, 0.09), 0.025, READING)
+    own = replace(record.configuration.loader, batch_size=None)
+    trials = tuple(replace(one, settings=own.with_workers(one.num_workers)) for one in record.trials)
+    made = replace(record, trials=trials, configuration=replace(record.configuration, loader=own))
+    assert explained(made).sample_s == explained(record).sample_s == pytest.approx(0.1 / 64)
+
+
 def test_a_stage_that_costs_workers_but_no_time_is_said_so() -> None:
-    stage = Stage(
-        name="read", file="", line=0, share=0.6, cpu_share=0.0, seconds=0.1, calls=1.0, within="",
-        saved=0.002, workers_without=2,
-    )  # fmt: skip
+    stage = Stage(name="read", share=0.6, saved=0.002, workers_without=2)
     assert list(explanation.sentences([stage], 8)) == [
         "read costs workers but no time: without it 2 workers would do instead of 8"
     ]
@@ -84,10 +92,7 @@ def test_a_stage_that_costs_workers_but_no_time_is_said_so() -> None:
 
 
 def test_the_diagnosis_names_what_to_make_cheaper() -> None:
-    blur = Stage(
-        name="Blur", file="/project/data.py", line=12, share=0.7, cpu_share=1.0, seconds=0.1, calls=1.0, within="",
-        saved=0.4,
-    )  # fmt: skip
+    blur = Stage(name="Blur", file="/project/data.py", line=12, share=0.7, cpu_share=1.0, saved=0.4)
     read = replace(blur, name="read", file="", cpu_share=0.1, saved=0.2)
     assert advice.dearest([read, blur]) == {
         "cheaper": "a cheaper Blur (70 % of a sample's time at data.py:12; the epoch would take 40 % less without it)",

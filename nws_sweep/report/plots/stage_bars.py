@@ -9,20 +9,13 @@ from nws_sweep.analysis.stage_savings import Stage
 from nws_sweep.report.plots import style
 from nws_sweep.report.plots.style import COLOURS, WIDTH
 
-_MOST, _LEAST_SHARE = 8, 0.01
 _HEIGHT = 0.38  # of a bar, in rows
 _NAME = 3.0  # inches
 
 
-def chart(stages: Sequence[Stage]) -> list[Stage]:
-    """The stages to draw, the most expensive first; empty if no savings are known."""
-    shown = [stage for stage in stages if stage.share >= _LEAST_SHARE][:_MOST]
-    return shown if any(stage.saved is not None for stage in shown) else []
-
-
 @style.styled()
 def draw(stages: Sequence[Stage], title: str) -> Figure:
-    """Two bars a stage."""
+    """Two bars for each stage whose saving is known."""
     figure, (axes,) = style.panels(title, 1, 1, 1.0 + 0.42 * len(stages))
     places = range(len(stages))
     shares = [100 * stage.share for stage in stages]
@@ -43,6 +36,4 @@ def draw(stages: Sequence[Stage], title: str) -> Figure:
 
 
 def _saving(stage: Stage) -> str:
-    if stage.saved is None:
-        return units.NOTHING
-    return f"{units.share(max(0.0, stage.saved))}, then {units.counted(stage.workers_without or 0, 'worker')}"
+    return f"{units.share(max(0.0, stage.saved or 0.0))}, then {units.counted(stage.workers_without or 0, 'worker')}"
