@@ -80,12 +80,17 @@ class ConfigurationSummary:
 
         The interval is that of the time of a batch.
         """
-        found, facts = trial.measurement, self.run.result.facts
+        found = trial.measurement
         steady = found.rate if found else None
-        batches = facts.batches_of(trial.settings, self.configuration.ranks) if facts else None
-        if not (found and found.batch_s and found.epoch_s and steady and batches):
+        if not (found and found.batch_s and found.epoch_s and steady and self.batches):
             return steady
-        return steady.scaled(batches * found.batch_s.value / found.epoch_s)
+        return steady.scaled(self.batches * found.batch_s.value / found.epoch_s)
+
+    @property
+    def batches(self) -> int | None:
+        """Batches of an epoch; None if unknown."""
+        facts, configuration = self.run.result.facts, self.configuration
+        return facts.batches_of(configuration.loader, configuration.ranks) if facts else None
 
     @property
     def trials(self) -> tuple[Trial, ...]:

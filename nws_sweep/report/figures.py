@@ -77,7 +77,8 @@ def _curves(name: str, chart: Chart, choose: Callable[..., Any]) -> Iterator[Ill
     alt = f"{chart.quantity.capitalize()} against num_workers."
     if chart.recommended:
         panel, curve, best = choose(chart.recommended, key=lambda found: found[2].value)
-        alt += f" The best: {units.rate(best)} with num_workers={curve.best}{_named(panel, curve.label)}."
+        settings = f"num_workers={curve.best} {curve.changed}".rstrip()
+        alt += f" The best: {units.rate(best)} with {settings}{_named(panel, curve.label)}."
     title = f"{name.capitalize()} against num_workers"
     yield Illustration(f"{name}_vs_num_workers", line_charts.draw, chart, title, alt)
 
@@ -88,7 +89,8 @@ def _batches(c: ConfigurationSummary, batches: Batches) -> Iterator[Illustration
         if c.best and (found := c.best.measurement) and found.wait_s is not None:
             waiting, step = units.seconds(found.wait_s), units.seconds(found.step_s)
             alt += f" With the best, a batch waits {waiting} and the step takes {step}."
-        draw = partial(batch_times.draw_timelines, best=c.best.num_workers if c.best else None)
+        best = (c.best.num_workers, c.changed_settings) if c.best else None
+        draw = partial(batch_times.draw_timelines, best=best)
         yield Illustration(plots.BATCH_TIMES, draw, lines, f"Time of each batch: {c.label}", alt)
 
 

@@ -193,7 +193,7 @@ def _stored_run(path: Path) -> StoredRun:
 
 
 def read_batches(folder: Path) -> list[BatchTime]:
-    """The times of batches in the search of num_workers, in the order of measuring; empty if there is no file.
+    """The times of batches, in the order of measuring; empty if there is no file.
 
     NotARunError if the file cannot be read.
     """
@@ -201,7 +201,7 @@ def read_batches(folder: Path) -> list[BatchTime]:
     if not path.is_file():
         return []
     with _reading(path):
-        return [row for row in codec.parse_batches(path.read_text("utf-8")) if not row.settings]
+        return codec.parse_batches(path.read_text("utf-8"))
 
 
 @contextlib.contextmanager

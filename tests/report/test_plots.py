@@ -11,9 +11,11 @@ from nws_sweep.report.plots.best_charts import Best, HeatMap
 from nws_sweep.report.plots.line_charts import Chart, Curve
 from nws_sweep.results import BatchCost, BatchTime, Estimate, Trial
 from tests.factories import (
+    FACTS,
     endless_trial,
     estimate,
     failed_trial,
+    loader_settings,
     measurement,
     points,
     recorded_trial,
@@ -30,8 +32,8 @@ def grid(**axes: Sequence[Any]) -> Summary:
 
 
 def shape(summary: Summary) -> list[tuple[str, list[str]]]:
-    found = facets.facets(summary)
-    return [(title, [facets.label(c, found.within) for c in each]) for title, each in found.panels.items()]
+    within, panels = facets.facets(summary)
+    return [(title, [facets.label(c, within) for c in each]) for title, each in panels.items()]
 
 
 def test_each_of_a_few_datasets_has_a_panel_and_labels_are_the_values_of_the_rest() -> None:
@@ -41,7 +43,7 @@ def test_each_of_a_few_datasets_has_a_panel_and_labels_are_the_values_of_the_res
     assert shape(summary_of_run(one)) == [("", [""])]
     # Configurations without measurements are left out.
     assert shape(summary_of_grid(one, search_result(failed_trial(0), columns={"seed": 2}))) == [("", ["1"])]
-    assert list(facets.facets(grid(dataset=[f"set{n}" for n in range(30)])).panels) == [""]
+    assert list(facets.facets(grid(dataset=[f"set{n}" for n in range(30)]))[1]) == [""]
 
 
 def test_values_ascend_as_numbers_and_what_is_none_comes_first() -> None:
@@ -59,7 +61,7 @@ def curves_of(**axes: Sequence[Any]) -> Chart:
 def test_throughput_of_a_run_is_one_curve_with_the_ends_of_its_intervals() -> None:
     chart = line_charts.throughput(summary_of_run(search_result(trial(4, 8.0), failed_trial(2), trial(0, 32.0))))
     found = {n: Estimate(value=rate, low=rate / 1.5, high=rate / 0.75, n=5) for n, rate in ((0, 256.0), (4, 1024.0))}
-    curve = Curve(label="", points=found, best=4)
+    curve = Curve(label="", points=found, best=4, value=found[4])
     assert chart == Chart(quantity="samples per second of an epoch", legend_title="", panels={"": [curve]})
     assert chart.recommended == [("", curve, found[4])]
     (axes,) = line_charts.draw(chart, "Throughput").axes
@@ -75,9 +77,27 @@ def test_throughput_of_a_run_is_one_curve_with_the_ends_of_its_intervals() -> No
 
 def test_throughput_is_that_of_an_epoch_with_its_start_if_its_length_is_known() -> None:
     slow_start = trial(4, 8.0, measurement=measurement(8.0, epoch_s=16.0))
-    for measured, rate in ((slow_start, 512.0), (endless_trial(4, 0.0625), 1024.0)):
-        chart = line_charts.throughput(summary_of_run(search_result(measured)))
-        assert chart.panels[""][0].points[4].value == rate
+    epoch, batch, without_length = (
+        line_charts.throughput(summary_of_run(search_result(measured, facts=facts)))
+        for measured, facts in ((slow_start, FACTS), (endless_trial(4, 0.0625), FACTS), (slow_start, None))
+    )
+    assert (epoch.quantity, epoch.panels[""][0].points[4].value) == ("samples per second of an epoch", 512.0)
+    for chart in (batch, without_length):
+        assert (chart.quantity, chart.panels[""][0].points[4].value) == ("samples per second", 1024.0)
+
+
+def test_the_ring_is_at_the_time_of_the_recommended_settings() -> None:
+    better = trial(3, 2.0, settings=loader_settings(3, prefetch_factor=4))
+    found = summary_of_run(search_result(trial(0, 8.0), trial(2, 4.0), better))
+    (axes,) = line_charts.draw(line_charts.times(found), "Time").axes
+    assert [(*np.asarray(line.get_xdata()), *np.asarray(line.get_ydata())) for line in axes.lines[1:]] == [
+        (0, 2, 8.0, 4.0),
+        (3, 2.0),
+    ]
+    assert axes.get_xlabel() == "num_workers (ring: recommended, prefetch_factor=4)"
+    runs = [search_result(trial(0, 8.0), *more, columns={"seed": len(more)}) for more in ([], [better])]
+    (axes,) = line_charts.draw(line_charts.times(summary_of_grid(*runs)), "Time").axes
+    assert axes.get_xlabel() == "num_workers (ring: recommended, some with other settings)"
 
 
 @pytest.mark.parametrize(
@@ -89,7 +109,8 @@ def test_throughput_is_that_of_an_epoch_with_its_start_if_its_length_is_known() 
     ],
 )
 def test_time_is_that_of_an_epoch_or_of_a_batch(measured: Trial, quantity: str, first: Estimate) -> None:
-    chart = line_charts.times(summary_of_run(search_result(measured)))
+    interrupted = trial(1, 8.0, measurement=None, finished=False)
+    chart = line_charts.times(summary_of_run(search_result(measured, interrupted)))
     assert (chart.quantity, chart.panels[""][0].points) == (quantity, {0: first})
 
 
@@ -225,6 +246,7 @@ def test_predictions_are_drawn_with_the_measured_points_on_the_cpus_of_the_run_a
     assert found is not None
     assert {n: one.value for n, one in found.measured.items()} == {0: 8.0, 4: 65.0}
     assert (found.quantity, found.best, list(found.curves)) == ("seconds per epoch", 0, [8, 16, 64])
+    assert found.best_s == found.measured[0]
     for cpus, curve in found.curves.items():
         assert list(curve) == [0, 1, 2, 4, 8, 16, 32, 64]
         last_s = 128 * 0.08 / min(cpus, 64)
@@ -236,14 +258,30 @@ def test_predictions_are_drawn_with_the_measured_points_on_the_cpus_of_the_run_a
     assert line_charts.prediction(older) is None
 
 
-def timeline(num_workers: int, *wait_s: float) -> list[BatchTime]:
+def test_where_batches_are_predicted_the_measured_times_are_those_of_batches_and_the_ring_has_the_best_settings() -> (
+    None
+):
+    better = trial(4, 2.0, settings=loader_settings(4, prefetch_factor=4))
+    result = search_result(recorded_trial(4, BatchCost(cpu_s=0.08, wait_s=0.0)), better, facts=None)
+    found = line_charts.prediction(summary_of_run(result).configurations[0])
+    assert found is not None
+    assert (found.quantity, found.measured[4].value, found.best_s) == ("seconds per batch", 0.02, estimate(2.0 / 128))
+    (axes,) = line_charts.draw_prediction(found, "photos").axes
+    assert np.asarray(axes.lines[-1].get_ydata()).tolist() == [2.0 / 128]
+    assert axes.get_xlabel() == "num_workers (ring: recommended, prefetch_factor=4)"
+
+
+def timeline(num_workers: int, *wait_s: float, settings: str = "") -> list[BatchTime]:
     """Two batches of warm-up, and others."""
-    return [BatchTime(num_workers, 0, index, index < 2, one, 0.5) for index, one in enumerate(wait_s)]
+    return [BatchTime(num_workers, 0, index, index < 2, one, 0.5, settings) for index, one in enumerate(wait_s)]
 
 
 def test_timelines_are_the_batches_of_each_candidate() -> None:
-    four, none = timeline(4, 1.0, 2.0), timeline(0, 3.0)
-    assert list(batch_times.timelines([*four, *none]).items()) == [(0, none), (4, four)]
+    four, other, none = timeline(4, 1.0, 2.0), timeline(4, 3.0, settings="prefetch_factor=4"), timeline(0, 3.0)
+    found = batch_times.timelines([*four, *other, *none])
+    assert list(found.items()) == [((0, ""), none), ((4, ""), four), ((4, "prefetch_factor=4"), other)]
+    titles = [axes.get_title(loc="left") for axes in batch_times.draw_timelines(found, "", [*found][2]).axes]
+    assert titles == ["no workers", "4 workers", "4 workers prefetch_factor=4 (best)"]
 
 
 def test_more_batches_than_can_be_seen_are_means() -> None:
@@ -253,10 +291,10 @@ def test_more_batches_than_can_be_seen_are_means() -> None:
 
 
 def test_of_many_candidates_the_ends_and_the_recommended_one_are_shown() -> None:
-    assert batch_times.picked(range(30), 3) == [0, 3, 7, 14, 22, 29]
-    figure = batch_times.draw_timelines({n: timeline(n, *[0.1] * 10_000) for n in range(30)}, "Times", 3)
+    figure = batch_times.draw_timelines({(n, ""): timeline(n, *[0.1] * 10_000) for n in range(30)}, "Times", (3, ""))
     assert (len(figure.axes), figure.get_suptitle()) == (6, "Times (6 of 30 candidates)")
-    assert [axes.get_title(loc="left") for axes in figure.axes[:2]] == ["0 workers", "3 workers (best)"]
+    titles = ["no workers", "3 workers (best)", *(f"{n} workers" for n in (7, 14, 22, 29))]
+    assert [axes.get_title(loc="left") for axes in figure.axes] == titles
     assert [text.get_text() for text in figure.legends[0].get_texts()] == [
         "waiting for the loader, s (means of up to 38 batches)",
         "training step, s",
@@ -269,5 +307,5 @@ def test_the_axis_ends_at_the_slowest_batch_that_counts() -> None:
     line = timeline(0, 9.0, 0.5, 0.5)
     assert batch_times.highest([line]) == 1.0
     assert batch_times.highest([line[:2]]) == 9.5
-    (axes,) = batch_times.draw_timelines({0: line}, "Times").axes
+    (axes,) = batch_times.draw_timelines({(0, ""): line}, "Times").axes
     assert axes.get_ylim() == (0.0, 1.05)

@@ -5,7 +5,7 @@ import pytest
 
 from nws_sweep.errors import NotARunError
 from nws_sweep.results import BatchTime, TrialState, WindowKind, storage
-from tests.factories import failed_trial, search_result, store_grid, store_run, trial, window
+from tests.factories import failed_trial, loader_settings, search_result, store_grid, store_run, trial, window
 
 
 def test_timings_csv_has_a_row_per_trial_with_identifying_columns_and_empty_cells_for_undefined_values(
@@ -38,12 +38,13 @@ def test_timings_csv_has_a_row_per_trial_with_identifying_columns_and_empty_cell
 
 def test_batches_are_read_in_order_with_window_and_warm_up(tmp_path: Path) -> None:
     epoch = window(WindowKind.EPOCH, 1, startup_s=0.25, end_s=0.5)
-    folder = store_run(tmp_path, search_result(trial(4, 8.0), failed_trial(1), trial(2, 8.0, windows=(epoch,))))
+    other = trial(2, 8.0, windows=(epoch,), settings=loader_settings(2, prefetch_factor=4))
+    folder = store_run(tmp_path, search_result(trial(4, 8.0), failed_trial(1), other))
     assert storage.read_batches(folder) == [
         *(BatchTime(4, 0, index, True, 0.25 + index, 0.125) for index in range(2)),
         *(BatchTime(4, 1, 2 + index, False, 0.25 + index, 0.125) for index in range(3)),
         *(BatchTime(4, 2, 5 + index, False, 0.25 + index, 0.125) for index in range(3)),
-        BatchTime(2, 0, 0, False, 0.25, 0.125),
+        BatchTime(2, 0, 0, False, 0.25, 0.125, "prefetch_factor=4"),
     ]
     assert storage.read_batches(tmp_path) == []
     (folder / "batches.csv").write_text("damaged")

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
+from operator import attrgetter
 from statistics import fmean
 
 from matplotlib.axes import Axes
@@ -10,20 +11,21 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
+from nws_sweep import units
 from nws_sweep.report.plots import style
 from nws_sweep.report.plots.style import BAND, COLOURS
 from nws_sweep.results import BatchTime
+
+Candidate = tuple[int, str]  # num_workers, and the settings that differ from the configuration
 
 _MOST_PANELS = 6
 _MOST_STEPS = 1600  # of all panels together; more are not visible
 
 
-def timelines(batches: Iterable[BatchTime]) -> dict[int, list[BatchTime]]:
-    """The batches of each candidate in their order, by num_workers, ascending."""
-    lines: dict[int, list[BatchTime]] = {}
-    for batch in sorted(batches, key=lambda batch: batch.num_workers):
-        lines.setdefault(batch.num_workers, []).append(batch)
-    return lines
+def timelines(batches: Iterable[BatchTime]) -> dict[Candidate, list[BatchTime]]:
+    """The batches of each candidate in their order, by the candidate, ascending."""
+    candidate = attrgetter("num_workers", "settings")
+    return {key: list(line) for key, line in groupby(sorted(batches, key=candidate), candidate)}
 
 
 def coarser(line: Sequence[BatchTime], size: int) -> list[BatchTime]:
@@ -35,26 +37,26 @@ def coarser(line: Sequence[BatchTime], size: int) -> list[BatchTime]:
     ]
 
 
-def picked(numbers: Sequence[int], best: int | None) -> list[int]:
+def picked(candidates: Sequence[Candidate], best: Candidate | None) -> list[Candidate]:
     """The candidates that are shown: all, or of many the recommended, the first, the last and evenly spaced others."""
-    if len(numbers) <= _MOST_PANELS:
-        return list(numbers)
-    chosen = {round(step * (len(numbers) - 1) / (_MOST_PANELS - 2)) for step in range(_MOST_PANELS - 1)}
-    return [number for index, number in enumerate(numbers) if index in chosen or number == best]
+    if len(candidates) <= _MOST_PANELS:
+        return list(candidates)
+    chosen = {round(step * (len(candidates) - 1) / (_MOST_PANELS - 2)) for step in range(_MOST_PANELS - 1)}
+    return [candidate for index, candidate in enumerate(candidates) if index in chosen or candidate == best]
 
 
 @style.styled()
-def draw_timelines(lines: Mapping[int, Sequence[BatchTime]], title: str, best: int | None = None) -> Figure:
+def draw_timelines(lines: Mapping[Candidate, Sequence[BatchTime]], title: str, best: Candidate | None = None) -> Figure:
     """A panel per candidate: waiting below, training step on top, warm-up shaded."""
-    numbers = picked([*lines], best)
-    sizes = {number: -(-len(lines[number]) * len(numbers) // _MOST_STEPS) for number in numbers}
-    shown = {number: coarser(lines[number], size) for number, size in sizes.items()}
-    left_out = f" ({len(numbers)} of {len(lines)} candidates)" if len(lines) > len(numbers) else ""
-    figure, panels = style.panels(title + left_out, len(numbers), 1, 1.05, sharey=True)
-    for axes, (number, line) in zip(panels, shown.items(), strict=True):
-        workers = f"{number} worker{'' if number == 1 else 's'}"
-        axes.set_title(f"{workers} (best)" if number == best else workers, weight="bold")
-        _draw_timeline(axes, line, sizes[number])
+    candidates = picked([*lines], best)
+    sizes = {one: -(-len(lines[one]) * len(candidates) // _MOST_STEPS) for one in candidates}
+    shown = {one: coarser(lines[one], size) for one, size in sizes.items()}
+    left_out = f" ({len(candidates)} of {len(lines)} candidates)" if len(lines) > len(candidates) else ""
+    figure, panels = style.panels(title + left_out, len(candidates), 1, 1.05, sharey=True)
+    for axes, (one, line) in zip(panels, shown.items(), strict=True):
+        name = " ".join(filter(None, [units.counted(one[0], "worker"), one[1], "(best)" if one == best else ""]))
+        axes.set_title(name, weight="bold")
+        _draw_timeline(axes, line, sizes[one])
     panels[-1].set_ylim(0, 1.05 * highest(shown.values()))
     panels[-1].set_xlabel("batch, in the order of arrival")
     means = f" (means of up to {max(sizes.values())} batches)" if max(sizes.values()) > 1 else ""

@@ -1,7 +1,6 @@
 """Divides the configurations of a grid among panels. Pure."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from nws_sweep.analysis.comparing import order
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary
@@ -12,23 +11,18 @@ BETWEEN = " · "
 _MOST_PANELS = 9
 
 
-@dataclass(frozen=True, slots=True)
-class Facets:
-    """The configurations in panels, and the columns that differ within panels."""
+def facets(summary: Summary) -> tuple[tuple[str, ...], dict[str, list[ConfigurationSummary]]]:
+    """The columns that differ within panels; and the measured configurations of each panel, by title.
 
-    within: tuple[str, ...]
-    panels: Mapping[str, Sequence[ConfigurationSummary]]  # by title; all have measurements
-
-
-def facets(summary: Summary) -> Facets:
-    """The panels of a run or a grid: one per dataset, or one for all if there are too many."""
+    There is one panel for each dataset, or one for all if there are too many.
+    """
     axes = values(summary)
     is_divided = 1 < len(axes.get(DATASET, ())) <= _MOST_PANELS
     panels: dict[str, list[ConfigurationSummary]] = {}
     for c in summary.configurations:
         if c.best:
             panels.setdefault(cell(c, DATASET) if is_divided else "", []).append(c)
-    return Facets(tuple(name for name in axes if not (is_divided and name == DATASET)), panels)
+    return tuple(name for name in axes if not (is_divided and name == DATASET)), panels
 
 
 def values(summary: Summary) -> dict[str, tuple[str, ...]]:

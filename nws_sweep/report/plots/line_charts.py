@@ -1,7 +1,8 @@
 """Values against num_workers: throughput or time, a panel per dataset, and predicted times, each from a pure value."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import textwrap
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from matplotlib.artist import Artist
@@ -13,12 +14,14 @@ from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 
 from nws_sweep import units
 from nws_sweep.analysis import what_if
+from nws_sweep.analysis.diagnosis import loader_of
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary
+from nws_sweep.analysis.time_ratios import Quantity, time_of
 from nws_sweep.analysis.what_if import WhatIf
 from nws_sweep.report.plots import facets, style
-from nws_sweep.report.plots.facets import BETWEEN, Facets
-from nws_sweep.report.plots.style import COLOURS, DASHES, MARKERS, MUTED, PAPER, WIDTH
-from nws_sweep.results import DEFAULT_PREFETCH, Estimate, Trial, TrialState
+from nws_sweep.report.plots.facets import BETWEEN
+from nws_sweep.report.plots.style import COLOURS, DASHES, LETTER, MARKERS, MUTED, PAPER, WIDTH
+from nws_sweep.results import Estimate, Trial
 
 _MOST_NAMED = 8  # curves in the legend
 _SPREAD = 0.24  # workers, the horizontal distance over which curves are spread
@@ -33,9 +36,16 @@ class Curve:
     """One configuration's line."""
 
     label: str  # values of the columns that differ within the panel
-    points: Mapping[int, Estimate]  # by num_workers, ascending
+    points: Mapping[int, Estimate]  # by num_workers, ascending, with the settings of the configuration
     best: int  # recommended num_workers
+    value: Estimate | None  # of the recommended candidate
+    changed: str = ""  # its settings that differ from the configuration
     look: tuple[int, int] | None = (0, 0)  # indices of colour and dash; None if it is not in the legend
+
+    @property
+    def values(self) -> list[Estimate]:
+        """Of all points, and of the recommended candidate, which may be none of them."""
+        return [*self.points.values(), *filter(None, [self.value])]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,50 +60,50 @@ class Chart:
     def recommended(self) -> list[tuple[str, Curve, Estimate]]:
         """The recommended candidates of the curves in the legend: panel, curve, value."""
         curves = [(title, curve) for title, curves in self.panels.items() for curve in curves if curve.look]
-        return [(title, curve, curve.points[curve.best]) for title, curve in curves if curve.best in curve.points]
+        return [(title, curve, curve.value) for title, curve in curves if curve.value]
 
 
 def throughput(summary: Summary) -> Chart:
     """Samples per second of an epoch, or steady ones if its length is unknown, where measured."""
-    of_epoch = " of an epoch" if _has_length(summary) else ""
-    return _chart(summary, f"samples per second{of_epoch}", ConfigurationSummary.rate)
+    has_length = _has_length(summary) and all(c.batches for c in summary.configurations if c.best)
+    return _chart(summary, f"samples per second{' of an epoch' if has_length else ''}", ConfigurationSummary.rate)
 
 
 def times(summary: Summary) -> Chart:
     """Seconds per epoch, or per batch if the length of an epoch is unknown, where measured."""
-    return _chart(summary, f"seconds per {'epoch' if _has_length(summary) else 'batch'}", _time)
+    quantity = Quantity.EPOCH if _has_length(summary) else Quantity.BATCH
+    return _chart(summary, f"seconds per {quantity.value}", lambda _, trial: _time(trial, quantity))
 
 
 def _has_length(summary: Summary) -> bool:
-    measured = [trial.measurement for c in summary.configurations for trial in _succeeded(c)]
-    return all(one and one.epoch_s is not None for one in measured)
+    measured = (trial for c in summary.configurations for trial in _measured(c))
+    return all(time_of(trial, Quantity.EPOCH) for trial in measured)
 
 
-def _succeeded(c: ConfigurationSummary) -> Iterator[Trial]:
-    return (trial for trial in c.worker_trials if trial.state is TrialState.OK)
+def _measured(c: ConfigurationSummary) -> Iterator[Trial]:
+    return (trial for trial in c.worker_trials if trial.objective_s is not None)
 
 
-def _time(_: ConfigurationSummary, trial: Trial) -> Estimate | None:
-    """The time that ranks trials, s, with the relative interval of its batches."""
-    time_s, batch_s = trial.objective_s, trial.measurement.batch_s if trial.measurement else None
-    if time_s is None or batch_s is None:
-        return None if time_s is None else Estimate(value=time_s, low=None, high=None, n=1)
-    return batch_s.scaled(time_s / batch_s.value)
+def _time(trial: Trial, quantity: Quantity) -> Estimate | None:
+    """The time of an epoch, s, with the relative interval of its batches, or of a batch; None if it is unknown."""
+    time_s, batch_s = time_of(trial, quantity), time_of(trial, Quantity.BATCH)
+    return batch_s.scaled(time_s.value / batch_s.value) if time_s and batch_s else time_s
 
 
 def _chart(summary: Summary, quantity: str, measure: _Measure) -> Chart:
-    shared = facets.facets(summary)
-    looks, panels = _looks(shared), dict[str, list[Curve]]()
-    for title, configurations in shared.panels.items():
+    within, divided = facets.facets(summary)
+    looks, panels = _looks(within, divided), dict[str, list[Curve]]()
+    for title, configurations in divided.items():
         curves = []
         for c in sorted(configurations, key=lambda c: -c.best_rate):
-            label = facets.label(c, shared.within)
-            points = {trial.num_workers: value for trial in _succeeded(c) if (value := measure(c, trial))}
+            label = facets.label(c, within)
+            points = {trial.num_workers: value for trial in _measured(c) if (value := measure(c, trial))}
             if c.best and points:
-                curves.append(Curve(label, points, c.best.num_workers, looks.get(label)))
+                best, value = c.best.num_workers, measure(c, c.best)
+                curves.append(Curve(label, points, best, value, c.changed_settings, looks.get(label)))
         if curves:
             panels[title] = _merged(curves)
-    return Chart(quantity=quantity, legend_title=BETWEEN.join(shared.within), panels=panels)
+    return Chart(quantity=quantity, legend_title=BETWEEN.join(within), panels=panels)
 
 
 def _merged(curves: Sequence[Curve]) -> list[Curve]:
@@ -111,22 +121,23 @@ def _merged(curves: Sequence[Curve]) -> list[Curve]:
 
 
 def _are_alike(one: Curve, other: Curve) -> bool:
-    if one.best != other.best or one.points.keys() != other.points.keys() or not (one.look and other.look):
+    if (one.best, one.changed) != (other.best, other.changed) or one.points.keys() != other.points.keys():
         return False
-    return all(abs(one.points[n].value / other.points[n].value - 1) <= _ALIKE for n in one.points)
+    pairs = zip(one.values, other.values, strict=False)
+    return bool(one.look and other.look) and all(abs(a.value / b.value - 1) <= _ALIKE for a, b in pairs)
 
 
 def _spanning(one: Estimate, other: Estimate) -> Estimate:
     return replace(one, low=min(one.ends[0], other.ends[0]), high=max(one.ends[1], other.ends[1]))
 
 
-def _looks(shared: Facets) -> dict[str, tuple[int, int]]:
+def _looks(within: Sequence[str], panels: Mapping[str, Sequence[ConfigurationSummary]]) -> dict[str, tuple[int, int]]:
     """Indices of colour and dash for the labels in the legend: of many, the fastest ones of their panels."""
     shares: dict[str, float] = {}
-    for configurations in shared.panels.values():
+    for configurations in panels.values():
         most = max(c.best_rate for c in configurations) or 1.0
         for c in configurations:
-            label = facets.label(c, shared.within)
+            label = facets.label(c, within)
             shares[label] = max(shares.get(label, 0.0), c.best_rate / most)
     named = sorted(shares, key=lambda label: -shares[label])[:_MOST_NAMED]
     return {label: (number % len(COLOURS), number // len(COLOURS)) for number, label in enumerate(named)}
@@ -144,10 +155,19 @@ def draw(chart: Chart, title: str) -> Figure:
     for axes in panels[::columns]:
         axes.set_ylabel(chart.quantity)
     for axes in panels[-columns:]:
-        axes.set_xlabel("num_workers (ring: recommended)" if chart.recommended else "num_workers")
+        label = _axis({curve.changed for _, curve, _ in chart.recommended})
+        axes.set_xlabel(textwrap.fill(label, int((WIDTH / columns - 0.3) / LETTER)))
     if chart.legend_title:
         style.legend(figure, _entries(chart, panels), f"{style.fitting(chart.legend_title, WIDTH - 1)}:")
     return figure
+
+
+def _axis(changed: Set[str]) -> str:
+    """The label of the horizontal axis: what rings mark, with the settings of the recommended candidates."""
+    if not changed:
+        return "num_workers"
+    own = ", ".join(changed) if len(changed) == 1 else "some with other settings"
+    return f"num_workers (ring: recommended{', ' if own else ''}{own})"
 
 
 def _entries(chart: Chart, panels: Sequence[Axes]) -> list[Artist | Container]:
@@ -167,9 +187,9 @@ def _draw_panel(axes: Axes, curves: list[Curve]) -> None:
     for index, curve in enumerate(named):
         # Side by side, so that intervals of similar curves do not overlap.
         _draw_curve(axes, curve, _SPREAD * (index - (len(named) - 1) / 2) / max(1, len(named) - 1))
-    style.scale_values(axes, [one.value for curve in curves for one in curve.points.values()])
+    style.scale_values(axes, [one.value for curve in curves for one in curve.values])
     axes.grid(axis="y")
-    candidates = sorted({number for curve in curves for number in curve.points})
+    candidates = sorted({number for curve in curves for number in (*curve.points, curve.best)})
     axes.set_xlim(candidates[0] - 0.5, candidates[-1] + 0.5)
     axes.xaxis.set_major_locator(MaxNLocator(nbins="auto", integer=True, steps=[1, 2, 4, 5, 10]))
     axes.set_xticks(candidates, minor=True)
@@ -184,8 +204,8 @@ def _draw_curve(axes: Axes, curve: Curve, shift: float) -> None:
         linestyle=DASHES[dash], marker=MARKERS[index], markersize=4.5, markerfacecolor=PAPER if dash else colour,
         label=style.fitting(curve.label, 3.1),
     )  # fmt: skip
-    if curve.best in curve.points:
-        style.ring(axes, curve.best + shift, curve.points[curve.best].value, colour)
+    if curve.value:
+        style.ring(axes, curve.best + shift, curve.value.value, colour)
 
 
 def _draw_intervals(axes: Axes, points: Mapping[int, Estimate], colour: str, shift: float = 0.0) -> None:
@@ -205,19 +225,26 @@ class Prediction:
     measured: Mapping[int, Estimate]
     curves: Mapping[float, Mapping[int, Estimate]]  # by the number of CPUs; the first, of the run, has intervals
     best: int  # recommended num_workers
+    best_s: Estimate | None  # measured with the recommended settings, which the curves have
+    changed: str  # those that differ from the configuration
 
 
 def prediction(c: ConfigurationSummary) -> Prediction | None:
     """The predictions for a configuration; None if no costs were recorded."""
-    ahead = c.best.settings.prefetched if c.best else DEFAULT_PREFETCH
+    if c.best is None:
+        return None
+    ahead = loader_of(c.run.result, c.best).prefetched
     found = what_if.of(c.run.recorded, c.best, (ahead + 4) * _FEWEST_SHOWN)  # fewer have no steady pace
     if found is None:
         return None
+    quantity = Quantity.EPOCH if found.has_length else Quantity.BATCH
     return Prediction(
-        quantity=f"seconds per {'epoch' if found.has_length else 'batch'}",
-        measured={trial.num_workers: time_s for trial in _succeeded(c) if (time_s := _time(c, trial))},
+        quantity=f"seconds per {quantity.value}",
+        measured={trial.num_workers: time_s for trial in _measured(c) if (time_s := _time(trial, quantity))},
         curves={times * found.own.cpus: _predicted(found, times) for times in _CPU_TIMES},
-        best=found.own.num_workers,
+        best=c.best.num_workers,
+        best_s=_time(c.best, quantity),
+        changed=c.changed_settings,
     )
 
 
@@ -242,13 +269,13 @@ def draw_prediction(shown: Prediction, title: str) -> Figure:
     values = [one.value for one in shown.measured.values()]
     axes.plot([*shown.measured], values, "o", color=style.INK, markersize=4.5, label="measured")
     _draw_intervals(axes, shown.measured, style.INK)
-    if shown.best in shown.measured:
-        style.ring(axes, shown.best, shown.measured[shown.best].value, style.INK)
+    if shown.best_s:
+        style.ring(axes, shown.best, shown.best_s.value, style.INK)
     axes.set_xscale("symlog", base=2, linthresh=1)
     axes.xaxis.set_major_locator(FixedLocator([*points]))
     axes.xaxis.set_major_formatter("{x:g}")
     axes.xaxis.set_minor_locator(NullLocator())
-    axes.set(xlabel="num_workers (ring: recommended)", ylabel=shown.quantity)
+    axes.set(xlabel=_axis({shown.changed}), ylabel=shown.quantity)
     values += [one.value for points in shown.curves.values() for one in points.values()]
     style.scale_values(axes, values)
     axes.grid(axis="y")
