@@ -90,20 +90,20 @@ def save(folder: Path, result: SearchRecord) -> None:
 
 
 def load(folder: Path) -> StoredRun:
-    """Reads the result of one configuration, with its windows if batches.csv can be read, to resume its search.
+    """Reads the result of one configuration, with what of batches.csv and costs.csv can be read, to resume its search.
 
     NotARunError if result.json is missing or cannot be read.
     """
     run = _stored_run(folder / RESULT)
+    run = replace(run, result=run.recorded)
     if not (folder / BATCHES).exists():
         return run
     try:
         with _reading(folder / BATCHES):
             text, batches = ((folder / name).read_text("utf-8") for name in (RESULT, BATCHES))
-            run = replace(run, result=codec.with_windows(run.result, text, batches))
+            return replace(run, result=codec.with_windows(run.result, text, batches))
     except NotARunError as error:
         return replace(run, batches_error=str(error))
-    return replace(run, result=run.recorded)
 
 
 def with_records(run: StoredRun) -> SearchRecord:
