@@ -12,7 +12,7 @@ from nws_sweep import units
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary, best_of
 from nws_sweep.config import project_keys
 from nws_sweep.errors import ConfigurationError, one_line
-from nws_sweep.results import Configuration, Host, LoaderSettings, SearchRecord, Trial, shown, storage
+from nws_sweep.results import Configuration, Host, LoaderSettings, SearchRecord, Trial, TrialState, shown, storage
 
 FORMATS = ("table", "overrides", "kwargs", "lightning", "transformers", "yaml", "json")
 
@@ -322,7 +322,7 @@ def trial_line(trial: Trial, configuration: Configuration) -> str:
     cells = of_trial(trial, configuration)
     workers, _, others = cells.candidate.partition(" ")
     name = f"num_workers={workers:<3}" + (f" {others}" if others else "")
-    if trial.measurement is None:
+    if trial.state is not TrialState.OK:  # the times of one that is mismeasured are impossible
         return f"{name} {cells.state}"
     times = f"start-up {cells.startup:>8}  epoch {cells.epoch:>8}"
     return f"{name} {cells.batch:>14} a batch  {cells.rate:>8} samples/s  {times}"

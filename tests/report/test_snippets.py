@@ -12,7 +12,7 @@ from nws_sweep.cli import select
 from nws_sweep.config import hydra_versions
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.report import snippets, writer
-from nws_sweep.results import LoaderSettings, ProjectFacts
+from nws_sweep.results import LoaderSettings, ProjectFacts, TrialState
 from tests.factories import (
     COLUMNS,
     FACTS,
@@ -221,6 +221,12 @@ def test_what_a_configuration_lacks_is_a_dash_and_failed_what_could_not_be_measu
 def test_cells_of_a_markdown_table_are_escaped_and_stay_on_one_line() -> None:
     table = snippets.markdown_table(["a|b"], [["<script>"], ["two\nlines"]])
     assert table == "| a\\|b      |\n|-----------|\n| <script>  |\n| two lines |\n"
+
+
+def test_a_mismeasured_candidate_has_its_reason_and_no_times_in_the_progress() -> None:
+    wrong = trial(4, 16.0, state=TrialState.MISMEASURED, reason="7 ms a batch is impossible")
+    line = snippets.trial_line(wrong, configuration())
+    assert line == "num_workers=4   mismeasured: 7 ms a batch is impossible"
 
 
 def test_the_cost_of_a_search_is_compared_with_an_epoch() -> None:
