@@ -125,7 +125,7 @@ def markdown(summary: Summary, pictures: Sequence[Picture] = ()) -> str:
 
 def drawn(one: ConfigurationSummary) -> list[tuple[str, Path]]:
     """The pictures in the folder of a configuration, with what each one shows."""
-    paths = ((what, one.run.folder / f"{name}.png") for name, (what, _) in plots.OF_CONFIGURATION.items())
+    paths = ((what, one.run.folder / f"{name}.png") for name, what in plots.OF_CONFIGURATION.items())
     return [(what, path) for what, path in paths if path.is_file()]
 
 

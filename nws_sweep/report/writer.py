@@ -69,8 +69,8 @@ def try_pictures(run_folder: Path) -> None:
 
 def has_pictures(run_folder: Path) -> bool:
     """Whether the pictures of a configuration exist."""
-    names = [name for name, (_, data) in plots.OF_CONFIGURATION.items() if storage.has_rows(run_folder / data)]
-    return all((run_folder / f"{name}.svg").exists() for name in names)  # written after the PNG
+    last = run_folder / f"{[*plots.OF_CONFIGURATION][-1]}.svg"  # written after its PNG
+    return last.exists() or not storage.has_rows(run_folder / storage.BATCHES)
 
 
 def _batches(configuration: ConfigurationSummary) -> list[BatchTime]:

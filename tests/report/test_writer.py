@@ -241,6 +241,11 @@ def test_the_report_of_a_run_names_its_host_every_trial_and_why_the_search_stopp
     ]
 
 
+def test_what_a_reused_result_cost_is_left_out() -> None:
+    text = page.markdown(summary_of_run(search_result(trial(4, 8.0), cost_s=0.0)))
+    assert "\n\nStopped: all 4 candidates were measured.\n\n|" in text
+
+
 def test_the_report_of_a_failed_run_has_the_reason(tmp_path: Path) -> None:
     folder = store_run(tmp_path, search_result(error="no such folder: <data>", stop_reason="", facts=None))
     text = write(folder)
@@ -297,10 +302,12 @@ def test_the_pictures_of_a_configuration_are_those_that_its_job_has_drawn(
 ) -> None:
     writer.try_pictures(tmp_path)
     assert re.search("could not be drawn(?s:.)*NotARunError", caplog.text)
-    folder = store_grid(tmp_path, *(search_result(trial(0, 8.0), columns={"seed": seed}) for seed in (1, 2)))
+    recorded = recorded_trial(4, BatchCost(cpu_s=0.08, wait_s=0.0))  # without stages, so that one picture is not drawn
+    folder = store_grid(tmp_path, *(search_result(recorded, columns={"seed": seed}) for seed in (1, 2)))
     first, second = (run.folder for run in storage.find(folder).runs)
     writer.try_pictures(first)
     assert {"batch_times.png", "batch_times.svg"} <= {*files_in(first)}
+    assert (writer.has_pictures(first), writer.has_pictures(second)) == (True, False)
     (first / "batch_times.png").write_bytes(b"as it was")
     _, paths = writer.write(folder)
     assert (first / "batch_times.png").read_bytes() == b"as it was"

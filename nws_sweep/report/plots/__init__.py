@@ -8,13 +8,10 @@ May import: ``analysis`` and below.
 - ``style``: the style of all figures
 """
 
-from nws_sweep.results import storage
-
 STAGES = "stages"
 WHAT_IF = "what_if"
 BATCH_TIMES = "batch_times"
-# The pictures of a single configuration: what each shows, and the file with its data.
+# What each picture of a single configuration shows, in the order of drawing.
 OF_CONFIGURATION = {
-    STAGES: ("what makes a sample expensive", storage.COSTS), WHAT_IF: ("predicted times", storage.COSTS),
-    BATCH_TIMES: ("per-batch times", storage.BATCHES),
+    STAGES: "what makes a sample expensive", WHAT_IF: "predicted times", BATCH_TIMES: "per-batch times",
 }  # fmt: skip
