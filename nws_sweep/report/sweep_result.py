@@ -1,7 +1,7 @@
 """What ``nws_sweep.sweep`` returns."""
 
 import html
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,6 @@ from nws_sweep.config.python_notation import in_python
 from nws_sweep.errors import NwsSweepError
 from nws_sweep.report import snippets, tables
 from nws_sweep.report.search_result import SearchResult
-from nws_sweep.results import LoaderSettings
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -59,9 +58,9 @@ class SweepResult:
 
     @property
     def loader_kwargs(self) -> dict[str, Any]:
-        """Those of ``best_params`` that are keywords of DataLoader with plain values."""
-        names = {each.name for each in fields(LoaderSettings)}
-        return {name: value for name, value in self.best_params.items() if name in names}
+        """Those of ``best_params`` that are keywords of DataLoader, without what ``best`` has no use for."""
+        settings = asdict(self.best.settings)
+        return {name: settings[name] for name in self.best_params if settings.get(name) is not None}
 
     def to_frame(self) -> "pd.DataFrame":
         """One row per combination with the columns of best.csv (docs/reference/files.md)."""

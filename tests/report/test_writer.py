@@ -11,6 +11,7 @@ import yaml
 
 from nws_sweep.analysis.summary import Summary
 from nws_sweep.report import page, tables, writer
+from nws_sweep.report.sweep_result import SweepResult
 from nws_sweep.report.tables import Rows
 from nws_sweep.results import BatchCost, Noise, SearchRecord, Trial, TrialState, Verdict, codec, storage
 from tests.factories import (
@@ -78,6 +79,18 @@ def test_the_best_of_each_configuration_is_read_back_as_it_was_found() -> None:
     assert {name: first[name] for name in expected} == expected
     assert (second["batch_size"], second["error"]) == (64, "it, too")
     assert pd.isna([first["gain_over_zero"], second["num_workers"], second["epoch_s"], second["dataset.sizes"]]).all()
+
+
+def test_the_keywords_of_a_grid_are_accepted_by_dataloader_without_workers() -> None:
+    axes = {"prefetch_factor": 4, "persistent_workers": True, "drop_last": True}
+    loader = loader_settings(**axes)
+    fast = search_result(
+        trial(0, 1.0, settings=loader.with_workers(0)), configuration=configuration(axes, loader=loader)
+    )
+    slow = search_result(trial(0, 9.0), columns=dict.fromkeys(axes))
+    grid = SweepResult(summary_of_grid(fast, slow))
+    assert grid.best_params == {**axes, "num_workers": 0}
+    assert grid.loader_kwargs == {"persistent_workers": False, "drop_last": True, "num_workers": 0}
 
 
 EVIL = "</script><script>alert('&')</script>"
