@@ -4,12 +4,15 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary
-from nws_sweep.results.codec import TIMING_COLUMNS, timing_row
+from nws_sweep.results.codec import TIMING_COLUMNS, identifying, timing_row
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_BEST_TIMES = ("startup_s", "batch_s", "batch_s_low", "batch_s_high", "samples_per_s", "stall_fraction", "epoch_s")
+_OF_BEST = (
+    "num_workers", "settings", "startup_s", "batch_s", "batch_s_low", "batch_s_high", "samples_per_s", "stall_fraction",
+    "epoch_s",
+)  # fmt: skip
 
 
 class Rows(NamedTuple):
@@ -41,7 +44,7 @@ def trials(summary: Summary) -> Rows:
 
 
 def best(summary: Summary) -> Rows:
-    """One row per configuration: identifying columns, the recommended setting, its times and the gains."""
+    """One row per configuration: identifying columns, the recommended settings, their times and the gains."""
     rows = [_best_row(configuration) for configuration in summary.configurations]
     return _rows(summary, rows, (name for row in rows for name in row))
 
@@ -50,10 +53,8 @@ def _best_row(summary: ConfigurationSummary) -> dict[str, Any]:
     best, result = summary.best, summary.run.result
     timing = timing_row(best, result) if best else {}
     return {
-        **summary.configuration.columns,
-        "num_workers": best.num_workers if best else None,
-        "persistent_workers": best.settings.persistent_workers if best else None,
-        **{name: timing.get(name) for name in _BEST_TIMES},
+        **identifying(summary.configuration),
+        **{name: timing.get(name) for name in _OF_BEST},
         "gain_over_zero": summary.gain_over_zero.value if summary.gain_over_zero else None,
         "gain_over_cpu_count": summary.gain_over_reference.value if summary.gain_over_reference else None,
         "fastest_num_workers": result.verdict.fastest.num_workers if result.verdict else None,
@@ -65,6 +66,6 @@ def _best_row(summary: ConfigurationSummary) -> dict[str, Any]:
 
 def _rows(summary: Summary, rows: Iterable[dict[str, Any]], columns: Iterable[str]) -> Rows:
     """These rows, with the identifying columns of all configurations first."""
-    identifying = [name for configuration in summary.configurations for name in configuration.configuration.columns]
+    first = [name for one in summary.configurations for name in identifying(one.configuration)]
     texts = ({k: str(v) if isinstance(v, (list, dict)) else v for k, v in row.items()} for row in rows)
-    return Rows(columns=tuple(dict.fromkeys([*identifying, *columns])), rows=tuple(texts))
+    return Rows(columns=tuple(dict.fromkeys([*first, *columns])), rows=tuple(texts))

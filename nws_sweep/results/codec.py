@@ -12,6 +12,7 @@ import msgspec
 
 from nws_sweep.results.measurements import BatchRecord, BatchTime, Trial, Window
 from nws_sweep.results.search_record import SearchRecord
+from nws_sweep.results.settings import Configuration
 
 # Version of result.json: raised when its keys change.
 SCHEMA_VERSION = 5
@@ -143,7 +144,7 @@ def _window_of(summary: Mapping[str, Any], rows: Sequence[BatchTime]) -> Window:
 def timings_text(result: SearchRecord) -> str:
     """The content of timings.csv."""
     rows = (timing_row(trial, result) for trial in result.trials)
-    return table_text((*result.configuration.columns, *TIMING_COLUMNS), rows)
+    return table_text((*identifying(result.configuration), *TIMING_COLUMNS), rows)
 
 
 def table_text(columns: Iterable[str], rows: Iterable[Mapping[str, Any]]) -> str:
@@ -155,6 +156,12 @@ def table_text(columns: Iterable[str], rows: Iterable[Mapping[str, Any]]) -> str
     return text.getvalue()
 
 
+def identifying(configuration: Configuration) -> dict[str, Any]:
+    """The identifying columns of a table; ``given_num_workers`` for one with the name of a column of timings.csv."""
+    columns = configuration.columns.items()
+    return {f"given_{name}" if name in TIMING_COLUMNS else name: value for name, value in columns}
+
+
 def timing_row(trial: Trial, result: SearchRecord) -> dict[str, Any]:
     """The row of a trial in timings.csv; undefined values are absent or None."""
     configuration = result.configuration
@@ -163,7 +170,7 @@ def timing_row(trial: Trial, result: SearchRecord) -> dict[str, Any]:
     if batch:
         measurement |= {"batch_s": batch.value, "batch_s_low": batch.low, "batch_s_high": batch.high}
     return {
-        **configuration.columns,
+        **identifying(configuration),
         "num_workers": trial.num_workers,
         **measurement,
         **noise,

@@ -73,12 +73,21 @@ def test_the_best_of_each_configuration_is_read_back_as_it_was_found() -> None:
     first, second = read_back(tables.best(two_configurations())).to_dict("records")
     assert list(first)[: len(COLUMNS) + 2] == [*COLUMNS, "dataset.sizes", "num_workers"]
     expected = {
-        "num_workers": 2, "persistent_workers": True, "epoch_s": 4.0625, "batch_s_low": 0.75 * 4.0625 / 128,
+        "num_workers": 2, "settings": "persistent_workers=true", "epoch_s": 4.0625, "batch_s_low": 0.75 * 4.0625 / 128,
         "gain_over_cpu_count": pytest.approx(4.0 / 4.0625), "fastest_num_workers": 8, "dataset.sizes": "[500, 375]",
     }  # fmt: skip
     assert {name: first[name] for name in expected} == expected
     assert (second["batch_size"], second["error"]) == (64, "it, too")
     assert pd.isna([first["gain_over_zero"], second["num_workers"], second["epoch_s"], second["dataset.sizes"]]).all()
+
+
+def test_no_column_replaces_a_value_that_identifies_a_configuration() -> None:
+    columns = {"num_workers": "[0, 2]", "settings": "[pin_memory]", "persistent_workers": True}
+    found = summary_of_grid(search_result(trial(0, 8.0), columns=columns))
+    expected = {"given_num_workers": "[0, 2]", "given_settings": "[pin_memory]", "persistent_workers": True}
+    for table in (tables.best(found), tables.trials(found)):
+        (row,) = table.rows
+        assert {**expected, "num_workers": 0, "settings": ""}.items() <= row.items()
 
 
 def test_the_keywords_of_a_grid_are_accepted_by_dataloader_without_workers() -> None:
