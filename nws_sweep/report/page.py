@@ -16,7 +16,7 @@ from nws_sweep import units
 from nws_sweep.analysis import caveats
 from nws_sweep.analysis.comparing import effects
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary
-from nws_sweep.analysis.time_ratios import Ratio, ratio_of
+from nws_sweep.analysis.time_ratios import ratio_of
 from nws_sweep.report import explanation, plots, snippets
 from nws_sweep.results import Trial
 
@@ -77,13 +77,9 @@ def _against_others(configuration: ConfigurationSummary, best: Trial) -> str:
     name = f"num_workers={nearest}"
     if ratio.value < 1:
         return f"{name} takes {units.percent(1 - ratio.value)} less time, which is not worth the workers."
-    return f"{_how_sure(ratio)}: the closest alternative, {name}, takes {units.percent(ratio.value - 1)} longer."
-
-
-def _how_sure(ratio: Ratio) -> str:
-    if ratio.half_width is None:
-        return "Probably (without an interval: too few windows)"
-    return "Sure" if ratio.is_certain else "Probably (the interval of the ratio includes 1)"
+    why = "without an interval: too few windows" if ratio.half_width is None else "the interval of the ratio includes 1"
+    sure = "Sure" if ratio.is_certain else f"Probably ({why})"
+    return f"{sure}: the closest alternative, {name}, takes {units.percent(ratio.value - 1)} longer."
 
 
 def report(summary: Summary, pictures: Sequence[Picture]) -> str:

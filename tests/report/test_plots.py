@@ -244,9 +244,10 @@ def test_predictions_are_drawn_with_the_measured_points_on_the_cpus_of_the_run_a
     (c,) = summary_of_run(search_result(measured, trial(0, 8.0))).configurations
     found = line_charts.prediction(c)
     assert found is not None
-    assert {n: one.value for n, one in found.measured.items()} == {0: 8.0, 4: 65.0}
-    assert (found.quantity, found.best, list(found.curves)) == ("seconds per epoch", 0, [8, 16, 64])
-    assert found.best_s == found.measured[0]
+    measured_s = found.measured.points
+    assert {n: one.value for n, one in measured_s.items()} == {0: 8.0, 4: 65.0}
+    assert (found.measured.best, found.measured.value) == (0, measured_s[0])
+    assert (found.quantity, list(found.curves)) == ("seconds per epoch", [8, 16, 64])
     for cpus, curve in found.curves.items():
         assert list(curve) == [0, 1, 2, 4, 8, 16, 32, 64]
         last_s = 128 * 0.08 / min(cpus, 64)
@@ -265,10 +266,20 @@ def test_where_batches_are_predicted_the_measured_times_are_those_of_batches_and
     result = search_result(recorded_trial(4, BatchCost(cpu_s=0.08, wait_s=0.0)), better, facts=None)
     found = line_charts.prediction(summary_of_run(result).configurations[0])
     assert found is not None
-    assert (found.quantity, found.measured[4].value, found.best_s) == ("seconds per batch", 0.02, estimate(2.0 / 128))
+    assert (found.quantity, found.measured.points[4].value) == ("seconds per batch", 0.02)
     (axes,) = line_charts.draw_prediction(found, "photos").axes
     assert np.asarray(axes.lines[-1].get_ydata()).tolist() == [2.0 / 128]
     assert axes.get_xlabel() == "num_workers (ring: recommended, prefetch_factor=4)"
+
+
+def test_a_prediction_of_epochs_is_drawn_without_measured_ones() -> None:
+    """The dataset's length is wrong."""
+    recorded = recorded_trial(4, BatchCost(cpu_s=0.08, wait_s=0.0))
+    without = replace(recorded, measurement=measurement(65.0, epoch_s=None))
+    found = line_charts.prediction(summary_of_run(search_result(without)).configurations[0])
+    assert found is not None
+    assert (found.quantity, found.measured.points) == ("seconds per epoch", {})
+    assert line_charts.draw_prediction(found, "photos").axes
 
 
 def timeline(num_workers: int, *wait_s: float, settings: str = "") -> list[BatchTime]:

@@ -61,9 +61,8 @@ def test_a_result_with_unreadable_batches_is_loaded_without_them(tmp_path: Path,
     path.write_text(spoil(path.read_text()))
     loaded = storage.load(folder)
     assert str(path) in loaded.batches_error
-    assert loaded.result == replace(whole(), trials=tuple(replace(each, windows=()) for each in whole().trials)), (
-        "with the records of costs.csv"
-    )
+    assert [each.records for each in loaded.result.trials] == [each.records for each in whole().trials]
+    assert without_batches(loaded.result) == without_batches(whole())
     path.unlink()
     assert storage.load(folder).result == loaded.result
 

@@ -97,13 +97,16 @@ def _chart(summary: Summary, quantity: str, measure: _Measure) -> Chart:
         curves = []
         for c in sorted(configurations, key=lambda c: -c.best_rate):
             label = facets.label(c, within)
-            points = {trial.num_workers: value for trial in _measured(c) if (value := measure(c, trial))}
-            if c.best and points:
-                best, value = c.best.num_workers, measure(c, c.best)
-                curves.append(Curve(label, points, best, value, c.changed_settings, looks.get(label)))
+            if c.best and (curve := _curve(c, c.best, label, measure)).points:
+                curves.append(replace(curve, look=looks.get(label)))
         if curves:
             panels[title] = _merged(curves)
     return Chart(quantity=quantity, legend_title=BETWEEN.join(within), panels=panels)
+
+
+def _curve(c: ConfigurationSummary, best: Trial, label: str, measure: _Measure) -> Curve:
+    points = {trial.num_workers: value for trial in _measured(c) if (value := measure(c, trial))}
+    return Curve(label, points, best.num_workers, measure(c, best), c.changed_settings)
 
 
 def _merged(curves: Sequence[Curve]) -> list[Curve]:
@@ -209,7 +212,7 @@ def _draw_curve(axes: Axes, curve: Curve, shift: float) -> None:
 
 
 def _draw_intervals(axes: Axes, points: Mapping[int, Estimate], colour: str, shift: float = 0.0) -> None:
-    lows, highs = zip(*(one.ends for one in points.values()), strict=True)
+    lows, highs = ([one.ends[side] for one in points.values()] for side in (0, 1))
     axes.vlines([number + shift for number in points], lows, highs, color=colour, linewidth=1)
 
 
@@ -222,11 +225,9 @@ class Prediction:
     """A time against num_workers, s."""
 
     quantity: str  # label of the vertical axis
-    measured: Mapping[int, Estimate]
-    curves: Mapping[float, Mapping[int, Estimate]]  # by the number of CPUs; the first, of the run, has intervals
-    best: int  # recommended num_workers
-    best_s: Estimate | None  # measured with the recommended settings, which the curves have
-    changed: str  # those that differ from the configuration
+    measured: Curve
+    # With the recommended settings, by the number of CPUs; the first, of the run, has intervals.
+    curves: Mapping[float, Mapping[int, Estimate]]
 
 
 def prediction(c: ConfigurationSummary) -> Prediction | None:
@@ -240,11 +241,8 @@ def prediction(c: ConfigurationSummary) -> Prediction | None:
     quantity = Quantity.EPOCH if found.has_length else Quantity.BATCH
     return Prediction(
         quantity=f"seconds per {quantity.value}",
-        measured={trial.num_workers: time_s for trial in _measured(c) if (time_s := _time(trial, quantity))},
+        measured=_curve(c, c.best, "measured", lambda _, trial: _time(trial, quantity)),
         curves={times * found.own.cpus: _predicted(found, times) for times in _CPU_TIMES},
-        best=c.best.num_workers,
-        best_s=_time(c.best, quantity),
-        changed=c.changed_settings,
     )
 
 
@@ -266,16 +264,16 @@ def draw_prediction(shown: Prediction, title: str) -> Figure:
         axes.plot([*points], [one.value for one in points.values()], color=colour, linestyle=dash, label=label)
         lows, highs = zip(*(one.ends for one in points.values()), strict=True)
         axes.fill_between([*points], lows, highs, color=colour, alpha=0.2, linewidth=0)
-    values = [one.value for one in shown.measured.values()]
-    axes.plot([*shown.measured], values, "o", color=style.INK, markersize=4.5, label="measured")
-    _draw_intervals(axes, shown.measured, style.INK)
-    if shown.best_s:
-        style.ring(axes, shown.best, shown.best_s.value, style.INK)
+    measured, values = shown.measured, [one.value for one in shown.measured.points.values()]
+    axes.plot([*measured.points], values, "o", color=style.INK, markersize=4.5, label=measured.label)
+    _draw_intervals(axes, measured.points, style.INK)
+    if measured.value:
+        style.ring(axes, measured.best, measured.value.value, style.INK)
     axes.set_xscale("symlog", base=2, linthresh=1)
     axes.xaxis.set_major_locator(FixedLocator([*points]))
     axes.xaxis.set_major_formatter("{x:g}")
     axes.xaxis.set_minor_locator(NullLocator())
-    axes.set(xlabel=_axis({shown.changed}), ylabel=shown.quantity)
+    axes.set(xlabel=_axis({measured.changed} if measured.value else set()), ylabel=shown.quantity)
     values += [one.value for points in shown.curves.values() for one in points.values()]
     style.scale_values(axes, values)
     axes.grid(axis="y")

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from nws_sweep import units
 from nws_sweep.analysis.stage_savings import Stage
 from nws_sweep.report.plots import style
-from nws_sweep.report.plots.style import COLOURS, WIDTH
+from nws_sweep.report.plots.style import COLOURS
 
 _HEIGHT = 0.38  # of a bar, in rows
 _NAME = 3.0  # inches
@@ -31,7 +31,7 @@ def draw(stages: Sequence[Stage], title: str) -> Figure:
     axes.set_xlim(0, 1.25 * max([*shares, *saved]))
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="x")
-    axes.set_xlabel(style.fitting("percent", WIDTH))
+    axes.set_xlabel("percent")
     return figure
 
 
