@@ -8,6 +8,7 @@ import contextlib
 import os
 import time
 import warnings
+from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 
@@ -30,7 +31,7 @@ def footprint() -> Footprint:
             files.add((link.name, os.readlink(link)))  # noqa: PTH115 - the target is not a path
     mappings = [line.split() for line in Path("/proc/self/maps").read_text(errors="replace").splitlines()]
     return {
-        "threads": set(range(_threads())),
+        "threads": set(_threads()),
         "open files": files,
         "child processes": {child.pid for child in psutil.Process().children()},
         "shared memory": {words[0] for words in mappings if words[1].startswith("rw") and words[1].endswith("s")},
@@ -63,6 +64,7 @@ def obstacle_since(before: Footprint) -> str:
 
     Waits for threads that Python has joined and that are still exiting.
     """
+    seconds_of_a_fork()  # before a fork, OpenBLAS ends its threads, which are no obstacle
     for _ in range(_ATTEMPTS):
         found = [kind for kind, held in footprint().items() if held - before[kind]]
         if not found:
@@ -71,14 +73,9 @@ def obstacle_since(before: Footprint) -> str:
     return ", ".join(found)
 
 
-def _threads() -> int:
-    """The number of threads, without those that a library ends before a fork: jemalloc, OpenBLAS."""
-    import threadpoolctl
-
-    names = []
+def _threads() -> Iterator[str]:
+    """The IDs of the threads that a forked process would lack."""
     for task in Path("/proc/self/task").iterdir():
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has exited
-            names.append((task / "comm").read_text().strip())
-    pools = [pool for pool in threadpoolctl.threadpool_info() if pool["internal_api"] == "openblas"]
-    of_openblas: int = sum(pool["num_threads"] - 1 for pool in pools if pool["threading_layer"] == "pthreads")
-    return len(names) - names.count(_ALLOCATOR) - of_openblas
+            if (task / "comm").read_text().strip() != _ALLOCATOR:
+                yield task.name

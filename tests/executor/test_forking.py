@@ -1,6 +1,7 @@
 """Obstacles to forking a process."""
 
 import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -32,3 +33,25 @@ def test_threads_files_and_children_are_obstacles(tmp_path: Path) -> None:
             done.set()
             thread.join()
     assert forking.obstacle_since(before) == ""
+
+
+_WITH_OPENBLAS = """
+import os, sys, threading
+import numpy, threadpoolctl
+from nws_sweep.executor import forking
+
+threadpoolctl.threadpool_limits(4)
+if os.fork():
+    sys.exit(os.waitstatus_to_exitcode(os.wait()[1]))
+before, done = forking.footprint(), threading.Event()
+threading.Thread(target=done.wait).start()
+print("with a thread:", forking.obstacle_since(before))
+done.set()
+numpy.ones((500, 500)) @ numpy.ones((500, 500))
+print("after BLAS:", forking.obstacle_since(before))
+"""
+
+
+def test_threads_of_openblas_which_it_ends_before_a_fork_neither_are_nor_hide_an_obstacle() -> None:
+    found = subprocess.check_output([sys.executable, "-c", _WITH_OPENBLAS], text=True)
+    assert found == "with a thread: threads\nafter BLAS: \n"
