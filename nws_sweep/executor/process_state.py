@@ -23,6 +23,8 @@ _OF_TORCH = {
 
 def of_this_process() -> ProcessState:
     """The state of this process."""
+    import resource  # Windows, where nothing is measured, has none
+
     cv2 = sys.modules.get("cv2")
     return ProcessState(
         # The fork server may have been started with other variables and folders.
@@ -31,14 +33,23 @@ def of_this_process() -> ProcessState:
         torch=_of_torch() if "torch" in sys.modules else {},
         opencv_threads=cv2.getNumThreads() if cv2 else None,
         blas_threads=_blas_threads() if "numpy" in sys.modules else {},
+        cpus=os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None,
+        open_files=resource.getrlimit(resource.RLIMIT_NOFILE),
     )
 
 
 def restore(state: ProcessState) -> None:
     """Gives this process the state; variables and folders first, since they decide how libraries are imported."""
+    import resource
+
     os.environ.clear()
     os.environ.update(state.environment)
     sys.path[:] = state.import_path
+    with contextlib.suppress(OSError, ValueError):  # a control group, or the fork server's own limit, allows less
+        if state.cpus is not None:
+            os.sched_setaffinity(0, state.cpus)
+        if state.open_files is not None:
+            resource.setrlimit(resource.RLIMIT_NOFILE, state.open_files)
     for name, value in state.torch.items():
         if value != _of_torch()[name]:
             with contextlib.suppress(RuntimeError):  # some numbers of threads cannot be set after the first operation

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Annotated, Any
 
@@ -164,6 +164,8 @@ class ProcessState:
     torch: Mapping[str, Any] = field(default_factory=dict)  # threads and defaults; empty if it was not imported
     opencv_threads: int | None = None  # None if it was not imported
     blas_threads: Mapping[str, int] = field(default_factory=dict)  # by library
+    cpus: Collection[int] | None = None  # on which it may run; None where it is unknown
+    open_files: tuple[int, int] | None = None  # the soft and the hard limit; None where it is unknown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
