@@ -14,16 +14,21 @@ from nws_sweep.executor import process_state, trial_process
 from nws_sweep.executor.trial_process import UNLIMITED, ChildProcess, ProcessWithBackground, Supervision
 from nws_sweep.measurement.environment import ProcessFactory, TrialProcess
 from nws_sweep.results import Configuration, ProcessSpec
-from nws_sweep.system import platforms, processes
+from nws_sweep.system import platforms, processes, temporary
 
 logger = logging.getLogger(__name__)
 
 
 class DatasetServer(contextlib.ExitStack):
-    """Starts trial processes; keeps the template process of the latest dataset until another one is needed."""
+    """Starts trial processes; keeps the template process of the latest dataset until another one is needed.
+
+    Removes what killed programs have left.
+    """
 
     def __init__(self) -> None:
         super().__init__()
+        temporary.remove_stale()
+        processes.drop_foreign_start_method()  # of joblib's worker process
         self._template: ChildProcess | None = None
         self._template_key: tuple[object, ...] = ()
         self._unforkable: list[tuple[object, ...]] = []

@@ -37,7 +37,7 @@ from nws_sweep.hydra_app import grid, job, resuming
 from nws_sweep.hydra_app.grid import Composer, configuration_of
 from nws_sweep.hydra_app.job import Session, parts_of
 from nws_sweep.results import Configuration, Host, SearchRecord, atomic, storage
-from nws_sweep.system import extras, host, platforms, processes, temporary
+from nws_sweep.system import extras, host, platforms
 from nws_sweep.system.processes import Interrupted
 
 logger = logging.getLogger(__name__)
@@ -57,7 +57,6 @@ def run() -> int:
     hydra_versions.require_command_line()
     current = session = Session()
     schema.register()
-    temporary.remove_stale()
     # Our preset replaces the plugin's option of the same name on purpose; the plugin's schema checks its keys.
     warnings.filterwarnings("ignore", r"\s*'hydra/launcher/ray' is validated against ConfigStore schema", UserWarning)
     with session.interrupts, contextlib.closing(session):
@@ -170,7 +169,6 @@ def task(composed: DictConfig) -> float | None:
     """
     if current:
         return _measure(composed, current)
-    processes.drop_foreign_start_method()
     # submitit's handlers ignore SIGTERM, of which the trial processes have died, and requeue the job at SIGUSR2.
     for number in [getattr(signal, name) for name in ("SIGTERM", "SIGUSR2") if hasattr(signal, name)]:
         if str(getattr(signal.getsignal(number), "__module__", "")).startswith("submitit."):

@@ -17,7 +17,7 @@ from nws_sweep.executor import rank0
 from nws_sweep.programs.reports import RANKS
 from nws_sweep.report.progress import Print, announcer, printer_for
 from nws_sweep.results import SearchRecord
-from nws_sweep.system import platforms, processes, torch_internals
+from nws_sweep.system import platforms, torch_internals
 
 if TYPE_CHECKING:
     from nws_sweep.dataloading.hook import LoaderHook
@@ -193,7 +193,6 @@ class SearchHook(ProgramHook):
             how = "start all ranks with torchrun -m nws_sweep search"
             self._reporting.warn(f"the search failed: the program has started other ranks itself; {how}")
             return 1
-        processes.drop_foreign_start_method()  # of a launcher's worker process
         try:
             found = api.search(loader, progress=self._reporting.progress, **self._options)
             return self._reporting.keep(found.record) or 0

@@ -4,9 +4,11 @@ import itertools
 import multiprocessing
 import os
 import signal
+import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace as Made
 
 import pytest
 
@@ -98,6 +100,18 @@ def test_trial_processes_have_the_current_environment_and_import_path(
         chosen = configuration(dataset={"_target_": "set_up_later.numbers"}, training_step=STEP, seed=length)
         with dataset_server.start(spec_of(chosen, str(tmp_path))) as process:
             assert process.facts.samples == length
+
+
+def test_folders_of_killed_programs_and_the_start_method_of_joblib_are_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr("multiprocessing.context._default_context._actual_context", Made(_name="loky"))
+    (tmp_path / "nws_sweep-left").mkdir()
+    (tmp_path / "nws_sweep-left/.in_use").touch()
+    DatasetServer()
+    assert list(tmp_path.iterdir()) == []
+    assert multiprocessing.get_start_method(allow_none=True) is None
 
 
 def test_a_killed_template_process_is_reported_and_replaced(dataset_server: DatasetServer, makings: Path) -> None:
