@@ -9,7 +9,7 @@ import threading
 import time
 from multiprocessing.connection import Connection
 
-from nws_sweep.system import fork_server, processes
+from nws_sweep.system import fork_server, processes, streams
 
 WITHIN_S = 20.0  # far more than anything here takes
 _made_by: list[int] = []
@@ -57,6 +57,11 @@ def serve_without_memory(connection: Connection) -> None:
 
 def report_dataset(connection: Connection) -> None:
     connection.send(_made_by)
+
+
+def redirect(connection: Connection) -> None:
+    streams.redirect(None)
+    connection.send(7)
 
 
 def sleep(connection: Connection) -> None:

@@ -26,7 +26,7 @@ _PRELOADED = ("nws_sweep.executor.child", "hydra.utils")
 _PRELOADABLE = ("torchvision", "nws_sweep.datasets", "nws_sweep.dataloading.training_steps")
 _ORDERLY_EXIT_S = 3.0
 STALL_S = 10.0  # a window that takes longer may wait for a lock held by a paused candidate
-_SIGNALLED_S = 0.1
+_SIGNALLED_S, _READY_POLL_S = 0.1, 0.2
 # How often memory is read while a command runs, and the most CPU time for that, as a share: what is measured lacks it.
 # One reading takes less than a millisecond, with a hundred workers or a dataset of gigabytes a tenth of a second.
 _WATCH_EVERY_S, _MOST_WATCHING = 0.5, 0.02
@@ -322,6 +322,17 @@ def _failures_named() -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def _failed_start_explained(template: ChildProcess | None) -> Iterator[None]:
+    try:
+        yield
+    except (EOFError, ConnectionError, RuntimeError) as error:
+        server = "template process, which holds the dataset," if template else "fork server"
+        raise TrialError(f"the {server} has exited: something has ended it") from error
+    except OSError as error:  # such as too many processes or open files
+        raise TrialError(f"the trial process could not be started: {one_line(error)}") from error
+
+
+@contextlib.contextmanager
 def start(
     spec: ProcessSpec,
     supervision: Supervision = UNLIMITED,
@@ -333,19 +344,18 @@ def start(
 
     Raises the errors of ``DatasetServer.start``.
     """
-    server = ForkServer(template.connection) if template else preload([spec.dataset, spec.training_step])
     with contextlib.ExitStack() as stack:
-        with processes.uninterrupted():
-            folder = stack.enter_context(temporary.folder())
-            try:
-                child = server.fork("nws_sweep.executor.child:main", spec, folder)
-            except (EOFError, OSError) as error:
-                reason = "it was killed, or its import of torch failed"
-                raise TrialError(f"the fork server has exited ({one_line(error)}): {reason}") from error
-            start_method = spec.start_method or processes.start_method()
-            kind = ProcessWithBackground if spec.ranks > 1 and spec.rank == 0 else ChildProcess
-            process = kind(child, start_method, supervision, template)
-            stack.callback(process.close)
+        with _failed_start_explained(template):
+            server = ForkServer(template.connection) if template else preload([spec.dataset, spec.training_step])
+            while not server.is_ready(_READY_POLL_S):  # it imports torch
+                if time.perf_counter() >= supervision.deadline_s:
+                    raise TimeLimitReached
+            with processes.uninterrupted():
+                child = server.fork("nws_sweep.executor.child:main", spec, stack.enter_context(temporary.folder()))
+                start_method = spec.start_method or processes.start_method()
+                kind = ProcessWithBackground if spec.ranks > 1 and spec.rank == 0 else ChildProcess
+                process = kind(child, start_method, supervision, template)
+                stack.callback(process.close)
         if prepare:
             process.prepare()
         yield process

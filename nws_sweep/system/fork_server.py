@@ -26,7 +26,7 @@ from multiprocessing.process import BaseProcess
 from types import FrameType
 from typing import Any
 
-from nws_sweep.system import processes
+from nws_sweep.system import processes, streams
 
 _PROGRAM = "import sys; sys.path[:] = {}; from nws_sweep.system import fork_server; fork_server.main({})"
 _EXIT_WITHIN_S = 1.0
@@ -62,14 +62,25 @@ class ForkedProcess:
 class ForkServer:
     """The program's end of a connection to a process that calls ``serve``, or will when the request comes."""
 
+    _is_ready = True  # has imported its modules
+
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
+
+    def is_ready(self, within_s: float | None = None) -> bool:
+        """Whether it has imported its modules, after at most that many seconds; EOFError if it has exited."""
+        if not self._is_ready and self.connection.poll(within_s):
+            self._is_ready = True
+            self.connection.recv()
+        return self._is_ready
 
     def fork(self, function: str, *arguments: Any) -> ForkedProcess:
         """Forks a process that calls ``function``, such as ``package.module:main``, with its connection and arguments.
 
-        Raises EOFError or OSError if there is no such process, since the server has exited or cannot fork.
+        Raises EOFError, ConnectionError or, on macOS, RuntimeError if the server has exited, another OSError if there
+        can be no process.
         """
+        self.is_ready()
         ours, theirs = multiprocessing.Pipe()
         channel, reported = multiprocessing.Pipe()
         with theirs, reported, _socket_of(self.connection) as requests:
@@ -83,11 +94,14 @@ class ForkServer:
 class _OwnServer(ForkServer):
     """A fork server of a new Python process, the only one of this program."""
 
+    _is_ready = False
+
     def __init__(self, modules: Iterable[str]) -> None:
         ours, theirs = multiprocessing.Pipe()
         super().__init__(ours)
         flags = ["-O"] * sys.flags.optimize + [f"-W{option}" for option in sys.warnoptions]
-        code = _PROGRAM.format(sys.path, list(modules))
+        folders = [folder for folder in sys.path if isinstance(folder, str)]  # an import ignores others
+        code = _PROGRAM.format(folders, list(modules))
         # Blocked signals stay pending here; the server inherits the mask and is not ended before it ignores them.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, processes.ENDING_SIGNALS)
         try:
@@ -146,6 +160,7 @@ def main(modules: Iterable[str]) -> None:
         signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, processes.ENDING_SIGNALS)
     os.setpgid(0, 0)  # not killed with the program's process group, but later, after its processes
+    streams.prepare()  # or the connection would get the number of a closed one
     connection = Connection(os.dup(0))
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     # Inherited by the children; removes semaphores of those that are killed, without a warning of each.
@@ -153,8 +168,10 @@ def main(modules: Iterable[str]) -> None:
     resource_tracker.ensure_running()
     sys.warnoptions.pop()
     for name in modules:
-        with contextlib.suppress(ImportError):  # reported where the module is needed
+        with contextlib.suppress(Exception):  # reported where the module is needed
             importlib.import_module(name)
+    with contextlib.suppress(OSError):  # the program has exited
+        connection.send(True)
     serve(connection)
     os._exit(0)
 
@@ -178,7 +195,7 @@ def serve(connection: Connection) -> None:
             if requests in ready:
                 try:
                     numbers = reduction.recvfds(requests, 2)
-                except EOFError:
+                except (EOFError, ConnectionError):  # the latter if it has not read that this process is ready
                     break
                 _fork(Connection(numbers[0]), Connection(numbers[1]), channels, [connection, requests, exits, wakeup])
     for process in channels:

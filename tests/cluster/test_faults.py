@@ -60,7 +60,6 @@ def test_a_removed_folder_is_made_again(program: Program, shared_nws: Command) -
 
 @pytest.mark.parametrize("end", ["os.kill(os.getpid(), 9)", "os._exit(0)"])
 def test_a_fork_server_that_exits_at_its_start_is_one_line(program: Program, end: str) -> None:
-    """As when its import of torch fails."""
     (program.folder / "sitecustomize.py").write_text(
         f"import os, sys\nif any('fork_server' in word for word in sys.orig_argv): {end}\n"
     )

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import psutil
 import pytest
@@ -111,6 +112,7 @@ def test_the_reason_of_a_failed_sample_is_reported(name: str, num_workers: int, 
 
 
 def test_a_command_to_a_process_that_hangs_ends_with_the_limit_of_the_search() -> None:
+    trial_process.preload([]).is_ready()
     began_s = time.perf_counter()
     limits = trial_process.Supervision(kill_after_s=600.0, deadline_s=began_s + 2.0)
     with trial_process.start(spec("Hangs"), limits) as process:
@@ -118,6 +120,30 @@ def test_a_command_to_a_process_that_hangs_ends_with_the_limit_of_the_search() -
         for _ in range(2):  # its later answers would be those of the first command
             with pytest.raises(TimeLimitReached):
                 process.window(WHOLE_EPOCH)
+
+
+@pytest.mark.parametrize(
+    ("failure", "reason"),
+    [
+        (EOFError(), "^the fork server has exited: something has ended it$"),
+        (RuntimeError("did not receive acknowledgement of fd"), "^the fork server has exited"),  # on macOS
+        (BlockingIOError(11, "unavailable"), r"^the trial process could not be started: \[Errno 11\] unavailable$"),
+    ],
+)
+def test_the_reason_of_a_failed_start_is_reported(
+    monkeypatch: pytest.MonkeyPatch, failure: Exception, reason: str
+) -> None:
+    monkeypatch.setattr(trial_process, "preload", Mock(return_value=Mock(fork=Mock(side_effect=failure))))
+    with pytest.raises(TrialError, match=reason):
+        trial_process.start(spec("Plain")).__enter__()
+
+
+def test_the_limit_of_the_search_holds_while_the_fork_server_imports_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    importing = Mock(is_ready=Mock(return_value=False))
+    monkeypatch.setattr(trial_process, "preload", Mock(return_value=importing))
+    with pytest.raises(TimeLimitReached):
+        trial_process.start(spec("Plain"), trial_process.Supervision(deadline_s=0.0)).__enter__()
+    assert not importing.fork.called
 
 
 NEGATIVE_SLEEP = {"_target_": "nws_sweep.dataloading.training_steps.Sleep", "seconds_per_batch": -1}

@@ -19,7 +19,7 @@ from tests.forked import WITHIN_S
 
 
 def own_server() -> Any:
-    return fork_server.ensure_running(["tests.forked", "no_such_module"])
+    return fork_server.ensure_running(["tests.forked", "no_such_module", ".raises_type_error"])
 
 
 def fork(function: Callable[..., None], *arguments: Any, server: ForkServer | None = None) -> ForkedProcess:
@@ -73,6 +73,8 @@ def test_a_fork_that_fails_is_reported_and_does_not_end_the_server() -> None:
 def test_a_killed_server_is_replaced() -> None:
     server = own_server()
     assert own_server() is server
+    assert server.is_ready(WITHIN_S)
+    assert server.is_ready(0)
     server.process.kill()
     server.process.wait()
     assert fork(forked.end, "returns").pid
@@ -168,6 +170,22 @@ print(process.exitcode, server.process.poll())
 def test_signals_during_the_start_are_not_lost_and_do_not_end_the_server(tmp_path: Path) -> None:
     """Seen once: a cancelled job of Slurm continued. Processes of the server can be ended."""
     assert output_of(_SIGNALLED, tmp_path) == f"{-signal.SIGTERM} None\n"
+
+
+_CLOSED_STREAMS = """
+import os, pathlib, sys
+os.closerange(0, 3)
+sys.stdout = sys.stderr = None
+sys.path.append(pathlib.Path())
+from nws_sweep.system import fork_server
+process = fork_server.ensure_running([]).fork("tests.forked:redirect")
+os._exit(process.connection.recv())
+"""
+
+
+def test_processes_of_a_program_without_streams_and_with_a_path_that_imports_ignore_keep_their_connection() -> None:
+    command = [sys.executable, "-c", _CLOSED_STREAMS]
+    assert subprocess.run(command, cwd=ROOT, timeout=60, check=False, stderr=subprocess.DEVNULL).returncode == 7
 
 
 _SEMAPHORE = """
