@@ -218,26 +218,16 @@ def remove_shared_memory(pids: Iterable[int]) -> None:
     A process of another container may have the same ID and the same /dev/shm (``--ipc=host``), so segments that a
     process uses stay.
     """
-    for pid in pids:
-        for segment in Path("/dev/shm").glob(f"torch_{pid}_*"):
-            if _is_unused(segment):
-                segment.unlink(missing_ok=True)
+    deadline = time.monotonic() + _CLOSED_WITHIN_S  # the kernel closes the files of a killed process after its exit
+    for segment in [found for pid in pids for found in Path("/dev/shm").glob(f"torch_{pid}_*")]:
+        while not (is_unused := _is_unused(segment)) and segment.exists() and time.monotonic() < deadline:
+            time.sleep(_POLL_S)
+        if is_unused:
+            segment.unlink(missing_ok=True)
 
 
 def _is_unused(path: Path) -> bool:
-    """Whether no process has opened or mapped a file of this user: the kernel grants a lease then (fcntl(2)).
-
-    The kernel closes the files of a killed process a moment after its exit.
-    """
-    deadline = time.monotonic() + _CLOSED_WITHIN_S
-    while not _is_leased(path):
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(_POLL_S)
-    return True
-
-
-def _is_leased(path: Path) -> bool:
+    """Whether no process has opened or mapped a file of this user: the kernel grants a lease then (fcntl(2))."""
     import fcntl  # Windows has none
 
     with contextlib.suppress(OSError):

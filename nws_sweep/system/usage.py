@@ -60,10 +60,10 @@ def of_machine(root: Path = Path("/")) -> MachineTime:
 
 
 def _usable_cpu_times() -> Sequence[object]:
-    """Of the CPUs on which this process may run; of all where the system does not distinguish them."""
-    times: list[object] = list(psutil.cpu_times(percpu=True))
+    """Of the CPUs on which this process may run; of all where they are unknown, or have other numbers (lxcfs)."""
+    times: Sequence[object] = psutil.cpu_times(percpu=True)
     usable = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(len(times))
-    return [one for number, one in enumerate(times) if number in usable] or times
+    return [times[number] for number in usable] if max(usable) < len(times) else times
 
 
 def known_sum(values: Iterable[int | None]) -> int | None:

@@ -128,15 +128,18 @@ def test_an_exited_process_or_a_zombie_uses_nothing() -> None:
         assert (usage.resident_bytes([process.pid]), usage.memory([process.pid])) == (0, (None, None))
 
 
-def test_times_of_the_machine_are_those_of_the_usable_cpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("usable", "counted"), [({0, 3}, 2), ({0, 4}, 4)], ids=["some", "other numbers"])
+def test_times_of_the_machine_are_those_of_the_usable_cpus(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, usable: set[int], counted: int
+) -> None:
     # user nice system idle iowait irq softirq steal guest guest_nice: user includes guest.
     line = " ".join(str(n * os.sysconf("SC_CLK_TCK")) for n in (100, 20, 30, 70_000, 9_000, 4, 5, 60, 50, 10))
     lines = "".join(f"cpu{number} {line}\n" for number in range(4))
     monkeypatch.setattr(psutil, "PROCFS_PATH", str(made_up(tmp_path, {"proc/stat": f"cpu  {line}\n{lines}"}) / "proc"))
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 3}, raising=False)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: usable, raising=False)
     now = usage.of_machine(tmp_path)
-    assert (now.busy_s, now.steal_s, now.total_s, now.throttled_s) == (2 * 159, 2 * 60, 2 * 79_219, 0)
-    assert now.since(MachineTime(busy_s=100, steal_s=10, total_s=219)).busy_s == 218
+    assert (now.busy_s, now.steal_s, now.total_s, now.throttled_s) == (counted * 159, counted * 60, counted * 79_219, 0)
+    assert now.since(MachineTime(busy_s=100, steal_s=10, total_s=219)).busy_s == counted * 159 - 100
 
 
 @pytest.mark.parametrize(
