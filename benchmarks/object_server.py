@@ -10,7 +10,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from nws_sweep.errors import ConfigurationError
-from nws_sweep.system import extras
 
 _FOLDER = "objects"
 _CHUNK_BYTES = 65536
@@ -27,9 +26,8 @@ def running(
 ) -> Iterator[str]:
     """Serves objects from threads of this process and yields their URL; see experiment=remote_store.
 
-    ConfigurationError if the port is taken, or if the package that ``Remote`` needs for HTTP is missing.
+    ConfigurationError if the port is taken.
     """
-    extras.require("the object store", "aiohttp")
     names = dict.fromkeys(f"{index:06d}.bin" for index in range(objects))
     page = "".join(f'<a href="{name}">{name}</a>\n' for name in names).encode()
     content = random.Random(0).randbytes(object_bytes)

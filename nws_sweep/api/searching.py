@@ -28,7 +28,7 @@ from nws_sweep.report.search_result import SearchResult
 from nws_sweep.results import Configuration, MeasureRules, SearchRecord, SearchRules, TrialState
 from nws_sweep.results.result_cache import ResultStore
 from nws_sweep.system import host, host_lock, platforms, temporary
-from nws_sweep.system.host import cpus_of_rank
+from nws_sweep.system.host import usable_cpus
 from nws_sweep.tuning.runner import limit_s, limit_spent
 from nws_sweep.tuning.runner import search as run_search
 from nws_sweep.tuning.strategy import most_candidates
@@ -172,7 +172,7 @@ def _rules(arguments: Mapping[str, Any]) -> SearchRules:
     names = ("strategy", "patience", "num_workers", "max_workers", "tolerance", "time_limit_s", "ranks")
     settings = None if arguments["settings"] is None else schema.names(arguments["settings"])
     values = {name: arguments[name] for name in names}
-    values |= {"settings": settings, "reference": cpus_of_rank(arguments["ranks"])}
+    values |= {"settings": settings, "reference": usable_cpus(arguments["ranks"])}
     for name, value in values.items():
         schema.require(name, value)
     return schema.search_rules(values)

@@ -58,6 +58,6 @@ def register_resolvers() -> None:
     def usable_cpus(ranks: int = 1) -> int:
         from nws_sweep.system import host
 
-        return host.cpus_of_rank(max(1, ranks))
+        return host.usable_cpus(max(1, ranks))
 
     hydra_versions.register_resolver("nws_sweep.usable_cpus", usable_cpus, replace=True)

@@ -338,7 +338,7 @@ def search_rules(values: Mapping[str, Any]) -> SearchRules:
     """The rules of a search, of valid values by the names of their keys."""
     candidates, most = values["num_workers"], values["max_workers"]
     if most is None and values["strategy"] != "adaptive":
-        most = host.cpus_of_rank(values["ranks"], 2)
+        most = 2 * host.usable_cpus(values["ranks"])
     if candidates is None:
         candidates = WITHOUT_LIMIT if most is None else range(most + 1)
     tried = tuple(sorted(map(int, candidates)))

@@ -14,11 +14,10 @@ from dataclasses import dataclass, replace
 from multiprocessing.connection import wait
 from typing import Any, TypeVar, cast
 
-from nws_sweep import units
 from nws_sweep.errors import NwsSweepError, TimeLimitReached, TrialError, TrialOutOfMemory, TrialTimeout, one_line
 from nws_sweep.measurement.environment import TrialProcess
 from nws_sweep.results import BatchRecord, LoaderSettings, ProcessSpec, Usage, Window, WindowRequest
-from nws_sweep.system import fork_server, processes, temporary, usage
+from nws_sweep.system import fork_server, processes, resources, temporary, usage
 from nws_sweep.system.fork_server import ForkedProcess, ForkServer
 
 # Imported by the fork server: what each trial process needs, and modules whose import is slow and has no side effects.
@@ -243,11 +242,7 @@ def check_memory(pids: Sequence[int], budget_bytes: int | None) -> None:
     if budget_bytes is None or sum(usage.resident_bytes(usage.family(pid)) for pid in pids) <= budget_bytes:
         return
     held = sum(usage.memory(usage.family(pid))[1] or 0 for pid in pids)
-    if held > budget_bytes:
-        raise TrialOutOfMemory(
-            f"its processes held {units.memory(held)} of memory, and {units.memory(budget_bytes)} were left of "
-            "measure.memory_budget_bytes; the candidate was killed"
-        )
+    resources.check_budget(held, budget_bytes, "; the candidate was killed")
 
 
 class ProcessWithBackground(ChildProcess):

@@ -5,7 +5,6 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from nws_sweep import errors, units
 from nws_sweep.errors import TimeLimitReached, TrialError
 from nws_sweep.measurement import schedule
 from nws_sweep.measurement.environment import Environment, TrialProcess
@@ -21,7 +20,7 @@ from nws_sweep.results import (
     WindowKind,
     WindowRequest,
 )
-from nws_sweep.system import processes
+from nws_sweep.system import processes, resources
 
 _STALLED = "it made no progress while the others were paused: a paused process may have held a lock that it needed"
 Answer = TypeVar("Answer")
@@ -86,12 +85,7 @@ class CandidateProcess:
 
     def check_memory(self, memory_bytes: int | None) -> None:
         """Raises TrialOutOfMemory if its processes held more memory at the latest pause."""
-        held = self.usage.added_bytes
-        if memory_bytes is not None and held is not None and held > memory_bytes:
-            raise errors.TrialOutOfMemory(
-                f"its processes held {units.memory(held)} of memory, and {units.memory(memory_bytes)} were left of "
-                "measure.memory_budget_bytes"
-            )
+        resources.check_budget(self.usage.added_bytes, memory_bytes)
 
     def close(self) -> None:
         """Ends the trial process."""

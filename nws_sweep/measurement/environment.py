@@ -23,7 +23,7 @@ from nws_sweep.results import (
     WindowRequest,
 )
 from nws_sweep.system import page_cache, resources, usage
-from nws_sweep.system.host import enforced_cores, quota_period_s, shared_cores, usable_cores
+from nws_sweep.system.host import cores_of_rank, enforced_cores, quota_period_s
 from nws_sweep.system.resources import FreeResources
 
 
@@ -100,11 +100,6 @@ class Observer(Protocol):
 
     def search_finished(self, result: SearchRecord) -> None:
         """The search has its verdict."""
-
-
-def cores_of_rank(ranks: int) -> float:
-    """CPUs that each of ``ranks`` ranks of this host is assigned."""
-    return usable_cores() if ranks == 1 else shared_cores() / ranks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

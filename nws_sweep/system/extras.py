@@ -4,7 +4,7 @@ import importlib.util
 
 from nws_sweep.errors import ConfigurationError
 
-_OF_PACKAGE = {"hydra_plugins.hydra_ray_launcher": "ray", "aiohttp": "remote"}
+_OF_PACKAGE = {"hydra_plugins.hydra_ray_launcher": "ray"}
 
 
 def advice(option: str) -> str | None:

@@ -46,14 +46,14 @@ def _version(distribution: str) -> str:
     return ""
 
 
-def usable_cpus() -> int:
-    """Whole CPUs that this process may use, at least 1."""
-    return max(1, int(usable_cores()))
+def usable_cpus(ranks: int = 1) -> int:
+    """Whole CPUs, at least 1, that this process may use, or each of several ranks measured at once."""
+    return max(1, int(cores_of_rank(ranks)))
 
 
-def cpus_of_rank(ranks: int, times: int = 1) -> int:
-    """``times`` the whole CPUs, at least 1, of each of several ranks measured at once."""
-    return max(1, times * usable_cpus() if ranks == 1 else int(times * shared_cores() / ranks))
+def cores_of_rank(ranks: int) -> float:
+    """CPUs, a fraction included, that this process may use, or each of several ranks measured at once."""
+    return usable_cores() if ranks == 1 else shared_cores() / ranks
 
 
 def usable_cores(root: Path = _ROOT, environment: Mapping[str, str] = os.environ, affinity: int | None = None) -> float:

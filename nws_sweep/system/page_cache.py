@@ -8,22 +8,19 @@ from typing import Any
 _MAX_DEPTH = 5  # of attributes: samples are often tuples in a list of the dataset in a Subset
 
 
-def drop(paths: Iterable[str]) -> int:
-    """Drops the files from the page cache, except pages that a process has mapped; returns the number of files."""
-    return sum(map(_drop, paths)) if hasattr(os, "posix_fadvise") else 0
-
-
-def _drop(path: str) -> bool:
-    with contextlib.suppress(OSError):
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # opening a pipe would block
-        try:
-            with contextlib.suppress(OSError):  # read-only file systems, such as squashfs
-                os.fdatasync(descriptor)
-            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-            return True
-        finally:
-            os.close(descriptor)
-    return False
+def drop(paths: Iterable[str]) -> None:
+    """Drops the files from the page cache, except pages that a process has mapped, if this system can."""
+    if not hasattr(os, "posix_fadvise"):
+        return
+    for path in paths:
+        with contextlib.suppress(OSError):
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # opening a pipe would block
+            try:
+                with contextlib.suppress(OSError):  # read-only file systems, such as squashfs
+                    os.fdatasync(descriptor)
+                os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+            finally:
+                os.close(descriptor)
 
 
 def files_below(paths: Iterable[str]) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from statistics import linear_regression
 import psutil
 
 from nws_sweep import units
+from nws_sweep.errors import TrialOutOfMemory
 from nws_sweep.results import LoaderSettings, Window
 from nws_sweep.system import host, platforms
 
@@ -94,6 +95,15 @@ def _threads_left() -> int | None:
     # Processes of other users may have no uids.
     mine = (one["num_threads"] or 0 for one in members if one["uids"] is not None and one["uids"].real == os.getuid())
     return soft - sum(mine)
+
+
+def check_budget(held_bytes: int | None, budget_bytes: int | None, then: str = "") -> None:
+    """Raises TrialOutOfMemory if a candidate's processes hold more than the rest of the budget; None is unknown."""
+    if held_bytes is not None and budget_bytes is not None and held_bytes > budget_bytes:
+        raise TrialOutOfMemory(
+            f"its processes held {units.memory(held_bytes)} of memory, and {units.memory(budget_bytes)} were left of "
+            f"measure.memory_budget_bytes{then}"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -58,6 +58,4 @@ def test_whole_cpus_are_at_least_one_and_the_affinity_of_this_process_counts(mon
 def test_ranks_measured_at_once_share_the_cpus_of_all_of_a_launchers_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
     monkeypatch.setattr(host, "shared_cores", lambda *_: 16.0)
-    assert host.cpus_of_rank(1) == host.usable_cpus() == 4
-    assert [host.cpus_of_rank(ranks) for ranks in (3, 4, 32)] == [5, 4, 1]
-    assert host.cpus_of_rank(3, 2) == 10
+    assert [host.usable_cpus(ranks) for ranks in (1, 3, 4, 32)] == [4, 5, 4, 1]
