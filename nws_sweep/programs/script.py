@@ -113,14 +113,19 @@ class _TorchFinder(importlib.abc.MetaPathFinder):
         if fullname != "torch":
             return None
         sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(fullname)
+        try:
+            spec = importlib.util.find_spec(fullname)
+        finally:
+            sys.meta_path.insert(0, self)  # a program may look for torch before it imports torch
         if spec is None or spec.loader is None:
             return spec
         execute = spec.loader.exec_module
 
         def execute_and_begin(module: ModuleType) -> None:
             execute(module)
-            self.begin()
+            if self in sys.meta_path:
+                sys.meta_path.remove(self)
+                self.begin()
 
         spec.loader.exec_module = execute_and_begin  # type: ignore[method-assign]
         return spec

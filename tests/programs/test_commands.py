@@ -12,15 +12,18 @@ from tests.conftest import COMMAND_TIMEOUT_S
 from tests.factories import failed_trial, search_result, trial
 from tests.hosts import write
 
-# Sets what only has an effect before torch is imported; pickles what only the main module knows; ends with a status.
+# Sets what only has an effect before torch is imported; looks for torch first, as other packages do; pickles what only
+# the main module knows; ends with a status.
 TRAIN = """\
 import os
 
 os.environ["OMP_NUM_THREADS"] = "1"
+import importlib.util
 import pickle
 import sys
 import time
 
+assert importlib.util.find_spec("torch")
 import torch
 from torch.utils.data import DataLoader
 
