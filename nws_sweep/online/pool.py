@@ -201,7 +201,8 @@ class Pool:
         """Draws its first index lists: the following ones of the epoch, or the first ones of a new epoch."""
         self.feed.is_open, self.feed.starts = True, int(begins_epoch)
         if self.log is not None:
-            torch_internals.raise_at_exit(self.iterator, is_wanted=True)
+            if not self._has_own_iterators:
+                torch_internals.raise_at_exit(self.iterator, is_wanted=True)
             self.log.begin_epoch()
         torch_internals.begin_epoch(self.iterator, self._loader)
         self._begin()

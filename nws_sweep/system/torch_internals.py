@@ -74,14 +74,23 @@ def begin_epoch(iterator: Any, loader: Any) -> None:
     iterator._reset(loader)
 
 
+def _with_workers(iterator: Any) -> Any:
+    """The iterator that has the workers, which one of another class may wrap, as PyTorch Geometric's does; or None."""
+    while iterator is not None and not hasattr(iterator, "_workers"):
+        iterator = getattr(iterator, "iterator", None)
+    return iterator
+
+
 def workers(iterator: Any) -> Any:
     """The worker processes of an iterator, a sequence; none with ``num_workers=0``."""
-    return getattr(iterator, "_workers", ())
+    return getattr(_with_workers(iterator), "_workers", ())
 
 
 def end_workers(iterator: Any) -> None:
-    """Ends the workers of an iterator that has some."""
-    iterator._shutdown_workers()
+    """Ends the workers of an iterator, if it has some."""
+    own = _with_workers(iterator)
+    if own is not None:
+        own._shutdown_workers()
 
 
 def raise_at_exit(iterator: Any, *, is_wanted: bool) -> None:

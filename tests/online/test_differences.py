@@ -152,6 +152,31 @@ class SavedByIterators(DataLoader[Any]):
 begun: list[Any] = []
 
 
+class Wrapping:
+    """In the layout of PyTorch Geometric's iterator."""
+
+    def __init__(self, iterator: Any) -> None:
+        self.iterator = iterator
+
+    def __next__(self) -> Any:
+        return next(self.iterator)
+
+    def _reset(self, loader: Any) -> None:
+        self.iterator._reset(loader)
+
+
+class WrapsIterators(DataLoader[Any]):
+    def _get_iterator(self) -> Any:
+        return Wrapping(super()._get_iterator())
+
+
+def test_iterators_that_wrap_those_of_torch_serve_later_epochs_too() -> None:
+    plain = WrapsIterators(Numbers(), batch_size=2, num_workers=1, persistent_workers=True)
+    tuned = scripted(plain, {(2, 0): 2})
+    assert taken(tuned, 4) == taken(loader_of(Numbers()), 4)
+    assert (tuned.num_workers, len(tuned._own_tuner().worker_pids)) == (2, 2)
+
+
 def test_a_loader_whose_own_state_counts_on_its_workers_keeps_them() -> None:
     tuned: Any = autotune(CountsOnWorkers(Numbers(), batch_size=2), reuse="never", progress=False)
     assert taken(tuned, 1) == taken(loader_of(Numbers()), 1)
