@@ -193,7 +193,7 @@ def autotune(
             whichever is most, as memory allows.
         settings: Further settings that may change: ``prefetch_factor``, or nothing; None for prefetch_factor unless the
             loader's value is not DataLoader's default, as in ``search``.
-        reuse: Whether an earlier answer for the same dataset and settings on this machine is the first setting:
+        reuse: Whether an earlier answer for the same map-style dataset and settings on this machine is used at first:
             ``fresh`` (or True) for one of the last 30 days with the same versions, ``always``, or ``never`` (or False).
         once: Whether the settings never change once they are decided. Otherwise they are reconsidered, at most every
             ten minutes, if training waits for data for a tenth of the time more than then, or if it does not wait and
@@ -256,7 +256,9 @@ def tuner_of(
     configuration, announce = _configuration(loader), announcer(progress, printer_for(progress))
     searched = replace(configuration.search, settings=settings).searched(configuration.loader)
     reason = _reason_to_stay(loader, base, watches)
-    known = ResultStore().find(configuration, host.describe(), "never" if reason or watches else reuse_of(reuse))
+    # The length of a stream's epoch with the program's own number must be known before another one is in use.
+    is_new = reason or watches or isinstance(loader.dataset, IterableDataset)
+    known = ResultStore().find(configuration, host.describe(), "never" if is_new else reuse_of(reuse))
     others = Agreement(kind_of(loader)) if rank0.has_other_ranks() and not reason else None
     tuner = (Watcher if watches else Tuner)(
         tuning=Tuning(before=base, after=known.verdict.recommended if known and known.verdict else base),

@@ -180,7 +180,7 @@ class Tuner:
 
     def give_up(self, reason: str) -> None:
         """The settings are those of the program from now on, even if others were decided."""
-        self.waiting = None
+        self.waiting, self.trials = None, {one: trial for one, trial in self.trials.items() if one == self.base}
         self.tuning = replace(self.tuning, after=self.base, is_decided=False)
         self.decide(reason)
 

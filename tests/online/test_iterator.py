@@ -7,6 +7,7 @@ import random
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,8 @@ from nws_sweep.online.loader import autotune
 from nws_sweep.online.observation import TrainingTrial
 from nws_sweep.online.plan import Plan
 from nws_sweep.online.tuner import Tuner
+from nws_sweep.results import Configuration
+from nws_sweep.results.result_cache import ResultStore
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 
@@ -192,6 +195,19 @@ def test_an_iterable_dataset_that_does_not_ask_for_the_number_of_workers_gets_no
     tuned = tuned_stream(Repeating(), 0, {(1, 0): 4})
     assert [samples(tuned) for _ in range(3)] == [list(range(48))] * 3
     assert [one.after.num_workers for one in tuned.tuning.switches] == [1]
+
+
+@pytest.mark.parametrize(("dataset", "workers"), [(Items(8), 3), (Stream(), 0)])
+def test_a_training_begins_with_an_earlier_answer_except_over_a_stream(
+    monkeypatch: pytest.MonkeyPatch, dataset: Any, workers: int
+) -> None:
+    def find(_: object, configuration: Configuration, __: object, reuse: str) -> Any:
+        known = SimpleNamespace(verdict=SimpleNamespace(recommended=configuration.loader.with_workers(3)))
+        return None if reuse == "never" else known
+
+    monkeypatch.setattr(ResultStore, "find", find)
+    tuned: Any = autotune(DataLoader(dataset), progress=False)
+    assert tuned._own_tuner().current.num_workers == workers
 
 
 def test_a_tuned_loader_is_one_of_its_class_and_can_be_pickled_and_copied() -> None:

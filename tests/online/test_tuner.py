@@ -115,6 +115,11 @@ def test_what_is_stored_is_the_best_as_measured_and_provisional_unless_it_was_ti
     early.end()
     assert (found := record(early).verdict)
     assert (early.tuning.after.num_workers, found.recommended.num_workers, found.provisional) == (4, 2, True)
+    train(longer := tuner(2))
+    assert longer.tuning.after.num_workers == 4
+    longer.give_up("its epochs are longer")
+    assert (found := record(longer).verdict)
+    assert (found.recommended.num_workers, found.provisional) == (2, False)
 
 
 @pytest.mark.parametrize(("with_four_s", "workers"), [(0.05, [2, 4]), (0.5, [2, 4, 2])])
