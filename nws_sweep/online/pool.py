@@ -127,8 +127,8 @@ class Pool:
             self._loader.generator = _new_generator(loader.generator or torch.default_generator)
         began_s = time.process_time()
         with contextlib.nullcontext() if is_own else warnings.catch_warnings():
-            if not is_own:  # DataLoader advises against more workers than CPUs, whatever they wait for
-                warnings.simplefilter("ignore")
+            if not is_own:  # such as advice against more workers than CPUs; forked workers inherit all filters
+                warnings.filterwarnings("ignore", module=r"torch\.utils\.data\.dataloader|multiprocessing\.popen_fork")
             self.iterator: Any = torch_internals.new_iterator(self._loader)
         self.start_cpu_s = time.process_time() - began_s
         if is_first:

@@ -1,6 +1,8 @@
 """What workers would change in the samples of a program: prevented, undone, or told in the line."""
 
+import contextlib
 import random
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -97,6 +99,20 @@ def test_a_change_of_the_dataset_reaches_the_workers_that_it_reaches_without_tun
         return found
 
     assert run(is_tuned=True) == run(is_tuned=False)
+
+
+def warned() -> float:
+    """1 if warnings are errors, as in these tests."""
+    with contextlib.suppress(UserWarning):
+        warnings.warn("an odd sample", stacklevel=1)
+        return 0.0
+    return 1.0
+
+
+def test_new_workers_have_the_warning_filters_of_the_program() -> None:
+    tuned = scripted(loader_of(Numbers(warned)), {(1, 0): 3})
+    assert [set(others) for _, others in taken(tuned, 2)] == [{1.0}] * 2
+    assert tuned.tuning.switches
 
 
 def test_another_order_of_later_epochs_is_told() -> None:
