@@ -208,7 +208,7 @@ class _Followed:
     number: int
     name: str
     kind: str
-    dataset: Callable[[], Any]  # a weak reference if there can be one
+    dataset: Callable[[], Any]  # None once it is gone
     is_wanted: bool
     likeness: int  # to a training DataLoader: the largest index in ``loaders.NOT_TRAINING`` so far
     tuner: "Tuner"
@@ -305,7 +305,7 @@ class TuningHook(ProgramHook):
         dataset = loader.dataset
         for one in self._followed:
             if one.kind == kind and any(one.dataset() is each for each in (dataset, None)):
-                one.dataset = _weakly(dataset)
+                one.dataset = _dataset_of(loader)
                 return one
         return None
 
@@ -316,19 +316,20 @@ class TuningHook(ProgramHook):
         tuner = tuner_of(loader, **self._options, progress=self._reporting.progress, watches=self._watches)
         tuner.may_change = self._is_training
         followed = _Followed(
-            name=_name(number, loader), number=number, kind=kind, dataset=_weakly(loader.dataset),
+            name=_name(number, loader), number=number, kind=kind, dataset=_dataset_of(loader),
             is_wanted=self._is_wanted(number, loader), likeness=0, tuner=tuner,
         )  # fmt: skip
         self._followed.append(followed)
         return followed
 
 
-def _weakly(value: Any) -> Callable[[], Any]:
-    """A weak reference, or a strong one to what cannot be referenced weakly, such as a list."""
+def _dataset_of(loader: Any) -> Callable[[], Any]:
+    """A weak reference; to the loader if its dataset is what cannot be referenced weakly, such as a list."""
     try:
-        return weakref.ref(value)
+        return weakref.ref(loader.dataset)
     except TypeError:
-        return lambda: value
+        reference = weakref.ref(loader)
+        return lambda: getattr(reference(), "dataset", None)
 
 
 class TrainerHook:
