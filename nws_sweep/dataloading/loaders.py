@@ -186,8 +186,13 @@ def without_workers(loader: Loader) -> Loader:
     No iterator is made for it, since that would draw from the random numbers of the program.
     """
     other = copy_with(loader, settings_of(loader).with_workers(0))
-    vars(other).update(dict.fromkeys(_kept_iterators(other), KeptIterator()))
+    leave_out_iterators(other)
     return other
+
+
+def leave_out_iterators(loader: DataLoader[Any]) -> None:
+    """Replaces the iterators in attributes of a loader that is not iterated, so that they end with the original."""
+    vars(loader).update(dict.fromkeys(_kept_iterators(loader), KeptIterator()))
 
 
 def copy_with(loader: Loader, settings: LoaderSettings) -> Loader:
@@ -218,8 +223,8 @@ class KeptIterator:
 
 
 def _kept_iterators(loader: DataLoader[Any]) -> list[str]:
-    kinds = torch_internals.iterator_class(), KeptIterator
-    return [name for name, value in vars(loader).items() if isinstance(value, kinds)]
+    found = vars(loader).items()
+    return [name for name, one in found if isinstance(one, KeptIterator) or torch_internals.is_iterator(one)]
 
 
 def start_method(loader: DataLoader[Any]) -> str:

@@ -152,10 +152,11 @@ def _tuned_iterator(loader: DataLoader[Any], copy: DataLoader[Any], tuner: Tuner
 
 
 def plain(loader: DataLoader[Any], kind: type[DataLoader[Any]]) -> DataLoader[Any]:
-    """A copy of a DataLoader, of that class and without an iterator."""
+    """A copy of a DataLoader, of that class and without an iterator, also in attributes of the class."""
     other = object.__new__(kind)
     vars(other).update({name: value for name, value in vars(loader).items() if name != "_tuner"})
     torch_internals.forget_iterator(other)
+    loaders.leave_out_iterators(other)
     return other
 
 

@@ -125,6 +125,9 @@ class _EndingIterator:
         return self
 
     def __next__(self) -> NoReturn:
+        from nws_sweep.dataloading.loaders import leave_out_iterators
+
+        leave_out_iterators(self._loader)  # this one, which cannot be pickled, if the loader's class keeps it
         torch_internals.forget_iterator(self._loader)  # one with persistent workers keeps it
         self._hook.end_program(self._loader)
 

@@ -52,6 +52,13 @@ def iterator_class() -> Any:
     return getattr(dataloader, "_BaseDataLoaderIter", ())
 
 
+def is_iterator(value: Any) -> bool:
+    """Whether the object can begin an epoch, as all iterators of DataLoaders, and is neither dataset nor sampler."""
+    from torch.utils.data import Dataset, Sampler
+
+    return all(hasattr(type(value), one) for one in ("_reset", "__next__")) and not isinstance(value, Dataset | Sampler)
+
+
 def new_iterator(loader: Any) -> Any:
     """An iterator over one epoch of a DataLoader, or over all epochs with persistent workers; draws a seed."""
     return getattr(loader, GET_ITERATOR)()

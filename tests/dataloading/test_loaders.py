@@ -15,6 +15,7 @@ from torch.utils.data import (
     WeightedRandomSampler,
 )
 
+import nws_sweep
 from nws_sweep.dataloading import loaders
 from nws_sweep.dataloading.inputs import DATALOADER_DEFAULTS, loader_input_of
 from nws_sweep.dataloading.loaders import Source
@@ -118,6 +119,17 @@ def test_a_kept_iterator_is_made_again_but_not_without_workers() -> None:
         assert torch.equal(torch.get_rng_state(), before)
         assert [batch.tolist()[0] for (batch,) in other] == [0, 8]
     assert [batch.tolist()[0] for (batch,) in loader] == [8, 16]
+
+
+class Rewinding(TensorDataset):
+    _reset = __next__ = None  # names that the iterators of DataLoaders have too
+
+
+def test_a_copy_as_it_was_before_tuning_keeps_no_iterator_alive() -> None:
+    dataset: Any = Rewinding(torch.arange(40))
+    tuned: Any = nws_sweep.autotune(Endless(dataset, batch_size=8), reuse="never", progress=False)
+    assert [batch.tolist()[0] for (batch,) in tuned] == [0, 8]
+    assert (type(tuned.plain().iterator), tuned.plain().dataset) == (loaders.KeptIterator, dataset)
 
 
 @pytest.mark.parametrize("base", [SimpleNamespace, Stream, Plain])

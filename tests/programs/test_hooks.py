@@ -12,6 +12,7 @@ from torch.utils.data import DataLoader
 
 import nws_sweep
 from nws_sweep import api
+from nws_sweep.dataloading.loaders import KeptIterator
 from nws_sweep.errors import ConfigurationError, NwsSweepError
 from nws_sweep.programs import reports
 from nws_sweep.programs.hooks import ProgramHook, Reporting, SearchEnded, SearchHook, TrainerHook, TuningHook
@@ -71,6 +72,20 @@ def test_a_search_ends_the_program_at_the_first_batch_of_its_training(told: Told
     assert searched == [training]
     assert [record.trials[1].num_workers for record in told.kept] == [2]
     assert len(list(training)) == 8
+
+
+class KeepsIterator(DataLoader[Any]):
+    def __init__(self) -> None:
+        super().__init__(Plain(8), shuffle=True)
+        self.iterator = super().__iter__()
+
+    def __iter__(self) -> Any:
+        yield next(self.iterator)
+
+
+def test_a_loader_that_keeps_its_iterator_is_searched_without_it(told: Told, searched: list[Any]) -> None:
+    assert run(SearchHook(told.reporting, None), lambda: list(KeepsIterator())) == 0
+    assert [type(loader.iterator) for loader in searched] == [KeptIterator]
 
 
 def swallows() -> None:
