@@ -1,7 +1,6 @@
 """``nws-sweep autotune``, ``explain``, ``search`` and ``watch``: an unchanged program, with a hook."""
 
 import argparse
-import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -9,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from nws_sweep.config.schema import is_seconds
-from nws_sweep.errors import ConfigurationError, NwsSweepError, one_line
+from nws_sweep.errors import ConfigurationError, NwsSweepError
 from nws_sweep.programs import script
 from nws_sweep.programs.hooks import ProgramHook, Reporting, SearchHook, TuningHook
 from nws_sweep.programs.reports import is_first_rank, report
@@ -51,17 +50,8 @@ def run(arguments: Sequence[str]) -> int:
         if hook.ending is None:  # else the status of the search counts, even if the program has changed it
             raise
     finally:
-        _end(hook, program.name)
+        hook.end(program.name)
     return 1 if hook.ending and hook.ending.code else 0
-
-
-def _end(hook: ProgramHook, program: str) -> None:
-    """Ends the hook; a failure must not change how the program ends."""
-    try:
-        hook.end(program)
-    except Exception as error:
-        with contextlib.suppress(OSError, ValueError):  # standard error is closed
-            _print(one_line(f"{type(error).__name__}: {error}"))
 
 
 def parser_of(command: str) -> argparse.ArgumentParser:

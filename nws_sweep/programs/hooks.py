@@ -5,6 +5,7 @@ one that was chosen by its number or by the name of its dataset's class; else th
 iterated with gradients enabled, in random order or over an iterable dataset.
 """
 
+import contextlib
 import os
 import weakref
 from collections.abc import Callable
@@ -82,13 +83,20 @@ class ProgramHook:
         self._replaced.start()
 
     def end(self, program: str) -> None:
-        """Restores them, and says what was found in the program, which has ended; nothing in a forked process."""
+        """Restores them, and says what was found in the program, which has ended; nothing in a forked process.
+
+        A failure is a line: it must not change how the program ends.
+        """
         if os.getpid() != self._process:
             return
-        if self._replaced is not None:
-            self._replaced.restore()
-        if self._is_possible:
-            self.conclude(program)
+        try:
+            if self._replaced is not None:
+                self._replaced.restore()
+            if self._is_possible:
+                self.conclude(program)
+        except Exception as error:
+            with contextlib.suppress(OSError, ValueError):  # standard error is closed
+                self._reporting.warn(one_line(f"{type(error).__name__}: {error}"))
 
     def _get_iterator(self, original: Callable[[Any], Any], loader: Any) -> Any:
         from nws_sweep.online.pool import OF_POOL

@@ -208,6 +208,15 @@ def test_nothing_to_tune_is_a_line(told: Told) -> None:
     assert told.lines[1:] == [f"train.py ended without iterating over a DataLoader {wanted}"]
 
 
+def test_an_answer_that_cannot_be_kept_is_a_line_and_the_program_goes_on(told: Told) -> None:
+    def keep(_: SearchRecord) -> None:
+        raise PermissionError("no such folder")
+
+    hook = TuningHook(replace(told.reporting, keep=keep), None, reuse="never")
+    run(hook, lambda: list(DataLoader(Plain(8), shuffle=True)))
+    assert told.lines == ["PermissionError: no such folder"]
+
+
 def test_a_forked_process_has_its_own_iterators_and_says_nothing(
     told: Told, monkeypatch: pytest.MonkeyPatch, searched: list[Any]
 ) -> None:
