@@ -119,6 +119,9 @@ class Tuner:
             self.decide(plan.reason)
             watch_on(self)
             return None
+        if _epoch_of(self, plan.settings, batch) > self.epoch + is_new_epoch:  # rank 0 has planned it earlier
+            self.postpone(plan)
+            return None
         return plan
 
     def look_again(self, why: str) -> None:

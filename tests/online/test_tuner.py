@@ -181,26 +181,32 @@ def test_the_limit_of_workers_is_kept(limit: int) -> None:
 
 @dataclass
 class Ranks:
-    """The plans that a rank has published."""
+    """The plans that a rank has published; another one reads the first one at its next look after ``late``."""
 
     leads: bool
     plans: list[Plan] = field(default_factory=list)
+    late: int = 0
 
     def publish(self, plan: Plan) -> None:
         self.plans.append(plan)
 
     def next(self) -> Plan | None:
-        return self.plans.pop(0) if self.plans else None
+        self.late -= 1
+        return self.plans.pop(0) if self.plans and self.late < 0 else None
 
 
-@pytest.mark.parametrize("within", [False, True])
-def test_other_ranks_change_at_the_batch_that_rank_0_has_chosen(within: bool) -> None:
+@pytest.mark.parametrize(
+    ("within", "late", "change"), [(False, 0, (1, 0, 4)), (True, 0, (0, 108, 4)), (False, 13, (2, 0, 4))]
+)
+def test_other_ranks_change_at_the_batch_that_rank_0_has_chosen_or_before_the_next_epoch(
+    within: bool, late: int, change: tuple[int, int, int]
+) -> None:
     others = Ranks(leads=True)
     leader = tuner(others=others, changes_within_epochs=within)
-    changes = train(leader)
-    others = Ranks(leads=False, plans=list(others.plans))
+    assert train(leader) == [(1, 0, 4) if late else change]
+    others = Ranks(leads=False, plans=list(others.plans), late=late)
     follower = tuner(others=others, changes_within_epochs=within, batch_s=lambda _: 1.0)
-    assert changes == train(follower) == [(0, 108, 4) if within else (1, 0, 4)]
+    assert train(follower) == [change]
     assert (leader.tuning.is_decided, follower.tuning.is_decided) == (True, True)
     assert follower.tuning.reason == leader.tuning.reason
 
