@@ -199,11 +199,14 @@ def _cut(seen: TrainingTrial, pool: Pool, tuner: Tuner, *, has_ended: bool = Fal
 
 
 def _no_longer_fits(pool: Pool, tuner: Tuner, waiting: Waiting, now_s: float) -> bool:
-    """Whether settings that were decided are reconsidered, after a part of the period that ends now."""
+    """Whether settings that were decided are reconsidered, after a part of the period that ends now.
+
+    The log may have lost the records of the beginning of a long part.
+    """
     records = pool.log.new() if pool.log else ()
     busy_s = sum(record.ended_s - record.began_s for record in records)
-    part_s = len(pool.pids) * (now_s - (waiting.began_s or now_s))
-    why = waiting.end_part(now_s, busy_s / part_s if part_s else 1.0)
+    kept_s = len(pool.pids) * (now_s - min((record.began_s for record in records), default=now_s))
+    why = waiting.end_part(now_s, busy_s / kept_s if kept_s else 1.0)
     if why:
         tuner.look_again(why)
     return bool(why)

@@ -5,9 +5,13 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from nws_sweep.dataloading.recording import BatchLog
+from nws_sweep.online.iterator import _no_longer_fits
 from nws_sweep.online.watching import Waiting
 from nws_sweep.replay import choice
 from nws_sweep.replay.queue import QueueSettings
@@ -125,3 +129,15 @@ def test_what_an_accelerator_waits_counts_where_it_is_known() -> None:
     ended = [n for n in range(1, 32) if waiting.note(began_s + n - 1, began_s + n, 0.0)]
     assert ended[0] == 10
     assert waiting.end_part(began_s + 10, 1.0) == ""
+
+
+@pytest.mark.parametrize("batches", [20, 3000])  # the log keeps the newest 1024
+def test_the_busy_share_is_that_of_the_batches_in_the_log(batches: int) -> None:
+    log, shares = BatchLog(2), []
+    for number in range(batches):
+        for worker in range(2):
+            log.add(worker, 100.0 + number, 100.9 + number, 0.0, 0.0)
+    pool: Any = SimpleNamespace(log=log, pids=[1, 2])
+    waiting: Any = SimpleNamespace(end_part=lambda _, busy: shares.append(busy), began_s=100.0)
+    assert not _no_longer_fits(pool, pool, waiting, 100.0 + batches)
+    assert shares == [pytest.approx(0.9)]
