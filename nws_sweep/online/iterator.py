@@ -181,7 +181,7 @@ class TunedIterator:
             self._device.pace()
             self._device.ask()
             seen.asked(_moment(self._delay_s))
-            if seen.ends_warm_up or seen.ends_window:
+            if seen.ends_window:
                 _cut(seen, self._pools.current, self._tuner)
                 plan = self._tuner.plan(self._returned, self._batches) if self._pools.change is None else None
                 if plan is not None:

@@ -16,6 +16,7 @@ _LONG_S, _LONGEST_S = 0.5, 3.0  # time that they must cover; with few batches th
 _WINDOW_S = 0.1  # least length of windows that count
 _LONGER = 1.25  # more batches of an epoch by this factor are not due to unequal shares of the workers
 _PAUSE = 20.0  # a step this many times as long as the median contains something else, such as a validation pass
+_RECENT = 9  # windows of which the steps before are compared: one may have a single step
 
 
 @dataclass(eq=False)
@@ -86,7 +87,8 @@ class TrainingTrial:
         is_whole = not self._has_cut and ended_s is not None and not self._first
         first = WindowKind.EPOCH if is_whole else WindowKind.WARM_UP
         window = self._batches.cut(WindowKind.STEADY if self._has_cut else first, ended_s)
-        length, usual = self.batches_per_epoch, statistics.median(window.step_s)
+        recent = [step_s for one in (*self.windows[-_RECENT:], window) for step_s in one.step_s]
+        length, usual = self.batches_per_epoch, statistics.median(recent)
         numbered = (replace(one, number=one.number - self._made) for one in records)
         made = (replace(one, position=(self._first + one.number) / length if length else None) for one in numbered)
         self.windows.append(
@@ -101,27 +103,22 @@ class TrainingTrial:
         self._has_cut = True
 
     @property
-    def ends_warm_up(self) -> bool:
-        """Whether the warm-up of this epoch has lasted long enough, and no window has been cut since.
+    def ends_window(self) -> bool:
+        """Whether the open window is long enough: in whole multiples of the workers, after the warm-up of the epoch.
 
         An epoch that has less than two batches of each worker after the warm-up is timed whole.
         """
-        warm_up, length = max(self.warm_up, _FIRST_BATCHES), self.batches_per_epoch
-        is_short = length is not None and length < warm_up + 2 * max(1, self.settings.num_workers)
-        return not self._has_cut and not is_short and self._taken >= warm_up
-
-    @property
-    def ends_window(self) -> bool:
-        """Whether the open window that counts is long enough, in whole multiples of the workers."""
-        waits_s, steps_s = self._batches.wait_s, self._batches.step_s
-        is_whole = bool(steps_s) and len(steps_s) % max(1, self.settings.num_workers) == 0
-        return self._has_cut and is_whole and sum(waits_s) + sum(steps_s) >= _WINDOW_S
+        workers, length, steps_s = max(1, self.settings.num_workers), self.batches_per_epoch, self._batches.step_s
+        if not self._has_cut:
+            warm_up = max(self.warm_up, _FIRST_BATCHES)
+            return self._taken >= warm_up and (length is None or length >= warm_up + 2 * workers)
+        is_whole = bool(steps_s) and len(steps_s) % workers == 0
+        return is_whole and sum(self._batches.wait_s) + sum(steps_s) >= _WINDOW_S
 
     @property
     def is_long_enough(self) -> bool:
         """Whether the windows that count suffice for a decision."""
-        counted = [window for window in self.windows if window.counts]
-        batches, seconds = sum(window.batches for window in counted), sum(window.elapsed_s for window in counted)
+        batches, seconds = self._counted_batches, sum(window.elapsed_s for window in self.windows if window.counts)
         if seconds >= _LONGEST_S:
             return batches >= _FEWEST_BATCHES / 2
         return seconds >= _LONG_S and batches >= max(_FEWEST_BATCHES, self.settings.queued_batches)
@@ -129,9 +126,12 @@ class TrainingTrial:
     @property
     def suffices(self) -> bool:
         """Whether a decision between two epochs is possible: an epoch was timed whole, or enough batches were."""
-        counted = [window for window in self.windows if window.counts]
-        is_whole = any(window.kind is WindowKind.EPOCH for window in counted)
-        return is_whole or sum(window.batches for window in counted) >= _FEWEST_BATCHES
+        is_whole = any(window.kind is WindowKind.EPOCH for window in self.windows)
+        return is_whole or self._counted_batches >= _FEWEST_BATCHES
+
+    @property
+    def _counted_batches(self) -> int:
+        return sum(window.batches for window in self.windows if window.counts)
 
     def trial(self, configuration: Configuration, cores: float) -> Trial:
         """The trial of this setting so far; it has no measurement before the first batch."""

@@ -44,7 +44,7 @@ class EveryBatch(TrainingTrial):
     """Asks for a plan at each batch."""
 
     @property
-    def ends_warm_up(self) -> bool:
+    def ends_window(self) -> bool:
         return bool(self._batches.step_s)
 
 

@@ -1,5 +1,7 @@
 """Windows of an observation, by readings of clocks that a test makes."""
 
+from collections.abc import Callable
+
 import pytest
 
 from nws_sweep.measurement.windows import Moment
@@ -10,16 +12,16 @@ from tests.factories import loader_settings
 WAIT_S, STEP_S, START_S = 0.03, 0.02, 0.5
 
 
-def observed(batches: int) -> TrainingTrial:
-    """Of a training that waits and computes for the same time at each batch; windows end as in a training."""
-    seen = TrainingTrial(loader_settings(1), warm_up=3, batches_per_epoch=None)
+def observed(batches: int, step_s: Callable[[int], float] = lambda _: STEP_S) -> TrainingTrial:
+    """Of a training that waits for the same time before each step; windows end as in a training."""
+    seen, asked_s = TrainingTrial(loader_settings(1), warm_up=3, batches_per_epoch=None), 100.0
     seen.begin(0, START_S, 0.0)
     for number in range(batches):
-        asked_s = 100 + number * (WAIT_S + STEP_S)
         seen.asked(Moment(asked_s, 0.0, 0.0))
-        if seen.ends_warm_up or seen.ends_window:
+        if seen.ends_window:
             seen.cut((), None)
         seen.given(Moment(asked_s + WAIT_S, 0.0, 0.0), None)
+        asked_s += WAIT_S + step_s(number)
     return seen
 
 
@@ -31,6 +33,13 @@ def test_each_window_begins_when_its_first_batch_was_asked_for() -> None:
         assert after.began_s == pytest.approx(before.began_s + sum(before.wait_s) + sum(before.step_s))
 
 
+@pytest.mark.parametrize("usual_s", [0.05, 0.2])  # windows of two batches, and of one
+def test_a_validation_pass_is_not_the_length_of_a_step(usual_s: float) -> None:
+    seen = observed(20, lambda number: 60.0 if number == 10 else usual_s)
+    steps_s = [step_s for window in seen.windows for step_s in window.step_s]
+    assert steps_s == pytest.approx([usual_s] * len(steps_s))
+
+
 def test_a_step_on_an_accelerator_goes_on_while_the_host_waits() -> None:
     """The host is back after 2 ms and waits for 48; the device works for 40 ms of them."""
     seen = TrainingTrial(loader_settings(1), warm_up=3, batches_per_epoch=None)
@@ -38,7 +47,7 @@ def test_a_step_on_an_accelerator_goes_on_while_the_host_waits() -> None:
     for number in range(20):
         asked_s = 100 + number * 0.05
         seen.asked(Moment(asked_s, 0.0, 0.0))
-        if seen.ends_warm_up or seen.ends_window:
+        if seen.ends_window:
             seen.cut((), None)
         seen.given(Moment(asked_s + 0.048, 0.0, 0.0), None, waited_s=0.008)
     later = [window for window in seen.windows if window.counts][:-1]  # the last step of the last one goes on
