@@ -18,6 +18,8 @@ from nws_sweep.online.pools import Pools
 from nws_sweep.online.tuner import Tuner
 from nws_sweep.online.watching import Waiting
 
+_MOST_WINDOWS = 1000  # of a loader that is never tuned, such as a second one, until its next epoch; at least 100 s
+
 
 class TunedIterator:
     """What ``iter`` of a tuned loader returns; with persistent workers it serves all epochs, as torch's own does.
@@ -186,7 +188,8 @@ class TunedIterator:
                 plan = self._tuner.plan(self._returned, self._batches) if self._pools.change is None else None
                 if plan is not None:
                     self._pools.begin_change(plan)
-                if self._tuner.tuning.is_decided or self._tuner.planned is not None:  # observing takes time
+                is_full = len(seen.windows) >= _MOST_WINDOWS
+                if is_full or self._tuner.tuning.is_decided or self._tuner.planned is not None:  # observing takes time
                     self._observation = None
         if self._pools.hand_over(self._returned):
             self._observation = None

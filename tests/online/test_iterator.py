@@ -15,6 +15,7 @@ import pytest
 import torch
 from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset, RandomSampler
 
+from nws_sweep.online import iterator, observation
 from nws_sweep.online.loader import autotune
 from nws_sweep.online.observation import TrainingTrial
 from nws_sweep.online.plan import Plan
@@ -219,6 +220,17 @@ def test_a_tuned_loader_is_one_of_its_class_and_can_be_pickled_and_copied() -> N
         assert (len(other), other.batch_size, [one.tolist() for one, _ in other]) == (3, 2, [[0, 1], [2, 3], [4, 5]])
     assert type(plain) is DataLoader
     assert vars(plain).keys() >= vars(DataLoader(Items(6))).keys()
+
+
+def test_a_loader_that_another_one_is_tuned_instead_of_is_not_observed_without_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(observation, "_WINDOW_S", 0.0)
+    monkeypatch.setattr(iterator, "_MOST_WINDOWS", 5)
+    tuned: Any = autotune(DataLoader(Items(40)), reuse="never", progress=False)
+    tuned._own_tuner().may_change = lambda _: False
+    list(tuned)
+    assert len(tuned._own_tuner().observation.windows) == 5
 
 
 def test_epochs_leave_no_file_open() -> None:
