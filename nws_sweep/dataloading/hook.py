@@ -1,15 +1,12 @@
 """Replaces the iterators of all DataLoaders of an unchanged program."""
 
 import functools
-import logging
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from torch.utils.data import DataLoader
 
 from nws_sweep.system import torch_internals
-
-logger = logging.getLogger(__name__)
 
 _METHOD = torch_internals.GET_ITERATOR
 
@@ -31,9 +28,6 @@ class LoaderHook:
 
     def start(self) -> None:
         """Wraps the method."""
-        if not hasattr(DataLoader, _METHOD):  # the program continues
-            logger.warning("this torch has no DataLoader.%s: its DataLoaders are not changed", _METHOD)
-            return
         owner: Any = DataLoader
         for kind in (owner, *_subclasses(owner)):
             self._wrap_method(kind)

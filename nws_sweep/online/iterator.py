@@ -58,9 +58,7 @@ class TunedIterator:
                 self._tuner.give_up(one_line(f"an epoch could not begin: {type(error).__name__}: {error}"))
             self._pools.current.end()
             restore()
-            self._pools.current = self._pools.make(self._tuner.base)
-            self._pools.current.begin_epoch()
-            self._observation, self._returned, self._most_batches = None, 0, None
+            self._begin_epoch(self._pools.next)
 
     def _begin_epoch(self, make: Callable[[], Pool]) -> None:
         self._try(self._pools.change_between_epochs, self._batches)

@@ -68,9 +68,6 @@ class Feed:
             self.stream.lists = iter(self.stream.sampler)
         return self._draws()
 
-    def __len__(self) -> int:
-        return len(self.stream.sampler)
-
     def _draws(self) -> Iterator[Any]:
         while self.is_open:
             try:

@@ -4,7 +4,6 @@ from typing import Any
 import pytest
 from torch.utils.data import DataLoader
 
-from nws_sweep.dataloading import hook as hook_module
 from nws_sweep.dataloading.hook import LoaderHook
 from tests.user_datasets import Plain
 
@@ -57,11 +56,3 @@ def test_a_program_that_wraps_the_loader_too_keeps_working(monkeypatch: pytest.M
         assert DataLoader._get_iterator is wrapper
         assert len(list(DataLoader(Plain(6)))) == 6
         assert len(calls) == 1
-
-
-def test_a_torch_without_the_method_is_left_as_it_is(monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
-    monkeypatch.setattr(hook_module, "_METHOD", "_gone")
-    hook = LoaderHook(lambda original, loader: original(loader))
-    hook.start()
-    hook.restore()
-    assert caplog.messages == ["this torch has no DataLoader._gone: its DataLoaders are not changed"]

@@ -19,6 +19,9 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 import nws_sweep
+from nws_sweep.online import pools
+from nws_sweep.online.pool import Pool
+from nws_sweep.results import LoaderSettings
 from nws_sweep.system import processes, resources
 from tests.conftest import rounds
 from tests.online.test_iterator import Items, scripted
@@ -126,6 +129,21 @@ def test_two_iterators_at_once_each_have_all_batches() -> None:
     tuned = scripted(DataLoader(Items(40), batch_size=2, num_workers=1), {(0, 4): 2, (1, 4): 3})
     pairs = [(one.tolist(), other.tolist()) for (one, _), (other, _) in zip(tuned, tuned, strict=True)]
     assert pairs == [([n, n + 1], [n, n + 1]) for n in range(0, 40, 2)]
+
+
+def test_an_epoch_begins_with_the_programs_workers_if_others_cannot_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Failing(Pool):
+        def __init__(self, loader: Any, settings: LoaderSettings, *arguments: Any, **keywords: Any) -> None:
+            if settings.num_workers == 3:
+                raise OSError("no more processes")
+            super().__init__(loader, settings, *arguments, **keywords)
+
+    monkeypatch.setattr(pools, "Pool", Failing)
+    plain = DataLoader(Items(20), batch_size=2, num_workers=1, persistent_workers=True)
+    tuned = scripted(plain, {(1, 0): 3})
+    assert [torch.cat([indices for indices, _ in tuned]).tolist() for _ in range(3)] == [list(range(20))] * 3
+    assert (tuned.num_workers, tuned._own_tuner().epoch) == (1, 2)
+    assert tuned.tuning.reason == "an epoch could not begin: OSError: no more processes"
 
 
 class Slow(Dataset[Any]):
