@@ -334,9 +334,7 @@ def _tell(announce: Print, configuration: Configuration, others: Agreement | Non
 def _conclude(tuner: Tuner) -> None:
     """Says what was found, and stores it for the next training run; of several ranks, rank 0 does."""
     tuner.tell(str(tuner.tuning))
-    if tuner.others is not None and not tuner.others.leads:
-        return
-    if tuner.trials:
+    if tuner.trials and (tuner.others is None or tuner.others.leads):
         ResultStore().add(record(tuner))
 
 

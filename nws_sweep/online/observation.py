@@ -16,7 +16,7 @@ _LONG_S, _LONGEST_S = 0.5, 3.0  # time that they must cover; with few batches th
 _WINDOW_S = 0.1  # least length of windows that count
 _LONGER = 1.25  # more batches of an epoch by this factor are not due to unequal shares of the workers
 _PAUSE = 20.0  # a step this many times as long as the median contains something else, such as a validation pass
-_RECENT = 9  # windows of which the steps before are compared: one may have a single step
+_RECENT = 9  # windows before, whose steps count for the median too: a window may have a single step
 
 
 @dataclass(eq=False)

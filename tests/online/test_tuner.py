@@ -234,7 +234,7 @@ def test_settings_that_no_longer_fit_are_considered_again() -> None:
 
 @pytest.mark.parametrize("changes", [{"once": True}, {"others": object()}])
 def test_settings_stay_where_that_is_asked_for_or_ranks_would_have_to_agree(changes: dict[str, Any]) -> None:
-    one = tuner(4, **{"others": None, **changes, **({"others": None} if "once" in changes else {})})
+    one = tuner(4, **changes)
     one.trials[one.current] = recorded_trial(4, COST, LoopCosts())
     watch_on(one)
     assert one.waiting is None
