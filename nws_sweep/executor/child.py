@@ -39,7 +39,7 @@ from nws_sweep.dataloading.thread_times import thread_times
 from nws_sweep.errors import ConfigurationError, DatasetError, NwsSweepError, TrialError, one_line
 from nws_sweep.executor import forking, process_state
 from nws_sweep.measurement import batch_costs
-from nws_sweep.measurement.windows import LoaderSession
+from nws_sweep.measurement.windows import PROGRESS_EVERY_S, LoaderSession
 from nws_sweep.results import (
     DatasetFacts,
     LoaderSettings,
@@ -53,6 +53,8 @@ from nws_sweep.results import (
     WindowRequest,
 )
 from nws_sweep.system import accelerator, fork_server, page_cache, processes, streams, temporary
+
+logger = logging.getLogger(__name__)
 
 # torch issues these for each DataLoader that nws_sweep makes on purpose.
 _EXPECTED_WARNINGS = (
@@ -125,14 +127,18 @@ class _DatasetCommands:
         return load_one_by_one(self._data.source.loader(settings, None, WorkerStart(folder=self._folder)), samples)
 
     def samples(self, settings: LoaderSettings, most: int, limit_s: float = math.inf) -> SamplesSeen:
-        began, count = time.monotonic(), 0
+        began = reported = time.monotonic()
+        count = 0
         counts, start = _one if settings.batch_size is None else len, WorkerStart(folder=self._folder)
         loader = self._data.source.loader(settings, counts, start)
         loaders.renew_iterators(loader)
         for made in loader:
-            count += made
-            if count >= most or time.monotonic() - began > limit_s:
+            count, now = count + made, time.monotonic()
+            if count >= most or now - began > limit_s:
                 return SamplesSeen(count=count, complete=False)
+            if now - reported >= PROGRESS_EVERY_S:
+                _report_progress()
+                reported = now
         return SamplesSeen(count=count, complete=True)
 
     def thread_times(self, counts: Sequence[int], limit_s: float) -> Mapping[int, float]:
@@ -205,6 +211,7 @@ class _ChildCommands(_DatasetCommands):
             cpu_clock=time.process_time,
             delay_clock=run_delay_clock(),
             on_epoch=log.begin_epoch if log else lambda: None,
+            on_progress=_report_progress,
             find_device=device_clock.of_training,
         )
         self._positions = objects.positions(self._data.files)
@@ -252,6 +259,11 @@ class _ChildCommands(_DatasetCommands):
         moved = dict(objects.positions(files).items() - self._positions.items())
         samples = self._log.read() if self._log else ()
         return SamplesLogged(samples=samples, moved_files=tuple(files[number] for number in moved))
+
+
+def _report_progress() -> None:
+    """Tells the parent that batches arrive, by a log line without text."""
+    logger.info("")
 
 
 def _one(sample: Any) -> int:

@@ -24,7 +24,7 @@ from nws_sweep.system.fork_server import ForkedProcess, ForkServer
 _PRELOADED = ("nws_sweep.executor.child", "hydra.utils")
 _PRELOADABLE = ("torchvision", "nws_sweep.datasets", "nws_sweep.dataloading.training_steps")
 _ORDERLY_EXIT_S = 3.0
-STALL_S = 10.0  # a window that takes longer may wait for a lock held by a paused candidate
+STALL_S = 10.0  # a command without progress for longer may wait for a lock held by a paused candidate
 _SIGNALLED_S, _READY_POLL_S = 0.1, 0.2
 # How often memory is read while a command runs, and the most CPU time for that, as a share: what is measured lacks it.
 # One reading takes less than a millisecond, with a hundred workers or a dataset of gigabytes a tenth of a second.
@@ -51,13 +51,12 @@ class Command:
 
     name: str
     arguments: tuple[Any, ...] = ()
-    may_stall: bool = False  # it may need a lock that a paused candidate holds
     background: str = ""  # the command that background loaders get before it; "" for none
 
 
-def _sent(method: _Method, **how: Any) -> _Method:
+def _sent(method: _Method, background: str = "") -> _Method:
     """A method with the same signature that sends a command of its name and returns the answer."""
-    return cast(_Method, lambda process, *given: process.request(Command(method.__name__, given, **how)))
+    return cast(_Method, lambda process, *given: process.request(Command(method.__name__, given, background)))
 
 
 _NO_ROOM_FOR_THE_DATASET = (
@@ -85,11 +84,11 @@ class ChildProcess(TrialProcess):
         self._pauses_s: list[tuple[float, float]] = []  # on the clock of ``BatchRecord``
         self._paused_at_s: float | None = None
 
-    wait_until_idle = _sent(TrialProcess.wait_until_idle, background="wait_until_idle")
+    wait_until_idle = _sent(TrialProcess.wait_until_idle, "wait_until_idle")
     warned = _sent(TrialProcess.warned)
     files = _sent(TrialProcess.files)
     logged = _sent(TrialProcess.logged)
-    load = _sent(TrialProcess.load, may_stall=True)
+    load = _sent(TrialProcess.load)
     load_one_by_one = _sent(TrialProcess.load_one_by_one)
     samples = _sent(TrialProcess.samples)
     thread_times = _sent(TrialProcess.thread_times)
@@ -134,7 +133,7 @@ class ChildProcess(TrialProcess):
 
     def window(self, request: WindowRequest) -> Window:
         """Takes a window; its records do not contain the time in which the process was paused."""
-        window: Window = self.request(Command("window", (request,), may_stall=True, background="iterate"))
+        window: Window = self.request(Command("window", (request,), background="iterate"))
         return replace(window, records=tuple(_without_pauses(record, self._pauses_s) for record in window.records))
 
     def usage(self) -> Usage:
@@ -147,11 +146,11 @@ class ChildProcess(TrialProcess):
             raise self._failure
         began = time.perf_counter()
         deadline = math.inf if self._left_s is None else began + self._left_s
-        stall_at = began + STALL_S if command.may_stall else math.inf
         try:
             self.connection.send((command.name, *command.arguments))
-            while (answer := self._receive(deadline, stall_at))[0] == "progress":
-                self._supervision.on_progress(answer[1])
+            while (answer := self._receive(deadline, time.perf_counter() + STALL_S))[0] == "progress":
+                if answer[1]:
+                    self._supervision.on_progress(answer[1])
         except (EOFError, OSError):  # the process exited, perhaps in the middle of an answer
             raise self._exit_error() from None
         except (TrialError, TimeLimitReached) as error:

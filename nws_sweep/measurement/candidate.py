@@ -98,13 +98,14 @@ class Candidate:
     """One setting of the DataLoader under a configuration, with its trial process and its trial."""
 
     process: CandidateProcess
-    on_stall: Callable[["Candidate"], None]  # called when one of its windows takes longer than 10 s
+    on_stall: Callable[["Candidate"], bool]  # called without progress for 10 s; resumes others, False if none is paused
     next_place: Callable[[], float | None] = lambda: None  # where its batches begin; see SearchProgress
     progress: TrialProgress = field(init=False)
     logged: SamplesLogged | None = None  # some of the samples that its workers made; None before their first window
     eliminated: bool = False  # ended because others are better
     _stalled: bool = False
     _stall_counted: bool = False
+    _begins_epoch: bool = False  # a time slice was discarded: its windows do not say where the loader is
 
     def __post_init__(self) -> None:
         """Begins the trial without starting a process."""
@@ -168,7 +169,7 @@ class Candidate:
                 self.process.close()
                 return
             if self._stalled and not self._stall_counted:  # later stalls are caused by the candidate
-                self._stall_counted, self.progress.slices = True, earlier
+                self._stall_counted, self._begins_epoch, self.progress.slices = True, True, earlier
             elif not self.done:
                 self.progress.judge()
                 self._take_last_look()
@@ -219,9 +220,9 @@ class Candidate:
             self.progress.cost_s += environment.clock() - began
 
     def _report_stall(self) -> None:
-        self._stalled = True
-        self.progress.note(_STALLED)
-        self.on_stall(self)
+        if self.on_stall(self):
+            self._stalled = True
+            self.progress.note(_STALLED)
 
     def _start(self, memory_bytes: int | None) -> TrialProcess:
         place = self.next_place()
@@ -240,8 +241,9 @@ class Candidate:
             while request is None or (request.kind is WindowKind.WARM_UP and not self.progress.exhausted):
                 if self.process.is_late:
                     raise TimeLimitReached
-                taken, conditions = [*self.progress.windows, *windows], self.progress.conditions
-                request = schedule.next_request(taken, conditions, was_paused=was_paused and not windows)
+                taken = [] if self._begins_epoch else [*self.progress.windows, *windows]
+                is_after_pause, self._begins_epoch = was_paused and not windows, False
+                request = schedule.next_request(taken, self.progress.conditions, was_paused=is_after_pause)
                 windows.append(process.window(request))
                 self._check_end(request, windows[-1])
             self.progress.process_warnings = process.warned()

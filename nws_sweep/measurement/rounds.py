@@ -170,14 +170,18 @@ class Rounds(ExitStack):
         )
         return Candidate(process, self._resume_others, search.next_place)
 
-    def _resume_others(self, stalled: Candidate) -> None:
-        """Resumes all others: one may hold a lock. From now on processes are paused only when they are idle."""
-        self._waits_until_idle = True
+    def _resume_others(self, stalled: Candidate) -> bool:
+        """Resumes all others: one may hold a lock. From then on processes are paused only when they are idle.
+
+        False if there are no others.
+        """
         self._resumed = []
         for other in self.search.candidates:
             if other.process.running is not None and other is not stalled:
                 other.process.running.resume()
                 self._resumed.append(other)
+                self._waits_until_idle = True
+        return bool(self._resumed)
 
     def _pause_others(self) -> None:
         while self._resumed:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Protocol
 from nws_sweep.results import Window, WindowKind, WindowRequest
 
 _END = object()
+PROGRESS_EVERY_S = 5.0  # less than a window without progress may take
 
 
 class Moment(NamedTuple):
@@ -190,6 +191,7 @@ class LoaderSession:
     cpu_clock: Callable[[], float] = lambda: 0.0  # CPU seconds of this process
     delay_clock: Callable[[], float] = lambda: 0.0  # seconds in which this thread was ready to run and did not
     on_epoch: Callable[[], None] = lambda: None  # called before an epoch starts
+    on_progress: Callable[[], None] = lambda: None  # called every 5 s of a window in which batches arrive
     find_device: Callable[[], Device | None] = lambda: None  # on which steps run; None as long as none is known
     taken: int = field(default=0, init=False)  # batches of this epoch
     stop_s: float | None = field(default=None, init=False)  # the latest of the windows' that is known
@@ -231,7 +233,7 @@ class LoaderSession:
 
     def _take(self, request: WindowRequest) -> Window:
         produced_before, ended_s, taken = self.produced(), None, 0
-        now = began = self._now()
+        now = began = reported = self._now()
         while ended_s is None and not _is_satisfied(request, taken, now.clock_s - began.clock_s):
             if self._iterator is None:
                 now = self._begin_epoch(now)
@@ -246,6 +248,9 @@ class LoaderSession:
             self._device.ask()
             now = self._now()
             taken += 1
+            if now.clock_s - reported.clock_s >= PROGRESS_EVERY_S:
+                self.on_progress()
+                reported = now
         if ended_s is None:
             self._finish()
             self._batches.asked(self._now())  # the last step has ended

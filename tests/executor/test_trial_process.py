@@ -28,6 +28,7 @@ from nws_sweep.system import processes, torch_internals
 from tests.children import child, line_of
 from tests.dataloading.test_loaders import DATA, Endless, collate
 from tests.factories import process_spec as spec
+from tests.fakes import FakeClock
 
 pytestmark = pytest.mark.usefixtures("no_leftovers")
 
@@ -144,6 +145,27 @@ def test_the_limit_of_the_search_holds_while_the_fork_server_imports_torch(monke
     with pytest.raises(TimeLimitReached):
         trial_process.start(spec("Plain"), trial_process.Supervision(deadline_s=0.0)).__enter__()
     assert not importing.fork.called
+
+
+@pytest.mark.parametrize(("progress_s", "stalls"), [((5.0, 10.0, 15.0, 20.0, 25.0), 0), ((15.0,), 2), ((), 1)])
+def test_a_command_stalls_if_no_progress_is_reported_for_10_s(
+    progress_s: tuple[float, ...], stalls: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, lines, stalled = FakeClock(), list[str](), list[float]()
+    answers = [*((at_s, ("progress", "")) for at_s in progress_s), (27.0, ("result", 7))]
+    connection = SimpleNamespace(send=lambda command: None, recv=lambda: answers.pop(0)[1])
+
+    def wait(objects: Any, timeout_s: float) -> list[Any]:
+        clock.advance(timeout_s)
+        return [connection] if clock.now >= answers[0][0] else []
+
+    monkeypatch.setattr(trial_process, "wait", wait)
+    monkeypatch.setattr(trial_process, "time", SimpleNamespace(perf_counter=clock))
+    child: Any = SimpleNamespace(pid=0, connection=connection, sentinel=None)
+    process = trial_process.ChildProcess(child, "fork", trial_process.Supervision(on_progress=lines.append), None)
+    process.on_stall = lambda: stalled.append(clock.now)
+    assert process.warned() == 7  # type: ignore[comparison-overlap]
+    assert (len(stalled), lines) == (stalls, [])
 
 
 NEGATIVE_SLEEP = {"_target_": "nws_sweep.dataloading.training_steps.Sleep", "seconds_per_batch": -1}

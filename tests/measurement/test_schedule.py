@@ -28,10 +28,10 @@ class Simulation:
         sizes = {"batch_size": loader.get("batch_size", 1), "prefetch_factor": loader.get("prefetch_factor", 2)}
         settings = LoaderSettings(num_workers=num_workers, **sizes).canonical()
         simulated = SimulatedLoader(self.clock, batches, **{"make_s": 1.0, "num_workers": num_workers, **loader})
-        machine = FakeMachine(lambda _: simulated, length, self.clock, step_s)
+        self.machine = machine = FakeMachine(lambda _: simulated, length, self.clock, step_s)
         held = factories.configuration(measure=rules or MeasureRules(**RULES))
         process = CandidateProcess(settings, held, machine.environment(), math.inf, lambda: False)
-        self.candidate = Candidate(process, lambda _: None)
+        self.candidate = Candidate(process, lambda _: True)
         self.progress = self.candidate.progress
 
     def take_slice(self) -> None:
@@ -122,6 +122,26 @@ def test_after_a_pause_one_multiple_is_discarded_or_the_whole_queue_without_coun
     conditions = Simulation(4, prefetch_factor=5, declared=None).progress.conditions
     request = next_request([uncounted], conditions, was_paused=True)
     assert (request.kind, request.min_batches) == (WindowKind.WARM_UP, 20)
+
+
+@pytest.mark.parametrize("others_are_paused", [True, False])
+def test_after_a_stall_the_time_slice_is_discarded_and_the_next_one_begins_an_epoch(others_are_paused: bool) -> None:
+    """The loader is further in its epoch than the windows that are left say."""
+    simulated = Simulation(4)
+    simulated.candidate.on_stall = lambda _: others_are_paused
+    simulated.take_slice()
+
+    def stall(window: Window) -> Window:
+        next(iter(simulated.machine.running)).stall()
+        return window
+
+    simulated.machine.distort = stall
+    simulated.take_slice()
+    assert len(simulated.progress.slices) == (1 if others_are_paused else 2)
+    assert bool(simulated.progress.notes) is others_are_paused
+    simulated.machine.distort = lambda window: window
+    simulated.take_slice()
+    assert (simulated.progress.slices[-1].windows[0].startup_s is not None) is others_are_paused
 
 
 def test_windows_end_before_the_workers_run_out_of_work() -> None:

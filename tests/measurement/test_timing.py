@@ -105,6 +105,14 @@ def test_workers_end_as_at_the_end_of_an_epoch_if_all_are_idle(changes: Any, mad
     assert measured.window(request(fresh=True)).stop_s == stop_s
 
 
+def test_progress_is_reported_every_5_s_in_which_batches_arrive() -> None:
+    clock, reported_s = FakeClock(), list[float]()
+    loader = SimulatedLoader(clock, 9, make_s=2.0)
+    measured = LoaderSession(loader, lambda batch: None, clock=clock, on_progress=lambda: reported_s.append(clock.now))
+    measured.window(EPOCH)
+    assert reported_s == [6.0, 12.0, 18.0]
+
+
 def test_samples_are_counted_and_the_first_batch_is_sized() -> None:
     window = session(FakeClock(), [np.zeros((4, 2)), np.zeros((4, 2)), np.zeros((3, 2))]).window(EPOCH)
     assert (window.samples, window.batch_bytes, window.batch_tensors) == (11, 64, 1)
