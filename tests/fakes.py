@@ -209,7 +209,7 @@ class FakeProcess:
         self.cpu_s = 0.0
         self.disk_bytes = 0
         self._stalled = False
-        self.on_stall: Callable[[], None] = lambda: None
+        self.on_stall: Callable[[], object] = lambda: None
 
     def open(self, settings: LoaderSettings, place: float = 0.0) -> None:
         machine = self._machine

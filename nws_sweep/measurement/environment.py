@@ -33,7 +33,7 @@ class TrialProcess(Protocol):
     facts: DatasetFacts
     batches_per_epoch: int | None
     memory_limit_bytes: int | None  # of all its processes; None for no limit
-    on_stall: Callable[[], None]  # called when a command makes no progress for 10 s
+    on_stall: Callable[[], object]  # called when a command makes no progress for 10 s
 
     def open(self, settings: LoaderSettings, place: float = 0.0) -> None:
         """Makes the DataLoader; its epochs begin with the batch at ``place``, a share of the epoch."""

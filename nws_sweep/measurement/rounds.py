@@ -79,7 +79,7 @@ class Rounds(ExitStack):
         self._environment = search.environment
         self._observer = observer
         self._cache = CacheControl(search.start.configuration, search.environment)
-        self._samples = SampleChecker(self.search, observer)
+        self._samples = SampleChecker(self.search, observer, self._resume_others)
         self._number = 0
         self._waits_until_idle = False
         self._resumed: list[Candidate] = []
@@ -170,7 +170,7 @@ class Rounds(ExitStack):
         )
         return Candidate(process, self._resume_others, search.next_place)
 
-    def _resume_others(self, stalled: Candidate) -> bool:
+    def _resume_others(self, stalled: Candidate | None = None) -> bool:
         """Resumes all others: one may hold a lock. From then on processes are paused only when they are idle.
 
         False if there are no others.

@@ -55,9 +55,10 @@ _NOT_COMPARABLE = (
 class SampleChecker:
     """Checks the samples of each candidate of a search once."""
 
-    def __init__(self, search: SearchProgress, observer: Observer) -> None:
+    def __init__(self, search: SearchProgress, observer: Observer, on_stall: Callable[[], object]) -> None:
         self._search = search
         self._observer = observer
+        self._on_stall = on_stall  # resumes all candidates: a paused one may hold a lock
         self._checks_samples = search.start.configuration.check_samples
         self._checked: set[LoaderSettings] = set()
         self._handles_reported = False
@@ -115,6 +116,7 @@ class SampleChecker:
         try:
             start = search.environment.start_process
             with start(search.start.configuration, search.memory_left, search.deadline_s) as process:
+                process.on_stall = self._on_stall
                 return question(process)
         except TrialError:
             return None
@@ -178,6 +180,8 @@ class SampleChecker:
         if self._checks_samples:
             self._comparable = True
             return _compare_epochs(settings, counted)
+        if not made:  # the samples of this dataset are not logged
+            return ""
         alone = self.ask(lambda process: process.load(range(_FIRST_SAMPLES), None)) or ()
         contents = {(part.form, part.content) for sample in made for part in sample.parts if part.content}
         # Without any match all parts are random.

@@ -83,7 +83,7 @@ class World(SampleChecker):
         check_samples: bool | None = None,
     ) -> None:  # fmt: skip
         start = search_result(configuration=configuration(check_samples=check_samples))
-        super().__init__(SearchProgress(start, machine_of().environment(), 0.0), Recorder())
+        super().__init__(SearchProgress(start, machine_of().environment(), 0.0), Recorder(), lambda: None)
         self.alone, self.together, self.one_by_one = alone, together, one_by_one or (lambda index, worker: alone(index))
         self.epochs = list(epochs)
         self.loaded: list[int] = []
@@ -173,10 +173,18 @@ def test_without_a_count_only_whole_samples_that_are_all_different_are_proof(has
         world.compare(logged, FOUR, STREAM, 1.0)
 
 
-def test_random_streams_give_a_warning() -> None:
+@pytest.mark.parametrize("logged", [0, 40])
+def test_random_streams_whose_samples_are_logged_give_a_warning(logged: int) -> None:
     noise = World(lambda i: (random.random(),), lambda i, worker: (random.random(),))
-    warning = noise.compare(noise.logged(*range(40)), FOUR, STREAM, 1.0)
-    assert warning.startswith("the first samples of the iterable dataset are random, so they do not show whether")
+    warning = noise.compare(noise.logged(*range(logged)), FOUR, STREAM, 1.0)
+    assert warning.startswith("the first samples of the iterable dataset are random, so they do") == bool(logged)
+
+
+def test_a_process_that_stalls_while_it_loads_samples_resumes_the_candidates() -> None:
+    stalls: list[str] = []
+    search = SearchProgress(search_result(), machine_of().environment(), 0.0)
+    SampleChecker(search, Recorder(), lambda: stalls.append("one")).ask(lambda process: process.on_stall())
+    assert stalls == ["one"]
 
 
 @pytest.mark.parametrize(
