@@ -70,13 +70,11 @@ def measurement_of(slices: Sequence[TimeSlice], conditions: Conditions) -> Measu
         return found
     batch_s, step_s = steady.estimate.value, _step_s(steady.usable)
     wait_s = max(0.0, batch_s - step_s)
-    samples = sum(window.samples for window in steady.usable)
-    batch_length = samples / _taken(steady.usable) if samples else conditions.batch_length
     return replace(
         found,
         batch_s=steady.estimate,
         bias_bound=steady.bias_bound,
-        samples_per_s=batch_length / batch_s if batch_s > 0 else None,
+        samples_per_s=_mean_batch_length(steady.usable, conditions) / batch_s if batch_s > 0 else None,
         wait_s=wait_s,
         step_s=step_s,
         stall_fraction=wait_s / (wait_s + step_s) if wait_s + step_s > 0 else None,
@@ -147,6 +145,19 @@ def _workers_decide(usable: Sequence[Window], conditions: Conditions) -> bool:
 
 def _taken(windows: Sequence[Window]) -> int:
     return sum(window.batches for window in windows)
+
+
+def _mean_batch_length(windows: Sequence[Window], conditions: Conditions) -> float:
+    """Samples of a batch: ``batch_size``, but the last batch of an epoch, in a stream of each worker, may be shorter.
+
+    What was counted may be another dimension, such as that of the first image in a tuple of images.
+    """
+    taken, most = _taken(windows), conditions.settings.batch_size
+    counted_length = sum(window.samples for window in windows) / taken
+    if most is None:
+        return counted_length or 1.0
+    shorter = len(epoch_windows(windows)) * conditions.worker_multiple
+    return min(most, max(counted_length, most * (1 - shorter / taken)))
 
 
 def _step_s(windows: Sequence[Window]) -> float:

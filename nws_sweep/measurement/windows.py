@@ -310,8 +310,8 @@ def tensor_sizes(batch: Any) -> tuple[int | None, int | None]:
 
 def _tensor_bytes(value: Any) -> Iterator[int]:
     size = None
-    with suppress(RuntimeError):  # sparse tensors
-        size = getattr(value, "nbytes", None)
+    with suppress(Exception):  # RuntimeError of sparse tensors; a class of the program may raise any
+        size = value.nbytes
     if isinstance(size, int):
         yield size
     elif isinstance(value, Mapping | Sequence) and not isinstance(value, str | bytes):
@@ -324,8 +324,8 @@ def batch_length(batch: Any, default: int) -> int:
 
     Searches tuples, lists and mappings, which DataLoader's default collate_fn builds.
     """
-    if shape := getattr(batch, "shape", None):
-        return int(shape[0])
+    with suppress(Exception):  # no shape, a shape without dimensions; a class of the program may raise any
+        return int(batch.shape[0])
     if isinstance(batch, Mapping):
         return batch_length(next(iter(batch.values()), None), default)
     if isinstance(batch, Sequence) and not isinstance(batch, str) and batch:

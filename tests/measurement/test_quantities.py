@@ -72,11 +72,28 @@ def test_the_pace_is_of_the_slower_end_of_the_queue(windows: list[Window], batch
     assert found.bias_bound == pytest.approx(bias_bound)
 
 
-def test_waits_and_training_step_add_up_to_the_pace_and_samples_are_those_that_the_batches_had() -> None:
+def test_waits_and_training_step_add_up_to_the_pace() -> None:
     found = measured(window(produced=40), window(produced=40))  # 10 batches made in 8 s, 16 taken
     assert (found.wait_s, found.step_s, found.stall_fraction) == pytest.approx((0.55, 0.25, 0.6875))
-    assert measured(window(samples=48)).samples_per_s == pytest.approx(12.0)
     assert measured(window(produced=None), num_workers=0).bias_bound == 0.0
+
+
+@pytest.mark.parametrize(
+    ("kind", "batch_size", "counted", "length"),
+    [
+        (WindowKind.STEADY, 8, 24, 8.0),  # counted were the channels of the first image of each batch
+        (WindowKind.STEADY, 8, 640, 8.0),  # the steps of sequences
+        (WindowKind.STEADY, None, 48, 6.0),
+        (WindowKind.EPOCH, 8, 58, 7.25),  # the last batch has 2 samples
+        (WindowKind.EPOCH, 8, 24, 4.0),  # at least, as if each of 4 workers had a stream with a shorter last batch
+    ],
+)
+def test_samples_are_those_that_the_dataloader_puts_into_batches(
+    kind: WindowKind, batch_size: int | None, counted: int, length: float
+) -> None:
+    settings = replace(conditions().settings, batch_size=batch_size)
+    found = figures(slices(window(kind, samples=counted, produced=None)), replace(conditions(), settings=settings))
+    assert (found.samples_per_s or 0.0) * pace(found) == pytest.approx(length)
 
 
 @pytest.mark.parametrize("num_workers", [0, 1, 3, 8])

@@ -118,6 +118,12 @@ def test_samples_are_counted_and_the_first_batch_is_sized() -> None:
     assert (window.samples, window.batch_bytes, window.batch_tensors) == (11, 64, 1)
 
 
+class Attributes(dict[str, Any]):
+    """Its items are attributes; KeyError for others."""
+
+    __getattr__ = dict.__getitem__
+
+
 class Pair(NamedTuple):
     first: torch.Tensor
     second: torch.Tensor
@@ -133,6 +139,8 @@ SPARSE = torch.sparse_coo_tensor(torch.tensor([[0, 2]]), torch.ones(2), (5,), ch
         ([np.zeros((8, 3)), np.zeros(8)], 8),
         ({"image": np.zeros((7, 3)), "label": np.zeros(7)}, 7),
         (np.float32(1.0), 64),
+        ([Attributes(image=np.zeros((7, 3)))], 7),  # pytest reads attributes of a parameter
+        (SimpleNamespace(shape=lambda: (8,)), 64),
         ([], 64),
         (None, 64),
     ],
@@ -149,6 +157,7 @@ def test_the_length_of_a_batch_is_that_of_its_first_tensor(batch: Any, length: i
         ([torch.zeros(2), ["a.jpg", "b.jpg"], 7, None, b"bytes"], (8, 1)),
         (default_collate([(torch.zeros(3), 1), (torch.zeros(3), 2)]), (40, 2)),
         (Pair(torch.zeros(1), torch.zeros(2)), (12, 2)),
+        ([Attributes(image=torch.zeros(4))], (16, 1)),
         ([SPARSE, torch.zeros(2)], (8, 1)),  # sparse tensors have no size
         *((nothing, (None, None)) for nothing in (None, 7, "text", b"bytes", [], {}, ["a", ["b"]], SPARSE, {1: "x"})),
         (SimpleNamespace(nbytes=lambda: 5), (None, None)),
