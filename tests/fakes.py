@@ -364,7 +364,9 @@ class FakeMachine:
             machine_time=lambda: MachineTime(busy_s=self.busy_s, throttled_s=self.throttled_s),
             memory_budget=lambda asked: self.budget_bytes if asked is None else asked,
             free_resources=lambda left: FreeResources(
-                shm_bytes=self.shm_bytes, memory_bytes=self.free_bytes if left is None else left
+                shm_bytes=self.shm_bytes,
+                shm_size_bytes=self.shm_bytes,
+                memory_bytes=self.free_bytes if left is None else left,
             ),
             cores=lambda ranks: self.cores,
             enforced_cores=lambda: self.cores,

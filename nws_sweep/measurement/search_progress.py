@@ -104,8 +104,11 @@ class SearchProgress:
         """Whether the candidate may start now; trial processes of finished trials are closed for it, slowest first.
 
         Candidates ``beside`` it are closed last, those of ``started`` not before their trials are finished. A candidate
-        that does not fit alone is failed as skipped, and admitted.
+        that does not fit alone is failed as skipped, and admitted; if that is known before, no process is closed.
         """
+        if reason := self._reason_not_fitting(candidate, alone=True):
+            candidate.fail(TrialSkipped(reason))
+            return True
         while True:
             alive = [other for other in self.candidates if other.alive]
             is_full = len(alive) >= self.start.configuration.measure.interleave
@@ -124,11 +127,16 @@ class SearchProgress:
             # The slowest candidate is the least likely to be measured again.
             max(closable, key=lambda other: other.progress.trial.objective_s or math.inf).process.close()
 
-    def _reason_not_fitting(self, candidate: Candidate) -> str:
-        """Why a candidate does not fit, from what is known of batches and workers; empty if it does."""
+    def _reason_not_fitting(self, candidate: Candidate, *, alone: bool = False) -> str:
+        """Why a candidate does not fit, from what is known of batches and workers; empty if it does.
+
+        ``alone`` if all others were closed: only what they hold at most is known.
+        """
         started = [other.progress for other in self.candidates if other.progress.windows]
         held = {one.settings.num_workers: [each.after.added_bytes or 0 for each in one.slices] for one in started}
         memory = {n: most for n, sizes in held.items() if (most := max(sizes, default=0))}
         needs = resource_needs([window for other in started for window in other.windows], memory)
         free = self.environment.free_resources(self.memory_left)
+        if alone:
+            free = replace(free, shm_bytes=free.shm_size_bytes, memory_bytes=self._budget_bytes, threads=None)
         return reason_not_fitting(candidate.settings, needs, free, self.start.configuration.ranks)

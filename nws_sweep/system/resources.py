@@ -28,6 +28,7 @@ class FreeResources:
     """Resources that a candidate may use; None where there is no limit or it is unknown."""
 
     shm_bytes: int | None = None  # free in /dev/shm
+    shm_size_bytes: int | None = None  # of /dev/shm
     memory_bytes: int | None = None
     open_files: int | None = None  # of one process
     threads: int | None = None  # more than there are; a process counts as one
@@ -37,14 +38,15 @@ def now(memory_bytes: int | None, root: Path = _ROOT) -> FreeResources:
     """The free resources; ``memory_bytes`` is the rest of the memory budget, if there is one."""
     import resource  # Windows, where nothing is measured, has none
 
-    shm_bytes = None
+    shm_bytes = shm_size_bytes = None
     with contextlib.suppress(OSError):
-        shm_bytes = shutil.disk_usage(root / "dev/shm").free
+        shm_size_bytes, _, shm_bytes = shutil.disk_usage(root / "dev/shm")
     open_files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     pids = (_difference(group / "pids.max", group / "pids.current") for _, group in host.group_folders(root, "pids"))
     threads = _least(_threads_left() if platforms.IS_LINUX else None, *pids)
     return FreeResources(
         shm_bytes=shm_bytes,
+        shm_size_bytes=shm_size_bytes,
         memory_bytes=_least(memory_bytes, _free_memory_bytes(root)),
         open_files=None if open_files == resource.RLIM_INFINITY else open_files,
         threads=None if threads is None else max(0, threads),

@@ -282,6 +282,7 @@ def test_a_candidate_whose_batches_exceed_shared_memory_is_skipped_with_the_reas
     assert {trials[n].state for n in (0, 1, 2)} == {TrialState.OK}
     assert 4 not in {settings.num_workers for settings in machine.opened}
     assert recorder.done.count(4) == 1
+    assert recorder.done[0] == 4  # at once, since it would not fit without the others either
 
 
 @pytest.mark.parametrize("measure", [{}, {"mode": "epoch"}])
