@@ -33,12 +33,13 @@ class _Figures:
     by_round: Mapping[int, float]  # seconds that candidates are ranked by, from each round alone
 
     @classmethod
-    def of(cls, slices: tuple[TimeSlice, ...], conditions: Conditions, fork_s: float) -> "_Figures":
+    def of(cls, slices: tuple[TimeSlice, ...], conditions: Conditions, fork_s: float, ranks: int) -> "_Figures":
         settings = conditions.settings
         records = batch_costs.batch_records(slices, settings, conditions.batches_per_epoch)
         loop = batch_costs.loop_costs(slices, conditions)
         noise = counters.noise_of(slices, conditions.cores)
-        queue = queue_settings(settings, left_by(noise.other_cpus if noise else 0.0, conditions.cores))
+        # As in predictions, each rank has its share of the CPUs.
+        queue = queue_settings(settings, left_by(noise.other_cpus if noise else 0.0, conditions.cores / ranks))
         found = quantities.measurement_of(slices, conditions)
         by_round = quantities.costs_by_round(slices, conditions)
         spans = batch_costs.spans_of(slices, records, loop, queue) if loop else ()
@@ -122,7 +123,7 @@ class TrialProgress:
         """Computed once for the same time slices: it replays them."""
         slices, conditions, latest = tuple(self.slices), self.conditions, self._latest
         if latest is None or (slices, conditions) != (latest.slices, latest.conditions):
-            self._latest = latest = _Figures.of(slices, conditions, self.fork_s)
+            self._latest = latest = _Figures.of(slices, conditions, self.fork_s, self.configuration.ranks)
         return latest
 
     @property

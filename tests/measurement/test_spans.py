@@ -1,14 +1,16 @@
 """The windows of a trial compared with a replay of the same batches."""
 
 import random
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 
 from nws_sweep.measurement.batch_costs import spans_of
+from nws_sweep.measurement.trial_progress import TrialProgress
 from nws_sweep.replay.queue import QueueSettings, replay
 from nws_sweep.results import BatchCost, LoopCosts, TimeSlice, Window, WindowKind
-from tests.factories import batch_record, window
+from tests.factories import batch_record, configuration, loader_settings, window
 
 LOOP = LoopCosts(receive_s=0.001, step_s=0.002, fork_s=0.01, start_s=0.01)
 SETTINGS = QueueSettings(4, 2.0)
@@ -36,6 +38,17 @@ def test_each_window_that_counts_is_compared_with_its_own_batches(slower: float)
     spans = spans_of(slices, records, LOOP, SETTINGS)
     assert [span.round for span in spans] == [1, 4]
     assert [span.measured_s / span.replayed_s for span in spans] == [pytest.approx(slower)] * 2
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_the_batches_of_a_rank_are_replayed_with_its_share_of_the_cpus(ranks: int) -> None:
+    costs = [BatchCost(0.125, 0.0)] * 40
+    returned_s = replay(costs, LoopCosts(), QueueSettings(4, 4.0 / ranks)).returned_s
+    first, second = (taken(WindowKind.WARM_UP, returned_s, 0, 8, 1.0), taken(WindowKind.STEADY, returned_s, 8, 24, 1.0))
+    records = tuple(batch_record(n, cost) for n, cost in enumerate(costs))
+    progress = TrialProgress(loader_settings(4), configuration(ranks=ranks), 4.0)
+    progress.slices = [TimeSlice(windows=(replace(first, records=records), second))]
+    assert [span.replayed_s for span in progress.trial.spans] == [pytest.approx(second.elapsed_s)]
 
 
 def test_without_workers_the_first_batch_which_has_no_record_counts_with_the_mean_cost() -> None:
