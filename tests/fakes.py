@@ -215,7 +215,6 @@ class FakeProcess:
         machine = self._machine
         machine.opened.append(settings)
         machine.places.append(place)
-        machine.running.add(self)
         self.settings = settings
         if settings.num_workers in machine.failures:
             raise machine.failures[settings.num_workers]
@@ -345,6 +344,7 @@ class FakeMachine:
     ) -> Iterator[FakeProcess]:
         process = FakeProcess(self)
         self.alive.append(process)
+        self.running.add(process)
         self.most_alive = max(self.most_alive, len(self.alive))
         try:
             yield process

@@ -12,10 +12,10 @@ from contextlib import ExitStack
 from nws_sweep import units
 from nws_sweep.errors import ConfigurationError, TimeLimitReached
 from nws_sweep.measurement.candidate import Candidate, CandidateProcess
-from nws_sweep.measurement.environment import Environment, Observer
+from nws_sweep.measurement.environment import Observer
 from nws_sweep.measurement.sample_check import SampleChecker
 from nws_sweep.measurement.search_progress import SearchProgress
-from nws_sweep.results import Configuration, LoaderSettings
+from nws_sweep.results import LoaderSettings, MeasureRules
 from nws_sweep.system import page_cache
 
 _COMPARE_THREADS_S = 0.5
@@ -34,40 +34,22 @@ def threads_warning(times_s: Mapping[int, float]) -> str:
     )
 
 
-class CacheControl:
-    """Drops the dataset's files from the page cache before each time slice, with ``measure.cache=cold``.
+def cold_files(rules: MeasureRules, of_dataset: Callable[[], Sequence[str] | None]) -> tuple[str, ...]:
+    """What ``measure.cache=cold`` drops from the page cache: ``measure.cache_files``, or what the dataset names.
 
-    They are the files of ``measure.cache_files``, or those that the dataset's attributes name.
+    Empty with another cache, and if the dataset cannot be asked (None). ConfigurationError if there are no such files.
     """
-
-    def __init__(self, configuration: Configuration, environment: Environment) -> None:
-        self._environment = environment
-        self._is_cold = configuration.measure.cache == "cold"
-        named = configuration.measure.cache_files if self._is_cold else None
-        self._files = None if named is None else page_cache.files_below(named)
-
-    def drop(self) -> None:
-        """Drops the files that are known; called before a time slice."""
-        if self._files:
-            self._environment.drop_files(self._files)
-
-    def find_files(self, candidate: Candidate) -> None:
-        """Asks the first candidate's dataset for its files; its trial restarts, since its time slice was not cold.
-
-        ConfigurationError if no files are known.
-        """
-        if not self._is_cold or self._files is not None or not candidate.alive:
-            return
-        named = candidate.process.ask(lambda process: process.files())
-        if named is None:
-            return
-        self._files = page_cache.files_below(named)
-        if not self._files:
-            raise ConfigurationError(
-                "measure.cache=cold: the dataset's attributes name no files; name files or folders in "
-                "measure.cache_files=[...]"
-            )
-        candidate.progress.must_restart = True
+    if rules.cache != "cold":
+        return ()
+    named, where = rules.cache_files, f"measure.cache_files=[{', '.join(rules.cache_files or ())}]"
+    if named is None:
+        named, where = of_dataset(), "the dataset's attributes"
+    files = page_cache.files_below(named or ())
+    if named is not None and not files:
+        raise ConfigurationError(
+            f"measure.cache=cold: no files in {where}; name files or folders in measure.cache_files=[...]"
+        )
+    return files
 
 
 class Rounds(ExitStack):
@@ -78,8 +60,8 @@ class Rounds(ExitStack):
         self.search = search
         self._environment = search.environment
         self._observer = observer
-        self._cache = CacheControl(search.start.configuration, search.environment)
         self._samples = SampleChecker(self.search, observer, self._resume_others)
+        self._cold_files: tuple[str, ...] = ()  # dropped from the page cache before each time slice
         self._number = 0
         self._waits_until_idle = False
         self._resumed: list[Candidate] = []
@@ -220,13 +202,15 @@ class Rounds(ExitStack):
             raise TimeLimitReached
         unfinished = [] if candidate.done else [candidate]
         self._observer.slice_started(candidate.settings.num_workers)
-        self._cache.drop()
+        rules, ask = self.search.start.configuration.measure, self._samples.ask
+        self._cold_files = self._cold_files or cold_files(rules, lambda: ask(lambda process: process.files()))
+        self._environment.drop_files(self._cold_files)
         candidate.time_slice(self.search.memory_left, self._number, window_s)
         self._pause_others()
         self._samples.check(candidate)
         self._pause_others()
         self._compare_threads(candidate)
-        self._cache.find_files(candidate)
+        self._pause_others()
         if noticed := self.search.notice_size(candidate):
             self._observer.note(noticed)
         self.search.notice_length(candidate)

@@ -399,14 +399,19 @@ def test_an_epoch_contains_the_time_in_which_a_large_program_forks_its_workers(p
     assert other.epoch_s - one.epoch_s == pytest.approx(more_s, abs=0.1)
 
 
-def test_cold_drops_the_files_of_the_dataset_before_each_time_slice_and_needs_files(tmp_path: Path) -> None:
+@pytest.mark.parametrize("given", [True, False])
+def test_cold_drops_the_files_of_the_dataset_before_each_time_slice_and_needs_files(
+    tmp_path: Path, given: bool
+) -> None:
     (tmp_path / "a").write_text("a")
-    machine = machine_of()
-    machine.files, machine.read = (str(tmp_path),), lambda batches: 100_000 * batches
-    for trial in measured(configuration(candidates=(0, 2), cache="cold"), machine).values():
+    machine, folder = machine_of(), str(tmp_path)
+    machine.files, machine.read = ("nowhere" if given else folder,), lambda batches: 100_000 * batches
+    chosen = configuration(candidates=(0, 2), cache="cold", cache_files=(folder,) if given else None)
+    for trial in measured(chosen, machine).values():
         assert trial.state is TrialState.OK
         assert found(trial).disk_bytes == pytest.approx(100_000, rel=0.05)
     assert set(machine.dropped) == {(str(tmp_path / "a"),)}
-    assert len(machine.dropped) == len(machine.slices) - 1  # the first one only finds the files
-    with pytest.raises(ConfigurationError, match=r"measure\.cache=cold: .*measure\.cache_files=\[\.\.\.\]"):
-        run_search(configuration(cache="cold"), machine_of())
+    assert len(machine.dropped) == len(machine.slices)
+    where = r"measure.cache_files=\[nowhere\]" if given else "the dataset's attributes"
+    with pytest.raises(ConfigurationError, match=rf"cold: no files in {where}; name .*measure.cache_files=\[...\]"):
+        run_search(configuration(cache="cold", cache_files=("nowhere",) if given else None), machine_of())
