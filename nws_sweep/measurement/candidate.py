@@ -245,7 +245,7 @@ class Candidate:
                 is_after_pause, self._begins_epoch = was_paused and not windows, False
                 request = schedule.next_request(taken, self.progress.conditions, was_paused=is_after_pause)
                 windows.append(process.window(request))
-                self._check_end(request, windows[-1])
+                self._check_end(request, windows)
             self.progress.process_warnings = process.warned()
             if self.settings.num_workers and self.logged is None:
                 self.logged = process.logged()
@@ -262,13 +262,17 @@ class Candidate:
             self.process.usage = time_slice.after
             self.progress.slices.append(time_slice)
 
-    def _check_end(self, request: WindowRequest, window: Window) -> None:
-        """Detects a new epoch without a batch: otherwise the loop would start epochs forever."""
-        if window.batches or not window.ended_epoch or not (request.fresh or request.kind is WindowKind.EPOCH):
+    def _check_end(self, request: WindowRequest, windows: list[Window]) -> None:
+        """Drops the window of a new epoch without a batch: otherwise the loop would start epochs forever."""
+        is_new = request.fresh or request.kind is WindowKind.EPOCH
+        if windows[-1].batches or not windows[-1].ended_epoch or not is_new:
             return
-        if not schedule.steady_windows(self.progress.windows):
+        windows.pop()
+        taken = [*self.progress.windows, *windows]
+        if not (schedule.steady_windows(taken) or schedule.epoch_windows(taken)):
+            batch = "further batch" if taken else "batch"
             of = "" if self.settings.batch_size is None else f" of {self.settings.batch_size}"
-            raise TrialError(f"the loader returned no batch{of} (drop_last={self.settings.drop_last})")
+            raise TrialError(f"the loader returned no {batch}{of} (drop_last={self.settings.drop_last})")
         self.progress.exhausted = True
 
     def _take_last_look(self) -> None:

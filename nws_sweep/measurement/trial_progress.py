@@ -193,13 +193,15 @@ class TrialProgress:
         """Finishes the trial if it is precise or at a limit.
 
         A first time slice that read from storage does not count: only the first candidate would meet a cold page
-        cache. Nor does the first short epoch, in which a process imports modules and fills caches.
+        cache. Nor does the first short epoch, in which a process imports modules and fills caches. Persistent workers
+        start in the first epoch only, so their trial restarts, once.
         """
-        is_first = len(self.slices) == 1
+        persists = self.settings.persistent_workers
+        is_first = len(self.slices) == 1 and not (persists and self.discarded)
         is_cold = self.configuration.measure.cache == "cold" or self.has_own_batches
         is_short = schedule.is_short_epoch(self.windows, self.conditions)
         if is_first and not is_cold and (is_short or counters.came_from_storage(self.slices[0])):
-            self.slices[0] = counters.as_warm_up(self.slices[0])
+            self.slices[0], self.must_restart = counters.as_warm_up(self.slices[0]), persists
         elif quantities.converged(self.slices, self.conditions):
             self.finish()
         elif limit := self.limit:

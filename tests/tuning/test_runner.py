@@ -232,12 +232,21 @@ class ReadOnce(SimulatedLoader):
         return self.stream
 
 
-def test_a_stream_that_can_be_read_only_once_is_measured_to_its_end() -> None:
+@pytest.mark.parametrize("measure", [{"windows": 20}, {"mode": "epoch", "epochs": 2}])
+def test_a_stream_that_can_be_read_only_once_is_measured_to_its_end(measure: Any) -> None:
     clock = FakeClock()
-    trial = only_trial(FakeMachine(lambda settings: ReadOnce(clock, 60, 1.0), None, clock), 0, windows=20)
+    trial = only_trial(FakeMachine(lambda settings: ReadOnce(clock, 60, 1.0), None, clock), 0, **measure)
     assert trial.state is TrialState.OK
     assert trial.objective_s == pytest.approx(60.0)  # of all batches, whose number is known at the end
     assert trial.notes[-1].startswith("stopped at the end of the data, which can be read only once,")
+
+
+def test_a_stream_that_can_be_read_only_once_and_is_too_short_for_a_window_fails() -> None:
+    clock = FakeClock()
+    trial = only_trial(FakeMachine(lambda settings: ReadOnce(clock, 1, 1.0), None, clock), 0)
+    assert (trial.state, trial.reason) == (
+        TrialState.FAILED, "the loader returned no further batch of 8 (drop_last=False)"
+    )  # fmt: skip
 
 
 def test_a_candidate_without_figures_is_measured_before_the_search_ends(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -323,8 +332,9 @@ def test_a_candidate_above_the_memory_budget_after_its_time_slice_is_out_of_memo
     assert "held 2.00 kB of memory" in trial.reason
 
 
-def test_a_first_time_slice_from_storage_does_not_count() -> None:
-    """Epochs of one time slice; the first reading of a batch takes 100 times as long."""
+@pytest.mark.parametrize(("candidates", "opened"), [((0, 2), [0, 2]), ((1, 2), [1, 2, 1])])
+def test_a_first_time_slice_from_storage_does_not_count(candidates: tuple[int, int], opened: list[int]) -> None:
+    """Epochs of one time slice; the first reading of a batch takes 100 times as long. Persistent workers restart."""
     seen: set[int] = set()
     counted = [0]
 
@@ -340,10 +350,10 @@ def test_a_first_time_slice_from_storage_does_not_count() -> None:
     clock = FakeClock()
     machine = FakeMachine(lambda s: SimulatedLoader(clock, 20, make_s, s.num_workers, batch_size=8), 20, clock)
     machine.read = read
-    trials = measured(configuration(candidates=(0, 2), mode="epoch"), machine)
-    assert costs(trials) == pytest.approx({0: 0.2, 2: 0.1}, rel=0.05)
-    assert [len(trials[n].windows) for n in (0, 2)] == [2, 1]
-    assert [settings.num_workers for settings in machine.opened] == [0, 2]
+    trials = measured(configuration(candidates=candidates, mode="epoch"), machine)
+    assert costs(trials) == pytest.approx({candidates[0]: 0.2, 2: 0.1}, rel=0.05)
+    assert [len(trials[n].windows) for n in candidates] == [2, 1]
+    assert [settings.num_workers for settings in machine.opened] == opened
 
 
 @pytest.mark.parametrize("cache", ["auto", "warm"])
