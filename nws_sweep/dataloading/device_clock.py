@@ -11,10 +11,11 @@ from typing import Any
 
 import torch
 
+from nws_sweep.measurement.windows import Device
 from nws_sweep.system import accelerator
 
 
-class DeviceClock:
+class DeviceClock(Device):
     """Says how long the device waited for each batch.
 
     Args:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from nws_sweep.results import Window, WindowKind, WindowRequest
 
@@ -27,8 +27,8 @@ class Moment(NamedTuple):
     delay_s: float  # in which its main thread was ready to run and did not
 
 
-class Device(Protocol):
-    """The accelerator on which training steps run, as ``dataloading.device_clock.DeviceClock``."""
+class Device:
+    """No accelerator: steps have ended when the process requests a batch. ``dataloading.device_clock`` has another."""
 
     def pace(self) -> None:
         """A step has been queued: waits until the device has finished the step before it."""
@@ -38,26 +38,10 @@ class Device(Protocol):
 
     def waited_s(self) -> float:
         """The batch has been received: for how long the device has been idle; infinite if all of the time."""
-
-    def finish(self) -> None:
-        """Waits until the device has finished all steps."""
-
-
-class NoDevice:
-    """Steps that have ended when the process requests a batch."""
-
-    def pace(self) -> None:
-        """No step is queued."""
-
-    def ask(self) -> None:
-        """A batch is requested."""
-
-    def waited_s(self) -> float:
-        """All of the time."""
         return math.inf
 
     def finish(self) -> None:
-        """No step is queued."""
+        """Waits until the device has finished all steps."""
 
 
 @dataclass(eq=False)
@@ -195,7 +179,7 @@ class LoaderSession:
     find_device: Callable[[], Device | None] = lambda: None  # on which steps run; None as long as none is known
     taken: int = field(default=0, init=False)  # batches of this epoch
     stop_s: float | None = field(default=None, init=False)  # the latest of the windows' that is known
-    _device: Device = field(default_factory=NoDevice, init=False)
+    _device: Device = field(default_factory=Device, init=False)
     _iterator: Any = field(default=None, init=False)
     _produced_before: int = field(default=0, init=False)
 
@@ -261,7 +245,7 @@ class LoaderSession:
 
     def _finish(self) -> None:
         """Ends the queued steps: a window that a pause may follow contains its own steps, and no others."""
-        if isinstance(self._device, NoDevice):  # the first step may have been the first to use it
+        if type(self._device) is Device:  # the first step may have been the first to use it
             self._device = self.find_device() or self._device
         self._device.finish()
 

@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, IterableDataset
 from nws_sweep.dataloading import device_clock, loaders
 from nws_sweep.dataloading.clocks import run_delay_clock
 from nws_sweep.errors import one_line
-from nws_sweep.measurement.windows import Device, Moment, NoDevice
+from nws_sweep.measurement.windows import Device, Moment
 from nws_sweep.online.observation import TrainingTrial
 from nws_sweep.online.pool import Pool
 from nws_sweep.online.pools import Pools
@@ -38,7 +38,7 @@ class TunedIterator:
         self._observation: TrainingTrial | None = None
         self._most_batches: int | None = None
         self._pool_began = 0  # batches of the epoch that earlier pools have given
-        self._device: Device = NoDevice()
+        self._device = Device()
         self._begin_epoch(lambda: self._pools.make(tuner.current, is_first=True))
 
     def __getattr__(self, name: str) -> Any:
@@ -67,7 +67,7 @@ class TunedIterator:
         self._returned, self._most_batches = 0, self._tuner.length.most(self._tuner.current.num_workers)
         self._tuner.epoch += 1
         self._epoch, self._pool_began = self._tuner.epoch, 0
-        self._device = device_clock.of_training() or NoDevice()
+        self._device = device_clock.of_training() or Device()
         if self._tuner.waiting is not None:
             self._tuner.waiting.begin_epoch(time.perf_counter())
         self._try(self._observe, time.perf_counter() - began_s)
