@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from nws_sweep.errors import TrialError
+from nws_sweep.measurement.batch_costs import made_without_workers
 from nws_sweep.measurement.environment import Environment
 from nws_sweep.measurement.windows import LoaderSession
 from nws_sweep.results import (
@@ -232,6 +233,10 @@ class FakeProcess:
         window = machine.distort(self._session.window(request))
         if machine.position and self.settings.num_workers:
             window = replace(window, records=self._loader.new_records(machine.position))
+        if not self.settings.num_workers:
+            first, length = self._session.taken - window.batches, self.batches_per_epoch
+            places = [(first + n) / length if length else None for n in range(window.batches)]
+            window = replace(window, records=tuple(made_without_workers(window, first, places)))
         self.cpu_s += machine.cpu_s * window.batches
         self.disk_bytes += machine.read(window.batches)
         machine.busy_s += (machine.cpu_s + machine.other_cpu_s) * window.batches

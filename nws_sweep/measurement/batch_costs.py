@@ -13,36 +13,16 @@ from dataclasses import replace
 
 from nws_sweep.measurement.schedule import Conditions
 from nws_sweep.replay.queue import QueueSettings, replay
-from nws_sweep.results import (
-    BatchCost,
-    BatchRecord,
-    LoaderSettings,
-    LoopCosts,
-    Span,
-    TimeSlice,
-    Window,
-    WindowKind,
-)  # fmt: skip
+from nws_sweep.results import BatchCost, BatchRecord, LoopCosts, Span, TimeSlice, Window, WindowKind
 
 # CPU seconds for ending a worker where no epoch has ended: 6 to 9 ms measured with fork on Linux.
 _STOP_S = 0.008
 
 
-def batch_records(
-    slices: Sequence[TimeSlice], settings: LoaderSettings, batches_per_epoch: int | None
-) -> tuple[BatchRecord, ...]:
+def batch_records(slices: Sequence[TimeSlice]) -> tuple[BatchRecord, ...]:
     """The records of all batches, epoch by epoch in their order."""
-    records = []
-    for epoch, placed in enumerate(epochs(slices)):
-        number = 0
-        for window, _ in placed:
-            made: Iterable[BatchRecord] = window.records
-            if not settings.num_workers and not made:
-                numbers = range(number, number + window.batches)
-                places = [n / batches_per_epoch if batches_per_epoch else None for n in numbers]
-                made = made_without_workers(window, number, places)
-            records += [replace(record, epoch=epoch) for record in made]
-            number += window.batches
+    placed = enumerate(epochs(slices))
+    records = [replace(one, epoch=epoch) for epoch, found in placed for window, _ in found for one in window.records]
     further = (record for one in slices for record in one.records)
     return (*records, *(replace(record, epoch=len(epochs(slices))) for record in further))
 

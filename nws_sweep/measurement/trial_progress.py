@@ -35,7 +35,7 @@ class _Figures:
     @classmethod
     def of(cls, slices: tuple[TimeSlice, ...], conditions: Conditions, fork_s: float, ranks: int) -> "_Figures":
         settings = conditions.settings
-        records = batch_costs.batch_records(slices, settings, conditions.batches_per_epoch)
+        records = batch_costs.batch_records(slices)
         loop = batch_costs.loop_costs(slices, conditions)
         noise = counters.noise_of(slices, conditions.cores)
         # As in predictions, each rank has its share of the CPUs.

@@ -2,10 +2,11 @@
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from nws_sweep.measurement.batch_costs import made_without_workers
 from nws_sweep.measurement.trial_progress import TrialProgress
 from nws_sweep.measurement.windows import Moment, WindowBuilder
 from nws_sweep.results import BatchRecord, Configuration, LoaderSettings, TimeSlice, Trial, Window, WindowKind
@@ -89,14 +90,18 @@ class TrainingTrial:
         window = self._batches.cut(WindowKind.STEADY if self._has_cut else first, ended_s)
         recent = [step_s for one in (*self.windows[-_RECENT:], window) for step_s in one.step_s]
         length, usual = self.batches_per_epoch, statistics.median(recent)
-        numbered = (replace(one, number=one.number - self._made) for one in records)
-        made = (replace(one, position=(self._first + one.number) / length if length else None) for one in numbered)
+        made: Iterable[BatchRecord]
+        if self.settings.num_workers:
+            made = (replace(one, number=one.number - self._made) for one in records)
+        else:
+            made = made_without_workers(window, self._taken - window.batches, [None] * window.batches)
+        placed = (replace(one, position=(self._first + one.number) / length if length else None) for one in made)
         self.windows.append(
             replace(
                 window,
                 step_s=tuple(usual if one > _PAUSE * usual + 0.1 else one for one in window.step_s),
                 step_cpu_s=min(window.step_cpu_s or 0.0, sum(window.step_s)),
-                records=tuple(made),
+                records=tuple(placed),
                 worker_start_s=worker_start_s,
             )
         )

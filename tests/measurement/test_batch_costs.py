@@ -4,7 +4,7 @@ import pytest
 
 from nws_sweep.measurement import batch_costs
 from nws_sweep.results import BatchCost, TimeSlice
-from tests.factories import batch_record, loader_settings, window
+from tests.factories import batch_record, window
 from tests.measurement.test_quantities import conditions
 
 
@@ -23,6 +23,6 @@ def test_the_time_to_receive_a_batch_is_that_of_batches_that_lay_ready() -> None
 
 def test_without_workers_the_main_process_makes_the_batches_and_waits_for_a_cpu_as_well() -> None:
     taken = window(batches=3, startup_s=2.0, wait_s=(2.0, 1.0, 1.0), receive_cpu_s=1.0, receive_delay_s=1.0)
-    found = batch_costs.batch_records([TimeSlice(windows=(taken,))], loader_settings(0), 3)
+    found = list(batch_costs.made_without_workers(taken, 0, [None] * 3))
     assert [record.number for record in found] == [1, 2]  # the first one contains the start
     assert found[0].cost == BatchCost(cpu_s=0.25, wait_s=0.5)

@@ -68,3 +68,19 @@ def test_a_look_in_the_middle_of_an_epoch_has_records_of_its_own_batches() -> No
     made = [BatchRecord(number=n, began_s=0.0, ended_s=0.0, cost=BatchCost(0.0, 0.5)) for n in (31, 32)]
     seen.cut(made, None)
     assert [(record.number, record.position) for record in seen.windows[0].records] == [(1, 0.41), (2, 0.42)]
+
+
+def test_without_workers_the_waits_of_the_process_are_the_costs_of_batches() -> None:
+    """The first batch contains the start."""
+    seen = TrainingTrial(loader_settings(0), warm_up=0, batches_per_epoch=100)
+    seen.begin(40, 0.0, 0.0)
+    for number in range(6):
+        seen.asked(Moment(100 + number, 0.0, 0.0))
+        if number == 3:
+            seen.cut((), None)
+        seen.given(Moment(100.5 + number, 0.0, 0.0), None)
+    seen.asked(Moment(106.0, 0.0, 0.0))
+    seen.cut((), None)
+    records = [record for window in seen.windows for record in window.records]
+    assert [(record.number, record.position) for record in records] == [(n, (40 + n) / 100) for n in range(1, 6)]
+    assert {record.cost for record in records} == {BatchCost(cpu_s=0.0, wait_s=0.5)}
