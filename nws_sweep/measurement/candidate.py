@@ -110,9 +110,9 @@ class Candidate:
     def __post_init__(self) -> None:
         """Begins the trial without starting a process."""
         environment = self.process.environment
-        method = self.settings.multiprocessing_context or processes.start_method()
+        method = self.process.settings.multiprocessing_context or processes.start_method()
         self.progress = TrialProgress(
-            self.settings,
+            self.process.settings,
             self.process.configuration,
             environment.enforced_cores(),
             fork_s=environment.fork_s if method == "fork" else 0.0,
@@ -120,19 +120,9 @@ class Candidate:
         )
 
     @property
-    def settings(self) -> LoaderSettings:
-        """Canonical."""
-        return self.process.settings
-
-    @property
     def alive(self) -> bool:
         """Whether it has a trial process."""
         return self.process.running is not None
-
-    @property
-    def done(self) -> bool:
-        """Whether the state of its trial is final."""
-        return self.progress.done
 
     @property
     def may_continue(self) -> bool:
@@ -163,14 +153,14 @@ class Candidate:
                 self._take_windows(process, number)
                 self.process.check_memory(memory_bytes)
             except TrialError:
-                if not self.done:
+                if not self.progress.done:
                     raise
                 self.progress.slices = earlier
                 self.process.close()
                 return
             if self._stalled and not self._stall_counted:  # later stalls are caused by the candidate
                 self._stall_counted, self._begins_epoch, self.progress.slices = True, True, earlier
-            elif not self.done:
+            elif not self.progress.done:
                 self.progress.judge()
                 self._take_last_look()
 
@@ -184,7 +174,7 @@ class Candidate:
 
         An impossible trial is restarted the first time. A trial without figures stays unfinished if it may continue.
         """
-        if self.done:
+        if self.progress.done:
             return
         with self._errors_recorded():
             if self.progress.by_round:
@@ -192,7 +182,7 @@ class Candidate:
                 self._take_last_look()
             elif not self.may_continue:
                 raise TrialError("it was stopped, by a limit or to free resources, before it was timed")
-        if self.done and note:
+        if self.progress.done and note:
             self.progress.note(note)
 
     def retire(self, note: str, *, eliminated: bool = False) -> None:
@@ -247,7 +237,7 @@ class Candidate:
                 windows.append(process.window(request))
                 self._check_end(request, windows)
             self.progress.process_warnings = process.warned()
-            if self.settings.num_workers and self.logged is None:
+            if self.process.settings.num_workers and self.logged is None:
                 self.logged = process.logged()
         finally:
             self.process.pause()
@@ -271,8 +261,8 @@ class Candidate:
         taken = [*self.progress.windows, *windows]
         if not (schedule.steady_windows(taken) or schedule.epoch_windows(taken)):
             batch = "further batch" if taken else "batch"
-            of = "" if self.settings.batch_size is None else f" of {self.settings.batch_size}"
-            raise TrialError(f"the loader returned no {batch}{of} (drop_last={self.settings.drop_last})")
+            of = "" if self.process.settings.batch_size is None else f" of {self.process.settings.batch_size}"
+            raise TrialError(f"the loader returned no {batch}{of} (drop_last={self.process.settings.drop_last})")
         self.progress.exhausted = True
 
     def _take_last_look(self) -> None:
@@ -280,7 +270,7 @@ class Candidate:
         second batch of each worker, whose calls are timed.
         """
         process, conditions = self.process.running, self.progress.conditions
-        if not self.done or process is None or not self.settings.num_workers:
+        if not self.progress.done or process is None or not self.process.settings.num_workers:
             return
         is_whole = self.progress.measurement is not None and schedule.whole_epochs(self.progress.windows, conditions)
         if not is_whole or self.progress.exhausted or self.process.is_late:

@@ -41,13 +41,12 @@ def cold_files(rules: MeasureRules, of_dataset: Callable[[], Sequence[str] | Non
     """
     if rules.cache != "cold":
         return ()
-    named, where = rules.cache_files, f"measure.cache_files=[{', '.join(rules.cache_files or ())}]"
-    if named is None:
-        named, where = of_dataset(), "the dataset's attributes"
+    named = of_dataset() if rules.cache_files is None else rules.cache_files
     files = page_cache.files_below(named or ())
     if named is not None and not files:
+        given = "the dataset's attributes" if rules.cache_files is None else f"measure.cache_files=[{', '.join(named)}]"
         raise ConfigurationError(
-            f"measure.cache=cold: no files in {where}; name files or folders in measure.cache_files=[...]"
+            f"measure.cache=cold: no files in {given}; name files or folders in measure.cache_files=[...]"
         )
     return files
 
@@ -76,10 +75,10 @@ class Rounds(ExitStack):
         waiting = [self._candidate(settings) for settings in sorted(chosen, key=lambda s: s.num_workers)]
         started: list[Candidate] = []
         first = self._number
-        while not self.search.stream_error and (waiting or any(not candidate.done for candidate in started)):
-            taking = [candidate for candidate in started if not candidate.done]
+        while not self.search.stream_error and (waiting or any(not candidate.progress.done for candidate in started)):
+            taking = [candidate for candidate in started if not candidate.progress.done]
             if self._number - first < self.search.start.configuration.measure.windows:
-                taking += [candidate for candidate in self.search.candidates if candidate.settings in beside]
+                taking += [candidate for candidate in self.search.candidates if candidate.process.settings in beside]
             while waiting and not self.search.stream_error and self.search.admits(waiting[0], beside, started):
                 started.append(waiting.pop(0))
                 self._start(started[-1])
@@ -95,15 +94,15 @@ class Rounds(ExitStack):
             rounds = units.counted(len(one.progress.by_round), "round")
             one.retire(note.format(rounds), eliminated=eliminated)
 
-        self._end([one for one in self.search.candidates if one.settings in dropped and one.alive], end)
+        self._end([one for one in self.search.candidates if one.process.settings in dropped and one.alive], end)
 
     def compare_in_round(self, chosen: Sequence[LoaderSettings], window_s: float = math.inf) -> None:
         """Takes one round with windows of at least ``window_s``; starts new candidates.
 
         TimeLimitReached after the deadline.
         """
-        known = [candidate for candidate in self.search.candidates if candidate.settings in chosen]
-        new = [settings for settings in chosen if settings not in {candidate.settings for candidate in known}]
+        known = [candidate for candidate in self.search.candidates if candidate.process.settings in chosen]
+        new = [settings for settings in chosen if settings not in {candidate.process.settings for candidate in known}]
         if new and self.search.start.configuration.measure.interleave == 1:  # no process may be paused for another
             self.measure(new)
         else:
@@ -112,7 +111,7 @@ class Rounds(ExitStack):
     def conclude(self) -> list[LoaderSettings]:
         """Finishes all trials; the settings of those without figures, or that were impossible and restart."""
         self._end(self.search.candidates, Candidate.conclude)
-        return [candidate.settings for candidate in self.search.candidates if not candidate.done]
+        return [candidate.process.settings for candidate in self.search.candidates if not candidate.progress.done]
 
     def stop(self, note: str) -> None:
         """Finishes the trials that have figures with a note, and ends all trial processes."""
@@ -121,7 +120,7 @@ class Rounds(ExitStack):
     def _compare_threads(self, candidate: Candidate) -> None:
         """Warns, once, if another number of torch's threads loads samples faster without workers."""
         is_measured_alone = self.search.start.configuration.ranks == 1
-        if candidate.settings.num_workers or self._has_compared_threads or not is_measured_alone:
+        if candidate.process.settings.num_workers or self._has_compared_threads or not is_measured_alone:
             return
         self._has_compared_threads = True
         counts = (1, max(1, int(self._environment.cores(1))))
@@ -130,14 +129,14 @@ class Rounds(ExitStack):
             candidate.progress.warnings += (warning,)
 
     def _end(self, candidates: Sequence[Candidate], end: Callable[[Candidate], object]) -> None:
-        unfinished = [candidate for candidate in candidates if not candidate.done]
+        unfinished = [candidate for candidate in candidates if not candidate.progress.done]
         for candidate in candidates:
             end(candidate)
         self._report_ends(unfinished)
 
     def _report_ends(self, unfinished: Iterable[Candidate]) -> None:
         """Reports those of them that have finished meanwhile."""
-        finished = [candidate.settings for candidate in unfinished if candidate.done]
+        finished = [candidate.process.settings for candidate in unfinished if candidate.progress.done]
         if not finished:  # a record replays batches of all trials
             return
         record = self.search.record
@@ -191,7 +190,7 @@ class Rounds(ExitStack):
     def _start(self, candidate: Candidate, window_s: float = math.inf) -> None:
         self.search.candidates.append(candidate)
         self.callback(candidate.process.close)
-        if candidate.done:  # it was skipped
+        if candidate.progress.done:  # it was skipped
             self._report_ends([candidate])
         else:
             self._take_slice(candidate, window_s)
@@ -200,8 +199,8 @@ class Rounds(ExitStack):
         self._environment.check_interrupts()
         if candidate.process.is_late:
             raise TimeLimitReached
-        unfinished = [] if candidate.done else [candidate]
-        self._observer.slice_started(candidate.settings.num_workers)
+        unfinished = [] if candidate.progress.done else [candidate]
+        self._observer.slice_started(candidate.process.settings.num_workers)
         rules, ask = self.search.start.configuration.measure, self._samples.ask
         self._cold_files = self._cold_files or cold_files(rules, lambda: ask(lambda process: process.files()))
         self._environment.drop_files(self._cold_files)

@@ -69,7 +69,7 @@ class SampleChecker:
 
     def check(self, candidate: Candidate) -> None:
         """Fails a candidate with wrong samples; if the dataset is iterable, all candidates with workers."""
-        facts, settings, progress = candidate.process.facts, candidate.settings, candidate.progress
+        facts, settings, progress = candidate.process.facts, candidate.process.settings, candidate.progress
         if facts is None:
             return
         if facts.handles and not self._handles_reported:
@@ -86,12 +86,12 @@ class SampleChecker:
         except WrongSamples as error:
             self._search.stream_error = str(error) if facts.iterable else ""
             for one in self._search.candidates if facts.iterable else [candidate]:
-                if one.settings.num_workers:
+                if one.process.settings.num_workers:
                     one.fail(error)
 
     def _compare_lengths(self, candidate: Candidate) -> None:
         """Warns of a stream of which each worker has a whole epoch: more workers have more batches."""
-        workers, progress = candidate.settings.num_workers, candidate.progress
+        workers, progress = candidate.process.settings.num_workers, candidate.progress
         if not (batches := progress.epoch_batches):
             return
         self._epochs[workers] = batches
@@ -111,7 +111,7 @@ class SampleChecker:
         search = self._search
         is_stream = search.facts is not None and search.facts.iterable
         for candidate in search.candidates:
-            if candidate.settings.num_workers == 0 and candidate.alive and not is_stream:
+            if candidate.process.settings.num_workers == 0 and candidate.alive and not is_stream:
                 return candidate.process.ask(question)
         try:
             start = search.environment.start_process

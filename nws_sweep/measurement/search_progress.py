@@ -115,12 +115,12 @@ class SearchProgress:
             reason = self._reason_not_fitting(candidate)
             if not is_full and not reason:
                 return True
-            done = [other for other in alive if other.done]
-            closable = [other for other in done if other.settings not in beside] or (done if is_full else [])
+            done = [other for other in alive if other.progress.done]
+            closable = [other for other in done if other.process.settings not in beside] or (done if is_full else [])
             if not closable:
-                if any(not other.done for other in started):
+                if any(not other.progress.done for other in started):
                     return False
-                closable = [other for other in alive if other.settings not in beside] or alive
+                closable = [other for other in alive if other.process.settings not in beside] or alive
             if not closable:
                 candidate.fail(TrialSkipped(reason))
                 return True
@@ -139,4 +139,4 @@ class SearchProgress:
         free = self.environment.free_resources(self.memory_left)
         if alone:
             free = replace(free, shm_bytes=free.shm_size_bytes, memory_bytes=self._budget_bytes, threads=None)
-        return reason_not_fitting(candidate.settings, needs, free, self.start.configuration.ranks)
+        return reason_not_fitting(candidate.process.settings, needs, free, self.start.configuration.ranks)

@@ -39,7 +39,7 @@ class Simulation:
 
     def run(self, pause_s: float) -> tuple[list[Window], Measurement]:
         """A whole trial, with a pause between its time slices."""
-        while not self.candidate.done:
+        while not self.candidate.progress.done:
             self.take_slice()
             self.clock.advance(pause_s)
         slices = [one for one in self.progress.slices if one.round is not None]
