@@ -104,11 +104,13 @@ class SearchProgress:
         """Whether the candidate may start now; trial processes of finished trials are closed for it, slowest first.
 
         Candidates ``beside`` it are closed last, those of ``started`` not before their trials are finished. A candidate
-        that does not fit alone is failed as skipped, and admitted; if that is known before, no process is closed.
+        that does not fit alone is failed as skipped, and admitted, then too, since these trials show what it needs.
         """
-        if reason := self._reason_not_fitting(candidate, alone=True):
-            candidate.fail(TrialSkipped(reason))
-            return True
+        are_done = all(other.progress.done for other in started)
+        if reason := self._reason_not_fitting(candidate, alone=True):  # no process is closed for it
+            if are_done:
+                candidate.fail(TrialSkipped(reason))
+            return are_done
         while True:
             alive = [other for other in self.candidates if other.alive]
             is_full = len(alive) >= self.start.configuration.measure.interleave
@@ -118,7 +120,7 @@ class SearchProgress:
             done = [other for other in alive if other.progress.done]
             closable = [other for other in done if other.process.settings not in beside] or (done if is_full else [])
             if not closable:
-                if any(not other.progress.done for other in started):
+                if not are_done:
                     return False
                 closable = [other for other in alive if other.process.settings not in beside] or alive
             if not closable:
@@ -130,7 +132,7 @@ class SearchProgress:
     def _reason_not_fitting(self, candidate: Candidate, *, alone: bool = False) -> str:
         """Why a candidate does not fit, from what is known of batches and workers; empty if it does.
 
-        ``alone`` if all others were closed: only what they hold at most is known.
+        ``alone`` if all others were closed: memory and /dev/shm as a whole are upper limits of what is free then.
         """
         started = [other.progress for other in self.candidates if other.progress.windows]
         held = {one.settings.num_workers: [each.after.added_bytes or 0 for each in one.slices] for one in started}

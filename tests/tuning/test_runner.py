@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from nws_sweep.errors import ConfigurationError, TrialError, TrialOutOfMemory, TrialTimeout
+from nws_sweep.measurement.rounds import Rounds
+from nws_sweep.measurement.search_progress import SearchProgress
 from nws_sweep.results import (
     Configuration,
     LoaderSettings,
@@ -25,7 +27,7 @@ from nws_sweep.tuning import runner
 from nws_sweep.tuning.observations import MeasureRound, Stop
 from tests import factories
 from tests.fakes import FACTS, FakeClock, FakeMachine, SimulatedLoader
-from tests.searching import by_workers, machine_of, run_search
+from tests.searching import Recorder, by_workers, machine_of, run_search
 
 
 def configuration(
@@ -291,7 +293,6 @@ def test_a_candidate_whose_batches_exceed_shared_memory_is_skipped_with_the_reas
     assert {trials[n].state for n in (0, 1, 2)} == {TrialState.OK}
     assert 4 not in {settings.num_workers for settings in machine.opened}
     assert recorder.done.count(4) == 1
-    assert recorder.done[0] == 4  # at once, since it would not fit without the others either
 
 
 @pytest.mark.parametrize("measure", [{}, {"mode": "epoch"}])
@@ -308,6 +309,20 @@ def test_candidates_that_do_not_fit_together_alternate_and_one_that_does_not_fit
     assert alone[4].reason == (
         "it needs 140 B of memory (100 B for the dataset, 4 workers of 10 B, 9 batches of 0 B), and 130 B are left"
     )
+
+
+@pytest.mark.parametrize(
+    ("workers", "alive"), [(2, [True, True, True]), (8, [True, False, True]), (32, [True, True, False])]
+)
+def test_only_for_a_candidate_that_fits_alone_others_end(workers: int, alive: list[bool]) -> None:
+    machine = machine_of()
+    machine.budget_bytes = 350  # a trial process has 100 and 10 for each worker
+    progress = SearchProgress(factories.search_result(configuration=configuration()), machine.environment(), 0.0)
+    loader = LoaderSettings(batch_size=8)
+    with Rounds(progress, Recorder()) as rounds:
+        rounds.compare_in_round([loader.with_workers(n) for n in (0, 1)])
+        rounds.compare_in_round([loader.with_workers(workers)])
+        assert [candidate.alive for candidate in progress.candidates] == alive
 
 
 def test_a_candidate_may_use_the_rest_of_the_memory_budget() -> None:
