@@ -6,8 +6,9 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from operator import itemgetter
 
-from nws_sweep.replay.prediction import Records, epoch_of, position_of
+from nws_sweep.replay.prediction import Records, epoch_of
 from nws_sweep.replay.queue import QueueSettings
 from nws_sweep.results import BatchCost, BatchRecord, LoaderSettings, LoopCosts, Span, Trial
 
@@ -115,19 +116,19 @@ def _with_usual_wait(records: Sequence[BatchRecord]) -> Iterator[BatchRecord]:
     """The records; one whose worker was stopped gets the wait of a batch that waited longer, the nearest in the epoch.
 
     Its own wait is a lower bound, as a censored lifetime (Efron, The two sample problem with censored data, 1967:
-    redistribution to the right).
+    redistribution to the right). Batches of a stream have the place in which they were made.
     """
-    whole = sorted((one for one in records if not one.was_stopped), key=position_of)
-    for record in records:
+    placed = [(n / len(records) if one.position is None else one.position, one) for n, one in enumerate(records)]
+    whole = sorted(((place, one.cost.wait_s) for place, one in placed if not one.was_stopped), key=itemgetter(0))
+    for place, record in placed:
         if not record.was_stopped:
             yield record
             continue
-        place = bisect.bisect(whole, position_of(record), key=position_of)
-        sides = reversed(whole[:place]), whole[place:]
-        longer = [next((one for one in side if one.cost.wait_s > record.cost.wait_s), record) for side in sides]
-        found = [one for one in longer if one is not record] or [record]
-        nearest = min(found, key=lambda one: abs(position_of(one) - position_of(record)))
-        yield replace(record, cost=replace(record.cost, wait_s=nearest.cost.wait_s))
+        own_s, middle = record.cost.wait_s, bisect.bisect(whole, place, key=itemgetter(0))
+        sides = reversed(whole[:middle]), whole[middle:]
+        longer = (next((one for one in side if one[1] > own_s), (math.inf, own_s)) for side in sides)
+        wait_s = min(longer, key=lambda one: abs(one[0] - place))[1]
+        yield replace(record, cost=replace(record.cost, wait_s=wait_s))
 
 
 def left_by(other_cpus: float, cpus: float) -> float:

@@ -149,10 +149,13 @@ def test_costs_that_grow_with_the_workers_are_those_of_few_workers_for_few() -> 
     assert model.batches * model.cost_s(QueueSettings(0, 2.0)) == pytest.approx(truth_s, rel=0.1)
 
 
-def test_a_batch_whose_worker_was_stopped_waits_as_long_as_one_that_waited_longer() -> None:
+@pytest.mark.parametrize("is_stream", [False, True])
+def test_a_batch_whose_worker_was_stopped_waits_as_long_as_one_that_waited_longer(is_stream: bool) -> None:
     waits_s = [0.01, 0.02, 0.03, 0.04]
     made = [
-        BatchRecord(number=n, position=n / 4, began_s=0.0, ended_s=0.0, cost=BatchCost(0.001, wait_s))
+        BatchRecord(
+            number=n, position=None if is_stream else n / 4, began_s=0.0, ended_s=0.0, cost=BatchCost(0.001, wait_s)
+        )
         for n, wait_s in enumerate(waits_s)
     ]
     made[1] = replace(made[1], was_stopped=True, cost=BatchCost(0.002, 0.015))
