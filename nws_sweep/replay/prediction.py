@@ -80,25 +80,22 @@ class Records:
         """
         count, made = min(self.batches, most or self.most), self.in_order
         if self.reach < 1:
-            return [
-                self._nearest((place + 0.5) / count + draw.uniform(-self.reach, self.reach)) for place in range(count)
-            ]
+            indices = (bisect.bisect(made, (place + 0.5) / count, key=position_of) for place in range(count))
+            return [self._near(index, draw).cost for index in indices]
         begin = draw.random()
         places = [
             (place + draw.uniform(-count, count), int((place + begin) * len(made) / count)) for place in range(count)
         ]
         return [made[index % len(made)].cost for _, index in sorted(places)]
 
-    def _nearest(self, position: float) -> BatchCost:
-        made, place = self.in_order, bisect.bisect(self.in_order, position, key=position_of)
-        return min(made[max(0, place - 1) : place + 1], key=lambda record: abs(position_of(record) - position)).cost
+    def _near(self, index: int, draw: random.Random) -> BatchRecord:
+        """One of the records within ``reach`` of a place among them, in which a part without records has no length."""
+        near, last = max(1, round(self.reach * len(self.in_order))), len(self.in_order) - 1
+        return self.in_order[draw.randint(max(0, index - near), min(last, index + near))]
 
     def resampled(self, draw: random.Random) -> "Records":
         """As many records, each drawn with replacement from those within ``reach`` of its position."""
-        made = self.in_order
-        last, near = len(made) - 1, max(1, round(self.reach * len(made)))
-        chosen = (made[draw.randint(max(0, i - near), min(last, i + near))] for i in range(len(made)))
-        return replace(self, made=tuple(chosen))
+        return replace(self, made=tuple(self._near(index, draw) for index in range(len(self.in_order))))
 
     def slower(self, factor: float) -> "Records":
         """The same training step beside loading that costs ``factor`` times as much."""
