@@ -118,8 +118,7 @@ class Adaptive(Strategy):
             wanted = {*(first.num_workers for first in firsts if first), *own}
             if new := [self.base.with_workers(n) for n in self._untried(observations) if n in wanted]:
                 return new
-        is_spent = len(observations) >= MOST_PREDICTED + self.rules.patience
-        if is_spent or _started_since(found.observations, found.of_answer) >= _MOST_IN_VAIN:
+        if self._enough(observations, found):
             return []
         # A prediction is compared with predictions too: else all would be promising after one slow measurement.
         known_s = {
@@ -132,6 +131,13 @@ class Adaptive(Strategy):
         }
         best = choice.promising(known_s, predicted_s, self.rules.tolerance) or self._beyond(found, model, predicted_s)
         return [best] if best else []
+
+    def _enough(self, observations: Sequence[Observation], found: Estimates) -> str:
+        """Why no candidate is started, whatever is predicted; empty if one may be."""
+        if len(observations) >= MOST_PREDICTED + self.rules.patience:
+            return f"{len(observations)} candidates were measured"
+        in_vain = _started_since(found.observations, found.of_answer)
+        return f"the last {in_vain} that were predicted to be faster were not" if in_vain >= _MOST_IN_VAIN else ""
 
     def _beyond(
         self, found: Estimates, model: Model, predicted_s: Mapping[LoaderSettings, float]
@@ -183,7 +189,8 @@ class Adaptive(Strategy):
             reason += f"; more workers ({', '.join(map(str, more))}) were not faster"
         if failed := sorted({o.num_workers for o in observations if o.cost_s is None}):
             reason += f"; num_workers={', '.join(map(str, failed))} could not be measured"
-        return f"{reason}; no other candidate is predicted to save {units.share(choice.PROMISING)}"
+        enough = self._enough(observations, found)
+        return f"{reason}; {enough or f'no other candidate is predicted to save {units.share(choice.PROMISING)}'}"
 
 
 def _named(settings: LoaderSettings, base: LoaderSettings) -> str:
