@@ -11,5 +11,6 @@ May import all of nws_sweep. Each command has a module:
 
 Shared: ``catalogue`` and ``workloads`` (what is loaded), ``sweep_search`` (searches by nws_sweep), ``child`` (functions
 in fresh processes), ``epoch_times`` (figures from timestamps), ``journal`` (raw figures), ``support``. The store of
-experiment=remote_store is ``object_server``.
+experiment=remote_store is ``object_server``. The package ``foreign``, run by scripts/test-foreign, tries loaders of
+other libraries.
 """

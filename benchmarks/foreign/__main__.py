@@ -1,6 +1,7 @@
 """Tries search, tune and autotune with loaders of other libraries; writes the table of docs/guides/other-libraries.md.
 
-``python -m tests.foreign [PROGRAM ...]`` writes the rows of these programs, or of all, each tried in its own processes.
+``python -m benchmarks.foreign [PROGRAM ...]`` writes the rows of these programs, or of all, each tried in its own
+processes.
 """
 
 import collections
@@ -46,8 +47,8 @@ def epoch(loader: Any) -> tuple[collections.Counter[int], float]:
 def tried(name: str, how: str, folder: Path) -> str:
     """What happens, in a cell of the table."""
     import nws_sweep
+    from benchmarks.foreign.programs import PROGRAMS
     from nws_sweep.dataloading import loaders
-    from tests.foreign.programs import PROGRAMS
 
     lines: list[str] = []
     with contextlib.redirect_stdout(sys.stderr):
@@ -84,7 +85,7 @@ def row(name: str) -> list[str]:
     cells = []
     for how in ("search", "tune", "autotune"):
         with tempfile.TemporaryDirectory() as folder:
-            command = [sys.executable, "-m", "tests.foreign", name, how, folder]
+            command = [sys.executable, "-m", "benchmarks.foreign", name, how, folder]
             own = {**os.environ, "NWS_SWEEP_CACHE_DIR": f"{folder}/cache", "NWS_SWEEP_LOCK_FILE": f"{folder}/lock"}
             Path(folder, "data").mkdir()
             try:
@@ -97,7 +98,7 @@ def row(name: str) -> list[str]:
 
 
 def main(arguments: Sequence[str]) -> None:
-    from tests.foreign.programs import PROGRAMS
+    from benchmarks.foreign.programs import PROGRAMS
 
     if len(arguments) == 3 and arguments[1] in ("search", "tune", "autotune"):
         print(json.dumps(tried(arguments[0], arguments[1], Path(arguments[2], "data"))))

@@ -1,7 +1,7 @@
 """Uses nws_sweep as README.md does, then runs the tests, with the versions of this environment.
 
-``python -m tests.versions NAME`` writes the row of that name in docs/get-started/install.md; further arguments go to
-pytest, and the page stays as it is. scripts/test-versions makes the environments.
+``python -m scripts.pages.versions NAME`` writes the row of that name in docs/get-started/install.md; further arguments
+go to pytest, and the page stays as it is. scripts/test-versions makes the environments.
 """
 
 import datetime
@@ -15,7 +15,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from nws_sweep.report.snippets import markdown_table
-from tests.conftest import ROOT
+from scripts.pages.reference import ROOT
 from tests.hosts import write_training_host
 
 PAGE = ROOT / "docs" / "get-started" / "install.md"
