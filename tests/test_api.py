@@ -94,26 +94,6 @@ def test_the_time_limit_of_a_search_is_announced(rules: dict[str, Any], measure:
     assert searching._announcement("Slow", what) == f"measuring Slow with num_workers=0 to 1: {limit}"
 
 
-@pytest.mark.extended
-def test_a_loader_returned_by_a_function_keeps_its_settings(caplog: pytest.LogCaptureFixture) -> None:
-    def make() -> DataLoader[Any]:
-        return Named(slow(60, 0.0), batch_size=15, prefetch_factor=3, num_workers=1, shuffle=True)
-
-    caplog.set_level("INFO", logger="nws_sweep")
-    result = small(make, num_workers=[0, 1], tolerance=np.float64(0.05))
-    assert [trial.settings.batch_size for trial in result.trials] == [15, 15]
-    assert result.trials[1].settings.prefetch_factor == 3
-    assert result.record.configuration.columns["batch_size"] == 15
-    assert result.record.configuration.loader.shuffle
-    tuned = nws_sweep.tune(make, num_workers=[0], measure=QUICK, progress=False)
-    assert (type(tuned), tuned.num_workers) == (Named, 0)
-    lines = [record.getMessage() for record in caplog.records]
-    assert lines[-2].startswith("measuring make with num_workers=0: at most ")
-    assert lines[-1].startswith("best: num_workers=0; stopped: ")
-    with pytest.raises(NwsSweepError, match="prefetch_factor=4: a DataLoader has its own prefetch_factor"):
-        small(make, num_workers=[0], prefetch_factor=4)
-
-
 class Named(DataLoader[torch.Tensor]):
     name = ""
 
@@ -156,14 +136,15 @@ def test_workers_of_a_tuned_loader_do_not_draw_the_same_numbers() -> None:
     assert lines[-1] == "workers seed the random number generators of the dataset (transform[0].inner.R)"
 
 
-def test_a_training_step_and_a_dataset_returned_by_a_function_are_measured() -> None:
+def test_a_training_step_and_a_loader_returned_by_a_function_are_measured() -> None:
     counted: list[int] = []
 
     def step(batch: Any) -> None:
         counted.append(1)
         time.sleep(0.005)
 
-    (only,) = small(lambda: slow(100, 0.0), batch_size=10, training_step=step, num_workers=[0]).trials
+    (only,) = small(lambda: DataLoader(slow(100, 0.0), batch_size=10), training_step=step, num_workers=[0]).trials
+    assert only.settings.batch_size == 10
     assert only.measurement is not None
     assert (only.measurement.step_s or 0.0) >= 0.005
     assert not counted

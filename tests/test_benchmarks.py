@@ -1,22 +1,17 @@
 import json
 import os
-import random
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from benchmarks import accelerator, demo, epoch_times, predictions, predictions_page
-from benchmarks.__main__ import main
+from benchmarks import epoch_times
 from benchmarks.bias import complete
 from benchmarks.bias_page import Ratios, rows_of
 from benchmarks.catalogue import WORKLOADS
 from benchmarks.journal import BARE_AFTER, BARE_BEFORE, KINDS, NWS_SWEEP, Figure, Forecast, Journal, Outcome, Run
-from nws_sweep.results import BatchCost, BatchRecord
-from tests import factories
 from tests.conftest import ROOT
 
 
@@ -68,32 +63,6 @@ def forecast(predicted_s: float, **changes: Any) -> Forecast:
     return Forecast(**{**defaults, **changes})
 
 
-def test_predictions_are_judged_by_their_ratio_to_measured_epochs() -> None:
-    right = [forecast(2.0), forecast(2.0625), forecast(1.8, workload="v", workers=0)]
-    lines = [line.partition(": ")[2] for line in predictions_page.verdicts(right, 0.1)]
-    assert lines == 3 * ["met"]
-    wrong = [*right, forecast(3.0, workload="v"), forecast(1.0)]
-    lines = [line.partition(": ")[2] for line in predictions_page.verdicts(wrong, 0.2)]
-    assert lines == ["missed by all (10.0 %)", "missed by all (50.0 %)", "missed by all (0.200 s)"]
-    text = predictions_page.page(wrong, WORKLOADS[:1], "origin", 0.2)
-    assert "| v | 2 | 1.5 | 1.200 | 0.960 | 1.440 | 30.0 % | 46.0 % | 50.0 % |" in text
-    assert "- v num_workers=2 prefetch_factor=2 in_order=True: predicted 3 s (2.75 to 3.25), measured 2 s," in text
-
-
-def test_recorded_trials_last_two_seconds_and_settings_are_drawn_evenly() -> None:
-    trials = [
-        replace(factories.trial(workers, 1.0), windows=(factories.window(wait_s=(length_s,), step_s=(0.0,)),))
-        for workers, length_s in ((0, 0.75), (2, 1.25), (8, 2.5))
-    ]
-    assert predictions.recorded(trials) == ([trials[1], trials[0]], 2.0)
-    made = [BatchRecord(number=n, position=0.0, began_s=n, ended_s=n + 1, cost=BatchCost(0.5, 0.5)) for n in (5, 6, 7)]
-    slow = replace(trials[2], records=tuple(made))
-    assert predictions.recorded([slow]) == ([replace(slow, records=tuple(made[:2]))], 2.0)
-    drawn = predictions.drawn(100, lambda settings: settings.num_workers < 4, random.Random(0))
-    assert sorted(one.num_workers for one in drawn) == [0, *8 * [1], *8 * [2]]
-    assert ({one.num_workers for one in drawn[:3]}, len(set(drawn))) == ({0, 1, 2}, 17)
-
-
 def test_an_interrupted_journal_is_continued(tmp_path: Path) -> None:
     path, made_with = tmp_path / "new" / "all.jsonl", {"least_s": 4.0}
     journal = Journal(path, made_with, resume=True)
@@ -113,32 +82,6 @@ def test_an_interrupted_journal_is_continued(tmp_path: Path) -> None:
     kept = path.read_text()
     assert Journal(path, made_with, resume=False).of(Figure) == []
     assert path.with_name("all.previous.jsonl").read_text() == kept
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ("bias --rounds 0", "'0': must be an integer of at least 1"),
-        ("bias --workers 1,x", "'1,x': must be integers of at least 0, as in 0,1,2"),
-        ("accelerator", "there is no CUDA device"),
-    ],
-)
-def test_a_wrong_command_line_is_refused(arguments: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit, match="2"):
-        main(arguments.split())
-    assert message in capsys.readouterr().err
-
-
-def test_figures_of_an_accelerator_have_their_median_and_range() -> None:
-    common: dict[str, Any] = {"name": "a", "measured": 1.0, "search_s": 10.0, "tuned": 1.0, "pinned": 0.5}
-    found = [
-        accelerator.Finding(picked="0", price=1.0, said=0.5, waits=0.25, **common),
-        accelerator.Finding(picked="2 x 4", price=1.5, said=0.5, waits=0.75, **common),
-    ]
-    *_, line = accelerator.page(found, "").splitlines()
-    assert line.startswith("| a | 0, 2 x 4 | 1.25 (1.00 to 1.50) | 1.00 (1.00 to 1.00) | 10.0 s | 50 %, 50 % | 1.00")
-    *_, line = accelerator.page([replace(found[0], said=None, waits=None)], "").splitlines()
-    assert line == "| a | 0 | 1.00 | 1.00 | 10.0 s | - | 1.00 | 0.50 | 1 |"
 
 
 def measured(tmp_path: Path, arguments: str) -> tuple[str, Journal]:
@@ -171,8 +114,3 @@ def test_quick_benchmarks_write_their_pages(tmp_path: Path) -> None:
     assert not seed.left_behind
     assert {0, 2} <= {run.workers for run in journal.of(Run) if run.epoch_s}
     assert "| short | seed |" in text
-
-
-@pytest.mark.parametrize(("best", "verdict"), [(0, "worse than none"), (2, "too many"), (4, "right"), (16, "too few")])
-def test_the_rule_of_thumb_is_judged_by_the_best_number(best: int, verdict: str) -> None:
-    assert demo.verdict(best, 4) == verdict

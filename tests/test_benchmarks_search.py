@@ -2,8 +2,6 @@
 
 import json
 import math
-import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -11,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from benchmarks import against, child, epoch_times, intervals, methods, peers, search, support
+from benchmarks import against, child, epoch_times, intervals, peers, search, support
 from benchmarks.__main__ import main
 from benchmarks.catalogue import SEARCH_WORKLOADS
 from benchmarks.journal import Outcome, Run
-from benchmarks.methods import ADAPTIVE, EXHAUSTIVE, METHODS, Machine, MethodRun, answer_of, run_method
+from benchmarks.methods import ADAPTIVE, METHODS, Machine, MethodRun, answer_of, run_method
 from benchmarks.oracle import STEPS, Truth, neighbours_of_the_best, noise_floor, truth_of, worth_measuring
-from benchmarks.peers import Task, binary_share
+from benchmarks.peers import Task
 from benchmarks.scores import Score, scores_of
-from benchmarks.targets import advantages, verdict, verdicts
+from benchmarks.targets import verdict
 from nws_sweep.results import TrialState, Verdict
 from tests import factories
 
@@ -64,20 +62,6 @@ def test_picks_of_other_methods(
     assert peer(timer, Task(cpus=cpus, batches=100, batch_size=2)) == pick
     assert timer.tried == tried
     assert spent_s is None or timer.spent_s == pytest.approx(spent_s)
-
-
-def test_binary_and_paddle_take_a_part_of_an_epoch() -> None:
-    for best in (1, 7, 16):
-        timer = FakeTimer({n: 10.0 + abs(n - best) for n in range(1, 17)}, 100)
-        assert peers.binary(timer, Task(cpus=16, batches=100, batch_size=2)) == best
-        assert len(timer.tried) == len(set(timer.tried)) <= 8
-    timer = FakeTimer({1: 1000.0, 2: 4000.0}, 1000)
-    assert peers.binary(timer, Task(cpus=2, batches=1000, batch_size=2048)) == 1
-    assert timer.spent_s == pytest.approx(402 + 4 * 14)
-    timer = FakeTimer({0: 100.0}, 10_000)
-    assert peers.paddle(timer, Task(cpus=2, batches=10_000, batch_size=2)) == 0
-    assert timer.spent_s == pytest.approx(5)
-    assert [binary_share(size) for size in (1, 2, 2048, 4096)] == pytest.approx([0.03, 0.03, 0.4, 0.4])
 
 
 def test_an_epoch_is_stopped_after_whole_multiples_of_the_workers_and_projected() -> None:
@@ -187,19 +171,6 @@ def test_exceptions_are_part_of_the_outcome_and_rules_of_thumb_have_no_cost(monk
     assert outcome_of("lightning") == outcome("lightning", 7, workload="latency", cost_s=0.0)
 
 
-def test_processes_left_behind_are_counted_and_killed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nws_sweep.system.fork_server.ensure_running", lambda _: None)
-    monkeypatch.setenv("NWS_SWEEP_BENCHMARK", "")
-    support.start_fork_server()
-    before = support.descendants()
-    # An orphan. It forks, since a program has no environment for a moment after it is started.
-    subprocess.run([sys.executable, "-c", "import os, time\nif not os.fork(): time.sleep(60)"], check=True)
-    (orphan,) = support.descendants() - before
-    (line,) = support.kill_leftovers(before, grace_s=0.0)
-    assert line.startswith(f"process {orphan.pid} (")
-    assert support.kill_leftovers(before, grace_s=10.0) == ()
-
-
 def score(method: str = ADAPTIVE, regret: float | None = 0.0, cost_s: float = 2.0, **changes: Any) -> Score:
     defaults: dict[str, Any] = {
         "workload": "cifar", "method": method, "picks": (2,), "regrets": (regret,), "costs_s": (cost_s,), "best_s": 2.0,
@@ -232,18 +203,6 @@ def test_a_standing_is_over_all_repeats() -> None:
     assert (many.high_regret, score(regrets=(0.0, 0.3, 0.1)).high_regret) == (0.19, 0.3)
 
 
-MISSED = [
-    score(
-        regrets=(0.02, 0.02, 0.09), costs_s=(5.0,), picks=(4, 4, 8), ambiguous=2, crashes=("it broke",),
-        most_processes=121,
-    ),
-    score(EXHAUSTIVE, cost_s=10.0),
-    score(workload="fifty", regret=None, cost_s=6.5, left_behind=("process 7", "process 8")),
-    score(workload="million", cost_s=9.75, costs_s=(9.75, 16.0, 1.0)),
-    score(ADAPTIVE + methods.OTHER + "v1", regret=-0.02),
-]  # fmt: skip
-
-
 def test_a_target_is_met_at_its_limit_and_what_misses_it_is_named() -> None:
     values = [("a", 1.0), ("b", 1.5), ("c", None)]
     found = [verdict("cost", values[:count], 1.0, "{:.1f}".format) for count in range(4)]
@@ -252,43 +211,6 @@ def test_a_target_is_met_at_its_limit_and_what_misses_it_is_named() -> None:
         "cost: met",
         "cost: missed by b (1.5)",
         "cost: missed by b (1.5), c (no value)",
-    ]
-
-
-def test_targets_of_the_adaptive_search() -> None:
-    found = verdicts(MISSED, {"cifar": truth({0: 1.0}, floor=0.03)})
-    assert [line.partition(": ")[2] for line in found] == [
-        "missed by all together (no value), cifar with a noise floor of 3.0 % (2.0 %), fifty (no value)",
-        "missed by all together (no value), cifar with a noise floor of 3.0 % (9.0 %), fifty (no value)",
-        "missed by cifar with a noise floor of 3.0 % (1.0 %)",
-        "missed by cifar with a noise floor of 3.0 % (9.0 %), fifty (no value)",
-        "missed by cifar (2.50)",
-        "missed by all (6.5 s)",
-        "missed by million (16.0 s)",
-        "missed by cifar (121)",
-        "missed by cifar (1.25 times as much), fifty (1.62 times as much), million (2.44 times as much)",
-        "missed by 9.75 s / 6.50 s (1.50)",
-        "missed by cifar (0.50)",
-        "missed by cifar (1)",
-        "missed by fifty (2)",
-        "2 of 5, 40 % (cifar 2)",
-    ]
-    failed = verdicts([score(cost_s=0.1, picks=(None,)), score(EXHAUSTIVE, cost_s=10.0)], {})
-    assert [failed[n].partition(": ")[2] for n in (4, 5, 8, 10)] == 4 * ["missed by cifar (no value)"]
-
-
-def test_advantages_of_other_methods_are_listed() -> None:
-    found = [
-        score(regret=0.02, cost_s=4.0),
-        score("seed", 0.0, 30.0),
-        score("paddle", 0.5, 1.0),
-        score("cpus", 0.015, 0.0),
-        score("nws", None, 9.0),
-    ]
-    assert advantages(found, {"cifar": truth({2: 1.0}, floor=0.01)}) == [
-        "regret on cifar: seed 0.0 %, adaptive 2.0 %",
-        "regret on cifar: cpus 1.5 %, adaptive 2.0 % (a difference below the noise floor)",
-        "cost on cifar: paddle 1.0 s with a regret of 50.0 %, adaptive 4.0 s with 2.0 %",
     ]
 
 
@@ -346,17 +268,6 @@ def test_methods_precede_the_oracle_and_gaps_are_filled(monkeypatch: pytest.Monk
     done, text = done_by(monkeypatch, tmp_path, f"--repeats 2 --methods adaptive --resume --against {tmp_path}/v1")
     assert done == ["play adaptive of v1 1", "play adaptive of v1 2"]
     assert "| adaptive of v1 | 1 | 22.6 % (22.6 %) | 20.0 % (20.0 %) | 3.00 | 3.0 |" in text
-
-
-def test_another_version_is_imported_from_its_folder(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(ValueError, match="must be a folder with nws_sweep"):
-        against.methods_of(tmp_path, METHODS)
-    (tmp_path / "nws_sweep").mkdir()
-    (tmp_path / "nws_sweep" / "__init__.py").write_text("raise ImportError('of another version')")
-    method_run = MethodRun(method="m", workload=CIFAR, repeat=1, log_path=tmp_path / "log")
-    with pytest.raises(RuntimeError, match="exited with status 1"):
-        against.run_method(tmp_path, method_run)
-    assert "ImportError: of another version" in capfd.readouterr().err
 
 
 def test_printed_intervals_contain_the_truth_and_the_answer_hardly_looks_better_than_it_is(tmp_path: Path) -> None:

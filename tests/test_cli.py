@@ -37,16 +37,10 @@ def only_folder(parent: Path) -> Path:
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["-m", "batch_size=64", "pin_memory=true,maybe"], "pin_memory=maybe: must be true, false or null"),
-        (["-m", "dataset=sleep,cfar"], "dataset=cfar: must be one of "),
         (["paths.output_dir=/dev/null/runs"], "the output folder cannot be created"),
         (["report", "."], ".: not a run or a grid of nws_sweep (no result.json in it or in a folder in it)"),
         (["compare", "nowhere", "."], "nowhere: not a run or a grid of nws_sweep (no such folder)"),
-        ([*PLAIN, "+dataset.length=0"], "dataset tests.user_datasets.Plain is empty: 0 samples, at least 1 is needed"),
         (["dataset=image_folder", "dataset.root=empty"], "No such file or directory: 'empty'; put its files into /"),
-        (["-m", "dataset=sleep", "dataset.length=5,0"], "dataset.length=0: must be at least 1"),
-        (["dataset=custom", "dataset._target_=tests.user_datasets.DiesWhenMade"],
-         "dataset DiesWhenMade cannot be made: the trial process was killed by SIGKILL"),
         (["-m", "dataset=sleep", "training_step=none,sleep", "++training_step.seconds_per_batch=-1"],
          "training_step nws_sweep.dataloading.training_steps."),
     ],
@@ -159,8 +153,8 @@ def test_a_failing_candidate_is_a_row_and_the_grid_continues(shared_nws: Command
     assert "no good with 1 workers" in (grid / "report.md").read_text()
 
 
-def test_one_configuration_on_real_jpeg_images_in_a_folder_with_a_space(shared_nws: Command, tmp_path: Path) -> None:
-    folder = tmp_path / "my 'runs'"
+def test_one_configuration_on_jpeg_images_in_a_folder_with_a_strange_name(shared_nws: Command, tmp_path: Path) -> None:
+    folder = tmp_path / 'it\'s a "strange" folder, (of) ümläuts=1'
     folder.mkdir()
     done = shared_nws(
         "dataset.count=96", "batch_size=16", *QUICK, "hydra.job.chdir=true", "axis/batch_size=wide", cwd=folder

@@ -1,6 +1,5 @@
 """The epoch without a stage, from planted costs, and how it is told."""
 
-import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -106,16 +105,6 @@ def test_a_search_without_timed_calls_says_why() -> None:
         NwsSweepError, match="no calls were timed; this needs a search by this version, a candidate with workers"
     ):
         explained(searched(BatchCost(0.1, 0.0), 0.0, workers=(0,)))
-
-
-def test_the_stages_are_read_back_from_costs_csv() -> None:
-    from nws_sweep.results import codec
-
-    record = searched(BatchCost(0.01, 0.09), 0.025, READING)
-    read = codec.with_records(codec.from_text(codec.to_text(record)), codec.costs_text(record))
-    stages = [one.stages for trial in read.trials for one in trial.records]
-    assert next(stage for stage in stages if stage)[1] == READING
-    assert math.isclose(explained(read).stages[0].share, explained(record).stages[0].share)
 
 
 def test_the_command_prints_the_stages_of_each_configuration(

@@ -100,16 +100,6 @@ def test_a_closed_pipe_does_not_end_the_measurement(program: Program) -> None:
     assert (program.folder / "out" / "report.html").is_file()
 
 
-def test_a_path_with_spaces_and_quotes(shared_nws: Command, tmp_path: Path) -> None:
-    folder = tmp_path / 'it\'s a "strange" folder, (of) ümläuts=1'
-    folder.mkdir()
-    grid, out = (*GRID[:-1], "hydra.sweep.dir='of \"mine\", too'"), folder / 'of "mine", too'
-    assert [shared_nws(*grid, cwd=folder).stdout.count("measured before") for _ in range(2)] == [0, 2]
-    assert states(out) == ["ok"] * TRIALS
-    assert shared_nws("report", out.name, cwd=folder).returncode == 0
-    assert "num_workers" in shared_nws("best", out.name, cwd=folder).stdout
-
-
 def test_a_locale_without_utf_8(environment: dict[str, str], tmp_path: Path) -> None:
     plain = {"LC_ALL": "C", "LANG": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONPATH": str(ROOT)}
     environment.pop("PYTHONIOENCODING", None)

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 from hydra import compose, initialize_config_dir, initialize_config_module
 from hydra.core.global_hydra import GlobalHydra
-from hydra.core.object_type import ObjectType
 from hydra.errors import HydraException
 from hydra.plugins.config_source import ConfigLoadError
 from omegaconf import OmegaConf
@@ -56,33 +55,6 @@ def test_a_host_sees_what_it_composes(source: NwsSweepConfigSource, path: str, i
             source.load_config(path)
     elsewhere = NwsSweepConfigSource("someone", "nws-sweep://elsewhere")
     assert (elsewhere.available(), elsewhere.is_group(path), elsewhere.list("", None)) == (False, False, [])
-
-
-@pytest.mark.parametrize(
-    ("group", "groups", "configs"),
-    [
-        ("", ["nws_sweep"], []),
-        ("nws_sweep", list(GROUPS), ["autotune", "base", "search", "watch"]),
-        ("nws_sweep/measure", [], ["default", "epoch", "quick", "rigorous"]),
-        ("measure", [], []),
-    ],
-)
-def test_a_group_lists_options(source: NwsSweepConfigSource, group: str, groups: list[str], configs: list[str]) -> None:
-    assert source.list(group, ObjectType.GROUP) == groups
-    assert source.list(group, ObjectType.CONFIG) == configs
-    assert source.list(group, None) == sorted([*groups, *configs])
-
-
-def test_a_configuration_is_read_with_its_header(source: NwsSweepConfigSource, tmp_path: Path) -> None:
-    read = source.load_config("nws_sweep/measure/epoch")
-    assert OmegaConf.to_container(read.config) == {"mode": "epoch", "epochs": 1, "kill_after_s": None}
-    assert read.header == {"package": None}
-    assert (read.path, read.provider) == ("nws-sweep://nws_sweep.conf", "nws_sweep")
-    write(tmp_path / "other.yaml", "# @package a.b\nname: é\n")
-    source._folder = tmp_path
-    read = source.load_config("nws_sweep/other")
-    assert OmegaConf.to_container(read.config) == {"name": "é"}
-    assert read.header == {"package": "a.b"}
 
 
 def test_a_host_composes_the_configuration_below_one_node_and_overrides_it(tmp_path: Path) -> None:

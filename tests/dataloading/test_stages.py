@@ -16,7 +16,6 @@ from torchvision.transforms import v2
 
 from nws_sweep.dataloading import recording
 from nws_sweep.dataloading.clocks import Clocks
-from nws_sweep.dataloading.recording import BatchLog
 from nws_sweep.dataloading.stages.clock import Overhead, Stage, StageClock
 from nws_sweep.dataloading.stages.functions import StageFunctions, public_name
 from nws_sweep.dataloading.stages.timing import StageSlots, StageTimer
@@ -306,26 +305,6 @@ def test_names_are_those_that_a_package_exports(value: Any, name: str) -> None:
 
 def test_names_leave_out_the_main_script_and_functions_around() -> None:
     assert public_name("__main__", "main.<locals>.load") == "load"
-
-
-def test_each_of_the_first_workers_hands_over_the_stages_of_an_early_and_a_later_batch() -> None:
-    log = BatchLog(5)
-    assert not log.is_timed(0)
-    log.stages.open(True)
-    log.begin_epoch()
-    stages = tuple((StageTime(name=f"batch {number}", cpu_s=1.0),) for number in range(8))
-    was_timed = []
-    for number in range(1, 8):
-        for worker in range(5):
-            if log.is_timed(worker):
-                was_timed.append((number, worker))
-                log.add_stages(worker, stages[number])
-            log.add(worker, 0.0, 1.0, 1.0, 0.0)
-    assert was_timed == [(number, worker) for number in (1, 6) for worker in range(4)]
-    found = [record.stages for record in log.new()]
-    assert found[:5] == [stages[1]] * 4 + [()]
-    assert found[25:30] == [stages[6]] * 4 + [()]
-    assert not any(found[5:25])
 
 
 def test_of_too_many_stages_the_first_are_kept() -> None:

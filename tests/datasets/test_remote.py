@@ -122,26 +122,3 @@ def test_names_are_kept_in_an_array_or_in_a_list(memory: Any) -> None:
 def test_errors_are_one_line(memory: Any, arguments: dict[str, Any], line: str) -> None:
     with pytest.raises(DatasetError, match=rf"^{re.escape(line)}.*\Z"):
         Remote(**{"retries": 0, **arguments})
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("forked_workers")  # which have the environment of now
-def test_objects_of_s3(monkeypatch: pytest.MonkeyPatch) -> None:
-    import boto3
-    from moto.server import ThreadedMotoServer
-
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "any")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "any")
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
-    server.start()
-    try:
-        endpoint = "http://{}:{}".format(*server.get_host_and_port())
-        client = boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1")
-        client.create_bucket(Bucket="data")
-        for number in range(6):
-            client.put_object(Bucket="data", Key=f"train/{number}.bin", Body=bytes([number]) * 3)
-        dataset = Remote("s3://data/train", "*.bin", storage_options={"client_kwargs": {"endpoint_url": endpoint}})
-        batches = list(DataLoader(dataset, batch_size=3, num_workers=2))
-        assert torch.cat(batches)[:, 0].tolist() == [0, 1, 2, 3, 4, 5]
-    finally:
-        server.stop()

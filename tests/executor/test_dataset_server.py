@@ -12,7 +12,7 @@ from types import SimpleNamespace as Made
 
 import pytest
 
-from nws_sweep.errors import ConfigurationError, DatasetError, TrialError, TrialOutOfMemory
+from nws_sweep.errors import DatasetError, TrialError, TrialOutOfMemory
 from nws_sweep.executor.dataset_server import DatasetServer, spec_of
 from nws_sweep.executor.trial_process import ChildProcess, Supervision
 from nws_sweep.results import LoaderSettings, Window, WindowKind, WindowRequest
@@ -137,18 +137,6 @@ def test_a_dataset_that_does_not_fit_into_memory_names_autotune(
     monkeypatch.setattr(processes, "out_of_memory_kills", itertools.count().__next__)
     with pytest.raises(TrialOutOfMemory, match=r"killed a process\) while it made the dataset; .*autotune"):
         dataset_server.start(spec("DiesWhenMade")).__enter__()
-
-
-def test_a_training_step_that_cannot_be_made_keeps_the_template_process(
-    dataset_server: DatasetServer, makings: Path
-) -> None:
-    good = spec("NotesItsMaking", path=str(makings))
-    sleep = {"_target_": "nws_sweep.dataloading.training_steps.Sleep", "seconds": -1}
-    with pytest.raises(ConfigurationError), dataset_server.start(replace(good, training_step=sleep)):
-        pass
-    with dataset_server.start(good) as process:
-        assert one_epoch(process) == 64
-    assert times_made(makings) == 1
 
 
 def test_a_shared_dataset_counts_fully_in_each_trial_process(dataset_server: DatasetServer, makings: Path) -> None:

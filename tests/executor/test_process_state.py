@@ -31,11 +31,3 @@ assert (after.cpus, after.open_files[0]) == ({min(before.cpus)}, before.open_fil
 def test_a_process_gets_what_another_had_set() -> None:
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
-
-
-def test_libraries_that_were_not_imported_have_set_nothing() -> None:
-    program = (
-        "from nws_sweep.executor import process_state as p; s = p.of_this_process(); print(s.torch, s.blas_threads)"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert done.stdout == "{} {}\n"

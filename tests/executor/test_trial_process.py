@@ -1,11 +1,8 @@
 """Real processes: faults end only their trial process, and nothing of it is left."""
 
 import contextlib
-import inspect
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from dataclasses import replace
@@ -22,10 +19,8 @@ from nws_sweep.dataloading.recording import WorkerStart
 from nws_sweep.errors import ConfigurationError, DatasetError, TimeLimitReached, TrialError
 from nws_sweep.executor import child as child_module
 from nws_sweep.executor import trial_process
-from nws_sweep.measurement.environment import TrialProcess
 from nws_sweep.results import LoaderSettings, ProcessSpec, WindowKind, WindowRequest
 from nws_sweep.system import processes, torch_internals
-from tests.children import child, line_of
 from tests.dataloading.test_loaders import DATA, Endless, collate
 from tests.factories import process_spec as spec
 from tests.fakes import FakeClock
@@ -33,7 +28,6 @@ from tests.fakes import FakeClock
 pytestmark = pytest.mark.usefixtures("no_leftovers")
 
 WHOLE_EPOCH = WindowRequest(kind=WindowKind.EPOCH)
-GONE_WITHIN_S = 30.0
 USERS = "tests.user_datasets"
 
 
@@ -215,41 +209,6 @@ def test_at_most_five_warnings_are_recorded() -> None:
         assert process.warned() == (*(f"bad sample {index}" for index in range(5)), "further warnings omitted")
 
 
-SCRIPT = """
-import psutil, torch
-from nws_sweep.executor import trial_process
-from nws_sweep.results import LoaderSettings, ProcessSpec, WindowKind, WindowRequest
-
-torch.ones(500, 500) @ torch.ones(500, 500)  # a fork of this process could hang at its first operation
-print("training", flush=True)
-spec = ProcessSpec(
-    dataset={"_target_": "nws_sweep.datasets.synthetic.tensor", "length": 6000},
-    training_step={"_target_": "nws_sweep.dataloading.training_steps.Nothing"},
-)
-with trial_process.start(spec, trial_process.Supervision(kill_after_s=60)) as process:
-    process.open(LoaderSettings(batch_size=3000, num_workers=2, persistent_workers=True))
-    print(process.window(WindowRequest(kind=WindowKind.EPOCH)).samples, flush=True)
-"""
-
-
-@pytest.mark.extended
-def test_a_script_without_a_main_guard_is_not_run_again(tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text(SCRIPT)
-    command = [sys.executable, str(tmp_path / "train.py")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    assert (done.stdout, done.stderr, done.returncode) == ("training\n6000\n", "", 0)
-
-
-def test_all_processes_exit_with_a_killed_parent_even_if_paused() -> None:
-    family = "    print(*[each.pid for each in psutil.Process().children(recursive=True)], flush=True)\n    input()"
-    with child(f"{SCRIPT}    process.pause()\n{family}") as parent:
-        assert [line_of(parent) for _ in range(2)] == ["training", "6000"]
-        pids = [int(pid) for pid in line_of(parent).split()]
-        parent.kill()
-        assert len(pids) >= 5  # resource tracker, fork server, trial process, two workers
-        assert not processes.running(pids, GONE_WITHIN_S)
-
-
 def test_a_worker_killed_between_commands_fails_the_next_command() -> None:
     """Paused workers are likely victims of the out-of-memory killer."""
     with trial_process.start(spec("Plain", length=4000)) as process:
@@ -281,15 +240,6 @@ def test_an_interruption_during_an_orderly_exit_kills_a_hanging_trial_process() 
         timer.join()
     assert pid is not None
     assert not processes.running([pid])
-
-
-@pytest.mark.parametrize(
-    "command", ["window", "wait_until_idle", "warned", "files", "logged", "load", "load_one_by_one", "samples"]
-)
-def test_the_child_answers_the_commands_of_the_protocol(command: str) -> None:
-    protocol = inspect.signature(getattr(TrialProcess, command))
-    assert inspect.signature(getattr(child_module._ChildCommands, command)) == protocol
-    assert getattr(trial_process.ChildProcess, command) is not getattr(TrialProcess, command)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from omegaconf import OmegaConf
 from nws_sweep.config.schema import folder_name
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.hydra_app import app, grid
-from nws_sweep.hydra_app.grid import Composer, configuration_of
+from nws_sweep.hydra_app.grid import Composer
 from nws_sweep.results import LoaderSettings
 from tests.factories import FACTS, HOST, search_result, store_run, trial
 
@@ -89,15 +89,6 @@ def test_a_preset_without_a_grid_is_noted() -> None:
     plan, _ = grid.check_single(grid.without_hydra(single), single.hydra)
     assert plan.configurations == 1
     assert re.search("only with -m; .*batch_size=32,64,128,256", plan.note)
-
-
-def test_a_dataset_has_the_name_of_its_option_or_of_an_overridden_target(composer: Callable[..., Composer]) -> None:
-    one = composer()
-    assert one.configuration(["dataset=sleep", "batch_size=7"]).columns["dataset"] == "sleep"
-    assert one.configuration(["dataset=sleep"]).loader.batch_size == 64, "one point leaks into the next"
-    assert one.configuration(["dataset=custom", "dataset._target_=a.Mine"]).columns["dataset"] == "Mine"
-    embedded = configuration_of(compose("base"), OmegaConf.create({"runtime": {"choices": {}}}), [])
-    assert embedded.columns["dataset"] == "Photos"
 
 
 def test_a_finished_point_is_found_by_the_settings_of_the_dataloader_that_its_dataset_comes_in(

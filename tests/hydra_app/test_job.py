@@ -6,7 +6,6 @@ import pytest
 from omegaconf import OmegaConf
 
 from nws_sweep.hydra_app import app
-from nws_sweep.hydra_app.job import Session
 from tests.factories import failed_trial, search_result, trial
 
 
@@ -30,16 +29,6 @@ def test_signals_of_a_batch_system_end_submitit_jobs(number: signal.Signals, mon
     finally:
         signal.signal(number, before)
     assert found == [signal.SIG_DFL, signal.SIG_IGN]
-
-
-def test_a_job_in_the_process_of_the_command_uses_its_session(monkeypatch: pytest.MonkeyPatch) -> None:
-    found: list[Session] = []
-    monkeypatch.setattr(app, "_measure", lambda composed, session: found.append(session))
-    monkeypatch.setattr(app, "current", session := Session())
-    app.task(OmegaConf.create())
-    monkeypatch.setattr(app, "current", None)
-    app.task(OmegaConf.create())
-    assert [one is session for one in found] == [True, False]
 
 
 def test_a_job_returns_the_time_of_its_best_for_sweepers_that_minimize(monkeypatch: pytest.MonkeyPatch) -> None:

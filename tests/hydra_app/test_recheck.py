@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from nws_sweep import cli
 from nws_sweep.analysis.time_ratios import Change
 from nws_sweep.hydra_app import recheck
-from nws_sweep.results import Estimate, MeasureRules, Trial
-from tests.conftest import Command
+from nws_sweep.results import Estimate, Trial
 from tests.factories import (
     configuration,
     endless_trial,
@@ -69,18 +69,10 @@ def test_configurations_that_cannot_be_measured_again_are_reported_and_the_other
     assert [one.holds for one in (first, second, third)] == [False, False, True]
 
 
-@pytest.mark.extended
-@pytest.mark.parametrize(
-    ("then_s", "within", "status", "said"), [(0.034, "900", 0, "same"), (0.001, "50", 1, "slower")]
-)
+@pytest.mark.parametrize(("now_s", "status"), [(2.0, 0), (4.0, 1)])
 def test_the_exit_status_reports_a_change(
-    shared_nws: Command, tmp_path: Path, then_s: float, within: str, status: int, said: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, now_s: float, status: int
 ) -> None:
-    chosen = configuration(
-        dataset={"_target_": "nws_sweep.datasets.synthetic.Sleep", "length": 640, "seconds_per_sample": 0.001},
-        training_step={"_target_": "nws_sweep.dataloading.training_steps.Nothing"},
-        measure=MeasureRules(window_s=0.05, trial_limit_s=0.5),
-    )
-    grid = store_grid(tmp_path, search_result(timed(then_s, None), configuration=chosen))
-    done = shared_nws("check", grid, "--within", within)
-    assert (done.returncode, said in done.stdout) == (status, True), done.stdout + done.stderr
+    grid = store_grid(tmp_path, search_result(trial(2, 2.0)))
+    monkeypatch.setattr(recheck, "measure_again", lambda _: trial(2, now_s))
+    assert cli.run(["check", str(grid)]) == status

@@ -130,18 +130,3 @@ def test_the_answer_for_known_curves(name: str) -> None:
     curve, expected = CURVES[name]
     answer = choice.choose({queue(n): curve(n) for n in NUMBERS}, TOLERANCE)
     assert answer.num_workers in expected
-
-
-@pytest.mark.parametrize("name", CURVES)
-@pytest.mark.parametrize(("noise", "median", "most"), [(0.05, 0.02, 0.09), (0.2, 0.08, 0.35)])
-def test_the_loss_under_noise_is_small(name: str, noise: float, median: float, most: float) -> None:
-    """Three rounds of each number, without any prediction."""
-    curve, numbers = CURVES[name][0], [n for n in NUMBERS if n.bit_count() <= 1 or n in (24, 48, 215)]
-    true = prices({queue(n): curve(n) for n in numbers})
-    losses = []
-    for seed in range(100):
-        draw = random.Random(seed)
-        seen = {queue(n): curve(n) * math.exp(draw.gauss(0.0, noise / math.sqrt(3))) for n in numbers}
-        losses.append(true[choice.choose(seen, TOLERANCE)] / min(true.values()) - 1)
-    assert statistics.median(losses) <= median
-    assert sorted(losses)[94] <= most

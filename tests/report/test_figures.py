@@ -117,14 +117,3 @@ def test_a_document_has_text_as_text_without_dates_and_is_the_same_again() -> No
     assert "'DejaVu Sans', 'Verdana', sans-serif" in text
     assert not re.search(r"<dc:date>|Matplotlib v|<metadata", text)
     assert text == style.rendered(figure(), "svg").decode()
-
-
-def luminance(colour: str) -> float:
-    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
-    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
-
-
-@pytest.mark.parametrize("colour", [*style.COLOURS, style.MUTED])
-def test_data_can_be_seen_on_paper(colour: str) -> None:
-    assert (luminance(style.PAPER) + 0.05) / (luminance(colour) + 0.05) >= 3

@@ -114,11 +114,6 @@ def test_time_is_that_of_an_epoch_or_of_a_batch(measured: Trial, quantity: str, 
     assert (chart.quantity, chart.panels[""][0].points) == (quantity, {0: first})
 
 
-def test_without_a_pace_there_is_nothing_to_draw() -> None:
-    start_only = trial(0, 8.0, measurement=measurement(8.0, batch_s=None, samples_per_s=None))
-    assert line_charts.throughput(summary_of_run(search_result(start_only))).panels == {}
-
-
 def test_curves_differ_in_colour_then_in_dash_and_of_many_only_the_best_have_names() -> None:
     assert [curve.look for curve in curves_of(seed=range(8)).panels[""]] == [
         *((n, 0) for n in range(6)),
@@ -143,12 +138,6 @@ def test_curves_that_differ_little_are_one_with_the_intervals_of_all() -> None:
     first, last = line_charts.throughput(summary_of_grid(*results)).panels[""]
     assert (first.label, last.label) == ("0, 1", "2")
     assert first.points[0].ends == pytest.approx((1024 / 1.5 / 1.04, 1024 / 0.75))
-
-
-def test_each_panel_has_an_axis_of_its_own_and_the_first_is_named() -> None:
-    first, second = line_charts.draw(curves_of(dataset=("a", "b"), batch_size=(64, 256)), "Throughput").axes
-    assert first.get_ylim()[1] != second.get_ylim()[1]
-    assert [bool(each.get_ylabel()) for each in (first, second)] == [True, False]
 
 
 def test_rates_of_very_different_size_are_on_a_logarithmic_axis_and_every_axis_has_three_labels() -> None:
@@ -295,12 +284,6 @@ def test_timelines_are_the_batches_of_each_candidate() -> None:
     assert titles == ["no workers", "4 workers", "4 workers prefetch_factor=4 (best)"]
 
 
-def test_more_batches_than_can_be_seen_are_means() -> None:
-    line = timeline(1, 1.0, 3.0, 5.0)
-    assert batch_times.coarser(line, 2) == [replace(line[0], wait_s=2.0), line[2]]
-    assert batch_times.coarser(line, 1) == line
-
-
 def test_of_many_candidates_the_ends_and_the_recommended_one_are_shown() -> None:
     figure = batch_times.draw_timelines({(n, ""): timeline(n, *[0.1] * 10_000) for n in range(30)}, "Times", (3, ""))
     assert (len(figure.axes), figure.get_suptitle()) == (6, "Times (6 of 30 candidates)")
@@ -312,11 +295,3 @@ def test_of_many_candidates_the_ends_and_the_recommended_one_are_shown() -> None
         "warm-up, not counted",
     ]
     assert len(style.rendered(figure, "svg").decode()) < 150_000
-
-
-def test_the_axis_ends_at_the_slowest_batch_that_counts() -> None:
-    line = timeline(0, 9.0, 0.5, 0.5)
-    assert batch_times.highest([line]) == 1.0
-    assert batch_times.highest([line[:2]]) == 9.5
-    (axes,) = batch_times.draw_timelines({(0, ""): line}, "Times").axes
-    assert axes.get_ylim() == (0.0, 1.05)

@@ -178,15 +178,6 @@ def sure(record: SearchRecord) -> str:
 )  # fmt: skip
 def test_the_confidence_follows_the_interval_of_the_ratio(trials: list[Trial], expected: str) -> None:
     assert sure(search_result(*trials)).startswith(expected)
-
-
-def test_reasons_for_uncertainty_come_first() -> None:
-    trials = (steady(0, 4.0), steady(2, 2.0))
-    verdict = Verdict(recommended=trials[1].settings, fastest=trials[1].settings)
-    provisional = replace(verdict, provisional=True, tied=(trials[0].settings,))
-    assert sure(search_result(*trials, verdict=provisional)).startswith("Not sure: this is the best so far: all")
-    tied = sure(search_result(*trials, verdict=replace(provisional, provisional=False, seconds_to_decide=3.0)))
-    assert tied.startswith("Not sure: num_workers=0 is statistically tied with 2")
     assert sure(search_result(*trials, stop_reason="")).startswith("Not sure: the search did not finish; ")
 
 

@@ -9,7 +9,7 @@ import pytest
 from nws_sweep.analysis.summary import summarise
 from nws_sweep.errors import NotARunError
 from nws_sweep.report import page, tables
-from nws_sweep.results import BatchCost, LoopCosts, SearchRecord, Span, Verdict, WindowKind, codec, storage
+from nws_sweep.results import BatchCost, LoopCosts, SearchRecord, Span, StageTime, Verdict, WindowKind, codec, storage
 from tests import factories
 from tests.factories import FACTS, failed_trial, loader_settings, search_result, store_run, trial, window, windows
 
@@ -19,7 +19,8 @@ def whole() -> SearchRecord:
     began = window(WindowKind.WARM_UP, 3, startup_s=0.25, batch_bytes=4096, batch_tensors=2)
     spans = (Span(measured_s=0.5, replayed_s=0.25, batches=8, round=1),)
     other, columns = replace(loader_settings(2), prefetch_factor=4), {"dataset.sizes": [1, 2], "größe": None}
-    first = factories.batch_record(0, BatchCost(0.1, 1 / 3, 0.25), epoch=1)
+    read = StageTime(name="read", calls=8, wait_s=0.09, file="/a.py", line=40)
+    first = factories.batch_record(0, BatchCost(0.1, 1 / 3, 0.25), epoch=1, stages=(read,))
     records = first, factories.batch_record(1, BatchCost(1e-5, 0.0), epoch=1, position=1 / 7, was_stopped=True)
     return search_result(
         trial(0, 0.1 + 0.2, windows=(began, window(batches=7, end_s=0.125, produced=9))),

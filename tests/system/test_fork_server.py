@@ -46,22 +46,6 @@ def test_a_process_has_the_state_of_a_child_and_what_its_program_passes() -> Non
     }
 
 
-def test_a_process_that_serves_forks_others_with_its_data() -> None:
-    template = fork(forked.serve)
-    assert template.connection.recv() == "ready"
-    server = ForkServer(template.connection)
-    children = [fork(forked.report_dataset, server=server) for _ in range(2)]
-    assert [process.connection.recv() for process in children] == [[template.pid]] * 2
-    lasting = fork(forked.sleep, server=server)
-    template.kill()
-    assert not processes.running([template.pid, lasting.pid], WITHIN_S)
-    assert wait([lasting.sentinel], WITHIN_S)
-    lasting.join(0)
-    assert lasting.exitcode is None  # no process reports it
-    with pytest.raises((EOFError, OSError)):
-        fork(forked.report_dataset, server=server)
-
-
 def test_a_fork_that_fails_is_reported_and_does_not_end_the_server() -> None:
     template = fork(forked.serve_without_memory)
     template.connection.recv()
