@@ -1,13 +1,11 @@
 import re
 import shlex
 import shutil
-import stat
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import yaml
 from hydra import compose
 from PIL import Image
 
@@ -18,7 +16,7 @@ from scripts.pages import command_line, figures, reference
 from tests.conftest import ROOT
 from tests.factories import configuration, recorded_trial, search_result, store_grid, trial
 from tests.one_process import SharedProcess
-from tests.real_files import write_cifar10, write_mnist
+from tests.real_files import write_mnist
 
 DOCUMENTS = [*(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "CHANGELOG"))]
 DOCUMENTS += sorted((ROOT / "docs").rglob("*.md"))
@@ -44,7 +42,7 @@ def commands(documents: Sequence[Path] = DOCUMENTS) -> list[str]:
 
 EXPERIMENTS = {
     "experiment=batch_timeline": ["dataset.seconds_per_sample=0.01", "training_step.seconds_per_batch=0.0025"],
-    "experiment=full_search": ["paths.data_dir=data", "dataset._target_=tests.real_files.Cifar10"],
+    "experiment=full_search": ["paths.data_dir=data", "dataset._target_=tests.user_datasets.Pictures"],
     "experiment=mnist_training": ["paths.data_dir=data"],
 }
 
@@ -82,7 +80,6 @@ def project(tmp_path: Path) -> Path:
         folder = tmp_path / "images" / "train" / name
         folder.mkdir(parents=True)
         Image.new("RGB", (64, 48)).save(folder / "1.jpg")
-    write_cifar10(tmp_path / "data")
     write_mnist(tmp_path / "data")
     module = "from tests.user_datasets import Plain\n\nclass MyDataset(Plain):\n    def __init__(self, root):\n"
     (tmp_path / "my_module.py").write_text(f"{module}        super().__init__()\n")
@@ -131,12 +128,6 @@ def test_every_link_has_a_target(path: Path) -> None:
         assert (path.parent / target).exists(), target
 
 
-@pytest.mark.parametrize("name", ["demo", "test", "test-cluster", "check", "setup", "reference"])
-def test_every_script_that_the_documents_name_can_be_run(name: str) -> None:
-    assert (ROOT / "scripts" / name).stat().st_mode & stat.S_IXUSR
-    assert any(f"scripts/{name}" in path.read_text("utf-8") for path in DOCUMENTS)
-
-
 def test_every_column_is_explained() -> None:
     text = (ROOT / "docs" / "reference" / "files.md").read_text("utf-8")
     for column in (*codec.TIMING_COLUMNS, *codec.BATCH_COLUMNS):
@@ -175,20 +166,6 @@ def test_the_file_of_a_dataset_with_its_collate_fn_composes(tmp_path: Path) -> N
     (tmp_path / "dataset" / "mine.yaml").write_text(file)
     composed = compose("config", overrides=[f"hydra.searchpath=[file://{tmp_path}]", "dataset=mine"])
     assert schema.configuration(composed, "mine").collate_fn == {"_target_": "my_module.pad", "_partial_": True}
-
-
-def test_the_containers_of_the_documents_have_shared_memory() -> None:
-    text = (ROOT / "docs" / "guides" / "containers.md").read_text("utf-8")
-    compose, job = map(yaml.safe_load, re.findall(r"^```yaml\n(.*?)^```", text, re.MULTILINE | re.DOTALL))
-    (service,), pod = compose["services"].values(), job["spec"]["template"]["spec"]
-    (container,) = pod["containers"]
-    volumes = {volume["name"]: volume for volume in pod["volumes"]}
-    mounts = {mount["mountPath"]: volumes[mount["name"]] for mount in container["volumeMounts"]}
-    assert service["shm_size"] == "8g"
-    assert mounts["/dev/shm"]["emptyDir"]["medium"] == "Memory"
-    assert len(mounts) == len(volumes)
-    assert service["hostname"] == pod["hostname"]  # else nothing is resumed
-    assert shlex.split(service["command"]) == container["command"]
 
 
 def test_the_changelog_has_this_version() -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from PIL import Image
 from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
 
 
@@ -103,11 +104,9 @@ RaisesWithWorkers = kind(
     With,
 )
 Killed = kind("Killed", lambda _, index: index == 40 and kill_this_process())
-KilledWithWorkers = kind("KilledWithWorkers", lambda own, _: own.is_among and kill_this_process(), With)
 Exits = kind("Exits", lambda _, index: sys.exit(3))
 WarnsForEachSample = kind("WarnsForEachSample", lambda _, index: warnings.warn(f"bad sample {index}", stacklevel=1))
 Slow = kind("Slow", lambda own, _: time.sleep(own.seconds), With)
-SlowWithWorkers = kind("SlowWithWorkers", lambda _, index: time.sleep(30 * (get_worker_info() is not None)))
 
 
 class Hangs(Plain):
@@ -153,14 +152,6 @@ class ReadsFile(Plain):
         super().__init__(len(Path(path).read_text()))
 
 
-class Leaks(Plain):
-    """Keeps 1 MB per sample."""
-
-    def act(self, index: int) -> None:
-        vars(self).setdefault("kept", []).append(torch.ones(2**18))
-        time.sleep(0.0002)
-
-
 class Heavy(Plain):
     """Samples of ``values`` float32."""
 
@@ -170,6 +161,17 @@ class Heavy(Plain):
 
     def __getitem__(self, index: int) -> torch.Tensor:
         return self.sample
+
+
+class Pictures(Plain):
+    """As CIFAR-10, without files."""
+
+    def __init__(self, root: str, transform: Callable[[Any], torch.Tensor], **_: Any) -> None:
+        super().__init__(100)
+        self.transform = transform
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return self.transform(Image.new("RGB", (32, 32)))
 
 
 class NotesItsMaking(Plain):

@@ -63,12 +63,17 @@ def test_each_batch_is_recorded_with_its_cost_in_the_order_of_the_epoch(dataset:
     assert log.new() == ()
 
 
-def test_a_persistent_worker_numbers_each_epoch_from_its_start() -> None:
-    log, loader = recorded(Planted(), 2, persistent_workers=True)
+@pytest.mark.parametrize("dataset", [Planted(), Stream()])
+def test_a_persistent_worker_numbers_each_epoch_from_its_start(dataset: Any) -> None:
+    """It waits for the next epoch after the end of a stream, which is no batch."""
+    log, loader = recorded(dataset, 2, persistent_workers=True)
     for _ in range(2):
         log.begin_epoch()
+        began_s = time.perf_counter()
         assert len(list(loader)) == BATCHES
-        assert [record.number for record in log.new()] == list(range(BATCHES))
+        found = log.new()
+        assert [record.number for record in found] == list(range(BATCHES))
+        assert min(record.began_s for record in found) >= began_s
 
 
 def test_records_end_before_the_first_batch_that_is_not_finished_unless_the_epoch_has_ended() -> None:
@@ -175,18 +180,6 @@ def test_epochs_begin_at_a_place_and_have_all_batches(batch_size: int | None) ->
     assert len(loader) == len(whole)
     stream = DataLoader(Stream())
     assert list(loaders.begin_at(stream, 0.3)) == []
-
-
-def test_the_end_of_a_stream_is_no_batch() -> None:
-    """Workers that stay wait for the next epoch after it."""
-    log, loader = recorded(Stream(), 2, persistent_workers=True)
-    for _ in range(2):
-        log.begin_epoch()
-        began_s = time.perf_counter()
-        assert len(list(loader)) == BATCHES
-        found = log.new()
-        assert len(found) == BATCHES
-        assert min(record.began_s for record in found) >= began_s
 
 
 def test_the_wait_is_right_although_the_worker_loses_its_cpu_between_two_clocks(

@@ -147,11 +147,8 @@ def test_a_rank_replaces_the_launchers_variables_only() -> None:
     assert (made.rank, made.logs_samples) == (1, False)
 
 
-def test_a_search_beside_background_loaders_in_a_program_of_a_launcher(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("NWS_SWEEP_CACHE_DIR", str(tmp_path))
-    monkeypatch.setenv("NWS_SWEEP_LOCK_FILE", str(tmp_path / "lock"))
+@pytest.mark.usefixtures("own_folders")
+def test_a_search_beside_background_loaders_in_a_program_of_a_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RANK", "0")
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
     rules = MeasureRules(window_s=0.05, windows=3, trial_limit_s=0.5)

@@ -103,8 +103,7 @@ def tune(rank: int, folder: str) -> None:
 
 
 @pytest.mark.extended
-def test_the_ranks_of_a_real_program_get_the_same_loader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NWS_SWEEP_CACHE_DIR", str(tmp_path))
-    monkeypatch.setenv("NWS_SWEEP_LOCK_FILE", str(tmp_path / "lock"))
+@pytest.mark.usefixtures("own_folders")
+def test_the_ranks_of_a_real_program_get_the_same_loader(tmp_path: Path) -> None:
     spawn(tune, (str(tmp_path),), 2)
     assert (tmp_path / "0").read_text() == (tmp_path / "1").read_text()

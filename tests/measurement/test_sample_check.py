@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 import nws_sweep
@@ -21,6 +20,7 @@ from nws_sweep.measurement.sample_check import Reference, SampleChecker
 from nws_sweep.measurement.search_progress import SearchProgress
 from nws_sweep.results import LoaderSettings, MeasureRules, SampleMade, SamplePart, SamplesLogged, SamplesSeen
 from tests.factories import FACTS, configuration, search_result
+from tests.online.test_differences import EachWorkerHasAnEpoch
 from tests.searching import Recorder, machine_of
 from tests.user_datasets import Plain
 
@@ -236,21 +236,11 @@ class SharedFile(Plain):
         return int.from_bytes(self.file.read(4), "little"), index
 
 
-class Augmented(Plain):
-    def __getitem__(self, index: int) -> Any:
-        image = torch.full((3, 8, 8), float(index))
-        image[0, 0] = 0.0
-        time.sleep(0.001)
-        return image.flip(-2) if torch.rand(()) < 0.5 else image, index
-
-
 Search = Callable[..., nws_sweep.SearchResult]
 
 
 @pytest.fixture
-def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Search:
-    monkeypatch.setenv("NWS_SWEEP_CACHE_DIR", str(tmp_path))
-    monkeypatch.setenv("NWS_SWEEP_LOCK_FILE", str(tmp_path / "lock"))
+def measured(own_folders: None) -> Search:
     rules = MeasureRules(window_s=0.02, trial_limit_s=2.0)
     return functools.partial(nws_sweep.search, batch_size=5, measure=rules, progress=False)
 
@@ -264,14 +254,6 @@ def test_a_stream_that_is_not_shared_is_loaded_without_workers(measured: Search)
     with pytest.warns(UserWarning, match="is excluded"):  # also from a stored result
         tuned = nws_sweep.tune(loader, num_workers=[0, 2, 4], measure=result.record.configuration.measure)
     assert (tuned.num_workers, sum(map(len, tuned))) == (0, 60)
-
-
-class EachWorkerHasAnEpoch(IterableDataset[int]):
-    """20 samples of each worker, as of a resampled stream."""
-
-    def __iter__(self) -> Iterator[int]:
-        first = 1000 * getattr(get_worker_info(), "id", 0)
-        yield from range(first, first + 20)
 
 
 def test_an_epoch_that_grows_with_the_workers_is_told(measured: Search) -> None:
@@ -290,12 +272,6 @@ def test_candidates_whose_workers_share_an_open_file_fail(measured: Search, tmp_
     assert states == {0: "ok", 1: "ok", 3: "wrong_samples"}
     (named,) = (line for line in lines if line.startswith("forked workers share dataset.file (FileIO"))
     assert not any("a batch" in line for line in lines[: lines.index(named)])
-
-
-@pytest.mark.extended
-def test_random_transforms_are_not_wrong_samples(measured: Search) -> None:
-    result = measured(Augmented(600), num_workers=[0, 2], strategy="exhaustive", shuffle=True)
-    assert {trial.state.value for trial in result.trials} == {"ok"}
 
 
 @pytest.mark.usefixtures("forked_workers")

@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 import pytest
 import torch
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader
 
 import nws_sweep
 from nws_sweep.online import pools
@@ -25,6 +25,7 @@ from nws_sweep.results import LoaderSettings
 from nws_sweep.system import processes, resources
 from tests.conftest import rounds
 from tests.online.test_iterator import Items, scripted
+from tests.user_datasets import Slow
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning"),
@@ -146,20 +147,12 @@ def test_an_epoch_begins_with_the_programs_workers_if_others_cannot_be_started(m
     assert tuned.tuning.reason == "an epoch could not begin: OSError: no more processes"
 
 
-class Slow(Dataset[Any]):
-    def __len__(self) -> int:
-        return 400
-
-    def __getitem__(self, index: int) -> int:
-        time.sleep(0.01)
-        return index
-
-
 def test_without_room_for_new_workers_nothing_changes_and_the_line_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     none_left = replace(resources.now(None), threads=2)
     monkeypatch.setattr(resources, "now", lambda _: none_left)
     lines: list[str] = []
-    tuned: Any = nws_sweep.autotune(DataLoader(Slow(), batch_size=2), reuse="never", progress=lines.append)
+    loader = DataLoader(Slow(400, seconds=0.01), batch_size=2)
+    tuned: Any = nws_sweep.autotune(loader, reuse="never", progress=lines.append)
     assert torch.cat(list(tuned)).tolist() == list(range(400))
     assert (tuned.tuning.switches, len(lines)) == ((), 1)
     assert "other settings were not tried: it needs" in lines[0]
@@ -172,10 +165,11 @@ def test_a_training_that_is_interrupted_in_a_change_leaves_no_process_at_random(
     script.write_text(
         "import random, sys, time, torch\n"
         "from torch.utils.data import DataLoader\n"
-        "from tests.online.test_faults import Slow\n"
         "from tests.online.test_iterator import scripted\n"
+        "from tests.user_datasets import Slow\n"
         "script = {(0, n): 1 + n % 5 for n in range(1, 200)}\n"
-        "loader = scripted(DataLoader(Slow(), 2, num_workers=2, multiprocessing_context='fork'), script)\n"
+        "data = Slow(400, seconds=0.01)\n"
+        "loader = scripted(DataLoader(data, 2, num_workers=2, multiprocessing_context='fork'), script)\n"
         "for number, batch in enumerate(loader):\n"
         "    print(number, flush=True)\n",
         "utf-8",

@@ -1,5 +1,6 @@
 """Windows of an observation, by readings of clocks that a test makes."""
 
+import math
 from collections.abc import Callable
 
 import pytest
@@ -12,7 +13,9 @@ from tests.factories import loader_settings
 WAIT_S, STEP_S, START_S = 0.03, 0.02, 0.5
 
 
-def observed(batches: int, step_s: Callable[[int], float] = lambda _: STEP_S) -> TrainingTrial:
+def observed(
+    batches: int, step_s: Callable[[int], float] = lambda _: STEP_S, wait_s: float = WAIT_S, waited_s: float = math.inf
+) -> TrainingTrial:
     """Of a training that waits for the same time before each step; windows end as in a training."""
     seen, asked_s = TrainingTrial(loader_settings(1), warm_up=3, batches_per_epoch=None), 100.0
     seen.begin(0, START_S, 0.0)
@@ -20,8 +23,8 @@ def observed(batches: int, step_s: Callable[[int], float] = lambda _: STEP_S) ->
         seen.asked(Moment(asked_s, 0.0, 0.0))
         if seen.ends_window:
             seen.cut((), None)
-        seen.given(Moment(asked_s + WAIT_S, 0.0, 0.0), None)
-        asked_s += WAIT_S + step_s(number)
+        seen.given(Moment(asked_s + wait_s, 0.0, 0.0), None, waited_s=waited_s)
+        asked_s += wait_s + step_s(number)
     return seen
 
 
@@ -42,14 +45,7 @@ def test_a_validation_pass_is_not_the_length_of_a_step(usual_s: float) -> None:
 
 def test_a_step_on_an_accelerator_goes_on_while_the_host_waits() -> None:
     """The host is back after 2 ms and waits for 48; the device works for 40 ms of them."""
-    seen = TrainingTrial(loader_settings(1), warm_up=3, batches_per_epoch=None)
-    seen.begin(0, START_S, 0.0)
-    for number in range(20):
-        asked_s = 100 + number * 0.05
-        seen.asked(Moment(asked_s, 0.0, 0.0))
-        if seen.ends_window:
-            seen.cut((), None)
-        seen.given(Moment(asked_s + 0.048, 0.0, 0.0), None, waited_s=0.008)
+    seen = observed(20, lambda _: 0.002, wait_s=0.048, waited_s=0.008)
     later = [window for window in seen.windows if window.counts][:-1]  # the last step of the last one goes on
     assert sum(window.batches for window in later) > 10
     for before, window in zip(seen.windows, later, strict=False):

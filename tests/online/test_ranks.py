@@ -2,7 +2,6 @@
 
 import json
 import multiprocessing
-import time
 from pathlib import Path
 from typing import Any
 
@@ -10,20 +9,12 @@ import pytest
 import torch
 from torch import distributed
 from torch.multiprocessing.spawn import spawn
-from torch.utils.data import DataLoader, Dataset, DistributedSampler
+from torch.utils.data import DataLoader, DistributedSampler
 
 import nws_sweep
+from tests.user_datasets import Slow
 
 RANKS, SAMPLES = 2, 4000
-
-
-class Sleeping(Dataset[Any]):
-    def __len__(self) -> int:
-        return SAMPLES
-
-    def __getitem__(self, index: int) -> int:
-        time.sleep(0.002)
-        return index
 
 
 def train(rank: int, folder: str) -> None:
@@ -31,7 +22,7 @@ def train(rank: int, folder: str) -> None:
     torch.set_num_threads(1)
     multiprocessing.set_start_method("fork", force=True)  # this process was spawned, and so would be its workers
     distributed.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=RANKS)
-    sampler: Any = DistributedSampler(Sleeping(), RANKS, rank, shuffle=True)
+    sampler: Any = DistributedSampler(Slow(SAMPLES, seconds=0.002), RANKS, rank, shuffle=True)
     loader: Any = DataLoader(sampler.dataset, batch_size=4, sampler=sampler)
     tuned = nws_sweep.autotune(loader, reuse="never", progress=False)
     seen: list[int] = []

@@ -147,12 +147,6 @@ def test_workers_that_would_repeat_samples_are_not_tried(start: int, changes: li
     assert "every worker has all samples" in str(one.tuning)
 
 
-def test_far_too_many_workers_become_fewer_before_the_next_epoch() -> None:
-    ((epoch, batch, workers),) = train(tuner(32))
-    assert (epoch, batch) == (1, 0)
-    assert 4 <= workers <= 6
-
-
 @pytest.mark.parametrize(("workers_of_program", "end"), [(0, (0, 200, 0)), (2, (1, 0, 0))])
 def test_workers_are_given_up_within_an_epoch_only_where_the_program_has_none(
     workers_of_program: int, end: tuple[int, int, int]

@@ -14,7 +14,6 @@ import nws_sweep
 from nws_sweep import api
 from nws_sweep.dataloading.loaders import KeptIterator
 from nws_sweep.errors import ConfigurationError, NwsSweepError
-from nws_sweep.programs import reports
 from nws_sweep.programs.hooks import ProgramHook, Reporting, SearchEnded, SearchHook, TrainerHook, TuningHook
 from nws_sweep.results import SearchRecord
 from tests.user_datasets import Plain, validation_and_training
@@ -261,12 +260,3 @@ def test_the_hook_of_a_trainer_ends_an_earlier_one_and_takes_one_name() -> None:
     hook.begin()  # the first training has ended by an exception
     hook.end()
     assert DataLoader._get_iterator is before
-
-
-@pytest.mark.parametrize("name", ["RANK", "LOCAL_RANK", "SLURM_PROCID"])
-def test_of_several_ranks_the_first_one_writes(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    for other in ("RANK", "LOCAL_RANK", "SLURM_PROCID"):
-        monkeypatch.delenv(other, raising=False)
-    assert reports.is_first_rank()
-    monkeypatch.setenv(name, "1")
-    assert not reports.is_first_rank()
