@@ -17,10 +17,12 @@ from hydra.core.config_loader import ConfigLoader
 from hydra.core.global_hydra import GlobalHydra
 
 from nws_sweep.config import hydra_versions, schema
+from nws_sweep.report.figures import Illustration
 from nws_sweep.report.search_result import SearchResult
+from nws_sweep.results import MeasureRules
 from nws_sweep.system import processes, temporary
 from nws_sweep.system.fork_server import ForkedProcess
-from tests import factories
+from tests import factories, one_process
 from tests.one_process import SharedProcess
 
 if TYPE_CHECKING:
@@ -79,6 +81,20 @@ def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NWS_SWEEP_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("NWS_SWEEP_LOCK_FILE", str(tmp_path / "lock"))
     monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def short_searches(own_folders: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few candidates and short measurements, with folders of the test's own."""
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
+    monkeypatch.setattr(schema, "WITHOUT_LIMIT", (0, 1, 2))
+    monkeypatch.setattr(schema, "measure_rules", lambda _: MeasureRules(window_s=0.02, trial_limit_s=1.0))
+
+
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pictures are empty files: to draw them takes longer than anything else that most tests do."""
+    monkeypatch.setattr(Illustration, "save", one_process.undrawn)
 
 
 @pytest.fixture

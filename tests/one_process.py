@@ -73,7 +73,7 @@ def _status(arguments: Sequence[str], folder: str, environment: Mapping[str, str
         os.dup2(file, number)
         os.close(file)
     try:
-        with contextlib.nullcontext() if draw else mock.patch.object(Illustration, "save", _undrawn):
+        with contextlib.nullcontext() if draw else mock.patch.object(Illustration, "save", undrawn):
             cli.main()
         return 0
     except SystemExit as stop:
@@ -84,7 +84,7 @@ def _status(arguments: Sequence[str], folder: str, environment: Mapping[str, str
         GlobalHydra.instance().clear()
 
 
-def _undrawn(one: Illustration, folder: Path) -> Path:
+def undrawn(one: Illustration, folder: Path) -> Path:
     as_png, as_svg = (folder / f"{one.name}{suffix}" for suffix in (".png", ".svg"))
     as_png.touch()
     as_svg.write_text('<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1 1"/>')

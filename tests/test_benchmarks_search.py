@@ -270,6 +270,7 @@ def test_methods_precede_the_oracle_and_gaps_are_filled(monkeypatch: pytest.Monk
     assert "| adaptive of v1 | 1 | 22.6 % (22.6 %) | 20.0 % (20.0 %) | 3.00 | 3.0 |" in text
 
 
+@pytest.mark.extended
 def test_printed_intervals_contain_the_truth_and_the_answer_hardly_looks_better_than_it_is(tmp_path: Path) -> None:
     page = tmp_path / "intervals.md"
     assert main(["intervals", "--repeats", "60", "--output", str(page)]) == 0

@@ -18,7 +18,7 @@ from nws_sweep.results import MeasureRules, storage
 from nws_sweep.system import accelerator
 from tests import user_datasets
 
-pytestmark = pytest.mark.usefixtures("own_folders")
+pytestmark = pytest.mark.usefixtures("own_folders", "undrawn")
 DATASET: Dataset[torch.Tensor] = user_datasets.Slow(120, seconds=0.005)
 
 

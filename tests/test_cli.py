@@ -41,6 +41,8 @@ def only_folder(parent: Path) -> Path:
         (["report", "."], ".: not a run or a grid of nws_sweep (no result.json in it or in a folder in it)"),
         (["compare", "nowhere", "."], "nowhere: not a run or a grid of nws_sweep (no such folder)"),
         (["dataset=image_folder", "dataset.root=empty"], "No such file or directory: 'empty'; put its files into /"),
+        (["dataset=custom", "dataset._target_=tests.user_datasets.DiesWhenMade"],
+         "dataset DiesWhenMade cannot be made: the trial process was killed by SIGKILL"),
         (["-m", "dataset=sleep", "training_step=none,sleep", "++training_step.seconds_per_batch=-1"],
          "training_step nws_sweep.dataloading.training_steps."),
     ],
@@ -203,6 +205,7 @@ LATENCY = (
 )  # fmt: skip
 
 
+@pytest.mark.extended
 def test_the_adaptive_search_recommends_workers_for_latency_and_learns(shared_nws: Command, tmp_path: Path) -> None:
     done = shared_nws("-m", *LATENCY, "prefetch_factor=2,4,2")
     assert (done.returncode, done.stderr) == (0, "")

@@ -2,7 +2,6 @@
 
 import io
 import re
-import time
 from pathlib import Path
 from typing import Any
 
@@ -12,37 +11,25 @@ import torch
 from hydra import compose
 from omegaconf import OmegaConf
 from PIL import Image
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader
 
 import nws_sweep
-from nws_sweep.config import schema
-from nws_sweep.results import MeasureRules
 from tests.conftest import ROOT
 from tests.factories import search_result, trial
+from tests.user_datasets import Slow
 
 PYTHON = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 # The warnings are those of other packages.
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore"), pytest.mark.xdist_group("examples")]
+pytestmark = [
+    pytest.mark.slow, pytest.mark.filterwarnings("ignore"), pytest.mark.xdist_group("examples"),
+    pytest.mark.usefixtures("short_searches"),
+]  # fmt: skip
 
 
 WORKERS = (0, 1, 2)  # too little data for a certain result
 
 
-class Slow(Dataset[torch.Tensor]):
-    def __len__(self) -> int:
-        return 256
-
-    def __getitem__(self, index: int) -> torch.Tensor:
-        time.sleep(0.004)
-        return torch.tensor(float(index))
-
-
-@pytest.fixture(autouse=True)
-def place(own_folders: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A temporary folder, and short measurements."""
-    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
-    monkeypatch.setattr(schema, "WITHOUT_LIMIT", (0, 1, 2))
-    monkeypatch.setattr(schema, "measure_rules", lambda _: MeasureRules(window_s=0.02, trial_limit_s=1.0))
+SLOW = Slow(256, seconds=0.004)
 
 
 def blocks(document: str, containing: str) -> list[str]:
@@ -63,16 +50,17 @@ def shown(document: str, containing: str) -> str:
 
 @pytest.mark.parametrize(("document", "batches"), [("README.md", 32), ("docs/get-started/python.md", 4)])
 def test_a_script(document: str, batches: int) -> None:
-    found = run(shown(document, "nws_sweep.search(dataset"), dataset=Slow())
+    found = run(shown(document, "nws_sweep.search(dataset"), dataset=SLOW)
     assert found["result"].num_workers in WORKERS
     assert (found["loader"].num_workers in WORKERS, len(found["loader"])) == (True, batches)
 
 
+@pytest.mark.extended
 @pytest.mark.usefixtures("composing")
 def test_a_program_that_passes_its_config() -> None:
     node = {"num_workers": [1], "measure": {"window_s": 0.02, "trial_limit_s": 0.2}}
     cfg = OmegaConf.create({"nws_sweep": OmegaConf.merge(compose("base"), node)})
-    found = run(shown("docs/guides/hydra.md", "cfg.get"), loader=DataLoader(Slow(), batch_size=64), cfg=cfg)
+    found = run(shown("docs/guides/hydra.md", "cfg.get"), loader=DataLoader(SLOW, batch_size=64), cfg=cfg)
     assert found["loader"].num_workers == 1
 
 
@@ -81,42 +69,15 @@ def test_a_program_that_passes_its_config() -> None:
     "block", blocks("docs/guides/troubleshooting.md", ""), ids=["threads", "randomness", "validation"]
 )
 def test_an_answer_to_a_question(block: str, capsys: pytest.CaptureFixture[str]) -> None:
-    found = run(block, dataset=Slow(), held_out=Slow(), torch=torch)
+    found = run(block, dataset=SLOW, held_out=SLOW, torch=torch)
     loaders = [value for value in found.values() if isinstance(value, DataLoader)]
     assert all(loader.num_workers in WORKERS for loader in loaders)
     assert loaders or capsys.readouterr().out.count("num_workers") >= 2
 
 
 @pytest.mark.extended
-def test_a_lightning_training() -> None:
-    import lightning
-
-    class Mean(lightning.LightningModule):
-        batches = 0
-        automatic_optimization = False
-
-        def training_step(self, batch: torch.Tensor) -> None:
-            self.batches += 1
-
-        def configure_optimizers(self) -> torch.optim.Optimizer:
-            return torch.optim.SGD([torch.nn.Parameter(torch.zeros(()))], lr=0.5)
-
-    block = shown("docs/guides/lightning.md", "LightningDataModule")
-    found = run(block, dataset=Slow(), LightningDataModule=lightning.LightningDataModule)
-    model = Mean()
-    trainer = lightning.Trainer(
-        max_epochs=1, accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False,
-        enable_model_summary=False,
-    )  # fmt: skip
-    trainer.fit(model, datamodule=found["MyData"]())
-    assert model.batches == 4
-    loader: Any = trainer.train_dataloader
-    assert loader.num_workers in WORKERS
-
-
-@pytest.mark.extended
 def test_accelerate() -> None:
-    found = run(shown("docs/guides/lightning.md", "Accelerator"), dataset=Slow())
+    found = run(shown("docs/guides/lightning.md", "Accelerator"), dataset=SLOW)
     loader = found["loader"]
     assert type(loader).__name__ == "DataLoaderShard"
     assert loader.num_workers in WORKERS
@@ -124,34 +85,6 @@ def test_accelerate() -> None:
     again = found["nws_sweep"].tune(loader)
     assert type(again) is type(loader)
     assert (again.base_dataloader is loader.base_dataloader, sum(len(batch) for batch in again)) == (False, 256)
-
-
-@pytest.mark.extended
-def test_the_trainer_of_transformers(tmp_path: Path) -> None:
-    import transformers
-
-    class Rows(Slow):
-        def __getitem__(self, index: int) -> Any:
-            return {"x": super().__getitem__(index)}
-
-    class Model(torch.nn.Linear):
-        batches = 0
-
-        def forward(self, x: torch.Tensor) -> Any:
-            self.batches += 1
-            return {"loss": super().forward(x.reshape(-1, 1)).mean()}
-
-    arguments = transformers.TrainingArguments(
-        output_dir=str(tmp_path / "out"), num_train_epochs=1, per_device_train_batch_size=64, report_to=[],
-        save_strategy="no", use_cpu=True, disable_tqdm=True, remove_unused_columns=False,
-    )  # fmt: skip
-    model = Model(1, 1)
-    trainer = run(shown("docs/guides/lightning.md", "TunedTrainer"))["TunedTrainer"](
-        model=model, args=arguments, train_dataset=Rows()
-    )
-    trainer.train()
-    assert model.batches == 4
-    assert trainer.get_train_dataloader().num_workers in WORKERS
 
 
 @pytest.mark.extended
@@ -206,6 +139,7 @@ def result() -> nws_sweep.SearchResult:
     return nws_sweep.SearchResult(search_result(trial(0, 8.0), trial(2, 4.0)))
 
 
+@pytest.mark.extended
 def test_weights_and_biases(result: nws_sweep.SearchResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wandb = pytest.importorskip("wandb")
     monkeypatch.setenv("WANDB_MODE", "offline")
@@ -214,6 +148,7 @@ def test_weights_and_biases(result: nws_sweep.SearchResult, tmp_path: Path, monk
     assert list(tmp_path.glob("wandb/offline-run-*/*.wandb"))
 
 
+@pytest.mark.extended
 def test_mlflow(result: nws_sweep.SearchResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mlflow = pytest.importorskip("mlflow")
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
@@ -225,6 +160,7 @@ def test_mlflow(result: nws_sweep.SearchResult, tmp_path: Path, monkeypatch: pyt
     assert list(tmp_path.glob("mlruns/*/*/artifacts/report.html"))
 
 
+@pytest.mark.extended
 def test_tensorboard(result: nws_sweep.SearchResult, tmp_path: Path) -> None:
     pytest.importorskip("tensorboard")
     from torch.utils.tensorboard import SummaryWriter

@@ -108,6 +108,7 @@ def test_on_windows_a_hydra_program_runs_or_says_why_no_search_runs(tmp_path: Pa
     assert (refused.stdout, refused.stderr) == ("", "nws_sweep: searching needs Linux or macOS\n")
 
 
+@pytest.mark.extended
 def test_macos_searches_with_what_it_has(tmp_path: Path, environment: dict[str, str]) -> None:
     write(tmp_path / "train.py", TRAINING)
     done = run_host(tmp_path, simulated(tmp_path, environment, MACOS))

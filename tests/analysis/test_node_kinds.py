@@ -59,6 +59,7 @@ def test_the_kind_is_an_axis_and_others_are_compared_within_one() -> None:
     assert (len(compared.pairs), len(compared.only_a), compared.only_b) == (2, 2, ())
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_every_output_tells_the_kinds_of_two_grids_apart_and_one_can_be_picked(tmp_path: Path) -> None:
     results = on_two_kinds()
     store_grid(tmp_path / "large", *results[:2])

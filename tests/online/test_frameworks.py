@@ -1,4 +1,4 @@
-"""The frameworks in docs/guides/online-tuning.md: its examples, unchanged, on small data."""
+"""The frameworks in docs/guides/online-tuning.md and lightning.md: their examples, unchanged, on small data."""
 
 import functools
 import pickle
@@ -16,9 +16,12 @@ from nws_sweep.online.iterator import TunedIterator
 from nws_sweep.results import Tuning
 from tests.test_examples import blocks, run
 
-DOCUMENT, SAMPLES = "docs/guides/online-tuning.md", 1280
+DOCUMENT, BEFORE, SAMPLES = "docs/guides/online-tuning.md", "docs/guides/lightning.md", 1280
 # The warnings are those of the other packages.
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore"), pytest.mark.xdist_group("examples")]
+pytestmark = [
+    pytest.mark.slow, pytest.mark.filterwarnings("ignore"), pytest.mark.xdist_group("examples"),
+    pytest.mark.usefixtures("short_searches"),
+]  # fmt: skip
 
 
 class Numbers(Dataset[dict[str, torch.Tensor]]):
@@ -81,10 +84,12 @@ def of_hugging_face(transformers: Any, folder: Path) -> Any:
 
 
 @pytest.mark.extended
-def test_lightning(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("document", "name"), [(DOCUMENT, "PhotosDataModule"), (BEFORE, "MyData")])
+def test_lightning(tmp_path: Path, document: str, name: str) -> None:
     lightning = pytest.importorskip("lightning")
 
-    data = run(*blocks(DOCUMENT, "LightningDataModule"), lightning=lightning)["PhotosDataModule"]()
+    given = {"lightning": lightning, "LightningDataModule": lightning.LightningDataModule, "dataset": Numbers()}
+    data = run(*blocks(document, "LightningDataModule"), **given)[name]()
     data.photos = Numbers()
     module, trainer_class = of_lightning(lightning, tmp_path)
     trainer = trainer_class(max_epochs=2)
@@ -97,7 +102,7 @@ def test_lightning(tmp_path: Path) -> None:
 def test_the_callback_of_lightning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lightning = pytest.importorskip("lightning")
 
-    (block,) = blocks("docs/guides/lightning.md", "nws_sweep.lightning.AutoTune")
+    (block,) = blocks(BEFORE, "nws_sweep.lightning.AutoTune")
     module, trainer_class = of_lightning(lightning, tmp_path)
     trainer = run(block.replace("10", "2"), lightning=SimpleNamespace(Trainer=trainer_class))["trainer"]
     pickle.loads(pickle.dumps(trainer.callbacks))
@@ -116,13 +121,14 @@ def test_the_callback_of_lightning(tmp_path: Path, capsys: pytest.CaptureFixture
 def test_the_callback_of_transformers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     transformers = pytest.importorskip("transformers")
     arguments, model = of_hugging_face(transformers, tmp_path), Model()
-    (block,) = blocks("docs/guides/lightning.md", "nws_sweep.transformers.AutoTune")
+    (block,) = blocks(BEFORE, "nws_sweep.transformers.AutoTune")
     given = {"transformers": transformers, "model": model, "arguments": arguments, "dataset": Numbers()}
     run(block, **given)["trainer"].train()
     assert each_once(model.seen, 2)
     assert "nws_sweep: Numbers: num_workers=" in capsys.readouterr().err
 
 
+@pytest.mark.extended
 def test_accelerate() -> None:
     accelerate = pytest.importorskip("accelerate")
     accelerator = accelerate.Accelerator(cpu=True)
@@ -133,9 +139,11 @@ def test_accelerate() -> None:
     assert isinstance(tuned.tuning, Tuning)
 
 
-def test_the_trainer_of_hugging_face(tmp_path: Path) -> None:
+@pytest.mark.extended
+@pytest.mark.parametrize("document", [DOCUMENT, BEFORE])
+def test_the_trainer_of_hugging_face(tmp_path: Path, document: str) -> None:
     transformers = pytest.importorskip("transformers")
-    kind = run(*blocks(DOCUMENT, "TunedTrainer"), transformers=transformers)["TunedTrainer"]
+    kind = run(*blocks(document, "TunedTrainer"), transformers=transformers)["TunedTrainer"]
     model = Model()
     kind(model=model, args=of_hugging_face(transformers, tmp_path), train_dataset=Numbers()).train()
     assert each_once(model.seen, 2)

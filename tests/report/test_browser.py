@@ -99,6 +99,7 @@ def test_every_page_fits_a_phone_and_shows_its_pictures(opened: Opener, name: st
     assert (pictures == 0) == (name == "failed")
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("name", PAGES)
 def test_axe_finds_nothing(opened: Opener, name: str) -> None:
     if not AXE.is_file():

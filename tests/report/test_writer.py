@@ -273,6 +273,7 @@ def test_the_report_of_a_failed_run_has_the_reason(tmp_path: Path) -> None:
     assert not (folder / "best").exists()
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_report_of_a_grid_is_written_with_all_its_files(tmp_path: Path) -> None:
     """One configuration with a failed trial, one that was interrupted, one without a successful trial."""
     timeout = failed_trial(0, "no answer for 600 s", TrialState.TIMEOUT)
