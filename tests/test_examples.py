@@ -25,10 +25,7 @@ pytestmark = [
     pytest.mark.usefixtures("short_searches"),
 ]  # fmt: skip
 
-
 WORKERS = (0, 1, 2)  # too little data for a certain result
-
-
 SLOW = Slow(256, seconds=0.004)
 
 

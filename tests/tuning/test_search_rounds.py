@@ -122,12 +122,6 @@ def test_trials_of_an_earlier_search_keep_the_times_of_their_epochs() -> None:
     assert search(start, sleeping().environment(), Recorder()).trials == start.trials
 
 
-def test_candidates_of_a_short_epoch_are_compared_by_whole_epochs() -> None:
-    result, _ = run_search(configuration(), sleeping(batches=6))
-    assert result.complete
-    assert WindowKind.EPOCH in {window.kind for trial in result.trials for window in trial.windows}
-
-
 @pytest.mark.parametrize("interleave", [1, 2, 3])
 def test_a_candidate_that_ended_for_another_one_has_no_time_slice_in_that_round(interleave: int) -> None:
     machine = machine_of(lambda workers: 0.32 * max(1, workers / 6), 2000, start_s=0.01)
