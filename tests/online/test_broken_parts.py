@@ -31,6 +31,8 @@ NEEDED = {
     "autotune",
     "_tuned_class",
     "plain",
+    "leave_out_iterators",
+    "_kept_iterators",
     "iterator_of",
     "_report_failure",
     "_get_iterator",
