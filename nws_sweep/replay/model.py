@@ -23,7 +23,7 @@ _SMALL_KIND, _CHEAP = 0.05, 0.8  # shares of all costs, and of the usual costs; 
 # worker; 1.5 to 3 s for a new process that imports torch.
 _FORKED_S, _SPAWNED_S = 0.01, 2.0
 _QUEUES, _EQUAL_BATCHES = 3, 50  # equal batches have their pace from the second queue on
-_HOPED = 300  # batches that are replayed for each of many settings, while what is measured is paused
+_HOPED = 300  # batches of similar costs that are replayed for each of many settings, while what is measured is paused
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,8 @@ class Model:
         What slows down the larger number may begin anywhere between the two. The time of the training step cannot be
         saved by any loader.
         """
-        cost_s = self.cost_s(settings, most=_HOPED)
+        varies = self.records_for(settings.num_workers).varies
+        cost_s = self.cost_s(settings, most=MOST_BATCHES if varies else _HOPED)
         below, above, share = self.factors.neighbours(settings.num_workers)
         change = math.sqrt(square_beyond_noise(below, above)) if above and below else 0.0
         return max(cost_s * math.exp(-change * share * (1 - share)), min(self.step_s, cost_s))
