@@ -84,8 +84,22 @@ class OtherSettingsSearch(Strategy):
         known = {o.settings: o for o in observations}
         if found is None or not (isinstance(decision, Stop) or others):
             return decision
-        best = found.answer
-        reason = decision.reason if isinstance(decision, Stop) else f"num_workers={best.num_workers} was the fastest"
+        # The best so far takes part in the first round with other settings, unless it has ended.
+        beside = (o.settings for o in observations if o not in others and first in o.by_round)
+        best = next(beside, found.answer)
+        reason = f"num_workers={best.num_workers} was the fastest"
+        if isinstance(decision, Stop) and best == found.answer:
+            reason = decision.reason
+        return self._compare(best, reason, of_workers, known)
+
+    def _compare(
+        self,
+        best: LoaderSettings,
+        reason: str,
+        of_workers: Sequence[Observation],
+        known: Mapping[LoaderSettings, Observation],
+    ) -> Decision:
+        """The next values of the settings after num_workers, which ended for this reason."""
         for name in self.rules.searched(self.base):
             if name == "pin_memory" and not self.has_accelerator:
                 reason += "; pin_memory has no effect without an accelerator"
