@@ -130,9 +130,11 @@ class Rounds(ExitStack):
 
     def _end(self, candidates: Sequence[Candidate], end: Callable[[Candidate], object]) -> None:
         unfinished = [candidate for candidate in candidates if not candidate.progress.done]
-        for candidate in candidates:
-            end(candidate)
-        self._report_ends(unfinished)
+        try:
+            for candidate in candidates:
+                end(candidate)
+        finally:  # those that ended before a limit, too
+            self._report_ends(unfinished)
 
     def _report_ends(self, unfinished: Iterable[Candidate]) -> None:
         """Reports those of them that have finished meanwhile."""

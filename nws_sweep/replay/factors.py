@@ -72,9 +72,7 @@ class Factors:
 
 def square_beyond_noise(one: Known, other: Known) -> float:
     """The square of the change of the logarithm of the factor between two trials, less what noise explains."""
-    return (
-        max(0.0, math.log(other.factor / one.factor) ** 2 - one.variance - other.variance) if one is not other else 0.0
-    )
+    return max(0.0, math.log(other.factor / one.factor) ** 2 - one.variance - other.variance)
 
 
 def _workers(known: Known) -> int:

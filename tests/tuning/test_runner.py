@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from nws_sweep.errors import ConfigurationError, TrialError, TrialOutOfMemory, TrialTimeout
+from nws_sweep.errors import ConfigurationError, TimeLimitReached, TrialError, TrialOutOfMemory, TrialTimeout
 from nws_sweep.measurement.rounds import Rounds
 from nws_sweep.measurement.search_progress import SearchProgress
 from nws_sweep.results import (
@@ -144,6 +144,21 @@ def test_patience_stops_the_search_and_the_reference_is_measured() -> None:
     result, _ = run_search(configuration("patience", (0, 1, 2, 3, 4), reference=4), machine_of())
     assert sorted(by_workers(result)) == [0, 1, 4]  # one worker is slower than none
     assert result.stop_reason == "1 candidate after num_workers=0 did not improve on it (patience 0)"
+
+
+def test_trials_that_ended_before_the_limit_are_reported() -> None:
+    candidates: Any = [SimpleNamespace(progress=SimpleNamespace(done=False)) for _ in range(2)]
+    reported: list[Any] = []
+    rounds: Any = SimpleNamespace(_report_ends=lambda ones: reported.extend(one for one in ones if one.progress.done))
+
+    def end(candidate: Any) -> None:
+        if candidate is candidates[1]:
+            raise TimeLimitReached
+        candidate.progress.done = True
+
+    with pytest.raises(TimeLimitReached):
+        Rounds._end(rounds, candidates, end)
+    assert reported == candidates[:1]
 
 
 @pytest.mark.parametrize(
