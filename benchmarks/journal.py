@@ -8,6 +8,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from benchmarks.epoch_times import PREFETCH_FACTOR
+
 BARE_BEFORE, NWS_SWEEP, BARE_AFTER = KINDS = ("bare_before", "nws_sweep", "bare_after")
 
 
@@ -33,6 +35,7 @@ class Outcome:
     method: str
     repeat: int  # from 1
     pick: int | None  # the recommended num_workers; None if the method failed
+    prefetch_factor: int = PREFETCH_FACTOR  # recommended
     most_processes: int = 0  # that the method started and that ran at the same time
     cost_s: float = 0.0  # wall time of the method
     tied: tuple[int, ...] = ()  # further values of num_workers that are statistically tied
@@ -40,6 +43,13 @@ class Outcome:
     crashes: tuple[str, ...] = ()  # a line per failed trial, and for a failure of the method
     left_behind: tuple[str, ...] = ()  # a line per process that was alive afterwards
     detail: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def label(self) -> str | None:
+        """The recommended num_workers, with the prefetch_factor in brackets if it is not the usual one."""
+        if self.pick is None or self.prefetch_factor == PREFETCH_FACTOR:
+            return None if self.pick is None else str(self.pick)
+        return f"{self.pick} ({self.prefetch_factor})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +63,7 @@ class Run:
     epoch_s: float | None  # length of an epoch with its start-up; None if the run failed
     whole: bool = True  # False if the end of an epoch was projected
     own: bool = True  # False if the number was measured only because a method picked it
+    prefetch_factor: int = PREFETCH_FACTOR
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ from typing import Any
 
 from benchmarks import bare, child, support, sweep_search
 from benchmarks.catalogue import Workload
+from benchmarks.epoch_times import PREFETCH_FACTOR
 from benchmarks.journal import Outcome
 from benchmarks.peers import NEED_MUCH_OF_AN_EPOCH, NEED_WHOLE_EPOCHS, PEERS, Task
 from nws_sweep.analysis.summary import best_of
@@ -16,7 +17,7 @@ from nws_sweep.errors import one_line
 from nws_sweep.results import SearchRecord, SearchRules, Trial, TrialState
 from nws_sweep.system import host
 
-ADAPTIVE, LIMITED, EXHAUSTIVE = "adaptive", "adaptive_32", "exhaustive"
+ADAPTIVE, PLAIN, LIMITED, EXHAUSTIVE = "adaptive", "plain", "adaptive_32", "exhaustive"
 # The default candidates of the version that runs: before 0.2 they had a limit.
 _DEFAULT = tuple(range(host.most_workers() + 1)) if hasattr(host, "most_workers") else schema.WITHOUT_LIMIT
 
@@ -30,6 +31,7 @@ def _limit(workers: int) -> dict[str, Any]:
 
 _OWN: Mapping[str, SearchRules] = {
     ADAPTIVE: SearchRules(strategy=ADAPTIVE, candidates=_DEFAULT, reference=_REFERENCE),
+    PLAIN: SearchRules(strategy=ADAPTIVE, candidates=_DEFAULT, reference=_REFERENCE, settings=None),
     LIMITED: SearchRules(strategy=ADAPTIVE, candidates=tuple(range(33)), reference=_REFERENCE, **_limit(32)),
     EXHAUSTIVE: SearchRules(strategy=EXHAUSTIVE, candidates=tuple(range(17)), reference=_REFERENCE),
 }
@@ -77,7 +79,8 @@ def about(method: str) -> str:
         missing += " Not run on workloads with long epochs." if method in NEED_MUCH_OF_AN_EPOCH else ""
         return one_line(PEERS[method].__doc__, limit=1000) + missing
     rules = _OWN[method]
-    limit = "with default arguments" if method == ADAPTIVE else f"max_workers={rules.candidates[-1]}"
+    limit = "with default arguments" if rules.candidates == _DEFAULT else f"max_workers={rules.candidates[-1]}"
+    limit += ", which search prefetch_factor, too" if method == PLAIN else ""
     return f"nws_sweep, strategy {rules.strategy}, {limit}."
 
 
@@ -123,6 +126,7 @@ def answer_of(result: SearchRecord) -> dict[str, Any]:
     best, found = best_of(result), result.verdict
     return {
         "pick": best.num_workers if best else None,
+        "prefetch_factor": best.settings.prefetched if best else PREFETCH_FACTOR,
         "tied": tuple(settings.num_workers for settings in found.tied) if found else (),
         "tried": tuple(trial.num_workers for trial in result.trials),
         "crashes": tuple(_trial_line(trial) for trial in result.trials if trial.state in _CRASHES),

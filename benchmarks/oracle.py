@@ -2,9 +2,11 @@
 
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
+from benchmarks.epoch_times import PREFETCH_FACTOR
 from benchmarks.journal import Run
 from nws_sweep.replay import choice
 
@@ -16,6 +18,7 @@ _TOLERANCE = 0.03  # the default: the share of time that twice as many workers m
 _LOSES_AFTER_ONE, _LOSES_LATER = 2.0, 1.5
 
 STEPS = (0.1, 0.0)  # of the best: how far its neighbours are that are measured, first and then
+Key = TypeVar("Key", int, tuple[int, int])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,28 +32,41 @@ class Truth:
     passes: int  # runs of the best
     whole: bool  # whether no run was projected
     slowness: Mapping[int, float] = field(default_factory=dict)  # by repeat; see ``_slowness``
+    # Likewise by num_workers and prefetch_factor, of picks with another prefetch_factor than ``PREFETCH_FACTOR``.
+    others_s: Mapping[tuple[int, int], float] = field(default_factory=dict)
 
     @property
     def best_s(self) -> float:
         """Length of an epoch with the best num_workers, s."""
         return self.epochs_s[self.best]
 
-    def regret(self, pick: int | None) -> float | None:
+    def regret(self, pick: int | None, prefetch_factor: int = PREFETCH_FACTOR) -> float | None:
         """Price of a pick (``replay.choice``) / the least price - 1; None if it was not measured.
 
         Negative if the pick was faster than the best of the oracle's own numbers.
         """
-        if pick is None or pick not in self.epochs_s:
+        epoch_s = self._epoch_s(pick, prefetch_factor)
+        if pick is None or epoch_s is None:
             return None
-        return _price(pick, self.epochs_s) / self.least_price_s - 1
+        return choice.price(epoch_s, pick, _TOLERANCE) / self.least_price_s - 1
 
-    def slowness_of(self, pick: int | None) -> float | None:
+    def slowness_of(self, pick: int | None, prefetch_factor: int = PREFETCH_FACTOR) -> float | None:
         """Epoch of a pick / that of the fastest number - 1; None if it was not measured."""
-        return self.epochs_s[pick] / self.best_s - 1 if pick is not None and pick in self.epochs_s else None
+        epoch_s = self._epoch_s(pick, prefetch_factor)
+        return None if epoch_s is None else epoch_s / self.best_s - 1
+
+    def _epoch_s(self, pick: int | None, prefetch_factor: int) -> float | None:
+        if pick is None:
+            return None
+        if prefetch_factor != PREFETCH_FACTOR:
+            return self.others_s.get((pick, prefetch_factor))
+        return self.epochs_s.get(pick)
 
 
-def truth_of(runs: Sequence[Run]) -> Truth | None:
+def truth_of(all_runs: Sequence[Run]) -> Truth | None:
     """The result for the runs of one workload; None if none of the oracle's own numbers was measured."""
+    runs = [run for run in all_runs if run.prefetch_factor == PREFETCH_FACTOR]
+    others = [run for run in all_runs if run.prefetch_factor != PREFETCH_FACTOR]
     epochs_s = _medians(runs)
     usual = _usual(runs, epochs_s)
     if not usual:
@@ -64,6 +80,7 @@ def truth_of(runs: Sequence[Run]) -> Truth | None:
         passes=sum(run.workers == best for run in runs),
         whole=all(run.whole for run in runs),
         slowness=_slowness_of_repeats(runs),
+        others_s=_medians_by(lambda run: (run.workers, run.prefetch_factor), others, _slowness(runs)),
     )
 
 
@@ -118,12 +135,17 @@ def noise_floor(runs: Sequence[Run]) -> float | None:
 
 def _medians(runs: Sequence[Run]) -> dict[int, float]:
     """Median epochs, divided by ``_slowness``, since not all values of num_workers are measured in the same passes."""
-    slowness = _slowness(runs)
-    by_workers: dict[int, list[float]] = {}
+    return _medians_by(lambda run: run.workers, runs, _slowness(runs))
+
+
+def _medians_by(
+    key: Callable[[Run], Key], runs: Sequence[Run], slowness: Mapping[tuple[int, int], float]
+) -> dict[Key, float]:
+    found: dict[Key, list[float]] = {}
     for run in runs:
         if run.epoch_s is not None:
-            by_workers.setdefault(run.workers, []).append(run.epoch_s / slowness[run.repeat, run.number])
-    return {workers: statistics.median(by_workers[workers]) for workers in sorted(by_workers)}
+            found.setdefault(key(run), []).append(run.epoch_s / slowness.get((run.repeat, run.number), 1.0))
+    return {each: statistics.median(found[each]) for each in sorted(found)}
 
 
 def _slowness(runs: Sequence[Run]) -> dict[tuple[int, int], float]:

@@ -16,7 +16,7 @@ class Score:
 
     workload: str
     method: str
-    picks: tuple[int | None, ...]  # recommended num_workers; None where the method failed
+    picks: tuple[str | None, ...]  # recommended settings; None where the method failed
     regrets: tuple[float | None, ...]  # prices of the picks / the least - 1; None if unknown
     costs_s: tuple[float, ...]  # wall time of the method
     best_s: float | None  # epoch at the best setting; None without an oracle
@@ -85,14 +85,14 @@ def _measured(group: Sequence[Outcome], truth: Truth | None) -> Score:
     return Score(
         workload=group[0].workload,
         method=group[0].method,
-        picks=tuple(outcome.pick for outcome in group),
-        regrets=tuple(truth.regret(outcome.pick) if truth else None for outcome in group),
+        picks=tuple(outcome.label for outcome in group),
+        regrets=tuple(truth.regret(o.pick, o.prefetch_factor) if truth else None for o in group),
         costs_s=tuple(outcome.cost_s for outcome in group),
         best_s=truth.best_s if truth else None,
         costs_epochs=tuple(o.cost_s / (truth.best_s * truth.slowness.get(o.repeat, 1.0)) for o in group)
         if truth
         else (),
-        slower=tuple(truth.slowness_of(o.pick) if truth else None for o in group),
+        slower=tuple(truth.slowness_of(o.pick, o.prefetch_factor) if truth else None for o in group),
         most_processes=max(outcome.most_processes for outcome in group),
         trials=tuple(len(outcome.tried) for outcome in group),
         ambiguous=sum(bool(outcome.tied) for outcome in group),

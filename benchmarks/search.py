@@ -8,6 +8,7 @@ from pathlib import Path
 
 from benchmarks import against, bare, child, oracle, support
 from benchmarks.catalogue import SEARCH_WORKLOADS, Workload, chosen
+from benchmarks.epoch_times import PREFETCH_FACTOR
 from benchmarks.journal import Journal, Outcome, Run
 from benchmarks.methods import METHODS, OTHER, Machine, MethodRun, run_method, takes_too_long
 from benchmarks.scores import Score, scores_of
@@ -94,9 +95,13 @@ class _SearchBenchmark:
             for number in range(1, self._options.passes + 1):
                 self._pass(workload, repeat, number)
 
-    def _measure_epoch(self, workload: Workload, workers: int, least_s: float) -> tuple[float, bool]:
+    def _measure_epoch(
+        self, workload: Workload, workers: int, least_s: float, prefetch_factor: int = PREFETCH_FACTOR
+    ) -> tuple[float, bool]:
         limit_s = self._options.limit_s
-        recipe = bare.Recipe(workload=workload, num_workers=workers, least_s=least_s, limit_s=limit_s)
+        recipe = bare.Recipe(
+            workload=workload, num_workers=workers, prefetch_factor=prefetch_factor, least_s=least_s, limit_s=limit_s
+        )
         return child.call(bare.measure_epoch, recipe, 60.0 + 10 * limit_s)
 
     def _run_method(self, method: str, workload: Workload, repeat: int) -> None:
@@ -122,7 +127,9 @@ class _SearchBenchmark:
                 if not (more := self._measure_numbers(workload, repeat, number, near)):
                     break
                 found += more
-        found += self._measure_numbers(workload, repeat, number, self._picks(workload), own=False)
+        picks = {workers for workers, prefetch_factor in self._picks(workload) if prefetch_factor == PREFETCH_FACTOR}
+        found += self._measure_numbers(workload, repeat, number, picks, own=False)
+        self._measure_other_picks(workload, repeat, number)
         if found:
             line = ", ".join(f"{run.workers}: {run.epoch_s or 0:.3g}" for run in sorted(found, key=lambda r: r.workers))
             print_line(f"{self._label(workload, repeat)} oracle, pass {number} (s an epoch) {line}")
@@ -135,24 +142,36 @@ class _SearchBenchmark:
         done = {run.workers for run in runs if (run.repeat, run.number) == (repeat, number)}
         values = [n for n in oracle.worth_measuring(wanted, runs) if n not in done]
         random.Random(f"{workload.name}-{repeat}-{number}-{len(done)}").shuffle(values)
-        return [self._run(workload, workers, repeat, number, own) for workers in values]
+        return [self._run(workload, (workers, PREFETCH_FACTOR), repeat, number, own) for workers in values]
 
-    def _runs(self, workload: Workload) -> list[Run]:
-        return [run for run in self._journal.of(Run) if run.workload == workload.name]
+    def _measure_other_picks(self, workload: Workload, repeat: int, number: int) -> None:
+        """A run of each pick with another prefetch_factor that has none in this pass."""
+        runs = self._runs(workload, usual=False)
+        done = {(run.workers, run.prefetch_factor) for run in runs if (run.repeat, run.number) == (repeat, number)}
+        for settings in sorted(self._picks(workload) - done):
+            if settings[1] != PREFETCH_FACTOR:
+                self._run(workload, settings, repeat, number, own=False)
 
-    def _picks(self, workload: Workload) -> set[int]:
+    def _runs(self, workload: Workload, *, usual: bool = True) -> list[Run]:
+        """The runs with the usual prefetch_factor, or with others."""
+        runs = [run for run in self._journal.of(Run) if run.workload == workload.name]
+        return [run for run in runs if (run.prefetch_factor == PREFETCH_FACTOR) is usual]
+
+    def _picks(self, workload: Workload) -> set[tuple[int, int]]:
+        """The picks with their prefetch_factor."""
         outcomes = [outcome for outcome in self._journal.of(Outcome) if outcome.workload == workload.name]
-        return {outcome.pick for outcome in outcomes if outcome.pick is not None}
+        return {(outcome.pick, outcome.prefetch_factor) for outcome in outcomes if outcome.pick is not None}
 
-    def _run(self, workload: Workload, workers: int, repeat: int, number: int, own: bool) -> Run:
-        epoch_s, is_whole = None, True
+    def _run(self, workload: Workload, settings: tuple[int, int], repeat: int, number: int, own: bool) -> Run:
+        """A run with these num_workers and prefetch_factor."""
+        (workers, prefetch_factor), epoch_s, is_whole = settings, None, True
         try:
-            epoch_s, is_whole = self._measure_epoch(workload, workers, self._options.least_s)
+            epoch_s, is_whole = self._measure_epoch(workload, workers, self._options.least_s, prefetch_factor)
         except RuntimeError as error:  # such as too little shared memory
             print_line(f"{self._label(workload, repeat)} oracle, {workers} workers: {error}")
         run = Run(
             workload=workload.name, workers=workers, repeat=repeat, number=number, epoch_s=epoch_s, whole=is_whole,
-            own=own,
+            own=own, prefetch_factor=prefetch_factor,
         )  # fmt: skip
         self._journal.add(run)
         return run

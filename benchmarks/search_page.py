@@ -12,14 +12,16 @@ from benchmarks.targets import advantages, percent, verdicts
 
 _INTRODUCTION = """\
 How much slower than the best is the num_workers that a search method picks, and what does the search cost?
-*adaptive* is `nws_sweep.search` with `prefetch_factor=2`, which all methods have, and else with default arguments. The
-others are methods of other projects, and rules of thumb, which cost nothing."""
+*plain* is `nws_sweep.search` with default arguments, which searches prefetch_factor after num_workers; where it
+recommends another one than 2, the picks have it in brackets. *adaptive* is the same search with `prefetch_factor=2`,
+which all other methods have. These are methods of other projects, and rules of thumb, which cost nothing."""
 
 _MEASURING = """\
 In each repeat every method runs once on every workload, in random order. Then an oracle times long plain loops, each
 in a fresh process and in random order: first its own values of num_workers, then neighbours of the best one (a tenth
 fewer and more, then one fewer and more) until the best no longer changes, and last the values that methods picked. The
-best is one of the oracle's own values. Values far slower than the best are left out of later passes.
+best is one of the oracle's own values. Values far slower than the best are left out of later passes. The oracle's own
+values have prefetch_factor=2; a pick with another one is timed with it.
 
 - regret: price of the value that the method picked / lowest price of the oracle's own values - 1. Only values that at
   least half of the oracle's passes measured count. 0 is the best; a negative regret says that the pick was better. The
@@ -91,7 +93,7 @@ def table(scores: Sequence[Score]) -> str:
 
 
 def _line(score: Score) -> str:
-    picks = Counter("none" if pick is None else str(pick) for pick in score.picks).most_common()
+    picks = Counter(pick or "none" for pick in score.picks).most_common()
     cells = (
         score.workload,
         score.method,

@@ -14,13 +14,18 @@ from nws_sweep.tuning.runner import search
 
 
 def configuration_of(workload: Workload, rules: SearchRules, seed: int) -> Configuration:
-    """The configuration of a search; ``seed`` decides the order of the samples."""
+    """The configuration of a search; ``seed`` decides the order of the samples.
+
+    prefetch_factor is ``PREFETCH_FACTOR`` unless the rules leave it to the search.
+    """
     return Configuration(
         columns={"dataset": workload.name},
         dataset=workload.dataset,
         training_step=workload.training_step,
         loader=LoaderSettings(
-            batch_size=workload.batch_size, prefetch_factor=PREFETCH_FACTOR, shuffle=workload.shuffle
+            batch_size=workload.batch_size,
+            prefetch_factor=None if rules.settings is None else PREFETCH_FACTOR,
+            shuffle=workload.shuffle,
         ),
         measure=MeasureRules(),
         search=rules,

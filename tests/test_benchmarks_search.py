@@ -108,6 +108,9 @@ def test_the_truth_is_the_least_median() -> None:
     assert with_picks is not None
     assert with_picks.best == 4
     assert (with_picks.regret(6) or 0.0) < 0
+    with_longer_queue = truth_of([*runs_of({4: 1.0, 8: 1.0}), replace(picked[0], workers=4, prefetch_factor=8)])
+    assert with_longer_queue is not None
+    assert [with_longer_queue.slowness_of(4, factor) for factor in (2, 8, 1)] == [0.0, -0.5, None]
     assert truth_of([]) is None
     found = truth({2: 2.0, 4: 3.0, 8: 3.0}, {2: 4.0, 4: 6.0, 8: 5.0}, {2: 2.0, 4: 3.0})
     assert found.epochs_s == {2: 2.0, 4: 3.0, 8: 2.75}
@@ -173,7 +176,8 @@ def test_exceptions_are_part_of_the_outcome_and_rules_of_thumb_have_no_cost(monk
 
 def score(method: str = ADAPTIVE, regret: float | None = 0.0, cost_s: float = 2.0, **changes: Any) -> Score:
     defaults: dict[str, Any] = {
-        "workload": "cifar", "method": method, "picks": (2,), "regrets": (regret,), "costs_s": (cost_s,), "best_s": 2.0,
+        "workload": "cifar", "method": method, "picks": ("2",), "regrets": (regret,), "costs_s": (cost_s,),
+        "best_s": 2.0,
     }  # fmt: skip
     return Score(**{**defaults, **changes})
 
@@ -191,7 +195,7 @@ def test_a_standing_is_over_all_repeats() -> None:
     ]
     found = scores_of(outcomes, {"cifar": truth({0: 4.0, 2: 2.0, 4: 3.0})}, [CIFAR], METHODS)
     own, zero, nothing = found
-    assert (own.picks, own.slower, own.most_processes) == ((2, 4, 2), (0.0, 0.5, 0.0), 7)
+    assert (own.picks, own.slower, own.most_processes) == (("2", "4", "2"), (0.0, 0.5, 0.0), 7)
     high = 1.5 * 1.03 ** math.log2(5 / 3) - 1
     assert (own.regret, own.cost_s, own.cost_epochs) == (0.0, 3.0, 1.5)
     assert own.high_regret == pytest.approx(high)
@@ -228,14 +232,16 @@ def done_by(monkeypatch: pytest.MonkeyPatch, folder: Path, arguments: str) -> tu
             return 0
         if not argument.least_s:  # a warm-up, with as many workers as CPUs
             return 0.0, True
-        done.append(f"run {argument.num_workers}")
+        done.append(f"run {argument.num_workers}" + f" {argument.prefetch_factor}" * (argument.prefetch_factor != 2))
         if argument.num_workers > 8:
             raise RuntimeError("too large")
         return EPOCHS_S.get(argument.num_workers), True
 
     def play(method_run: MethodRun, machine: object, print_line: object) -> Outcome:
         done.append(f"play {method_run.method} {method_run.repeat}")
-        return outcome(method_run.method, 4, workload=method_run.workload.name, repeat=method_run.repeat)
+        factor = 8 if method_run.method == "plain" else 2
+        name, repeat = method_run.workload.name, method_run.repeat
+        return outcome(method_run.method, 4, prefetch_factor=factor, workload=name, repeat=repeat)
 
     monkeypatch.setattr(support, "LOCK_FILE", str(folder / "lock"))
     monkeypatch.setattr(support, "start_fork_server", lambda: None)
@@ -268,6 +274,12 @@ def test_methods_precede_the_oracle_and_gaps_are_filled(monkeypatch: pytest.Monk
     done, text = done_by(monkeypatch, tmp_path, f"--repeats 2 --methods adaptive --resume --against {tmp_path}/v1")
     assert done == ["play adaptive of v1 1", "play adaptive of v1 2"]
     assert "| adaptive of v1 | 1 | 22.6 % (22.6 %) | 20.0 % (20.0 %) | 3.00 | 3.0 |" in text
+
+
+def test_a_pick_with_another_prefetch_factor_is_timed_with_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    done, text = done_by(monkeypatch, tmp_path, "--repeats 1 --methods plain --passes 1")
+    assert done[-1] == "run 4 8"
+    assert "| short | plain | 4 (8) | 22.6 % (22.6 %) | 20.0 % | 3.00 | 3.0 |" in text
 
 
 @pytest.mark.extended
