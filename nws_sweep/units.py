@@ -60,10 +60,8 @@ def memory(value: float | None) -> str:
     return f"{value:.0f} B"
 
 
-def ratio(value: float | None, uncertainty: float | None = None) -> str:
+def ratio(value: float, uncertainty: float | None = None) -> str:
     """A speed-up such as ``1.94x``; for the uncertainty see ``seconds``. Without one, it has two digits."""
-    if value is None:
-        return NOTHING
     return f"{number(value, _ROUGHLY if uncertainty is None else uncertainty)}x"
 
 

@@ -11,9 +11,9 @@ import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from nws_sweep.measurement.schedule import Conditions
+from nws_sweep.measurement.schedule import Conditions, steady_windows
 from nws_sweep.replay.queue import QueueSettings, replay
-from nws_sweep.results import BatchCost, BatchRecord, LoopCosts, Span, TimeSlice, Window, WindowKind
+from nws_sweep.results import BatchCost, BatchRecord, LoopCosts, Span, TimeSlice, Window
 
 # CPU seconds for ending a worker where no epoch has ended: 6 to 9 ms measured with fork on Linux.
 _STOP_S = 0.008
@@ -133,7 +133,7 @@ def spans_of(
     for number, placed in enumerate(epochs(slices)):
         ends = itertools.accumulate(window.batches for window, _ in placed)
         counted = [
-            (window, end, each) for (window, each), end in zip(placed, ends, strict=True) if _is_compared(window)
+            (window, end, each) for (window, each), end in zip(placed, ends, strict=True) if steady_windows([window])
         ]
         if counted:
             made = [record for record in records if record.epoch == number] or records
@@ -141,10 +141,6 @@ def spans_of(
             returned_s = (0.0, *replay(sequence, loop, settings).returned_s)
             spans += [_span(window, returned_s[end - window.batches], returned_s[end], n) for window, end, n in counted]
     return tuple(spans)
-
-
-def _is_compared(window: Window) -> bool:
-    return window.kind is WindowKind.STEADY and not window.ended_epoch and window.batches > 0
 
 
 def _costs_of(made: Sequence[BatchRecord], count: int) -> list[BatchCost]:

@@ -83,10 +83,6 @@ class CandidateProcess:
             self.running.pause()
             self.read_usage()
 
-    def check_memory(self, memory_bytes: int | None) -> None:
-        """Raises TrialOutOfMemory if its processes held more memory at the latest pause."""
-        resources.check_budget(self.usage.added_bytes, memory_bytes)
-
     def close(self) -> None:
         """Ends the trial process."""
         self.running, self.usage = None, Usage()
@@ -151,7 +147,7 @@ class Candidate:
                 process.memory_limit_bytes = memory_bytes
                 process.resume()
                 self._take_windows(process, number)
-                self.process.check_memory(memory_bytes)
+                resources.check_budget(self.process.usage.added_bytes, memory_bytes)
             except TrialError:
                 if not self.progress.done:
                     raise

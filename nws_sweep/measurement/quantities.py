@@ -16,15 +16,7 @@ from dataclasses import dataclass, replace
 from nws_sweep import units
 from nws_sweep.measurement.batch_costs import end_of_workers_s
 from nws_sweep.measurement.counters import all_windows, cpu_time_s, memory_growth_bytes
-from nws_sweep.measurement.schedule import (
-    Conditions,
-    counted,
-    epoch_starts,
-    epoch_windows,
-    part_of,
-    steady_windows,
-    whole_epochs,
-)
+from nws_sweep.measurement.schedule import Conditions, counted, epoch_windows, steady_windows, whole_epochs
 from nws_sweep.measurement.stats import estimate_mean, half_width
 from nws_sweep.results import Estimate, Measurement, TimeSlice, Window, WindowKind
 
@@ -50,7 +42,7 @@ def is_step(step_s: float, batch_s: float) -> bool:
 def measurement_of(slices: Sequence[TimeSlice], conditions: Conditions) -> Measurement | None:
     """The quantities of a trial; the end of whole epochs counts, as for a stopwatch. None without any batch."""
     windows = all_windows(slices)
-    starts, steady = epoch_starts(windows, conditions), _steady(windows, conditions)
+    starts, steady = _epoch_starts(windows, conditions), _steady(windows, conditions)
     if not starts:
         return None
     running = _running(slices)
@@ -97,18 +89,8 @@ class _Steady:
 
 
 def _steady(windows: Sequence[Window], conditions: Conditions) -> _Steady | None:
-    """None without a window that counts.
-
-    Of epochs the first multiple of the workers, which includes the start-up, and a remainder are left out; of an epoch
-    shorter than two queues a batch takes its share, start-up included.
-    """
-    multiple = conditions.worker_multiple
-    epochs = [
-        epoch
-        if epoch.batches < 2 * conditions.warm_up
-        else part_of(epoch, multiple, epoch.batches // multiple * multiple)
-        for epoch in epoch_windows(windows)
-    ]
+    """None without a window that counts."""
+    epochs = [_steady_part(epoch, conditions) for epoch in epoch_windows(windows)]
     usable = [window for window in epochs or steady_windows(windows) if window.batches]
     if not usable:
         return None
@@ -124,6 +106,19 @@ def _steady(windows: Sequence[Window], conditions: Conditions) -> _Steady | None
         estimate=estimate_mean(paced_s, _paced_s(usable, conditions, by_workers), SEQUENTIAL),
         bias_bound=0.0 if epochs else bias_bound,
     )
+
+
+def _steady_part(epoch: Window, conditions: Conditions) -> Window:
+    """The waits and steps of an epoch without its end, a remainder, and the first multiple of the workers, since that
+    includes the start-up. Of an epoch shorter than two queues a batch takes its share, start-up included.
+    """
+    if epoch.batches < 2 * conditions.warm_up:
+        return epoch
+    multiple = conditions.worker_multiple
+    kept = slice(multiple, epoch.batches // multiple * multiple)
+    waits = epoch.wait_s[kept]
+    samples = epoch.samples * len(waits) // epoch.batches
+    return replace(epoch, wait_s=waits, step_s=epoch.step_s[kept], samples=samples, end_s=None)
 
 
 def _paced_s(windows: Sequence[Window], conditions: Conditions, by_workers: bool) -> float:
@@ -171,20 +166,32 @@ def _made(windows: Sequence[Window], conditions: Conditions) -> float | None:
     return sum(window.produced or 0 for window in windows) / conditions.batch_length
 
 
+def _epoch_starts(windows: Sequence[Window], conditions: Conditions) -> list[Window]:
+    """The windows that start epochs; without the first of several, unless workers persist or mode is ``epoch``."""
+    starts = [window for window in windows if window.startup_s is not None]
+    if conditions.rules.mode == "epoch" or conditions.settings.persistent_workers:
+        return starts
+    return starts[1:] or starts
+
+
 def _epoch_s(windows: Sequence[Window], steady: _Steady | None, conditions: Conditions) -> float | None:
     """Seconds of an epoch: measured, else its start, the steady pace and the end; None if its length is unknown."""
-    batches, starts = conditions.length, epoch_starts(windows, conditions)
-    if batches is None:
+    starts = _epoch_starts(windows, conditions)
+    if conditions.length is None:
         return None
     # A first epoch that was measured whole counts more than the start of a second one.
     if epochs := epoch_windows(starts) or epoch_windows(windows):
         return _mean_epoch_s([_elapsed_s(epoch, windows) for epoch in epochs], conditions)
     if not steady or not starts:
         return None
-    end_s = end_of_workers_s(windows, conditions)
-    left_s = (max(0, batches - start.batches) * steady.estimate.value + end_s for start in starts)
-    begun_s = (_elapsed_s(start, windows) for start in starts)
-    return _mean_epoch_s([*map(sum, zip(begun_s, left_s, strict=True))], conditions)
+    return _mean_epoch_s([_projected_s(start, windows, steady, conditions) for start in starts], conditions)
+
+
+def _projected_s(start: Window, windows: Sequence[Window], steady: _Steady, conditions: Conditions) -> float:
+    """Seconds of the epoch that began with this window: the window, then the steady pace and the end."""
+    batches_left = max(0, (conditions.length or 0) - start.batches)
+    left_s = batches_left * steady.estimate.value + end_of_workers_s(windows, conditions)
+    return _elapsed_s(start, windows) + left_s
 
 
 def _elapsed_s(window: Window, windows: Sequence[Window]) -> float:
@@ -200,11 +207,10 @@ def _elapsed_s(window: Window, windows: Sequence[Window]) -> float:
 
 
 def _first_epoch_s(windows: Sequence[Window], steady: _Steady | None, conditions: Conditions) -> float | None:
-    batches, first = conditions.length, [window for window in windows if window.startup_s is not None][:-1]
-    if batches is None or not steady or not first:
+    first = [window for window in windows if window.startup_s is not None][:-1]
+    if conditions.length is None or not steady or not first:
         return None
-    left_s = max(0, batches - first[0].batches) * steady.estimate.value + end_of_workers_s(windows, conditions)
-    return _elapsed_s(first[0], windows) + left_s
+    return _projected_s(first[0], windows, steady, conditions)
 
 
 def _mean_epoch_s(lengths_s: Sequence[float], conditions: Conditions) -> float:

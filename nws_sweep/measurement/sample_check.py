@@ -11,10 +11,9 @@ import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from itertools import zip_longest
-from typing import Any
 
 from nws_sweep.errors import TrialError, WrongSamples
-from nws_sweep.measurement.candidate import Candidate
+from nws_sweep.measurement.candidate import Answer, Candidate
 from nws_sweep.measurement.environment import Observer, TrialProcess
 from nws_sweep.measurement.search_progress import SearchProgress
 from nws_sweep.results import DatasetFacts, LoaderSettings, SampleMade, SamplePart, SamplesLogged, SamplesSeen
@@ -103,7 +102,7 @@ class SampleChecker:
             )
             progress.warnings = tuple(dict.fromkeys((*progress.warnings, warning)))
 
-    def ask(self, question: Callable[[TrialProcess], Any]) -> Any:
+    def ask(self, question: Callable[[TrialProcess], Answer]) -> Answer | None:
         """Asks a candidate without workers; a new process if a question would advance the candidate's stream.
 
         None if the process fails.
@@ -167,8 +166,7 @@ class SampleChecker:
 
     def _check_streams(self, made: Sequence[SampleMade], settings: LoaderSettings) -> str:
         def counted(one: LoaderSettings, most: int, limit_s: float = math.inf) -> SamplesSeen | None:
-            found: SamplesSeen | None = self.ask(lambda process: process.samples(one, most, limit_s))
-            return found
+            return self.ask(lambda process: process.samples(one, most, limit_s))
 
         count, compared, is_sure = repeated(made)
         if count and _is_longer(settings, counted, unknown=is_sure):

@@ -160,27 +160,3 @@ def steady_windows(windows: Iterable[Window]) -> list[Window]:
 def epoch_windows(windows: Iterable[Window]) -> list[Window]:
     """The windows that are whole epochs."""
     return [window for window in windows if window.kind is WindowKind.EPOCH]
-
-
-def part_of(window: Window, begin: int, end: int) -> Window:
-    """Batches ``begin`` to ``end`` of a window, without the end of its epoch and the count of samples made."""
-    kept = slice(begin, end)
-    waits = window.wait_s[kept]
-    return replace(
-        window,
-        startup_s=None if begin else window.startup_s,
-        wait_s=waits,
-        step_s=window.step_s[kept],
-        overlap_s=window.overlap_s[kept],
-        samples=window.samples * len(waits) // max(1, window.batches),
-        end_s=None,
-        produced=None,
-    )
-
-
-def epoch_starts(windows: Iterable[Window], conditions: Conditions) -> list[Window]:
-    """The windows that start epochs; without the first of several, unless workers persist or mode is ``epoch``."""
-    starts = [window for window in windows if window.startup_s is not None]
-    if conditions.rules.mode == "epoch" or conditions.settings.persistent_workers:
-        return starts
-    return starts[1:] or starts

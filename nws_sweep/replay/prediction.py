@@ -67,11 +67,6 @@ class Records:
         ratio = statistics.fmean((later - earlier) ** 2 for earlier, later in pairwise(logs)) / spread
         return _NEAR if ratio < 2 - _SIGNIFICANT * 2 / math.sqrt(len(logs)) else 1.0
 
-    @cached_property
-    def usual_epoch(self) -> list[BatchCost]:
-        """``epoch`` with a fixed seed."""
-        return self.epoch(random.Random(0))
-
     def epoch(self, draw: random.Random, most: int | None = None) -> list[BatchCost]:
         """The costs of at most ``most`` batches in the order of an epoch, which they represent.
 
@@ -119,7 +114,7 @@ class Prediction:
 
 def epoch_of(records: Records, settings: QueueSettings, seed: int = 0) -> tuple[float, float]:
     """Seconds of an epoch and of a batch at the steady pace, without a band; the same for the same seed."""
-    costs = records.epoch(random.Random(seed)) if seed else records.usual_epoch
+    costs = records.epoch(random.Random(seed))
     if len(records.made) == 1:  # equal batches have their pace from the second queue on
         costs = costs[: max(50, 4 * settings.queued_batches)]
     return epoch_and_batch_s(costs, records.loop, settings, records.batches)

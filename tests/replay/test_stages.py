@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from nws_sweep.replay.model import model_of
 from nws_sweep.replay.queue import QueueSettings
 from nws_sweep.replay.stages import COPY, stage_costs
-from nws_sweep.results import BatchCost, BatchRecord, LoopCosts, StageTime, Trial
-from tests.factories import recorded_trial
+from nws_sweep.results import BatchCost, LoopCosts, StageTime, Trial
+from tests.factories import batch_record, recorded_trial
 
 SAMPLES = 4
 # A batch of 1 s: a container, in it 0.3 s of CPU time and 0.4 s of waiting; 0.1 s of collating; 0.2 s of other code.
@@ -25,7 +26,7 @@ def trial(*timed: tuple[StageTime, ...], num_workers: int = 2, plain_cpu_s: floa
     cost = BatchCost(cpu_s=plain_cpu_s, wait_s=0.4, copy_s=0.25)
     plain = recorded_trial(num_workers, cost, LoopCosts(step_s=0.1))
     records = [
-        BatchRecord(number=n, began_s=0.0, ended_s=1.0, cost=replace(cost, cpu_s=stages[0].cpu_s), stages=stages)
+        batch_record(n, replace(cost, cpu_s=stages[0].cpu_s), position=None, stages=stages)
         for n, stages in enumerate(timed)
     ]
     return replace(plain, records=(*plain.records, *records))
@@ -41,10 +42,7 @@ def test_shares_are_those_of_a_samples_time_and_containers_are_left_out() -> Non
     assert (found["read"].cpu, found["read"].wait) == pytest.approx((0.0, 1.0))
     assert (found["Blur"].file, found["Blur"].line, found["Blur"].calls) == ("blur.py", 7, 1.0)
     assert found["Blur"].within == "data.Set.__getitem__"
-
-
-def test_without_a_stage_a_batch_costs_its_other_parts() -> None:
-    found = {one.name: one for one in stage_costs([trial(STAGES)], SAMPLES, 2)}
+    # A batch without one of them.
     cost = BatchCost(1.2, 0.8, 0.5)
     assert found["read"].taken_from(cost) == BatchCost(1.2, 0.0, 0.5)
     assert found["Blur"].taken_from(cost).cpu_s == pytest.approx(0.6)
@@ -98,8 +96,6 @@ def test_the_latest_timed_batch_of_each_worker_counts() -> None:
 
 
 def test_timed_batches_are_not_replayed() -> None:
-    from nws_sweep.replay.model import model_of
-
     slow = replace(STAGES[0], cpu_s=60.0)
     plain, timed = (model_of([one], 100, 4.0, "fork") for one in (trial(), trial((slow,))))
     assert plain is not None

@@ -56,14 +56,11 @@ def test_the_knee_is_predicted_and_found_in_a_fraction_of_an_epoch() -> None:
     assert result.cost_s < 0.25 * 2000 * 0.04
     assert len(trials) <= 4
     assert sorted(recorder.done) == sorted(trials)
-    assert all(trial.finished for trial in result.trials)
-    assert result.complete
     assert trials[8].measurement is not None
     pace = trials[8].measurement.batch_s
     assert pace is not None
     assert pace.value == pytest.approx(0.04, rel=0.01)
     assert (pace.low is not None, pace.n >= 3) == (True, True)
-    assert result.cost_s == pytest.approx(machine.clock.now)
     # An eliminated trial is ended at once, and its row says so.
     assert (trials[0].state, trials[0].notes[-1]) == (TrialState.OK, "eliminated after 2 rounds")
     kinds = [request.kind for workers, request in machine.requests if workers == 0]
@@ -153,14 +150,14 @@ def test_if_a_paused_candidate_holds_a_lock_candidates_are_paused_only_when_idle
     assert all(trial.state is TrialState.OK for trial in result.trials)
 
 
-def logged(*keys: int, worker: int, content: str) -> tuple[SampleMade, ...]:
+def logged(content: str) -> tuple[SampleMade, ...]:
     part = SamplePart(form=b"", content=content.encode())
-    return tuple(SampleMade(worker=worker, key=key, parts=(part,)) for key in keys)
+    return tuple(SampleMade(worker=0, key=key, parts=(part,)) for key in range(8))
 
 
 def test_a_candidate_with_wrong_samples_is_never_recommended_unless_the_check_is_off() -> None:
     machine = sleeping()
-    right, wrong = logged(*range(8), worker=0, content="right"), logged(*range(8), worker=0, content="wrong")
+    right, wrong = logged("right"), logged("wrong")
     machine.without_workers = right
     machine.one_at_a_time = lambda samples: right[: len(samples)]
     machine.logged = {n: SamplesLogged(samples=right if n == 1 else wrong) for n in range(1, 33)}
@@ -179,7 +176,7 @@ def test_a_candidate_with_wrong_samples_is_never_recommended_unless_the_check_is
 def test_samples_loaded_for_a_comparison_are_no_cpu_time_of_batches() -> None:
     machine = machine_of(lambda workers: 0.32, 2000, start_s=0.01)
     machine.cpu_s = 0.02
-    machine.without_workers = right = logged(*range(8), worker=0, content="right")
+    machine.without_workers = right = logged("right")
     machine.logged = {n: SamplesLogged(samples=right) for n in range(1, 33)}
     result, _ = run_search(configuration({"precision": 1e-9}, strategy="exhaustive", candidates=(0, 1)), machine)
     found = by_workers(result)[0].measurement

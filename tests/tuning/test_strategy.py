@@ -67,6 +67,8 @@ def test_patience_stops_after_more_candidates_without_improvement_and_exhaustive
 def test_candidates_that_are_certain_to_be_measured_are_decided_together_beside_the_best() -> None:
     strategy = patient(tuple(range(10)), 2)
     assert strategy.decide([]) == Measure(candidates=settings(0, 1, 2))
+    with_reference = replace(strategy, rules=replace(strategy.rules, reference=8))
+    assert with_reference.decide([]) == Measure(candidates=settings(0, 1, 2, 8))
     observed = [seen(0, 5.0), seen(1, 3.0), seen(2, 4.0)]
     assert strategy.decide(observed) == Measure(candidates=settings(3, 4), beside=settings(1))
     # An observation out of order counts when the order reaches it.
