@@ -12,7 +12,6 @@ from multiprocessing.connection import Connection
 from nws_sweep.system import fork_server, processes, streams
 
 WITHIN_S = 20.0  # far more than anything here takes
-_made_by: list[int] = []
 
 
 def end(connection: Connection, how: str) -> None:
@@ -42,7 +41,6 @@ def report_state(connection: Connection) -> None:
 
 
 def serve(connection: Connection) -> None:
-    _made_by.append(os.getpid())
     connection.send("ready")
     fork_server.serve(connection)
 
@@ -53,10 +51,6 @@ def serve_without_memory(connection: Connection) -> None:
 
     os.fork = fork
     serve(connection)
-
-
-def report_dataset(connection: Connection) -> None:
-    connection.send(_made_by)
 
 
 def redirect(connection: Connection) -> None:

@@ -105,7 +105,6 @@ RaisesWithWorkers = kind(
 )
 Killed = kind("Killed", lambda _, index: index == 40 and kill_this_process())
 Exits = kind("Exits", lambda _, index: sys.exit(3))
-WarnsForEachSample = kind("WarnsForEachSample", lambda _, index: warnings.warn(f"bad sample {index}", stacklevel=1))
 Slow = kind("Slow", lambda own, _: time.sleep(own.seconds), With)
 
 

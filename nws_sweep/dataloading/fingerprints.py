@@ -210,6 +210,9 @@ class Source:
                     yield from (module, *(f"{module}.{alias.name}" for alias in node.names))
 
 
+_source = functools.cache(Source)
+
+
 def source_of_module(module: ModuleType) -> Source | None:
     """The source of a module of the project; None for others."""
     path = getattr(module, "__file__", None)
@@ -228,8 +231,3 @@ def source_of(name: str) -> Source | None:
             if spec is not None and spec.origin and spec.has_location and not is_library(spec.origin):
                 return _source(os.path.abspath(spec.origin), spec.parent or "")  # noqa: PTH100
     return None
-
-
-@functools.cache
-def _source(path: str, package: str) -> Source:
-    return Source(path, package)

@@ -74,8 +74,7 @@ def loader_input_of(dataset: Any, keywords: Mapping[str, Any]) -> LoaderInput:
         return replace(measured, call="search(lambda: DataLoader(...))", wrapper=wrapper)
     _refuse_lists(keywords)
     of_workers = {name: keywords[name] for name in _OF_WORKERS} | {"timeout": float(keywords["timeout"])}
-    schema.require("prefetch_factor", of_workers["prefetch_factor"])
-    for name in ("multiprocessing_context", "timeout"):
+    for name in ("prefetch_factor", "multiprocessing_context", "timeout"):
         schema.require(name, of_workers[name])
     is_maker = isinstance(dataset, type) or not (hasattr(dataset, "__getitem__") or hasattr(dataset, "__iter__"))
     if is_maker:

@@ -15,7 +15,7 @@ import os
 import stat
 import sys
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, islice
 from pathlib import Path
 from types import BuiltinMethodType, FunctionType, MethodType, ModuleType
@@ -39,11 +39,11 @@ _PLAIN = (str, bytes, int, float, complex, bool, type(None), ModuleType, logging
 _ATOMS = (*_PLAIN, type, FunctionType, MethodType)
 
 _POSITIONED = (io.BufferedReader, io.BufferedRandom, io.FileIO, io.TextIOWrapper)
-# Modules with other classes whose objects must not be used after a fork. Classes of C may name another module.
-_HANDLES: Mapping[str, Sequence[str]] = {
-    "sqlite3": ("Connection",), "h5py": ("File", "Group", "Dataset"), "lmdb": ("Environment", "Transaction"),
-    "zipfile": ("ZipFile",), "tarfile": ("TarFile",), "tables": ("File",),
-}  # fmt: skip
+# Other classes whose objects must not be used after a fork, and their modules. Classes of C may name another module.
+_HANDLES = (
+    ("sqlite3", "Connection"), ("h5py", "File"), ("h5py", "Group"), ("h5py", "Dataset"), ("lmdb", "Environment"),
+    ("lmdb", "Transaction"), ("zipfile", "ZipFile"), ("tarfile", "TarFile"), ("tables", "File"),
+)  # fmt: skip
 
 
 def python_objects(dataset: Any) -> tuple[PythonObjects, ...]:
@@ -60,7 +60,8 @@ def handles(files: Iterable[str], dataset: Any) -> tuple[str, ...]:
 
     ``files`` are the paths of the files that were opened while the dataset was made.
     """
-    kinds = {kind: f"{module}.{name}" for module, names in _HANDLES.items() for name, kind in _classes(module, names)}
+    imported = ((f"{module}.{name}", getattr(sys.modules.get(module), name, None)) for module, name in _HANDLES)
+    kinds = {kind: name for name, kind in imported if isinstance(kind, type)}
     found: dict[str, str] = {}
     for place, value in walk(dataset):
         kind = next((name for one, name in kinds.items() if isinstance(value, one)), "")
@@ -70,12 +71,6 @@ def handles(files: Iterable[str], dataset: Any) -> tuple[str, ...]:
             path = os.path.realpath(name) if isinstance(name, str | os.PathLike) else ""
             found[f"dataset.{place} ({f'{type(value).__name__} of {path}' if is_file else kind})"] = path
     return (*found, *dict.fromkeys(f"the open file {path}" for path in files if path not in found.values()))
-
-
-def _classes(module: str, names: Iterable[str]) -> Iterator[tuple[str, type]]:
-    """Classes of a module that the program has imported."""
-    found = ((name, getattr(sys.modules.get(module), name, None)) for name in names)
-    yield from ((name, kind) for name, kind in found if isinstance(kind, type))
 
 
 def walk(value: Any) -> Iterator[tuple[str, Any]]:

@@ -45,18 +45,9 @@ class Supervision:
 UNLIMITED = Supervision()
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
-    """What is sent to a trial process, which answers it by the method of ``child`` that has this name."""
-
-    name: str
-    arguments: tuple[Any, ...] = ()
-    background: str = ""  # the command that background loaders get before it; "" for none
-
-
 def _sent(method: _Method, background: str = "") -> _Method:
     """A method with the same signature that sends a command of its name and returns the answer."""
-    return cast(_Method, lambda process, *given: process.request(Command(method.__name__, given, background)))
+    return cast(_Method, lambda process, *given: process.request(method.__name__, *given, background=background))
 
 
 _NO_ROOM_FOR_THE_DATASET = (
@@ -95,7 +86,7 @@ class ChildProcess(TrialProcess):
 
     def make_template(self) -> str:
         """Makes only the dataset, to fork trial processes from this one; returns the obstacle to that, else ""."""
-        obstacle = str(self.request(Command("make_template")))
+        obstacle = str(self.request("make_template"))
         if not obstacle:  # a template process has no limits
             self._left_s, self.memory_limit_bytes, self._deadline_s = None, None, math.inf
         return obstacle
@@ -112,12 +103,12 @@ class ChildProcess(TrialProcess):
 
     def prepare(self) -> None:
         """Makes the dataset, unless the process has it, the training step and the collate_fn."""
-        self.facts = self.request(Command("prepare"))
+        self.facts = self.request("prepare")
 
     def open(self, settings: LoaderSettings, place: float = 0.0) -> None:
         """Makes the DataLoader."""
         self.settings = settings
-        self.batches_per_epoch = self.request(Command("open", (settings, place)))
+        self.batches_per_epoch = self.request("open", settings, place)
 
     def pause(self) -> None:
         """Stops the trial process and its workers."""
@@ -133,21 +124,25 @@ class ChildProcess(TrialProcess):
 
     def window(self, request: WindowRequest) -> Window:
         """Takes a window; its records do not contain the time in which the process was paused."""
-        window: Window = self.request(Command("window", (request,), background="iterate"))
+        window: Window = self.request("window", request, background="iterate")
         return replace(window, records=tuple(_without_pauses(record, self._pauses_s) for record in window.records))
 
     def usage(self) -> Usage:
         """Resources that the trial process and its workers have used so far."""
         return usage.of_tree(self.pid)
 
-    def request(self, command: Command) -> Any:
-        """Returns the answer; raises the reported error, TrialError on exit, or the error of a limit."""
+    def request(self, name: str, *arguments: Any, background: str = "") -> Any:
+        """Sends a command, which the method of ``child`` with this name answers, and returns the answer.
+
+        Raises the reported error, TrialError on exit, or the error of a limit. ``background`` is the command that
+        background loaders get before it; empty for none.
+        """
         if self._failure is not None:  # the next answer would be that of the earlier command
             raise self._failure
         began = time.perf_counter()
         deadline = math.inf if self._left_s is None else began + self._left_s
         try:
-            self.connection.send((command.name, *command.arguments))
+            self.connection.send((name, *arguments))
             while (answer := self._receive(deadline, time.perf_counter() + STALL_S))[0] == "progress":
                 if answer[1]:
                     self._supervision.on_progress(answer[1])
@@ -269,14 +264,14 @@ class ProcessWithBackground(ChildProcess):
                 process.open(replace(settings, timeout=0.0), place)  # it may be paused while it waits for a batch
         self.beside = [process.pid for process in self._background]
 
-    def request(self, command: Command) -> Any:
+    def request(self, name: str, *arguments: Any, background: str = "") -> Any:
         """Sends a command to the measured process; raises the error of a background loader that has failed."""
-        if command.background and command.background != self._in_background:
+        if background and background != self._in_background:
             with _failures_named():
                 for process in self._background:
-                    process.request(Command(command.background))
-            self._in_background = command.background
-        answer = super().request(command)
+                    process.request(background)
+            self._in_background = background
+        answer = super().request(name, *arguments)
         with _failures_named():
             for process in self._background:
                 if process.has_answer:  # without a request it is a failure, or a line of progress

@@ -1,6 +1,7 @@
 """How long an accelerator waits for data, with a simulated queue of a device."""
 
 import math
+from typing import Any
 
 import pytest
 
@@ -42,6 +43,16 @@ def test_a_device_whose_queue_is_not_known_may_have_waited_all_the_time() -> Non
     assert clock.waited_s() == math.inf
 
 
+def session(batches: int, step_s: float, **loader: Any) -> tuple[FakeClock, LoaderSession]:
+    """Over a simulated loader, with training steps that take this time on the device."""
+    device = Device(FakeClock())
+    simulated = SimulatedLoader(device.clock, batches, **loader)
+    measured = LoaderSession(
+        simulated, lambda _: device.launch(step_s), clock=device.clock, find_device=lambda: DeviceClock(device.event)
+    )
+    return device.clock, measured
+
+
 STEADY = WindowRequest(kind=WindowKind.STEADY, min_batches=10)
 
 
@@ -57,14 +68,7 @@ STEADY = WindowRequest(kind=WindowKind.STEADY, min_batches=10)
 def test_a_window_has_the_pace_of_the_slower_of_loading_and_queued_steps(
     load_s: float, step_s: float, num_workers: int, batch_s: float, wait_s: float
 ) -> None:
-    clock = FakeClock()
-    device = Device(clock)
-    measured = LoaderSession(
-        SimulatedLoader(clock, 100, make_s=load_s, num_workers=num_workers),
-        lambda _: device.launch(step_s),
-        clock=clock,
-        find_device=lambda: DeviceClock(device.event),
-    )
+    clock, measured = session(100, step_s, make_s=load_s, num_workers=num_workers)
     measured.window(WindowRequest(kind=WindowKind.WARM_UP, min_batches=4))
     began_s = clock.now
     window = measured.window(STEADY)
@@ -78,14 +82,7 @@ def test_a_window_has_the_pace_of_the_slower_of_loading_and_queued_steps(
 
 
 def test_the_end_of_an_epoch_contains_the_last_step_only_as_a_step() -> None:
-    clock = FakeClock()
-    device = Device(clock)
-    measured = LoaderSession(
-        SimulatedLoader(clock, 5, make_s=0.1, num_workers=1, end_s=0.7),
-        lambda _: device.launch(0.5),
-        clock=clock,
-        find_device=lambda: DeviceClock(device.event),
-    )
+    clock, measured = session(5, 0.5, make_s=0.1, num_workers=1, end_s=0.7)
     epoch = WindowRequest(kind=WindowKind.EPOCH)
     measured.window(epoch)
     began_s, window = clock.now, measured.window(epoch)

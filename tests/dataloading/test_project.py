@@ -1,4 +1,3 @@
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -14,8 +13,8 @@ from nws_sweep.dataloading import project
 from nws_sweep.errors import ConfigurationError, NwsSweepError
 from nws_sweep.executor import trial_process
 from nws_sweep.executor.trial_process import ChildProcess
-from nws_sweep.results import LoaderSettings, storage
-from tests.conftest import ROOT, Command
+from nws_sweep.results import LoaderSettings
+from tests.conftest import ROOT
 from tests.factories import process_spec
 
 PROJECTS = ROOT / "tests" / "projects"
@@ -45,14 +44,6 @@ def test_a_dataloader_is_found_with_its_settings_and_their_keys() -> None:
     with plain(overrides="dataset=slower batch_size=4", key="val_loader") as process:
         assert process.facts.loader == LoaderSettings(batch_size=4)
     with pytest.raises(NwsSweepError, match=r"^.*Could not find 'dataset/nope'.*\Z"), plain(overrides="dataset=nope"):
-        pass
-
-
-def test_an_unregistered_resolver_is_reported_with_a_remedy(tmp_path: Path) -> None:
-    node = {**LOADER, "dataset": [1, 2], "batch_size": "${twice:8}"}
-    OmegaConf.save({"loader": node}, tmp_path / "config.yaml")
-    line = r"^dataset.imports=\[\]: Unsupported interpolation type twice; must be a list with the project's module"
-    with pytest.raises(NwsSweepError, match=line), composed(tmp_path, "config.yaml"):
         pass
 
 
@@ -105,12 +96,14 @@ def test_the_node_of_the_training_data_is_found(config: dict[str, Any], key: str
         ({"model": OTHER, "data": {"_target_": "tests.factories.configuration"}}, None, "key=null: no node of the"),
         ({"loader": LOADER, "other": 1}, "lodaer", "key=lodaer: .* its top-level nodes are loader, other"),
         (None, None, "config=.*: no such file"),
+        ({"loader": {**LOADER, "dataset": [1, 2], "batch_size": "${twice:8}"}}, None,
+         r"imports=\[\]: Unsupported interpolation type twice; must be a list with the project's module"),
     ],
 )  # fmt: skip
 def test_wrong_nodes_are_reported(config: dict[str, Any] | None, key: str | None, message: str, tmp_path: Path) -> None:
     if config:
         OmegaConf.save(config, tmp_path / "config.yaml")
-    with pytest.raises(ConfigurationError, match=f"dataset.{message}"):
+    with pytest.raises(ConfigurationError, match=f"^dataset.{message}"):
         project.load(str(tmp_path / "config.yaml"), key=key)
 
 
@@ -127,37 +120,13 @@ def test_a_data_module_is_prepared_for_the_method() -> None:
             project.loader_of(made, "data", "train_dataloader")
 
 
-@pytest.mark.slow
 @pytest.mark.extended
-def test_a_project_in_the_layout_of_the_lightning_template(tmp_path: Path, shared_nws: Command) -> None:
-    """Its LightningDataModule is measured with its own settings, and ``best`` prints keys of its config."""
-    shutil.copytree(PROJECTS / "lightning_template", tmp_path / "project")
-    measured = shared_nws(
-        "-m", "dataset=project", "dataset.config=configs/train.yaml", "batch_size=null,16", "num_workers=[0,4]",
-        "measure=quick", "measure.window_s=0.02", "measure.trial_limit_s=0.2", "strategy=exhaustive",
-        cwd=tmp_path / "project",
-    )  # fmt: skip
-    assert (measured.returncode, measured.stderr) == (0, "")
-    (folder,) = (tmp_path / "project" / "outputs" / "sweeps").iterdir()
-    runs = storage.find(folder).runs
-    assert [run.result.configuration.columns["batch_size"] for run in runs] == [128, 16]
-    last = runs[1].result.verdict
-    assert last is not None
-    best = shared_nws("best", folder, "--format", "overrides", "--where", "batch_size=16", cwd=tmp_path / "project")
-    assert best.stdout == f"++data.batch_size=16 ++data.num_workers={last.recommended.num_workers}\n"
-    assert best.stderr == ""
-
-
-CONFIG = OmegaConf.create(
-    {
-        "root": "/data",
-        "data": {
-            "root": "${root}", "batch_size": 8, "other": "${elsewhere}",
-            "inner": {"num_workers": 1, "batch_size": 9, "sizes": [1, 2]},
-        },
-        "elsewhere": {"pin_memory": True, "flag": 1},
-    }
-)  # fmt: skip
+def test_a_project_in_the_layout_of_the_lightning_template() -> None:
+    with composed(PROJECTS / "lightning_template", "configs/train.yaml") as process:
+        facts = process.facts
+    assert facts.loader == LoaderSettings(batch_size=128, shuffle=True)
+    assert facts.project is not None
+    assert facts.project.keys == {name: f"data.{name}" for name in ("batch_size", "num_workers", "pin_memory")}
 
 
 @pytest.mark.parametrize(
@@ -176,8 +145,13 @@ CONFIG = OmegaConf.create(
 def test_keys_are_those_of_the_split(data: dict[str, Any], split: str, keys: str | tuple[str, ...] | None) -> None:
     one, several = keys_of(OmegaConf.create({"data": data, "both": {"train": 1, "val": 2}}), "data", split)
     assert one.get("num_workers", several.get("num_workers")) == keys
-    # The outermost counts.
-    assert keys_of(CONFIG, "data") == ({"batch_size": "data.batch_size", "num_workers": "data.inner.num_workers"}, {})
+
+
+def test_the_outermost_key_counts_and_none_of_another_node() -> None:
+    inner = {"num_workers": 1, "batch_size": 9, "sizes": [1, 2]}
+    data = {"root": "${root}", "batch_size": 8, "other": "${elsewhere}", "inner": inner}
+    config = OmegaConf.create({"root": "/data", "data": data, "elsewhere": {"pin_memory": True}})
+    assert keys_of(config, "data") == ({"batch_size": "data.batch_size", "num_workers": "data.inner.num_workers"}, {})
 
 
 class Nested(Module):

@@ -42,10 +42,6 @@ def timed(overhead: Overhead = NO_OVERHEAD) -> tuple[Hands, StageClock]:
     return hands, clock
 
 
-def by_name(times: tuple[StageTime, ...]) -> dict[str, StageTime]:
-    return {one.name: one for one in times}
-
-
 def test_calls_have_their_times_with_what_they_call_and_without_delays() -> None:
     hands, clock = timed()
     outer, inner = Stage("outer"), Stage("inner")
@@ -175,7 +171,7 @@ def stages_of(dataset: Any, samples: int = 4, make: Callable[[], Any] | None = N
         make() if make else default_collate([dataset[index] for index in range(samples)])
     finally:
         found = timer.stop()
-    return by_name(found)
+    return {one.name: one for one in found}
 
 
 def test_functions_and_objects_of_a_dataset_are_stages_with_their_places() -> None:
@@ -282,10 +278,8 @@ def test_scripted_modules_and_classes_are_left_alone() -> None:
 
 
 def test_datasets_inside_others_are_stages() -> None:
-    found = stages_of(Subset(Samples(Busy(2)), range(4)), make=lambda: None)
-    assert list(found) == ["torch.utils.data.Subset.__getitems__"]
-    inner = Samples(Busy(2))
-    outer = Subset(inner, range(4))
+    outer = Subset(Samples(Busy(2)), range(4))
+    assert list(stages_of(outer, make=lambda: None)) == ["torch.utils.data.Subset.__getitems__"]
     found = stages_of(outer, make=lambda: outer.__getitems__([0, 1]))
     assert "tests.dataloading.test_stages.Samples.__getitem__" in found
 

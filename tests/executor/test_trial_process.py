@@ -50,21 +50,6 @@ def test_an_epoch_is_complete_with_each_start_method(num_workers: int, context: 
     assert (window.batches, window.samples, window.ended_epoch) == (7, 50, True)
 
 
-@pytest.mark.parametrize(
-    ("name", "iterable", "samples", "batches"),
-    [("Plain", False, 64, 8), ("Stream", True, None, None), ("SizedStream", True, 64, 8)],
-)
-def test_facts_have_the_kind_and_length_of_a_dataset(
-    name: str, iterable: bool, samples: int | None, batches: int | None
-) -> None:
-    with trial_process.start(spec(name)) as process:
-        assert (process.facts.iterable, process.facts.samples) == (iterable, samples)
-        assert process.facts.type == f"tests.user_datasets.{name}"
-        process.open(settings(0, shuffle=True))  # ignored for an iterable dataset, where DataLoader rejects it
-        assert process.batches_per_epoch == batches
-        assert process.window(WHOLE_EPOCH).samples == 64
-
-
 def test_a_kept_iterator_is_made_once_with_all_that_a_trial_sets(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -163,8 +148,8 @@ def test_a_command_stalls_if_no_progress_is_reported_for_10_s(
 
 
 NEGATIVE_SLEEP = {"_target_": "nws_sweep.dataloading.training_steps.Sleep", "seconds_per_batch": -1}
-SYNTHETIC = "nws_sweep.datasets.synthetic"
 NO_FILES = {"_target_": "torchvision.datasets.MNIST", "root": "nowhere"}
+PIXELS = {"_target_": "nws_sweep.datasets.synthetic.pixels", "dataset": NO_FILES}
 REMEDY = r" needs \+\+training_step._partial_=true"
 
 
@@ -174,13 +159,8 @@ REMEDY = r" needs \+\+training_step._partial_=true"
         ({"_target_": f"{USERS}.Plain", "length": 0}, {}, DatasetError, "is empty: 0 samples"),
         ({"_target_": "no_such_module.Dataset"}, {}, DatasetError, "No module named 'no_such_module'"),
         (NO_FILES, {}, DatasetError, r"RuntimeError: .*; put its files into /.*/nowhere/MNIST/raw$"),
-        (
-            {"_target_": f"{SYNTHETIC}.pixels", "dataset": NO_FILES},
-            {},
-            DatasetError,
-            "pixels: .*; put its files into /",
-        ),
-        ({}, NEGATIVE_SLEEP, ConfigurationError, "=-1: must be a"),
+        (PIXELS, {}, DatasetError, "pixels: .*; put its files into /"),
+        ({}, NEGATIVE_SLEEP, ConfigurationError, "^training_step.seconds_per_batch=-1: must be a"),
         ({}, {"_target_": "builtins.dict"}, ConfigurationError, rf"dict: .*got dict, which cannot be called.*{REMEDY}"),
         ({}, {"_target_": f"{USERS}.step"}, ConfigurationError, rf"step: .*missing 1 required.*{REMEDY}"),
     ],
@@ -203,10 +183,10 @@ def test_output_of_a_dataset_is_logged_and_its_warnings_recorded(tmp_path: Path,
 
 
 def test_at_most_five_warnings_are_recorded() -> None:
-    with trial_process.start(spec("WarnsForEachSample")) as process:
-        process.open(settings(0))
-        process.window(WHOLE_EPOCH)
-        assert process.warned() == (*(f"bad sample {index}" for index in range(5)), "further warnings omitted")
+    commands = child_module._ChildCommands(spec("Plain"), "")
+    for index in range(7):
+        commands.record_warning(f"bad sample {index}")
+    assert commands.warned() == (*(f"bad sample {index}" for index in range(5)), "further warnings omitted")
 
 
 def test_a_worker_killed_between_commands_fails_the_next_command() -> None:

@@ -51,7 +51,7 @@ def test_a_fork_that_fails_is_reported_and_does_not_end_the_server() -> None:
     template.connection.recv()
     for _ in range(2):
         with pytest.raises(BlockingIOError, match="too many processes"):
-            fork(forked.report_dataset, server=ForkServer(template.connection))
+            fork(forked.sleep, server=ForkServer(template.connection))
 
 
 def test_a_killed_server_is_replaced() -> None:

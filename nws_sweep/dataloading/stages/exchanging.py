@@ -20,17 +20,12 @@ _WITHOUT_AN_END = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC
 
 def begin(clock: StageClock, functions: StageFunctions) -> Callable[[], None]:
     """Times calls with the clock from now on; returns what ends it."""
-    exchanged = []
+    exchanged = contextlib.ExitStack()
     for code, function in functions.known.items():
         if not code.co_flags & _WITHOUT_AN_END:
             with contextlib.suppress(ValueError, TypeError):  # it keeps its code, and counts as a part of its callers
-                exchanged.append(_Exchanged(clock, functions, function))
-
-    def end() -> None:
-        for one in exchanged:
-            one.restore()
-
-    return end
+                exchanged.callback(_Exchanged(clock, functions, function).restore)
+    return exchanged.close
 
 
 class _Exchanged:
