@@ -36,9 +36,6 @@ class TunedIterator:
         self._tuner, self._batches, self._delay_s = tuner, batches, run_delay_clock()
         self._loader, self._pools = loader, Pools(loader, tuner)
         self._observation: TrainingTrial | None = None
-        self._most_batches: int | None = None
-        self._pool_began = 0  # batches of the epoch that earlier pools have given
-        self._device = Device()
         self._begin_epoch(lambda: self._pools.make(tuner.current, is_first=True))
 
     def __getattr__(self, name: str) -> Any:
@@ -66,7 +63,7 @@ class TunedIterator:
         self._pools.start(make)
         self._returned, self._most_batches = 0, self._tuner.length.most(self._tuner.current.num_workers)
         self._tuner.epoch += 1
-        self._epoch, self._pool_began = self._tuner.epoch, 0
+        self._epoch, self._pool_began = self._tuner.epoch, 0  # batches of the epoch that earlier pools have given
         self._device = device_clock.of_training() or Device()
         if self._tuner.waiting is not None:
             self._tuner.waiting.begin_epoch(time.perf_counter())
@@ -117,15 +114,14 @@ class TunedIterator:
         asked_s = time.perf_counter()
         self._try(self._device.ask)
         batch = self._next_batch()
-        given_s = time.perf_counter()
-        has_ended = self._try(lambda: waiting.note(asked_s, given_s, self._device.waited_s()))
-        if (
-            has_ended
-            and self._epoch == self._tuner.epoch
-            and self._try(_no_longer_fits, self._pools.current, self._tuner, waiting, given_s)
-        ):
-            self._try(self._observe, 0.0, self._returned - self._pool_began)
+        self._try(self._reconsider, waiting, asked_s, time.perf_counter())
         return batch
+
+    def _reconsider(self, waiting: Waiting, asked_s: float, given_s: float) -> None:
+        """Observes the settings again if they no longer fit, in the newest iterator."""
+        has_ended = waiting.note(asked_s, given_s, self._device.waited_s()) and self._epoch == self._tuner.epoch
+        if has_ended and _no_longer_fits(self._pools.current, self._tuner, waiting, given_s):
+            self._observe(0.0, self._returned - self._pool_began)
 
     def _before_batch(self) -> torch.Tensor | None:
         """Torch's generator before a batch, and the clocks; the first batch of an epoch draws for the order."""

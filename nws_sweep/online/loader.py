@@ -74,7 +74,7 @@ class TunedLoader(DataLoader[Any]):
 
     def plain(self) -> DataLoader[Any]:
         """A copy as it was before ``autotune``, with the attributes that have been set since."""
-        return plain(self, self._plain_class)
+        return plain(self)
 
     def _own_tuner(self) -> Tuner:
         """The tuner, made at the first epoch: only then distributed training has its process group."""
@@ -86,7 +86,7 @@ class TunedLoader(DataLoader[Any]):
         return tuner
 
     def _get_iterator(self) -> Any:
-        return iterator_of(self, self._plain_class, self._own_tuner)
+        return iterator_of(self, self._own_tuner, torch_internals.new_iterator)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickled like a plain DataLoader; what has been found is not."""
@@ -105,21 +105,15 @@ def _end_recent() -> None:
                 tuner.end()
 
 
-def iterator_of(
-    loader: DataLoader[Any],
-    kind: type[DataLoader[Any]],
-    find_tuner: Callable[[], Tuner],
-    untuned: Callable[[Any], Any] = torch_internals.new_iterator,
-) -> Any:
+def iterator_of(loader: DataLoader[Any], find_tuner: Callable[[], Tuner], untuned: Callable[[Any], Any]) -> Any:
     """An iterator over one epoch of a DataLoader, or over all of them with persistent workers.
 
     It is that of ``untuned`` if tuning fails, or if torch lacks names that tuning needs.
 
     Args:
         loader: The DataLoader.
-        kind: Its class without tuning.
         find_tuner: Gives the tuner of the loader.
-        untuned: Makes the iterator of a loader of this class.
+        untuned: Makes the iterator of a loader of its class without tuning.
     """
     restore: Callable[[], None] | None = None
     tuner: Tuner | None = None
@@ -127,7 +121,7 @@ def iterator_of(
         restore = loaders.order_restorer(loader)
         tuner = find_tuner()
         if not torch_internals.missing_names():
-            return _tuned_iterator(loader, plain(loader, kind), tuner)
+            return _tuned_iterator(loader, plain(loader), tuner)
     except Exception as error:  # training continues without tuning
         text = one_line(f"the DataLoader is not tuned: {type(error).__name__}: {error}")
         logger.warning(text)
@@ -136,7 +130,7 @@ def iterator_of(
                 tuner.give_up(text)
         if restore is not None:
             restore()
-    iterator = untuned(plain(loader, kind))
+    iterator = untuned(plain(loader))
     safeguards.forget_loaded(loader)
     return iterator
 
@@ -151,26 +145,21 @@ def _tuned_iterator(loader: DataLoader[Any], copy: DataLoader[Any], tuner: Tuner
     return iterator
 
 
-def plain(loader: DataLoader[Any], kind: type[DataLoader[Any]]) -> DataLoader[Any]:
-    """A copy of a DataLoader, of that class and without an iterator, also in attributes of the class."""
-    other = object.__new__(kind)
+def plain(loader: DataLoader[Any]) -> DataLoader[Any]:
+    """A copy of a DataLoader, of its class without tuning and without an iterator, also in attributes of the class."""
+    other: DataLoader[Any] = object.__new__(getattr(type(loader), "_plain_class", type(loader)))
     vars(other).update({name: value for name, value in vars(loader).items() if name != "_tuner"})
     torch_internals.forget_iterator(other)
     loaders.leave_out_iterators(other)
     return other
 
 
-_classes: dict[Any, type[TunedLoader]] = {}
-
-
-def _tuned_class(kind: type[DataLoader[Any]], options: Mapping[str, Any]) -> type[TunedLoader]:
+@functools.cache
+def _tuned_class(kind: type[DataLoader[Any]], **options: Any) -> type[TunedLoader]:
     """A subclass of the loader's own class: ``isinstance`` gives what it gave before."""
-    key = (kind, *options.values())
-    if key not in _classes:
-        bases = (TunedLoader,) if kind is DataLoader else (TunedLoader, kind)
-        own = {"_plain_class": kind, "_options": options, "__doc__": kind.__doc__}
-        _classes[key] = type(f"Tuned{kind.__name__}", bases, own)
-    return _classes[key]
+    bases = (TunedLoader,) if kind is DataLoader else (TunedLoader, kind)
+    own = {"_plain_class": kind, "_options": options, "__doc__": kind.__doc__}
+    return type(f"Tuned{kind.__name__}", bases, own)
 
 
 def autotune(
@@ -234,7 +223,7 @@ def _followed(loader: AnyLoader, **options: Any) -> AnyLoader:
     if reason := platforms.reason_not_autotuning():
         announcer(progress, printer_for(progress))(f"{reason}: the DataLoader is not changed")
         return loader
-    tuned = object.__new__(_tuned_class(type(inner), options))
+    tuned = object.__new__(_tuned_class(type(inner), **options))
     vars(tuned).update(vars(inner))
     torch_internals.forget_iterator(tuned)
     if torch_internals.missing_names():
@@ -286,11 +275,9 @@ def _reason_to_stay(loader: DataLoader[Any], base: LoaderSettings, watches: bool
         return f"torch {torch.__version__} has no {', '.join(missing)}; autotune does not change the loader"
     if watches:
         return ""
-    if reason := safeguards.reason_of_state(loader):
-        return reason
     if not base.num_workers and processes.runs_main(loaders.start_method(loader)):
         return 'each new worker would run the main script, which has no if __name__ == "__main__"'
-    return ""
+    return safeguards.reason_of_state(loader)
 
 
 def _configuration(loader: DataLoader[Any]) -> Configuration:

@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -26,12 +26,10 @@ class TrainingTrial:
 
     Args:
         settings: Canonical.
-        warm_up: Batches of each epoch, and after each change, that are not timed.
         batches_per_epoch: Length of an epoch; None if it is unknown.
     """
 
     settings: LoaderSettings
-    warm_up: int
     batches_per_epoch: int | None
     windows: list[Window] = field(default_factory=list)
     _first: int = 0  # number of the first batch in its epoch
@@ -90,11 +88,10 @@ class TrainingTrial:
         window = self._batches.cut(WindowKind.STEADY if self._has_cut else first, ended_s)
         recent = [step_s for one in (*self.windows[-_RECENT:], window) for step_s in one.step_s]
         length, usual = self.batches_per_epoch, statistics.median(recent)
-        made: Iterable[BatchRecord]
-        if self.settings.num_workers:
-            made = (replace(one, number=one.number - self._made) for one in records)
-        else:
+        if not self.settings.num_workers:
             made = made_without_workers(window, self._taken - window.batches, [None] * window.batches)
+        else:
+            made = (replace(one, number=one.number - self._made) for one in records)
         placed = (replace(one, position=(self._first + one.number) / length if length else None) for one in made)
         self.windows.append(
             replace(
@@ -115,7 +112,7 @@ class TrainingTrial:
         """
         workers, length, steps_s = max(1, self.settings.num_workers), self.batches_per_epoch, self._batches.step_s
         if not self._has_cut:
-            warm_up = max(self.warm_up, _FIRST_BATCHES)
+            warm_up = max(self.settings.queued_batches, _FIRST_BATCHES)
             return self._taken >= warm_up and (length is None or length >= warm_up + 2 * workers)
         is_whole = bool(steps_s) and len(steps_s) % workers == 0
         return is_whole and sum(self._batches.wait_s) + sum(steps_s) >= _WINDOW_S

@@ -217,8 +217,7 @@ class Pool:
     def end(self) -> None:
         """Ends the workers."""
         self.has_ended = True
-        if self.log is not None:
-            torch_internals.end_workers(self.iterator)
+        torch_internals.end_workers(self.iterator)
 
 
 def _new_generator(plain: torch.Generator) -> torch.Generator:

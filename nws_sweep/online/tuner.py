@@ -96,7 +96,7 @@ class Tuner:
         if self.tuning.is_decided or (seen is not None and seen.is_long_enough and not self.may_change(self)):
             return None  # that of validation would continue as long as training
         if self.observation is None or self.observation.settings != self.current:
-            self.observation = TrainingTrial(self.current, self.current.queued_batches, batches_per_epoch)
+            self.observation = TrainingTrial(self.current, batches_per_epoch)
         return self.observation
 
     def plan(self, batch: int, batches: int | None) -> Plan | None:

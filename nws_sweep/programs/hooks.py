@@ -286,7 +286,7 @@ class TuningHook(ProgramHook):
         if isinstance(loader, TunedLoader):
             self._tunes_itself = True
             return original(loader)
-        return iterator_of(loader, type(loader), lambda: self._tuner_of(loader), original)
+        return iterator_of(loader, lambda: self._tuner_of(loader), original)
 
     @property
     def _training(self) -> _Followed | None:

@@ -70,10 +70,8 @@ def of_module(name: str) -> Program:
             raise ConfigurationError(one_line(f"-m {name}: {type(error).__name__}: {error}")) from error
     if spec is None or spec.origin is None or not isinstance(spec.loader, importlib.abc.InspectLoader):
         raise ConfigurationError(f"-m {name}: no such module, or a package without __main__")
-    module = ModuleType("__main__")
-    vars(module).update(
-        __file__=spec.origin, __loader__=spec.loader, __spec__=spec, __package__=spec.parent, __builtins__=builtins
-    )
+    module = importlib.util.module_from_spec(spec)
+    vars(module).update(__name__="__main__", __builtins__=builtins)
     loader, full_name = spec.loader, spec.name
     return Program(name, _compiled(name, lambda: loader.get_code(full_name)), module, spec.origin, folder)
 

@@ -29,7 +29,6 @@ PARTS = (
 # What a training needs without tuning, and the entries that are tested by the failure of all that they call.
 NEEDED = {
     "autotune",
-    "_tuned_class",
     "plain",
     "leave_out_iterators",
     "_kept_iterators",

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from nws_sweep.online.decision import Choice, Prospect, choose
+from nws_sweep.online.decision import Prospect, choose
 from nws_sweep.results import BatchCost, LoopCosts, Trial
 from tests.factories import loader_settings, measurement, recorded_trial
 
@@ -31,14 +31,13 @@ def trial_of(num_workers: int, cost: BatchCost, step_s: float, stall: float = 0.
     )
 
 
-def chosen(trial: Trial, **changes: Any) -> Choice | None:
+def chosen(trial: Trial, **changes: Any) -> Any:
     return choose({trial.settings: trial}, trial.settings, ahead(**changes))
 
 
 @pytest.mark.parametrize(("step_s", "workers"), [(0.04, 2), (0.02, 4), (0.01, 8)])
 def test_the_fewest_workers_that_keep_up_are_chosen(step_s: float, workers: int) -> None:
     found = chosen(trial_of(0, WAITS, step_s))
-    assert found is not None
     assert found.settings.num_workers == workers
     assert found.predicted_s == pytest.approx(step_s, rel=0.05)
     assert found.current_s == pytest.approx(0.08 + step_s, rel=0.05)
@@ -47,9 +46,7 @@ def test_the_fewest_workers_that_keep_up_are_chosen(step_s: float, workers: int)
 def test_a_training_that_hardly_waits_is_left_alone_until_the_next_epoch() -> None:
     trial = trial_of(16, WAITS, 0.02, stall=0.01)
     assert chosen(trial) is None
-    found = chosen(trial, is_new_epoch=True)
-    assert found is not None
-    assert found.settings.num_workers < 8
+    assert chosen(trial, is_new_epoch=True).settings.num_workers < 8
 
 
 def test_spawned_workers_take_longer_to_start() -> None:
@@ -67,7 +64,6 @@ def test_a_larger_prefetch_factor_is_chosen_where_batches_take_very_different_ti
     records = (replace(trial.records[0], number=n, position=n / 60, cost=cost) for n, cost in enumerate(costs))
     varied = replace(trial, records=tuple(records))
     fixed, free = (chosen(varied, prefetches=prefetches, most_workers=6) for prefetches in (False, True))
-    assert free is not None
     assert free.settings.prefetch_factor in (4, 8)
     assert fixed is None or free.predicted_s < fixed.predicted_s
 
@@ -75,18 +71,15 @@ def test_a_larger_prefetch_factor_is_chosen_where_batches_take_very_different_ti
 def test_the_queue_is_not_shortened_where_that_saves_nothing() -> None:
     """A short queue has no reserve: the times of batches vary more than their records."""
     found = chosen(trial_of(16, WAITS, 0.04, stall=0.01), prefetches=True, is_new_epoch=True)
-    assert found is not None
     assert (found.settings.num_workers, found.settings.prefetch_factor) == (2, 2)
 
 
 def test_settings_that_do_not_fit_are_not_chosen() -> None:
     found = chosen(trial_of(0, WAITS, 0.01), allowed=lambda settings: settings.num_workers <= 3)
-    assert found is not None
     assert found.settings.num_workers == 3
 
 
 @pytest.mark.parametrize("fewest", [0, 1])
 def test_no_fewer_workers_than_allowed_are_chosen(fewest: int) -> None:
     found = chosen(trial_of(8, BatchCost(cpu_s=0.0, wait_s=1e-5), 0.02), is_new_epoch=True, fewest_workers=fewest)
-    assert found is not None
     assert found.settings.num_workers == fewest

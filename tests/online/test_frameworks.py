@@ -14,13 +14,13 @@ from torch.utils.data import DataLoader, Dataset
 
 from nws_sweep.online.iterator import TunedIterator
 from nws_sweep.results import Tuning
-from tests.test_examples import blocks, run
+from tests.test_examples import run, shown
 
 DOCUMENT, BEFORE, SAMPLES = "docs/guides/online-tuning.md", "docs/guides/lightning.md", 1280
 # The warnings are those of the other packages.
 pytestmark = [
-    pytest.mark.slow, pytest.mark.filterwarnings("ignore"), pytest.mark.xdist_group("examples"),
-    pytest.mark.usefixtures("short_searches"),
+    pytest.mark.slow, pytest.mark.extended, pytest.mark.filterwarnings("ignore"),
+    pytest.mark.xdist_group("examples"), pytest.mark.usefixtures("short_searches"),
 ]  # fmt: skip
 
 
@@ -83,13 +83,11 @@ def of_hugging_face(transformers: Any, folder: Path) -> Any:
     )  # fmt: skip
 
 
-@pytest.mark.extended
 @pytest.mark.parametrize(("document", "name"), [(DOCUMENT, "PhotosDataModule"), (BEFORE, "MyData")])
 def test_lightning(tmp_path: Path, document: str, name: str) -> None:
     lightning = pytest.importorskip("lightning")
-
     given = {"lightning": lightning, "LightningDataModule": lightning.LightningDataModule, "dataset": Numbers()}
-    data = run(*blocks(document, "LightningDataModule"), **given)[name]()
+    data = run(shown(document, "LightningDataModule"), **given)[name]()
     data.photos = Numbers()
     module, trainer_class = of_lightning(lightning, tmp_path)
     trainer = trainer_class(max_epochs=2)
@@ -98,11 +96,9 @@ def test_lightning(tmp_path: Path, document: str, name: str) -> None:
     assert isinstance(trainer.train_dataloader.tuning, Tuning)
 
 
-@pytest.mark.extended
 def test_the_callback_of_lightning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lightning = pytest.importorskip("lightning")
-
-    (block,) = blocks(BEFORE, "nws_sweep.lightning.AutoTune")
+    block = shown(BEFORE, "nws_sweep.lightning.AutoTune")
     module, trainer_class = of_lightning(lightning, tmp_path)
     trainer = run(block.replace("10", "2"), lightning=SimpleNamespace(Trainer=trainer_class))["trainer"]
     pickle.loads(pickle.dumps(trainer.callbacks))
@@ -117,33 +113,29 @@ def test_the_callback_of_lightning(tmp_path: Path, capsys: pytest.CaptureFixture
     assert not isinstance(iter(loader), TunedIterator)
 
 
-@pytest.mark.extended
 def test_the_callback_of_transformers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     transformers = pytest.importorskip("transformers")
     arguments, model = of_hugging_face(transformers, tmp_path), Model()
-    (block,) = blocks(BEFORE, "nws_sweep.transformers.AutoTune")
     given = {"transformers": transformers, "model": model, "arguments": arguments, "dataset": Numbers()}
-    run(block, **given)["trainer"].train()
+    run(shown(BEFORE, "nws_sweep.transformers.AutoTune"), **given)["trainer"].train()
     assert each_once(model.seen, 2)
     assert "nws_sweep: Numbers: num_workers=" in capsys.readouterr().err
 
 
-@pytest.mark.extended
 def test_accelerate() -> None:
     accelerate = pytest.importorskip("accelerate")
     accelerator = accelerate.Accelerator(cpu=True)
     loader = DataLoader(Numbers(), batch_size=32, shuffle=True)
-    tuned = run(*blocks(DOCUMENT, "accelerator.prepare"), accelerator=accelerator, loader=loader)["loader"]
+    tuned = run(shown(DOCUMENT, "accelerator.prepare"), accelerator=accelerator, loader=loader)["loader"]
     seen = [value for batch in tuned for value in batch["x"].flatten().tolist()]
     assert each_once(seen, 1)
     assert isinstance(tuned.tuning, Tuning)
 
 
-@pytest.mark.extended
 @pytest.mark.parametrize("document", [DOCUMENT, BEFORE])
 def test_the_trainer_of_hugging_face(tmp_path: Path, document: str) -> None:
     transformers = pytest.importorskip("transformers")
-    kind = run(*blocks(document, "TunedTrainer"), transformers=transformers)["TunedTrainer"]
+    kind = run(shown(document, "TunedTrainer"), transformers=transformers)["TunedTrainer"]
     model = Model()
     kind(model=model, args=of_hugging_face(transformers, tmp_path), train_dataset=Numbers()).train()
     assert each_once(model.seen, 2)

@@ -56,7 +56,7 @@ class Scripted(Tuner):
     script: Mapping[tuple[int, int], int]
 
     def observe(self, batches_per_epoch: int | None) -> TrainingTrial:
-        return EveryBatch(self.current, 1, batches_per_epoch)
+        return EveryBatch(self.current, batches_per_epoch)
 
     def plan(self, batch: int, batches: int | None) -> Plan | None:
         workers = self.script.get((self.epoch + (not batch), batch), self.current.num_workers)
@@ -160,43 +160,33 @@ class Repeating(IterableDataset[Any]):
         return ((number, 0.0) for number in range(48))
 
 
-def tuned_stream(dataset: Any, num_workers: int, script: Mapping[tuple[int, int], int]) -> Any:
-    """A loader of an iterable dataset that follows the script between epochs."""
-    return scripted(DataLoader(dataset, batch_size=4, num_workers=num_workers), script)
-
-
 def samples(loader: Any) -> list[int]:
     """Of one epoch, sorted."""
     return sorted(torch.cat([numbers for numbers, _ in loader]).tolist())
 
 
-def test_an_iterable_dataset_has_all_samples_in_each_epoch_and_changes_between_epochs() -> None:
-    tuned = tuned_stream(Stream(), 1, {(1, 0): 2, (2, 0): 0})
+TWO_OF_SIX = "2 of 6 workers could make batches"
+
+
+@pytest.mark.parametrize(
+    ("dataset", "num_workers", "script", "switched", "most", "reason"),
+    [
+        (Stream(), 1, {(1, 0): 2, (2, 0): 0}, [(1, 2), (2, 0)], None, ""),
+        (Stream(3), 1, {(1, 0): 6}, [(1, 3)], 3, ""),
+        (Stream(3, raises=True), 1, {(1, 0): 6}, [(1, 3)], 3, ""),
+        (Stream(2), 2, {(1, 0): 6}, [], 2, TWO_OF_SIX),
+        (Stream(2, raises=True), 2, {(1, 0): 6}, [], 2, f"{TWO_OF_SIX} (ValueError: no shard)"),
+        (Repeating(), 0, {(1, 0): 4}, [(1, 1)], 1, ""),
+    ],
+)
+def test_an_iterable_dataset_has_all_samples_in_each_epoch_with_no_more_workers_than_share_them(
+    dataset: Any, num_workers: int, script: Any, switched: list[tuple[int, int]], most: int | None, reason: str
+) -> None:
+    tuned = scripted(DataLoader(dataset, batch_size=4, num_workers=num_workers), script)
     assert not tuned._own_tuner().changes_within_epochs
     assert [samples(tuned) for _ in range(3)] == [list(range(48))] * 3
-    assert [(one.epoch, one.after.num_workers) for one in tuned.tuning.switches] == [(1, 2), (2, 0)]
-
-
-@pytest.mark.parametrize("raises", [False, True])
-def test_no_more_workers_begin_an_epoch_than_have_samples(raises: bool) -> None:
-    tuned = tuned_stream(Stream(3, raises=raises), 1, {(1, 0): 6})
-    assert [samples(tuned) for _ in range(3)] == [list(range(48))] * 3
-    assert [one.after.num_workers for one in tuned.tuning.switches] == [3]
-    assert tuned._own_tuner().most_workers == 3
-
-
-@pytest.mark.parametrize("raises", [False, True])
-def test_a_change_is_undone_if_no_more_workers_than_before_have_samples(raises: bool) -> None:
-    tuned = tuned_stream(Stream(2, raises=raises), 2, {(1, 0): 6})
-    assert [samples(tuned) for _ in range(3)] == [list(range(48))] * 3
-    why = " (ValueError: no shard)" if raises else ""
-    assert str(tuned.tuning) == f"num_workers=2 stays: 2 of 6 workers could make batches{why}"
-
-
-def test_an_iterable_dataset_that_does_not_ask_for_the_number_of_workers_gets_no_more() -> None:
-    tuned = tuned_stream(Repeating(), 0, {(1, 0): 4})
-    assert [samples(tuned) for _ in range(3)] == [list(range(48))] * 3
-    assert [one.after.num_workers for one in tuned.tuning.switches] == [1]
+    assert [(one.epoch, one.after.num_workers) for one in tuned.tuning.switches] == switched
+    assert (tuned._own_tuner().most_workers, tuned.tuning.reason) == (most, reason)
 
 
 @pytest.mark.parametrize(("dataset", "workers"), [(Items(8), 3), (Stream(), 0)])

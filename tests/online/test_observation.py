@@ -17,7 +17,7 @@ def observed(
     batches: int, step_s: Callable[[int], float] = lambda _: STEP_S, wait_s: float = WAIT_S, waited_s: float = math.inf
 ) -> TrainingTrial:
     """Of a training that waits for the same time before each step; windows end as in a training."""
-    seen, asked_s = TrainingTrial(loader_settings(1), warm_up=3, batches_per_epoch=None), 100.0
+    seen, asked_s = TrainingTrial(loader_settings(1), batches_per_epoch=None), 100.0
     seen.begin(0, START_S, 0.0)
     for number in range(batches):
         seen.asked(Moment(asked_s, 0.0, 0.0))
@@ -55,7 +55,7 @@ def test_a_step_on_an_accelerator_goes_on_while_the_host_waits() -> None:
 
 
 def test_a_look_in_the_middle_of_an_epoch_has_records_of_its_own_batches() -> None:
-    seen = TrainingTrial(loader_settings(1), warm_up=3, batches_per_epoch=100)
+    seen = TrainingTrial(loader_settings(1), batches_per_epoch=100)
     seen.begin(40, 0.0, 0.0, made=30)
     for number in range(6):
         seen.asked(Moment(100 + number, 0.0, 0.0))
@@ -68,15 +68,13 @@ def test_a_look_in_the_middle_of_an_epoch_has_records_of_its_own_batches() -> No
 
 def test_without_workers_the_waits_of_the_process_are_the_costs_of_batches() -> None:
     """The first batch contains the start."""
-    seen = TrainingTrial(loader_settings(0), warm_up=0, batches_per_epoch=100)
+    seen = TrainingTrial(loader_settings(0), batches_per_epoch=100)
     seen.begin(40, 0.0, 0.0)
-    for number in range(6):
+    for number in range(7):
         seen.asked(Moment(100 + number, 0.0, 0.0))
-        if number == 3:
+        if number in (3, 6):
             seen.cut((), None)
         seen.given(Moment(100.5 + number, 0.0, 0.0), None)
-    seen.asked(Moment(106.0, 0.0, 0.0))
-    seen.cut((), None)
     records = [record for window in seen.windows for record in window.records]
     assert [(record.number, record.position) for record in records] == [(n, (40 + n) / 100) for n in range(1, 6)]
     assert {record.cost for record in records} == {BatchCost(cpu_s=0.0, wait_s=0.5)}

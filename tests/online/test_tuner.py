@@ -44,7 +44,7 @@ class Simulated(Tuner):
     def observe(self, batches_per_epoch: int | None) -> TrainingTrial | None:
         if self.tuning.is_decided:
             return None
-        self.observation = seen = Seen(self.current, 1, batches_per_epoch)
+        self.observation = seen = Seen(self.current, batches_per_epoch)
         seen.batch_s, seen.cost = self.batch_s, self.cost
         return seen
 

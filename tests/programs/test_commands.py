@@ -115,17 +115,8 @@ def test_a_failed_candidate_is_the_exit_status_of_a_search_that_has_succeeded(
     assert [command._keep(one, tmp_path / "run", explains=False) for one in (without_workers, some_failed)] == [0, 1]
 
 
-RAISES = """\
-def fails():
-    raise ValueError("out of luck")
-
-
-fails()
-"""
-
-
 def test_an_exception_has_the_programs_own_traceback(tmp_path: Path, environment: dict[str, str]) -> None:
-    write(tmp_path / "train.py", RAISES)
+    write(tmp_path / "train.py", 'def fails():\n    raise ValueError("out of luck")\n\n\nfails()\n')
     plain = run(tmp_path, environment, "train.py")
     tuned = run(tmp_path, environment, "-m", "nws_sweep", "autotune", "train.py")
     assert (plain.returncode, tuned.returncode) == (1, 1)
@@ -136,8 +127,7 @@ def test_an_exception_has_the_programs_own_traceback(tmp_path: Path, environment
 
 def test_an_interrupted_program_ends_by_the_signal(tmp_path: Path, environment: dict[str, str]) -> None:
     write(tmp_path / "train.py", "import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(60)\n")
-    for words in (("train.py",), ("-m", "nws_sweep", "watch", "train.py")):
-        assert run(tmp_path, environment, *words).returncode == -signal.SIGINT
+    assert run(tmp_path, environment, "-m", "nws_sweep", "watch", "train.py").returncode == -signal.SIGINT
 
 
 @pytest.mark.parametrize(

@@ -26,9 +26,7 @@ class Told:
         self.lines: list[str] = []
         self.kept: list[SearchRecord] = []
         say = self.lines.append
-        self.reporting = Reporting(
-            announce=say, warn=say, keep=self.kept.append, progress=False, option="--loader "
-        )  # fmt: skip
+        self.reporting = Reporting(announce=say, warn=say, keep=self.kept.append, progress=False, option="--loader ")
 
 
 @pytest.fixture
@@ -148,7 +146,6 @@ def test_a_failed_search_is_a_line(told: Told, monkeypatch: pytest.MonkeyPatch) 
         (lambda told: TuningHook(told, "a b"), "loader='a b': must be"),
         (lambda told: SearchHook(told, True), "loader=True: must be"),
         (lambda told: SearchHook(told, None, strategy="fast"), "strategy='fast': must be adaptive or"),
-        (lambda told: TuningHook(told, None, reuse="often"), "reuse='often': must be"),
         (lambda told: TuningHook(told, None, settings=["pin_memory"]), "settings=\\['pin_memory'\\]: must be"),
     ],
 )
