@@ -2,13 +2,12 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from nws_sweep.analysis.diagnosis import Diagnosis, loader_of
+from nws_sweep.analysis.diagnosis import Diagnosis
 from nws_sweep.analysis.stage_savings import Stage
 from nws_sweep.measurement.quantities import is_step
 from nws_sweep.replay.bottlenecks import Bottleneck
 from nws_sweep.replay.counterfactual import Counterfactual
 from nws_sweep.results import Measurement, Noise
-from nws_sweep.system import processes
 from nws_sweep.units import counted, interval, ratio, seconds, share
 
 _NEGLIGIBLE_GAIN = 0.01
@@ -144,7 +143,7 @@ def _figures(diagnosis: Diagnosis, replayed: Counterfactual) -> dict[str, str]:
         handed_over = (
             f"loading a batch takes less time than its transfer ({load} against {hand_over}), so workers cannot help"
         )
-    method = loader_of(diagnosis.result, diagnosis.best).multiprocessing_context or processes.start_method()
+    method = replayed.model.start_method
     is_cpu_bound = Bottleneck.CPU in diagnosis.bottlenecks[:1]
     return {
         "workers": counted(best, "worker"),

@@ -101,13 +101,12 @@ def diagnose(result: SearchRecord, best: Trial | None) -> Diagnosis | None:
         return None
     best = next((trial for trial in result.trials if trial.settings == best.settings), best)  # with its records
     found = Diagnosis(result=result, best=best, saved={Bottleneck.NOISE: 0.0})
-    cores = result.cpus
-    if _is_too_noisy(found, cores):
+    if _is_too_noisy(found):
         return found
     model = model_of_search(result, best)
     if model is None:
         return None
-    replayed = Counterfactual(model, queue_settings(loader_of(result, best), cores), _allowed(found))
+    replayed = Counterfactual(model, queue_settings(loader_of(result, best), result.cpus), _allowed(found))
     return _with_savings(replace(found, replayed=replayed), replayed)
 
 
@@ -130,7 +129,7 @@ def model_of_search(result: SearchRecord, best: Trial, most: int = MOST_BATCHES)
     return model_of(succeeded, batches, result.cpus, method, most)
 
 
-def _is_too_noisy(diagnosis: Diagnosis, cores: float) -> bool:
+def _is_too_noisy(diagnosis: Diagnosis) -> bool:
     """Whether batches without records met other programs, or have a wide interval, or the hypervisor took the CPUs.
 
     Other programs count if they ran beside any candidate: the best may have too many workers to seem disturbed.
@@ -138,7 +137,7 @@ def _is_too_noisy(diagnosis: Diagnosis, cores: float) -> bool:
     noise, found = diagnosis.best.noise or Noise(), diagnosis.best.measurement
     batch = found.batch_s if found else None
     wide = batch is not None and batch.low is not None and half_width(batch) > _NOISY_INTERVAL
-    is_disturbed = wide or diagnosis.other_cpus > _NOISY_CPUS * cores
+    is_disturbed = wide or diagnosis.other_cpus > _NOISY_CPUS * diagnosis.result.cpus
     return noise.steal > _NOISY_STEAL or (is_disturbed and not diagnosis.best.records)
 
 

@@ -198,7 +198,7 @@ def _configuration(run: StoredRun, varying: Sequence[str], stored: Stored) -> Co
         best=best,
         gain_over_zero=_gain(result, best, 0),
         gain_over_reference=_gain(result, best, result.configuration.search.reference),
-        searched=tuple(dict.fromkeys([*(result.configuration.search.settings or ()), *varying, *stored.axes])),
+        searched=(*(result.configuration.search.settings or ()), *varying, *stored.axes),
         is_only=len(stored.runs) == 1,
     )
 

@@ -92,17 +92,15 @@ class WhatIf:
         step_s = self.loop.step_s
         return step_s if is_step(step_s, self.model.cost_s(self.own)) else 0.0
 
-    def asked(self, *, training_step: float | None = None, **asked: Any) -> "tuple[WhatIf, QueueSettings]":
+    def asked(self, **asked: Any) -> "tuple[WhatIf, QueueSettings]":
         """The same with another training step, and the best setting with other values; None keeps a value.
 
         Args:
-            training_step: Seconds per batch.
-            asked: num_workers, prefetch_factor, in_order and cpus.
+            asked: num_workers, prefetch_factor, in_order, cpus, and training_step in seconds per batch.
 
         Raises:
             ConfigurationError: If a value is not allowed.
         """
-        asked["training_step"] = training_step
         given = {name: value for name, value in asked.items() if value is not None}
         for name, value in given.items():
             check(name, value)

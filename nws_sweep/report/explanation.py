@@ -1,6 +1,5 @@
 """What ``nws_sweep.explain`` returns: the stages of a sample, and the epoch without each of them."""
 
-import html
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
@@ -55,22 +54,12 @@ class Explanation:
             "stages": [_flat(stage) for stage in self.stages],
         }
 
-    def __str__(self) -> str:
-        lines = "\n".join(self._lines)
-        return f"{stage_table(self.stages)}\n{lines}"
-
     def __repr__(self) -> str:
-        return str(self)
-
-    def _repr_html_(self) -> str:
-        """The table for a notebook."""
-        return f"<pre>{html.escape(str(self))}</pre>"
-
-    @property
-    def _lines(self) -> Iterator[str]:
         epoch = f"; the epoch takes {units.seconds(self.epoch_s)}" if self.epoch_s else ""
-        yield f"a worker takes {units.seconds(self.sample_s)} for a sample{epoch} with num_workers={self.num_workers}"
-        yield from sentences(self.stages, self.num_workers)
+        first = f"a worker takes {units.seconds(self.sample_s)} for a sample{epoch} with num_workers={self.num_workers}"
+        return "\n".join([stage_table(self.stages), first, *sentences(self.stages, self.num_workers)])
+
+    _repr_html_ = snippets.preformatted
 
 
 def of(configuration: ConfigurationSummary) -> Explanation:
@@ -113,13 +102,13 @@ def stage_table(stages: Sequence[Stage]) -> str:
 
 
 def _cells(stage: Stage) -> list[str]:
-    epoch, workers = stage.epoch_without_s, stage.workers_without
+    workers = stage.workers_without
     return [
         stage.name,
         units.share(stage.share),
         units.seconds(stage.seconds),
         units.share(stage.cpu_share),
-        units.interval(epoch) if epoch else units.NOTHING,
+        units.interval(stage.epoch_without_s),
         units.NOTHING if workers is None else str(workers),
         stage.place or units.NOTHING,
     ]

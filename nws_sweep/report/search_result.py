@@ -1,6 +1,5 @@
 """What ``nws_sweep.search`` returns."""
 
-import html
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -185,5 +184,4 @@ class SearchResult:
         best = f"best: {snippets.kwargs(self.best_params)}"
         return "\n".join([best, *self.explanation, *warnings, *when, "", table])
 
-    def _repr_html_(self) -> str:
-        return f"<pre>{html.escape(str(self))}</pre>"
+    _repr_html_ = snippets.preformatted

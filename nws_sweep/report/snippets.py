@@ -1,5 +1,6 @@
 """Results as text: the figures of trials, and the best settings ready to paste: arguments, keywords, YAML, JSON."""
 
+import html
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -350,3 +351,8 @@ def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = [f"| {' | '.join(row)} |" for row in zip(*padded, strict=True)]
     lines.insert(1, f"|{'|'.join('-' * (width + 2) for width in widths)}|")
     return "\n".join(lines) + "\n"
+
+
+def preformatted(result: object) -> str:
+    """What a result prints, for a notebook."""
+    return f"<pre>{html.escape(str(result))}</pre>"

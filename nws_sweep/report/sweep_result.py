@@ -1,6 +1,5 @@
 """What ``nws_sweep.sweep`` returns."""
 
-import html
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -73,5 +72,4 @@ class SweepResult:
         best = [f"best: {snippets.kwargs(self.best_params)}"] if self._summary.fastest else []
         return "\n".join([*best, snippets.as_markdown_table(self._summary), *self.failures, f"in {self.folder}"])
 
-    def _repr_html_(self) -> str:
-        return f"<pre>{html.escape(str(self))}</pre>"
+    _repr_html_ = snippets.preformatted

@@ -38,20 +38,16 @@ def timed(value: float, half_width: float | None) -> Estimate:
     return Estimate(value=value, low=low, high=high, n=5)
 
 
-def ratio_of(base: Estimate, other: Estimate) -> Ratio:
-    return Times(quantity=Quantity.BATCH, base=base, other=other).ratio
-
-
 def ratio(log: float, half_width: float | None = None) -> Ratio:
     return Ratio(value=math.exp(log), half_width=half_width)
 
 
 def test_half_widths_add_in_quadrature_on_the_log_scale_if_both_times_have_one() -> None:
-    found = ratio_of(timed(2.0, 0.03), timed(3.0, 0.04))
+    found = Times(quantity=Quantity.BATCH, base=timed(2.0, 0.03), other=timed(3.0, 0.04)).ratio
     assert (found.value, found.half_width) == pytest.approx((1.5, 0.05))
     assert str(found) == "1.50 (1.43 to 1.58)"
     for base, other in ((None, 0.1), (0.1, None)):
-        lacking = ratio_of(timed(2.0, base), timed(1.0, other))
+        lacking = Times(quantity=Quantity.BATCH, base=timed(2.0, base), other=timed(1.0, other)).ratio
         assert (lacking.value, lacking.half_width, lacking.ends, str(lacking)) == (0.5, None, None, "0.50")
 
 

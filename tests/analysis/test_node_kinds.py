@@ -1,13 +1,11 @@
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from nws_sweep.analysis import comparing, node_kinds
 from nws_sweep.cli import select
-from nws_sweep.report import writer
-from nws_sweep.results import SearchRecord, storage
-from tests.factories import FACTS, HOST, search_result, store_grid, summary_of_grid, trial
+from nws_sweep.results import SearchRecord
+from tests.factories import FACTS, HOST, search_result, summary_of_grid, trial
 
 SMALL = replace(HOST, hostname="node2", usable_cpus=4)
 
@@ -51,21 +49,11 @@ def on_two_kinds() -> list[SearchRecord]:
     ]
 
 
-def test_the_kind_is_an_axis_and_others_are_compared_within_one() -> None:
+def test_the_kind_is_an_axis_others_are_compared_within_one_and_one_can_be_picked() -> None:
     found = summary_of_grid(*on_two_kinds())
     assert (found.varying, found.warnings) == (("dataset", "batch_size", "node"), ())
     assert {effect.axis: effect.pairs for effect in comparing.effects(found)} == {"batch_size": 2, "node": 2}
     compared = comparing.compare(found, summary_of_grid(*on_two_kinds()[2:]), 0.05)  # with a grid on one of them
     assert (len(compared.pairs), len(compared.only_a), compared.only_b) == (2, 2, ())
-
-
-@pytest.mark.usefixtures("undrawn")
-def test_every_output_tells_the_kinds_of_two_grids_apart_and_one_can_be_picked(tmp_path: Path) -> None:
-    results = on_two_kinds()
-    store_grid(tmp_path / "large", *results[:2])
-    store_grid(tmp_path / "small", *results[2:])
-    writer.write(tmp_path)
-    for name in (storage.GRID_RESULTS, storage.GRID_BEST, storage.BEST, storage.REPORT, storage.PAGE):
-        assert "Example_4-CPUs_64-GiB" in (tmp_path / name).read_text("utf-8"), name
-    picked = select(node_kinds.named(storage.find(tmp_path)), ["node=Example_4-CPUs_64-GiB", "batch_size=64"])
+    picked = select(found.stored, ["node=Example_4-CPUs_64-GiB", "batch_size=64"])
     assert [run.result.host for run in picked.runs] == [SMALL]

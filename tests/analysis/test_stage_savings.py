@@ -10,7 +10,6 @@ from nws_sweep.analysis import advice
 from nws_sweep.analysis.stage_savings import Stage
 from nws_sweep.errors import NwsSweepError
 from nws_sweep.report import explanation
-from nws_sweep.report.explanation import Explanation
 from nws_sweep.results import BatchCost, BatchRecord, LoopCosts, SearchRecord, StageTime
 from tests import factories
 from tests.factories import recorded_trial, search_result, store_grid
@@ -36,13 +35,9 @@ def searched(
     return search_result(*trials)
 
 
-def explained(record: SearchRecord) -> Explanation:
-    return explanation.of_record(record)
-
-
 def test_the_epoch_without_what_limits_it_is_shorter_and_needs_fewer_workers() -> None:
     """Batches of 0.1 s, of which 0.09 s wait, beside a step of 25 ms: four workers are needed, without waiting one."""
-    found = explained(searched(BatchCost(0.01, 0.09), 0.025, READING))
+    found = explanation.of_record(searched(BatchCost(0.01, 0.09), 0.025, READING))
     assert found.num_workers == 4
     reading = found.stages[0]
     assert (reading.name, reading.file, reading.line) == ("read", "/project/data.py", 40)
@@ -55,7 +50,7 @@ def test_the_epoch_without_what_limits_it_is_shorter_and_needs_fewer_workers() -
 
 
 def test_without_a_step_the_epoch_falls_as_the_stage_does() -> None:
-    found = explained(searched(BatchCost(0.01, 0.09), 0.0, READING))
+    found = explanation.of_record(searched(BatchCost(0.01, 0.09), 0.0, READING))
     assert found.stages[0].saved == pytest.approx(0.9, abs=0.05)
     text = str(found)
     assert "data.py:40" in text
@@ -75,7 +70,7 @@ def test_times_are_per_sample_where_the_dataset_makes_the_batches() -> None:
     own = replace(record.configuration.loader, batch_size=None)
     trials = tuple(replace(one, settings=own.with_workers(one.num_workers)) for one in record.trials)
     made = replace(record, trials=trials, configuration=replace(record.configuration, loader=own))
-    assert explained(made).sample_s == explained(record).sample_s == pytest.approx(0.1 / 64)
+    assert explanation.of_record(made).sample_s == explanation.of_record(record).sample_s == pytest.approx(0.1 / 64)
 
 
 def test_a_stage_that_costs_workers_but_no_time_is_said_so() -> None:
@@ -101,23 +96,19 @@ def test_the_diagnosis_names_what_to_make_cheaper() -> None:
 
 
 def test_a_search_without_timed_calls_says_why() -> None:
-    with pytest.raises(
-        NwsSweepError, match="no calls were timed; this needs a search by this version, a candidate with workers"
-    ):
-        explained(searched(BatchCost(0.1, 0.0), 0.0, workers=(0,)))
+    with pytest.raises(NwsSweepError, match="^dataset=photos: no calls were timed; this needs a search by this"):
+        explanation.of_record(searched(BatchCost(0.1, 0.0), 0.0, workers=(0,)))
 
 
 def test_the_command_prints_the_stages_of_each_configuration(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    timed, untimed = searched(BatchCost(0.01, 0.09), 0.025, READING), searched(BatchCost(0.01, 0.09), 0.0, workers=(0,))
-    untimed = replace(untimed, configuration=factories.configuration({"dataset": "plain"}))
-    folder = store_grid(tmp_path, timed, untimed)
-    assert cli.run(["explain", str(folder)]) == 1
-    out, err = capsys.readouterr()
+    folder = store_grid(tmp_path, searched(BatchCost(0.01, 0.09), 0.025, READING))
+    assert cli.run(["explain", str(folder)]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("dataset=photos\n\n| stage ")
     assert "| read " in out
     assert "data.py:40" in out
-    assert "dataset=plain: no calls were timed" in err
     assert programs.are_asked_for(["explain", str(folder)]) is False
     assert programs.are_asked_for(["explain", "--loader", "2", __file__]) is True
     assert programs.are_asked_for(["explain", "-m", "package.train"]) is True

@@ -50,8 +50,6 @@ def of_grid(name: str) -> tuple[Illustration, ...]:
 
 
 def test_pictures_without_data_are_left_out() -> None:
-    first = grid(FOUR).configurations[0]
-    assert [each.name for each in figures.of_configuration(first, batches)] == ["what_if", "batch_times"]
     single = figures.of(summary_of_run(search_result(trial(0, 8.0))), lambda _: [])
     assert [each.name for each in single] == ["time_vs_num_workers"]
     nothing = search_result(failed_trial(0))

@@ -227,12 +227,15 @@ def test_of_many_the_fastest_are_shown_and_what_is_left_out_if_it_is_more_than_o
     assert [len(axes.texts), axes.get_yticklabels()[-1].get_text()] == [25, "24"]
 
 
+RECORDED = recorded_trial(4, BatchCost(cpu_s=0.08, wait_s=0.0))  # on 8 CPUs
+
+
+def predicted(*trials: Trial, **changes: Any) -> Any:
+    return line_charts.prediction(summary_of_run(search_result(*trials, **changes)).configurations[0])
+
+
 def test_predictions_are_drawn_with_the_measured_points_on_the_cpus_of_the_run_and_on_more() -> None:
-    """Batches of 80 ms of CPU time, 8 CPUs."""
-    measured = recorded_trial(4, BatchCost(cpu_s=0.08, wait_s=0.0))
-    (c,) = summary_of_run(search_result(measured, trial(0, 8.0))).configurations
-    found = line_charts.prediction(c)
-    assert found is not None
+    found = predicted(RECORDED, trial(0, 8.0))
     measured_s = found.measured.points
     assert {n: one.value for n, one in measured_s.items()} == {0: 8.0, 4: 65.0}
     assert (found.measured.best, found.measured.value) == (0, measured_s[0])
@@ -244,17 +247,12 @@ def test_predictions_are_drawn_with_the_measured_points_on_the_cpus_of_the_run_a
     figure = line_charts.draw_prediction(found, "photos")
     labels = [text.get_text() for text in figure.legends[0].get_texts()]
     assert labels == ["predicted, 8 CPUs", "predicted, 16 CPUs", "predicted, 64 CPUs", "measured"]
-    (older,) = summary_of_run(search_result(trial(0, 8.0))).configurations
-    assert line_charts.prediction(older) is None
+    assert predicted(trial(0, 8.0)) is None
 
 
-def test_where_batches_are_predicted_the_measured_times_are_those_of_batches_and_the_ring_has_the_best_settings() -> (
-    None
-):
+def test_without_the_length_of_an_epoch_times_of_batches_are_drawn_and_the_ring_has_the_best_settings() -> None:
     better = trial(4, 2.0, settings=loader_settings(4, prefetch_factor=4))
-    result = search_result(recorded_trial(4, BatchCost(cpu_s=0.08, wait_s=0.0)), better, facts=None)
-    found = line_charts.prediction(summary_of_run(result).configurations[0])
-    assert found is not None
+    found = predicted(RECORDED, better, facts=None)
     assert (found.quantity, found.measured.points[4].value) == ("seconds per batch", 0.02)
     (axes,) = line_charts.draw_prediction(found, "photos").axes
     assert np.asarray(axes.lines[-1].get_ydata()).tolist() == [2.0 / 128]
@@ -263,10 +261,7 @@ def test_where_batches_are_predicted_the_measured_times_are_those_of_batches_and
 
 def test_a_prediction_of_epochs_is_drawn_without_measured_ones() -> None:
     """The dataset's length is wrong."""
-    recorded = recorded_trial(4, BatchCost(cpu_s=0.08, wait_s=0.0))
-    without = replace(recorded, measurement=measurement(65.0, epoch_s=None))
-    found = line_charts.prediction(summary_of_run(search_result(without)).configurations[0])
-    assert found is not None
+    found = predicted(replace(RECORDED, measurement=measurement(65.0, epoch_s=None)))
     assert (found.quantity, found.measured.points) == ("seconds per epoch", {})
     assert line_charts.draw_prediction(found, "photos").axes
 

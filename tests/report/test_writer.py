@@ -34,17 +34,6 @@ from tests.factories import (
 )
 
 
-def two_configurations() -> Summary:
-    """One configuration with a failed trial and a column of its own, and one that failed."""
-    settings = loader_settings(2, persistent_workers=True)
-    columns = {"batch_size": 256, "dataset.sizes": [500, 375]}
-    searched = configuration(columns, search=search_rules((0, 2, 8), reference=8))
-    trials = trial(8, 4.0), failed_trial(0), trial(2, 4.0625, settings=settings)
-    verdict = Verdict(recommended=settings, fastest=trials[0].settings)
-    first = search_result(*trials, configuration=searched, verdict=verdict)
-    return summary_of_grid(first, search_result(columns={"batch_size": 64}, error="it, too", stop_reason=""))
-
-
 def text_of(table: Rows) -> str:
     return codec.table_text(table.columns, table.rows)
 
@@ -70,7 +59,14 @@ def test_the_trials_of_all_configurations_are_rows_in_the_order_of_measuring_wit
 
 
 def test_the_best_of_each_configuration_is_read_back_as_it_was_found() -> None:
-    first, second = read_back(tables.best(two_configurations())).to_dict("records")
+    settings = loader_settings(2, persistent_workers=True)
+    columns = {"batch_size": 256, "dataset.sizes": [500, 375]}
+    searched = configuration(columns, search=search_rules((0, 2, 8), reference=8))
+    trials = trial(8, 4.0), failed_trial(0), trial(2, 4.0625, settings=settings)
+    verdict = Verdict(recommended=settings, fastest=trials[0].settings)
+    measured = search_result(*trials, configuration=searched, verdict=verdict)
+    failed = search_result(columns={"batch_size": 64}, error="it, too", stop_reason="")
+    first, second = read_back(tables.best(summary_of_grid(measured, failed))).to_dict("records")
     assert list(first)[: len(COLUMNS) + 2] == [*COLUMNS, "dataset.sizes", "num_workers"]
     expected = {
         "num_workers": 2, "settings": "persistent_workers=true", "epoch_s": 4.0625, "batch_s_low": 0.75 * 4.0625 / 128,
@@ -108,7 +104,7 @@ EVIL = "</script><script>alert('&')</script>"
 def evil_grid() -> Summary:
     return summary_of_grid(
         search_result(trial(0, 8.0), trial(2, 4.0), failed_trial(4, EVIL), columns={**COLUMNS, "batch_size": 64}),
-        search_result(trial(0, 2.0), trial(2, 1.0), columns={**COLUMNS, "batch_size": 128, "dataset": EVIL}),
+        search_result(trial(0, 2.0), trial(2, 1.0, warnings=(EVIL,)), columns={"batch_size": 128, "dataset": EVIL}),
         search_result(failed_trial(0), columns={**COLUMNS, "batch_size": 256}),
     )
 
@@ -145,6 +141,9 @@ def test_names_from_outside_are_text_only(tmp_path: Path) -> None:
     assert "alert(" not in re.sub(r"&lt;/script&gt;&lt;script&gt;alert\(|\\u003cscript\\u003ealert\(", "", text)
     data = '<script type="application/json">'
     assert re.findall("<script.*?>", text) == [data, data, "<script>"]
+    text = page.markdown(evil_grid())
+    assert re.findall(r"<[a-z/]+>", text) == []
+    assert "\n## dataset=&lt;/script>&lt;script>alert('&')&lt;/script> batch_size=128\n" in text
 
 
 def test_the_page_loads_nothing_and_its_references_exist() -> None:
@@ -233,7 +232,6 @@ def test_the_report_of_a_run_is_written_with_all_its_files_and_shows_what_was_me
     for name in ("best.yaml", "best/run.yaml"):
         assert yaml.safe_load((folder / name).read_text()) == BEST_OF_4
     assert text.startswith("# Run run\n\n## Best settings\n\n| dataset | num_workers |")
-    assert "\n| photos  | 4           | 1000      | 62 ms ±38 % | 8.0 s | 4.0x         | -            |\n" in text
 
 
 def test_the_report_of_a_run_names_its_host_every_trial_and_why_the_search_stopped() -> None:
@@ -252,11 +250,8 @@ def test_the_report_of_a_run_names_its_host_every_trial_and_why_the_search_stopp
         "| 2           | -           | -         | -        | -     | -       | -       | -       | timeout: no \\| |",
         "| 4           | 62 ms ±38 % | 1000      | 4.00 s   | 8.0 s | 75 %    | 1.05 MB | 5       | ok             |",
     ]
-
-
-def test_what_a_reused_result_cost_is_left_out() -> None:
-    text = page.markdown(summary_of_run(search_result(trial(4, 8.0), cost_s=0.0)))
-    assert "\n\nStopped: all 4 candidates were measured.\n\n|" in text
+    reused = summary_of_run(search_result(trial(4, 8.0), cost_s=0.0))
+    assert "\n\nStopped: all 4 candidates were measured.\n\n|" in page.markdown(reused)
 
 
 def test_the_report_of_a_failed_run_has_the_reason(tmp_path: Path) -> None:
@@ -328,15 +323,3 @@ def test_the_pictures_of_a_configuration_are_those_that_its_job_has_drawn(
     assert f"{first.name}/batch_times.png" in pictures_of((folder / "report.md").read_text())
     assert not (second / "batch_times.png").exists()
     assert [path for path in paths if "best" in path.relative_to(folder).parts] == [folder / "best"]
-
-
-def test_names_of_data_are_escaped() -> None:
-    summary = summary_of_grid(
-        search_result(trial(0, 8.0), trial(1, 16.0, warnings=("a <b>",)), columns={"dataset": "<script>"}),
-        search_result(error="<i>no</i>", stop_reason="", columns={"dataset": "a|b"}),
-    )
-    text = page.markdown(summary)
-    assert re.findall(r"<[a-z/]+>", text) == []
-    assert "## dataset=&lt;script>" in text
-    assert "| &lt;script> | 0  " in text
-    assert "- dataset=&lt;script>: a &lt;b>" in text

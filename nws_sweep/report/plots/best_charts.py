@@ -34,7 +34,7 @@ class Best(NamedTuple):
 
 def best_of_each(summary: Summary) -> list[Best]:
     """The best setting of every configuration that has one, the fastest first."""
-    columns = tuple(facets.values(summary)) or (DATASET,)
+    columns = summary.distinguishing or (DATASET,)
     found = []
     for c in summary.configurations:
         if c.best and (rate := c.rate(c.best)):

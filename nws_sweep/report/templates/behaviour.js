@@ -23,7 +23,7 @@
     const filter = live.querySelector("input");
     const count = live.querySelector(".count");
     const heads = [...live.querySelectorAll("th")];
-    const portion = Number(live.dataset.shown);
+    const portion = 25;
     const words = data.map((row) => row.join(" ").toLowerCase());
     const numeric = heads.map((_, column) => data.some((row) => !isNaN(valueOf(row[column]))) &&
       data.every((row) => !isNaN(valueOf(row[column])) || MISSING.includes(row[column])));
