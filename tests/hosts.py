@@ -7,6 +7,7 @@ from pathlib import Path
 
 from nws_sweep.config import hydra_versions
 from tests.conftest import COMMAND_TIMEOUT_S
+from tests.roots import made_up
 
 _TRUSTING = "execution_whitelist=hydra.utils.UNSAFE_DISABLE_EXECUTION_CHECKS"  # without it Hydra 1.4 warns
 _MAIN = 'version_base="1.3"' if hydra_versions.IS_1_3 else _TRUSTING
@@ -34,17 +35,13 @@ batch_size: 32
 
 def write_host(folder: Path) -> Path:
     """A program ``train.py`` with its ``conf/``."""
-    write(folder / "train.py", PROGRAM)
-    write(folder / "conf" / "config.yaml", CONFIG)
-    for name in ("a", "b"):
-        write(folder / "conf" / "dataset" / f"{name}.yaml", f"name: {name}\n")
-    return folder
+    datasets = {f"conf/dataset/{name}.yaml": f"name: {name}\n" for name in ("a", "b")}
+    return made_up(folder, {"train.py": PROGRAM, "conf/config.yaml": CONFIG, **datasets})
 
 
 def write(path: Path, text: str) -> None:
     """Writes a file and its parent folders."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
+    made_up(path.parent, {path.name: text})
 
 
 # Resembles a training: samples sleep, and before each epoch it iterates a second loader.
@@ -104,9 +101,7 @@ loader:
 
 def write_training_host(folder: Path) -> Path:
     """A program ``train.py`` that iterates DataLoaders, with its ``conf/``."""
-    write(folder / "train.py", TRAINING)
-    write(folder / "conf" / "config.yaml", TRAINING_CONFIG)
-    return folder
+    return made_up(folder, {"train.py": TRAINING, "conf/config.yaml": TRAINING_CONFIG})
 
 
 def run_host(folder: Path, environment: Mapping[str, str], *overrides: str) -> subprocess.CompletedProcess[str]:

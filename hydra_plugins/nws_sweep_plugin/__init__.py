@@ -23,7 +23,7 @@ class NwsSweepConfigSource(ConfigSource):
 
     def __init__(self, provider: str, path: str) -> None:
         super().__init__(provider=provider, path=path)
-        self._folder = embedding.conf_folder() if self.path == embedding.PACKAGE else None
+        self._folder = embedding.conf_folder()
 
     @staticmethod
     def scheme() -> str:

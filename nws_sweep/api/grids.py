@@ -12,7 +12,7 @@ from nws_sweep.api.searching import Progress
 from nws_sweep.config import schema
 from nws_sweep.config.expected_names import explained
 from nws_sweep.dataloading.inputs import loader_input_of
-from nws_sweep.errors import ConfigurationError, NwsSweepError, TimeLimitReached
+from nws_sweep.errors import ConfigurationError, NwsSweepError
 from nws_sweep.executor import rank0
 from nws_sweep.report import writer
 from nws_sweep.report.progress import Print, announcer, printer_for
@@ -20,7 +20,6 @@ from nws_sweep.report.sweep_result import SweepResult
 from nws_sweep.results import SearchRecord, shown, storage
 from nws_sweep.system import platforms
 from nws_sweep.tuning import earlier_results
-from nws_sweep.tuning.runner import limit_spent
 
 _LISTS = ("num_workers", "settings", "sampler", "batch_sampler", "config")  # arguments that may be lists themselves
 
@@ -132,7 +131,6 @@ class _Search:
         start = searching.new_record(self._configuration)
         try:
             record, _ = searching.record_here(start, self._input, self._asked)
-        except (NwsSweepError, TimeLimitReached) as failure:
-            spent = f"no candidate was measured: {limit_spent(self._configuration.search)}"
-            return replace(start, error=str(failure) or spent)
+        except NwsSweepError as failure:
+            return replace(start, error=str(failure))
         return record if record.trials else replace(record, error=f"no candidate was measured: {record.stop_reason}")

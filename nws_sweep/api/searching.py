@@ -201,11 +201,8 @@ def search_for_all_ranks(make_loader_input: Callable[[], LoaderInput], asked: As
 
 
 def _result(make_loader_input: Callable[[], LoaderInput], asked: Asked) -> SearchResult:
-    try:
-        loader_input = make_loader_input()
-        return SearchResult(*record_here(new_record(configuration_of(loader_input, asked.plan)), loader_input, asked))
-    except TimeLimitReached:  # while the dataset was made
-        raise OutOfTime(f"no candidate was measured: {limit_spent(asked.plan.search)}") from None
+    loader_input = make_loader_input()
+    return SearchResult(*record_here(new_record(configuration_of(loader_input, asked.plan)), loader_input, asked))
 
 
 def _step_node(training_step: TrainingStep) -> dict[str, Any]:
@@ -239,7 +236,10 @@ def record_here(start: SearchRecord, loader_input: LoaderInput, asked: Asked) ->
             return known, True
         inside = f" (only the DataLoader in a {loader_input.wrapper})" if loader_input.wrapper else ""
         announce(_announcement(f"{loader_input.name}{inside}", start.configuration))
-        record = _measured(start, loader_input, asked.training_step, ProgressReporter(print_line, announce))
+        try:
+            record = _measured(start, loader_input, asked.training_step, ProgressReporter(print_line, announce))
+        except TimeLimitReached:  # while the dataset was made
+            raise OutOfTime(f"no candidate was measured: {limit_spent(asked.plan.search)}") from None
     if loader_input.fingerprint:
         store.add(record)
     return record, False

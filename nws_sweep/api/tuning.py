@@ -10,13 +10,7 @@ from nws_sweep.api.searching import Asked, Progress, TrainingStep, search_for_al
 from nws_sweep.config.expected_names import explained
 from nws_sweep.dataloading import generators, loaders
 from nws_sweep.dataloading.generators import SeededGenerators
-from nws_sweep.dataloading.inputs import (
-    DATALOADER_DEFAULTS,
-    LoaderInput,
-    is_module,
-    loader_input_of,
-    loader_of_module,
-)  # fmt: skip
+from nws_sweep.dataloading.inputs import DATALOADER_DEFAULTS, LoaderInput, is_module, loader_input_of, loader_of_module
 from nws_sweep.errors import ConfigurationError, OutOfTime
 from nws_sweep.report.progress import announcer, printer_for
 from nws_sweep.report.search_result import SearchResult

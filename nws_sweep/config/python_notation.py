@@ -18,9 +18,6 @@ def in_python(text: str) -> str:
     text = re.sub(r"\bmeasure\.(\w+=(?:\[[^]]*\]|[\w.-]*\w))", r"measure=MeasureRules(\1)", text)
     text = re.sub(r"\bmeasure\.(\w+)", r"MeasureRules.\1", text)
     text = re.sub(rf"\b({'|'.join(_OF_TEXT)}|MeasureRules\(cache)=([a-z]+)\b(?!\()", r'\1="\2"', text)
-    text = re.sub(rf"(?<![\w/.-])({'|'.join(_SWITCHES)})=(true|false|null)\b", _in_words, text)
+    switch = rf"(?<![\w/.-])({'|'.join(_SWITCHES)})=(true|false|null)\b"
+    text = re.sub(switch, lambda found: f"{found[1]}={_WORDS[found[2]]}", text)
     return text.replace("must be null", "must be None")
-
-
-def _in_words(found: re.Match[str]) -> str:
-    return f"{found[1]}={_WORDS[found[2]]}"

@@ -31,8 +31,6 @@ from nws_sweep.results.storage import safe_name
 from nws_sweep.system import extras, host
 from nws_sweep.tuning.strategy import SEARCHABLE, STRATEGIES
 
-# The columns of every configuration, in the order of results.csv.
-AXES = ("batch_size", "pin_memory", "prefetch_factor", "patience")
 AUTOTUNED = ("prefetch_factor",)  # settings that autotune may change besides num_workers
 _GROUPS = ("dataset", "measure", "training_step", "paths", "experiment")
 # Prefixes of overrides that do not identify a configuration: how the grid is run, and presets.
@@ -192,8 +190,9 @@ def configuration(
     names = [each.name for each in fields(LoaderSettings) if each.name != "num_workers"]  # a list of candidates here
     given = {name: plain[name] for name in names if plain[name] is not None}
     loader = replace(own or LoaderSettings(batch_size=None), **given, num_workers=0)
-    columns = {"dataset": dataset_name, **{name: getattr(loader, name) for name in AXES[:3]}}
-    columns["patience"] = plain["patience"]
+    # In the order of results.csv.
+    columns = {"dataset": dataset_name, "batch_size": loader.batch_size, "pin_memory": loader.pin_memory}
+    columns |= {"prefetch_factor": loader.prefetch_factor, "patience": plain["patience"]}
     for override in overrides:
         key = override.partition("=")[0].lstrip("+")
         if key not in columns and not f"{key}=".startswith(("~", *_NAMELESS, "experiment/")):
@@ -276,9 +275,8 @@ def measure_rules(measure: str | MeasureRules | None) -> MeasureRules:
     presets = sorted(file.stem for file in folder.glob("*.yaml"))
     if measure is not None and measure not in presets:
         raise ConfigurationError(f"measure={measure!r}: must be {', '.join(presets)}, or MeasureRules(...)")
-    return msgspec.convert(
-        OmegaConf.to_container(OmegaConf.load(folder / f"{measure or 'default'}.yaml")), MeasureRules
-    )
+    values = OmegaConf.to_container(OmegaConf.load(folder / f"{measure or 'default'}.yaml"))
+    return msgspec.convert(values, MeasureRules)
 
 
 def reuse_of(value: bool | str) -> str:

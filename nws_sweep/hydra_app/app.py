@@ -236,7 +236,7 @@ def sweep(config: DictConfig, loader: ConfigLoader, launcher: Launcher, batch_si
     grid_state.folder.mkdir(parents=True, exist_ok=True)
     atomic.write_text(grid_state.folder / "multirun.yaml", OmegaConf.to_yaml(config))  # as Hydra's own sweeper does
     is_local = str(config.hydra.launcher.get("_target_")).endswith(".BasicLauncher")
-    points = grid.points(grid.axes_of(config, loader))
+    points = itertools.product(*grid.axes_of(config, loader).values())  # the last axis varies fastest, as in Hydra
     run_points(points, grid_state, launcher, batch_size or (1 if is_local else None))
 
 

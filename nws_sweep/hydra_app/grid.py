@@ -1,7 +1,6 @@
 """The axes and points of a grid, and a check of every value before anything is measured."""
 
 import contextlib
-import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -91,11 +90,6 @@ def axes_of(config: DictConfig, loader: ConfigLoader) -> dict[str, list[str]]:
         if not expanded[key]:
             raise ConfigurationError(f"{override.input_line}: has no value")
     return expanded
-
-
-def points(expanded: Mapping[str, Sequence[str]]) -> Iterator[list[str]]:
-    """Yields the points of a grid as lists of overrides; the last axis varies fastest, as in Hydra."""
-    yield from map(list, itertools.product(*expanded.values()))
 
 
 def samples(expanded: Mapping[str, Sequence[str]]) -> Iterator[list[str]]:

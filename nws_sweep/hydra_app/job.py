@@ -128,13 +128,12 @@ def measure(
     if start.error:  # a failed search is repeated
         start = replace(start, error="", stop_reason="", verdict=None)
     session.search_started = True
+    recorder = _Recorder(state.folder, session)
     if start.complete:
-        storage.save(state.folder, start)
+        recorder.search_finished(start)
         session.remember(start)
-        session.view.search_finished(start)
         _draw(state.folder, session)
         return start
-    recorder = _Recorder(state.folder, session)
     atomic.remove_temporary(state.folder)
     try:
         storage.save(state.folder, start)

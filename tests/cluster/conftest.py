@@ -1,6 +1,5 @@
 import functools
 import importlib.util
-import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,12 +14,6 @@ from tests.cluster.program import Program
 from tests.cluster.slurm import Slurm
 
 lacking = functools.partial(conftest.lacking, script="scripts/setup-cluster")
-
-
-@pytest.fixture(scope="session", autouse=True)
-def ctrl_c_handler() -> None:
-    """Programs that a shell starts in the background ignore Ctrl-C, and so do the programs that tests start."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

@@ -102,11 +102,3 @@ def test_a_finished_point_is_found_by_the_settings_of_the_dataloader_that_its_da
     measured = replace(plain, loader=replace(own, num_workers=0), columns=columns)
     store_run(tmp_path, search_result(trial(0, 8.0), configuration=measured), folder_name(point))
     assert grid_state.finished(point)
-
-
-@pytest.mark.extended
-def test_a_grid_of_ten_thousand_points_is_checked_by_its_values(composer: Callable[..., Composer]) -> None:
-    plan, shown = grid.check(
-        composer("batch_size=range(1,11)", "seed=range(0,100)", "patience=range(0,10)", "dataset=sleep")
-    )
-    assert (plan.configurations, len(shown)) == (10_000, 118)

@@ -1,12 +1,11 @@
 import signal
-from dataclasses import replace
 from types import FrameType
 
 import pytest
 from omegaconf import OmegaConf
 
 from nws_sweep.hydra_app import app
-from tests.factories import failed_trial, search_result, trial
+from tests.factories import endless_trial, failed_trial, search_result, trial
 
 
 def handler_of_submitit(number: int, frame: FrameType | None) -> None:
@@ -34,10 +33,6 @@ def test_signals_of_a_batch_system_end_submitit_jobs(number: signal.Signals, mon
 def test_a_job_returns_the_time_of_its_best_for_sweepers_that_minimize(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(app, "_measure", lambda composed, session: 7.0)
     assert app.task(OmegaConf.create()) == 7.0
-    found = search_result(trial(0, 8.0), trial(2, 4.0))
-    best = found.trials[1].measurement
-    assert best is not None
-    assert app._value(found) == best.epoch_s
-    endless = replace(best, epoch_s=None, samples_per_s=500.0)
-    assert app._value(search_result(trial(0, 8.0, measurement=endless))) == 1 / 500
+    assert app._value(search_result(trial(0, 8.0), trial(2, 4.0))) == 4.0
+    assert app._value(search_result(endless_trial(0, 2.0))) == 2.0 / 64
     assert app._value(search_result(failed_trial(0))) is None

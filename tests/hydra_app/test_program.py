@@ -55,23 +55,19 @@ def test_launchers_can_pickle_the_callbacks() -> None:
         assert vars(pickle.loads(pickle.dumps(callback))) == vars(callback)
 
 
-def test_an_axis_of_the_program_with_the_name_of_one_of_ours_names_a_folder(tmp_path: Path) -> None:
+@pytest.mark.parametrize("rank", ["RANK", "LOCAL_RANK", "SLURM_PROCID"])
+def test_an_axis_with_the_name_of_one_of_ours_names_a_folder_and_only_the_first_rank_writes_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rank: str
+) -> None:
     callback = AutotuneCallback()
     callback._grid = tmp_path
     hydra = {"overrides": {"task": ["reuse=a", "+nws_sweep=autotune"]}, "runtime": {"output_dir": ""}}
     callback._config = OmegaConf.create({"hydra": hydra})
-    assert callback.save(search_result(trial(2, 8.0))) == tmp_path / "reuse=a"
-
-
-@pytest.mark.parametrize("rank", ["RANK", "LOCAL_RANK", "SLURM_PROCID"])
-def test_ranks_other_than_the_first_write_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rank: str) -> None:
-    callback = AutotuneCallback()
-    callback._config = OmegaConf.create(
-        {"hydra": {"overrides": {"task": []}, "runtime": {"output_dir": str(tmp_path)}}}
-    )
     monkeypatch.setenv(rank, "1")
     callback.keep(search_result(trial(2, 8.0)))
     assert list(tmp_path.iterdir()) == []
+    monkeypatch.delenv(rank)
+    assert callback.save(search_result(trial(2, 8.0))) == tmp_path / "reuse=a"
 
 
 @pytest.fixture
@@ -88,7 +84,6 @@ def job(tmp_path: Path, searched: list[DataLoader[Any]], monkeypatch: pytest.Mon
             return utils.run_job(lambda _: program(), config, "hydra.run.dir", None, context, configure_logging=False)
 
         yield run
-    GlobalHydra.instance().clear()
     assert "Exception" not in vars(utils)
 
 

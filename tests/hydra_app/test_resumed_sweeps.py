@@ -9,11 +9,6 @@ from tests.conftest import rounds
 from tests.fakes import FakeMachine
 from tests.searching import Recorder, machine_of
 
-
-class Interrupted(KeyboardInterrupt):
-    """The interruption."""
-
-
 # Seconds per batch: no gain from workers, and a gain up to four workers.
 USELESS, USEFUL = 1.0, 0.1
 
@@ -32,12 +27,12 @@ def interrupt(
 
     def check() -> None:
         if next(left, None) is None:
-            raise Interrupted
+            raise KeyboardInterrupt
 
     start = SearchRecord(configuration=configuration, host=factories.HOST)
     try:
         return None, search(start, replace(interrupted.environment(), check_interrupts=check), recorder)
-    except Interrupted:
+    except KeyboardInterrupt:
         there = recorder.results[-1]
     assert not interrupted.alive
     whole = machine(per_worker_s)
