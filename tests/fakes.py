@@ -112,7 +112,6 @@ class SimulatedLoader:
     def __post_init__(self) -> None:
         self._ahead = self.num_workers * self.prefetch_factor
         self._jobs: list[_Job] = []
-        self._recorded = 0  # of these
         self._earlier = 0
         self._stopped_s = 0.0
         self._stopped_at: float | None = None
@@ -123,7 +122,7 @@ class SimulatedLoader:
     def __iter__(self) -> Iterator[int]:
         self._earlier = self.produced() or 0
         self._jobs = []
-        self._recorded = 0
+        self._recorded = 0  # of these
         self.epochs_begun += 1
         return self._epoch()
 

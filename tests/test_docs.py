@@ -35,11 +35,6 @@ def every_command(documents: Sequence[Path] = DOCUMENTS) -> list[str]:
     return list(dict.fromkeys(line for line in lines if line.startswith("python -m nws_sweep")))
 
 
-def commands(documents: Sequence[Path] = DOCUMENTS) -> list[str]:
-    """The lines that need no cluster."""
-    return [line for line in every_command(documents) if ON_CLUSTERS not in line]
-
-
 EXPERIMENTS = {
     "experiment=batch_timeline": ["dataset.seconds_per_sample=0.01", "training_step.seconds_per_batch=0.0025"],
     "experiment=full_search": ["paths.data_dir=data", "dataset._target_=tests.user_datasets.Pictures"],
@@ -97,7 +92,7 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-SHOWN_FIRST = commands([ROOT / "README.md"])
+SHOWN_FIRST = every_command([ROOT / "README.md"])
 
 
 def alone(command: str) -> object:
@@ -109,7 +104,7 @@ def alone(command: str) -> object:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", [alone(command) for command in commands()])
+@pytest.mark.parametrize("command", [alone(line) for line in every_command() if ON_CLUSTERS not in line])
 def test_every_command_of_the_documents_works(
     shared_process: SharedProcess, project: Path, environment: dict[str, str], command: str
 ) -> None:

@@ -43,12 +43,6 @@ class With(Plain):
         super().__init__(length)
         vars(self).update(attributes)
 
-    @property
-    def is_among(self) -> bool:
-        """Whether this process is one of ``num_workers`` workers."""
-        worker = get_worker_info()
-        return worker is not None and worker.num_workers == vars(self)["num_workers"]
-
 
 class Frozen(Plain):
     """Raises unless the objects of the fork server are frozen, so that garbage collections skip them."""
@@ -77,13 +71,8 @@ class SizedStream(Stream):
 
 
 def kind(name: str, does: Callable[[Any, int], Any], base: type = Plain) -> Any:
-    """A class of datasets that call ``does`` for each sample and return its result if that is a tensor."""
-
-    def sample(self: Any, index: int) -> torch.Tensor:
-        made = does(self, index)
-        return made if isinstance(made, torch.Tensor) else torch.tensor(index)
-
-    return type(name, (base,), {"__module__": __name__, "__getitem__": sample})
+    """A class of datasets that call ``does`` before each sample."""
+    return type(name, (base,), {"__module__": __name__, "act": does})
 
 
 def fail(error: Exception) -> Any:
@@ -98,14 +87,16 @@ SEVERAL_LINES = RuntimeError("shape mismatch:\n  expected 3\nSee the documentati
 
 Raises = kind("Raises", lambda _, index: index == 40 and fail(ValueError("bad sample 40")))
 RaisesAtLength = kind("RaisesAtLength", lambda _, index: fail(SEVERAL_LINES))
-RaisesWithWorkers = kind(
-    "RaisesWithWorkers",
-    lambda own, _: own.is_among and fail(ValueError(f"no good with {own.num_workers} workers")),
-    With,
-)
 Killed = kind("Killed", lambda _, index: index == 40 and kill_this_process())
 Exits = kind("Exits", lambda _, index: sys.exit(3))
 Slow = kind("Slow", lambda own, _: time.sleep(own.seconds), With)
+
+
+class RaisesWithWorkers(With):
+    def act(self, index: int) -> None:
+        worker = get_worker_info()
+        if worker is not None and worker.num_workers == vars(self)["num_workers"]:
+            fail(ValueError(f"no good with {worker.num_workers} workers"))
 
 
 class Hangs(Plain):

@@ -180,7 +180,7 @@ class BatchTime:
     warm_up: bool
     wait_s: float
     step_s: float
-    settings: str = ""  # that differ from the configuration, except num_workers; not in files of version 1
+    settings: str = ""  # that differ from the configuration, except num_workers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,8 +4,6 @@ import importlib.util
 
 from nws_sweep.errors import ConfigurationError
 
-_OF_PACKAGE = {"hydra_plugins.hydra_ray_launcher": "ray"}
-
 
 def advice(option: str) -> str | None:
     """What to install for an option of hydra/launcher that is not found; None for options that are not ours."""
@@ -14,8 +12,8 @@ def advice(option: str) -> str | None:
 
 def require(user: str, package: str) -> None:
     """Raises ConfigurationError, naming ``user``, if a package that an extra installs is missing."""
-    if package in _OF_PACKAGE and importlib.util.find_spec(package) is None:
-        raise ConfigurationError(_line(user, _OF_PACKAGE[package]))
+    if package == "hydra_plugins.hydra_ray_launcher" and importlib.util.find_spec(package) is None:
+        raise ConfigurationError(_line(user, "ray"))
 
 
 def protocol_advice(user: str, url: str, reason: ImportError) -> str:

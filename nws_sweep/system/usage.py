@@ -18,7 +18,7 @@ from nws_sweep.system import host, platforms
 _SHARED_MEMORY = Path("/dev/shm")
 _BLOCK_BYTES = 512  # the unit of st_blocks
 _MOST_READ = 8  # children whose memory is read: each takes about 10 ms, and the workers of a loader are alike
-_BUSY, _IDLE, _STOLEN = ("user", "nice", "system", "irq", "softirq"), ("idle", "iowait"), ("steal",)  # of proc_stat(5)
+_STATES = ("user", "nice", "system", "irq", "softirq"), ("idle", "iowait"), ("steal",)  # busy, idle, stolen (proc_stat)
 _MAJFLT = 9  # field of /proc/<pid>/stat after the name; that of exited children follows (proc(5))
 
 
@@ -49,8 +49,7 @@ def of_machine(root: Path = Path("/")) -> MachineTime:
     stats = [host.fields(folder / "cpu.stat") for _, folder in host.group_folders(root, "cpu")]
     # Microseconds in version 2, nanoseconds in version 1.
     throttled_s = (stat.get("throttled_usec", 0) / 1e6 + stat.get("throttled_time", 0) / 1e9 for stat in stats)
-    busy_s, steal_s = (sum(getattr(one, name, 0.0) for one in times for name in names) for names in (_BUSY, _STOLEN))
-    idle_s = sum(getattr(one, name, 0.0) for one in times for name in _IDLE)
+    busy_s, idle_s, steal_s = (sum(getattr(one, name, 0.0) for one in times for name in names) for names in _STATES)
     return MachineTime(
         busy_s=busy_s,
         total_s=busy_s + steal_s + idle_s,
@@ -138,12 +137,11 @@ def _shared_memory_bytes(pids: Iterable[int]) -> int:
 
 
 def _mapped(pid: int) -> Iterator[tuple[int, int]]:
-    with contextlib.suppress(OSError):
-        for line in Path(f"/proc/{pid}/maps").read_text(errors="replace").splitlines():
-            if str(_SHARED_MEMORY) in line:
-                addresses, _, _, _, inode, *_ = line.split()
-                first, last = addresses.split("-")
-                yield int(inode), int(last, 16) - int(first, 16)
+    for line in host.read(Path(f"/proc/{pid}/maps")).splitlines():
+        if str(_SHARED_MEMORY) in line:
+            addresses, _, _, _, inode, *_ = line.split()
+            first, last = addresses.split("-")
+            yield int(inode), int(last, 16) - int(first, 16)
 
 
 def _open(pid: int, device: int | None) -> Iterator[tuple[int, int]]:

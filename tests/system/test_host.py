@@ -30,22 +30,14 @@ def test_quotas_of_groups_limit_the_cpus(tmp_path: Path, own: str, files: dict[s
     assert host.usable_cores(root, {}, affinity=12) == expected
 
 
-@pytest.mark.parametrize(
-    ("environment", "expected"),
-    [
-        ({"SLURM_CPUS_PER_TASK": "64"}, 12.0),
-        ({"SLURM_CPUS_PER_TASK": "many"}, 12.0),
-        ({"SLURM_CPUS_PER_TASK": "6", "LOCAL_WORLD_SIZE": "2"}, 3.0),
-    ],
-)
-def test_batch_systems_and_ranks_limit_the_cpus(tmp_path: Path, environment: dict[str, str], expected: float) -> None:
-    assert host.usable_cores(tmp_path, environment, affinity=12) == expected
-
-
-def test_environment_variables_are_not_enforced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SLURM_CPUS_PER_TASK", "1")
-    monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
-    assert host.enforced_cores(tmp_path, affinity=12) == 12.0
+def test_batch_systems_and_ranks_limit_the_cpus_which_nothing_enforces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = [host.usable_cores(tmp_path, {"SLURM_CPUS_PER_TASK": cpus}, affinity=12) for cpus in ("64", "many", "6")]
+    assert found == [12.0, 12.0, 6.0]
+    monkeypatch.setenv("SLURM_CPUS_PER_TASK", "6")
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    assert (host.usable_cores(tmp_path, affinity=12), host.enforced_cores(tmp_path, affinity=12)) == (3.0, 12.0)
 
 
 def test_whole_cpus_are_at_least_one_and_the_affinity_of_this_process_counts(monkeypatch: pytest.MonkeyPatch) -> None:

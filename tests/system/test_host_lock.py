@@ -18,12 +18,8 @@ with host_lock.held(sys.argv[1], print):
 """
 
 
-@pytest.fixture
-def lock_file(tmp_path: Path) -> Path:
-    return tmp_path / "nws.lock"
-
-
-def test_a_second_measurement_waits_and_says_so_once(lock_file: Path) -> None:
+def test_a_second_measurement_waits_and_says_so_once(tmp_path: Path) -> None:
+    lock_file = tmp_path / "nws.lock"
     with child(HOLDER, lock_file) as holder:
         line_of(holder)
         lines: list[str] = []
@@ -55,8 +51,8 @@ def test_an_impossible_lock_file_is_reported_with_its_key(tmp_path: Path) -> Non
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
-def test_all_users_can_open_the_lock_and_an_exception_releases_it(lock_file: Path) -> None:
-    before = os.umask(0o077)
+def test_all_users_can_open_the_lock_and_an_exception_releases_it(tmp_path: Path) -> None:
+    lock_file, before = tmp_path / "nws.lock", os.umask(0o077)
     try:
         with contextlib.suppress(ZeroDivisionError), host_lock.held(str(lock_file)):
             assert stat.S_IMODE(lock_file.stat().st_mode) == 0o666
