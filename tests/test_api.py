@@ -214,7 +214,7 @@ def test_the_keywords_of_dataloader_have_its_names_and_defaults() -> None:
 @pytest.mark.extended
 def test_the_examples_run() -> None:
     finder, runner = doctest.DocTestFinder(recurse=False), doctest.DocTestRunner()
-    for function in (api.search, api.tune, api.sweep):
+    for function in (api.search, api.tune, api.sweep, api.explain):
         (example,) = finder.find(function)
         assert example.examples
         runner.run(example)

@@ -138,7 +138,7 @@ def _is_same_search(record: SearchRecord, configuration: Configuration, host: Ho
 
 
 def _without_cpu_defaults(configuration: Configuration) -> Configuration:
-    """Without the values whose defaults depend on the CPUs: the largest candidate and the reference."""
+    """Without the values whose defaults depend on the CPUs: the largest candidate, max_workers and the reference."""
     rules = configuration.search
     candidates = () if rules.candidates == tuple(range(len(rules.candidates))) else rules.candidates
-    return replace(configuration, search=replace(rules, candidates=candidates, reference=None))
+    return replace(configuration, search=replace(rules, candidates=candidates, max_workers=None, reference=None))

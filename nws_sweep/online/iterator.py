@@ -81,6 +81,7 @@ class TunedIterator:
                 self._pools.abandon()
             with contextlib.suppress(Exception):
                 self._tuner.decide(one_line(f"tuning failed: {type(error).__name__}: {error}"))
+            self._tuner.waiting = None  # else the part that failed would be repeated at each batch
             return None
 
     def _observe(self, start_s: float, made: int = 0) -> None:

@@ -103,8 +103,8 @@ def test_an_unfinished_search_of_another_machine_restarts(tmp_path: Path) -> Non
 
 def test_candidates_that_depend_on_the_cpus_do_not_change_the_configuration(tmp_path: Path) -> None:
     """As on the nodes of a cluster and the machine that launches the jobs."""
-    here = configuration(search=search_rules(candidates=(0, 1, 2), reference=1))
-    large = configuration(search=search_rules(candidates=tuple(range(193)), reference=96))
+    here = configuration(search=search_rules(candidates=(0, 1, 2), max_workers=2, reference=1))
+    large = configuration(search=search_rules(candidates=tuple(range(193)), max_workers=192, reference=96))
     host = replace(HOST, usable_cpus=96, hostname="node")
     folder = store_run(tmp_path, search_result(trial(0, 8.0), configuration=large, host=host))
     assert resuming.finished(folder, here, HOST) is not None
