@@ -223,7 +223,7 @@ def _followed(loader: AnyLoader, **options: Any) -> AnyLoader:
     if reason := platforms.reason_not_autotuning():
         announcer(progress, printer_for(progress))(f"{reason}: the DataLoader is not changed")
         return loader
-    tuned = object.__new__(_tuned_class(type(inner), **options))
+    tuned = object.__new__(_tuned_class(type(inner), **options))  # type: ignore[arg-type]  # a class has a hash
     vars(tuned).update(vars(inner))
     torch_internals.forget_iterator(tuned)
     if torch_internals.missing_names():

@@ -96,7 +96,7 @@ def test_the_diagnosis_names_what_to_make_cheaper() -> None:
 
 
 def test_a_search_without_timed_calls_says_why() -> None:
-    with pytest.raises(NwsSweepError, match="^dataset=photos: no calls were timed; this needs a search by this"):
+    with pytest.raises(NwsSweepError, match=r"^dataset=photos: no calls were timed; this needs a search by this"):
         explanation.of_record(searched(BatchCost(0.1, 0.0), 0.0, workers=(0,)))
 
 
