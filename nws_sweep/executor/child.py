@@ -81,8 +81,8 @@ class _LoadedDataset:
     code: str
 
 
-class _ChildCommands:
-    """Answers the commands of ``TrialProcess``, ``make_template`` and ``prepare``: first those of the dataset alone."""
+class _DatasetCommands:
+    """Answers the commands that need the dataset alone, and ``make_template``."""
 
     def __init__(self, spec: ProcessSpec, folder: str) -> None:
         self._spec, self._folder = spec, folder
@@ -155,6 +155,10 @@ class _ChildCommands:
         """Replaces ``warnings.showwarning``."""
         has_room = len(self._warnings) < _MAX_WARNINGS  # each sample may issue its own
         self._warnings[one_line(message) if has_room else "further warnings omitted"] = None
+
+
+class _ChildCommands(_DatasetCommands):
+    """Answers the commands of ``TrialProcess`` and ``prepare``."""
 
     def forked(self, spec: ProcessSpec, folder: str) -> "_ChildCommands":
         """Those of a trial process forked from this template process, with its dataset and the warnings so far."""
