@@ -115,14 +115,15 @@ class TunedIterator:
         asked_s = time.perf_counter()
         self._try(self._device.ask)
         batch = self._next_batch()
-        self._try(self._reconsider, waiting, asked_s, time.perf_counter())
+        given_s = time.perf_counter()
+        has_ended = self._try(lambda: waiting.note(asked_s, given_s, self._device.waited_s()))
+        if (
+            has_ended
+            and self._epoch == self._tuner.epoch
+            and self._try(_no_longer_fits, self._pools.current, self._tuner, waiting, given_s)
+        ):
+            self._try(self._observe, 0.0, self._returned - self._pool_began)
         return batch
-
-    def _reconsider(self, waiting: Waiting, asked_s: float, given_s: float) -> None:
-        """Observes the settings again if they no longer fit, in the newest iterator."""
-        has_ended = waiting.note(asked_s, given_s, self._device.waited_s()) and self._epoch == self._tuner.epoch
-        if has_ended and _no_longer_fits(self._pools.current, self._tuner, waiting, given_s):
-            self._observe(0.0, self._returned - self._pool_began)
 
     def _before_batch(self) -> torch.Tensor | None:
         """Torch's generator before a batch, and the clocks; the first batch of an epoch draws for the order."""
