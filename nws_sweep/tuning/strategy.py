@@ -21,7 +21,7 @@ STRATEGIES = ("adaptive", "patience", "exhaustive")
 SEARCHABLE = (
     "prefetch_factor", "pin_memory", "persistent_workers", "multiprocessing_context", "in_order", "threads_per_worker",
 )  # fmt: skip
-_MOST_ROUNDS = 8
+_MOST_ROUNDS, _MOST_TIMED_S = 8, 8.0  # of a value: a round may be a whole epoch
 _PREDICTED = ("prefetch_factor", "in_order")
 
 
@@ -156,7 +156,7 @@ class OtherSettingsSearch(Strategy):
     ) -> list[LoaderSettings]:
         """The values that need more rounds, with the best so far."""
         undecided = found.undecided(found.observations, self.measure)
-        left = [o.settings for o in undecided if len(o.by_round) < _MOST_ROUNDS]
+        left = [o.settings for o in undecided if len(o.by_round) < _MOST_ROUNDS and o.timed_s < _MOST_TIMED_S]
         return self._active(list(dict.fromkeys([best, *left])), known) if left else []
 
     def _active(
