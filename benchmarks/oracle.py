@@ -65,8 +65,8 @@ class Truth:
 
 def truth_of(all_runs: Sequence[Run]) -> Truth | None:
     """The result for the runs of one workload; None if none of the oracle's own numbers was measured."""
-    runs = [run for run in all_runs if run.prefetch_factor == PREFETCH_FACTOR]
-    others = [run for run in all_runs if run.prefetch_factor != PREFETCH_FACTOR]
+    runs = usual_runs(all_runs)
+    others = [run for run in all_runs if run not in runs]
     epochs_s = _medians(runs)
     usual = _usual(runs, epochs_s)
     if not usual:
@@ -82,6 +82,11 @@ def truth_of(all_runs: Sequence[Run]) -> Truth | None:
         slowness=_slowness_of_repeats(runs),
         others_s=_medians_by(lambda run: (run.workers, run.prefetch_factor), others, _slowness(runs)),
     )
+
+
+def usual_runs(runs: Iterable[Run]) -> list[Run]:
+    """Those with ``PREFETCH_FACTOR``, by which the oracle judges num_workers."""
+    return [run for run in runs if run.prefetch_factor == PREFETCH_FACTOR]
 
 
 def neighbours_of_the_best(runs: Sequence[Run], most: int, step: float) -> set[int]:
@@ -144,7 +149,7 @@ def _medians_by(
     found: dict[Key, list[float]] = {}
     for run in runs:
         if run.epoch_s is not None:
-            found.setdefault(key(run), []).append(run.epoch_s / slowness.get((run.repeat, run.number), 1.0))
+            found.setdefault(key(run), []).append(run.epoch_s / slowness[run.repeat, run.number])
     return {each: statistics.median(found[each]) for each in sorted(found)}
 
 

@@ -146,16 +146,15 @@ class _SearchBenchmark:
 
     def _measure_other_picks(self, workload: Workload, repeat: int, number: int) -> None:
         """A run of each pick with another prefetch_factor that has none in this pass."""
-        runs = self._runs(workload, usual=False)
-        done = {(run.workers, run.prefetch_factor) for run in runs if (run.repeat, run.number) == (repeat, number)}
+        now = (workload.name, repeat, number)
+        runs = [run for run in self._journal.of(Run) if (run.workload, run.repeat, run.number) == now]
+        done = {(run.workers, run.prefetch_factor) for run in runs}
         for settings in sorted(self._picks(workload) - done):
             if settings[1] != PREFETCH_FACTOR:
                 self._run(workload, settings, repeat, number, own=False)
 
-    def _runs(self, workload: Workload, *, usual: bool = True) -> list[Run]:
-        """The runs with the usual prefetch_factor, or with others."""
-        runs = [run for run in self._journal.of(Run) if run.workload == workload.name]
-        return [run for run in runs if (run.prefetch_factor == PREFETCH_FACTOR) is usual]
+    def _runs(self, workload: Workload) -> list[Run]:
+        return oracle.usual_runs(run for run in self._journal.of(Run) if run.workload == workload.name)
 
     def _picks(self, workload: Workload) -> set[tuple[int, int]]:
         """The picks with their prefetch_factor."""
