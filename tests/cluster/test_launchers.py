@@ -1,3 +1,4 @@
+import contextlib
 import shlex
 import sys
 
@@ -6,7 +7,7 @@ import pytest
 
 from nws_sweep.results import storage
 from tests.cluster.conftest import need
-from tests.cluster.program import SMALL, TIMEOUT_S, Program, complete, has_started, results, wait_until
+from tests.cluster.program import SMALL, TIMEOUT_S, Program, complete, results, wait_until
 from tests.conftest import Command
 from tests.test_docs import ON_CLUSTERS, every_command
 
@@ -39,18 +40,29 @@ def test_the_lock_serialises_the_jobs(program: Program, launcher: str) -> None:
 def test_ray_tasks_measure_a_grid_and_the_same_command_repeats_a_lost_one(program: Program) -> None:
     folder, grid = program.folder / "grid", (*ON_RAY, "+hydra.launcher.ray.init.include_dashboard=false")
     process = program.start(*grid, "batch_size=4,8")
-    wait_until(lambda: complete(folder).get(4) and has_started(folder, 8))
-    family = psutil.Process(process.pid).children(recursive=True)
-    next(one for one in family if "_run_job" in " ".join(one.cmdline())).kill()
+    # Ray may start either task first.
+    wait_until(lambda: sorted(complete(folder).values()) == [False, True] and len(running_tasks(process.pid)) == 1)
+    (lost,) = [size for size, is_complete in complete(folder).items() if not is_complete]
+    running_tasks(process.pid)[0].kill()
     printed, _ = process.communicate(timeout=TIMEOUT_S)  # perhaps with a traceback of the killed task's processes
     program.check_nothing_left()
     assert process.returncode == 1, printed
-    assert complete(folder) == {4: True, 8: False}
-    assert results(folder)[8]["error"].startswith("the launcher failed: ")
-    assert "batch_size=8: the launcher failed" in (folder / storage.REPORT).read_text("utf-8")
+    assert complete(folder) == {4: lost != 4, 8: lost != 8}
+    assert results(folder)[lost]["error"].startswith("the launcher failed: ")
+    assert f"batch_size={lost}: the launcher failed" in (folder / storage.REPORT).read_text("utf-8")
     assert "best: num_workers=" in printed  # printed by the tasks
     status, printed = program.run(*grid, "batch_size=4,8")
     assert (status, complete(folder)) == (0, {4: True, 8: True}), printed
+
+
+def running_tasks(pid: int) -> list[psutil.Process]:
+    """Ray's processes of a program that execute a task at the moment."""
+    found = []
+    for process in psutil.Process(pid).children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if "_run_job" in " ".join(process.cmdline()):
+                found.append(process)
+    return found
 
 
 @pytest.mark.parametrize("command", [line for line in every_command() if ON_CLUSTERS in line])
