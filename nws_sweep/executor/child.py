@@ -34,7 +34,6 @@ from nws_sweep.dataloading.digests import SampleLog, load_in_process, load_one_b
 from nws_sweep.dataloading.fingerprints import fingerprint
 from nws_sweep.dataloading.loaders import Source
 from nws_sweep.dataloading.recording import BatchLog, BatchTimer, WorkerStart, position
-from nws_sweep.dataloading.stages.timing import overhead as stage_overhead
 from nws_sweep.dataloading.thread_times import thread_times
 from nws_sweep.errors import ConfigurationError, DatasetError, NwsSweepError, TrialError, one_line
 from nws_sweep.executor import forking, process_state
@@ -109,7 +108,6 @@ class _DatasetCommands:
 
     def make_template(self) -> str:
         """The obstacle to forking trial processes from this process; without one, "", and it becomes a fork server."""
-        stage_overhead()  # measured once for all trial processes; its clock keeps a file open, which none shares
         before = forking.footprint()
         _ = self._data
         obstacle = forking.obstacle_since(before)

@@ -22,7 +22,6 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from nws_sweep.dataloading import generators, loaders
 from nws_sweep.dataloading.recording import BatchLog, BatchTimer
-from nws_sweep.dataloading.stages.timing import overhead
 from nws_sweep.online.worker_probe import READY, STARTING, WorkerProbe, WorkerStates
 from nws_sweep.results import LoaderSettings
 from nws_sweep.system import torch_internals
@@ -115,7 +114,6 @@ class Pool:
         self.log = BatchLog(settings.num_workers) if settings.num_workers else None
         if self.log is not None and times_stages:
             self.log.stages.open(True)
-            overhead()  # measured once for all workers that are forked
         self._states = WorkerStates(settings.num_workers)
         self._is_iterable = isinstance(loader.dataset, IterableDataset)
         is_own = settings.num_workers == loader.num_workers

@@ -11,8 +11,6 @@ COPY = "copy into shared memory"
 _ENOUGH_BATCHES = 8  # whose calls were timed
 _CONTAINER = 0.1  # of its time; a stage with less code outside its inner stages is shown by these
 _SPREAD_OF_FEW = 0.1  # relative standard deviation, until three batches are known
-_LARGE_OVERHEAD = 0.1  # share of the batch from which on the other batches show what timing has cost
-_TRUSTED = 0.7, 1.3  # times the overhead as calibrated
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,15 +94,12 @@ def stage_costs(trials: Iterable[Trial], samples: int, num_workers: int) -> tupl
     """
     near = sorted(trials, key=lambda trial: abs(math.log2(max(1, trial.num_workers) / max(1, num_workers))))
     timed: list[BatchRecord] = []
-    batches: list[_Batch] = []
     for trial in near:
-        if len(batches) < _ENOUGH_BATCHES:
-            own = list(_latest(trial))
-            scale = _overhead_scale(own, trial.records)
-            timed += own
-            batches += [_batch(one, scale) for one in own]
-    if not batches:
+        if len(timed) < _ENOUGH_BATCHES:
+            timed += _latest(trial)
+    if not timed:
         return ()
+    batches = [_batch(one) for one in timed]
     root, known = timed[0].stages[0].name, _callers(timed)
     containers = {name for name in known if name != root and _is_container(name, batches)}
     batches = [_without_containers(batch, root, containers) for batch in batches]
@@ -122,21 +117,9 @@ def _latest(trial: Trial) -> Iterator[BatchRecord]:
     yield from {one.number % max(1, trial.num_workers): one for one in timed}.values()
 
 
-def _overhead_scale(timed: Sequence[BatchRecord], records: Sequence[BatchRecord]) -> float:
-    """What timing has cost / what it should have cost, from the batches whose calls were not timed."""
-    plain_s = [one.cost.cpu_s for one in records if not one.stages]
-    overhead_s = sum(one.stages[0].overhead_s for one in timed)
-    spent_s = sum(one.cost.cpu_s for one in timed)
-    if not plain_s or overhead_s <= _LARGE_OVERHEAD * spent_s:
-        return 1.0
-    least, most = _TRUSTED
-    return min(most, max(least, (spent_s - len(timed) * statistics.median(plain_s)) / overhead_s))
-
-
-def _batch(record: BatchRecord, scale: float) -> _Batch:
-    """A batch, if timing has cost ``scale`` times the overhead that was measured."""
+def _batch(record: BatchRecord) -> _Batch:
     stages = record.stages
-    own = _own_parts(stages, [_part(one, scale) for one in stages])
+    own = _own_parts(stages)
     whole: dict[str, _Part] = {}
     alone: dict[str, _Part] = {}
     calls: dict[str, int] = {}
@@ -148,14 +131,14 @@ def _batch(record: BatchRecord, scale: float) -> _Batch:
     return _Batch(whole, alone, calls, record.cost.copy_s)
 
 
-def _part(stage: StageTime, scale: float) -> _Part:
-    """A stage with what it calls."""
-    overhead_s = scale * stage.overhead_s
-    return _Part(stage.cpu_s - overhead_s, stage.wait_s, stage.all_cpu_s - overhead_s)
+def _part(stage: StageTime) -> _Part:
+    """A stage with what it calls, without what timing has cost."""
+    return _Part(stage.cpu_s - stage.overhead_s, stage.wait_s, stage.all_cpu_s - stage.overhead_s)
 
 
-def _own_parts(stages: Sequence[StageTime], parts: Sequence[_Part]) -> list[_Part]:
-    """The parts without those of the stages that they call; none of what a search adds."""
+def _own_parts(stages: Sequence[StageTime]) -> list[_Part]:
+    """The parts of the stages without those of the stages that they call; none of what a search adds."""
+    parts = [_part(one) for one in stages]
     left = [[part.cpu_s, part.wait_s, part.all_cpu_s] for part in parts]
     for stage, part in zip(stages, parts, strict=True):
         if stage.parent >= 0:

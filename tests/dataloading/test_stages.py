@@ -16,42 +16,59 @@ from torchvision.transforms import v2
 
 from nws_sweep.dataloading import recording
 from nws_sweep.dataloading.clocks import Clocks
-from nws_sweep.dataloading.stages.clock import Overhead, Stage, StageClock
+from nws_sweep.dataloading.stages.clock import Stage, StageClock
 from nws_sweep.dataloading.stages.functions import StageFunctions, public_name
 from nws_sweep.dataloading.stages.timing import StageSlots, StageTimer
 from nws_sweep.results import StageTime
 
-NO_OVERHEAD = Overhead()
-
 
 class Hands:
-    """Clocks that a test sets forward."""
+    """Clocks that a test sets forward; reading them takes ``reading_s`` before and after the moment that is read."""
 
-    def __init__(self) -> None:
-        self.now = Clocks(0.0, 0.0, 0.0)
+    def __init__(self, reading_s: float) -> None:
+        self.now, self._reading_s = Clocks(0.0, 0.0, 0.0), reading_s
+
+    def read(self) -> Clocks:
+        self.forward(self._reading_s)
+        found = self.now
+        self.forward(self._reading_s)
+        return found
 
     def forward(self, cpu_s: float, wait_s: float = 0.0, delay_s: float = 0.0) -> None:
         wall_s, own_s, all_s, delayed_s = self.now
         self.now = Clocks(wall_s + cpu_s + wait_s + delay_s, own_s + cpu_s, all_s + 2 * cpu_s, delayed_s + delay_s)
 
 
-def timed(overhead: Overhead = NO_OVERHEAD) -> tuple[Hands, StageClock]:
-    hands = Hands()
-    clock = StageClock(Stage("batch"), lambda: hands.now, overhead)
+def timed(reading_s: float = 0.0) -> tuple[Hands, StageClock]:
+    hands = Hands(reading_s)
+    clock = StageClock(Stage("batch"), hands.read, lambda: hands.now.cpu_s)
     clock.begin()
     return hands, clock
+
+
+def push(clock: StageClock, stage: Stage, key: object, look_up: Callable[[], None] = lambda: None) -> None:
+    clock.enter()
+    look_up()
+    clock.push(stage, key)
+    clock.leave()
+
+
+def pop(clock: StageClock, key: object) -> None:
+    clock.enter()
+    clock.pop(key)
+    clock.leave()
 
 
 def test_calls_have_their_times_with_what_they_call_and_without_delays() -> None:
     hands, clock = timed()
     outer, inner = Stage("outer"), Stage("inner")
     for _ in range(2):
-        clock.push(outer, outer)
+        push(clock, outer, outer)
         hands.forward(0.1)
-        clock.push(inner, inner)
+        push(clock, inner, inner)
         hands.forward(0.2, wait_s=0.3, delay_s=5.0)
-        clock.pop(inner)
-        clock.pop(outer)
+        pop(clock, inner)
+        pop(clock, outer)
     hands.forward(0.05)
     clock.end()
     batch, first, second = clock.times()
@@ -65,10 +82,10 @@ def test_the_calls_of_one_function_are_kept_apart_by_their_callers() -> None:
     hands, clock = timed()
     shared = Stage("shared")
     for stage, seconds in ((Stage("a"), 0.1), (Stage("b"), 0.3)):
-        clock.push(stage, stage)
-        clock.push(shared, shared)
+        push(clock, stage, stage)
+        push(clock, shared, shared)
         hands.forward(seconds)
-        clock.pop(stage)  # with what it has called, as after an exception that no one noticed
+        pop(clock, stage)  # with what it has called, as after an exception that no one noticed
     clock.end()
     _, *others = clock.times()
     assert [(one.name, one.parent) for one in others] == [("a", 0), ("shared", 1), ("b", 0), ("shared", 3)]
@@ -80,30 +97,29 @@ def test_of_a_recursion_the_outermost_call_counts() -> None:
     itself = Stage("itself")
     keys = [object() for _ in range(3)]
     for key in keys:
-        clock.push(itself, key)
+        push(clock, itself, key)
         hands.forward(0.1)
     for key in reversed(keys):
-        clock.pop(key)
+        pop(clock, key)
     clock.end()
     _, found = clock.times()
     assert found.calls == 1
     assert found.cpu_s == pytest.approx(0.3)
 
 
-@pytest.mark.parametrize(("call_s", "begin_s", "end_s"), [(1.5e-4, 5e-6, 5e-6), (0.1, 5e-6, 5e-5)])
-def test_what_timing_costs_is_known_beside_the_calls(call_s: float, begin_s: float, end_s: float) -> None:
-    """The end of a call between other work costs ten times as much; two fifths lie within the call."""
-    hands, clock = timed(Overhead(call_s=1e-5, cold_s=1e-4, inside=0.4))
+def test_what_timing_costs_is_known_beside_the_calls() -> None:
+    """The looking up of the stage costs 3 us, each reading 4 us: half of the latter lies within the call."""
+    hands, clock = timed(reading_s=2e-6)
     inner = Stage("inner")
     for _ in range(10):
-        clock.push(inner, inner)
-        hands.forward(call_s)
-        clock.pop(inner)
+        push(clock, inner, inner, lambda: hands.forward(3e-6))
+        hands.forward(1e-4, wait_s=1e-3)
+        pop(clock, inner)
     clock.end()
     batch, found = clock.times()
-    assert found.cpu_s == pytest.approx(10 * call_s)
-    assert found.overhead_s == pytest.approx(10 * 0.4 * (begin_s + end_s))
-    assert batch.overhead_s == pytest.approx(10 * (begin_s + end_s), rel=0.1)
+    assert (found.overhead_s, found.cpu_s) == pytest.approx((10 * 4e-6, 10 * 1.04e-4))
+    assert (batch.overhead_s, batch.cpu_s) == pytest.approx((10 * 11e-6 + 4e-6, 10 * 1.11e-4 + 4e-6))
+    assert inner.wall_s == pytest.approx(10 * 1.1e-3)
 
 
 def test_cheap_calls_are_parts_of_their_caller() -> None:
@@ -111,9 +127,9 @@ def test_cheap_calls_are_parts_of_their_caller() -> None:
     cheap = Stage("cheap")
     for _ in range(100):
         if not cheap.is_cheap:
-            clock.push(cheap, cheap)
+            push(clock, cheap, cheap)
             hands.forward(5e-6)
-            clock.pop(cheap)
+            pop(clock, cheap)
     assert cheap.calls < 100
     clock.end()
     assert [one.name for one in clock.times()] == ["batch"]

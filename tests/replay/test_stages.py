@@ -67,19 +67,14 @@ def test_what_the_search_adds_is_no_part_of_a_batch() -> None:
     assert next(one for one in found if one.name != COPY).seconds == pytest.approx((0.3 + 0.4) / SAMPLES)
 
 
-@pytest.mark.parametrize("measured", [0.6, 1.0, 1.4])
-def test_the_other_batches_say_what_timing_has_cost(measured: float) -> None:
-    """It took 1.2 s of CPU time, 1.2 s / ``measured`` by empty calls, nearly all of it in one stage."""
-    overhead_s = 1.2 / measured
+def test_what_timing_has_cost_is_no_part_of_a_stage() -> None:
+    """The batch takes 0.6 s of CPU time, waits 0.4 s, and is copied in 0.25 s."""
     stages = (
-        StageTime(name="root", cpu_s=1.8, wait_s=0.4, all_cpu_s=1.8, overhead_s=overhead_s),
-        StageTime(name="called often", parent=0, cpu_s=1.4, all_cpu_s=1.4, overhead_s=overhead_s),
+        StageTime(name="root", cpu_s=1.8, wait_s=0.4, all_cpu_s=1.8, overhead_s=1.2),
+        StageTime(name="called often", parent=0, cpu_s=1.2, all_cpu_s=1.2, overhead_s=0.9),
     )
     found = {one.name: one for one in stage_costs([trial(stages)], SAMPLES, 2)}
-    expected = 0.2 / 1.25 if 0.7 < measured < 1.3 else None
-    if expected:
-        assert found["called often"].share == pytest.approx(expected, abs=0.01)
-    assert sum(one.share for one in found.values()) == pytest.approx(1.0)
+    assert (found["called often"].share, found["root"].share) == pytest.approx((0.3 / 1.25, 0.7 / 1.25))
 
 
 def test_batches_of_trials_with_about_as_many_workers_count() -> None:

@@ -2,33 +2,20 @@
 
 Each call is timed by the wall clock, the CPU clocks of its thread and of its process, and the time for which its thread
 was ready to run and did not: what is left is waiting. Threads of a library, such as those of OpenCV, compute while the
-thread that called them waits. What reading the clocks costs is measured with empty calls, and taken off. A function
-whose calls take less than ``CHEAP_S`` on average is a part of the function that calls it.
+thread that called them waits. The CPU time of timing itself is measured at each call, and taken off. A function whose
+calls take less than ``CHEAP_S`` on average is a part of the function that calls it.
 """
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from nws_sweep.dataloading.clocks import Clocks
 from nws_sweep.results import StageTime
 
 CHEAP_S = 20e-6  # a call
 _TRIED = 64  # calls after which a cheap function is no longer timed
-_COLD_S = 200e-6  # after this much other work, reading the clocks costs more
 _LEAST_SHARE = 0.001  # of the batch, below which calls are left out
-
-
-class Overhead(NamedTuple):
-    """What timing a call costs, s.
-
-    ``call_s`` is that of calls that follow each other, ``cold_s`` that of calls between other work, which has filled
-    the caches of the CPU; the share ``inside`` of it lies within the call's own interval.
-    """
-
-    call_s: float = 0.0
-    cold_s: float = 0.0
-    inside: float = 0.0
 
 
 @dataclass(eq=False, slots=True)
@@ -68,7 +55,7 @@ class _Open:
     calls: Calls
     key: object
     began: Clocks
-    spent_s: float  # of the clock when it began
+    spent_s: float  # CPU time of timing until it began
 
 
 @dataclass(eq=False)
@@ -78,15 +65,15 @@ class StageClock:
     Args:
         root: The stage that makes the batch.
         read: Reads the clocks.
-        overhead: What timing costs.
+        cpu_clock: Reads only the CPU time of the thread, s.
     """
 
     root: Stage
     read: Callable[[], Clocks]
-    overhead: Overhead = Overhead()
+    cpu_clock: Callable[[], float] = time.thread_time
     open: list[_Open] = field(default_factory=list)  # calls that have not returned
-    spent_s: float = 0.0  # overhead so far
-    _latest_s: float = 0.0  # when the clocks were read last
+    _spent_s: float = 0.0  # CPU time of timing so far
+    _entered_s: float = 0.0  # CPU time when timing began that goes on
 
     def __post_init__(self) -> None:
         """No call has begun."""
@@ -94,14 +81,29 @@ class StageClock:
 
     def begin(self) -> None:
         """The batch begins; calls may follow."""
+        self.enter()
         self._push(self.batch, self.root)
+        self.leave()
 
     def end(self) -> None:
         """The batch has ended, and with it all calls."""
+        self.enter()
         self.pop(self.root)
 
+    def enter(self) -> None:
+        """Timing begins: the CPU time until ``leave`` is its own."""
+        self._entered_s = self.cpu_clock()
+
+    def leave(self) -> None:
+        """Timing ends."""
+        self._spent_s += self.cpu_clock() - self._entered_s
+
+    def _spent_until(self, now: Clocks) -> float:
+        """CPU time of timing until this reading of the clocks, s."""
+        return self._spent_s + now.cpu_s - self._entered_s
+
     def push(self, stage: Stage, key: object) -> None:
-        """A call begins; ``key`` identifies it."""
+        """A call begins, between ``enter`` and ``leave``; ``key`` identifies it."""
         calls = stage.open
         if calls is None:
             inside = self.open[-1].calls.inside
@@ -112,13 +114,13 @@ class StageClock:
         calls.depth += 1
         calls.stage.open = calls
         began = self.read()
-        cost_s, inside = self._cost_s(began), self.overhead.inside
-        self.spent_s += (1 - inside) * cost_s
-        self.open.append(_Open(calls, key, began, self.spent_s))
-        self.spent_s += inside * cost_s
+        self.open.append(_Open(calls, key, began, self._spent_until(began)))
 
     def pop(self, key: object) -> None:
-        """The call has ended, and with it all calls that began after it; nothing happens if it is not known."""
+        """The call has ended, and with it all calls that began after it; nothing happens if it is not known.
+
+        Between ``enter`` and ``leave``.
+        """
         now = self.read()
         if self.open and self.open[-1].key is key:
             self._end(self.open.pop(), now)
@@ -129,11 +131,9 @@ class StageClock:
 
     def _end(self, call: _Open, now: Clocks) -> None:
         calls, began = call.calls, call.began
-        cost_s, inside = self._cost_s(now), self.overhead.inside
-        self.spent_s += inside * cost_s
         calls.depth -= 1
         if not calls.depth:
-            spent_s, wall_s = self.spent_s - call.spent_s, now.wall_s - began.wall_s
+            spent_s, wall_s = self._spent_until(now) - call.spent_s, now.wall_s - began.wall_s
             calls.calls += 1
             calls.wall_s += wall_s
             calls.cpu_s += now.cpu_s - began.cpu_s
@@ -143,12 +143,6 @@ class StageClock:
             calls.stage.open = None
             calls.stage.calls += 1
             calls.stage.wall_s += wall_s - spent_s
-        self.spent_s += (1 - inside) * cost_s
-
-    def _cost_s(self, now: Clocks) -> float:
-        """What this beginning or end of a call costs."""
-        is_cold, self._latest_s = now.wall_s - self._latest_s > _COLD_S, now.wall_s
-        return (self.overhead.cold_s if is_cold else self.overhead.call_s) / 2
 
     def times(self) -> tuple[StageTime, ...]:
         """The batch, then its stages, each after the one that calls it; without cheap ones."""

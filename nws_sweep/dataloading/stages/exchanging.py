@@ -46,6 +46,7 @@ class _Exchanged:
         """A call begins; returns what ends it, None if it is not timed: in other threads, and if it is cheap."""
         if threading.get_ident() != self._thread or not self._clock.open:
             return None
+        self._clock.enter()
         stage: Stage | None
         try:
             stage = self._functions.of_function(self.original, arguments[0] if arguments else None)
@@ -56,12 +57,15 @@ class _Exchanged:
             return None
         key = object()
         self._clock.push(stage, key)
+        self._clock.leave()
         return key
 
     def end(self, key: object) -> None:
         """The call has ended."""
         if key is not None:
+            self._clock.enter()
             self._clock.pop(key)
+            self._clock.leave()
 
     def restore(self) -> None:
         """The function has its own code again."""

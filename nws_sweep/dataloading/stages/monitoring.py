@@ -42,7 +42,7 @@ class _Monitored:
             _EVENTS.C_RETURN: self._returned, _EVENTS.C_RAISE: self._returned,
         }  # fmt: skip
         for event, callback in callbacks.items():
-            _monitoring.register_callback(tool, event, callback)
+            _monitoring.register_callback(tool, event, self._in_the_batch(callback))
         _monitoring.set_events(tool, _EVENTS.PY_UNWIND)  # there are no local ones
         for code in functions.known:
             self._follow(code)
@@ -60,16 +60,25 @@ class _Monitored:
             calls = _EVENTS.CALL if self._functions.is_followed(code) else 0
             _monitoring.set_local_events(self._tool, code, _OF_FUNCTION | calls)
 
-    def _is_here(self) -> bool:
-        """Whether the thread that makes the batch is in it."""
-        return threading.get_ident() == self._thread and bool(self._clock.open)
+    def _in_the_batch(self, callback: Callable[..., Any]) -> Callable[..., Any]:
+        """The callback for the thread that makes the batch, with its CPU time as that of timing."""
+
+        def called(*arguments: Any) -> Any:
+            if threading.get_ident() != self._thread or not self._clock.open:
+                return None
+            self._clock.enter()
+            try:
+                return callback(*arguments)
+            finally:
+                self._clock.leave()
+
+        return called
 
     def _began(self, code: CodeType, _: int) -> None:
-        if self._is_here():
-            try:
-                self._push(code, sys._getframe(1))
-            except Exception:  # code of the user may raise anything when it is looked at
-                self._awaited = None
+        try:
+            self._push(code, sys._getframe(2))
+        except Exception:  # code of the user may raise anything when it is looked at
+            self._awaited = None
 
     def _push(self, code: CodeType, frame: FrameType) -> None:
         if not self._functions.is_stage(code) and self._awaited is not code:
@@ -84,15 +93,13 @@ class _Monitored:
             self._clock.push(stage, code)
 
     def _ended(self, code: CodeType, *_: Any) -> None:
-        if not self._is_here():
-            return
         if self._skipped.get(code):
             self._skipped[code] -= 1
         else:
             self._clock.pop(code)
 
     def _calls(self, code: CodeType, offset: int, called: Any, _: Any) -> Any:
-        if not self._is_here() or self._clock.open[-1].key is not code:
+        if self._clock.open[-1].key is not code:
             return None
         try:
             return self._push_callable(code, offset, called)
@@ -114,9 +121,8 @@ class _Monitored:
         return None
 
     def _returned(self, code: CodeType, offset: int, *_: Any) -> None:
-        if self._is_here():
-            keys = (call.key for call in reversed(self._clock.open))
-            self._clock.pop(next((key for key in keys if key == (code, offset)), None))
+        keys = (call.key for call in reversed(self._clock.open))
+        self._clock.pop(next((key for key in keys if key == (code, offset)), None))
 
 
 def _code_of(called: Any) -> CodeType | None:

@@ -6,16 +6,14 @@ the main process is copied. So an early batch is timed, and a later one if there
 
 import functools
 import importlib
-import statistics
 import sys
-import time
 from collections.abc import Callable
 from multiprocessing.sharedctypes import RawArray
 
 import msgspec
 
-from nws_sweep.dataloading.clocks import read_clocks, run_delay_clock
-from nws_sweep.dataloading.stages.clock import Overhead, StageClock
+from nws_sweep.dataloading.clocks import read_clocks
+from nws_sweep.dataloading.stages.clock import StageClock
 from nws_sweep.dataloading.stages.functions import StageFunctions
 from nws_sweep.results import StageTime
 
@@ -23,8 +21,6 @@ MOST_WORKERS = 4  # that time stages
 _LATER = 5  # number of a worker's batch from which on it is a later one
 _NONE = -1  # in place of the number of a batch
 _SLOT_BYTES = 32_768
-_CALLS, _TURNS = 12, 5  # of the calibration
-_ELSEWHERE = bytes(1 << 20)  # more than the caches next to a CPU hold
 
 
 class StageSlots:
@@ -75,7 +71,7 @@ class StageTimer:
 
     def __init__(self, functions: StageFunctions, delay_clock: Callable[[], float]) -> None:
         functions.forget_calls()
-        self._clock = StageClock(functions.root, functools.partial(read_clocks, delay_clock), overhead())
+        self._clock = StageClock(functions.root, functools.partial(read_clocks, delay_clock))
         self._end = _begin(self._clock, functions)
         self._clock.begin()
 
@@ -93,43 +89,3 @@ def _begin(clock: StageClock, functions: StageFunctions) -> Callable[[], None] |
     name = "monitoring" if sys.version_info >= (3, 12) else "exchanging"
     found: Callable[[], None] | None = importlib.import_module(f"{__package__}.{name}").begin(clock, functions)
     return found
-
-
-def _timed() -> None:
-    """A function without content."""
-
-
-@functools.cache
-def overhead() -> Overhead:
-    """What timing a call costs here, with an empty function; measured once, also for processes forked later."""
-    functions = StageFunctions(None, _timed)
-    turns = [_costs(functions) for _ in range(_TURNS)]
-    return Overhead(*(statistics.median(costs) for costs in zip(*turns, strict=True)))
-
-
-def _costs(functions: StageFunctions) -> tuple[float, float, float]:
-    """The fields of ``Overhead``."""
-    plain_s, _ = _timed_calls(functions, bytes(1), is_timed=False)
-    call_s, inside_s = _timed_calls(functions, bytes(1), is_timed=True)
-    cold_s, _ = _timed_calls(functions, _ELSEWHERE, is_timed=True)
-    plain_cold_s, _ = _timed_calls(functions, _ELSEWHERE, is_timed=False)
-    call_s, cold_s = max(1e-9, call_s - plain_s), max(1e-9, cold_s - plain_cold_s)
-    return call_s, max(call_s, cold_s), min(1.0, max(0.0, inside_s / call_s))
-
-
-def _timed_calls(functions: StageFunctions, memory: bytes, *, is_timed: bool) -> tuple[float, float]:
-    """CPU seconds of a call of an empty function after reading this memory, and as its stage has them."""
-    functions.forget_calls()
-    clock, found_s = StageClock(functions.root, functools.partial(read_clocks, run_delay_clock())), 0.0
-    clock.begin()
-    end = _begin(clock, functions) if is_timed else None
-    try:
-        for _ in range(_CALLS):
-            memory.count(1)
-            began_s = time.thread_time()
-            _timed()
-            found_s += time.thread_time() - began_s
-    finally:
-        if end is not None:
-            end()
-    return found_s / _CALLS, sum(one.cpu_s / one.calls for one in clock.batch.inside.values())
