@@ -242,7 +242,7 @@ def test_more_workers_are_suggested_with_what_they_save() -> None:
 
     waiting = replace(WAITING, tried=(0, 1, 2, 4))
     assert edge(waiting) == [
-        "the best value is the largest one allowed (num_workers=4); 16 workers would save 73 % of the epoch "
+        "the best value is the largest one allowed (num_workers=4); 16 workers would save 74 % of the epoch "
         "(set a larger max_workers or candidate)"
     ]
     assert edge(replace(waiting, loop=with_step(0.009))) == []
