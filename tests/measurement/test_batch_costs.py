@@ -16,9 +16,12 @@ from tests.measurement.test_quantities import conditions
 
 
 def test_the_time_to_receive_a_batch_is_that_of_batches_that_lay_ready() -> None:
-    """The training step asks for the batches at 10, 11, 12 and 13 s; the last two were finished before."""
-    ended_s = (10.9, 11.5, 11.5, 12.5)
-    made = tuple(batch_record(n, BatchCost(0.5, 0.0, copy_s=0.1), ended_s=end_s) for n, end_s in enumerate(ended_s))
+    """The training step asks for the batches at 10, 11, 12 and 13 s; the last two lay ready for longer than 0.3 s."""
+    ended_s = (10.9, 10.8, 11.5, 12.5)  # the second one may have been transferred just now
+    made = tuple(
+        batch_record(n, BatchCost(0.3, 0.0, copy_s=0.1), began_s=end_s - 0.3, ended_s=end_s)
+        for n, end_s in enumerate(ended_s)
+    )
     taken = window(
         batches=4, startup_s=0.95, records=made, wait_s=(0.95, 0.6, 0.25, 0.25), step_s=(0.05, 0.4, 0.75, 0.5),
         began_s=10.0, receive_cpu_s=0.4, receive_delay_s=0.2,
