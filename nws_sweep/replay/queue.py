@@ -116,9 +116,9 @@ class _Epoch:
     """One epoch: each process is a generator, which yields until the machine has done what the process asked for."""
 
     def __init__(self, batches: Sequence[BatchCost], loop: LoopCosts, settings: QueueSettings) -> None:
-        self._batches, self._loop, self._settings = batches, loop, settings
         draw = random.Random(0)  # with any settings a batch waits at the same moment, so that times can be compared
-        self._waits_after = [draw.random() for _ in batches]  # this share of its computing
+        placed = [(batch, draw.random()) for batch in batches]  # with the share of its computing before it waits
+        self._batches, self._loop, self._settings = placed, loop, settings
         self._machine = _Machine(settings.cpus, settings.num_workers + 1)
         # The workers, then the main process.
         self._processes = [self._worker(number) for number in range(settings.num_workers)]
@@ -151,13 +151,14 @@ class _Epoch:
                 self._is_idle[number] = True
                 yield
             batch = assigned.popleft()
-            later_s = batches[batch].cpu_s + batches[batch].copy_s
-            if batches[batch].wait_s:
-                earlier_s = self._waits_after[batch] * batches[batch].cpu_s
+            cost, share = batches[batch]
+            later_s = cost.cpu_s + cost.copy_s
+            if cost.wait_s:
+                earlier_s = share * cost.cpu_s
                 later_s -= earlier_s
                 machine.compute(number, earlier_s)
                 yield
-                machine.wait(number, batches[batch].wait_s)
+                machine.wait(number, cost.wait_s)
                 yield
             machine.compute(number, later_s)
             yield
