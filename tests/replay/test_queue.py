@@ -59,6 +59,12 @@ def test_cpu_time_is_shared_by_all_runnable_workers(num_workers: int, epoch_s: f
     assert replay(computed(*[1.0] * 8), FREE, settings(num_workers)).epoch_s == pytest.approx(epoch_s)
 
 
+def test_some_workers_compute_while_others_wait() -> None:
+    """If all of the eight computed together, each four seconds on two CPUs, 200 batches would take 175 s."""
+    epoch_s = replay([BatchCost(cpu_s=1.0, wait_s=3.0)] * 200, FREE, settings(8)).epoch_s
+    assert 100 <= epoch_s <= 140
+
+
 def test_receiving_takes_cpu_time_of_the_main_process_which_workers_compete_for() -> None:
     loop = LoopCosts(receive_s=1.0)
     assert replay(waits(*[0.5] * 8), loop, settings(8)).epoch_s == pytest.approx(8.5)
