@@ -64,6 +64,10 @@ WORKLOADS = (
     ),
     Workload(name="cpu", about="1 ms of CPU a sample, batch 16", target="Arithmetic", batch_size=16, batches=400),
     Workload(
+        name="fetched", about="4 ms of sleep and 1 ms of CPU a sample, batch 8", target="FetchedArithmetic",
+        batch_size=8, batches=400, arguments={"mean_s": 0.004}, most_workers=64,
+    ),
+    Workload(
         name="memory", about="tensors in memory, 60000 x 784, batch 300", target="InMemory", batch_size=300, batches=200
     ),
     Workload(
