@@ -77,7 +77,7 @@ def loop_costs(slices: Sequence[TimeSlice], conditions: Conditions) -> LoopCosts
     # The first training steps take longer.
     counted = [window for window in windows if window.counts and window.batches] or windows
     taken = sum(window.batches for window in counted)
-    ready_s = [wait_s for epoch in epochs(slices) for wait_s in _waits_for_ready_batches(epoch) if workers]
+    ready_s = [wait_s for epoch in epochs(slices) if workers for wait_s in _waits_for_ready_batches(epoch)]
     return LoopCosts(
         receive_s=receive_s if workers else 0.0,
         receive_wait_s=max(0.0, statistics.median(ready_s) - receive_s - delay_s) if ready_s else 0.0,
@@ -114,7 +114,7 @@ def _waits_for_ready_batches(epoch: Sequence[Placed]) -> Iterator[float]:
         asked_s = window.began_s
         for wait_s, step_s in zip(window.wait_s, window.step_s, strict=True):
             record = made.get(number)
-            if record and 2 * record.ended_s - record.began_s + record.cost.copy_s < asked_s:
+            if record and asked_s - (record.ended_s + record.cost.copy_s) > record.ended_s - record.began_s:
                 yield wait_s
             asked_s += wait_s + step_s
             number += 1

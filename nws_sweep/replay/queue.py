@@ -8,9 +8,9 @@ The rules are those of ``torch.utils.data.dataloader._MultiProcessingDataLoaderI
 - While the main process waits for a batch it receives those that are finished, and keeps the early ones.
 
 CPU time of workers and of the main process shares the CPUs: each process runs at the rate min(1, cpus / runnable)
-(processor sharing). Waiting for storage, a network or a timer takes no CPU. When in a batch its worker waits was not
-recorded: at a random moment of its computing, which differs from batch to batch. Workers that all computed first would
-compute and wait together, and batches would take up to a quarter longer than they do.
+(processor sharing). Waiting for storage, a network or a timer takes no CPU. The moment of a batch at which its worker
+waits is not recorded: it is drawn at random for each batch. If all workers computed before they waited, they would do
+both at the same time, and batches would take up to a quarter longer than measured.
 """
 
 import random
