@@ -6,6 +6,8 @@ import secrets
 import tempfile
 from pathlib import Path
 
+from nws_sweep.errors import ConfigurationError
+
 _TEMPORARY = ".nws_sweep-"
 
 
@@ -57,8 +59,14 @@ def _free_name(path: Path, why: str) -> Path:
 
 
 def expand_user(path: str) -> Path:
-    """The path with ``~`` expanded; where no home folder is known, to a per-user folder below the temporary folder."""
+    """The path with ``~`` expanded; where no home folder is known, to a per-user folder below the temporary folder.
+
+    Raises:
+        ConfigurationError: The path names a user that the system does not know (``~name/x``).
+    """
     try:
         return Path(path).expanduser()
     except RuntimeError:
+        if (first := Path(path).parts[0]) != "~":
+            raise ConfigurationError(f"{path}: there is no user {first[1:]}; use ~ or a whole path") from None
         return Path(tempfile.gettempdir()) / f"nws_sweep_home_of_{os.getuid()}" / Path(path).relative_to("~")

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from nws_sweep.errors import ConfigurationError
 from nws_sweep.results import atomic
 
 
@@ -60,6 +61,8 @@ def test_the_home_folder_is_expanded_or_replaced_by_a_folder_of_the_user(monkeyp
     monkeypatch.setattr(Path, "expanduser", unknown)
     instead = Path(tempfile.gettempdir()) / f"nws_sweep_home_of_{os.getuid()}"
     assert atomic.expand_user("~/.cache/x") == instead / ".cache" / "x"
+    with pytest.raises(ConfigurationError, match=r"^~anna/x: there is no user anna; use ~ or a whole path$"):
+        atomic.expand_user("~anna/x")
 
 
 def test_a_file_set_aside_gets_a_free_number(tmp_path: Path) -> None:
