@@ -128,6 +128,10 @@ SEARCH_WORKLOADS = (
         target="ReadOnce", batch_size=16, batches=125_000, most_workers=64, least_workers=8, long=True,
         arguments={"mean_s": 0.020, "sample_bytes": 150_000, "root": CACHE},
     ),
+    Workload(
+        name="disks", about="three disks, 4 ms a sample and a seek of 4 ms when another worker read last, batch 8",
+        target="Disks", batch_size=8, batches=240, arguments={"mean_s": 0.004, "root": CACHE},
+    ),
     *(
         Workload(
             name=f"demo_{size}", about=f"the photos of scripts/demo, batch {size}", target="Demo", batch_size=size,

@@ -1,5 +1,6 @@
 """Datasets with known costs. A sample depends only on its index; ``samples`` is the length of the dataset."""
 
+import fcntl
 import math
 import os
 import random
@@ -88,6 +89,28 @@ class ReadOnce(_Sized):
         if not is_cached:
             time.sleep(self._mean_s)
         return torch.full((256,), float(index + content[0]))
+
+
+class Disks(_Sized):
+    """Each worker reads from one of three disks, which need ``mean_s`` a sample, twice that after another worker.
+
+    A disk serves one reader at a time: its file in ``root`` is locked, and the kernel unlocks that of a killed worker.
+    """
+
+    def __init__(self, samples: int, mean_s: float, root: str) -> None:
+        super().__init__(samples)
+        self._mean_s, self._root = mean_s, Path(root).expanduser()
+        self._root.mkdir(parents=True, exist_ok=True)
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        own = os.getpid()
+        with (self._root / f"disk-{own % 3}").open("a+") as disk:
+            fcntl.flock(disk, fcntl.LOCK_EX)
+            disk.seek(0)
+            time.sleep(self._mean_s * (1 if disk.read() == str(own) else 2))
+            disk.truncate(0)
+            disk.write(str(own))
+        return torch.full((256,), float(index))
 
 
 class Arithmetic(_Sized):

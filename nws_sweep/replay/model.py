@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from nws_sweep.replay.bottlenecks import Epoch, Taken
-from nws_sweep.replay.factors import Factors, doublings, square_beyond_noise
+from nws_sweep.replay.factors import Factors, doublings
 from nws_sweep.replay.known import FEW_CPUS, Known, beside_others, known_of
 from nws_sweep.replay.prediction import MOST_BATCHES, MOST_ORDERS, Prediction, Records, epoch_and_batch_s, predict
 from nws_sweep.replay.queue import QueueSettings
@@ -23,7 +23,6 @@ _SMALL_KIND, _CHEAP = 0.05, 0.8  # shares of all costs, and of the usual costs; 
 # worker; 1.5 to 3 s for a new process that imports torch.
 _FORKED_S, _SPAWNED_S = 0.01, 2.0
 _QUEUES, _EQUAL_BATCHES = 3, 50  # equal batches have their pace from the second queue on
-_HOPED = 300  # batches of similar costs that are replayed for each of many settings, while what is measured is paused
 
 
 @dataclass(frozen=True)
@@ -45,6 +44,7 @@ class Model:
         step_s: float | None = None,
         without: Iterable[Taken] = (),
         most: int = MOST_BATCHES,
+        like: Known | None = None,
     ) -> float:
         """Predicted seconds per batch of an epoch as it will run, whose start and end are shared out over its batches.
 
@@ -54,8 +54,9 @@ class Model:
             without: What is taken away.
             most: Batches that are replayed, at least three queues; the rest of the epoch has their pace. The result is
                 the mean over as many orders of a short epoch as have this many batches.
+            like: The trial as which the workers make batches; None for all that are known.
         """
-        records, factor = self._inputs(settings.num_workers, step_s)
+        records, factor = self._like(like) if like else self._inputs(settings.num_workers, step_s)
         settings = beside_others(settings, self.known[0])
         count = min(most, records.most) if len(records.made) > 1 else _EQUAL_BATCHES
         epochs_s = []
@@ -66,18 +67,6 @@ class Model:
                 epoch = epoch.without(taken, self.making, self.undisturbed(epoch.loop))
             epochs_s.append(epoch_and_batch_s(*epoch, records.batches)[0])
         return factor * statistics.fmean(epochs_s) / records.batches
-
-    def hoped_s(self, settings: QueueSettings) -> float:
-        """``cost_s``; less where the factor of two known trials around these workers differs.
-
-        What slows down the larger number may begin anywhere between the two. The time of the training step cannot be
-        saved by any loader.
-        """
-        varies = self.records_for(settings.num_workers).varies
-        cost_s = self.cost_s(settings, most=MOST_BATCHES if varies else _HOPED)
-        below, above, share = self.factors.neighbours(settings.num_workers)
-        change = math.sqrt(square_beyond_noise(below, above)) if above and below else 0.0
-        return max(cost_s * math.exp(-change * share * (1 - share)), min(self.step_s, cost_s))
 
     def predict(self, settings: QueueSettings, step_s: float | None = None) -> Prediction:
         """An epoch and a batch at the steady pace, with their bands."""
@@ -108,6 +97,11 @@ class Model:
         """What is replayed, and the factor; of another training step, the factor is in the records."""
         records, factor = self.records_for(num_workers), self.factors.at(num_workers)
         return (records, factor) if step_s is None else (_with_step(records, step_s, factor), 1.0)
+
+    def _like(self, one: Known) -> tuple[Records, float]:
+        """What workers replay of a trial, and its factor; that of a trial without workers is not one of workers."""
+        number = one.settings.num_workers
+        return self._records[number, True], one.factor if number else 1.0
 
     def undisturbed(self, loop: LoopCosts) -> LoopCosts:
         """The loop with the training step as on free CPUs."""

@@ -14,6 +14,7 @@ from nws_sweep import units
 from nws_sweep.replay import choice
 from nws_sweep.replay.known import queue_settings
 from nws_sweep.replay.model import Model, with_and_without_others
+from nws_sweep.replay.slowdowns import promised_s
 from nws_sweep.results import LoaderSettings
 from nws_sweep.tuning.estimates import Estimates, estimates_of
 from nws_sweep.tuning.observations import Decision, MeasureRound, Observation, Stop, Strategy, model_from
@@ -21,7 +22,7 @@ from nws_sweep.tuning.observations import Decision, MeasureRound, Observation, S
 _SHORT_WINDOW_S, _SHORT_ROUNDS = 0.2, 3  # duration of the first windows, and the rounds that have it
 _FIRST_STEP, _STEP = 8, 4  # most workers started at first, and most workers / those measured
 MOST_PREDICTED = 6  # candidates started for their prediction, besides those that the patience allows
-_MOST_IN_VAIN = 2  # candidates without success after which no further one is started
+_MOST_IN_VAIN = 3  # candidates without success after which no further one is started
 _FITTING = 0.75  # share of the fewest workers that failed: the most that are started
 _MOST_AT_A_TIME = 100  # workers with which other candidates stay when one is started
 _NEAR, _NEAR_GAIN = 0.125, 0.1  # doublings between num_workers with the same time, unless this share is saved
@@ -163,7 +164,7 @@ class Adaptive(Strategy):
 
         def costs_s(numbers: Iterable[int]) -> dict[LoaderSettings, float]:
             settings = (self.base.with_workers(n) for n in numbers)
-            return {one: model.hoped_s(queue_settings(one, self.cores)) for one in settings}
+            return {one: promised_s(model, queue_settings(one, self.cores)) for one in settings}
 
         return choice.costs_near_the_best(numbers, costs_s, self.rules.tolerance)
 

@@ -78,7 +78,9 @@ def searched(truth: Truth, noise: float, seed: int) -> tuple[int, float]:
         failures, cores=truth.cores, position=position if truth.weights else None,
     )  # fmt: skip
     machine.cpu_s, machine.cpu_share = truth.cpu_s, truth.cpu_s / truth.make_s(0)
-    rules = SearchRules(strategy="adaptive", candidates=CANDIDATES, max_workers=CANDIDATES[-1])
+    rules = SearchRules(
+        strategy="adaptive", candidates=CANDIDATES, max_workers=CANDIDATES[-1], reference=int(truth.cores)
+    )
     loader = LoaderSettings(batch_size=8, prefetch_factor=2)
     record, _ = run_search(factories.configuration(loader=loader, search=rules, measure=MeasureRules()), machine)
     assert record.verdict is not None
@@ -162,6 +164,7 @@ TRUTHS: dict[str, Truth] = {
     "CPUs 16": computing(16),
     "in memory": Truth(make_s=lambda n: 0.002 if n == 0 else 0.004 * n, cpu_s=0.002),
     "flat": Truth(make_s=lambda n: 0.05 * max(1, n), cpu_s=0.005),
+    "peak at 3": peaked(3),
     "peak at 20": peaked(20),
     "two humps": Truth(
         make_s=lambda n: 0.1 * max(1, n) * float(np.interp(n, list(HUMPS), list(HUMPS.values()))), cpu_s=0.004
@@ -175,7 +178,7 @@ TRUTHS: dict[str, Truth] = {
     ),
     "second half": replace(waiting(16), batches=400, weights=[0.1, 1.9]),
 }
-STEEP = "peak at 20"  # slow steps among few, far apart numbers of workers: the peak may lie between them
+STEEP = ("peak at 3", "peak at 20")  # the peak may lie between the few numbers of workers that are measured
 
 
 @pytest.mark.parametrize("name", TRUTHS)
@@ -183,11 +186,11 @@ def test_the_recommended_candidate_is_close_to_the_best(name: str) -> None:
     truth = TRUTHS[name]
     prices = {n: truth.price(n) for n in CANDIDATES if n not in truth.crashes}
     exact, noisy = (prices[searched(truth, noise, 1)[0]] / min(prices.values()) - 1 for noise in (0.0, 0.05))
-    assert exact <= (0.25 if name == STEEP else 0.08)
-    assert noisy <= (0.25 if name == STEEP else 0.1)
+    assert exact <= (0.12 if name in STEEP else 0.08)
+    assert noisy <= (0.12 if name in STEEP else 0.1)
 
 
 def test_the_cost_of_a_search_has_not_grown() -> None:
     """Geometric mean over the workloads whose batches are equal, s."""
     equal = [truth for truth in TRUTHS.values() if not truth.weights]
-    assert statistics.geometric_mean(searched(truth, 0.03, 0)[1] for truth in equal) <= 5.0
+    assert statistics.geometric_mean(searched(truth, 0.03, 0)[1] for truth in equal) <= 8.5
