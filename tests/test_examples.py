@@ -45,7 +45,10 @@ def shown(document: str, containing: str) -> str:
     return block
 
 
-@pytest.mark.parametrize(("document", "batches"), [("README.md", 32), ("docs/get-started/python.md", 4)])
+@pytest.mark.parametrize(
+    ("document", "batches"),
+    [("README.md", 32), pytest.param("docs/get-started/python.md", 4, marks=pytest.mark.extended)],
+)
 def test_a_script(document: str, batches: int) -> None:
     found = run(shown(document, "nws_sweep.search(dataset"), dataset=SLOW)
     assert found["result"].num_workers in WORKERS

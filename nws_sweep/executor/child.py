@@ -415,7 +415,8 @@ def _folder_of_files(node: Mapping[str, Any]) -> str:
     module, _, name = str(node.get("_target_")).rpartition(".")
     if module.startswith("torchvision.datasets") and "root" in node:
         inner = f"{name}/raw" if name.endswith("MNIST") else ""
-        return f"; put its files into {Path(node['root'], inner).expanduser().absolute()}"
+        root = os.path.expanduser(node["root"])  # noqa: PTH111 - as torchvision, which keeps an unknown ~user
+        return f"; put its files into {Path(root, inner).absolute()}"
     nested = (_folder_of_files(value) for value in node.values() if isinstance(value, Mapping))
     return next(filter(None, nested), "")
 

@@ -6,5 +6,5 @@ May import: ``analysis`` and below.
 - ``writer``: writes all files of a report; ``page``: HTML and Markdown, from ``templates/``
 - ``figures``: the pictures of a report; ``plots``: the figures behind them
 - ``command_text``: what ``compare`` and ``predict`` print
-- ``search_result``, ``progress``: the return value and the progress lines of the Python API
+- ``search_result``, ``sweep_result``, ``explanation``, ``progress``: return values and progress lines of the Python API
 """

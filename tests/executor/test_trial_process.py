@@ -149,7 +149,7 @@ def test_a_command_stalls_if_no_progress_is_reported_for_10_s(
 
 NEGATIVE_SLEEP = {"_target_": "nws_sweep.dataloading.training_steps.Sleep", "seconds_per_batch": -1}
 NO_FILES = {"_target_": "torchvision.datasets.MNIST", "root": "nowhere"}
-PIXELS = {"_target_": "nws_sweep.datasets.synthetic.pixels", "dataset": NO_FILES}
+PIXELS = {"_target_": "nws_sweep.datasets.synthetic.pixels", "dataset": NO_FILES | {"root": "~no_such_user/data"}}
 REMEDY = r" needs \+\+training_step._partial_=true"
 
 
@@ -159,7 +159,7 @@ REMEDY = r" needs \+\+training_step._partial_=true"
         ({"_target_": f"{USERS}.Plain", "length": 0}, {}, DatasetError, "is empty: 0 samples"),
         ({"_target_": "no_such_module.Dataset"}, {}, DatasetError, "No module named 'no_such_module'"),
         (NO_FILES, {}, DatasetError, r"RuntimeError: .*; put its files into /.*/nowhere/MNIST/raw$"),
-        (PIXELS, {}, DatasetError, "pixels: .*; put its files into /"),
+        (PIXELS, {}, DatasetError, "pixels: .*; put its files into /.*/~no_such_user/data/MNIST/raw$"),
         ({}, NEGATIVE_SLEEP, ConfigurationError, "^training_step.seconds_per_batch=-1: must be a"),
         ({}, {"_target_": "builtins.dict"}, ConfigurationError, rf"dict: .*got dict, which cannot be called.*{REMEDY}"),
         ({}, {"_target_": f"{USERS}.step"}, ConfigurationError, rf"step: .*missing 1 required.*{REMEDY}"),

@@ -235,7 +235,7 @@ Search = Callable[..., nws_sweep.SearchResult]
 
 @pytest.fixture
 def measured(own_folders: None) -> Search:
-    rules = MeasureRules(window_s=0.02, trial_limit_s=2.0)
+    rules = MeasureRules(window_s=0.02, trial_limit_s=1.0)
     return functools.partial(nws_sweep.search, batch_size=5, measure=rules, progress=False)
 
 
@@ -270,9 +270,9 @@ def test_candidates_whose_workers_share_an_open_file_fail(measured: Search, tmp_
 
 @pytest.mark.usefixtures("forked_workers")
 def test_samples_of_real_workers_are_counted(measured: Search) -> None:
-    few, enough = (measured(Stream(shards), num_workers=[4], check_samples=True).warnings for shards in (3, 4))
-    assert not [line for line in (*few, *enough) if "samples are" in line]
-    assert "1 of 4 workers got no samples in an epoch" in "".join(few)
+    lines = measured(Stream(3), num_workers=[4], check_samples=True).warnings
+    assert not [line for line in lines if "samples are" in line]
+    assert "1 of 4 workers got no samples in an epoch" in "".join(lines)
 
 
 @pytest.mark.parametrize(("drawn", "is_equal"), [(lambda worker, n: n, True), (lambda worker, n: (worker, n), False)])

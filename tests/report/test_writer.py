@@ -86,16 +86,21 @@ def test_no_column_replaces_a_value_that_identifies_a_configuration() -> None:
         assert {**expected, "num_workers": 0, "settings": ""}.items() <= row.items()
 
 
-def test_the_keywords_of_a_grid_are_accepted_by_dataloader_without_workers() -> None:
-    axes = {"prefetch_factor": 4, "persistent_workers": True, "drop_last": True}
+@pytest.mark.parametrize(
+    ("num_workers", "keywords"),
+    [(0, {"persistent_workers": False}), (2, {"persistent_workers": True, "prefetch_factor": 4})],
+)
+def test_the_keywords_of_a_grid_are_accepted_by_dataloader(num_workers: int, keywords: dict[str, Any]) -> None:
+    axes = {"prefetch_factor": 4, "persistent_workers": True, "drop_last": True, "threads_per_worker": 2}
     loader = loader_settings(**axes)
     fast = search_result(
-        trial(0, 1.0, settings=loader.with_workers(0)), configuration=configuration(axes, loader=loader)
+        trial(num_workers, 1.0, settings=loader.with_workers(num_workers)),
+        configuration=configuration(axes, loader=loader),
     )
     slow = search_result(trial(0, 9.0), columns=dict.fromkeys(axes))
     grid = SweepResult(summary_of_grid(fast, slow))
-    assert grid.best_params == {**axes, "num_workers": 0}
-    assert grid.loader_kwargs == {"persistent_workers": False, "drop_last": True, "num_workers": 0}
+    assert grid.best_params == {**axes, "num_workers": num_workers}
+    assert grid.loader_kwargs == {**keywords, "drop_last": True, "num_workers": num_workers}
 
 
 EVIL = "</script><script>alert('&')</script>"
