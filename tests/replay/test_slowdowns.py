@@ -36,9 +36,9 @@ def test_between_two_trials_a_slowdown_begins_anywhere_with_the_same_probability
         assert promised_slowdown(trials, workers) == pytest.approx(4.0**mean, rel=0.02)
 
 
-@pytest.mark.parametrize(("fewer", "slowdown"), [(2, 2.0**0.5), (0, 1.0)])
-def test_beyond_all_trials_doublings_slow_down_as_between_the_last_two_with_workers(
-    fewer: int, slowdown: float
+@pytest.mark.parametrize(("fewer", "slowdown"), [((2, 4), 2.0**0.5), ((0,), 1.0)])
+def test_beyond_all_trials_doublings_slow_down_as_the_mean_of_those_with_workers(
+    fewer: tuple[int, ...], slowdown: float
 ) -> None:
-    trials = (known(fewer), known(8, factor=2.0))
+    trials = (*map(known, fewer), known(8, factor=2.0))
     assert promised_slowdown(trials, 16) == pytest.approx(2.0 * slowdown, rel=0.02)
