@@ -9,7 +9,7 @@ import itertools
 import multiprocessing
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar, cast
 
 import torch
@@ -316,8 +316,7 @@ class Source:
         return loader if self._ranks == 1 else _of_rank(loader, self.rank, self._ranks, self._seed)
 
     def _of_dataset(self, settings: LoaderSettings) -> DataLoader[Any]:
-        keywords = asdict(settings)
-        del keywords["threads_per_worker"]
+        keywords = settings.keywords
         if settings.in_order:  # since torch 2.6
             del keywords["in_order"]
         if isinstance(self.dataset, IterableDataset):

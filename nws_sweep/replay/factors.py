@@ -66,13 +66,14 @@ class Factors:
         """
         changes = []
         for before, after in itertools.pairwise(self.with_workers):
-            changes.append(square_beyond_noise(before, after) / doublings(before, after.settings.num_workers))
+            square = square_beyond_noise(math.log(after.factor / before.factor), before, after)
+            changes.append(square / doublings(before, after.settings.num_workers))
         return min(_MISFIT**2, (_MISFIT**2 + sum(changes)) / (1 + len(changes)))
 
 
-def square_beyond_noise(one: Known, other: Known) -> float:
-    """The square of the change of the logarithm of the factor between two trials, less what noise explains."""
-    return max(0.0, math.log(other.factor / one.factor) ** 2 - one.variance - other.variance)
+def square_beyond_noise(change: float, one: Known, other: Known) -> float:
+    """The square of a change of the logarithm of times between two trials, less what noise explains."""
+    return max(0.0, change**2 - one.variance - other.variance)
 
 
 def _workers(known: Known) -> int:

@@ -6,7 +6,7 @@ one to the other, but not from which number on.
 
 import math
 
-from nws_sweep.replay.factors import doublings
+from nws_sweep.replay.factors import doublings, square_beyond_noise
 from nws_sweep.replay.known import Known
 from nws_sweep.replay.model import Model
 from nws_sweep.replay.prediction import MOST_BATCHES
@@ -30,7 +30,7 @@ def promised_s(model: Model, settings: QueueSettings) -> float:
     smaller, larger = pair
     as_smaller_s, as_larger_s = (model.cost_s(settings, most=most, like=one) for one in pair)
     slowdown = max(0.0, math.log(as_larger_s / as_smaller_s))
-    beyond_noise = math.sqrt(max(0.0, slowdown**2 - smaller.variance - larger.variance))
+    beyond_noise = math.sqrt(square_beyond_noise(slowdown, smaller, larger))
     share = doublings(smaller, settings.num_workers) / doublings(smaller, larger.settings.num_workers)
     if share > 1:
         return as_larger_s * math.exp((share - 1) * beyond_noise)

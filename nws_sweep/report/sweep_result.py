@@ -1,6 +1,6 @@
 """What ``nws_sweep.sweep`` returns."""
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -58,8 +58,8 @@ class SweepResult:
     @property
     def loader_kwargs(self) -> dict[str, Any]:
         """Those of ``best_params`` that are keywords of DataLoader, without what ``best`` has no use for."""
-        settings = asdict(replace(self.best.settings, threads_per_worker=None))  # no keyword of DataLoader
-        return {name: settings[name] for name in self.best_params if settings.get(name) is not None}
+        keywords = self.best.settings.keywords
+        return {name: keywords[name] for name in self.best_params if keywords.get(name) is not None}
 
     def to_frame(self) -> "pd.DataFrame":
         """One row per combination with the columns of best.csv (docs/reference/files.md)."""

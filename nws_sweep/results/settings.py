@@ -52,6 +52,11 @@ class LoaderSettings:
         return replace(self, num_workers=num_workers).canonical()
 
     @property
+    def keywords(self) -> dict[str, Any]:
+        """The keyword arguments of DataLoader."""
+        return {name: value for name, value in asdict(self).items() if name != "threads_per_worker"}
+
+    @property
     def prefetched(self) -> int:
         """Batches that each worker loads ahead: ``prefetch_factor``, or torch's default."""
         return DEFAULT_PREFETCH if self.prefetch_factor is None else self.prefetch_factor
