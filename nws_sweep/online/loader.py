@@ -37,7 +37,7 @@ from nws_sweep.results import (
     Verdict,
 )
 from nws_sweep.results.result_cache import ResultStore
-from nws_sweep.system import accelerator, host, platforms, processes, torch_internals
+from nws_sweep.system import host, platforms, processes, torch_internals
 
 logger = logging.getLogger(__name__)
 AnyLoader = TypeVar("AnyLoader")
@@ -296,11 +296,13 @@ def _changes_within_epochs(loader: DataLoader[Any]) -> bool:
     """Whether workers can be started within an epoch.
 
     An iterable dataset has no index lists that a second pool could continue with, and custom iterators keep them.
-    Forking beside the thread that pins memory can deadlock (pytorch/pytorch#75147, #130610).
+
+    A pool may be forked beside the thread that pins memory for the one before. A forked child deadlocks only if that
+    thread is just then making its first calls of torch, which register destructors under a lock of glibc
+    (ultralytics/ultralytics#26085, pytorch/pytorch#130610). A change begins after batches that the thread has pinned.
     """
-    pins = loader.pin_memory and accelerator.available() is not None
     is_fixed = isinstance(loader.dataset, IterableDataset | MapDataPipe) or torch_internals.makes_own_iterators(loader)
-    return not is_fixed and not (pins and loaders.start_method(loader) == "fork")
+    return not is_fixed
 
 
 def _batches(loader: DataLoader[Any]) -> int | None:
