@@ -108,7 +108,7 @@ def search(  # noqa: PLR0913, PLR0917 - the DataLoader's own keywords, then ours
             argument, ``training_step``.
         progress: A function that is called with lines of text; True for standard error or the notebook's cell; False
             for none; None for True on a terminal and in a notebook, elsewhere only for the expected cost, waiting and
-            the result. The log ``nws_sweep.report.progress`` has all lines at INFO.
+            the result. The log ``nws_sweep.report.progress`` has these at INFO.
 
     Returns:
         The best settings and all measurements.

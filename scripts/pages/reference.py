@@ -34,7 +34,8 @@ anything is measured. The defaults are those of `python -m nws_sweep`; usable CP
 _IN_PYTHON = """\
 ## Defaults that differ in Python
 
-`nws_sweep.search` and `tune` have the same names and defaults, except for"""
+Arguments of `nws_sweep.search`, `sweep` and `tune` have the names and defaults of these keys (`tune` has those of the
+search), except for"""
 _REASONS = {
     "batch_size": "DataLoader's own default in Python",
     "shuffle": "DataLoader's own default in Python; training shuffles",
