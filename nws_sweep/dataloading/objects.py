@@ -43,6 +43,9 @@ _POSITIONED = (io.BufferedReader, io.BufferedRandom, io.FileIO, io.TextIOWrapper
 _HANDLES = (
     ("sqlite3", "Connection"), ("h5py", "File"), ("h5py", "Group"), ("h5py", "Dataset"), ("lmdb", "Environment"),
     ("lmdb", "Transaction"), ("zipfile", "ZipFile"), ("tarfile", "TarFile"), ("tables", "File"),
+    ("socket", "socket"), ("psycopg2.extensions", "connection"), ("rasterio.io", "DatasetReader"),
+    ("netCDF4", "Dataset"), ("openslide", "OpenSlide"), ("cv2", "VideoCapture"), ("decord", "VideoReader"),
+    ("av.container.input", "InputContainer"),
 )  # fmt: skip
 
 

@@ -80,6 +80,12 @@ class WindowBuilder:
             self._began_s = now.clock_s - (self._start[0] if self._start else 0.0)
         self._asked, self._given = now, None
 
+    def end_step(self, step_s: float) -> float:
+        """The step of the latest batch counts as this long; returns when it ended, on the clock of ``Moment``."""
+        assert self._given is not None
+        self.asked(self._given._replace(clock_s=self._given.clock_s + step_s))
+        return self._asked.clock_s
+
     def idle(self, clock_s: float) -> float:
         """On an accelerator the step of the batch before has lasted until this moment; returns by how much longer, s.
 

@@ -2,7 +2,7 @@
 
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -17,6 +17,7 @@ from nws_sweep.online.pool import Pool
 from nws_sweep.online.pools import Pools
 from nws_sweep.online.tuner import Tuner
 from nws_sweep.online.watching import Waiting
+from nws_sweep.results import BatchRecord
 
 _MOST_WINDOWS = 1000  # of a loader that is never tuned, such as a second one, until its next epoch; at least 100 s
 
@@ -58,6 +59,9 @@ class TunedIterator:
             self._begin_epoch(self._pools.next)
 
     def _begin_epoch(self, make: Callable[[], Pool]) -> None:
+        seen = self._tuner.observation
+        if seen is not None and self._try(seen.end_epoch):
+            self._try(lambda: self._tuner.end_epoch(self._batches or 0, is_stream=False))
         self._try(self._pools.change_between_epochs, self._batches)
         began_s = time.perf_counter()
         self._pools.start(make)
@@ -140,6 +144,8 @@ class TunedIterator:
         self._pools.safeguards.note_batch(random_state)
         if self._observation is not None:
             self._observation.given(given, batch, waited_s)
+            if self._returned == self._batches:
+                self._observation.given_last(*_records(self._pools.current, has_ended=True))
         if change is None:
             return
         if self._pools.current is change.pool:  # its first batch
@@ -193,8 +199,12 @@ class TunedIterator:
 
 def _cut(seen: TrainingTrial, pool: Pool, tuner: Tuner, *, has_ended: bool = False) -> None:
     tuner.distributes_among = pool.distributes_among
-    records, start_s = (pool.log.new(has_ended=has_ended), pool.log.start_s) if pool.log else ((), None)
-    seen.cut(records, start_s, time.perf_counter() if has_ended else None)
+    seen.cut(*_records(pool, has_ended=has_ended), time.perf_counter() if has_ended else None)
+
+
+def _records(pool: Pool, *, has_ended: bool) -> tuple[Sequence[BatchRecord], float | None]:
+    """The new records of the workers, and the mean CPU seconds of a worker before its first batch."""
+    return (pool.log.new(has_ended=has_ended), pool.log.start_s) if pool.log else ((), None)
 
 
 def _no_longer_fits(pool: Pool, tuner: Tuner, waiting: Waiting, now_s: float) -> bool:

@@ -17,6 +17,8 @@ _LONG_S, _LONGEST_S = 0.5, 3.0  # time that they must cover; with few batches th
 _WINDOW_S = 0.1  # least length of windows that count
 _LONGER = 1.25  # more batches of an epoch by this factor are not due to unequal shares of the workers
 _PAUSE = 20.0  # a step this many times as long as the median contains something else, such as a validation pass
+# Unless such steps are common, or one of steps that do nothing: a loop may take the batches of several steps at once.
+_RARE, _LEAST_STEP_S = 0.02, 1e-3
 _RECENT = 9  # windows before, whose steps count for the median too: a window may have a single step
 
 
@@ -36,6 +38,8 @@ class TrainingTrial:
     _made: int = 0  # batches that its workers had given before
     _taken: int = 0  # batches since then
     _has_cut: bool = False  # a window of the epoch
+    # Of an epoch whose last batch was received, while no other was requested: as for ``cut``.
+    _left: tuple[Sequence[BatchRecord], float | None] | None = None
 
     def __post_init__(self) -> None:
         """No batch has been taken."""
@@ -68,6 +72,21 @@ class TrainingTrial:
             self.windows[-1] = replace(self.windows[-1], step_s=(*before, last + busy_s))
         self._taken += 1
 
+    def given_last(self, records: Sequence[BatchRecord], worker_start_s: float | None) -> None:
+        """The batch received last was the last one of the epoch; the arguments are those of ``cut``."""
+        self._left = records, worker_start_s
+
+    def end_epoch(self) -> bool:
+        """Ends an epoch whose last batch was received, if no other was requested; returns whether there is one.
+
+        A program that counts batches, as Lightning does, never requests the end. The last step counts as the median.
+        """
+        if self._left is None:
+            return False
+        usual_s = statistics.median(self._batches.step_s or [0.0])
+        self.cut(*self._left, self._batches.end_step(usual_s))
+        return True
+
     def idle(self, clock_s: float) -> None:
         """On an accelerator the last step has lasted until this moment."""
         self._batches.idle(clock_s)
@@ -81,13 +100,15 @@ class TrainingTrial:
             worker_start_s: Mean CPU seconds of a worker before its first batch.
             ended_s: When the epoch ended, on the clock of ``Moment``, if it has.
         """
+        if self._left is not None:
+            records, self._left = (*self._left[0], *records), None
         if not self._batches.step_s:
             return
         is_whole = not self._has_cut and ended_s is not None and not self._first
         first = WindowKind.EPOCH if is_whole else WindowKind.WARM_UP
         window = self._batches.cut(WindowKind.STEADY if self._has_cut else first, ended_s)
         recent = [step_s for one in (*self.windows[-_RECENT:], window) for step_s in one.step_s]
-        length, usual = self.batches_per_epoch, statistics.median(recent)
+        length, instead_of_s = self.batches_per_epoch, _pauses(recent)
         if not self.settings.num_workers:
             made = made_without_workers(window, self._taken - window.batches, [None] * window.batches)
         else:
@@ -96,7 +117,7 @@ class TrainingTrial:
         self.windows.append(
             replace(
                 window,
-                step_s=tuple(usual if one > _PAUSE * usual + 0.1 else one for one in window.step_s),
+                step_s=tuple(instead_of_s.get(one, one) for one in window.step_s),
                 step_cpu_s=min(window.step_cpu_s or 0.0, sum(window.step_s)),
                 records=tuple(placed),
                 worker_start_s=worker_start_s,
@@ -141,6 +162,14 @@ class TrainingTrial:
         progress.slices += [TimeSlice(windows=(window,), round=n) for n, window in enumerate(self.windows)]
         progress.done = True
         return progress.trial
+
+
+def _pauses(steps_s: Sequence[float]) -> dict[float, float]:
+    """The steps that contain something else, and what counts instead: the median."""
+    usual_s = statistics.median(steps_s)
+    long_s = [one for one in steps_s if one > _PAUSE * usual_s + 0.1]
+    is_rare = len(long_s) <= max(usual_s >= _LEAST_STEP_S, _RARE * len(steps_s))
+    return dict.fromkeys(long_s, usual_s) if is_rare else {}
 
 
 @dataclass

@@ -11,6 +11,7 @@ the following index lists.
 import contextlib
 import hashlib
 import itertools
+import multiprocessing
 import time
 import warnings
 from collections.abc import Iterator
@@ -24,7 +25,7 @@ from nws_sweep.dataloading import generators, loaders
 from nws_sweep.dataloading.recording import BatchLog, BatchTimer
 from nws_sweep.online.worker_probe import READY, STARTING, WorkerProbe, WorkerStates
 from nws_sweep.results import LoaderSettings
-from nws_sweep.system import torch_internals
+from nws_sweep.system import processes, torch_internals
 
 OF_POOL = "_nws_sweep_pool"  # attribute of the DataLoaders of pools
 _POLL_S, _START_WITHIN_S = 0.001, 300.0
@@ -39,10 +40,12 @@ class IndexStream:
         sampler: The batch sampler of a DataLoader, or its sampler if the DataLoader does not make batches. ``iter`` of
             it is called whenever a plain DataLoader would call it: some samplers draw random numbers then.
         lists: Those that have not been drawn; indices if the DataLoader does not make batches.
+        latest: The list that was drawn last; None before the first one.
     """
 
     sampler: Any
     lists: Iterator[Any] = field(default=iter(()), init=False)
+    latest: Any = field(default=None, init=False)
 
 
 @dataclass(eq=False)
@@ -73,7 +76,7 @@ class Feed:
                 drawn = next(self.stream.lists)
             except StopIteration:
                 return
-            self.has_drawn = True
+            self.has_drawn, self.stream.latest = True, drawn
             yield drawn
 
 
@@ -88,6 +91,8 @@ class Pool:
             as a plain DataLoader does. Otherwise it has a separate seed. A pool of a DataLoader whose class makes
             custom iterators always does so.
         times_stages: Whether its workers time the stages of some of their batches.
+        rehearsal: Index list of a batch that this process has made, which a worker makes again before the pool is
+            ready; None for no rehearsal.
 
     Attributes:
         settings: Of the pool.
@@ -106,6 +111,7 @@ class Pool:
         *,
         is_first: bool = False,
         times_stages: bool = True,
+        rehearsal: Any = None,
     ) -> None:
         self.settings, self.has_ended = settings, False
         self._has_own_iterators = self._is_new = torch_internals.makes_own_iterators(loader)
@@ -115,7 +121,7 @@ class Pool:
         if self.log is not None and times_stages:
             self.log.stages.open(True)
         self._states = WorkerStates(settings.num_workers)
-        self._is_iterable = isinstance(loader.dataset, IterableDataset)
+        self._is_iterable, self._rehearsal = isinstance(loader.dataset, IterableDataset), rehearsal
         is_own = settings.num_workers == loader.num_workers
         self._loader = self._copy(loader, seeds=not is_own and bool(generators.of_loader(loader)))
         if not (is_first or self._has_own_iterators):
@@ -133,6 +139,9 @@ class Pool:
 
     def _copy(self, loader: DataLoader[Any], *, seeds: bool) -> DataLoader[Any]:
         other = loaders.copy_with(loader, self.settings)
+        if not loader.num_workers and self.settings.num_workers and loader.multiprocessing_context is None:
+            # Without a context, torch fixes the start method of a program that may still set it.
+            other.multiprocessing_context = multiprocessing.get_context(processes.start_method())
         own = vars(other)  # DataLoader.__setattr__ refuses samplers after __init__
         own[OF_POOL] = True
         if not self._has_own_iterators:  # they save the state of the sampler
@@ -141,7 +150,10 @@ class Pool:
             timer, user_function = BatchTimer(self.log), loader.worker_init_fn
             if seeds:
                 user_function = generators.SeededGenerators(user_function, loader.collate_fn)
-            other.worker_init_fn = WorkerProbe(timer, self._states, user_function, self._is_iterable, loader.collate_fn)
+            other.worker_init_fn = WorkerProbe(
+                timer, self._states, user_function, self._is_iterable, loader.collate_fn,
+                rehearsal=self._rehearsal, makes_batches=loader.batch_sampler is not None,
+            )  # fmt: skip
         return other
 
     @property

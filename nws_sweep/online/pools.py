@@ -5,12 +5,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, IterableDataset
 
 from nws_sweep.dataloading import loaders
 from nws_sweep.online.plan import Plan
 from nws_sweep.online.pool import IndexStream, Pool
-from nws_sweep.online.safeguards import Safeguards
+from nws_sweep.online.safeguards import Safeguards, loaded_workers
 from nws_sweep.online.tuner import REPEATED, Tuner
 from nws_sweep.results import LoaderSettings
 
@@ -49,8 +49,11 @@ class Pools:
         """Another pool; the first one begins an epoch."""
         with contextlib.suppress(Exception):  # the pool may be the only one that works
             self.safeguards.note_start()
-        is_observed = not self._tuner.tuning.is_decided
-        return Pool(self._loader, settings, self._stream, is_first=is_first, times_stages=is_observed)
+        is_observed, made = not self._tuner.tuning.is_decided, self._tuner.made_without_workers
+        return Pool(
+            self._loader, settings, self._stream, is_first=is_first, times_stages=is_observed,
+            rehearsal=None if isinstance(self._loader.dataset, IterableDataset) else made,
+        )  # fmt: skip
 
     def change_between_epochs(self, batches: int | None) -> None:
         """Changes the settings if there is a plan; no second pool is needed."""
@@ -84,7 +87,9 @@ class Pools:
 
     def next(self) -> Pool:
         """The same pool, or another one if it has ended or the settings have changed; it begins an epoch."""
-        if self.current.has_ended or self.current.settings != self._tuner.current:
+        settings = self.current.settings
+        # Without workers, an iterator of torch does not begin a stream again.
+        if self.current.has_ended or settings != self._tuner.current or not settings.num_workers:
             self.current.end()
             self.current = self.make(self._tuner.current)
         self.current.begin_epoch()
@@ -93,7 +98,7 @@ class Pools:
     def _has_started(self) -> bool:
         """Whether the workers can make batches. If not, keeps those that can, or restores the settings before."""
         pool, base = self.current, self._tuner.base
-        if pool.settings == base:
+        if pool.settings == base or loaded_workers(self._loader) is not None:  # a state fits no other number
             return True
         started, among = pool.started_workers(), pool.distributes_among
         if among is not None and started > max(among, base.num_workers):
@@ -106,12 +111,16 @@ class Pools:
         """The next batch; StopIteration at the end of the epoch."""
         while True:
             try:
-                return self.current.next_batch()
+                batch = self.current.next_batch()
             except StopIteration:
                 if self.change is None or not self.change.draws or self.current is self.change.pool:
                     raise
                 self.current.end()
                 self.current = self.change.pool
+            else:
+                if not self._tuner.base.num_workers and not self.current.settings.num_workers:
+                    self._tuner.made_without_workers = self._stream.latest
+                return batch
 
     def hand_over(self, batch: int) -> bool:
         """Whether the pool of a change takes over the index lists before a batch: all its workers are ready."""

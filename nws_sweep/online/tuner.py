@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import Any
 
 from nws_sweep import units
 from nws_sweep.dataloading.generators import seeding
@@ -18,7 +19,7 @@ from nws_sweep.online.plan import Agreement, Plan
 from nws_sweep.online.watching import Waiting
 from nws_sweep.replay import choice
 from nws_sweep.results import Configuration, LoaderSettings, Switch, Trial, Tuning
-from nws_sweep.system import resources, usage
+from nws_sweep.system import host, resources, usage
 
 _MOST_SWITCHES = 3
 _USUAL_LIMIT, _STEP = 32, 4  # most workers at first, and most workers / those in use
@@ -69,6 +70,7 @@ class Tuner:
     batches: int = 0  # taken so far, of all epochs
     worker_pids: Sequence[int] = ()  # of the pool in use
     distributes_among: int | None = None  # the most workers that do not repeat samples, as known; None for any
+    made_without_workers: Any = None  # index list of the latest batch that the program's process has made; None if none
     started_at: str = field(default_factory=lambda: datetime.now().astimezone().isoformat())
     planned: Plan | None = None  # for a later epoch
     is_undone: bool = False
@@ -282,11 +284,12 @@ def _refusals(tuner: Tuner, *, is_new_epoch: bool) -> Callable[[LoaderSettings],
     """Why settings do not fit into what is free now, beside the workers in use unless these end before."""
     windows = [window for trial in tuner.trials.values() for window in trial.windows]
     worker_bytes = usage.private_bytes(tuner.worker_pids[0]) if tuner.worker_pids else 0
-    needs = replace(resources.resource_needs(windows, {}), worker_bytes=worker_bytes)
+    ranks = host.local_ranks() if tuner.others else 1
+    needs = replace(resources.resource_needs(windows, {}), worker_bytes=worker_bytes * ranks)
     free, in_flight = resources.now(None), tuner.current.queued_batches + 1
     if free.shm_bytes is not None and is_new_epoch and tuner.worker_pids:
-        free = replace(free, shm_bytes=free.shm_bytes + in_flight * needs.batch_bytes)
-    return lambda settings: resources.reason_not_fitting(settings, needs, free)
+        free = replace(free, shm_bytes=free.shm_bytes + ranks * in_flight * needs.batch_bytes)
+    return lambda settings: resources.reason_not_fitting(settings, needs, free, ranks)
 
 
 def prospect(tuner: Tuner, batches: int | None, *, is_new_epoch: bool) -> Prospect:

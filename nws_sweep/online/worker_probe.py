@@ -3,6 +3,8 @@
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from multiprocessing import resource_sharer
+from multiprocessing.reduction import ForkingPickler
 from multiprocessing.sharedctypes import RawArray
 from typing import Any
 
@@ -21,7 +23,7 @@ class WorkerStates:
 
     A worker of a map-style dataset is ready after ``worker_init_fn``; one of an iterable dataset after its first batch,
     since only then it is known whether it has samples. It has failed if it has none, or if ``worker_init_fn`` or, with
-    an iterable dataset, its first batch raised an exception.
+    an iterable dataset, its first batch raised an exception. All have failed if the rehearsal has.
     """
 
     def __init__(self, num_workers: int) -> None:
@@ -42,6 +44,12 @@ class WorkerStates:
         """The exception of the worker that has failed last; empty if none has."""
         return str(self._error.value, errors="ignore")
 
+    def fail_all(self, error: BaseException) -> None:
+        """Called in a worker: none of the workers can make batches."""
+        self._states[0] = STARTING
+        self.set(0, FAILED, error)
+        self._states[:] = [FAILED] * len(self._states)
+
     def notice_number_asked(self) -> None:
         """Called in a worker whose dataset reads ``get_worker_info().num_workers``."""
         self._asked[0] = 1
@@ -58,13 +66,28 @@ class WorkerStates:
 
 @dataclass(frozen=True)
 class WorkerProbe:
-    """A ``worker_init_fn`` that times the batches of the worker, and reports its state."""
+    """A ``worker_init_fn`` that times the batches of the worker, and reports its state.
+
+    In a program without workers, samples or ``collate_fn`` may use what a worker cannot, such as an accelerator, or
+    make what cannot be sent, such as a tensor with a history. So the first worker first makes a batch that is not used.
+
+    Attributes:
+        timer: Of the pool.
+        states: Of the pool.
+        user_function: The program's ``worker_init_fn``.
+        is_iterable: Whether the dataset is iterable.
+        collate_fn: The program's.
+        rehearsal: Index list of the batch that the first worker makes; None if the program has workers.
+        makes_batches: Whether the DataLoader makes batches, or gives single samples.
+    """
 
     timer: BatchTimer
     states: WorkerStates
     user_function: Callable[[int], Any] | None
     is_iterable: bool
     collate_fn: Callable[[Any], Any] | None = None
+    rehearsal: Any = None
+    makes_batches: bool = True
 
     def __call__(self, worker_id: int) -> None:
         """Runs in the worker before its first batch. The dataset, which user code sees, is not changed.
@@ -76,9 +99,21 @@ class WorkerProbe:
                 _notice_number(self.states)
         if self.user_function is not None:
             self._telling(self.user_function, worker_id, STARTING)(worker_id)
+        if self.rehearsal is not None and not worker_id:
+            try:
+                self._rehearse()
+            except Exception as error:  # the pool is not used
+                self.states.fail_all(error)
         for prepare in (self._time_batches, self._tell_state):
             with contextlib.suppress(Exception):
                 prepare(worker_id)
+
+    def _rehearse(self) -> None:
+        """Makes a batch, and pickles it as the queue does."""
+        worker, (fetcher, _) = get_worker_info(), torch_internals.fetchers()
+        fetch = fetcher(worker and worker.dataset, self.makes_batches, self.collate_fn, drop_last=False).fetch
+        ForkingPickler.dumps(fetch(self.rehearsal))
+        resource_sharer.stop()  # it waits for a receiver of the tensors
 
     def _time_batches(self, worker_id: int) -> None:
         worker = get_worker_info()

@@ -58,7 +58,12 @@ def cores_of_rank(ranks: int) -> float:
 
 def usable_cores(root: Path = _ROOT, environment: Mapping[str, str] = os.environ, affinity: int | None = None) -> float:
     """CPUs that this process may use, a fraction included; ``affinity`` is by default the system's."""
-    return shared_cores(root, environment, affinity) / (_positive(environment, "LOCAL_WORLD_SIZE") or 1)
+    return shared_cores(root, environment, affinity) / local_ranks(environment)
+
+
+def local_ranks(environment: Mapping[str, str] = os.environ) -> int:
+    """The ranks that a launcher such as torchrun has started on this host; 1 without one."""
+    return _positive(environment, "LOCAL_WORLD_SIZE") or 1
 
 
 def shared_cores(root: Path = _ROOT, environment: Mapping[str, str] = os.environ, affinity: int | None = None) -> float:

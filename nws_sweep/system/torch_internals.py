@@ -10,6 +10,7 @@ from types import FunctionType
 from typing import Any
 
 GET_ITERATOR = "_get_iterator"  # the method by which a DataLoader makes an iterator over an epoch
+_OF_STATE = "_initial_iter_for_state_dict"  # torchdata's: whether ``state_dict`` has made the next iterator already
 # What autotune needs: the owner, as for ``pkgutil.resolve_name``, and names of it or of its instances.
 NAMES: Mapping[str, Sequence[str]] = {
     "torch.utils.data:DataLoader": (GET_ITERATOR, "_iterator", "_IterableDataset_len_called"),
@@ -74,6 +75,8 @@ def makes_own_iterators(loader: Any) -> bool:
 def forget_iterator(loader: Any) -> None:
     """Makes a DataLoader, or a copy, start new workers for its next epoch, though they are persistent."""
     vars(loader)["_iterator"] = vars(loader)["_IterableDataset_len_called"] = None
+    if _OF_STATE in vars(loader):
+        vars(loader)[_OF_STATE] = False
 
 
 def begin_epoch(iterator: Any, loader: Any) -> None:

@@ -1,5 +1,6 @@
 import contextlib
 import functools
+import socket
 import sqlite3
 import sys
 import types
@@ -112,11 +113,12 @@ def found(before: dict[int, str], dataset: object) -> tuple[str, ...]:
 
 def test_files_and_databases_are_named_by_the_attribute_that_holds_them(path: Path) -> None:
     before, connection = open_files(), sqlite3.connect(":memory:")
-    with path.open("rb") as binary, path.open() as text, contextlib.closing(connection):
-        dataset = holder(parts=[holder(file=binary)], index=text, table=connection)
+    with path.open("rb") as binary, path.open() as text, contextlib.closing(connection), socket.socket() as client:
+        dataset = holder(parts=[holder(file=binary)], index=text, table=connection, store=client)
         assert found(before, dataset) == (
             f"dataset.index (TextIOWrapper of {path})",
             "dataset.table (sqlite3.Connection)",
+            "dataset.store (socket.socket)",
             f"dataset.parts[0].file (BufferedReader of {path})",
         )
         assert found(before, holder()) == (f"the open file {path}",)  # outside the dataset

@@ -2,6 +2,7 @@
 
 import contextlib
 import gc
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -54,6 +55,20 @@ class Killed(Items):
         return super().__getitem__(index)
 
 
+class Here(Items):
+    """Only the main process can make its samples."""
+
+    def __getitem__(self, index: int) -> tuple[int, float]:
+        if torch.utils.data.get_worker_info() is not None:
+            raise RuntimeError("no device in a worker")
+        return super().__getitem__(index)
+
+
+def with_a_function(samples: list[Any]) -> Any:
+    """A batch that cannot be sent by a worker."""
+    return torch.tensor([index for index, _ in samples]), lambda: None
+
+
 @pytest.fixture(autouse=True)
 def no_children() -> Iterator[None]:
     """Fails if a worker is left that the test has started; torch names them."""
@@ -96,6 +111,31 @@ def test_a_worker_that_is_killed_raises_torchs_own_error() -> None:
     tuned = scripted(DataLoader(Killed(60), batch_size=2, num_workers=2, collate_fn=repr), {(0, 3): 3})
     with pytest.raises(RuntimeError, match=r"killed by signal|exited unexpectedly"):
         list(tuned)
+
+
+@pytest.mark.parametrize("change", [(0, 4), (1, 0)])
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"dataset": Here(40)}, "RuntimeError: no device in a worker"),
+        ({"dataset": Items(40), "collate_fn": with_a_function}, "lambda"),
+    ],
+)
+def test_batches_that_no_worker_can_make_or_send_are_still_made_without_workers(
+    options: dict[str, Any], reason: str, change: tuple[int, int]
+) -> None:
+    tuned = scripted(DataLoader(**options, batch_size=2), {change: 2})
+    assert [torch.cat([indices for indices, _ in tuned]).tolist() for _ in range(2)] == [list(range(40))] * 2
+    assert (tuned.tuning.is_decided, tuned.tuning.after.num_workers) == (True, 0)
+    assert reason in tuned.tuning.reason
+
+
+def test_new_workers_leave_the_start_method_of_the_program_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(multiprocessing.context._default_context, "_actual_context", None)
+    tuned = scripted(DataLoader(Items(20), batch_size=2), {(0, 4): 2})
+    assert len(list(tuned)) == 10
+    assert [one.after.num_workers for one in tuned.tuning.switches] == [2]
+    assert multiprocessing.get_start_method(allow_none=True) is None
 
 
 @pytest.mark.parametrize("batches", [1, 5, 9])

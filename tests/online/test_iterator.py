@@ -16,7 +16,7 @@ import torch
 from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset, RandomSampler
 
 from nws_sweep.online import iterator, observation
-from nws_sweep.online.loader import autotune
+from nws_sweep.online.loader import autotune, watch
 from nws_sweep.online.observation import TrainingTrial
 from nws_sweep.online.plan import Plan
 from nws_sweep.online.tuner import Tuner
@@ -189,6 +189,13 @@ def test_an_iterable_dataset_has_all_samples_in_each_epoch_with_no_more_workers_
     assert (tuned._own_tuner().most_workers, tuned.tuning.reason) == (most, reason)
 
 
+def test_a_stream_with_persistent_workers_goes_on_without_workers() -> None:
+    plain = DataLoader(Stream(), batch_size=4, num_workers=1, persistent_workers=True)
+    tuned = scripted(plain, {(1, 0): 0})
+    assert [samples(tuned) for _ in range(4)] == [list(range(48))] * 4
+    assert tuned.tuning.after.num_workers == 0
+
+
 @pytest.mark.parametrize(("dataset", "workers"), [(Items(8), 3), (Stream(), 0)])
 def test_a_training_begins_with_an_earlier_answer_except_over_a_stream(
     monkeypatch: pytest.MonkeyPatch, dataset: Any, workers: int
@@ -222,6 +229,16 @@ def test_a_loader_that_another_one_is_tuned_instead_of_is_not_observed_without_e
     tuned._own_tuner().may_change = lambda _: False
     list(tuned)
     assert len(tuned._own_tuner().observation.windows) == 5
+
+
+def test_a_program_that_counts_batches_is_watched_too() -> None:
+    """As Lightning does: no batch is requested after the last one of an epoch."""
+    lines: list[str] = []
+    watched = watch(DataLoader(Items(20), batch_size=4, num_workers=2), progress=lines.append)
+    for _ in range(2):
+        batches = iter(watched)
+        assert [next(batches)[0][0].item() for _ in range(5)] == list(range(0, 20, 4))
+    assert len(lines) == 1
 
 
 def test_epochs_leave_no_file_open() -> None:

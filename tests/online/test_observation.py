@@ -7,7 +7,7 @@ import pytest
 
 from nws_sweep.measurement.windows import Moment
 from nws_sweep.online.observation import TrainingTrial
-from nws_sweep.results import BatchCost, BatchRecord
+from nws_sweep.results import BatchCost, BatchRecord, WindowKind
 from tests.factories import loader_settings
 
 WAIT_S, STEP_S, START_S = 0.03, 0.02, 0.5
@@ -41,6 +41,27 @@ def test_a_validation_pass_is_not_the_length_of_a_step(usual_s: float) -> None:
     seen = observed(20, lambda number: 60.0 if number == 10 else usual_s)
     steps_s = [step_s for window in seen.windows for step_s in window.step_s]
     assert steps_s == pytest.approx([usual_s] * len(steps_s))
+
+
+def test_steps_of_a_loop_that_takes_eight_batches_at_once_are_no_pauses() -> None:
+    seen = observed(40, lambda number: 0.8 if number % 8 == 7 else 1e-4)
+    steps_s = [step_s for window in seen.windows for step_s in window.step_s]
+    assert [step_s for step_s in steps_s if step_s > 0.1] == pytest.approx([0.8] * 4)
+
+
+def test_an_epoch_whose_end_is_never_requested_is_timed_whole() -> None:
+    seen = TrainingTrial(loader_settings(8), batches_per_epoch=5)
+    seen.begin(0, START_S, 0.0)
+    assert not seen.end_epoch()
+    for number in range(5):
+        seen.asked(Moment(100.0 + number, 0.0, 0.0))
+        seen.given(Moment(100.8 + number, 0.0, 0.0), None)
+    seen.given_last((), 0.1)
+    assert seen.end_epoch()
+    (window,) = seen.windows
+    assert (window.kind, window.worker_start_s) == (WindowKind.EPOCH, 0.1)
+    assert window.step_s == pytest.approx([0.2] * 5)
+    assert not seen.end_epoch()
 
 
 def test_a_step_on_an_accelerator_goes_on_while_the_host_waits() -> None:

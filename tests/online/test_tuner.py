@@ -13,6 +13,7 @@ from nws_sweep.online.observation import TrainingTrial
 from nws_sweep.online.plan import Plan
 from nws_sweep.online.tuner import Tuner, watch_on
 from nws_sweep.results import BatchCost, Configuration, LoaderSettings, LoopCosts, Trial, Tuning
+from nws_sweep.system import resources
 from tests import factories
 from tests.factories import loader_settings, measurement, recorded_trial
 
@@ -203,6 +204,14 @@ def test_other_ranks_change_at_the_batch_that_rank_0_has_chosen_or_before_the_ne
     assert train(follower) == [change]
     assert (leader.tuning.is_decided, follower.tuning.is_decided) == (True, True)
     assert follower.tuning.reason == leader.tuning.reason
+
+
+def test_workers_of_all_ranks_of_a_host_must_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    free = replace(resources.now(None), threads=40)
+    monkeypatch.setattr(resources, "now", lambda _: free)
+    for ranks, changes in (("1", [(0, 108, 4)]), ("8", [(0, 108, 1)])):
+        monkeypatch.setenv("LOCAL_WORLD_SIZE", ranks)
+        assert train(tuner(others=Ranks(leads=True))) == changes
 
 
 def test_settings_that_no_longer_fit_are_considered_again() -> None:

@@ -47,3 +47,10 @@ def test_autotune_leaves_the_loader_as_it_is_and_says_so_in_one_line() -> None:
     assert all(isinstance(one, torch_internals.iterator_class()) for one in iterators)
     reason = f"torch {torch.__version__} has no {GONE}, torch.gone.Loader._name; autotune does not change the loader"
     assert lines == [f"range: {tuned.tuning}"] == [f"range: num_workers=0 stays: {reason}"]
+
+
+def test_a_copy_forgets_the_iterator_that_torchdata_has_made_to_save_a_state() -> None:
+    loader: Any = DataLoader(range(6))  # type: ignore[arg-type]
+    vars(loader)["_initial_iter_for_state_dict"] = True
+    torch_internals.forget_iterator(loader)
+    assert not loader._initial_iter_for_state_dict
