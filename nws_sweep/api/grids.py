@@ -133,4 +133,4 @@ class _Search:
             record, _ = searching.record_here(start, self._input, self._asked)
         except NwsSweepError as failure:
             return replace(start, error=str(failure))
-        return record if record.trials else replace(record, error=f"no candidate was measured: {record.stop_reason}")
+        return record

@@ -337,12 +337,13 @@ def search_rules(values: Mapping[str, Any]) -> SearchRules:
     candidates, most = values["num_workers"], values["max_workers"]
     if most is None and values["strategy"] != "adaptive":
         most = 2 * host.usable_cpus(values["ranks"])
-    if candidates is None:
-        candidates = WITHOUT_LIMIT if most is None else range(most + 1)
+    has_limit = candidates is not None or most is not None
+    if candidates is None:  # the CPU count is compared with, also if it is none of those without a limit
+        candidates = {*WITHOUT_LIMIT, values["reference"] or 0} if most is None else range(most + 1)
     tried = tuple(sorted(map(int, candidates)))
     return SearchRules(
         candidates=tried,
-        max_workers=None if tried == WITHOUT_LIMIT else tried[-1],
+        max_workers=tried[-1] if has_limit else None,
         reference=values["reference"] if values["reference"] in tried else None,
         settings=None if values["settings"] is None else tuple(values["settings"]),
         **{name: values[name] for name in ("strategy", "patience", "tolerance", "time_limit_s")},

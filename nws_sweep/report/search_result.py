@@ -51,7 +51,7 @@ class SearchResult:
         found = summary.summarise_record(self.record)
         best = found.configurations[0].best
         if best is None:
-            if not found.failures:
+            if self.record.stop_reason and not self.record.trials:
                 raise OutOfTime(f"no candidate was measured: {self.record.stop_reason}")
             raise NwsSweepError(f"no candidate could be measured: {found.failures[0]}")
         values = {

@@ -57,6 +57,8 @@ def search(
     verdict = found.verdict() if found else None
     if provisional:
         result = replace(result, trials=tuple(trial for trial in result.trials if trial.finished))
+    if not result.trials:  # the limit came first: the search is repeated if it is asked for again
+        result = replace(result, error=f"no candidate was measured: {reason}")
     result = replace(result, verdict=verdict and replace(verdict, provisional=provisional))
     observer.search_finished(result)
     return result

@@ -52,6 +52,8 @@ def test_values_reach_the_configuration() -> None:
     assert configured("num_workers=[8,0,2]").search.candidates == (0, 2, 8)
     assert configured("max_workers=3", "reference=4").search.reference is None
     assert configured("max_workers=4", "reference=4").search.reference == 4
+    many = configured("reference=96").search
+    assert (many.reference, 96 in many.candidates, many.max_workers) == (96, True, None)
 
 
 def test_other_overrides_become_columns_and_presets_do_not() -> None:
