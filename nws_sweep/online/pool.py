@@ -88,8 +88,7 @@ class Pool:
         settings: Of the pool.
         stream: Index lists of the epoch.
         is_first: Whether it begins an epoch at once and draws a seed for its workers from the DataLoader's generator,
-            as a plain DataLoader does. Otherwise it has a separate seed. A pool of a DataLoader whose class makes
-            custom iterators always does so.
+            as a plain DataLoader does. Otherwise it has a separate seed.
         times_stages: Whether its workers time the stages of some of their batches.
         rehearsal: Index list of a batch that this process has made, which a worker makes again before the pool is
             ready; None for no rehearsal.
@@ -124,7 +123,7 @@ class Pool:
         self._is_iterable, self._rehearsal = isinstance(loader.dataset, IterableDataset), rehearsal
         is_own = settings.num_workers == loader.num_workers
         self._loader = self._copy(loader, seeds=not is_own and bool(generators.of_loader(loader)))
-        if not (is_first or self._has_own_iterators):
+        if not is_first:
             self._loader.generator = _new_generator(loader.generator or torch.default_generator)
         began_s = time.process_time()
         with contextlib.nullcontext() if is_own else warnings.catch_warnings():
