@@ -10,6 +10,7 @@ import multiprocessing
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from numbers import Integral
 from typing import Any, TypeVar, cast
 
 import torch
@@ -236,6 +237,19 @@ def start_method(loader: DataLoader[Any]) -> str:
 def index_sampler(loader: DataLoader[Any]) -> Any:
     """What a DataLoader iterates over: its batch sampler, or its sampler if it does not make batches."""
     return loader.sampler if loader.batch_sampler is None else loader.batch_sampler
+
+
+def gives_samples(loader: DataLoader[Any]) -> bool:
+    """Whether it gives single samples: of a map-style dataset, without a batch size, by a sampler of single keys.
+
+    Reads one key of the sampler, without drawing from torch's random numbers.
+    """
+    if loader.batch_sampler is not None or isinstance(loader.dataset, IterableDataset):
+        return False
+    restore = order_restorer(loader)
+    key = next(iter(loader.sampler), None)
+    restore()
+    return isinstance(key, Integral | str)
 
 
 def samples_per_epoch(loader: DataLoader[Any]) -> int | None:

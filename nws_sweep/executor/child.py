@@ -202,6 +202,7 @@ class _ChildCommands(_DatasetCommands):
             loader,
             self._training_step,
             default_batch_length=settings.batch_size or 1,
+            gives_samples=loaders.gives_samples(loader),
             produced=log.produced if log and is_counted else (lambda: None),
             drain=settings.persistent_workers,
             queued_batches=settings.queued_batches,

@@ -109,15 +109,17 @@ def _steady(windows: Sequence[Window], conditions: Conditions) -> _Steady | None
 
 
 def _steady_part(epoch: Window, conditions: Conditions) -> Window:
-    """The waits and steps of an epoch without its end, a remainder, and the first multiple of the workers, since that
-    includes the start-up. Of an epoch shorter than two queues a batch takes its share, start-up included.
+    """The waits and steps of an epoch in whole multiples of the workers: without its end, the first multiple, since it
+    includes the start-up, and the last batch, which may be shorter, with those that arrive together with it. Of an
+    epoch shorter than two queues, or with nothing left, a batch takes its share, start-up included.
     """
-    if epoch.batches < 2 * conditions.warm_up:
-        return epoch
-    multiple = conditions.worker_multiple
-    kept = slice(multiple, epoch.batches // multiple * multiple)
+    multiple, size = conditions.worker_multiple, conditions.settings.batch_size
+    full = epoch.batches - (0 if conditions.settings.drop_last else 1)
+    kept = slice(multiple, full // multiple * multiple)
     waits = epoch.wait_s[kept]
-    samples = epoch.samples * len(waits) // epoch.batches
+    if epoch.batches < 2 * conditions.warm_up or not waits:
+        return epoch
+    samples = epoch.samples * len(waits) // epoch.batches if size is None else size * len(waits)
     return replace(epoch, wait_s=waits, step_s=epoch.step_s[kept], samples=samples, end_s=None)
 
 
@@ -175,20 +177,27 @@ def _epoch_starts(windows: Sequence[Window], conditions: Conditions) -> list[Win
 
 
 def _epoch_s(windows: Sequence[Window], steady: _Steady | None, conditions: Conditions) -> float | None:
-    """Seconds of an epoch: measured, else its start, the steady pace and the end; None if its length is unknown."""
-    starts = _epoch_starts(windows, conditions)
-    if conditions.length is None:
+    """Seconds of an epoch: measured, else its start, the steady pace and the end; None if its length is unknown.
+
+    With persistent workers the mean of ``rules.epochs`` epochs, of which the first starts them. Until a later one has
+    begun, later ones have the steady pace.
+    """
+    starts, rules = _epoch_starts(windows, conditions), conditions.rules
+    if conditions.length is None or steady is None or not starts:
         return None
-    # A first epoch that was measured whole counts more than the start of a second one.
-    if epochs := epoch_windows(starts) or epoch_windows(windows):
-        return _mean_epoch_s([_elapsed_s(epoch, windows) for epoch in epochs], conditions)
-    if not steady or not starts:
-        return None
-    return _mean_epoch_s([_projected_s(start, windows, steady, conditions) for start in starts], conditions)
+    if not conditions.settings.persistent_workers:
+        # A first epoch that was measured whole counts more than the start of a second one.
+        starts = epoch_windows(starts) or epoch_windows(windows) or starts
+        return statistics.fmean(_projected_s(start, windows, steady, conditions) for start in starts)
+    first_s, *later_s = (_projected_s(start, windows, steady, conditions) for start in starts)
+    later_s = later_s or [conditions.length * steady.estimate.value]
+    return (first_s + (rules.epochs - 1) * statistics.fmean(later_s)) / rules.epochs
 
 
 def _projected_s(start: Window, windows: Sequence[Window], steady: _Steady, conditions: Conditions) -> float:
-    """Seconds of the epoch that began with this window: the window, then the steady pace and the end."""
+    """Seconds of the epoch that began with this window: the window, then the steady pace and the end if it goes on."""
+    if start.kind is WindowKind.EPOCH:
+        return _elapsed_s(start, windows)
     batches_left = max(0, (conditions.length or 0) - start.batches)
     left_s = batches_left * steady.estimate.value + end_of_workers_s(windows, conditions)
     return _elapsed_s(start, windows) + left_s
@@ -213,31 +222,42 @@ def _first_epoch_s(windows: Sequence[Window], steady: _Steady | None, conditions
     return _projected_s(first[0], windows, steady, conditions)
 
 
-def _mean_epoch_s(lengths_s: Sequence[float], conditions: Conditions) -> float:
-    """The mean of epochs; with persistent workers weighted as one first of ``rules.epochs`` epochs."""
-    if not conditions.settings.persistent_workers or len(lengths_s) == 1:
-        return sum(lengths_s) / len(lengths_s)
-    later_s = sum(lengths_s[1:]) / (len(lengths_s) - 1)
-    return (lengths_s[0] + (conditions.rules.epochs - 1) * later_s) / conditions.rules.epochs
-
-
 def costs_by_round(slices: Sequence[TimeSlice], conditions: Conditions) -> dict[int, float]:
-    """Seconds that candidates are ranked by, of an epoch or a batch, estimated from each round alone."""
+    """Seconds that candidates are ranked by, of an epoch or a batch, estimated from each round alone.
+
+    The start of persistent workers counts as in ``_epoch_s``; a round whose only epoch is the first has no estimate if
+    there are other epochs.
+    """
     windows, costs_s = all_windows(slices), {}
     steady = _steady(windows, conditions)
     epoch_s = _epoch_s(windows, steady, conditions)
+    alike = _alike_epochs(windows, conditions)
     for time_slice in slices:
-        epochs = epoch_windows(time_slice.windows)
+        epochs = [epoch for epoch in epoch_windows(time_slice.windows) if epoch in alike]
         usable = [window for window in epochs or steady_windows(time_slice.windows) if window.batches]
         if steady is None or not usable or time_slice.round is None:
             continue
         cost_s = pace_s = _paced_s(usable, conditions, steady.by_workers)
-        if epoch_s is not None and epochs:
-            cost_s = _mean_epoch_s([_elapsed_s(epoch, windows) for epoch in epochs], conditions)
-        elif epoch_s is not None:  # the start-up was measured once; only the pace is that of this round
-            cost_s = max(epoch_s + (conditions.length or 0) * (pace_s - steady.estimate.value), pace_s)
+        if epoch_s is not None and epochs and not conditions.settings.persistent_workers:
+            cost_s = _mean_s(epochs, windows)
+        elif epoch_s is not None:  # the start-up was measured once; only what comes after it is that of this round
+            pace_longer_s = (conditions.length or 0) * (pace_s - steady.estimate.value)
+            longer_s = _mean_s(epochs, windows) - _mean_s(alike, windows) if epochs else pace_longer_s
+            cost_s = max(epoch_s + longer_s, pace_s)
         costs_s[time_slice.round] = cost_s
     return costs_s
+
+
+def _alike_epochs(windows: Sequence[Window], conditions: Conditions) -> list[Window]:
+    """The whole epochs; without the one that starts persistent workers if there are others."""
+    epochs = epoch_windows(windows)
+    first = next((window for window in windows if window.startup_s is not None), None)
+    later = [epoch for epoch in epochs if epoch is not first]
+    return later if later and conditions.settings.persistent_workers else epochs
+
+
+def _mean_s(epochs: Sequence[Window], windows: Sequence[Window]) -> float:
+    return statistics.fmean(_elapsed_s(epoch, windows) for epoch in epochs)
 
 
 def _running(slices: Sequence[TimeSlice]) -> list[TimeSlice]:

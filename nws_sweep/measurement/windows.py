@@ -50,9 +50,11 @@ class WindowBuilder:
 
     Args:
         batch_length: Samples of a batch without a length.
+        gives_samples: Each batch is one sample.
     """
 
     batch_length: int = 1
+    gives_samples: bool = False
     wait_s: list[float] = field(default_factory=list)  # one per batch, the start of an epoch included
     step_s: list[float] = field(default_factory=list)  # one per batch whose step has ended
     _overlap_s: list[float] = field(default_factory=list)  # one per batch
@@ -119,7 +121,7 @@ class WindowBuilder:
             wait_s += self._start[0]
             self._sizes = tensor_sizes(batch)
         self.wait_s.append(wait_s)
-        self._samples += batch_length(batch, self.batch_length)
+        self._samples += 1 if self.gives_samples else batch_length(batch, self.batch_length)
         self._receive_cpu_s += now.cpu_s - self._asked.cpu_s
         self._receive_delay_s += now.delay_s - self._asked.delay_s
         self._given = now
@@ -183,6 +185,7 @@ class LoaderSession:
     on_epoch: Callable[[], None] = lambda: None  # called before an epoch starts
     on_progress: Callable[[], None] = lambda: None  # called every 5 s of a window in which batches arrive
     find_device: Callable[[], Device | None] = lambda: None  # on which steps run; None as long as none is known
+    gives_samples: bool = False  # each batch is one sample
     taken: int = field(default=0, init=False)  # batches of this epoch
     stop_s: float | None = field(default=None, init=False)  # the latest of the windows' that is known
     _device: Device = field(default_factory=Device, init=False)
@@ -191,7 +194,7 @@ class LoaderSession:
 
     def __post_init__(self) -> None:
         """Nothing has been taken."""
-        self._batches = WindowBuilder(self.default_batch_length)
+        self._batches = WindowBuilder(self.default_batch_length, self.gives_samples)
 
     def window(self, request: WindowRequest) -> Window:
         """Takes batches until the request is satisfied or the epoch ends."""

@@ -5,6 +5,7 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +14,8 @@ from unittest.mock import Mock
 
 import psutil
 import pytest
+import torch
+from torch.utils.data import BatchSampler, DataLoader, IterableDataset, SequentialSampler, TensorDataset
 
 from nws_sweep.dataloading.loaders import BatchesInRuns, Source
 from nws_sweep.dataloading.recording import WorkerStart
@@ -27,12 +30,20 @@ from tests.fakes import FakeClock
 
 pytestmark = pytest.mark.usefixtures("no_leftovers")
 
+ROWS = TensorDataset(torch.zeros(4, 3))
 WHOLE_EPOCH = WindowRequest(kind=WindowKind.EPOCH)
 USERS = "tests.user_datasets"
 
 
 def settings(num_workers: int, **changes: Any) -> LoaderSettings:
     return LoaderSettings(batch_size=8, num_workers=num_workers, **changes)
+
+
+class TwoRows(IterableDataset[torch.Tensor]):
+    """Gives two batches of two samples."""
+
+    def __iter__(self) -> Iterator[torch.Tensor]:
+        return iter(torch.zeros(2, 2, 3))
 
 
 def one_epoch(chosen: ProcessSpec, used: LoaderSettings) -> Any:
@@ -63,6 +74,26 @@ def test_a_kept_iterator_is_made_once_with_all_that_a_trial_sets(
     kinds = (type(found["worker_init_fn"]), type(found["batch_sampler"]), found["collate_fn"])
     assert kinds == (WorkerStart, BatchesInRuns, collate)
     assert commands._session.produced() is None  # it makes batches before their epoch begins
+
+
+@pytest.mark.parametrize(
+    ("loader", "batches"),
+    [
+        (DataLoader(ROWS, batch_size=None, shuffle=True), 4),
+        (DataLoader(ROWS, batch_size=None, sampler=BatchSampler(SequentialSampler(ROWS), 2, False)), 2),
+        (DataLoader(ROWS, batch_sampler=[[0, 1], [2, 3]]), 2),
+        (DataLoader(TwoRows(), batch_size=None), 2),  # makes batches
+    ],
+)
+def test_without_a_batch_size_an_item_is_a_sample_unless_it_is_a_batch(loader: Any, batches: int) -> None:
+    """Samples are rows of three numbers."""
+    commands: Any = child_module._ChildCommands(spec("Plain"), "")
+    vars(commands).update(_data=SimpleNamespace(source=Source(loader, seed=0), files={}), _collate_fn=None)
+    commands._training_step, random_state = id, torch.get_rng_state()
+    commands.open(LoaderSettings(batch_size=None), 0.0)
+    assert torch.equal(torch.get_rng_state(), random_state)
+    window = commands.window(WHOLE_EPOCH)
+    assert (window.batches, window.samples) == (batches, 4)
 
 
 def test_workers_have_the_platforms_start_method() -> None:

@@ -138,13 +138,65 @@ def test_the_first_step_of_a_process_is_not_a_part_of_an_epoch() -> None:
     assert (figures(later, conditions(4, 100)).epoch_s or 0.0) > 30.0
 
 
-@pytest.mark.parametrize(("epochs", "expected"), [(1, 50.0), (2, 49.0), (10, 48.2)])
-def test_the_start_of_persistent_workers_is_shared_by_the_epochs(epochs: int, expected: float) -> None:
-    """The first epoch starts in 4 s, the others in 2 s, for any number of measured epochs."""
+def persistent(batches: int, **rules: Any) -> Conditions:
     settings = LoaderSettings(batch_size=8, num_workers=4, persistent_workers=True)
-    persistent = replace(conditions(batches=100, epochs=epochs), settings=settings)
-    found = figures([epoch_start(4.0), epoch_start(2.0), epoch_start(2.0), *slices(window())[1:]], persistent)
+    return replace(conditions(batches=batches, **rules), settings=settings)
+
+
+@pytest.mark.parametrize(
+    ("starts_s", "epochs", "expected"),
+    [
+        ((4.0, 2.0, 2.0), 1, 50.0), ((4.0, 2.0, 2.0), 2, 49.0), ((4.0, 2.0, 2.0), 10, 48.2),
+        ((14.0,), 1, 60.0), ((14.0,), 10, 51.0),  # 100 batches at the steady pace take 50 s
+    ],
+)  # fmt: skip
+def test_the_start_of_persistent_workers_is_shared_by_the_epochs(
+    starts_s: tuple[float, ...], epochs: int, expected: float
+) -> None:
+    """Only the first of the epochs starts workers, for any number of measured epochs."""
+    found = figures([*map(epoch_start, starts_s), *slices(window())[1:]], persistent(100, epochs=epochs))
     assert found.epoch_s == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("taken", "expected"),
+    [
+        ([(WindowKind.EPOCH, 14.0), (WindowKind.EPOCH, 4.0), (WindowKind.EPOCH, 6.0)], {1: 4.9, 2: 6.9}),
+        # The first epoch ended in the warm-up: the length of a stream was unknown.
+        ([(WindowKind.WARM_UP, 14.0), (WindowKind.EPOCH, 4.0), (WindowKind.EPOCH, 6.0)], {1: 4.9, 2: 6.9}),
+        ([(WindowKind.EPOCH, 14.0)], {0: 14.0}),
+    ],
+)
+def test_rounds_differ_by_later_epochs_of_persistent_workers(
+    taken: list[tuple[WindowKind, float]], expected: dict[int, float]
+) -> None:
+    """Of ten epochs, of which the first one takes 14 s and the others 5 s, the mean is 5.9 s."""
+    each_s = [(kind, window(kind, batch_s=s / 8, step_s=(0.0,) * 8, startup_s=s / 8)) for kind, s in taken]
+    rounds = [TimeSlice(windows=(one,), round=number) for number, (_, one) in enumerate(each_s)]
+    assert costs_by_round(rounds, persistent(8, epochs=10)) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("num_workers", "drop_last", "waits_s", "samples", "batch_s", "rate"),
+    [
+        (0, False, (0.08, 0.01), 9, 0.045, 100.0),  # no full batch without the start is left
+        (0, False, (0.08, 0.08, 0.01), 17, 0.08, 100.0),
+        (0, True, (0.16, 0.08), 16, 0.08, 100.0),
+        (2, False, (0.08, 0.0) * 4, 57, 0.04, 200.0),
+    ],
+)
+def test_the_shorter_last_batch_of_an_epoch_is_not_a_part_of_the_steady_pace(
+    num_workers: int, drop_last: bool, waits_s: tuple[float, ...], samples: int, batch_s: float, rate: float
+) -> None:
+    """A sample takes a worker 10 ms."""
+    held = conditions(num_workers, len(waits_s))
+    held = replace(held, settings=replace(held.settings, drop_last=drop_last))
+    none = (0.0,) * len(waits_s)
+    whole = window(
+        WindowKind.EPOCH, len(waits_s), wait_s=waits_s, step_s=none, samples=samples, startup_s=waits_s[0], end_s=0.0
+    )
+    found = figures([TimeSlice(windows=(whole,))], held)
+    assert (pace(found), found.samples_per_s) == pytest.approx((batch_s, rate))
 
 
 def test_the_start_of_a_second_epoch_does_not_replace_the_first_one_that_was_measured_whole() -> None:
