@@ -5,7 +5,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -55,6 +56,14 @@ def lacking(what: str, script: str) -> None:
     if os.environ.get("CI"):
         pytest.fail(reason)
     pytest.skip(reason)
+
+
+def becomes(condition: Callable[[], Any], within_s: float = 20.0, step_s: float = 0.01) -> bool:
+    """Whether the condition becomes true within this time, by default far more than a signal takes."""
+    deadline = time.monotonic() + within_s
+    while not (true := condition()) and time.monotonic() < deadline:
+        time.sleep(step_s)
+    return bool(true)
 
 
 def rounds(few: int) -> int:
@@ -119,18 +128,19 @@ def _plain_environment() -> dict[str, str]:
     return {key: value for key, value in os.environ.items() if not key.startswith(("NWS_SWEEP", "HYDRA", "PYTEST"))}
 
 
+def run_python(folder: Path, environment: Mapping[str, str], *words: str | Path) -> "subprocess.CompletedProcess[str]":
+    """Runs Python with the words of a command line."""
+    return subprocess.run(
+        [sys.executable, *words],
+        cwd=folder, env=environment, capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S, check=False,
+    )  # fmt: skip
+
+
 @pytest.fixture
 def nws(tmp_path: Path, environment: dict[str, str]) -> Command:
     """Runs ``python -m nws_sweep`` with the given arguments in the test's own folder."""
-    environment["PYTHONPATH"] = f"{ROOT}{os.pathsep}{tmp_path}"
-
-    def run(*arguments: str | Path, cwd: Path = tmp_path) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "nws_sweep", *map(str, arguments)],
-            cwd=cwd, env=environment, capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S, check=False,
-        )  # fmt: skip
-
-    return run
+    own = environment | {"PYTHONPATH": f"{ROOT}{os.pathsep}{tmp_path}"}
+    return partial(run_python, tmp_path, own, "-m", "nws_sweep")
 
 
 @pytest.fixture(scope="session")

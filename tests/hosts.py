@@ -1,12 +1,11 @@
 """Hydra programs that use nws_sweep, for tests."""
 
 import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 from nws_sweep.config import hydra_versions
-from tests.conftest import COMMAND_TIMEOUT_S
+from tests.conftest import run_python
 from tests.roots import made_up
 
 _TRUSTING = "execution_whitelist=hydra.utils.UNSAFE_DISABLE_EXECUTION_CHECKS"  # without it Hydra 1.4 warns
@@ -37,11 +36,6 @@ def write_host(folder: Path) -> Path:
     """A program ``train.py`` with its ``conf/``."""
     datasets = {f"conf/dataset/{name}.yaml": f"name: {name}\n" for name in ("a", "b")}
     return made_up(folder, {"train.py": PROGRAM, "conf/config.yaml": CONFIG, **datasets})
-
-
-def write(path: Path, text: str) -> None:
-    """Writes a file and its parent folders."""
-    made_up(path.parent, {path.name: text})
 
 
 # Resembles a training: samples sleep, and before each epoch it iterates a second loader.
@@ -106,7 +100,4 @@ def write_training_host(folder: Path) -> Path:
 
 def run_host(folder: Path, environment: Mapping[str, str], *overrides: str) -> subprocess.CompletedProcess[str]:
     """Runs the program of a folder."""
-    return subprocess.run(
-        [sys.executable, "train.py", *overrides],
-        cwd=folder, env={**environment}, capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S, check=False,
-    )  # fmt: skip
+    return run_python(folder, environment, "train.py", *overrides)

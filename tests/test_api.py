@@ -44,11 +44,6 @@ def fails() -> Any:
     raise KeyError("no data")
 
 
-def wrapped(dataset: Any) -> Any:
-    """A DataLoader in another object, which is iterable too, as webdataset's WebLoader."""
-    return SimpleNamespace(pipeline=[DataLoader(dataset)], __iter__=None)
-
-
 def small(dataset: Any, **keywords: Any) -> nws_sweep.SearchResult:
     return nws_sweep.search(dataset, **{"num_workers": [0, 2], "measure": QUICK, "progress": False, **keywords})
 
@@ -185,7 +180,10 @@ def test_a_wrong_argument_is_rejected_before_anything_is_measured(keywords: dict
             lambda: nws_sweep.search(iter([1])),
             "dataset of type list_iterator has no __getitem__ and no __len__; expected",
         ),
-        (lambda: nws_sweep.search(wrapped(slow()), batch_size=4), "batch_size=4: a DataLoader has its own batch_size"),
+        (  # A DataLoader in another object, which is iterable too, as webdataset's WebLoader.
+            lambda: nws_sweep.search(SimpleNamespace(pipeline=[DataLoader(slow())], __iter__=None), batch_size=4),
+            "batch_size=4: a DataLoader has its own batch_size",
+        ),
         (lambda: nws_sweep.tune(cast(Any, slow())), r"tune\(Slow\): must be a DataLoader"),
         (
             lambda: nws_sweep.tune(DataLoader(held())),

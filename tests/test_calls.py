@@ -22,7 +22,9 @@ pytestmark = pytest.mark.usefixtures("own_folders", "undrawn")
 DATASET: Dataset[torch.Tensor] = user_datasets.Slow(120, seconds=0.005)
 
 
-def test_keywords_of_dataloader_names_of_presets_and_yes_or_no_are_accepted() -> None:
+def test_names_of_dataloader_and_presets_are_accepted_and_a_result_is_a_folder_of_the_command_line_and_plain_values(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     def ask(reuse: bool) -> nws_sweep.SearchResult:
         return nws_sweep.search(
             DATASET, batch_size=10, in_order=False, num_workers=[0, 2], settings="prefetch_factor", measure="quick",
@@ -35,12 +37,6 @@ def test_keywords_of_dataloader_names_of_presets_and_yes_or_no_are_accepted() ->
     assert [result.reused, ask(True).reused] == [False, True]
     with pytest.raises(ConfigurationError, match="measure='fast': must be default, epoch, quick, rigorous, or Mea"):
         nws_sweep.search(DATASET, measure="fast")
-
-
-def test_a_result_is_a_folder_of_the_command_line_and_plain_values(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    result = nws_sweep.search(DATASET, batch_size=10, num_workers=[0, 2], measure="quick", progress=False)
     assert result.best_params == result.loader_kwargs
     values = result.to_dict()
     assert (values["batch_size"], values["num_workers"]) == (10, result.num_workers)

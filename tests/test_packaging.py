@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import COMMAND_TIMEOUT_S, ROOT
-from tests.hosts import write, write_host
+from tests.hosts import write_host
+from tests.roots import made_up
 
 # One environment, changed step by step.
 pytestmark = [pytest.mark.extended, pytest.mark.slow, pytest.mark.xdist_group("packaging")]
@@ -67,8 +68,7 @@ def host(tmp_path: Path) -> Path:
 @pytest.fixture
 def without_plugin(tmp_path: Path) -> str:
     """A PYTHONPATH with which Hydra finds no plugin."""
-    write(tmp_path / "hidden" / "hydra_plugins" / "__init__.py", "")
-    return str(tmp_path / "hidden")
+    return str(made_up(tmp_path / "hidden", {"hydra_plugins/__init__.py": ""}))
 
 
 def check(python: Path, host: Path, *folders: Path, is_installed: bool = True, **environment: str) -> None:

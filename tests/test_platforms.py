@@ -7,7 +7,8 @@ import pytest
 from nws_sweep.results import BatchCost
 from tests.conftest import ROOT
 from tests.factories import recorded_trial, search_result, store_run
-from tests.hosts import run_host, write, write_training_host
+from tests.hosts import run_host, write_training_host
+from tests.roots import made_up
 
 # Imported first is what would itself be another one on Windows.
 WINDOWS = """\
@@ -68,7 +69,7 @@ if __name__ == "__main__":
 
 def simulated(folder: Path, environment: dict[str, str], system: str) -> dict[str, str]:
     """The environment of programs in a folder that gets a ``sitecustomize.py``."""
-    write(folder / "sitecustomize.py", system)
+    made_up(folder, {"sitecustomize.py": system})
     return environment | {"PYTHONPATH": f"{folder}:{ROOT}"}
 
 
@@ -84,7 +85,7 @@ def test_on_windows_the_loader_stays_files_are_read_and_no_search_runs(tmp_path:
     for name in ("a", "b"):
         store_run(tmp_path, record, name)
     reading, measuring = ("report a", "best a", "compare a b", "predict a"), ("check a", "dataset=sleep", "-m seed=1,2")
-    write(tmp_path / "train.py", TRAINING)
+    made_up(tmp_path, {"train.py": TRAINING})
     done = run_host(tmp_path, windows, *reading, *measuring)
     lines = done.stdout.splitlines()
     assert lines[:3] == ["24 True", "24 True", "searching needs Linux or macOS"]
@@ -110,7 +111,7 @@ def test_on_windows_a_hydra_program_runs_or_says_why_no_search_runs(tmp_path: Pa
 
 @pytest.mark.extended
 def test_macos_searches_with_what_it_has(tmp_path: Path, environment: dict[str, str]) -> None:
-    write(tmp_path / "train.py", TRAINING)
+    made_up(tmp_path, {"train.py": TRAINING})
     done = run_host(tmp_path, simulated(tmp_path, environment, MACOS))
     assert done.stdout.splitlines() == ["24 True", "24 False", "{0: 'ok', 1: 'ok'}"], done.stderr
     assert done.stderr.startswith("nws_sweep: autotuning needs Linux: the DataLoader is not changed\n")

@@ -1,26 +1,21 @@
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
 import pytest
 
 from nws_sweep import units
 from nws_sweep.results import Estimate
 
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
+# The arguments of each function, and the text at the end.
+SHOWN: Mapping[Callable[..., str], Sequence[tuple[Any, ...]]] = {
+    units.seconds: [
         (None, "-"), (0.0, "0.00 µs"), (0.0000123, "12.3 µs"), (0.00123, "1.23 ms"), (0.0456, "45.6 ms"),
         (0.789, "789 ms"), (1.0, "1.00 s"), (23.45, "23.4 s"), (119.0, "119 s"), (120.0, "2.00 min"),
         (7200.0, "120 min"),
         # rounded up to the next unit
         (0.0009999, "1.00 ms"), (0.9999, "1.00 s"), (119.9, "2.00 min"),
     ],
-)  # fmt: skip
-def test_seconds_are_shown_in_a_suitable_unit(value: float | None, text: str) -> None:
-    assert units.seconds(value) == text
-
-
-@pytest.mark.parametrize(
-    ("estimate", "text"),
-    [
+    units.interval: [  # half of its width
         (None, "-"),
         (Estimate(value=0.5, low=None, high=None, n=2), "500 ms"),
         (Estimate(value=1.0, low=0.97, high=1.035, n=5), "1.00 s ±3.2 %"),
@@ -28,30 +23,22 @@ def test_seconds_are_shown_in_a_suitable_unit(value: float | None, text: str) ->
         (Estimate(value=6.234, low=5.484, high=6.984, n=5), "6.2 s ±12 %"),
         (Estimate(value=0.0001, low=0.0000901, high=0.0001099, n=5), "100 µs ±9.9 %"),
     ],
-)
-def test_an_interval_shows_half_its_width(estimate: Estimate | None, text: str) -> None:
-    assert units.interval(estimate) == text
-
-
-@pytest.mark.parametrize(
-    ("value", "uncertainty", "text"),
-    [
+    units.number: [  # with an uncertainty
         (12345.6, 0.02, "12300"), (12345.6, 0.5, "12000"), (512.4, 0.01, "512"), (512.4, 0.3, "510"),
         (1.94, 0.1, "1.94"), (1.94, 0.6, "1.9"), (9.96, 0.3, "10"), (0.0, 0.3, "0.00"),
-        # three without one
+        # three digits without one
         (None, None, "-"), (0.00512, None, "0.00512"), (9.999, None, "10.0"), (12345.6, None, "12346"),
     ],
-)  # fmt: skip
-def test_numbers_have_the_digits_of_their_interval(value: float | None, uncertainty: float | None, text: str) -> None:
-    assert units.number(value, uncertainty) == text
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
+    units.memory: [
         (None, "-"), (0, "0 B"), (999, "999 B"), (1024, "1.02 kB"), (999_400, "999 kB"), (999_900, "1.00 MB"),
         (999_999_999, "1.00 GB"), (2_500_000_000_000, "2500 GB"), (-1_500_000, "-1.50 MB"),
     ],
-)  # fmt: skip
-def test_memory_is_shown_in_a_suitable_unit(value: float | None, text: str) -> None:
-    assert units.memory(value) == text
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("shows", "case"), [(shows, case) for shows, cases in SHOWN.items() for case in cases])
+def test_values_have_a_suitable_unit_and_the_digits_of_their_interval(
+    shows: Callable[..., str], case: Sequence[Any]
+) -> None:
+    *arguments, text = case
+    assert shows(*arguments) == text

@@ -53,16 +53,40 @@ class Frozen(Plain):
             raise RuntimeError("no objects are frozen")
 
 
-class Stream(IterableDataset[int]):
-    """Without a length; shares its samples among workers."""
+class Endless(DataLoader[Any]):
+    """Keeps one iterator, and so its workers."""
 
-    def __init__(self, length: int = 64) -> None:
-        self.length = length
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords)
+        self.iterator = super().__iter__()
+
+    def __iter__(self) -> Any:
+        for _ in range(2):
+            yield next(self.iterator)
+
+
+class Stream(IterableDataset[int]):
+    """Without a length; workers share its shards, by default one for each sample.
+
+    A worker without a shard has no samples, or raises an exception.
+    """
+
+    def __init__(self, length: int = 64, shards: int | None = None, *, raises: bool = False) -> None:
+        self.length, self.shards, self.raises = length, shards or length, raises
 
     def __iter__(self) -> Iterator[int]:
         worker = get_worker_info()
         first, step = (0, 1) if worker is None else (worker.id, worker.num_workers)
-        return iter(range(first, self.length, step))
+        if self.raises and first >= self.shards:
+            raise ValueError("no shard")
+        return (number for number in range(self.length) if number % self.shards % step == first)
+
+
+class Repeating(Stream):
+    """Each worker has all samples."""
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(self.length))
 
 
 class SizedStream(Stream):
@@ -90,13 +114,6 @@ RaisesAtLength = kind("RaisesAtLength", lambda _, index: fail(SEVERAL_LINES))
 Killed = kind("Killed", lambda _, index: index == 40 and kill_this_process())
 Exits = kind("Exits", lambda _, index: sys.exit(3))
 Slow = kind("Slow", lambda own, _: time.sleep(own.seconds), With)
-
-
-class RaisesWithWorkers(With):
-    def act(self, index: int) -> None:
-        worker = get_worker_info()
-        if worker is not None and worker.num_workers == vars(self)["num_workers"]:
-            fail(ValueError(f"no good with {worker.num_workers} workers"))
 
 
 class Hangs(Plain):

@@ -5,7 +5,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any
 import psutil
 
 from nws_sweep.results import storage
-from tests.conftest import ROOT, orphaned_segments
+from tests.conftest import ROOT, becomes, orphaned_segments
 
 # Without Hydra's launchers, whose import takes a second; see scripts/setup-cluster.
 PYTHON = str(Path(sys.prefix).parent / "bin" / "python") if Path(sys.prefix).name == "cluster" else sys.executable
@@ -111,7 +110,4 @@ def finished_trials(folder: Path) -> dict[tuple[int, int], dict[str, Any]]:
 
 
 def wait_until(condition: Callable[[], Any], timeout_s: float = TIMEOUT_S, step_s: float = 0.05) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, f"not true within {timeout_s} s"
-        time.sleep(step_s)
+    assert becomes(condition, timeout_s, step_s), f"not true within {timeout_s} s"

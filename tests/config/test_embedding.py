@@ -13,14 +13,10 @@ from nws_sweep.config import embedding, hydra_versions, schema
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.system import host
 from tests.conftest import ROOT
-from tests.hosts import write, write_host
+from tests.hosts import write_host
+from tests.roots import made_up
 
 CONF = ROOT / "conf"
-
-
-@pytest.fixture
-def source() -> NwsSweepConfigSource:
-    return NwsSweepConfigSource("nws_sweep", embedding.SEARCH_PATH)
 
 
 def in_host(folder: Path, *overrides: str) -> Any:
@@ -40,7 +36,8 @@ def in_host(folder: Path, *overrides: str) -> Any:
         *((f"nws_sweep/{name}", False, False) for name in ("axis/batch_size", "experiment/full_search")),
     ],
 )
-def test_a_host_sees_what_it_composes(source: NwsSweepConfigSource, path: str, is_group: bool, is_config: bool) -> None:
+def test_a_host_sees_what_it_composes(path: str, is_group: bool, is_config: bool) -> None:
+    source = NwsSweepConfigSource("nws_sweep", embedding.SEARCH_PATH)
     assert (source.is_group(path), source.is_config(path)) == (is_group, is_config)
     if not is_config:
         with pytest.raises(ConfigLoadError):
@@ -53,7 +50,7 @@ def test_a_host_composes_the_configuration_below_one_node_and_overrides_it(tmp_p
     assert found["nws_sweep"]["batch_size"] == 64
     assert found["nws_sweep"]["dataset"]["root"] == found["nws_sweep"]["paths"]["cache_dir"]
     assert found["nws_sweep"]["reference"] == host.usable_cpus()
-    write(tmp_path / "conf" / "nws_sweep" / "mine.yaml", "defaults: [base, _self_]\nseed: 7\n")  # of the host
+    made_up(tmp_path, {"conf/nws_sweep/mine.yaml": "defaults: [base, _self_]\nseed: 7\n"})  # of the host
     found = in_host(
         tmp_path, "+nws_sweep=mine", "nws_sweep.strategy=exhaustive", "nws_sweep/measure=quick",
         "nws_sweep.time_limit_s=10", "nws_sweep.patience=5", "batch_size=64",

@@ -16,6 +16,7 @@ from omegaconf import OmegaConf
 
 from nws_sweep.dataloading.fingerprints import fingerprint
 from tests.conftest import ROOT
+from tests.dataloading.test_generators import Slotted
 
 
 class Files:
@@ -24,13 +25,6 @@ class Files:
 
     def __getitem__(self, index: int) -> str:
         return self.names[index]
-
-
-class Slotted:
-    __slots__ = ("value",)
-
-    def __init__(self, value: int) -> None:
-        self.value = value
 
 
 class Lazy(Mapping[str, str]):

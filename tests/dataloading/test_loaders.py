@@ -21,25 +21,13 @@ from nws_sweep.dataloading.inputs import DATALOADER_DEFAULTS, loader_input_of
 from nws_sweep.dataloading.loaders import Source
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.results import LoaderSettings
-from tests.user_datasets import Plain, SizedStream, Stream
+from tests.user_datasets import Endless, Plain, SizedStream, Stream
 
 DATA = TensorDataset(torch.arange(40))
 
 
 def collate(samples: list[Any]) -> list[int]:
     return [int(value) for (value,) in samples]
-
-
-class Endless(DataLoader[Any]):
-    """Keeps one iterator, and so its workers."""
-
-    def __init__(self, *arguments: Any, **keywords: Any) -> None:
-        super().__init__(*arguments, **keywords)
-        self.iterator = super().__iter__()
-
-    def __iter__(self) -> Any:
-        for _ in range(2):
-            yield next(self.iterator)
 
 
 def full(**changed: Any) -> DataLoader[Any]:

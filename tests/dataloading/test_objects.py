@@ -37,41 +37,41 @@ def test_a_list_is_named_with_the_size_of_its_objects_or_one_page_of_each() -> N
     assert large.bytes == 2_000 * 4096
 
 
-def test_samples_as_torchvision_keeps_them_are_named_once() -> None:
-    samples = [(name, index % 1000) for index, name in enumerate(names())]
-    dataset = holder(samples=samples, imgs=samples, targets=[label for _, label in samples])
-    assert found_in(dataset) == [("samples", "list of tuple", 50_000)]
+PATHS = pd.Series(names(), dtype=object)
+SAMPLES = [(name, index % 1000) for index, name in enumerate(names())]
 
 
 @pytest.mark.parametrize(
-    "harmless",
-    [np.array(names()), torch.zeros(5_000_000), [7] * 5_000_000, names(100), np.array(None, dtype=object)],
-    ids=type,
-)
-def test_arrays_and_few_objects_are_not_reported(harmless: Any) -> None:
-    assert found_in(holder(data=harmless)) == []
-
-
-@pytest.mark.parametrize(
-    ("container", "kind"),
+    ("attributes", "expected"),
     [
-        (pd.Series(names(), dtype=object), "Series of str"),
-        ([index * 1_000_003 for index in range(100_000)], "list of int"),
-        ([None, *names()], "list of NoneType and str"),
-        ([SimpleNamespace(path=name) for name in names()], "list of SimpleNamespace"),
-        ({name: [float(index), 1.5 * index] for index, name in enumerate(names(20_000))}, "dict of str and list"),
+        # As torchvision keeps them: named once.
+        (
+            {"samples": SAMPLES, "imgs": SAMPLES, "targets": [label for _, label in SAMPLES]},
+            ("samples", "list of tuple", 50_000),
+        ),
+        # Arrays and few objects are not reported.
+        ({"data": np.array(names())}, None),
+        ({"data": torch.zeros(5_000_000)}, None),
+        ({"data": [7] * 5_000_000}, None),
+        ({"data": names(100)}, None),
+        ({"data": np.array(None, dtype=object)}, None),
+        ({"data": PATHS}, ("data", "Series of str", 50_000)),
+        ({"data": [index * 1_000_003 for index in range(100_000)]}, ("data", "list of int", 100_000)),
+        ({"data": [None, *names()]}, ("data", "list of NoneType and str", 50_001)),
+        ({"data": [SimpleNamespace(path=name) for name in names()]}, ("data", "list of SimpleNamespace", 50_000)),
+        (
+            {"data": {name: [float(index), 1.5 * index] for index, name in enumerate(names(20_000))}},
+            ("data", "dict of str and list", 20_000),
+        ),
+        ({"data": pd.DataFrame({"label": range(50_000), "path": PATHS})}, ("data['path']", "Series of str", 50_000)),
+        (
+            {"data": np.array(names(20_000), dtype=object).reshape(2_000, 10)},
+            ("data", "ndarray of str", 20_000),
+        ),
     ],
-    ids=lambda given: given if isinstance(given, str) else "",
 )
-def test_many_objects_are_found_in_any_container(container: Any, kind: str) -> None:
-    assert found_in(holder(data=container)) == [("data", kind, len(container))]
-
-
-def test_columns_of_a_data_frame_and_all_dimensions_of_an_array_are_examined() -> None:
-    frame = pd.DataFrame({"label": range(50_000), "path": pd.Series(names(), dtype=object)})
-    assert found_in(holder(table=frame)) == [("table['path']", "Series of str", 50_000)]
-    table = np.array(names(20_000), dtype=object).reshape(2_000, 10)
-    assert found_in(holder(table=table)) == [("table", "ndarray of str", 20_000)]
+def test_many_objects_are_found_in_any_container(attributes: Any, expected: tuple[str, str, int] | None) -> None:
+    assert found_in(holder(**attributes)) == ([expected] if expected else [])
 
 
 def test_wrapped_datasets_are_examined() -> None:

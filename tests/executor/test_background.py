@@ -18,6 +18,7 @@ from nws_sweep.executor.trial_process import ChildProcess, Supervision
 from nws_sweep.measurement.windows import LoaderSession
 from nws_sweep.results import LoaderSettings, MeasureRules, ProcessState, WindowKind, WindowRequest
 from tests import factories
+from tests.conftest import becomes
 from tests.user_datasets import Plain
 
 pytestmark = pytest.mark.usefixtures("no_leftovers")
@@ -51,12 +52,8 @@ def made(notes: Path) -> list[set[int]]:
 
 def grows(notes: Path, rank: int, within_s: float = WITHIN_S) -> bool:
     """Whether a rank makes a sample within this time."""
-    before, deadline = notes.read_text().count(f"{rank} "), time.monotonic() + within_s
-    while time.monotonic() < deadline:
-        if notes.read_text().count(f"{rank} ") > before:
-            return True
-        time.sleep(0.01)
-    return False
+    before = notes.read_text().count(f"{rank} ")
+    return becomes(lambda: notes.read_text().count(f"{rank} ") > before, within_s)
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])

@@ -51,29 +51,27 @@ def test_the_time_limit_holds_for_the_whole_trial() -> None:
     assert len(trial.windows) > 2
 
 
-def in_small_shared_memory(arguments: str) -> dict[int, str]:
-    """Searches in a mount namespace whose /dev/shm is a tmpfs of 8 MB."""
-    script = (
-        "from tests.executor.test_faults import searched\n"
-        f"for workers, trial in sorted(searched({arguments}).items()):\n"
-        "    print(workers, trial.state.value, trial.reason)"
-    )
+# The size of shared memory is unknown before the first candidate of each search.
+TWO_SEARCHES = """
+from tests.executor.test_faults import searched
+for candidates in ((0, 1, 8), (8,)):
+    for workers, trial in sorted(searched("Heavy", candidates, length=4000, values=32768).items()):
+        print(workers, trial.state.value, trial.reason)
+"""
+
+
+def test_too_little_shared_memory_skips_or_fails_candidates_with_the_reason() -> None:
+    """In a mount namespace whose /dev/shm has 8 MB; of batches of 1 MB, one worker has 3 in flight, 8 have 17."""
     mount = 'mount -t tmpfs -o size=8m tmpfs /dev/shm && exec "$0" -c "$1"'
-    command = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", mount, sys.executable, script]
+    command = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", mount, sys.executable, TWO_SEARCHES]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=ROOT)
     if done.returncode and ("unshare" in done.stderr or "mount" in done.stderr):
         pytest.skip(f"no mount namespaces here: {done.stderr.strip()}")
     assert done.returncode == 0, done.stderr
-    return {int(line.split()[0]): line.partition(" ")[2] for line in done.stdout.splitlines()}
-
-
-def test_too_little_shared_memory_skips_or_fails_candidates_with_the_reason() -> None:
-    """Batches of 1 MB: one worker has 3 in flight, 8 have 17. The size is unknown before the first candidate."""
-    found = in_small_shared_memory("'Heavy', (0, 1, 8), length=4000, values=32768")
-    assert [found[n].split()[0] for n in (0, 1)] == ["ok", "ok"]
-    assert found[8].startswith("skipped it needs 17.8 MB of shared memory (17 batches of 1.05 MB in flight), and ")
-    alone = in_small_shared_memory("'Heavy', (8,), length=4000, values=32768")[8]
-    assert alone.startswith("failed ")
+    zero, one, eight, alone = done.stdout.splitlines()
+    assert [line.split()[:2] for line in (zero, one)] == [["0", "ok"], ["1", "ok"]]
+    assert eight.startswith("8 skipped it needs 17.8 MB of shared memory (17 batches of 1.05 MB in flight), and ")
+    assert alone.startswith("8 failed ")
     assert "/dev/shm" in alone or "shared memory" in alone
 
 

@@ -24,9 +24,10 @@ from nws_sweep.executor import child as child_module
 from nws_sweep.executor import trial_process
 from nws_sweep.results import LoaderSettings, ProcessSpec, WindowKind, WindowRequest
 from nws_sweep.system import processes, torch_internals
-from tests.dataloading.test_loaders import DATA, Endless, collate
+from tests.dataloading.test_loaders import DATA, collate
 from tests.factories import process_spec as spec
 from tests.fakes import FakeClock
+from tests.user_datasets import Endless
 
 pytestmark = pytest.mark.usefixtures("no_leftovers")
 

@@ -1,5 +1,6 @@
 """``+nws_sweep=autotune``, ``search`` and ``watch`` in another Hydra program."""
 
+import contextlib
 import logging
 import pickle
 from collections.abc import Callable, Iterator
@@ -28,7 +29,6 @@ from nws_sweep.results import ProjectFacts, storage
 from nws_sweep.results.settings import ONLINE_STRATEGY
 from tests.factories import FACTS, search_result, trial
 from tests.hosts import run_host, write_host, write_training_host
-from tests.programs.test_hooks import swallows
 from tests.user_datasets import Plain, validation_and_training
 
 Job = Callable[..., JobReturn]
@@ -112,6 +112,13 @@ def test_lightning_is_left_in_its_training_after_the_sanity_check(job: Job, sear
     assert job(lambda: trainer.fit(Mean(), training, validation)).status is JobStatus.COMPLETED
     assert searched == [training]
     assert trainer.state.status == "interrupted"
+
+
+def swallows() -> None:
+    _, training = validation_and_training()
+    for _ in range(2):
+        with contextlib.suppress(BaseException):
+            list(training)
 
 
 def replaces() -> None:

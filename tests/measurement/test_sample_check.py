@@ -5,13 +5,13 @@ import functools
 import random
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from torch.utils.data import DataLoader, IterableDataset, get_worker_info
+from torch.utils.data import DataLoader
 
 import nws_sweep
 from nws_sweep.errors import WrongSamples
@@ -22,7 +22,7 @@ from nws_sweep.results import LoaderSettings, MeasureRules, SampleMade, SamplePa
 from tests.factories import FACTS, configuration, search_result
 from tests.online.test_differences import EachWorkerHasAnEpoch
 from tests.searching import Recorder, machine_of
-from tests.user_datasets import Plain
+from tests.user_datasets import Plain, Repeating, Stream
 
 FOUR = LoaderSettings(batch_size=8, num_workers=4)
 STREAM = replace(FACTS, iterable=True)
@@ -202,21 +202,6 @@ def test_samples_of_two_epochs_are_counted_once(epochs: tuple[int, ...], setting
     assert world.compare(logged, settings, STREAM, 1.0) == ""
 
 
-class Stream(IterableDataset[int]):
-    """Shares its samples among workers by shards, or not (None)."""
-
-    def __init__(self, shards: int | None) -> None:
-        self.shards = shards
-
-    def __iter__(self) -> Iterator[int]:
-        worker = get_worker_info()
-        if worker is None or self.shards is None:
-            yield from range(60)
-            return
-        for shard in range(worker.id, self.shards, worker.num_workers):
-            yield from range(shard, 60, self.shards)
-
-
 class SharedFile(Plain):
     """Reads all samples through one open file; the label is the index."""
 
@@ -241,10 +226,10 @@ def measured(own_folders: None) -> Search:
 
 def test_a_stream_that_is_not_shared_is_loaded_without_workers(measured: Search) -> None:
     with pytest.warns(UserWarning, match=r"nws_sweep: num_workers=\d is excluded: .*utils\.data\.get_worker_info"):
-        result = measured(Stream(None), num_workers=[0, 2, 4])
+        result = measured(Repeating(60), num_workers=[0, 2, 4])
     assert result.num_workers == 0
     assert {trial.state.value for trial in result.trials if trial.num_workers} == {"wrong_samples"}
-    loader = DataLoader(Stream(None), batch_size=5)
+    loader = DataLoader(Repeating(60), batch_size=5)
     with pytest.warns(UserWarning, match="is excluded"):  # also from a stored result
         tuned = nws_sweep.tune(loader, num_workers=[0, 2, 4], measure=result.record.configuration.measure)
     assert (tuned.num_workers, sum(map(len, tuned))) == (0, 60)
@@ -270,7 +255,7 @@ def test_candidates_whose_workers_share_an_open_file_fail(measured: Search, tmp_
 
 @pytest.mark.usefixtures("forked_workers")
 def test_samples_of_real_workers_are_counted(measured: Search) -> None:
-    lines = measured(Stream(3), num_workers=[4], check_samples=True).warnings
+    lines = measured(Stream(60, 3), num_workers=[4], check_samples=True).warnings
     assert not [line for line in lines if "samples are" in line]
     assert "1 of 4 workers got no samples in an epoch" in "".join(lines)
 

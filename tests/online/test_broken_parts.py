@@ -15,10 +15,7 @@ from nws_sweep.online.loader import autotune
 from tests.conftest import rounds
 from tests.online.test_iterator import Items
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning"),
-    pytest.mark.usefixtures("forked_workers"),
-]
+pytestmark = [pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning"), pytest.mark.usefixtures("forked_workers")]
 PARTS = (
     "online.tuner", "online.observation", "online.decision", "online.plan", "online.worker_probe", "online.loader",
     "dataloading.fingerprints", "dataloading.generators", "dataloading.recording",

@@ -16,10 +16,7 @@ from nws_sweep.online.loader import autotune
 from nws_sweep.online.plan import kind_of
 from tests.online.test_iterator import Items, scripted
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning"),
-    pytest.mark.usefixtures("forked_workers"),
-]
+pytestmark = [pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning"), pytest.mark.usefixtures("forked_workers")]
 
 
 class Numbers(Dataset[Any]):

@@ -24,7 +24,7 @@ from nws_sweep.online import pools
 from nws_sweep.online.pool import Pool
 from nws_sweep.results import LoaderSettings
 from nws_sweep.system import processes, resources
-from tests.conftest import rounds
+from tests.conftest import becomes, rounds
 from tests.online.test_iterator import Items, scripted
 from tests.user_datasets import Slow
 
@@ -75,10 +75,7 @@ def no_children() -> Iterator[None]:
     before = workers()
     yield
     gc.collect()
-    deadline = time.monotonic() + 10
-    while left := workers() - before:
-        assert time.monotonic() < deadline, left
-        time.sleep(0.05)
+    assert becomes(lambda: not workers() - before, within_s=10), workers() - before
 
 
 def workers() -> set[psutil.Process]:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset, RandomSampler
+from torch.utils.data import BatchSampler, DataLoader, Dataset, RandomSampler
 
 from nws_sweep.online import iterator, observation
 from nws_sweep.online.loader import autotune, watch
@@ -23,6 +23,7 @@ from nws_sweep.online.tuner import Tuner
 from nws_sweep.results import Configuration
 from nws_sweep.results.result_cache import ResultStore
 from tests.conftest import rounds
+from tests.user_datasets import Repeating, Stream
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 
@@ -139,44 +140,18 @@ def test_workers_of_two_pools_never_have_the_same_random_numbers() -> None:
     assert tuned.tuning.switches
 
 
-class Stream(IterableDataset[Any]):
-    """Distributes its shards among the workers; a worker without a shard has no samples, or raises an exception."""
-
-    def __init__(self, shards: int = 48, *, raises: bool = False) -> None:
-        self.shards, self.raises = shards, raises
-
-    def __iter__(self) -> Iterator[tuple[int, float]]:
-        worker = torch.utils.data.get_worker_info()
-        first, step = (worker.id, worker.num_workers) if worker else (0, 1)
-        if self.raises and first >= self.shards:
-            raise ValueError("no shard")
-        return ((number, 0.0) for number in range(48) if number % self.shards % step == first)
-
-
-class Repeating(IterableDataset[Any]):
-    """Each worker has all samples."""
-
-    def __iter__(self) -> Iterator[tuple[int, float]]:
-        return ((number, 0.0) for number in range(48))
-
-
-def samples(loader: Any) -> list[int]:
-    """Of one epoch, sorted."""
-    return sorted(torch.cat([numbers for numbers, _ in loader]).tolist())
-
-
 TWO_OF_SIX = "2 of 6 workers could make batches"
 
 
 @pytest.mark.parametrize(
     ("dataset", "num_workers", "script", "switched", "most", "reason"),
     [
-        (Stream(), 1, {(1, 0): 2, (2, 0): 0}, [(1, 2), (2, 0)], None, ""),
-        (Stream(3), 1, {(1, 0): 6}, [(1, 3)], 3, ""),
-        (Stream(3, raises=True), 1, {(1, 0): 6}, [(1, 3)], 3, ""),
-        (Stream(2), 2, {(1, 0): 6}, [], 2, TWO_OF_SIX),
-        (Stream(2, raises=True), 2, {(1, 0): 6}, [], 2, f"{TWO_OF_SIX} (ValueError: no shard)"),
-        (Repeating(), 0, {(1, 0): 4}, [(1, 1)], 1, ""),
+        (Stream(48), 1, {(1, 0): 2, (2, 0): 0}, [(1, 2), (2, 0)], None, ""),
+        (Stream(48, 3), 1, {(1, 0): 6}, [(1, 3)], 3, ""),
+        (Stream(48, 3, raises=True), 1, {(1, 0): 6}, [(1, 3)], 3, ""),
+        (Stream(48, 2), 2, {(1, 0): 6}, [], 2, TWO_OF_SIX),
+        (Stream(48, 2, raises=True), 2, {(1, 0): 6}, [], 2, f"{TWO_OF_SIX} (ValueError: no shard)"),
+        (Repeating(48), 0, {(1, 0): 4}, [(1, 1)], 1, ""),
     ],
 )
 def test_an_iterable_dataset_has_all_samples_in_each_epoch_with_no_more_workers_than_share_them(
@@ -184,15 +159,15 @@ def test_an_iterable_dataset_has_all_samples_in_each_epoch_with_no_more_workers_
 ) -> None:
     tuned = scripted(DataLoader(dataset, batch_size=4, num_workers=num_workers), script)
     assert not tuned._own_tuner().changes_within_epochs
-    assert [samples(tuned) for _ in range(3)] == [list(range(48))] * 3
+    assert [sorted(torch.cat(list(tuned)).tolist()) for _ in range(3)] == [list(range(48))] * 3
     assert [(one.epoch, one.after.num_workers) for one in tuned.tuning.switches] == switched
     assert (tuned._own_tuner().most_workers, tuned.tuning.reason) == (most, reason)
 
 
 def test_a_stream_with_persistent_workers_goes_on_without_workers() -> None:
-    plain = DataLoader(Stream(), batch_size=4, num_workers=1, persistent_workers=True)
+    plain = DataLoader(Stream(48), batch_size=4, num_workers=1, persistent_workers=True)
     tuned = scripted(plain, {(1, 0): 0})
-    assert [samples(tuned) for _ in range(4)] == [list(range(48))] * 4
+    assert [sorted(torch.cat(list(tuned)).tolist()) for _ in range(4)] == [list(range(48))] * 4
     assert tuned.tuning.after.num_workers == 0
 
 

@@ -1,16 +1,14 @@
 """``nws-sweep autotune``, ``search`` and ``watch`` as a user types them: the program is as without."""
 
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from nws_sweep.programs import command
-from tests.conftest import COMMAND_TIMEOUT_S
+from tests.conftest import run_python
 from tests.factories import failed_trial, search_result, trial
-from tests.hosts import write
+from tests.roots import made_up
 
 # Sets what only has an effect before torch is imported; looks for torch first, as other packages do; pickles what only
 # the main module knows; ends with a status.
@@ -57,18 +55,9 @@ if __name__ == "__main__":
 """
 
 
-def run(folder: Path, environment: dict[str, str], *words: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [sys.executable, *words],
-        cwd=folder, env=environment, capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S, check=False,
-    )  # fmt: skip
-
-
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    write(tmp_path / "project" / "train.py", TRAIN)
-    write(tmp_path / "project" / "beside.py", "VALUE = 7\n")
-    return tmp_path / "project"
+    return made_up(tmp_path / "project", {"train.py": TRAIN, "beside.py": "VALUE = 7\n"})
 
 
 @pytest.mark.parametrize(
@@ -77,8 +66,8 @@ def project(tmp_path: Path) -> Path:
 def test_a_program_does_what_it_does_without(
     project: Path, environment: dict[str, str], name: str, how: tuple[str, ...]
 ) -> None:
-    plain = run(project, environment, *how, "--epochs", "2", "-m")
-    with_hook = run(project, environment, "-m", "nws_sweep", name, *how, "--epochs", "2", "-m")
+    plain = run_python(project, environment, *how, "--epochs", "2", "-m")
+    with_hook = run_python(project, environment, "-m", "nws_sweep", name, *how, "--epochs", "2", "-m")
     assert plain.returncode == with_hook.returncode == 3, with_hook.stderr
     assert with_hook.stdout == plain.stdout
     (line,) = with_hook.stderr.splitlines()
@@ -94,7 +83,7 @@ def test_a_search_ends_the_program_with_a_report(
     project: Path, environment: dict[str, str], name: str, printed: str
 ) -> None:
     options = ("--num-workers", "0,4", "--time-limit", "8")
-    done = run(project, environment, "-m", "nws_sweep", name, *options, "train.py", "--epochs", "2")
+    done = run_python(project, environment, "-m", "nws_sweep", name, *options, "train.py", "--epochs", "2")
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("['--epochs', '2'] train.py __main__")
     assert printed in done.stdout
@@ -105,20 +94,20 @@ def test_a_search_ends_the_program_with_a_report(
 
 
 def test_a_failed_candidate_is_the_exit_status_of_a_search_that_has_succeeded(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    without_workers, some_failed = search_result(trial(0, 8.0)), search_result(trial(0, 8.0), failed_trial(2))
-    assert command._keep(without_workers, tmp_path / "run", explains=True) == 1
+    assert command._keep(search_result(trial(0, 8.0), failed_trial(2)), tmp_path / "run", explains=False) == 1
+    monkeypatch.setattr(command, "report", lambda folder, prints: 0)
+    assert [command._keep(search_result(trial(0, 8.0)), tmp_path, explains=one) for one in (False, True)] == [0, 1]
     lines = capsys.readouterr().err
     assert "no calls were timed" in lines
     assert lines.endswith("nws_sweep: DataLoader(..., num_workers=0)\n")
-    assert [command._keep(one, tmp_path / "run", explains=False) for one in (without_workers, some_failed)] == [0, 1]
 
 
 def test_an_exception_has_the_programs_own_traceback(tmp_path: Path, environment: dict[str, str]) -> None:
-    write(tmp_path / "train.py", 'def fails():\n    raise ValueError("out of luck")\n\n\nfails()\n')
-    plain = run(tmp_path, environment, "train.py")
-    tuned = run(tmp_path, environment, "-m", "nws_sweep", "autotune", "train.py")
+    made_up(tmp_path, {"train.py": 'def fails():\n    raise ValueError("out of luck")\n\n\nfails()\n'})
+    plain = run_python(tmp_path, environment, "train.py")
+    tuned = run_python(tmp_path, environment, "-m", "nws_sweep", "autotune", "train.py")
     assert (plain.returncode, tuned.returncode) == (1, 1)
     line = "nws_sweep: train.py ended without iterating over a DataLoader\n"
     assert line in tuned.stderr
@@ -126,8 +115,8 @@ def test_an_exception_has_the_programs_own_traceback(tmp_path: Path, environment
 
 
 def test_an_interrupted_program_ends_by_the_signal(tmp_path: Path, environment: dict[str, str]) -> None:
-    write(tmp_path / "train.py", "import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(60)\n")
-    assert run(tmp_path, environment, "-m", "nws_sweep", "watch", "train.py").returncode == -signal.SIGINT
+    made_up(tmp_path, {"train.py": "import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(60)\n"})
+    assert run_python(tmp_path, environment, "-m", "nws_sweep", "watch", "train.py").returncode == -signal.SIGINT
 
 
 @pytest.mark.parametrize(
@@ -146,6 +135,6 @@ def test_wrong_usage_is_a_line(words: list[str], line: str, capsys: pytest.Captu
 
 
 def test_a_program_that_does_not_compile_is_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write(tmp_path / "train.py", "def broken(:\n")
-    assert command.run(["watch", str(tmp_path / "train.py")]) == 2
+    program = made_up(tmp_path, {"train.py": "def broken(:\n"}) / "train.py"
+    assert command.run(["watch", str(program)]) == 2
     assert "train.py: SyntaxError: invalid syntax" in capsys.readouterr().err

@@ -131,12 +131,9 @@ def test_of_many_configurations_the_fastest_are_shown_in_detail() -> None:
     labels = re.findall(r"<details>\s*<summary><span class=\"label\">(.*?)</span>", text)
     assert len(labels) == page.MOST_ANSWERS
     assert labels[0].endswith("batch_size=1")
-    assert [len(rows) for rows in tables_in(text)] == [60, 60]
+    tables_of_page = re.findall(r'<script type="application/json">(.*?)</script>', text)
+    assert [len(json.loads(rows)) for rows in tables_of_page] == [60, 60]
     assert "Details of the 40 with the most samples per second" in text
-
-
-def tables_in(text: str) -> list[Any]:
-    return [json.loads(data) for data in re.findall(r'<script type="application/json">(.*?)</script>', text)]
 
 
 def test_names_from_outside_are_text_only(tmp_path: Path) -> None:

@@ -2,8 +2,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -11,7 +9,7 @@ import pytest
 
 from nws_sweep.system import processes
 from tests.children import child, line_of, tell
-from tests.conftest import ROOT
+from tests.conftest import ROOT, becomes
 
 FAMILY = """
 import os, time
@@ -19,14 +17,6 @@ if member := os.fork():
     print(member, flush=True)
 time.sleep(600)
 """
-
-
-def becomes(condition: Callable[[], bool]) -> bool:
-    """Whether the condition becomes true within 20 s, far more than a signal takes."""
-    deadline = time.monotonic() + 20.0
-    while not (true := condition()) and time.monotonic() < deadline:
-        time.sleep(0.005)
-    return true
 
 
 def are_paused(*family: psutil.Process) -> bool:

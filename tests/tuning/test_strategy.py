@@ -31,10 +31,6 @@ def made(rules: SearchRules, **others: Any) -> Strategy:
     return make(rules, BASE, MeasureRules(), **others)
 
 
-def patient(candidates: tuple[int, ...], patience: int) -> Strategy:
-    return made(search_rules(candidates, strategy="patience", patience=patience))
-
-
 def search(strategy: Strategy, costs: Costs) -> tuple[list[int], str]:
     """The candidates in the order of measuring, and the reason to stop."""
     observations: list[Observation] = []
@@ -65,7 +61,7 @@ def test_patience_stops_after_more_candidates_without_improvement_and_exhaustive
 
 
 def test_candidates_that_are_certain_to_be_measured_are_decided_together_beside_the_best() -> None:
-    strategy = patient(tuple(range(10)), 2)
+    strategy = made(search_rules(tuple(range(10)), strategy="patience", patience=2))
     assert strategy.decide([]) == Measure(candidates=settings(0, 1, 2))
     with_reference = replace(strategy, rules=replace(strategy.rules, reference=8))
     assert with_reference.decide([]) == Measure(candidates=settings(0, 1, 2, 8))
@@ -91,14 +87,8 @@ def prefetching(factor: int) -> LoaderSettings:
 
 
 def test_a_faster_value_continues_until_all_others_are_decided() -> None:
-    decision = also("prefetch_factor").decide(
-        [
-            by_rounds(prefetching(2), 1.0, 1.0, 1.0),
-            by_rounds(prefetching(1), 2.0, 2.0, 2.0),
-            by_rounds(prefetching(4), 0.8, 0.8, 0.8),
-            by_rounds(prefetching(8), 0.7, 0.85, 0.9),
-        ]
-    )
+    costs_s = {2: (1.0, 1.0, 1.0), 1: (2.0, 2.0, 2.0), 4: (0.8, 0.8, 0.8), 8: (0.7, 0.85, 0.9)}
+    decision = also("prefetch_factor").decide([by_rounds(prefetching(n), *each) for n, each in costs_s.items()])
     assert decision == MeasureRound(
         candidates=(prefetching(2), prefetching(4), prefetching(8)), dropped=(prefetching(1),), window_s=0.5
     )
