@@ -125,8 +125,7 @@ def model_of_search(result: SearchRecord, best: Trial, most: int = MOST_BATCHES)
     """The model of the search of num_workers; None without records. ``most`` batches of a long epoch are replayed."""
     succeeded = [trial for trial in worker_trials(result) if trial.objective_s is not None]
     method = loader_of(result, best).multiprocessing_context or processes.start_method()
-    batches = result.facts.batches_of(best.settings, result.configuration.ranks) if result.facts else None
-    return model_of(succeeded, batches, result.cpus, method, most)
+    return model_of(succeeded, result.batches_of(best), result.cpus, method, most)
 
 
 def _is_too_noisy(diagnosis: Diagnosis) -> bool:

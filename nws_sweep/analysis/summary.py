@@ -82,15 +82,10 @@ class ConfigurationSummary:
         """
         found = trial.measurement
         steady = found.rate if found else None
-        if not (found and found.batch_s and found.epoch_s and steady and self.batches):
+        batches = self.run.result.batches_of(trial)
+        if not (found and found.batch_s and found.epoch_s and steady and batches):
             return steady
-        return steady.scaled(self.batches * found.batch_s.value / found.epoch_s)
-
-    @property
-    def batches(self) -> int | None:
-        """Batches of an epoch; None if unknown."""
-        facts, configuration = self.run.result.facts, self.configuration
-        return facts.batches_of(configuration.loader, configuration.ranks) if facts else None
+        return steady.scaled(batches * found.batch_s.value / found.epoch_s)
 
     @property
     def trials(self) -> tuple[Trial, ...]:

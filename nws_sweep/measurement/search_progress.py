@@ -33,9 +33,10 @@ class SearchProgress:
     _latest_place: float = 0.0
 
     def __post_init__(self) -> None:
-        """Sets the memory budget, and a place where no earlier search began."""
+        """Sets the memory budget, a place where no earlier search began, and what earlier trials saw."""
         self._latest_place = self.environment.random_place()
         self.start = replace(self.start, trials=tuple(trial for trial in self.start.trials if trial.finished))
+        self.seen_batches = next((trial.batches for trial in self.start.trials if trial.batches), None)
         self._budget_bytes = self.environment.memory_budget(self.start.configuration.measure.memory_budget_bytes)
 
     @property
@@ -86,7 +87,9 @@ class SearchProgress:
         """After a time slice: what the end of an epoch shows about its length holds for all candidates."""
         progress = candidate.progress
         self.wrong_length = self.wrong_length or progress.wrong_length
-        if not self.wrong_length and progress.batches_per_epoch is None:
+        if self.wrong_length:
+            self.seen_batches = None
+        elif progress.batches_per_epoch is None:
             self.seen_batches = self.seen_batches or progress.epoch_batches
         for other in self.candidates:
             other.progress.seen_batches = self.seen_batches

@@ -50,8 +50,9 @@ class _Figures:
             found = replace(found, startup_s=found.startup_s + more_s, epoch_s=epoch_s)
             by_round = {number: cost_s + (more_s if epoch_s else 0.0) for number, cost_s in by_round.items()}
         trial = Trial(
-            settings=settings, state=TrialState.OK, measurement=found, records=records, loop=loop, spans=spans
-        )
+            settings=settings, state=TrialState.OK, measurement=found, batches=conditions.length or None,
+            records=records, loop=loop, spans=spans,
+        )  # fmt: skip
         return cls(slices, conditions, trial, by_round)
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from nws_sweep.results.settings import LoaderSettings
+from nws_sweep.results.settings import Count, LoaderSettings
 
 Positive = Annotated[float, msgspec.Meta(ge=1e-12, le=1e18)]
 NotNegative = Annotated[float, msgspec.Meta(ge=0, le=1e18)]
@@ -318,6 +318,7 @@ class Trial:
     warnings: tuple[str, ...] = ()  # issued during the trial
     measurement: Measurement | None = None  # a mismeasured trial has one too
     noise: Noise | None = None
+    batches: Count | None = None  # of an epoch: the loader's length, or as seen; None if unknown
     finished: bool = True  # False if the search was interrupted before the end of the trial
     windows: tuple[Window, ...] = field(default=(), repr=False)  # includes warm-up; failed trials have them too
     cost_s: Finite = 0.0  # from the start of the trial process to its end, s

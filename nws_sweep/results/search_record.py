@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from nws_sweep.results.measurements import Finite, NotNegative, Trial
+from nws_sweep.results.measurements import Finite, NotNegative, Positive, Trial
 from nws_sweep.results.settings import Configuration, Count, LoaderSettings
 
 
@@ -42,7 +42,7 @@ class DatasetFacts:
     project: ProjectFacts | None = None  # None if the dataset comes from no project's config
 
     def batches_of(self, settings: LoaderSettings, ranks: int) -> int | None:
-        """Batches of an epoch, per rank; None if unknown.
+        """Batches of an epoch, per rank, where no loader reported their number; None if unknown.
 
         The ranks divide the samples as DistributedSampler does; the length of an iterable dataset is that of one rank.
         """
@@ -73,6 +73,7 @@ class Host:
     torch: str
     torchvision: str
     nws_sweep: str
+    usable_cores: Positive | None = None  # the usable CPUs with their fraction; None without one
 
     def difference(self, now: "Host", names: Sequence[str] = (*MACHINE, *VERSIONS)) -> str:
         """A sentence on the first of the named attributes that differs; empty if all are equal."""
@@ -148,7 +149,18 @@ class SearchRecord:
     @property
     def cpus(self) -> float:
         """CPUs of the measured loader: the usable ones, shared by the ranks."""
-        return round(self.host.usable_cpus / self.configuration.ranks, 2)
+        return round((self.host.usable_cores or self.host.usable_cpus) / self.configuration.ranks, 2)
+
+    def batches_of(self, trial: Trial) -> int | None:
+        """Batches of the epoch whose time a trial has, per rank; None if the trial has no time of an epoch.
+
+        Trials of earlier versions do not contain the number: then it follows from the samples, if they are known.
+        """
+        if trial.measurement is None or trial.measurement.epoch_s is None:
+            return None
+        if trial.batches or self.facts is None:
+            return trial.batches
+        return self.facts.batches_of(trial.settings, self.configuration.ranks)
 
     @property
     def provisional(self) -> str:

@@ -25,13 +25,15 @@ _MOUNT = Path("sys/fs/cgroup")
 
 def describe(ranks: int = 1) -> Host:
     """The facts that decide whether two runs are comparable; several ranks have the CPUs of all of a launcher's."""
+    cores = usable_cores() if ranks == 1 else shared_cores()
     model = re.search(r"^model name\s*:(.*)", read(Path("/proc/cpuinfo")), re.MULTILINE)
     return Host(
         hostname=socket.gethostname(),
         platform=platform.platform(),
         cpu_model=model[1].strip() if model else platform.processor() or platform.machine(),
         cpu_count=os.cpu_count() or 1,
-        usable_cpus=usable_cpus() if ranks == 1 else max(1, int(shared_cores())),
+        usable_cpus=max(1, int(cores)),
+        usable_cores=cores if cores % 1 else None,
         memory_bytes=psutil.virtual_memory().total,
         python=platform.python_version(),
         torch=_version("torch"),

@@ -106,19 +106,19 @@ class Adaptive(Strategy):
 
     def _new(self, observations: Sequence[Observation], found: Estimates, model: Model) -> list[LoaderSettings]:
         """The candidates to start."""
-        fits, measured_s = self._fitting(observations), found.costs_s
+        fitting, measured_s = self._fitting(observations), found.costs_s
         most = _STEP * max(one.num_workers for one in measured_s)
         if not self._is_limited:
             most = min(most, choice.most_workers(self.cores, measured_s))
-        fits = [n for n in fits if n <= max(most, _FIRST_STEP, 2 * self.cores)] or fits[:1]
+        fits = [n for n in fitting if n <= max(most, _FIRST_STEP, 2 * self.cores)] or fitting[:1]
+        wanted = {self.guess, self.rules.reference, self.base.num_workers}  # a resumed search may lack some of them
         if len({o.num_workers for o in found.observations}) == 1:
             # Other programs may end at any moment.
             predictions = (self._predicted(fits, one) for one in with_and_without_others(model))
             firsts = (choice.promising({}, predicted_s, self.rules.tolerance) for predicted_s in predictions)
-            own = (self.guess, self.rules.reference, self.base.num_workers)
-            wanted = {*(first.num_workers for first in firsts if first), *own}
-            if new := [self.base.with_workers(n) for n in self._untried(observations) if n in wanted]:
-                return new
+            wanted |= {first.num_workers for first in firsts if first}
+        if new := [self.base.with_workers(n) for n in fitting if n in wanted]:
+            return new
         if self._enough(observations, found):
             return []
         # A prediction is compared with predictions too: else all would be promising after one slow measurement.

@@ -138,12 +138,12 @@ def _standardized(trials: Sequence[Trial], found: Estimates | None) -> tuple[Tri
 def _observation(
     trial: Trial, search: SearchProgress, candidate: Candidate | None, instead: Records | None
 ) -> Observation:
-    ranks, has_length = search.start.configuration.ranks, trial.measurement and trial.measurement.epoch_s
+    ranks = search.start.configuration.ranks
     if candidate:
         batches = candidate.progress.conditions.length
     else:
-        batches = search.facts.batches_of(trial.settings, ranks) if has_length and search.facts else None
-        if search.facts and not batches and trial.measurement:  # a stream whose end was seen
+        batches = replace(search.start, facts=search.facts).batches_of(trial)
+        if search.facts and not batches and trial.measurement:  # an earlier version did not store their number
             trial = replace(trial, measurement=replace(trial.measurement, epoch_s=None))
     shared_by = batches or 1  # the objective is the time of an epoch, or of a batch if its length is unknown
     by_round = candidate.progress.by_round if candidate else {}

@@ -82,7 +82,9 @@ class OtherSettingsSearch(Strategy):
         decision = self.workers.decide(of_workers)
         found = estimates_of(of_workers, self.rules.tolerance)
         known = {o.settings: o for o in observations}
-        if found is None or not (isinstance(decision, Stop) or others):
+        # A finished trial of an earlier program does not show that the search of num_workers ended.
+        has_begun = any(o.by_round or o.spent_s for o in others)
+        if found is None or not (isinstance(decision, Stop) or has_begun):
             return decision
         # The best so far takes part in the first round with other settings, unless it has ended.
         beside = (o.settings for o in observations if o not in others and first in o.by_round)

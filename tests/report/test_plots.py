@@ -259,10 +259,9 @@ def test_without_the_length_of_an_epoch_times_of_batches_are_drawn_and_the_ring_
     assert axes.get_xlabel() == "num_workers (ring: recommended, prefetch_factor=4)"
 
 
-def test_a_prediction_of_epochs_is_drawn_without_measured_ones() -> None:
-    """The dataset's length is wrong."""
+def test_where_the_length_of_the_dataset_was_found_wrong_times_of_batches_are_drawn() -> None:
     found = predicted(replace(RECORDED, measurement=measurement(65.0, epoch_s=None)))
-    assert (found.quantity, found.measured.points) == ("seconds per epoch", {})
+    assert (found.quantity, list(found.measured.points)) == ("seconds per batch", [4])
     assert line_charts.draw_prediction(found, "photos").axes
 
 

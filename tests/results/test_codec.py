@@ -11,7 +11,7 @@ from nws_sweep.errors import NotARunError
 from nws_sweep.report import page, tables
 from nws_sweep.results import BatchCost, LoopCosts, SearchRecord, Span, StageTime, Verdict, WindowKind, codec, storage
 from tests import factories
-from tests.factories import FACTS, failed_trial, loader_settings, search_result, store_run, trial, window, windows
+from tests.factories import FACTS, HOST, failed_trial, loader_settings, search_result, store_run, trial, window, windows
 
 
 def whole() -> SearchRecord:
@@ -23,10 +23,11 @@ def whole() -> SearchRecord:
     first = factories.batch_record(0, BatchCost(0.1, 1 / 3, 0.25), epoch=1, stages=(read,))
     records = first, factories.batch_record(1, BatchCost(1e-5, 0.0), epoch=1, position=1 / 7, was_stopped=True)
     return search_result(
-        trial(0, 0.1 + 0.2, windows=(began, window(batches=7, end_s=0.125, produced=9))),
+        trial(0, 0.1 + 0.2, windows=(began, window(batches=7, end_s=0.125, produced=9)), batches=7),
         failed_trial(1, "worker died"),
         trial(2, 1 / 3, windows=windows(), records=records, loop=LoopCosts(0.001, 0.02), spans=spans),
         trial(2, 0.7, settings=other, windows=(window(WindowKind.EPOCH, 5, startup_s=1.5),)),
+        host=replace(HOST, usable_cores=8.5),
         facts=replace(FACTS, iterable=True, samples=None),
         configuration=factories.configuration(columns, collate_fn={"_target_": "package.pad"}),
         verdict=Verdict(recommended=other, fastest=loader_settings(4), tied=(loader_settings(3),)),
@@ -76,6 +77,7 @@ def test_a_result_with_unreadable_batches_is_loaded_without_them(tmp_path: Path,
         ("trials.0.noise.steal", float("inf")), ("trials.2.settings.batch_size", 0), ("host.usable_cpus", 0),
         ("configuration.search.candidates", []), ("configuration.search.candidates", [-1]), ("cost_s", -1.0),
         ("trials", {}), ("host", "here"), ("cost_s", "8.0"), ("stop_reason", None), ("configuration", {}),
+        ("host.usable_cores", 0.0), ("trials.0.batches", 0),
     ],
 )  # fmt: skip
 def test_values_of_another_type_or_out_of_range_are_refused(place: str, value: Any) -> None:

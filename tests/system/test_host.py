@@ -47,6 +47,19 @@ def test_whole_cpus_are_at_least_one_and_the_affinity_of_this_process_counts(mon
     assert host.usable_cpus() == 1
 
 
+@pytest.mark.parametrize(
+    ("cores", "ranks", "expected"), [(0.5, 1, (1, 0.5)), (1.5, 1, (1, 1.5)), (1.5, 2, (3, None)), (2, 1, (2, None))]
+)
+def test_a_fraction_of_the_usable_cpus_is_kept(
+    monkeypatch: pytest.MonkeyPatch, cores: float, ranks: int, expected: tuple[int, float | None]
+) -> None:
+    """A launcher with two ranks."""
+    monkeypatch.setattr(host, "usable_cores", lambda: cores)
+    monkeypatch.setattr(host, "shared_cores", lambda: 2 * cores)
+    found = host.describe(ranks)
+    assert (found.usable_cpus, found.usable_cores) == expected
+
+
 def test_ranks_measured_at_once_share_the_cpus_of_all_of_a_launchers_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
     monkeypatch.setattr(host, "shared_cores", lambda *_: 16.0)

@@ -121,6 +121,27 @@ def test_beside_other_programs_the_best_number_without_them_is_tried_too() -> No
     assert first == 2 < second
 
 
+@pytest.mark.parametrize(("reference", "failed", "tried"), [(3, 8, [1, 3, 5]), (7, 8, [1, 5])])
+def test_a_resumed_search_starts_the_numbers_that_an_earlier_program_did_not(
+    reference: int, failed: int, tried: list[int]
+) -> None:
+    """The program's own number, the reference and the guess, if they are well below the fewest workers that failed."""
+    base = LoaderSettings(batch_size=8, num_workers=1, prefetch_factor=2)
+    rules = SearchRules(strategy="adaptive", candidates=CANDIDATES, reference=reference)
+    search = Adaptive(rules=rules, base=base, measure=MeasureRules(), cores=2.0, guess=5)
+    finished = [
+        Observation(
+            settings=base.with_workers(n),
+            cost_s=cost_s,
+            known=known_of(factories.recorded_trial(n, BatchCost(cpu_s=0.04, wait_s=0.0)), 1000, 2.0),
+        )
+        for n, cost_s in ((0, 0.04), (2, 0.02))
+    ]
+    decision = search.decide([*finished, Observation(settings=base.with_workers(failed))])
+    assert isinstance(decision, MeasureRound)
+    assert sorted(one.num_workers for one in decision.candidates) == tried
+
+
 def decision_on_doublings(costs_s: Mapping[int, float], rounds: int = 3, noise: float = 0.0) -> Decision:
     """The decision on candidates up to 64 workers, whose records are as if the CPUs were the limit from there on."""
     base = LoaderSettings(batch_size=8, prefetch_factor=2)

@@ -271,6 +271,21 @@ def test_an_epoch_of_a_stream_is_known_once_one_has_ended_of_any_candidate() -> 
     machine.batches_per_epoch = None
     trials = measured(configuration(candidates=(0, 4)), machine)
     assert {n: found(trial).epoch_s for n, trial in trials.items()} == pytest.approx({0: 100.0, 4: 33.0}, rel=0.05)
+    assert {trial.batches for trial in trials.values()} == {100}
+
+
+@pytest.mark.parametrize(("batches", "cost_s"), [(16, 0.5), (None, 0.0625)])
+def test_the_epoch_of_an_earlier_trial_has_the_batches_that_its_loader_had(batches: int | None, cost_s: float) -> None:
+    """The dataset makes the batches; earlier versions did not store their number. The epoch took 8 s."""
+    chosen = replace(configuration(), loader=LoaderSettings(batch_size=None))
+    earlier = factories.trial(0, 8.0, settings=chosen.loader.with_workers(0), batches=batches)
+    start = factories.search_result(earlier, configuration=chosen)
+    progress = SearchProgress(start, machine_of().environment(), 0.0)
+    (seen,) = runner._observations(progress)
+    assert (seen.batches, seen.cost_s, progress.seen_batches) == (batches, cost_s, batches)
+    wrong: Any = SimpleNamespace(progress=SimpleNamespace(wrong_length="an epoch ended after 9 batches"))
+    progress.notice_length(wrong)
+    assert progress.seen_batches is None
 
 
 def test_a_wrong_length_is_ignored_for_all_candidates() -> None:
@@ -278,7 +293,7 @@ def test_a_wrong_length_is_ignored_for_all_candidates() -> None:
     machine = machine_of(batches=100, start_s=0.0)
     machine.batches_per_epoch = 1000
     trials = measured(configuration(candidates=(0, 4)), machine)
-    assert {found(trial).epoch_s for trial in trials.values()} == {None}
+    assert {(found(trial).epoch_s, trial.batches) for trial in trials.values()} == {(None, None)}
     assert costs(trials) == pytest.approx({0: 1.0, 4: 0.25}, rel=0.02)
     assert any("an epoch ended after 100 batches, but its length is 1000" in n for n in trials[0].notes)
 

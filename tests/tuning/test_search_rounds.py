@@ -115,7 +115,7 @@ def test_a_guess_is_measured_like_any_candidate() -> None:
 
 
 def test_trials_of_an_earlier_search_keep_the_times_of_their_epochs() -> None:
-    """The number of batches of an epoch is not stored where the dataset makes the batches."""
+    """Earlier versions did not store the number of batches of an epoch, which the dataset makes."""
     chosen = replace(configuration(strategy="exhaustive", candidates=(0, 2)), loader=LoaderSettings(batch_size=None))
     trials = [factories.trial(n, 8.0, settings=chosen.loader.with_workers(n)) for n in (0, 2)]
     start = factories.search_result(*trials, configuration=chosen)

@@ -65,7 +65,8 @@ class Chart:
 
 def throughput(summary: Summary) -> Chart:
     """Samples per second of an epoch, or steady ones if its length is unknown, where measured."""
-    has_length = _has_length(summary) and all(c.batches for c in summary.configurations if c.best)
+    lengths = (c.run.result.batches_of(c.best) for c in summary.configurations if c.best)
+    has_length = _has_length(summary) and all(lengths)
     return _chart(summary, f"samples per second{' of an epoch' if has_length else ''}", ConfigurationSummary.rate)
 
 
