@@ -46,7 +46,6 @@ class WorkerStates:
 
     def fail_all(self, error: BaseException) -> None:
         """Called in a worker: none of the workers can make batches."""
-        self._states[0] = STARTING
         self.set(0, FAILED, error)
         self._states[:] = [FAILED] * len(self._states)
 
