@@ -130,7 +130,6 @@ class _Search:
             return same
         start = searching.new_record(self._configuration)
         try:
-            record, _ = searching.record_here(start, self._input, self._asked)
+            return searching.record_here(start, self._input, self._asked)[0]
         except NwsSweepError as failure:
             return replace(start, error=str(failure))
-        return record

@@ -141,7 +141,7 @@ class TunedIterator:
         """A batch has been returned."""
         waited_s = self._device.waited_s() if self._observation is not None else 0.0
         given, change = _moment(self._delay_s), self._pools.change
-        self._pools.safeguards.note_batch(random_state)
+        self._pools.note_batch(random_state)
         if self._observation is not None:
             self._observation.given(given, batch, waited_s)
             if self._returned == self._batches:

@@ -5,7 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from torch.utils.data import DataLoader, IterableDataset
+import torch
+from torch.utils.data import DataLoader
 
 from nws_sweep.dataloading import loaders
 from nws_sweep.online.plan import Plan
@@ -50,10 +51,7 @@ class Pools:
         with contextlib.suppress(Exception):  # the pool may be the only one that works
             self.safeguards.note_start()
         is_observed, made = not self._tuner.tuning.is_decided, self._tuner.made_without_workers
-        return Pool(
-            self._loader, settings, self._stream, is_first=is_first, times_stages=is_observed,
-            rehearsal=None if isinstance(self._loader.dataset, IterableDataset) else made,
-        )  # fmt: skip
+        return Pool(self._loader, settings, self._stream, is_first=is_first, times_stages=is_observed, rehearsal=made)
 
     def change_between_epochs(self, batches: int | None) -> None:
         """Changes the settings if there is a plan; no second pool is needed."""
@@ -111,16 +109,18 @@ class Pools:
         """The next batch; StopIteration at the end of the epoch."""
         while True:
             try:
-                batch = self.current.next_batch()
+                return self.current.next_batch()
             except StopIteration:
                 if self.change is None or not self.change.draws or self.current is self.change.pool:
                     raise
                 self.current.end()
                 self.current = self.change.pool
-            else:
-                if not self._tuner.base.num_workers and not self.current.settings.num_workers:
-                    self._tuner.made_without_workers = self._stream.latest
-                return batch
+
+    def note_batch(self, random_state: torch.Tensor | None) -> None:
+        """A batch has been made, before which torch's generator had this state; see ``Safeguards``."""
+        self.safeguards.note_batch(random_state)
+        if not self._tuner.base.num_workers and not self.current.settings.num_workers:
+            self._tuner.made_without_workers = self._stream.latest
 
     def hand_over(self, batch: int) -> bool:
         """Whether the pool of a change takes over the index lists before a batch: all its workers are ready."""

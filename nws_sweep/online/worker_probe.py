@@ -98,7 +98,7 @@ class WorkerProbe:
                 _notice_number(self.states)
         if self.user_function is not None:
             self._telling(self.user_function, worker_id, STARTING)(worker_id)
-        if self.rehearsal is not None and not worker_id:
+        if self.rehearsal is not None and not (worker_id or self.is_iterable):
             try:
                 self._rehearse()
             except Exception as error:  # the pool is not used
