@@ -91,7 +91,11 @@ _KEYS: dict[str, tuple[Any, Allowed]] = {
     "timeout": (float | None, _or_null(_SECONDS_OR_0)),
     "in_order": (bool | None, _YES_OR_NO),
     "threads_per_worker": (int | None, _or_null(_at_least(1))),
-    "collate_fn": (dict[str, Any] | None, Allowed("a _target_ with its arguments, or null")),
+    # OmegaConf cannot set a key of a mapping whose type is known and whose value is null.
+    "collate_fn": (
+        Any,
+        Allowed("a _target_ with its arguments, or null", lambda value: value is None or "_target_" in value),
+    ),
     "strategy": (str, _one_of(*STRATEGIES)),
     "num_workers": (list[int] | None, _or_null(_CANDIDATES)),
     "max_workers": (int | None, _or_null(_at_least(0))),
@@ -170,7 +174,7 @@ def hydra_arguments(argument: str) -> list[str]:
         return [match[1] + "'" + match[2].replace("'", "\\'") + "'"]
     if match := re.fullmatch(r"training_step=(-?[\d.][\d.e,-]*)", argument):
         return ["training_step=sleep", f"training_step.seconds_per_batch={match[1]}"]
-    if match := re.fullmatch(r"settings=([a-z_]+)", argument):
+    if match := re.fullmatch(r"settings=(?!null$)([a-z_]+)", argument):
         return [f"settings=[{match[1]}]"]
     return [argument]
 
@@ -352,10 +356,10 @@ def search_rules(values: Mapping[str, Any]) -> SearchRules:
 
 def column_value(config: DictConfig, key: str, override: str) -> Any:
     """The value, or for a group the name of the chosen option."""
-    value = None if "/" in key else OmegaConf.select(config, key, default=None)
-    if value is None or OmegaConf.is_config(value):
-        return override.partition("=")[2]
-    return value
+    value = None
+    with contextlib.suppress(OmegaConfBaseException):  # a value that cannot be resolved now is as it was typed
+        value = None if "/" in key else OmegaConf.select(config, key, default=None)
+    return override.partition("=")[2] if value is None or OmegaConf.is_config(value) else value
 
 
 def explain(error: Exception, overrides: Sequence[str] = ()) -> ConfigurationError:

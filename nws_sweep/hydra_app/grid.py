@@ -45,6 +45,11 @@ class Composer:
         """The configuration of a point; ConfigurationError if a value is wrong."""
         try:
             composed = self.loader.load_sweep_config(self.whole, list(overrides))
+            if composed.hydra.sweeper.get("params") != self.whole.hydra.sweeper.get("params"):
+                raise ConfigurationError(
+                    f"{', '.join(overrides)}: a preset with axes of its own cannot be a value of an axis; choose one, "
+                    "or list the values themselves"
+                )
             return configuration_of(without_hydra(composed), composed.hydra, overrides, facts)
         except ConfigurationError:
             raise

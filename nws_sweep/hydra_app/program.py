@@ -74,6 +74,7 @@ class ProgramCallback(Callback):
         except (NwsSweepError, TypeError) as error:  # TypeError: there is no such option
             raise SystemExit(f"nws_sweep: {error}") from error
         self._config = config
+        atexit.register(self._hook.end, config.hydra.job.name)  # Hydra calls on_job_end only after an Exception
         self._hook.start()
 
     def on_job_end(self, config: DictConfig, job_return: JobReturn, **kwargs: Any) -> None:

@@ -140,5 +140,6 @@ def _is_same_search(record: SearchRecord, configuration: Configuration, host: Ho
 def _without_cpu_defaults(configuration: Configuration) -> Configuration:
     """Without the values whose defaults depend on the CPUs: the largest candidate, max_workers and the reference."""
     rules = configuration.search
-    candidates = () if rules.candidates == tuple(range(len(rules.candidates))) else rules.candidates
+    is_default = rules.max_workers is None or rules.candidates == tuple(range(len(rules.candidates)))
+    candidates = () if is_default else rules.candidates
     return replace(configuration, search=replace(rules, candidates=candidates, max_workers=None, reference=None))

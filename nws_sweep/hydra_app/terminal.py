@@ -79,7 +79,8 @@ class View:
     def configuration_started(self, label: str) -> None:
         """Prints the configuration whose search starts, and the remaining time."""
         self._began = time.monotonic()
-        left_s = (self._planned - self._done) * self._measured_s / self._measured if self._measured else None
+        # A sweeper that chooses the points, such as Optuna's, may choose more of them than the axes have.
+        left_s = max(0, self._planned - self._done) * self._measured_s / self._measured if self._measured else None
         left = f"about {units.seconds(left_s)} left" if left_s else ""
         self._print(f"{self._numbered(label)}{f'  ({left})' if left else ''}")
         self._progress.update(self._task, left=left)
@@ -87,7 +88,7 @@ class View:
     def _numbered(self, label: str) -> str:
         self._label = label
         self._done += 1
-        return f"[{self._done}/{self._planned}] {label}" if self._planned > 1 else label
+        return f"[{self._done}/{max(self._done, self._planned)}] {label}" if self._planned > 1 else label
 
     def configuration_finished(self, label: str, result: SearchRecord) -> None:
         """Prints a configuration that an earlier program has measured into the same folder."""

@@ -72,7 +72,8 @@ class ProgramHook:
             raise ConfigurationError(f"loader={loader!r}: must be {allowed}")
         self._reporting, self._wanted = reporting, loader
         self._replaced: LoaderHook | None = None
-        self._is_possible, self._process = True, os.getpid()
+        self._is_possible = True
+        self._process: int | None = os.getpid()  # None once it has ended
         self.ending: SearchEnded | None = None
 
     def start(self) -> None:
@@ -83,12 +84,13 @@ class ProgramHook:
         self._replaced.start()
 
     def end(self, program: str) -> None:
-        """Restores them, and says what was found in the program, which has ended; nothing in a forked process.
+        """Restores them, and says what was found in the program, which has ended; once, and not in a forked process.
 
         A failure is a line: it must not change how the program ends.
         """
         if os.getpid() != self._process:
             return
+        self._process = None
         try:
             if self._replaced is not None:
                 self._replaced.restore()

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import nws_sweep
+
 RANKS = ("RANK", "LOCAL_RANK", "SLURM_PROCID")  # of the processes that torchrun, Lightning or srun start
 
 
@@ -19,6 +21,8 @@ def report(folder: Path, *, prints: bool = True) -> int:
     In a separate process: threads cannot start at the exit of this one, and its matplotlib belongs to the program.
     """
     sys.stdout.flush()
-    command = [sys.executable, "-m", "nws_sweep", "report", str(folder)]
-    done = subprocess.run(command, check=False, stdout=None if prints else subprocess.DEVNULL)
+    command = [sys.executable, "-m", "nws_sweep", "report", str(folder.absolute())]
+    # A folder nws_sweep in the current folder, such as that of the answers, would hide an editable installation.
+    own = Path(nws_sweep.__file__).parents[1]
+    done = subprocess.run(command, check=False, cwd=own, stdout=None if prints else subprocess.DEVNULL)
     return int(done.returncode != 0)

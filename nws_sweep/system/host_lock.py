@@ -7,11 +7,7 @@ import contextlib
 import os
 from collections.abc import Callable, Iterator
 
-import filelock
-
 from nws_sweep.errors import ConfigurationError
-
-_POLL_S = 0.2
 
 
 def usual() -> str:
@@ -28,19 +24,35 @@ def held(path: str | None, on_wait: Callable[[str], None] = lambda text: None) -
     if not path:
         yield
         return
-    # Other users must be able to open it; filelock sets the mode regardless of the umask.
-    lock = filelock.FileLock(path, mode=0o666, thread_local=False)
-    try:
-        lock.acquire(timeout=0)
-    except filelock.Timeout:
-        on_wait(f"waiting for another measurement: one at a time on this machine (fuser {path} names its process)")
-        lock.acquire(poll_interval=_POLL_S)
-    except OSError as error:
-        raise ConfigurationError(
-            f"paths.lock_file={path}: the lock cannot be taken ({error.strerror or error}); must be a file in a "
-            "folder that all users may write to, or null"
-        ) from error
-    try:
+    import fcntl  # Windows, where nothing is measured, has none
+
+    with contextlib.ExitStack() as stack:
+        try:
+            descriptor = _opened(path)
+            stack.callback(os.close, descriptor)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                on_wait(f"waiting for another measurement: one at a time on this machine (`fuser {path}` names it)")
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+        except OSError as error:
+            raise ConfigurationError(
+                f"paths.lock_file={path}: the lock cannot be taken ({error.strerror}); must be a file in a folder that "
+                "all users may write to, or null"
+            ) from error
+        stack.callback(fcntl.flock, descriptor, fcntl.LOCK_UN)  # also for forked processes that have the descriptor
         yield
-    finally:
-        lock.release()
+
+
+def _opened(path: str) -> int:
+    """The descriptor of the file, which all users may open whatever the umask.
+
+    filelock refuses a file of another user in a folder such as /tmp, and so does Linux to open it with O_CREAT
+    (proc(5), fs.protected_regular).
+    """
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+    except FileExistsError:
+        return os.open(path, os.O_RDWR)
+    os.fchmod(descriptor, 0o666)
+    return descriptor

@@ -181,6 +181,7 @@ def step(number: str) -> list[str]:
     [
         *((f"training_step={number}", step(number)) for number in ("0.05", "0.05,0.1", "2e-3", "-1")),
         ("settings=pin_memory", ["settings=[pin_memory]"]),
+        ("settings=null", ["settings=null"]),
         ("batch_size=4", ["batch_size=4"]),
     ],
 )

@@ -74,6 +74,11 @@ def test_the_plan_has_an_upper_limit_of_the_time(
         (["batch_size=range(128,32)"], "batch_size=range(128,32): has no value"),
         (["dataset=glob(zz*)"], "dataset=glob(zz*): has no value"),
         (["dataset=sleep,image_folder"], "dataset.root is missing: set dataset.root=VALUE"),
+        (
+            ["axis/batch_size=small,wide"],
+            "axis/batch_size=small: a preset with axes of its own cannot be a value of an axis; choose one, or list "
+            "the values themselves",
+        ),
     ],
 )
 def test_a_bad_value_rejects_the_whole_grid(composer: Callable[..., Composer], overrides: list[str], line: str) -> None:

@@ -1,8 +1,11 @@
 """``+nws_sweep=autotune``, ``search`` and ``watch`` in another Hydra program."""
 
+import atexit
 import contextlib
+import functools
 import logging
 import pickle
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +18,7 @@ from hydra._internal.callbacks import Callbacks
 from hydra.core import utils
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.utils import JobReturn, JobStatus
+from hydra.experimental.callback import Callback
 from hydra.types import HydraContext
 from omegaconf import OmegaConf
 from torch.utils.data import DataLoader
@@ -77,9 +81,9 @@ def job(tmp_path: Path, searched: list[DataLoader[Any]], monkeypatch: pytest.Mon
     with initialize_config_dir(config_dir=str(write_host(tmp_path) / "conf"), job_name="train", **hydra_versions.BASE):
         config = compose("config", overrides=[f"hydra.run.dir={tmp_path}/run"], return_hydra_config=True)
 
-        def run(program: Callable[[], Any], **options: Any) -> JobReturn:
+        def run(program: Callable[[], Any], kind: type[Callback] = SearchCallback, **options: Any) -> JobReturn:
             callbacks = Callbacks()
-            callbacks.callbacks.append(SearchCallback(**options))
+            callbacks.callbacks.append(kind(**options))
             context = HydraContext(config_loader=GlobalHydra.instance().config_loader(), callbacks=callbacks)
             return utils.run_job(lambda _: program(), config, "hydra.run.dir", None, context, configure_logging=False)
 
@@ -143,6 +147,21 @@ def test_a_program_without_a_training_is_told_its_option(job: Job, caplog: pytes
     assert job(lambda: list(validation_and_training()[0])).status is JobStatus.COMPLETED
     assert caplog.messages[0].endswith("; hydra.callbacks.nws_sweep.loader=1 searches it")
     assert caplog.messages[1].startswith("train ended without iterating over the DataLoader to search")
+
+
+def test_a_program_that_ends_without_an_error_of_hydra_ends_its_hook_once(
+    job: Job, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Hydra calls on_job_end after an Exception, but not after KeyboardInterrupt or ``sys.exit``."""
+    at_exit: list[Callable[[], None]] = []
+    monkeypatch.setattr(atexit, "register", lambda call, *values: at_exit.append(functools.partial(call, *values)))
+    caplog.set_level(logging.INFO)
+    with pytest.raises(SystemExit, match="3"):
+        job(lambda: sys.exit(3), AutotuneCallback)
+    job(lambda: None, AutotuneCallback)
+    for end in at_exit:
+        end()
+    assert caplog.messages == ["train ended without iterating over a DataLoader"] * 2
 
 
 def test_a_failed_search_is_a_line(job: Job, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:

@@ -105,11 +105,14 @@ def test_candidates_that_depend_on_the_cpus_do_not_change_the_configuration(tmp_
     """As on the nodes of a cluster and the machine that launches the jobs."""
     here = configuration(search=search_rules(candidates=(0, 1, 2), max_workers=2, reference=1))
     large = configuration(search=search_rules(candidates=tuple(range(193)), max_workers=192, reference=96))
+    adaptive = configuration(search=search_rules(candidates=(0, 1, 2, 64, 96, 128), max_workers=None, reference=96))
     host = replace(HOST, usable_cpus=96, hostname="node")
-    folder = store_run(tmp_path, search_result(trial(0, 8.0), configuration=large, host=host))
-    assert resuming.finished(folder, here, HOST) is not None
-    assert resuming.resume_state(folder, here, HOST).record is not None
-    for other in (search_rules(tolerance=0.5), search_rules(candidates=(0, 1, 2, 4, 8))):  # set by the user
+    for number, chosen in enumerate((adaptive, large)):
+        folder = store_run(tmp_path, search_result(trial(0, 8.0), configuration=chosen, host=host), str(number))
+        assert resuming.finished(folder, here, HOST) is not None
+        assert resuming.resume_state(folder, here, HOST).record is not None
+    # Set by the user:
+    for other in (search_rules(tolerance=0.5), search_rules(candidates=(0, 1, 2, 4, 8), max_workers=8)):
         assert resuming.finished(folder, configuration(search=other), HOST) is None
     measured_here = store_run(tmp_path, search_result(trial(0, 8.0), configuration=large), "here")
     assert resuming.finished(measured_here, here, HOST) is None

@@ -29,6 +29,9 @@ def test_reused_results_take_no_time(monkeypatch: pytest.MonkeyPatch, capsys: py
         "[3/5] second  (about 30.0 s left)",
         "[4/5] third  (about 30.0 s left)",
     ]
+    for label in ("fifth", "another point that a sweeper such as Optuna's has chosen"):
+        view.configuration_started(label)
+    assert capsys.readouterr().out.splitlines()[-1].startswith("[6/6] another point that a sweeper such as Optuna's")
 
 
 def test_many_candidates_are_abbreviated(capsys: pytest.CaptureFixture[str]) -> None:

@@ -32,7 +32,7 @@ def test_a_second_measurement_waits_and_says_so_once(tmp_path: Path) -> None:
         with host_lock.held(str(lock_file), waiting):
             pass
         (line,) = lines
-        assert line.endswith(f": one at a time on this machine (fuser {lock_file} names its process)")
+        assert line.endswith(f": one at a time on this machine (`fuser {lock_file}` names it)")
         holder.wait()
 
 
@@ -61,3 +61,14 @@ def test_all_users_can_open_the_lock_and_an_exception_releases_it(tmp_path: Path
         os.umask(before)
     with child(HOLDER, lock_file) as other:
         assert line_of(other) == "ready"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
+def test_a_lock_file_of_another_user_in_a_shared_folder_can_be_locked(tmp_path: Path) -> None:
+    lock_file, shared, another = tmp_path / "shared/nws.lock", 0o1777, 12345
+    lock_file.parent.mkdir()
+    lock_file.parent.chmod(shared)
+    with host_lock.held(str(lock_file)):
+        os.chown(lock_file, another, another)
+    with host_lock.held(str(lock_file), pytest.fail):
+        pass
