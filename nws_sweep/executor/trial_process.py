@@ -129,7 +129,7 @@ class ChildProcess(TrialProcess):
 
     def usage(self) -> Usage:
         """Resources that the trial process and its workers have used so far."""
-        return usage.of_tree(self.pid)
+        return usage.of_tree(self.pid, shares_dataset=self._template is not None)
 
     def request(self, name: str, *arguments: Any, background: str = "") -> Any:
         """Sends a command, which the method of ``child`` with this name answers, and returns the answer.
@@ -174,7 +174,7 @@ class ChildProcess(TrialProcess):
                 limit = f"measure.kill_after_s={self._supervision.kill_after_s:g} s"
                 raise TrialTimeout(f"not finished within {limit}; the candidate was killed")
             began_s = time.perf_counter()
-            check_memory([self.pid, *self.beside], self.memory_limit_bytes)
+            check_memory([self.pid, *self.beside], self.memory_limit_bytes, shares_dataset=self._template is not None)
             pause_s = max(_WATCH_EVERY_S, (time.perf_counter() - began_s) / _MOST_WATCHING)
             if time.perf_counter() >= stall_at:
                 stall_at = math.inf
@@ -230,12 +230,12 @@ def _without_pauses(record: BatchRecord, pauses_s: Sequence[tuple[float, float]]
     return replace(record, cost=replace(record.cost, wait_s=max(0.0, record.cost.wait_s - paused_s)), was_stopped=True)
 
 
-def check_memory(pids: Sequence[int], budget_bytes: int | None) -> None:
+def check_memory(pids: Sequence[int], budget_bytes: int | None, *, shares_dataset: bool) -> None:
     """Raises TrialOutOfMemory if the trial processes together exceed the budget, before the kernel kills a process."""
     # Resident memory is quick to read and rarely too low; the exact figure takes longer.
     if budget_bytes is None or sum(usage.resident_bytes(usage.family(pid)) for pid in pids) <= budget_bytes:
         return
-    held = sum(usage.memory(usage.family(pid))[1] or 0 for pid in pids)
+    held = sum(usage.memory(usage.family(pid), shares_dataset=shares_dataset)[1] or 0 for pid in pids)
     resources.check_budget(held, budget_bytes, "; the candidate was killed")
 
 

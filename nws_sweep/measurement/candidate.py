@@ -5,7 +5,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from nws_sweep.errors import TimeLimitReached, TrialError
+from nws_sweep import units
+from nws_sweep.errors import TimeLimitReached, TrialError, TrialTimeout
 from nws_sweep.measurement import schedule
 from nws_sweep.measurement.environment import Environment, TrialProcess
 from nws_sweep.measurement.trial_progress import TrialProgress
@@ -22,6 +23,7 @@ from nws_sweep.results import (
 )
 from nws_sweep.system import processes, resources
 
+_LONG_WITHOUT_BATCH_S = 10.0  # a candidate that has given none for as long is named, though its limit is longer
 _STALLED = "it made no progress while the others were paused: a paused process may have held a lock that it needed"
 Answer = TypeVar("Answer")
 
@@ -155,7 +157,10 @@ class Candidate:
                 self.process.close()
                 return
             if self._stalled and not self._stall_counted:  # later stalls are caused by the candidate
-                self._stall_counted, self._begins_epoch, self.progress.slices = True, True, earlier
+                self._stall_counted, self.progress.slices = True, earlier
+                # Persistent workers would have to make the rest of their epoch first.
+                self.progress.must_restart = self.process.settings.persistent_workers
+                self._begins_epoch = not self.progress.must_restart
             elif not self.progress.done:
                 self.progress.judge()
                 self._take_last_look()
@@ -202,6 +207,12 @@ class Candidate:
         except TrialError as error:
             environment.check_interrupts()  # an interrupt may have ended the trial process too
             self.fail(error)
+        except TimeLimitReached:
+            waited_s = environment.clock() - began
+            if not self.progress.windows and waited_s >= _LONG_WITHOUT_BATCH_S:  # else the trial would have no row
+                limit = f"no batch within {units.seconds(waited_s)}, until the time limit of the search"
+                self.fail(TrialTimeout(f"{limit}; it may hang"))
+            raise
         finally:
             self.progress.cost_s += environment.clock() - began
 

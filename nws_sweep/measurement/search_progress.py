@@ -86,7 +86,8 @@ class SearchProgress:
     def notice_length(self, candidate: Candidate) -> None:
         """After a time slice: what the end of an epoch shows about its length holds for all candidates."""
         progress = candidate.progress
-        self.wrong_length = self.wrong_length or progress.wrong_length
+        if not self._is_divided(candidate):
+            self.wrong_length = self.wrong_length or progress.wrong_length
         if self.wrong_length:
             self.seen_batches = None
         elif progress.batches_per_epoch is None:
@@ -95,6 +96,14 @@ class SearchProgress:
             other.progress.seen_batches = self.seen_batches
             if self.wrong_length:
                 other.progress.forget_length(self.wrong_length)
+
+    def _is_divided(self, candidate: Candidate) -> bool:
+        """Whether an epoch may differ from its length because each worker ends its share with a shorter batch."""
+        facts, progress = candidate.process.facts, candidate.progress
+        if facts is None or not facts.iterable:
+            return False
+        more = (progress.epoch_batches or 0) - (progress.batches_per_epoch or 0)
+        return abs(more) <= progress.settings.num_workers
 
     def next_place(self) -> float | None:
         """Where the batches of the next trial process begin, far from those of others; None if all have the same."""

@@ -19,7 +19,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from multiprocessing import reduction, resource_tracker, spawn
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -159,6 +159,7 @@ def main(modules: Iterable[str]) -> None:
     for number in processes.ENDING_SIGNALS:  # the program finishes its window first, then closes the connection
         signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, processes.ENDING_SIGNALS)
+    processes.adopt_orphans()
     os.setpgid(0, 0)  # not killed with the program's process group, but later, after its processes
     streams.prepare()  # or the connection would get the number of a closed one
     connection = Connection(os.dup(0))
@@ -172,14 +173,14 @@ def main(modules: Iterable[str]) -> None:
             importlib.import_module(name)
     with contextlib.suppress(OSError):  # the program has exited
         connection.send(True)
-    serve(connection)
+    serve(connection, adopts=True)
     os._exit(0)
 
 
-def serve(connection: Connection) -> None:
+def serve(connection: Connection, *, adopts: bool = False) -> None:
     """Forks a process for each request until the other end of ``connection`` is closed, then kills the processes.
 
-    In the main thread only.
+    In the main thread only. If this process ``adopts`` others, it reaps those that it has not started.
     """
     exits, wakeup = multiprocessing.Pipe(duplex=False)
     os.set_blocking(wakeup.fileno(), False)
@@ -192,6 +193,8 @@ def serve(connection: Connection) -> None:
             if exits in ready:
                 os.read(exits.fileno(), 4096)
                 _report_exits(channels)
+                if adopts:
+                    _reap_adopted({process.pid for process in channels})
             if requests in ready:
                 try:
                     numbers = reduction.recvfds(requests, 2)
@@ -223,6 +226,13 @@ def _report_exits(channels: dict[BaseProcess, Connection]) -> None:
             channel.send(process.exitcode)
         process.join()
         process.close()
+
+
+def _reap_adopted(own: Collection[int | None]) -> None:
+    """Reaps the workers of killed processes: the first process of a container, which would get them, may reap none."""
+    with contextlib.suppress(ChildProcessError):  # there is no child
+        while (exited := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) and exited.si_pid not in own:
+            os.waitpid(exited.si_pid, 0)
 
 
 def _child(connection: Connection, held: Iterable[Any]) -> None:

@@ -24,6 +24,8 @@ def folder() -> Iterator[str]:
             yield str(path)
         finally:
             _remove(path, processes.GONE_WITHIN_S)
+    with contextlib.suppress(OSError):  # it is gone, except on NFS, which keeps a folder whose file is open
+        path.rmdir()
 
 
 def register_process(path: str) -> None:

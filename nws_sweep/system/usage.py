@@ -22,15 +22,18 @@ _STATES = ("user", "nice", "system", "irq", "softirq"), ("idle", "iowait"), ("st
 _MAJFLT = 9  # field of /proc/<pid>/stat after the name; that of exited children follows (proc(5))
 
 
-def of_tree(pid: int) -> Usage:
-    """Resources of the process and its descendants; CPU time and bytes include exited children."""
+def of_tree(pid: int, *, shares_dataset: bool = True) -> Usage:
+    """Resources of the process and its descendants; CPU time and bytes include exited children.
+
+    For ``shares_dataset`` see ``memory``.
+    """
     try:
         root = psutil.Process(pid)
         members = [root, *root.children(recursive=True)]
     except psutil.NoSuchProcess:
         return Usage()
     pids = [member.pid for member in members]
-    memory_bytes, added_bytes = memory(pids)
+    memory_bytes, added_bytes = memory(pids, shares_dataset=shares_dataset)
     storage = [host.fields(Path(f"/proc/{one}/io")) for one in pids]  # see proc_pid_io(5)
     return Usage(
         cpu_s=sum(_cpu_s(member) for member in members),
@@ -84,10 +87,11 @@ def _cpu_s(process: psutil.Process) -> float:
     return float(own + getattr(times, "children_user", 0.0) + getattr(times, "children_system", 0.0))
 
 
-def memory(pids: Iterable[int]) -> tuple[int | None, int | None]:
+def memory(pids: Iterable[int], *, shares_dataset: bool = True) -> tuple[int | None, int | None]:
     """Memory of a process, the first, and its descendants, B: as if no other process shared it, and what they add.
 
-    Of many descendants some are read, evenly spaced, and count for all. None where it is unknown.
+    Of many descendants some are read, evenly spaced, and count for all. None where it is unknown. Without
+    ``shares_dataset`` the first process has made the dataset itself, and adds what it shares with its forked workers.
     """
     # The proportional set size. Memory that the first process shares with its parent (a dataset made before the fork)
     # counts in full in the first figure: a separate program would have all of it. Pages of files are not in the second:
@@ -100,7 +104,8 @@ def memory(pids: Iterable[int]) -> tuple[int | None, int | None]:
     each = len(children) / len(others) if others else 0.0
     added = _added(own) + each * sum(map(_added, others))
     files = own.get("Pss_File", 0) + each * sum(kind.get("Pss_File", 0) for kind in others)
-    return 1024 * round(added + files + own.get("Anonymous", 0) - _private(own)), 1024 * round(added)
+    whole = added + own.get("Anonymous", 0) - _private(own)
+    return 1024 * round(whole + files), 1024 * round(added if shares_dataset else whole)
 
 
 def _kinds(pid: int) -> Mapping[str, int]:

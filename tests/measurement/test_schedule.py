@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -33,6 +34,11 @@ class Simulation:
         process = CandidateProcess(settings, held, machine.environment(), math.inf, lambda: False)
         self.candidate = Candidate(process, lambda _: True)
         self.progress = self.candidate.progress
+
+    def stalled(self, window: Window) -> Window:
+        """The window, in which the process has stalled."""
+        next(iter(self.machine.running)).stall()
+        return window
 
     def take_slice(self) -> None:
         self.candidate.time_slice(None, 0, math.inf)
@@ -130,18 +136,24 @@ def test_after_a_stall_the_time_slice_is_discarded_and_the_next_one_begins_an_ep
     simulated = Simulation(4)
     simulated.candidate.on_stall = lambda _: others_are_paused
     simulated.take_slice()
-
-    def stall(window: Window) -> Window:
-        next(iter(simulated.machine.running)).stall()
-        return window
-
-    simulated.machine.distort = stall
+    simulated.machine.distort = simulated.stalled
     simulated.take_slice()
     assert len(simulated.progress.slices) == (1 if others_are_paused else 2)
     assert bool(simulated.progress.notes) is others_are_paused
     simulated.machine.distort = lambda window: window
     simulated.take_slice()
     assert (simulated.progress.slices[-1].windows[0].startup_s is not None) is others_are_paused
+
+
+def test_after_a_stall_of_persistent_workers_their_process_restarts() -> None:
+    """Otherwise they would make the rest of their epoch first, in which nothing is timed."""
+    simulated = Simulation(4)
+    simulated.candidate.process.settings = replace(simulated.candidate.process.settings, persistent_workers=True)
+    simulated.candidate.on_stall = lambda _: True
+    simulated.machine.distort = simulated.stalled
+    simulated.take_slice()
+    simulated.take_slice()
+    assert len(simulated.machine.opened) == 2
 
 
 def test_windows_end_before_the_workers_run_out_of_work() -> None:

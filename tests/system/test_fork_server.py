@@ -8,6 +8,7 @@ from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from nws_sweep.system import fork_server, processes
@@ -119,6 +120,18 @@ def test_all_processes_exit_with_a_killed_program_even_if_paused() -> None:
         pids = [int(pid) for pid in line_of(program).split()]
         os.killpg(program.pid, signal.SIGKILL)
         assert not processes.running(pids, WITHIN_S)
+
+
+def test_a_worker_of_a_killed_process_is_reaped() -> None:
+    """In a container the program may be the first process, which gets such workers, and does not reap them."""
+    server = own_server()
+    process = server.fork("tests.forked:sleep_with_a_process")
+    worker = psutil.Process(process.connection.recv())
+    process.kill()
+    process.join(WITHIN_S)
+    assert worker.ppid() == server.process.pid
+    worker.kill()
+    assert worker.wait(WITHIN_S) is None
 
 
 _SIGNALLED = """

@@ -106,6 +106,8 @@ def test_of_many_workers_some_are_read_and_count_for_all(monkeypatch: pytest.Mon
     monkeypatch.setattr(usage, "_kinds", kinds)
     assert usage.memory(range(41)) == (1024 * (1015 + 40 * 215), 1024 * 41 * 205)
     assert read == [0, *range(1, 41, 5)]
+    # What the first process has made itself is its own, though forked workers share it.
+    assert usage.memory(range(41), shares_dataset=False)[1] == 1024 * (1005 + 40 * 205)
 
 
 def test_a_process_that_exits_while_its_threads_are_listed_has_no_children(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -283,7 +283,8 @@ def test_the_epoch_of_an_earlier_trial_has_the_batches_that_its_loader_had(batch
     progress = SearchProgress(start, machine_of().environment(), 0.0)
     (seen,) = runner._observations(progress)
     assert (seen.batches, seen.cost_s, progress.seen_batches) == (batches, cost_s, batches)
-    wrong: Any = SimpleNamespace(progress=SimpleNamespace(wrong_length="an epoch ended after 9 batches"))
+    process = SimpleNamespace(facts=None)
+    wrong: Any = SimpleNamespace(process=process, progress=SimpleNamespace(wrong_length="an epoch has 9 batches"))
     progress.notice_length(wrong)
     assert progress.seen_batches is None
 
@@ -296,6 +297,20 @@ def test_a_wrong_length_is_ignored_for_all_candidates() -> None:
     assert {(found(trial).epoch_s, trial.batches) for trial in trials.values()} == {(None, None)}
     assert costs(trials) == pytest.approx({0: 1.0, 4: 0.25}, rel=0.02)
     assert any("an epoch ended after 100 batches, but its length is 1000" in n for n in trials[0].notes)
+
+
+def test_workers_that_end_their_shares_of_a_dataset_with_shorter_batches_are_ranked_by_whole_epochs() -> None:
+    """1000 samples in batches of 64: ``len`` counts 16, but 15 workers have two each, and the longest epoch."""
+    clock = FakeClock()
+    paces_s = {0: 0.06, 4: 0.2, 15: 0.6}
+    machine = FakeMachine(
+        lambda s: SimulatedLoader(clock, 30 if s.num_workers == 15 else 16, paces_s[s.num_workers], s.num_workers), 16,
+        clock, facts=replace(FACTS, iterable=True),
+    )  # fmt: skip
+    result, _ = run_search(configuration(candidates=(0, 4, 15), mode="epoch"), machine)
+    trials = by_workers(result)
+    assert [trials[n].objective_s for n in (0, 4, 15)] == pytest.approx([0.96, 0.8, 1.2])
+    assert not any("ranked by seconds per batch" in note for trial in trials.values() for note in trial.notes)
 
 
 def test_a_candidate_whose_batches_exceed_shared_memory_is_skipped_with_the_reason() -> None:

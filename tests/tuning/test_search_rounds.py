@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nws_sweep.errors import TrialError
+from nws_sweep.errors import TimeLimitReached, TrialError
 from nws_sweep.results import (
     Configuration,
     LoaderSettings,
@@ -86,6 +86,22 @@ def test_a_time_budget_ends_the_search_to_within_a_window_with_the_best_so_far(b
     assert (nothing.verdict, nothing.complete) == (None, False)  # it is repeated
     assert result.complete
     assert all(trial.state is TrialState.OK for trial in result.trials)
+
+
+def test_a_candidate_that_hangs_until_the_time_limit_has_a_row() -> None:
+    machine = sleeping()
+
+    def hang(window: Window) -> Window:
+        if machine.requests[-1][0]:
+            machine.clock.advance(59.0)
+            raise TimeLimitReached
+        return window
+
+    machine.distort = hang
+    result, _ = run_search(configuration(), machine)
+    assert [trial.state for trial in result.trials] == [TrialState.OK, TrialState.TIMEOUT]
+    assert result.trials[1].reason == "no batch within 60.0 s, until the time limit of the search; it may hang"
+    assert result.verdict is not None
 
 
 @pytest.mark.parametrize(
