@@ -139,7 +139,7 @@ def _tuned_iterator(loader: DataLoader[Any], copy: DataLoader[Any], tuner: Tuner
     workers = safeguards.loaded_workers(copy)
     if workers is not None and workers != tuner.current.num_workers:
         tuner.resume(workers)
-    iterator = TunedIterator(copy, tuner, _batches(copy))
+    iterator = TunedIterator(copy, tuner, batches_of(copy))
     safeguards.forget_loaded(copy)
     safeguards.forget_loaded(loader)
     return iterator
@@ -249,9 +249,13 @@ def tuner_of(
     # The length of a stream's epoch with the program's own number must be known before another one is in use.
     is_new = reason or watches or isinstance(loader.dataset, IterableDataset)
     known = ResultStore().find(configuration, host.describe(), "never" if is_new else reuse_of(reuse))
+    first = known.verdict.recommended if known and known.verdict else base
+    is_too_large = max_workers is not None and first.num_workers > max(max_workers, base.num_workers)
+    if is_too_large or (not searched and first.differing(base.with_workers(first.num_workers))):
+        first = base  # the answer is of other limits
     others = Agreement(kind_of(loader)) if rank0.has_other_ranks() and not reason else None
     tuner = (Watcher if watches else Tuner)(
-        tuning=Tuning(before=base, after=known.verdict.recommended if known and known.verdict else base),
+        tuning=Tuning(before=base, after=first),
         configuration=configuration,
         changes_within_epochs=_changes_within_epochs(loader),
         cpus=host.usable_cores(),
@@ -305,7 +309,7 @@ def _changes_within_epochs(loader: DataLoader[Any]) -> bool:
     return not is_fixed
 
 
-def _batches(loader: DataLoader[Any]) -> int | None:
+def batches_of(loader: DataLoader[Any]) -> int | None:
     """Length of an epoch; samplers of others are not asked, since ``len`` of them may draw batches."""
     if isinstance(loader.dataset, IterableDataset):
         return None

@@ -51,7 +51,7 @@ def run(arguments: Sequence[str]) -> int:
             raise
     finally:
         hook.end(program.name)
-    return 1 if hook.ending and hook.ending.code else 0
+    return int(hook.ending.code) if hook.ending and hook.ending.code else 0
 
 
 def parser_of(command: str) -> argparse.ArgumentParser:

@@ -5,8 +5,10 @@ one that was chosen by its number or by the name of its dataset's class; else th
 iterated with gradients enabled, in random order or over an iterable dataset.
 """
 
+import _thread
 import contextlib
 import os
+import threading
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from nws_sweep.dataloading.hook import LoaderHook
     from nws_sweep.online.tuner import Tuner
 
+INTERRUPTED = 130  # exit status after Ctrl-C, as of a shell
 Wanted = int | str | None  # the number of a DataLoader, the class of its dataset, or None for the training DataLoader
 
 
@@ -48,7 +51,7 @@ class Reporting:
 
 
 class SearchEnded(SystemExit):
-    """Ends a program whose DataLoader was searched; the code is 0, or 1 if the search or a candidate failed."""
+    """Ends a program whose DataLoader was searched; the code is 0, 1 if the search or a candidate failed, or 130."""
 
 
 class ProgramHook:
@@ -175,6 +178,8 @@ class SearchHook(ProgramHook):
         self._has_begun = True
         if self.ending is None:
             self.ending = SearchEnded(self._search(loader))
+            if threading.current_thread() is not threading.main_thread():  # which may wait for batches for ever
+                _thread.interrupt_main()
         raise self.ending
 
     def conclude(self, program: str) -> None:
@@ -199,7 +204,7 @@ class SearchHook(ProgramHook):
         return not reason
 
     def _search(self, loader: Any) -> int:
-        """Searches the loader; returns the exit status, 1 if the search or a candidate failed."""
+        """Searches the loader; returns the exit status: 1 if the search or a candidate failed, 130 after Ctrl-C."""
         from nws_sweep import api
 
         if rank0.has_other_ranks() and not self._has_all_ranks:
@@ -209,6 +214,9 @@ class SearchHook(ProgramHook):
         try:
             found = api.search(loader, progress=self._reporting.progress, **self._options)
             return self._reporting.keep(found.record) or 0
+        except KeyboardInterrupt:  # the program might train on
+            self._reporting.warn("the search was interrupted")
+            return INTERRUPTED
         except Exception as error:  # the program must not handle it
             self._reporting.warn(f"the search failed: {one_line(str(error) or repr(error), 1000)}")
             return 1
@@ -222,6 +230,7 @@ class _Followed:
     name: str
     kind: str
     dataset: Callable[[], Any]  # None once it is gone
+    latest: Callable[[], Any]  # the newest DataLoader; None once it is gone
     is_wanted: bool
     likeness: int  # to a training DataLoader: the largest index in ``loaders.NOT_TRAINING`` so far
     tuner: "Tuner"
@@ -317,23 +326,38 @@ class TuningHook(ProgramHook):
         """A loader of this kind which has the same dataset, or had one that is gone."""
         dataset = loader.dataset
         for one in self._followed:
-            if one.kind == kind and any(one.dataset() is each for each in (dataset, None)):
-                one.dataset = _dataset_of(loader)
+            is_alike = one.kind == kind and any(one.dataset() is each for each in (dataset, None))
+            if is_alike and not _is_another(one.latest(), loader):
+                one.dataset, one.latest = _dataset_of(loader), weakref.ref(loader)
                 return one
         return None
 
     def _follow(self, loader: Any, kind: str) -> _Followed:
+        from nws_sweep.dataloading.loaders import reason_not_training
         from nws_sweep.online.loader import tuner_of
 
         number = len(self._followed) + 1
-        tuner = tuner_of(loader, **self._options, progress=self._reporting.progress, watches=self._watches)
+        # An earlier answer is for a DataLoader whose settings may change.
+        is_chosen = self._is_wanted(number, loader) if self._wanted else not reason_not_training(loader)
+        options = self._options if is_chosen else {**self._options, "reuse": "never"}
+        tuner = tuner_of(loader, **options, progress=self._reporting.progress, watches=self._watches)
         tuner.may_change = self._is_training
         followed = _Followed(
             name=_name(number, loader), number=number, kind=kind, dataset=_dataset_of(loader),
-            is_wanted=self._is_wanted(number, loader), likeness=0, tuner=tuner,
+            latest=weakref.ref(loader), is_wanted=self._is_wanted(number, loader), likeness=0, tuner=tuner,
         )  # fmt: skip
         self._followed.append(followed)
         return followed
+
+
+def _is_another(earlier: Any, loader: Any) -> bool:
+    """Whether both are in use, as a DataLoader for training and one for validation over parts of one dataset are.
+
+    Loaders that are made for one epoch each have epochs of one length, though the earlier one may not be gone yet.
+    """
+    from nws_sweep.online.loader import batches_of
+
+    return earlier not in (None, loader) and batches_of(earlier) != batches_of(loader)
 
 
 def _dataset_of(loader: Any) -> Callable[[], Any]:

@@ -171,16 +171,19 @@ def test_a_stream_with_persistent_workers_goes_on_without_workers() -> None:
     assert tuned.tuning.after.num_workers == 0
 
 
-@pytest.mark.parametrize(("dataset", "workers"), [(Items(8), 3), (Stream(), 0)])
-def test_a_training_begins_with_an_earlier_answer_except_over_a_stream(
-    monkeypatch: pytest.MonkeyPatch, dataset: Any, workers: int
+@pytest.mark.parametrize(
+    ("dataset", "limits", "workers"),
+    [(Items(8), {}, 3), (Stream(), {}, 0), (Items(8), {"max_workers": 2}, 0), (Items(8), {"settings": ()}, 0)],
+)
+def test_a_training_begins_with_an_earlier_answer_except_over_a_stream_or_beyond_its_limits(
+    monkeypatch: pytest.MonkeyPatch, dataset: Any, limits: dict[str, Any], workers: int
 ) -> None:
     def find(_: object, configuration: Configuration, __: object, reuse: str) -> Any:
-        known = SimpleNamespace(verdict=SimpleNamespace(recommended=configuration.loader.with_workers(3)))
-        return None if reuse == "never" else known
+        recommended = replace(configuration.loader.with_workers(3), prefetch_factor=4)
+        return None if reuse == "never" else SimpleNamespace(verdict=SimpleNamespace(recommended=recommended))
 
     monkeypatch.setattr(ResultStore, "find", find)
-    tuned: Any = autotune(DataLoader(dataset), progress=False)
+    tuned: Any = autotune(DataLoader(dataset), progress=False, **limits)
     assert tuned._own_tuner().current.num_workers == workers
 
 

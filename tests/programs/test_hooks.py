@@ -1,13 +1,16 @@
 """Which DataLoader of a program is meant, and how a hook ends; nothing is measured."""
 
+import contextlib
 import gc
+import queue
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, SubsetRandomSampler
 
 import nws_sweep
 from nws_sweep.dataloading.loaders import KeptIterator
@@ -67,6 +70,36 @@ def test_a_search_ends_the_program_at_the_first_batch_of_its_training(told: Told
     assert searched == [training]
     assert [record.trials[1].num_workers for record in told.kept] == [2]
     assert len(list(training)) == 8
+
+
+def test_ctrl_c_in_a_search_ends_a_program_that_catches_it(
+    told: Told, searched: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(nws_sweep.api, "search", interrupted)
+    _, training = validation_and_training()
+    assert run(SearchHook(told.reporting, None), lambda: list(training)) == 130
+    assert told.lines == ["the search was interrupted"]
+
+
+def test_a_search_in_a_thread_ends_the_program_that_waits_for_its_batches(told: Told, searched: list[Any]) -> None:
+    """As a loader that reads ahead in a thread does."""
+    _, training = validation_and_training()
+    batches: queue.Queue[Any] = queue.Queue()
+
+    def read_ahead() -> None:
+        with contextlib.suppress(SearchEnded):
+            batches.put(list(training))
+
+    def program() -> None:
+        threading.Thread(target=read_ahead).start()
+        batches.get(timeout=60)
+
+    with pytest.raises(KeyboardInterrupt):
+        run(SearchHook(told.reporting, None), program)
+    assert searched == [training]
 
 
 def test_a_loader_that_keeps_its_iterator_is_searched_without_it(told: Told, searched: list[Any]) -> None:
@@ -138,6 +171,14 @@ def test_datasets_that_are_made_for_one_epoch_each_share_a_tuner_and_are_not_kep
 
     run(hook, program)
     assert [(one.number, one.tuner.epoch, one.tuner.batches) for one in hook._followed] == [(1, 2, 12), (2, 2, 9)]
+
+
+def test_parts_of_one_dataset_that_are_in_use_together_have_a_tuner_each(told: Told) -> None:
+    dataset = Plain(10)
+    parts = [DataLoader(dataset, sampler=SubsetRandomSampler(range(*ends))) for ends in ((0, 7), (7, 10))]
+    hook = TuningHook(told.reporting, None, reuse="never")
+    run(hook, lambda: [len(list(part)) for _ in range(2) for part in parts])
+    assert [(one.tuner.epoch, one.tuner.batches) for one in hook._followed] == [(1, 14), (1, 6)]
 
 
 def test_of_several_trainings_the_longest_is_tuned_and_the_others_are_named(told: Told) -> None:
