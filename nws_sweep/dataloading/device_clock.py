@@ -68,6 +68,8 @@ def of_training() -> DeviceClock | None:
     device = accelerator.in_use()
     if device is None:
         return None
+    if device == "cuda" and torch.cuda.device_count() > 1 and not torch.cuda.memory_allocated():
+        return None  # the program computes on another device than the current one, whose queue is empty
     # torch.Event is new in torch 2.5.
     kind = functools.partial(torch.Event, device) if hasattr(torch, "Event") else torch.cuda.Event
     clock = DeviceClock(lambda yields: kind(enable_timing=True, blocking=yields))

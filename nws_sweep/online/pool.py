@@ -25,7 +25,7 @@ from nws_sweep.dataloading import generators, loaders
 from nws_sweep.dataloading.recording import BatchLog, BatchTimer
 from nws_sweep.online.worker_probe import READY, STARTING, WorkerProbe, WorkerStates
 from nws_sweep.results import LoaderSettings
-from nws_sweep.system import processes, torch_internals
+from nws_sweep.system import processes, resources, torch_internals
 
 OF_POOL = "_nws_sweep_pool"  # attribute of the DataLoaders of pools
 _POLL_S, _START_WITHIN_S = 0.001, 300.0
@@ -138,7 +138,10 @@ class Pool:
 
     def _copy(self, loader: DataLoader[Any], *, seeds: bool) -> DataLoader[Any]:
         other = loaders.copy_with(loader, self.settings)
-        if not loader.num_workers and self.settings.num_workers and loader.multiprocessing_context is None:
+        starts_first = not loader.num_workers and self.settings.num_workers > 0
+        if starts_first:
+            resources.allow_open_files()  # the program may keep batches, whose tensors hold one each from now on
+        if starts_first and loader.multiprocessing_context is None:
             # Without a context, torch fixes the start method of a program that may still set it.
             other.multiprocessing_context = multiprocessing.get_context(processes.start_method())
         own = vars(other)  # DataLoader.__setattr__ refuses samplers after __init__
@@ -151,7 +154,7 @@ class Pool:
                 user_function = generators.SeededGenerators(user_function, loader.collate_fn)
             other.worker_init_fn = WorkerProbe(
                 timer, self._states, user_function, self._is_iterable, loader.collate_fn,
-                rehearsal=self._rehearsal, makes_batches=loader.batch_sampler is not None,
+                rehearsal=self._rehearsal, makes_batches=loader.batch_sampler is not None, is_first=starts_first,
             )  # fmt: skip
         return other
 
@@ -232,4 +235,4 @@ class Pool:
 def _new_generator(plain: torch.Generator) -> torch.Generator:
     """The generator of another pool: no two have the same seed by design, and nothing is drawn from the plain one."""
     digest = hashlib.sha256(f"{plain.initial_seed()} {next(_numbers)}".encode()).digest()
-    return torch.Generator().manual_seed(int.from_bytes(digest[:8], "little") >> 1)
+    return torch.Generator(plain.device).manual_seed(int.from_bytes(digest[:8], "little") >> 1)

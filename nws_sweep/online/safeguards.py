@@ -42,9 +42,12 @@ class Safeguards:
     def _dataset_now(self) -> str:
         """A hash of the dataset; empty if its changes need not be noticed.
 
-        Without workers a sample may change the dataset, and plain batches have each change of the program at once.
+        Without workers a sample may change the dataset, and plain batches have each change of the program at once. The
+        settings of a loader that does not train, which is known after an epoch, do not change.
         """
-        is_copied = self._tuner.base.num_workers and not self._tuner.tuning.is_decided
+        tuner = self._tuner
+        may_change = not tuner.tuning.is_decided and (tuner.epoch < 1 or tuner.may_change(tuner))
+        is_copied = tuner.base.num_workers and may_change
         return fingerprint(self._loader.dataset) if is_copied else ""
 
     def shared_by(self, plan: Plan) -> str:

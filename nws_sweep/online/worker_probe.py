@@ -12,7 +12,7 @@ from torch.utils.data import get_worker_info
 
 from nws_sweep.dataloading.recording import BatchTimer
 from nws_sweep.errors import one_line
-from nws_sweep.system import torch_internals
+from nws_sweep.system import processes, torch_internals
 
 STARTING, READY, FAILED = range(3)
 _MOST_TEXT = 300  # bytes of an error
@@ -78,6 +78,7 @@ class WorkerProbe:
         collate_fn: The program's.
         rehearsal: Index list of the batch that the first worker makes; None if the program has workers.
         makes_batches: Whether the DataLoader makes batches, or gives single samples.
+        is_first: Whether the program has no workers of its own.
     """
 
     timer: BatchTimer
@@ -87,6 +88,7 @@ class WorkerProbe:
     collate_fn: Callable[[Any], Any] | None = None
     rehearsal: Any = None
     makes_batches: bool = True
+    is_first: bool = False
 
     def __call__(self, worker_id: int) -> None:
         """Runs in the worker before its first batch. The dataset, which user code sees, is not changed.
@@ -96,6 +98,9 @@ class WorkerProbe:
         if self.is_iterable:
             with contextlib.suppress(Exception):
                 _notice_number(self.states)
+        if self.is_first:
+            with contextlib.suppress(Exception):
+                processes.drop_signal_handlers()
         if self.user_function is not None:
             self._telling(self.user_function, worker_id, STARTING)(worker_id)
         if self.rehearsal is not None and not (worker_id or self.is_iterable):

@@ -176,6 +176,14 @@ def _is_orphan() -> bool:
     return os.getppid() != parent.pid
 
 
+def drop_signal_handlers() -> None:
+    """In a forked process: no signal runs a handler of the program, such as one that saves a checkpoint."""
+    for number in signal.valid_signals() - {signal.SIGCHLD}:
+        handler = signal.getsignal(number)
+        if callable(handler) and handler is not signal.default_int_handler:
+            signal.signal(number, signal.SIG_DFL if number == signal.SIGTERM else signal.SIG_IGN)
+
+
 def set_socket_folder(folder: str) -> None:
     """Sets the folder in which multiprocessing makes the sockets of this process and its children."""
     usual, tempfile.tempdir = tempfile.tempdir, folder

@@ -99,6 +99,15 @@ def _threads_left() -> int | None:
     return soft - sum(mine)
 
 
+def allow_open_files() -> None:
+    """Raises the limit of open files to the most that this process may have."""
+    import resource
+
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError, ValueError):  # macOS has a limit beyond that
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
 def check_budget(held_bytes: int | None, budget_bytes: int | None, then: str = "") -> None:
     """Raises TrialOutOfMemory if a candidate's processes hold more than the rest of the budget; None is unknown."""
     if held_bytes is not None and budget_bytes is not None and held_bytes > budget_bytes:

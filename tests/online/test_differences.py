@@ -2,6 +2,7 @@
 
 import contextlib
 import random
+import signal
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -104,6 +105,24 @@ def warned() -> float:
         warnings.warn("an odd sample", stacklevel=1)
         return 0.0
     return 1.0
+
+
+def is_handled() -> bool:
+    return callable(signal.getsignal(signal.SIGUSR1))
+
+
+def test_workers_of_a_program_without_workers_do_not_run_its_signal_handlers() -> None:
+    """They would save a checkpoint with the weights as they were at the fork, for example."""
+    before = signal.signal(signal.SIGUSR1, lambda *_: None)
+    try:
+        seen = [
+            set(others)
+            for own in (0, 1)
+            for _, others in taken(scripted(loader_of(Numbers(is_handled), num_workers=own), {(1, 0): 3}), 2)
+        ]
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert seen == [{1.0}, {0.0}, {1.0}, {1.0}]
 
 
 def test_new_workers_have_the_warning_filters_of_the_program() -> None:

@@ -10,6 +10,7 @@ from nws_sweep.results import LoaderSettings, Window
 from nws_sweep.system import resources
 from nws_sweep.system.resources import FreeResources
 from tests import factories
+from tests.children import child, line_of
 from tests.roots import made_up
 
 MB, GB = 10**6, 10**9
@@ -167,3 +168,16 @@ def test_the_reason_not_to_fit_has_the_figures(
 )
 def test_resource_needs(windows: list[Window], memory_bytes: dict[int, int], needs: resources.ResourceNeeds) -> None:
     assert resources.resource_needs(windows, memory_bytes) == needs
+
+
+def test_a_process_may_open_as_many_files_as_its_hard_limit_says() -> None:
+    script = """
+import resource
+from nws_sweep.system import resources
+_, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (100, most))
+resources.allow_open_files()
+print(resource.getrlimit(resource.RLIMIT_NOFILE) == (most, most), flush=True)
+"""
+    with child(script) as process:
+        assert line_of(process) == "True"
