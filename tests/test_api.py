@@ -240,6 +240,10 @@ def test_the_chosen_keywords_are_those_of_dataloader() -> None:
     best = trial(2, 2.0, settings=LoaderSettings(batch_size=64, num_workers=2, prefetch_factor=4, threads_per_worker=2))
     chosen = SearchResult(search_result(trial(0, 4.0), best, configuration=configuration(search=rules)))
     assert chosen.loader_kwargs == {"num_workers": 2, "prefetch_factor": 4}
+    loader = LoaderSettings(batch_size=64, prefetch_factor=4, persistent_workers=True, timeout=30.0)
+    alone = SearchResult(search_result(trial(0, 4.0), configuration=configuration(loader=loader)))
+    rejected = {"prefetch_factor": None, "persistent_workers": False, "timeout": 0.0}  # by DataLoader, without workers
+    assert alone.loader_kwargs == alone.best_params == {"num_workers": 0, **rejected}
 
 
 def test_a_result_predicts_other_settings() -> None:

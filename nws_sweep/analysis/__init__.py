@@ -8,6 +8,6 @@ May import: ``config``, ``tuning`` and below. Pure functions.
 - ``stage_savings``: the epoch without each stage of a sample
 - ``caveats``: warnings about an answer
 - ``time_ratios``: the ratio of two times with its interval
-- ``comparing``: two runs side by side; the settings of one grid against each other
+- ``comparing``: two runs side by side
 - ``node_kinds``: results from several kinds of nodes
 """

@@ -21,7 +21,7 @@ _TEXTS = {
         "{persistent}{spawn}",
     ),
     Bottleneck.ORDER: ("head-of-line blocking", "with batches in any order", "{suggested}"),
-    Bottleneck.MEMORY: ("memory-bound", "with memory for more workers", "{refused}; {workers} did"),
+    Bottleneck.MEMORY: ("memory-bound", "with memory for more workers", "{refused}; {fitting} did"),
     Bottleneck.COMPETITION: (
         "workers compete with the training step", "with an undisturbed step",
         "with workers it takes {beside} per batch on {cpus} instead of {alone}; {cheaper}, fewer threads "
@@ -147,6 +147,7 @@ def _figures(diagnosis: Diagnosis, replayed: Counterfactual) -> dict[str, str]:
     is_cpu_bound = Bottleneck.CPU in diagnosis.bottlenecks[:1]
     return {
         "workers": counted(best, "worker"),
+        "fitting": counted(best, "worker") if best else "loading without workers",
         "persistent": "persistent_workers=true removes most of it after the first epoch"
         if best
         else "with persistent_workers=true, workers start once and may pay off in later epochs",

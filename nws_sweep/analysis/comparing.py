@@ -1,11 +1,8 @@
-"""Compares two runs or grids, A and B, and the settings of a grid: frozen values, ready to be rendered. Pure.
+"""Compares two runs or grids, A and B: frozen values, ready to be rendered. Pure.
 
 A ratio of A and B is the time of B / the time of A.
 """
 
-import itertools
-import math
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -14,13 +11,11 @@ from typing import Any, NamedTuple
 from nws_sweep import units
 from nws_sweep.analysis import node_kinds
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary
-from nws_sweep.analysis.time_ratios import Change, Quantity, Ratio, Times, change_of, combined, times_of
+from nws_sweep.analysis.time_ratios import Change, Quantity, Times, change_of, times_of
 from nws_sweep.errors import ConfigurationError, one_line
 from nws_sweep.results import Trial, shown
 
 _LONGEST_VALUE = 80
-_MOST_VALUES = 20  # of one axis, in the table of effects
-_NUMBER = re.compile(r"-?\d+(\.\d+)?(e-?\d+)?")
 _NONE = "none"  # for facts that a host lacks, such as torchvision
 
 ALARMS = ("slower", "faster", "changed")  # the values of --fail-if
@@ -187,58 +182,3 @@ def _host_of(one: ConfigurationSummary) -> dict[str, Any]:
     host, facts = one.run.result.host, one.run.result.facts
     known = asdict(host) | ({"accelerator": facts.accelerator} if facts else {})
     return {name: value or _NONE for name, value in known.items()} | {"memory_bytes": units.memory(host.memory_bytes)}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Effect:
-    """The effect of changing a setting from the baseline to a value, over pairs of configurations.
-
-    ``ratio`` is the time per sample with the value / with the baseline, each at its best num_workers.
-    """
-
-    axis: str
-    baseline: str
-    value: str
-    ratio: Ratio
-    pairs: int
-
-    @property
-    def text(self) -> str:
-        """The change of time in words, with its interval."""
-        if self.ratio.ends is None:
-            return f"{_change(self.ratio.value)} (no interval: too few windows or pairs)"
-        if not self.ratio.is_certain:
-            return "no measurable difference ({} to {})".format(*map(_change, self.ratio.ends))
-        ends = sorted(self.ratio.ends, key=lambda end: abs(end - 1))
-        return f"{_change(self.ratio.value)} ({_change(ends[0])} to {_change(ends[1])})"
-
-
-def _change(ratio: float) -> str:
-    return f"{units.percent(abs(ratio - 1))} {'more' if ratio > 1 else 'less'} time"
-
-
-def effects(summary: Summary) -> tuple[Effect, ...]:
-    """The effects of all varying settings except the dataset, each value against the first one."""
-    axes = [name for name in summary.varying if name != "dataset"]
-    return tuple(effect for axis in axes for effect in _of_axis(axis, summary.configurations))
-
-
-def _of_axis(axis: str, configurations: Sequence[ConfigurationSummary]) -> Iterator[Effect]:
-    groups: dict[object, dict[str, ConfigurationSummary]] = {}  # equal but for the axis; by value
-    for one in configurations:
-        cells = {name: shown(value) for name, value in one.configuration.columns.items()}
-        value = cells.pop(axis, shown(None))
-        groups.setdefault(frozenset(cells.items()), {}).setdefault(value, one)
-    baseline, *others = sorted(dict.fromkeys(itertools.chain(*groups.values())), key=order)[:_MOST_VALUES]
-    for value in others:
-        pairs = [
-            (group[baseline].best, group[value].best) for group in groups.values() if {baseline, value} <= {*group}
-        ]
-        times = [times_of(base, other) for base, other in pairs if base and other]
-        if ratios := [one.ratio for one in times if one]:
-            yield Effect(axis=axis, baseline=baseline, value=value, ratio=combined(ratios), pairs=len(ratios))
-
-
-def order(text: str) -> tuple[bool, float]:
-    """The sort key of values of a column: what is not a number comes first, false before true; then numbers ascend."""
-    return text == "true", float(text) if _NUMBER.fullmatch(text) else -math.inf

@@ -6,6 +6,7 @@ together, such as the CPUs and the training step: then both are bottlenecks. See
 """
 
 import itertools
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -17,6 +18,7 @@ from nws_sweep.replay.counterfactual import Counterfactual
 from nws_sweep.replay.known import queue_settings
 from nws_sweep.replay.model import Model, model_of
 from nws_sweep.replay.prediction import MOST_BATCHES
+from nws_sweep.replay.queue import QueueSettings
 from nws_sweep.results import LoaderSettings, Noise, SearchRecord, Trial, TrialState
 from nws_sweep.system import processes
 
@@ -66,14 +68,30 @@ class Diagnosis:
         larger = (trial for trial in worker_trials(self.result) if trial.num_workers > self.best.num_workers)
         return tuple(trial for trial in larger if trial.state in _DID_NOT_FIT)
 
+    @property
+    def tried(self) -> set[QueueSettings]:
+        """Settings of queues that were measured, the best's included: what others save is known."""
+        measured = (trial for trial in self.result.trials if trial.objective_s is not None)
+        return {queue_settings(trial.settings, self.result.cpus) for trial in (self.best, *measured)}
+
+    @property
+    def unordered(self) -> QueueSettings | None:
+        """The best settings with in_order=False; None if they were measured."""
+        found = replace(queue_settings(loader_of(self.result, self.best), self.result.cpus), in_order=False)
+        return None if found in self.tried else found
+
     @cached_property
     def suggestions(self) -> dict[str, float]:
         """Other settings and the share of the epoch that they save, if it is worth measuring."""
         if self.replayed is None or not self.best.num_workers:
             return {}
         own = self.replayed.best
-        saved = {"in_order=False": self.replayed.with_settings(replace(own, in_order=False))} if own.in_order else {}
-        larger = [factor for factor in choice.PREFETCH_FACTORS if factor > own.prefetch_factor]
+        saved = {}
+        if self.unordered and _is_known_in_order(self.result.host.torch):
+            saved["in_order=False"] = self.replayed.with_settings(self.unordered)
+        like_own = (one for one in self.tried if replace(one, prefetch_factor=own.prefetch_factor) == own)
+        longest = max(one.prefetch_factor for one in like_own)
+        larger = [factor for factor in choice.PREFETCH_FACTORS if factor > longest]
         savings = {n: self.replayed.with_settings(replace(own, prefetch_factor=n)) for n in larger}
         enough = max(savings.values(), default=0.0) - choice.PROMISING
         saved |= dict([(f"prefetch_factor={n}", share) for n, share in savings.items() if share > enough][:1])
@@ -125,7 +143,8 @@ def model_of_search(result: SearchRecord, best: Trial, most: int = MOST_BATCHES)
     """The model of the search of num_workers; None without records. ``most`` batches of a long epoch are replayed."""
     succeeded = [trial for trial in worker_trials(result) if trial.objective_s is not None]
     method = loader_of(result, best).multiprocessing_context or processes.start_method()
-    return model_of(succeeded, result.batches_of(best), result.cpus, method, most)
+    epochs = result.configuration.measure.epochs
+    return model_of(succeeded, result.batches_of(best), result.cpus, method, most, epochs)
 
 
 def _is_too_noisy(diagnosis: Diagnosis) -> bool:
@@ -140,6 +159,11 @@ def _is_too_noisy(diagnosis: Diagnosis) -> bool:
     return noise.steal > _NOISY_STEAL or (is_disturbed and not diagnosis.best.records)
 
 
+def _is_known_in_order(torch: str) -> bool:
+    """Whether DataLoader has in_order in this version of torch."""
+    return tuple(map(int, re.findall(r"\d+", torch)[:2])) >= (2, 6)
+
+
 def _allowed(diagnosis: Diagnosis) -> Sequence[int]:
     """The best, and candidates that fit: none, powers of four, the largest."""
     refused, largest = diagnosis.refused, max(diagnosis.result.configuration.search.candidates)
@@ -149,10 +173,15 @@ def _allowed(diagnosis: Diagnosis) -> Sequence[int]:
 
 def _with_savings(diagnosis: Diagnosis, replayed: Counterfactual) -> Diagnosis:
     own = replayed.best
-    applies = {Bottleneck.STARTUP: not own.persistent_workers, Bottleneck.COMPETITION: own.num_workers == 0}
+    unordered = diagnosis.unordered
+    applies = {
+        Bottleneck.STARTUP: not own.persistent_workers, Bottleneck.COMPETITION: own.num_workers == 0,
+        Bottleneck.ORDER: unordered is not None,
+    }  # fmt: skip
     removable = [each for each in REMOVABLE if applies.get(each, True)]
     saved: dict[Bottleneck, float] = {each: replayed.without(each) for each in removable}
-    saved[Bottleneck.ORDER] = replayed.with_settings(replace(own, in_order=False))  # as ``suggestions`` says
+    if unordered:
+        saved[Bottleneck.ORDER] = replayed.with_settings(unordered)  # as ``suggestions`` says
     refused = (replace(own, num_workers=trial.num_workers) for trial in diagnosis.refused)
     saved[Bottleneck.MEMORY] = max(map(replayed.with_settings, refused), default=0.0)
     is_start_up = saved.get(Bottleneck.STARTUP, 0.0) >= _OF_START * max(saved.values())

@@ -82,10 +82,14 @@ class ConfigurationSummary:
         """
         found = trial.measurement
         steady = found.rate if found else None
-        batches = self.run.result.batches_of(trial)
+        batches, facts = self.run.result.batches_of(trial), self.run.result.facts
         if not (found and found.batch_s and found.epoch_s and steady and batches):
             return steady
-        return steady.scaled(batches * found.batch_s.value / found.epoch_s)
+        samples = batches * found.batch_s.value * steady.value
+        of_epoch = (trial.settings, self.configuration.ranks)
+        if facts and facts.batches_of(*of_epoch) == batches:  # the last of them may have fewer samples
+            samples = facts.samples_of(*of_epoch) or samples
+        return steady.scaled(samples / (found.epoch_s * steady.value))
 
     @property
     def trials(self) -> tuple[Trial, ...]:
@@ -123,6 +127,13 @@ class Summary:
     def fastest(self) -> ConfigurationSummary | None:
         """The configuration whose best loads the most samples per second; None if nothing was measured."""
         return max((c for c in self.configurations if c.best), key=lambda c: c.best_rate, default=None)
+
+    @property
+    def rate_unit(self) -> str:
+        """The unit of ``ConfigurationSummary.rate``: of an epoch, unless the length of one is unknown."""
+        measured = ((c, trial) for c in self.configurations for trial in c.worker_trials)
+        lengths = (c.run.result.batches_of(trial) for c, trial in measured if trial.objective_s is not None)
+        return f"samples per second{' of an epoch' if all(lengths) else ''}"
 
     @functools.cached_property
     def distinguishing(self) -> tuple[str, ...]:

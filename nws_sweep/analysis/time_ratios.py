@@ -1,17 +1,11 @@
 """Ratios of two times with intervals, and their comparison with a tolerance. Pure."""
 
 import math
-import statistics
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
 from nws_sweep import units
-from nws_sweep.measurement.stats import student_t_975
 from nws_sweep.results import Estimate, Trial, TrialState
-
-_NORMAL_975 = statistics.NormalDist().inv_cdf(0.975)
-_FEWEST_FOR_SPREAD = 3  # ratios with which their spread alone gives an interval
 
 
 class Change(str, Enum):
@@ -134,23 +128,3 @@ def time_of(trial: Trial, quantity: Quantity) -> Estimate | None:
     if not found.samples_per_s:
         return None
     return found.batch_s.scaled(1 / (found.samples_per_s * found.batch_s.value))
-
-
-def combined(ratios: Sequence[Ratio]) -> Ratio:
-    """The geometric mean of ratios, at least one, from independent trials that show the same effect.
-
-    Its half-width is the larger of two: that of their own intervals, sqrt(sum of squares) / n, which suffices if the
-    effect is the same in each pair, and that of their spread, t x standard deviation / sqrt(n), which covers effects
-    that differ (DerSimonian and Laird, Controlled Clinical Trials 7, 1986, 177). The spread of two ratios is too
-    uncertain for Student's t: it widens their own interval by the normal quantile, and gives no interval by itself.
-    The mean has no interval if neither half-width is known.
-    """
-    logs, count = [ratio.log for ratio in ratios], len(ratios)
-    own = [ratio.half_width for ratio in ratios if ratio.half_width is not None]
-    spread = statistics.stdev(logs) / math.sqrt(count) if count > 1 else 0.0
-    half_width: float | None = spread * (student_t_975(count - 1) if count >= _FEWEST_FOR_SPREAD else _NORMAL_975)
-    if len(own) == count:
-        half_width = max(half_width or 0.0, math.hypot(*own) / count)
-    elif count < _FEWEST_FOR_SPREAD:
-        half_width = None
-    return Ratio(value=math.exp(statistics.fmean(logs)), half_width=half_width)

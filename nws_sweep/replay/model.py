@@ -65,7 +65,7 @@ class Model:
             epoch = Epoch(costs, records.loop, settings)
             for taken in without:
                 epoch = epoch.without(taken, self.making, self.undisturbed(epoch.loop))
-            epochs_s.append(epoch_and_batch_s(*epoch, records.batches)[0])
+            epochs_s.append(epoch_and_batch_s(*epoch, records)[0])
         return factor * statistics.fmean(epochs_s) / records.batches
 
     def predict(self, settings: QueueSettings, step_s: float | None = None) -> Prediction:
@@ -182,7 +182,12 @@ def with_and_without_others(model: Model) -> tuple[Model, ...]:
 
 
 def model_of(
-    trials: Sequence[Trial], batches: int | None, cpus: float, start_method: str, most: int = MOST_BATCHES
+    trials: Sequence[Trial],
+    batches: int | None,
+    cpus: float,
+    start_method: str,
+    most: int = MOST_BATCHES,
+    epochs: int = 1,
 ) -> Model | None:
     """The model of all trials with records; None if there are none.
 
@@ -192,9 +197,10 @@ def model_of(
         cpus: CPUs that the processes of a trial may use.
         start_method: Of workers.
         most: Batches of a longer epoch that are replayed.
+        epochs: See ``Records``.
     """
     recorded = sorted((trial for trial in trials if trial.records), key=lambda trial: trial.num_workers)
-    known = [one for one in (known_of(trial, batches, cpus) for trial in recorded) if one]
+    known = [one for one in (known_of(trial, batches, cpus, epochs=epochs) for trial in recorded) if one]
     shorter = (replace(one, records=replace(one.records, most=most)) for one in known)
     return Model(tuple(shorter), start_method) if known else None
 

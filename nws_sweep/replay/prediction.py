@@ -34,12 +34,14 @@ class Records:
         made: At least one batch, in any order.
         loop: Costs of the main process and of the workers' life.
         batches: Number of batches of an epoch, at least 1.
+        epochs: Over which the start of persistent workers is shared out, as in a measured time.
         most: Batches of a longer epoch that are replayed; the rest has their pace.
     """
 
     made: tuple[BatchRecord, ...]
     loop: LoopCosts
     batches: int
+    epochs: int = 1
     most: int = MOST_BATCHES
 
     @cached_property
@@ -117,24 +119,26 @@ def epoch_of(records: Records, settings: QueueSettings, seed: int = 0) -> tuple[
     costs = records.epoch(random.Random(seed))
     if len(records.made) == 1:  # equal batches have their pace from the second queue on
         costs = costs[: max(50, 4 * settings.queued_batches)]
-    return epoch_and_batch_s(costs, records.loop, settings, records.batches)
+    return epoch_and_batch_s(costs, records.loop, settings, records)
 
 
 def epoch_and_batch_s(
-    costs: Sequence[BatchCost], loop: LoopCosts, settings: QueueSettings, batches: int
+    costs: Sequence[BatchCost], loop: LoopCosts, settings: QueueSettings, records: Records
 ) -> tuple[float, float]:
-    """Seconds of an epoch of ``batches``, of which some are replayed and the rest has their pace, and of a batch.
+    """Seconds of an epoch, of which some batches are replayed and the rest has their pace, and of a batch.
 
     The pace is that of a full queue, from a worker's second batch on; epoch / batches of a short epoch. Neither the
     start, when workers have made nothing yet, nor the end, when they no longer get batches, has that pace.
     """
+    if settings.persistent_workers:
+        loop = replace(loop, fork_s=loop.fork_s / records.epochs, start_s=loop.start_s / records.epochs)
     found, count, workers = replay_queue(costs, loop, settings), len(costs), settings.num_workers
     full = count - 1 - workers * (1 + settings.prefetch_factor)
     full -= full % max(1, workers)  # equal workers return batches together
     batch_s = found.epoch_s / count
     if full > 0:
         batch_s = (found.returned_s[workers + full] - found.returned_s[workers]) / full
-    return found.epoch_s + (batches - count) * batch_s, batch_s
+    return found.epoch_s + (records.batches - count) * batch_s, batch_s
 
 
 def predict(records: Records, factor: float, settings: QueueSettings, misfit: float = 0.0) -> Prediction:

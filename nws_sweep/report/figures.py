@@ -101,10 +101,12 @@ def _heat(summary: Summary) -> Iterator[Illustration]:
         each = ", of each dataset" if len(chart.panels) > 1 else ""
         alt = (
             f"A map of the best throughput over {chart.across} and {chart.down}{each}: "
-            f"{units.rate(least)} to {units.rate(most)} samples per second."
+            f"{units.rate(least)} to {units.rate(most)} {summary.rate_unit}."
         )
         title = f"Best throughput by {chart.down} and {chart.across}"
-        yield Illustration("best_throughput", best_charts.draw_heat_map, chart, title, alt)
+        yield Illustration(
+            "best_throughput", partial(best_charts.draw_heat_map, unit=summary.rate_unit), chart, title, alt
+        )
 
 
 def _best(summary: Summary) -> Iterator[Illustration]:
@@ -113,10 +115,11 @@ def _best(summary: Summary) -> Iterator[Illustration]:
         settings = [f"{name}={value}" for name, value in first.cells.items()]
         alt = (
             f"The best settings of {units.counted(len(bars), 'configuration')}, from "
-            f"{units.rate(last.rate)} to {units.rate(first.rate)} samples per second; the "
+            f"{units.rate(last.rate)} to {units.rate(first.rate)} {summary.rate_unit}; the "
             f"fastest has num_workers={first.num_workers}{_named(*settings)}."
         )
-        yield Illustration("best_per_configuration", best_charts.draw_bars, bars, "Best setting per configuration", alt)
+        draw = partial(best_charts.draw_bars, unit=summary.rate_unit)
+        yield Illustration("best_per_configuration", draw, bars, "Best setting per configuration", alt)
 
 
 def _named(*names: str) -> str:

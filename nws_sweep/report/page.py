@@ -14,7 +14,6 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescap
 
 from nws_sweep import units
 from nws_sweep.analysis import caveats
-from nws_sweep.analysis.comparing import effects
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary
 from nws_sweep.analysis.time_ratios import ratio_of
 from nws_sweep.report import explanation, plots, snippets
@@ -69,14 +68,15 @@ def certainty(configuration: ConfigurationSummary) -> str:
 
 
 def _against_others(configuration: ConfigurationSummary, best: Trial) -> str:
-    others = (trial for trial in configuration.worker_trials if trial.num_workers != best.num_workers)
-    ratios = [(trial.num_workers, ratio) for trial in others if (ratio := ratio_of(best, trial))]
+    others = (trial for trial in configuration.trials if trial.settings != best.settings)
+    ratios = [(trial, ratio) for trial in others if (ratio := ratio_of(best, trial))]
     if not ratios:
-        return "No comparison: no other num_workers was measured."
+        return "No comparison: no other candidate was measured."
     nearest, ratio = min(ratios, key=lambda other: other[1].value)
-    name = f"num_workers={nearest}"
+    name = f"num_workers={nearest.num_workers} {configuration.configuration.differing(nearest.settings)}".rstrip()
     if ratio.value < 1:
-        return f"{name} takes {units.percent(1 - ratio.value)} less time, which is not worth the workers."
+        price = "workers" if nearest.num_workers > best.num_workers else "change"
+        return f"{name} takes {units.percent(1 - ratio.value)} less time, which is not worth the {price}."
     why = "without an interval: too few windows" if ratio.half_width is None else "the interval of the ratio includes 1"
     sure = "Sure" if ratio.is_certain else f"Probably ({why})"
     return f"{sure}: the closest alternative, {name}, takes {units.percent(ratio.value - 1)} longer."
@@ -96,13 +96,11 @@ def report(summary: Summary, pictures: Sequence[Picture]) -> str:
         for c in summary.configurations
         for trial in c.trials
     ]
-    changes = [(each.axis, each.baseline, each.value, each.text, str(each.pairs)) for each in effects(summary)]
     return rendered(
         "report.html",
         summary=summary,
         answers=[c for c in summary.configurations if id(c) in detailed],
         best=[snippets.best_header(summary), *(snippets.best_cells(summary, c) for c in summary.configurations)],
-        effects=[("setting", "from", "to", "change of time", "pairs"), *changes],
         trials=[("configuration", *snippets.TRIAL_HEADER)[first:], *trials],
         stages=explanation.table(stages) if stages else [],
         pictures=[(title, alt, _embedded(png.with_suffix(".svg"))) for title, alt, png in pictures],

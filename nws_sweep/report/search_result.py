@@ -66,17 +66,21 @@ class SearchResult:
     def loader_kwargs(self) -> dict[str, Any]:
         """What was chosen: num_workers, and the settings that were searched after it, unless they are DataLoader's own.
 
+        Without workers also the settings that DataLoader then rejects, with its defaults.
+
         For ``DataLoader(dataset, batch_size=..., pin_memory=..., **result.loader_kwargs)``.
         """
-        configuration = self.record.configuration
-        chosen = self.settings.changes(self.settings, configuration.search.searched(configuration.loader))
-        return {name: value for name, value in chosen.items() if value is not None}
+        own = self.record.configuration.loader
+        chosen = self.settings.changes(own, self.record.configuration.search.searched(own))
+        return {name: value for name, value in chosen.items() if value is not None or getattr(own, name) is not None}
 
     @property
     def best_params(self) -> dict[str, Any]:
         """``loader_kwargs``, of a grid with the values of its axes; the name is that of optuna's studies."""
         columns = self.record.configuration.columns
-        return {**{name: columns[name] for name in self.axes if name in columns}, **self.loader_kwargs}
+        point = {name: columns[name] for name in self.axes if name in columns}
+        # Without workers an axis such as prefetch_factor still says which point of the grid it is.
+        return point | self.loader_kwargs | ({} if self.num_workers else point)
 
     @property
     def diagnosis(self) -> Diagnosis | None:

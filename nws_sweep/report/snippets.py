@@ -132,7 +132,7 @@ def render(summary: Summary, format_name: str, key: str | None = None) -> Render
             f"pick one with --where KEY=VALUE{varying}, or pass its folder"
         )
     found = _of_one(fastest, format_name, key)
-    why = f"of {number} configurations, {fastest.label} loads the most samples per second; --where chooses another"
+    why = f"of {number} configurations, {fastest.label} loads the most {summary.rate_unit}; --where chooses another"
     return replace(found, comments=(why, *found.comments))
 
 

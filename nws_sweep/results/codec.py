@@ -12,7 +12,7 @@ import msgspec
 
 from nws_sweep.results.measurements import BatchRecord, BatchTime, Trial, Window
 from nws_sweep.results.search_record import SearchRecord
-from nws_sweep.results.settings import Configuration
+from nws_sweep.results.settings import Configuration, plain
 
 # Version of result.json: raised when its keys change.
 SCHEMA_VERSION = 5
@@ -41,7 +41,7 @@ _SUMMARISED = (
 def to_text(result: SearchRecord) -> str:
     """The content of result.json: everything but the times of single batches, which batches.csv holds."""
     trials = tuple(replace(trial, windows=(), records=()) for trial in result.trials)
-    data = msgspec.to_builtins(replace(result, trials=trials), enc_hook=str)
+    data = msgspec.to_builtins(replace(result, trials=trials), enc_hook=plain)
     data["configuration"]["fingerprint"] = result.configuration.fingerprint
     for trial, stored in zip(result.trials, data["trials"], strict=True):
         stored["windows"] = [_summary(window) for window in trial.windows]

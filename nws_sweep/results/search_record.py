@@ -41,17 +41,20 @@ class DatasetFacts:
     loader: LoaderSettings | None = None  # of the DataLoader that contained the dataset, if any
     project: ProjectFacts | None = None  # None if the dataset comes from no project's config
 
-    def batches_of(self, settings: LoaderSettings, ranks: int) -> int | None:
-        """Batches of an epoch, per rank, where no loader reported their number; None if unknown.
+    def samples_of(self, settings: LoaderSettings, ranks: int) -> int | None:
+        """Samples of an epoch, per rank, by its settings; None if unknown.
 
         The ranks divide the samples as DistributedSampler does; the length of an iterable dataset is that of one rank.
         """
-        samples = self.samples
-        if samples is None or settings.batch_size is None:
+        size, shared_by = settings.batch_size, 1 if self.iterable else ranks
+        if self.samples is None or size is None:
             return None
-        for shared_by in (1 if self.iterable else ranks, settings.batch_size):
-            samples = samples // shared_by if settings.drop_last else -(-samples // shared_by)
-        return samples
+        return self.samples // shared_by // size * size if settings.drop_last else -(-self.samples // shared_by)
+
+    def batches_of(self, settings: LoaderSettings, ranks: int) -> int | None:
+        """Batches of an epoch, per rank, where no loader reported their number; None if unknown."""
+        samples, size = self.samples_of(settings, ranks), settings.batch_size
+        return None if samples is None or size is None else -(-samples // size)
 
 
 # Attributes of Host that must be equal for two results to be comparable.

@@ -17,7 +17,7 @@ ONLINE_STRATEGY = "online"  # the candidates are settings of a running training 
 # Tuned keywords.
 _TUNED = (
     "batch_size", "num_workers", "pin_memory", "prefetch_factor", "persistent_workers", "multiprocessing_context",
-    "in_order",
+    "in_order", "timeout",
 )  # fmt: skip
 DEFAULT_PREFETCH = 2  # torch's, where prefetch_factor is None
 
@@ -156,7 +156,7 @@ class Configuration:
     @property
     def fingerprint(self) -> str:
         """A short hash of all values; equal configurations have equal fingerprints."""
-        text = json.dumps(asdict(self), sort_keys=True, default=str)
+        text = json.dumps(asdict(self), sort_keys=True, default=plain)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -188,6 +188,11 @@ class ProcessSpec:
     rank: int = 0  # whose share of the samples is loaded
     ranks: int = 1
     logs_samples: bool = False  # workers log some of their samples for comparison
+
+
+def plain(value: Any) -> Any:
+    """What JSON has instead of a value that it lacks: the number of a NumPy scalar, else text."""
+    return value.item() if getattr(value, "ndim", None) == 0 else str(value)
 
 
 def shown(value: Any) -> str:

@@ -138,7 +138,7 @@ def _standardized(trials: Sequence[Trial], found: Estimates | None) -> tuple[Tri
 def _observation(
     trial: Trial, search: SearchProgress, candidate: Candidate | None, instead: Records | None
 ) -> Observation:
-    ranks = search.start.configuration.ranks
+    configuration = search.start.configuration
     if candidate:
         batches = candidate.progress.conditions.length
     else:
@@ -151,7 +151,9 @@ def _observation(
         settings=trial.settings,
         cost_s=None if trial.objective_s is None else trial.objective_s / shared_by,
         by_round={n: cost_s / shared_by for n, cost_s in by_round.items()},
-        known=known_of(trial, batches, search.environment.cores(ranks), instead),
+        known=known_of(
+            trial, batches, search.environment.cores(configuration.ranks), instead, configuration.measure.epochs
+        ),
         batches=batches,
         spent_s=trial.cost_s if candidate else 0.0,
         timed_s=sum(one.elapsed_s for one in candidate.progress.windows if one.counts) if candidate else 0.0,

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from nws_sweep import cli
-from nws_sweep.analysis.comparing import Effect, RunComparison, compare, effects
+from nws_sweep.analysis.comparing import RunComparison, compare
 from nws_sweep.analysis.summary import Summary
-from nws_sweep.analysis.time_ratios import Change, Quantity, Ratio, Times, change_of, combined, times_of
+from nws_sweep.analysis.time_ratios import Change, Quantity, Ratio, Times, change_of, times_of
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.report import command_text
 from nws_sweep.results import Estimate, SearchRecord, Trial
@@ -84,72 +84,6 @@ def test_times_are_of_batches_samples_or_epochs(other: Trial, quantity: Quantity
     assert times is not None
     assert (times.quantity, times.base) == (quantity, base)
     assert times.ratio.value == pytest.approx(ratio)
-
-
-@pytest.mark.parametrize(
-    ("ratios", "log", "half_width"),
-    [
-        ([ratio(0.5)], 0.5, None),
-        ([ratio(0.5, 0.2)] * 4, 0.5, 0.1),  # equal ones narrow each other's interval
-        # a spread beyond the intervals widens that of the mean, by Student's t or by the normal quantile
-        ([ratio(0.1, 0.001), ratio(0.2, 0.001), ratio(0.3, 0.001)], 0.2, 4.3027 * 0.1 / math.sqrt(3)),
-        ([ratio(0.0, 0.001), ratio(0.2, 0.001)], 0.1, 1.95996 * 0.1),
-        # without intervals, three ratios have their spread, two have none
-        ([ratio(0.1), ratio(0.2, 0.001), ratio(0.3, 0.001)], 0.2, 4.3027 * 0.1 / math.sqrt(3)),
-        ([ratio(0.1), ratio(0.3, 0.001)], 0.2, None),
-    ],
-)
-def test_ratios_are_combined(ratios: list[Ratio], log: float, half_width: float | None) -> None:
-    found = combined(ratios)
-    assert found.log == pytest.approx(log)
-    assert found.half_width == (None if half_width is None else pytest.approx(half_width, rel=1e-4))
-
-
-def one(seconds: float, precision: float | None = 0.01, **columns: Any) -> SearchRecord:
-    """A configuration whose best takes this time per batch, with this relative interval."""
-    return search_result(steady(0, seconds, precision), columns=columns)
-
-
-def of(*results: SearchRecord) -> dict[str, Effect]:
-    return {f"{e.axis} {e.baseline} {e.value}": e for e in effects(summary_of_grid(*results))}
-
-
-def test_a_setting_that_helps_is_reported_with_its_interval() -> None:
-    found = of(
-        one(1.0, batch_size=64, pin_memory=False), one(0.8, batch_size=64, pin_memory=True),
-        one(2.0, batch_size=128, pin_memory=False), one(1.6, batch_size=128, pin_memory=True),
-    )  # fmt: skip
-    pinned = found["pin_memory false true"]
-    assert (pinned.pairs, pinned.text) == (2, "20 % less time (19 % less time to 21 % less time)")
-    assert found["batch_size 64 128"].ratio.value == pytest.approx(2.0)  # per sample: the factory's batches have 64
-
-
-@pytest.mark.parametrize(
-    ("precision", "text"),
-    [
-        (0.05, "no measurable difference (5.7 % less time to 8.2 % more time)"),
-        (None, "1.0 % more time (no interval: too few windows or pairs)"),
-    ],
-)
-def test_a_setting_without_an_effect_is_reported_as_such(precision: float | None, text: str) -> None:
-    results = [one(seconds, precision, prefetch_factor=n) for n, seconds in ((8, 1.01), (None, 1.0), (2, 1.01))]
-    found = of(*results)  # None is the baseline
-    assert list(found) == ["prefetch_factor null 2", "prefetch_factor null 8"]
-    assert {effect.text for effect in found.values()} == {text}
-
-
-@pytest.mark.parametrize(
-    "results",
-    [
-        [one(1.0)],
-        [one(1.0, batch_size=64, pin_memory=False), one(0.5, batch_size=128, pin_memory=True)],
-        [one(1.0, pin_memory=False), search_result(failed_trial(0), columns={"pin_memory": True})],
-        [one(1.0, dataset="a"), one(2.0, dataset="b")],
-    ],
-    ids=["a run", "more than one differs", "one that was not measured", "datasets"],
-)
-def test_only_pairs_that_differ_in_one_setting_have_effects(results: list[SearchRecord]) -> None:
-    assert of(*results) == {}
 
 
 LIMIT = 0.03

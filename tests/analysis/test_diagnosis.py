@@ -4,6 +4,7 @@ import random
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -88,7 +89,7 @@ class Workload:
             *refused,
             configuration=configuration(search=search_rules((*self.tried, *self.refused)), loader=self.settings),
             facts=replace(FACTS, samples=64 * self.batches),
-            host=replace(HOST, usable_cpus=self.cores),
+            host=replace(HOST, usable_cpus=self.cores, torch="2.6.0+cpu"),
         )
 
     @property
@@ -134,6 +135,10 @@ MOVING = BatchCost(0.001, 0.0, copy_s=0.0015)
         (replace(WAITING, tried=(0, 1, 2, 4), refused=(8, 16)), [Bottleneck.MEMORY, Bottleneck.LATENCY], 0.73,
          "memory-bound: with memory for more workers the epoch would take N % less; 8 workers did not fit (it "
          "needs 9 GB, 4 GB are free); 4 workers did; also: N % less without I/O wait"),
+        (replace(SHORT, tried=(0,), loop=replace(START, fork_s=0.02), batches=200, refused=(1, 2)),
+         [Bottleneck.MEMORY, Bottleneck.LATENCY], 0.5,
+         "memory-bound: with memory for more workers the epoch would take N % less; 1 worker did not fit (it needs 9 "
+         "GB, 4 GB are free); loading without workers did"),
         (Workload(cost=BatchCost(0.0024, 0.0), loop=with_step(0.008, receive_s=0.0016)),
          [Bottleneck.STEP, Bottleneck.TRANSFER], 0.79,
          "step-bound: with an instant training step the epoch would take N % less; the training step takes 8.00 ms "
@@ -223,6 +228,22 @@ def test_settings_that_save_more_than_the_tolerance_are_suggested() -> None:
     assert line.startswith("in_order=False ")
     assert UNEVEN.diagnosis.suggestions["in_order=False"] == pytest.approx(0.41, abs=0.08)
     assert COMPUTING.diagnosis.suggestions == {}
+
+
+def test_what_was_measured_in_vain_and_what_torch_lacks_is_not_suggested() -> None:
+    best, result = UNEVEN.diagnosis.best, UNEVEN.result
+
+    def found(*tried: str, **changes: Any) -> tuple[set[str], bool]:
+        values: dict[str, Any] = {"prefetch_factor": 8, "in_order": False}
+        trials = [replace(best, settings=replace(best.settings, **{name: values[name]}), records=()) for name in tried]
+        now = diagnose(replace(result, trials=(*result.trials, *trials), **changes), best)
+        assert now is not None
+        return {*now.suggestions}, Bottleneck.ORDER in now.saved
+
+    assert found() == ({"in_order=False", "prefetch_factor=8"}, True)
+    assert found("prefetch_factor") == ({"in_order=False"}, True)
+    assert found("in_order") == ({"prefetch_factor=8"}, False)
+    assert found(host=replace(result.host, torch="2.5.1")) == ({"prefetch_factor=8"}, True)
 
 
 def test_the_upper_bound_is_the_gain_of_an_infinitely_fast_loader() -> None:

@@ -52,7 +52,6 @@ def on_two_kinds() -> list[SearchRecord]:
 def test_the_kind_is_an_axis_others_are_compared_within_one_and_one_can_be_picked() -> None:
     found = summary_of_grid(*on_two_kinds())
     assert (found.varying, found.warnings) == (("dataset", "batch_size", "node"), ())
-    assert {effect.axis: effect.pairs for effect in comparing.effects(found)} == {"batch_size": 2, "node": 2}
     compared = comparing.compare(found, summary_of_grid(*on_two_kinds()[2:]), 0.05)  # with a grid on one of them
     assert (len(compared.pairs), len(compared.only_a), compared.only_b) == (2, 2, ())
     picked = select(found.stored, ["node=Example_4-CPUs_64-GiB", "batch_size=64"])

@@ -12,6 +12,7 @@ from tests.factories import (
     HOST,
     configuration,
     endless_trial,
+    estimate,
     failed_trial,
     loader_settings,
     measurement,
@@ -70,6 +71,18 @@ def test_the_verdict_decides_and_other_settings_do_not_mix_with_the_numbers_of_w
     assert [t.measurement.epoch_s for t in summary.worker_trials if t.measurement] == [16.0, 8.0, 7.0]
     assert summary.gain_over_zero is not None
     assert summary.gain_over_zero.value == 16.0 / 9.0
+
+
+@pytest.mark.parametrize(
+    ("changes", "samples"), [({}, 1100), ({"drop_last": True}, 1024), ({"batch_size": None}, 1536)]
+)
+def test_the_last_batch_of_an_epoch_counts_with_its_own_samples(changes: dict[str, Any], samples: int) -> None:
+    """Of 1100 samples three batches of 512, or two."""
+    settings, count = loader_settings(2, **{"batch_size": 512, **changes}), 2 if "drop_last" in changes else 3
+    found = measurement(1.1, batch_s=estimate(0.4), samples_per_s=512 / 0.4)
+    measured = trial(2, 1.1, settings=settings, measurement=found, batches=count)
+    one = only(measured, facts=replace(FACTS, samples=1100))
+    assert one.best_rate == pytest.approx(samples / 1.1)
 
 
 STORE = PythonObjects(attribute="samples", type="list of tuple", count=1_281_167, bytes=200_000_000)

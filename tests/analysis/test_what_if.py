@@ -7,7 +7,7 @@ import pytest
 from nws_sweep.analysis import what_if
 from nws_sweep.analysis.what_if import WhatIf
 from nws_sweep.errors import ConfigurationError
-from nws_sweep.results import BatchCost, LoopCosts, Trial
+from nws_sweep.results import BatchCost, LoopCosts, MeasureRules, Trial
 from tests import factories
 from tests.factories import configuration, loader_settings, recorded_trial, search_result, search_rules, trial
 
@@ -47,6 +47,17 @@ def test_times_follow_from_the_costs(cost: BatchCost, asked: dict[str, Any], bat
     assert found_s == pytest.approx((batch_s, epoch_s), rel=0.03)
     low, high = predicted.epoch_s.ends  # all batches cost the same
     assert low <= predicted.epoch_s.value <= high <= 1.4 * low
+
+
+def test_the_start_of_persistent_workers_is_shared_out_over_the_epochs() -> None:
+    loader, trial = loader_settings(4, persistent_workers=True), recorded_trial(4, WAITS, LoopCosts(start_s=10.0))
+    for epochs, start_s in ((1, 10.0), (10, 1.0)):
+        rules = configuration(loader=loader, measure=MeasureRules(epochs=epochs))
+        known = found(replace(trial, settings=loader), configuration=rules)
+        assert known.cost_s(known.own) == pytest.approx(start_s + 163 * 0.08, rel=0.03)
+        epoch_s = known.predict(replace(known.own, num_workers=8)).epoch_s
+        assert epoch_s is not None
+        assert epoch_s.value == pytest.approx(start_s + 82 * 0.08, rel=0.03)
 
 
 def test_without_the_length_of_an_epoch_a_batch_is_predicted() -> None:

@@ -69,7 +69,9 @@ def test_the_most_important_pictures_come_first_and_their_descriptions_have_the_
     assert of_run["time_vs_num_workers"].endswith(" The best: 6.91 with num_workers=4.")
     assert of_four["throughput_vs_num_workers"].endswith(" The best: 1300 with num_workers=4 (256 · true).")
     assert of_four["best_per_configuration"].endswith("fastest has num_workers=4 (batch_size=256, pin_memory=true).")
-    assert of_four["best_throughput"].endswith("over batch_size and pin_memory: 741 to 1300 samples per second.")
+    assert of_four["best_throughput"].endswith(
+        "over batch_size and pin_memory: 741 to 1300 samples per second of an epoch."
+    )
     assert of_grid("4")[-1].title == "Time of each batch: dataset=photos batch_size=256 pin_memory=true"  # the fastest
     assert of_four["batch_times"].endswith("With the best, a batch waits 13.3 ms and the step takes 60.6 ms.")
 

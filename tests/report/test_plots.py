@@ -179,7 +179,7 @@ def test_each_dataset_has_a_sheet_and_a_scale_of_its_own() -> None:
     assert chart is not None
     assert list(chart.panels) == ["dataset=a", "dataset=b"]
     assert (len(chart.columns), len(chart.rows), chart.left_out) == (40, 3, 11)
-    figure = best_charts.draw_heat_map(chart, "Best")
+    figure = best_charts.draw_heat_map(chart, "Best", "samples per second of an epoch")
     clims = [axes.images[0].get_clim() for axes in figure.axes]
     assert clims == [(1024, 1024 * 90), (1024 * 101, 1024 * 190)]
     assert figure.get_supxlabel().endswith("; 11 more values are not shown")
@@ -194,7 +194,7 @@ def test_cells_have_the_longest_text_that_fits(columns: int, texts: list[str], t
     chart = HeatMap(
         across="batch_size", down="patience", columns=names, rows=("1", "2"), panels={"": row}, over=(), left_out=0
     )
-    (axes,) = best_charts.draw_heat_map(chart, "Best").axes
+    (axes,) = best_charts.draw_heat_map(chart, "Best", "samples per second of an epoch").axes
     assert [text.get_text() for text in axes.texts] == texts
     assert [text.get_color() for text in axes.texts[:2]] == [style.PAPER, style.INK][: len(texts)]
     assert len(axes.get_xticks()) == ticks
@@ -218,12 +218,12 @@ def test_bars_are_the_best_settings_the_fastest_first_with_their_intervals_and_g
 
 def test_of_many_the_fastest_are_shown_and_what_is_left_out_if_it_is_more_than_one() -> None:
     bars = [best(1000 / (1 + n), seed=n) for n in range(200)]
-    (axes,) = best_charts.draw_bars(bars, "Best").axes
+    (axes,) = best_charts.draw_bars(bars, "Best", "samples per second of an epoch").axes
     texts = [text.get_text() for text in axes.texts]
     assert axes.get_title(loc="left") == "seed: samples/s (num_workers), vs 0 workers"
     assert (len(texts), texts[0], texts[-1]) == (25, "1000 (1)", "5.00 to 40.0")
     assert axes.get_yticklabels()[-1].get_text() == "176 more"
-    (axes,) = best_charts.draw_bars(bars[:25], "Best").axes
+    (axes,) = best_charts.draw_bars(bars[:25], "Best", "samples per second").axes
     assert [len(axes.texts), axes.get_yticklabels()[-1].get_text()] == [25, "24"]
 
 
@@ -254,7 +254,11 @@ def test_without_the_length_of_an_epoch_times_of_batches_are_drawn_and_the_ring_
     better = trial(4, 2.0, settings=loader_settings(4, prefetch_factor=4))
     found = predicted(RECORDED, better, facts=None)
     assert (found.quantity, found.measured.points[4].value) == ("seconds per batch", 0.02)
-    (axes,) = line_charts.draw_prediction(found, "photos").axes
+    figure = line_charts.draw_prediction(found, "photos")
+    (axes,) = figure.axes
+    labels = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert labels[0] == "predicted, 8 CPUs, prefetch_factor=4"
+    assert labels[-1] == "measured with the configuration's settings"
     assert np.asarray(axes.lines[-1].get_ydata()).tolist() == [2.0 / 128]
     assert axes.get_xlabel() == "num_workers (ring: recommended, prefetch_factor=4)"
 

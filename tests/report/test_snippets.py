@@ -178,7 +178,7 @@ def test_formats_to_paste_hold_the_chosen_or_the_fastest_configuration_of_a_data
     assert snippets.render(chosen, *form).text == snippets.render(run(), *form).text
     fastest = snippets.render(grid(), *form)
     assert fastest.text == snippets.render(other, *form).text
-    why = "of 3 configurations, dataset=photos pin_memory=false loads the most samples per second; --where chooses anot"
+    why = "of 3 configurations, dataset=photos pin_memory=false loads the most samples per second of an epoch; --"
     assert fastest.comments[0].startswith(why)
     datasets = summary_of_grid(*(search_result(trial(0, 8.0), columns={"dataset": name}) for name in ("a", "b")))
     line = rf"^--format {form[0]}: holds one configuration, but there are 2; pick one with --where KEY=VALUE \(dataset"

@@ -133,7 +133,7 @@ def test_of_many_configurations_the_fastest_are_shown_in_detail() -> None:
     assert labels[0].endswith("batch_size=1")
     tables_of_page = re.findall(r'<script type="application/json">(.*?)</script>', text)
     assert [len(json.loads(rows)) for rows in tables_of_page] == [60, 60]
-    assert "Details of the 40 with the most samples per second" in text
+    assert "Details of the 40 with the most samples per second of an epoch" in text
 
 
 def test_names_from_outside_are_text_only(tmp_path: Path) -> None:
@@ -174,7 +174,9 @@ def sure(record: SearchRecord) -> str:
          "Probably (the interval of the ratio includes 1): the closest alternative, num_workers=4, takes 5.0 %"),
         ([steady(0, 4.0, None), steady(2, 2.0, None)], "Probably (without an interval: too few windows): the"),
         ([steady(2, 2.02), steady(4, 2.0)], "num_workers=4 takes 1.0 % less time, which is not worth the"),
-        ([steady(2, 2.0)], "No comparison: no other num_workers was measured."),
+        ([steady(2, 2.0), steady(2, 1.99, settings=loader_settings(2, prefetch_factor=8)), steady(4, 3.0)],
+         "num_workers=2 prefetch_factor=8 takes 0.5 % less time, which is not worth the change."),
+        ([steady(2, 2.0)], "No comparison: no other candidate was measured."),
     ],
 )  # fmt: skip
 def test_the_confidence_follows_the_interval_of_the_ratio(trials: list[Trial], expected: str) -> None:

@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from nws_sweep.analysis.summary import summarise
@@ -32,6 +33,14 @@ def whole() -> SearchRecord:
         configuration=factories.configuration(columns, collate_fn={"_target_": "package.pad"}),
         verdict=Verdict(recommended=other, fastest=loader_settings(4), tied=(loader_settings(3),)),
     )
+
+
+def test_numbers_of_numpy_are_read_back_as_numbers() -> None:
+    rules = factories.search_rules(tolerance=np.float32(0.25), time_limit_s=np.float64(30.5), candidates=(np.int64(2),))
+    written = search_result(trial(2, 1.0), configuration=factories.configuration(search=rules))
+    found = codec.from_text(codec.to_text(written)).configuration
+    assert found == written.configuration
+    assert found.fingerprint == written.configuration.fingerprint
 
 
 def without_batches(result: SearchRecord) -> SearchRecord:

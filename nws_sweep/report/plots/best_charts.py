@@ -27,7 +27,7 @@ class Best(NamedTuple):
     """The best setting of one configuration."""
 
     cells: Mapping[str, str]  # its values of the columns that vary
-    rate: Estimate  # samples/s of an epoch
+    rate: Estimate  # as ``Summary.rate_unit`` says
     num_workers: int
     gain: Ratio | None  # over num_workers=0; None if unknown or if that is the best
 
@@ -44,7 +44,7 @@ def best_of_each(summary: Summary) -> list[Best]:
 
 
 @style.styled()
-def draw_bars(bars: Sequence[Best], title: str) -> Figure:
+def draw_bars(bars: Sequence[Best], title: str, unit: str) -> Figure:
     """A row per configuration; of many, the fastest ones and the range of the others."""
     most = _MOST_BARS if len(bars) > _MOST_BARS + 1 else len(bars)
     shown, others = bars[:most], bars[most:]
@@ -62,7 +62,7 @@ def draw_bars(bars: Sequence[Best], title: str) -> Figure:
         low, high = slowest.rate.value, fastest.rate.value
         rest = axes.barh(len(shown), high - low, _HEIGHT, left=low, color=BAND, edgecolor=MUTED)
         axes.bar_label(rest, [f"{units.rate(slowest.rate)} to {units.rate(fastest.rate)}"], padding=4)
-    axes.set_xlabel("samples per second with the best setting (line: 95 % interval)")
+    axes.set_xlabel(f"{unit} with the best setting (line: 95 % interval)")
     return figure
 
 
@@ -135,14 +135,14 @@ def axes_of(counts: Mapping[str, int]) -> tuple[str, str, str]:
 
 
 @style.styled()
-def draw_heat_map(chart: HeatMap, title: str) -> Figure:
+def draw_heat_map(chart: HeatMap, title: str, unit: str) -> Figure:
     """Darker cells are faster; each shows its rate, and num_workers if there is room."""
     columns = 1 if len(chart.panels) == 1 or len(chart.columns) > 8 else 2
     height = max(_LOWEST, min(_TALLEST, 7.0 / len(chart.rows))) * len(chart.rows)
     figure, all_axes = style.panels(title, len(chart.panels), columns, height + 0.7)
     over = f", the best over {', '.join(chart.over)}" if chart.over else ""
     left_out = f"; {chart.left_out} more values are not shown" if chart.left_out else ""
-    about = f"samples per second with the best setting{over}; in brackets num_workers{left_out}"
+    about = f"{unit} with the best setting{over}; in brackets num_workers{left_out}"
     figure.supxlabel(style.fitting(about, WIDTH), x=0.01, ha="left", fontsize="medium")
     room = (WIDTH / columns - 0.4) / LETTER - max(min(len(row), _LONGEST) for row in chart.rows)
     for axes, (name, cells) in zip(all_axes, chart.panels.items(), strict=True):

@@ -1,14 +1,16 @@
 """Divides the configurations of a grid among panels. Pure."""
 
+import math
+import re
 from collections.abc import Sequence
 
-from nws_sweep.analysis.comparing import order
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary
 from nws_sweep.results import shown
 
 DATASET = "dataset"
 BETWEEN = " · "
 _MOST_PANELS = 9
+_NUMBER = re.compile(r"-?\d+(\.\d+)?(e-?\d+)?")
 
 
 def facets(summary: Summary) -> tuple[tuple[str, ...], dict[str, list[ConfigurationSummary]]]:
@@ -28,7 +30,12 @@ def facets(summary: Summary) -> tuple[tuple[str, ...], dict[str, list[Configurat
 def values(summary: Summary) -> dict[str, tuple[str, ...]]:
     """The values of each column that varies: others in the order of measuring, then numbers ascending."""
     every = {name: dict.fromkeys(cell(c, name) for c in summary.configurations) for name in summary.distinguishing}
-    return {name: tuple(sorted(found, key=order)) for name, found in every.items()}
+    return {name: tuple(sorted(found, key=_order)) for name, found in every.items()}
+
+
+def _order(text: str) -> tuple[bool, float]:
+    """The sort key of values of a column: what is not a number comes first, false before true; then numbers ascend."""
+    return text == "true", float(text) if _NUMBER.fullmatch(text) else -math.inf
 
 
 def cell(c: ConfigurationSummary, name: str) -> str:

@@ -65,9 +65,7 @@ class Chart:
 
 def throughput(summary: Summary) -> Chart:
     """Samples per second of an epoch, or steady ones if its length is unknown, where measured."""
-    lengths = (c.run.result.batches_of(c.best) for c in summary.configurations if c.best)
-    has_length = _has_length(summary) and all(lengths)
-    return _chart(summary, f"samples per second{' of an epoch' if has_length else ''}", ConfigurationSummary.rate)
+    return _chart(summary, summary.rate_unit, ConfigurationSummary.rate)
 
 
 def times(summary: Summary) -> Chart:
@@ -240,9 +238,10 @@ def prediction(c: ConfigurationSummary) -> Prediction | None:
     if found is None:
         return None
     quantity = Quantity.EPOCH if found.has_length else Quantity.BATCH
+    of_others = " with the configuration's settings" if c.changed_settings else ""
     return Prediction(
         quantity=f"seconds per {quantity.value}",
-        measured=_curve(c, c.best, "measured", lambda _, trial: _time(trial, quantity)),
+        measured=_curve(c, c.best, f"measured{of_others}", lambda _, trial: _time(trial, quantity)),
         curves={times * found.own.cpus: _predicted(found, times) for times in _CPU_TIMES},
     )
 
@@ -261,7 +260,7 @@ def draw_prediction(shown: Prediction, title: str) -> Figure:
     """A curve for each number of CPUs, the first with its band; the axis of num_workers is logarithmic from 1."""
     figure, (axes,) = style.panels(title, 1, 1, 3.4)
     for colour, dash, (cpus, points) in zip(COLOURS, DASHES, shown.curves.items(), strict=False):
-        label = f"predicted, {units.counted(cpus, 'CPU')}"
+        label = ", ".join(filter(None, ("predicted", units.counted(cpus, "CPU"), shown.measured.changed)))
         axes.plot([*points], [one.value for one in points.values()], color=colour, linestyle=dash, label=label)
         lows, highs = zip(*(one.ends for one in points.values()), strict=True)
         axes.fill_between([*points], lows, highs, color=colour, alpha=0.2, linewidth=0)
