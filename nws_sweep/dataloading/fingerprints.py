@@ -10,15 +10,18 @@ import contextlib
 import dis
 import functools
 import hashlib
+import heapq
 import importlib.util
-import inspect
+import io
+import itertools
 import logging
 import os
+import re
 import sys
 import sysconfig
 import types
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from types import ModuleType
@@ -26,56 +29,54 @@ from typing import Any
 
 _LIBRARIES = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 _OWN = str(Path(__file__).parents[1]) + os.sep  # this package has a version too
-_MOST_DEPTH = 12
 _SAMPLED = 64  # elements of a container
 _MOST_VALUES = 20_000  # of one object, some tens of milliseconds
 _MOST_TEXT = 4096
 _PLAIN = (int, float, complex, bool, type(None), range, slice, type(...))
-_TEXT = (str, bytes, PurePath)
+_TEXT = (str, bytes, bytearray, PurePath)
+_CONSTANTS = (tuple, frozenset)  # equal ones may be one object, or not after another import
 _CONTAINERS = (dict, set, frozenset, list, tuple, deque)  # others may load data when they are read
 
 
 def fingerprint(*parts: Any) -> str:
     """A short hash of datasets, functions and plain values; equal objects have equal hashes in all processes."""
     digest = hashlib.sha256()
-    for part in parts:
-        seen: dict[int, Any] = {}  # holds references, so that no id is reused
-        left = _MOST_VALUES
-        waiting = [(part, 0)]
-        while waiting:
-            value, depth = waiting.pop()
-            left -= 1
-            if isinstance(value, _PLAIN):
-                text = repr(value)
-            elif isinstance(value, _TEXT):
-                text = f"{type(value).__name__}:{len(str(value))}:{str(value)[:_MOST_TEXT]}"
-            elif id(value) in seen or depth > _MOST_DEPTH or left < 0:
-                text = "..."
-            else:
-                seen[id(value)] = value
-                text = f"{type(value).__module__}.{type(value).__qualname__}"
-                waiting += [(inner, depth + 1) for inner in reversed([*_parts(value)])]
-            digest.update(text.encode(errors="replace") + b"\0")
+    for text in itertools.chain.from_iterable(map(_texts, parts)):
+        digest.update(text.encode(errors="replace") + b"\0")
     return digest.hexdigest()[:16]
+
+
+def _texts(part: Any) -> Iterator[str]:
+    """Texts of an object and of all that it reaches, up to a number of values.
+
+    What stands in no containers or in short ones comes first: code and transforms before annotations of samples.
+    """
+    seen: dict[int, tuple[int, Any]] = {}  # holds references, so that no id is reused
+    left = _MOST_VALUES
+    waiting: list[tuple[int, int, Any]] = [(1, 0, (part,))]
+    while waiting and left > 0:
+        elements, _, value = heapq.heappop(waiting)
+        yield "of"
+        for inner in itertools.islice(_parts(value), left):
+            left -= 1
+            if isinstance(inner, _PLAIN):
+                yield repr(inner)
+            elif isinstance(inner, _TEXT):
+                content = str(inner) if isinstance(inner, PurePath) else inner
+                yield f"{type(inner).__name__}:{len(content)}:{content[:_MOST_TEXT]!r}"
+            elif id(inner) in seen and not isinstance(inner, _CONSTANTS):
+                yield f"number {seen[id(inner)][0]}"
+            else:
+                seen[id(inner)] = left, inner
+                yield f"{type(inner).__module__}.{type(inner).__qualname__}"
+                heapq.heappush(waiting, (elements * _length(inner), -left, inner))
 
 
 def _parts(value: Any) -> Iterator[Any]:
     kind = type(value)  # attributes of the value itself may call code of the user
+    is_array = hasattr(kind, "iloc") or (hasattr(kind, "dtype") and hasattr(kind, "nbytes"))
     try:
-        if hasattr(kind, "iloc") or (hasattr(kind, "dtype") and hasattr(kind, "nbytes")):
-            yield from _of_array(value)
-        elif isinstance(value, _CONTAINERS):
-            yield from _of_container(value)
-        elif isinstance(value, Source):
-            yield from value.parts()
-        elif isinstance(value, functools.partial):
-            yield from (value.func, value.args, value.keywords)
-        elif isinstance(value, type):
-            yield from _of_class(value)
-        elif isinstance(value, types.FunctionType | types.MethodType):
-            yield from _of_function(value)
-        else:
-            yield from _of_object(value)
+        yield from _of_array(value) if is_array else next(of(value) for one, of in _OF if isinstance(value, one))
     except Exception:  # code of the user may raise anything; the parts found so far count
         yield "opaque"
 
@@ -92,23 +93,31 @@ def _of_array(array: Any) -> Iterator[Any]:
 
 def _of_container(values: Any) -> Iterator[Any]:
     yield len(values)
-    if isinstance(values, set | frozenset):
-        values = sorted(values, key=repr) if len(values) <= _SAMPLED else []
-    elements = list(values.items()) if isinstance(values, dict) else values
-    yield from (elements[index] for index in range(0, len(elements), _step(len(elements))))
+    step = _step(len(values))
+    if isinstance(values, dict):
+        yield from itertools.chain.from_iterable(itertools.islice(values.items(), 0, None, step))
+    elif not isinstance(values, set | frozenset):
+        yield from (values[::step] if isinstance(values, list | tuple) else itertools.islice(values, 0, None, step))
+    elif len(values) <= _SAMPLED:
+        yield from sorted(values, key=lambda value: re.sub(" at 0x[0-9a-f]+", "", repr(value)))
+
+
+def _length(value: Any) -> int:
+    with contextlib.suppress(Exception):  # code of the user may raise anything
+        return max(1, len(value)) if isinstance(value, _CONTAINERS) else 1
+    return 1
 
 
 def _of_class(kind: type) -> Iterator[Any]:
+    """Its functions; of a class of the user all its attributes, without those of C such as slots."""
     yield f"{kind.__module__}.{kind.__qualname__}"
     for base in kind.__mro__[:-1]:
+        values = (*_PLAIN, *_TEXT) if is_of_library(base) else object
         for name, member in sorted(vars(base).items()):
-            if isinstance(member, (*_PLAIN, *_TEXT, tuple)) and not name.startswith("__"):
-                yield f"{name}={_stable_repr(member)}"
-            plain = member.fget if isinstance(member, property) else member
-            function = inspect.unwrap(getattr(plain, "__func__", plain)) if callable(plain) else None
-            if isinstance(function, types.FunctionType):
-                yield name
-                yield from _of_code(function)
+            plain = member.fget if isinstance(member, property) else getattr(member, "__func__", member)
+            is_value = isinstance(member, values) and not name.startswith("__")
+            if isinstance(plain, types.FunctionType) or (is_value and not hasattr(type(member), "__objclass__")):
+                yield from (name, plain)
 
 
 def _step(length: int, sampled: float = _SAMPLED) -> int:
@@ -118,9 +127,12 @@ def _step(length: int, sampled: float = _SAMPLED) -> int:
 def _of_object(value: Any) -> Iterator[Any]:
     found = dict(attributes(value))
     yield type(value)
-    if not found or hasattr(type(value), "filename"):  # a file of h5py, which is named by its repr alone
+    # A file is named by its repr alone; one of h5py has a ``filename``.
+    if not found or isinstance(value, io.IOBase) or hasattr(type(value), "filename"):
         yield _stable_repr(value)
-    yield sorted(found.items())
+    yield from itertools.chain.from_iterable(sorted(found.items()))
+    if hasattr(type(value), "tobytes") and hasattr(type(value), "resize") and found.get("fp") is None:
+        yield value.resize((8, 8), 0).tobytes()  # some pixels of an image of Pillow that has been loaded
 
 
 def attributes(value: Any) -> Iterator[tuple[str, Any]]:
@@ -143,7 +155,7 @@ def _of_function(function: Any) -> Iterator[Any]:
     plain = getattr(function, "__func__", function)
     yield plain.__qualname__
     yield from _of_code(plain)
-    yield from (plain.__defaults__, getattr(function, "__self__", None))
+    yield from (plain.__defaults__, plain.__kwdefaults__, getattr(function, "__self__", None))
     for cell in plain.__closure__ or ():
         with contextlib.suppress(ValueError):  # an empty cell
             yield cell.cell_contents
@@ -154,20 +166,16 @@ def _of_code(function: types.FunctionType) -> Iterator[Any]:
     names: set[str] = set()
     codes = [function.__code__]
     for code in codes:
-        yield code.co_code.hex()
-        yield repr(code.co_names)
         names.update(code.co_names)
         codes += [constant for constant in code.co_consts if isinstance(constant, types.CodeType)]
+        plain = [value for value in code.co_consts if not isinstance(value, types.CodeType)]
         # The order of a frozen set differs between processes.
-        yield repr([value for value in code.co_consts if not isinstance(value, types.CodeType | frozenset)])
+        constants = [sorted(map(repr, value)) if isinstance(value, frozenset) else value for value in plain]
+        yield hashlib.sha256(repr((code.co_code, code.co_names, constants)).encode(errors="replace")).digest()
     if is_library(function.__code__.co_filename):
         return
     for name in sorted(names & function.__globals__.keys()):
-        used = function.__globals__[name]
-        if isinstance(used, types.ModuleType):
-            used = source_of_module(used)
-        if not isinstance(used, logging.Logger):
-            yield from (name, used)
+        yield from (name, function.__globals__[name])
     yield from (source_of(name) for code in codes for name in _imported(code, function.__module__))
 
 
@@ -181,6 +189,11 @@ def _imported(code: types.CodeType, module: str) -> Iterator[str]:
 def is_library(path: str) -> bool:
     """Whether a file belongs to the standard library, an installed package or this package."""
     return path.startswith((*_LIBRARIES, _OWN, "<frozen"))
+
+
+def is_of_library(kind: type) -> bool:
+    """Whether an installed package or the standard library has the class."""
+    return is_library(getattr(sys.modules.get(kind.__module__), "__file__", None) or "")
 
 
 @dataclass(frozen=True, eq=False)
@@ -231,3 +244,15 @@ def source_of(name: str) -> Source | None:
             if spec is not None and spec.origin and spec.has_location and not is_library(spec.origin):
                 return _source(os.path.abspath(spec.origin), spec.parent or "")  # noqa: PTH100
     return None
+
+
+_OF: tuple[tuple[Any, Callable[[Any], Iterable[Any]]], ...] = (
+    (_CONTAINERS, _of_container),
+    (Source, Source.parts),
+    (ModuleType, lambda module: (module.__name__, source_of_module(module))),
+    (logging.Logger, lambda logger: (logger.name,)),  # holds all other loggers
+    (functools.partial, lambda partial: (partial.func, partial.args, partial.keywords)),
+    (type, _of_class),
+    (types.FunctionType | types.MethodType, _of_function),
+    (object, _of_object),
+)

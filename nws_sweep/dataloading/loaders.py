@@ -214,7 +214,7 @@ def copy_with(loader: Loader, settings: LoaderSettings) -> Loader:
         if size is None or type(loader.batch_sampler) is not BatchSampler:
             maker = "the dataset" if loader.batch_sampler is None else type(loader.batch_sampler).__name__
             raise ConfigurationError(f"batch_size={size}: {maker} makes the batches of this DataLoader; must be null")
-        batches = BatchSampler(loader.sampler, size, settings.drop_last)
+        batches = BatchSampler(loader.batch_sampler.sampler, size, settings.drop_last)
         own.update(batch_size=size, drop_last=settings.drop_last, batch_sampler=batches)
     return other
 
@@ -256,8 +256,10 @@ def samples_per_epoch(loader: DataLoader[Any]) -> int | None:
     """Samples per epoch; None if unknown."""
     if isinstance(loader.dataset, IterableDataset):
         return length(loader.dataset)
-    is_by_sampler = loader.batch_sampler is None or type(loader.batch_sampler) is BatchSampler
-    return length(loader.sampler) if is_by_sampler else None
+    batches: Any = loader.batch_sampler
+    if batches is None:
+        return length(loader.sampler)
+    return length(batches.sampler) if type(batches) is BatchSampler else None
 
 
 def length(sized: Any) -> int | None:
@@ -388,9 +390,13 @@ def in_runs(loader: DataLoader[Any], queued_batches: int, place: float = 0.0) ->
     sampler, is_stream = loader.batch_sampler, isinstance(loader.dataset, IterableDataset)
     if sampler is None or is_stream or isinstance(loader.sampler, RandomSampler):
         return None
-    most = min(_MOST_LISTED, _MOST_INDICES // (loader.batch_size or 1))
-    batches = list(itertools.islice(iter(sampler), most + 1))
-    if not 1 < len(batches) <= most:
+    batches, indices = [], 0
+    for batch in sampler:
+        batches.append(batch)
+        indices += length(batch) or 1
+        if len(batches) > _MOST_LISTED or indices > _MOST_INDICES:
+            return None
+    if len(batches) < 2:
         return None
     least = min(max(_LEAST_RUN, 2 * queued_batches), max(1, len(batches) // _FEWEST_RUNS))
     vars(loader)["batch_sampler"] = runs = BatchesInRuns(batches, least, place)

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from nws_sweep.dataloading.fingerprints import attributes, is_library
+from nws_sweep.dataloading.fingerprints import attributes, is_library, is_of_library
 from nws_sweep.results import PythonObjects
 
 _LEAST_BYTES = 1_000_000
@@ -80,17 +80,17 @@ def walk(value: Any) -> Iterator[tuple[str, Any]]:
     """The objects that a dataset reaches, the nearest first, with their places such as ``parts[0].samples``.
 
     They are reached by attributes, elements of small containers, closures, and the globals of functions and attributes
-    of classes outside of libraries. Plain values and arrays are left out.
+    of classes outside of libraries. Plain values are left out.
     """
     seen: dict[int, Any] = {}  # holds references, so that no id is reused
     waiting = deque([("", value)])
     while waiting and len(seen) < _MOST_OBJECTS:
         path, value = waiting.popleft()
-        if id(value) in seen or isinstance(value, _PLAIN) or _is_array(value):
+        if id(value) in seen or isinstance(value, _PLAIN):
             continue
         seen[id(value)] = value
         yield path, value
-        if not _is_large(value):
+        if not (_is_array(value) or _is_large(value)):
             waiting.extend(_parts(value, path))
 
 
@@ -123,11 +123,6 @@ def _of_class(kind: type, prefix: str) -> Iterator[tuple[str, Any]]:
             yield from _used_by(function) if isinstance(function, FunctionType) else ()
         elif is_own and not name.startswith("__"):
             yield prefix + name, member
-
-
-def is_of_library(kind: type) -> bool:
-    """Whether an installed package or the standard library has the class."""
-    return is_library(getattr(sys.modules.get(kind.__module__), "__file__", None) or "")
 
 
 def _used_by(function: FunctionType) -> Iterator[tuple[str, Any]]:
@@ -177,9 +172,10 @@ def _elements(value: Any) -> Any:
     """The elements of a container, an object array of NumPy or an object column of pandas; None for others."""
     if isinstance(value, _CONTAINERS):
         return value
-    dtype = getattr(value, "dtype", None) if hasattr(type(value), "nbytes") else None
-    holds_objects = type(dtype).__module__.startswith("numpy") and getattr(dtype, "kind", "") == "O"
-    return np.asarray(value).reshape(-1) if holds_objects else None
+    # Arrays of other libraries, such as those of h5py and zarr, would be read from their files.
+    is_loaded = isinstance(value, np.ndarray) or f"{type(value).__module__}.".startswith("pandas.")
+    dtype = getattr(value, "dtype", None) if is_loaded else None
+    return np.asarray(value).reshape(-1) if isinstance(dtype, np.dtype) and dtype.kind == "O" else None
 
 
 def _is_large(value: Any) -> bool:

@@ -1,5 +1,6 @@
 import functools
 import importlib
+import io
 import os
 import subprocess
 import sys
@@ -13,6 +14,9 @@ import pandas as pd
 import pytest
 import torch
 from omegaconf import OmegaConf
+from PIL import Image
+from torch.utils.data import ConcatDataset, Subset
+from torchvision.transforms import v2
 
 from nws_sweep.dataloading.fingerprints import fingerprint
 from tests.conftest import ROOT
@@ -56,6 +60,21 @@ def with_code(getter: Any) -> Any:
     return type("Files", (Files,), {"__getitem__": getter})(["a"])
 
 
+class Annotated:
+    """Has more values than are hashed, before its transform by name."""
+
+    def __init__(self, size: int) -> None:
+        self.annotations = {number: {"boxes": [[float(number)] * 4] * 90} for number in range(1000)}
+        self.index = [self.annotations] * 8
+        self.records = [{number: [[box] * 90 for box in range(90)]} for number in range(90)]
+        self.transform = v2.Compose([v2.RandomApply([v2.Resize((size, size))])])
+
+
+WRAPPED: list[Any] = [
+    lambda dataset: dataset,
+    lambda dataset: Subset(ConcatDataset([Subset(dataset, range(1))]), [0]),
+]
+ONE, OTHER = Files(["a"]), Files(["b"])
 SAME: list[Any] = [
     lambda: Files(["a", "b"]),
     lambda: Slotted(1),
@@ -76,6 +95,19 @@ DIFFERENT = [
     ("a", b"a"),
     (adding(1), adding(2)),
     (with_code(lambda self, index: time.sleep(1)), with_code(Files.__getitem__)),
+    (with_code(adding(1)), with_code(adding(2))),
+    (with_code(lambda self, index, size=1: size), with_code(lambda self, index, size=2: size)),
+    (lambda *, size=1: size, lambda *, size=2: size),
+    (lambda x: x in {1, 2}, lambda x: x in {1, 3}),
+    (type("A", (), {"options": {"size": 1}})(), type("A", (), {"options": {"size": 2}})()),
+    (type("A", (), {"transform": v2.Resize(1)})(), type("A", (), {"transform": v2.Resize(2)})()),
+    (*(type("A", (), {"table": functools.cached_property(one)})() for one in (id, repr)),),
+    (*(type("A", (), {"table": functools.cached_property(adding(offset))})() for offset in (1, 2)),),
+    ([ONE, OTHER, ONE], [ONE, OTHER, OTHER]),
+    (b"a" * 5000, b"a" * 5001),
+    (Image.new("RGB", (9, 9), "red"), Image.new("RGB", (9, 9), "blue")),
+    tuple(io.TextIOWrapper(io.FileIO(path)) for path in (__file__, ROOT / "README.md")),
+    *((wrapped(Annotated(224)), wrapped(Annotated(512))) for wrapped in WRAPPED),
 ]
 
 
@@ -121,22 +153,27 @@ def test_globals_of_a_library_do_not_count(monkeypatch: pytest.MonkeyPatch) -> N
     assert fingerprint(textwrap.wrap) == before
 
 
-def test_fingerprints_are_equal_in_another_process() -> None:
-    script = (
+def test_fingerprints_are_equal_in_another_process(tmp_path: Path) -> None:
+    """Sets have another order, and equal constants of a compiled file may be other objects than of its source."""
+    (tmp_path / "mine.py").write_text(
         "from nws_sweep.dataloading.fingerprints import fingerprint\n"
         "import logging, threading\nlogger, lock, scale = logging.getLogger(), threading.Lock(), {'a', 'b'}\n"
         "def used(i):\n    with lock:\n        logger.info(scale)\n"
         "class Mine:\n    def more(self): return used(3), Mine\n"
         "    def __getitem__(self, i):\n        return i in {'a', 'b', 'c'} and [j for j in range(i)]\n"
+        "    options = {'sizes': (1, 2), 'kinds': {'0x1', '0x2', max, used}, 'of': [lock, logger]}\n"
+        "    def one(self, size=(1, 2), *, kinds=frozenset({'a', 'b'})): return (1, 2)\n"
+        "    def other(self, size=(1, 2)): return (1, 2)\n"
         "mine = Mine(); mine.kinds = {'cat', 'dog', 'cow'}; mine.me = mine\n"
+        "mine.pairs = [(1, 2), (1, 2)]\n"
         "print(fingerprint(mine))\n"
     )
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    one, other = (
-        subprocess.check_output([sys.executable, "-c", script], env={**environment, "PYTHONHASHSEED": seed}, timeout=60)
-        for seed in "12"
-    )
-    assert one == other
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{tmp_path}", "PYTHONDONTWRITEBYTECODE": ""}
+    command = [sys.executable, "-c", "import mine"]
+    found = {
+        subprocess.check_output(command, env={**environment, "PYTHONHASHSEED": seed}, timeout=60) for seed in "123"
+    }
+    assert len(found) == 1
 
 
 PROJECT = {

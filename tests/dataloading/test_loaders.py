@@ -82,6 +82,8 @@ def test_the_samples_come_in_the_same_order() -> None:
     for num_workers in (0, 1):
         loader.generator.manual_seed(3)
         assert list(changed_copy(loader, num_workers=num_workers)) == expected
+    some: DataLoader[Any] = DataLoader(DATA, batch_sampler=BatchSampler([5, 3, 4], 2, False), collate_fn=collate)
+    assert list(changed_copy(some, batch_size=3)) == [[5, 3, 4]]
 
 
 def test_settings_of_workers_are_removed_without_workers_and_restored_with_them() -> None:
@@ -259,6 +261,7 @@ def test_other_settings_of_a_loader_are_kept_for_ranks(made: Any, settings: Load
         (DATASET, 10, 10),
         (DataLoader(DATASET, sampler=RandomSampler(DATASET, num_samples=7)), 7, 7),
         (DataLoader(DATASET, sampler=DistributedSampler(DATASET, 5, 0)), 10, 2),
+        (DataLoader(DATASET, batch_sampler=BatchSampler(range(4), 2, False)), 4, 4),
         (DataLoader(DATA, batch_sampler=GROUPED), None, None),
         (DataLoader(SizedStream(5)), 5, 5),
         (Stream(5), None, None),

@@ -37,6 +37,18 @@ def test_a_list_is_named_with_the_size_of_its_objects_or_one_page_of_each() -> N
     assert large.bytes == 2_000 * 4096
 
 
+class OnDisk:
+    """An array of text in a file, as those of h5py and zarr."""
+
+    dtype, nbytes, shape = np.dtype(object), 8_000_000, (1_000_000,)
+
+    def __len__(self) -> int:
+        return 1_000_000
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        raise AssertionError("is read")
+
+
 PATHS = pd.Series(names(), dtype=object)
 SAMPLES = [(name, index % 1000) for index, name in enumerate(names())]
 
@@ -55,6 +67,7 @@ SAMPLES = [(name, index % 1000) for index, name in enumerate(names())]
         ({"data": [7] * 5_000_000}, None),
         ({"data": names(100)}, None),
         ({"data": np.array(None, dtype=object)}, None),
+        ({"data": OnDisk()}, None),
         ({"data": PATHS}, ("data", "Series of str", 50_000)),
         ({"data": [index * 1_000_003 for index in range(100_000)]}, ("data", "list of int", 100_000)),
         ({"data": [None, *names()]}, ("data", "list of NoneType and str", 50_001)),
@@ -125,7 +138,7 @@ def test_files_and_databases_are_named_by_the_attribute_that_holds_them(path: Pa
 
 
 def test_a_handle_is_known_by_its_class_whatever_module_the_class_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    kind = type("Environment", (), {"__module__": "builtins"})  # as that of lmdb 3
+    kind = type("Environment", (), {"__module__": "builtins", "nbytes": 1})  # as that of lmdb 3, and an array of h5py
     module = types.ModuleType("lmdb")
     vars(module)["Environment"] = kind
     monkeypatch.setitem(sys.modules, "lmdb", module)

@@ -5,7 +5,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import partial, wraps
 from types import FunctionType
 from typing import Any
 
@@ -216,6 +216,51 @@ def _slept(sample: Any) -> Any:
     return sample
 
 
+def test_a_cheap_object_hides_no_dear_one_with_its_code_or_place() -> None:
+    found = stages_of(Samples(Busy(0), Busy(0.2), abs, partial(_scaled, factor=1.0)), samples=100)
+    here = "tests.dataloading.test_stages"
+    assert f"{here}.Busy" not in found
+    assert (found[f"{here}.Busy #2"].calls, found[f"{here}._scaled"].calls) == (100, 100)
+
+
+def _decorated(function: Callable[..., Any]) -> Callable[..., Any]:
+    def wrapper(*arguments: Any) -> Any:
+        return function(*arguments)
+
+    return wrapper
+
+
+def _call(self: Any, sample: Any) -> Any:
+    busy(1)
+    return sample
+
+
+DECORATORS: tuple[Any, ...] = (torch.no_grad(), _decorated, lambda function: wraps(function)(_decorated(function)))
+DECORATED = [type(f"Kind{number}", (), {"__call__": one(_call)}) for number, one in enumerate(2 * DECORATORS)]
+
+
+class Decorated(Samples):
+    @torch.no_grad()
+    def __getitem__(self, index: int) -> Any:
+        return super().__getitem__(index)
+
+
+def _closing() -> Callable[[Any], Any]:
+    def closed(sample: Any) -> Any:
+        busy(1)
+        return sample
+
+    return closed
+
+
+def test_functions_with_one_code_are_stages_under_their_own_names() -> None:
+    found = stages_of(Decorated(*(kind() for kind in DECORATED), _closing(), _closing()))
+    here = "tests.dataloading.test_stages"
+    assert [name for name, one in found.items() if one.parent == -1] == [f"{here}.Decorated.__getitem__"]
+    assert [found[f"{here}.{kind.__name__}"].calls for kind in DECORATED] == [4] * 6
+    assert next(one.calls for name, one in found.items() if name.endswith("closed")) == 8
+
+
 def test_everything_has_its_own_code_again() -> None:
     functions = (busy, sleep, _scaled, Busy.__call__, Samples.__getitem__, v2.GaussianBlur.forward)
     before = [function.__code__ for function in functions]
@@ -288,7 +333,7 @@ def test_a_dataset_without_python_code_is_one_stage() -> None:
 )
 def test_scripted_modules_and_classes_are_left_alone() -> None:
     functions = StageFunctions(Samples(torch.jit.script(torch.nn.ReLU()), Busy))
-    names = {function.__qualname__ for function in functions.known.values() if isinstance(function, FunctionType)}
+    names = {function.__qualname__ for function in functions.known if isinstance(function, FunctionType)}
     assert "ScriptModule.forward" not in names
     assert "Samples.__getitem__" in names
 

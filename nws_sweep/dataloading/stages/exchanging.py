@@ -21,8 +21,8 @@ _WITHOUT_AN_END = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC
 def begin(clock: StageClock, functions: StageFunctions) -> Callable[[], None]:
     """Times calls with the clock from now on; returns what ends it."""
     exchanged = contextlib.ExitStack()
-    for code, function in functions.known.items():
-        if not code.co_flags & _WITHOUT_AN_END:
+    for function in functions.known:
+        if not function.__code__.co_flags & _WITHOUT_AN_END:
             with contextlib.suppress(ValueError, TypeError):  # it keeps its code, and counts as a part of its callers
                 exchanged.callback(_Exchanged(clock, functions, function).restore)
     return exchanged.close
@@ -52,11 +52,11 @@ class _Exchanged:
             stage = self._functions.of_function(self.original, arguments[0] if arguments else None)
         except Exception:  # code of the user may raise anything when it is looked at
             stage = None
-        if stage is None or stage.is_cheap:
+        key = None
+        if stage is None or (stage.is_cheap and self._functions.is_cheap(self._code)):
             self.restore()
-            return None
-        key = object()
-        self._clock.push(stage, key)
+        elif not stage.is_cheap:
+            self._clock.push(stage, key := object())
         self._clock.leave()
         return key
 

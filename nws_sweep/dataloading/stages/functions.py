@@ -8,7 +8,7 @@ library calls inside are parts of their stage. A function is recognized by its c
 import functools
 import inspect
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, MethodType
 from typing import Any
@@ -19,7 +19,7 @@ from torch.utils.data import Dataset, IterableDataset
 
 from nws_sweep.dataloading import objects
 from nws_sweep.dataloading.digests import SampleLog
-from nws_sweep.dataloading.fingerprints import is_library
+from nws_sweep.dataloading.fingerprints import is_library, is_of_library
 from nws_sweep.dataloading.stages.clock import Stage
 
 _TYPED_IN = ("<stdin>", "<ipython-input")  # code of the user without a file
@@ -41,20 +41,22 @@ class StageFunctions:
         reached = [value for part in (dataset, collate_fn) for value in _reached(part)]
         making = [_making(one) for one in (dataset, *(value for value in reached if isinstance(value, Dataset)))]
         called = [(value, function) for value in reached if (function := _called(value))]
-        held = [value for value in reached if isinstance(value, FunctionType) and _is_of_user(value)]
+        held = list(_of_user(reached))
         self._methods = {function.__code__ for _, function in called}
         self._of_datasets = {function.__code__ for functions in making for function in functions}
         known = chain(
             *making, (function for _, function in called), held, *map(_methods_of_user, reached),
-            [collate_fn] if isinstance(collate_fn, FunctionType) else [], _ADDED.values(),
+            [_undecorated(collate_fn)] if isinstance(collate_fn, FunctionType) else [], _ADDED.values(),
         )  # fmt: skip
-        self.known: dict[CodeType, FunctionType] = {function.__code__: function for function in known}
+        self.known = list(dict.fromkeys(known))  # of one ``def`` there may be several
+        self._codes = {function.__code__ for function in self.known}
         self.added = Stage("")
         self._stages: dict[object, Stage] = {}
+        self._of_code: dict[CodeType, list[Stage]] = {}
         self._names: dict[str, int] = {}
         for value, function in called:  # numbered in the same order in each worker
             place = _place_of(type(value)) or function.__code__
-            self._named((function.__code__, id(value)), _method_name(value, function.__code__), place)
+            self._named((function.__code__, id(value)), _method_name(value, "__call__"), place)
         for function in held:
             self.of_function(function, None)
         self.root = self._root(dataset)
@@ -64,11 +66,16 @@ class StageFunctions:
         for stage in (*self._stages.values(), self.added):
             stage.calls, stage.wall_s, stage.open = 0, 0.0, None
 
-    def _named(self, key: object, name: str, code: CodeType | None) -> Stage:
+    def is_cheap(self, code: CodeType) -> bool:
+        """Whether all objects that have this code are known to be cheap."""
+        return all(stage.is_cheap for stage in self._of_code.get(code, ()))
+
+    def _named(self, key: tuple[Any, int], name: str, code: CodeType | None) -> Stage:
         """A new stage; those of several objects of one class are numbered."""
         self._names[name] = count = self._names.get(name, 0) + 1
         name = name if count == 1 else f"{name} #{count}"
         self._stages[key] = stage = Stage(name, *((code.co_filename, code.co_firstlineno) if code else ()))
+        self._of_code.setdefault(key[0], []).append(stage)
         return stage
 
     def _root(self, dataset: Any) -> Stage:
@@ -76,11 +83,11 @@ class StageFunctions:
         code = next((function.__code__ for function in _making(dataset)), None)
         kind = type(dataset)
         inside = f"inside {public_name(kind.__module__, kind.__qualname__, kind)}"
-        return self._named((code, id(dataset)), _method_name(dataset, code) if code else inside, code)
+        return self._named((code, id(dataset)), _method_name(dataset, code.co_name) if code else inside, code)
 
     def is_stage(self, code: CodeType) -> bool:
         """Whether each call of this code is a stage: of an object that the dataset holds, or a function of the user."""
-        return code in self.known or self.is_followed(code)
+        return code in self._codes or self.is_followed(code)
 
     def is_followed(self, code: CodeType) -> bool:
         """Whether direct calls of this code are stages too: the dataset's own code and functions of the user."""
@@ -92,6 +99,9 @@ class StageFunctions:
         if code.co_name in _INNER:
             return caller
         itself = frame.f_locals.get(code.co_varnames[0]) if code.co_varnames else None
+        if not code.co_argcount and code.co_flags & inspect.CO_VARARGS:  # ``wrapper(*args, **kwargs)``
+            arguments = frame.f_locals[code.co_varnames[code.co_kwonlyargcount]]
+            itself = arguments[0] if arguments else None
         module, qualified = frame.f_globals.get("__name__", ""), getattr(code, "co_qualname", code.co_name)
         return self._of(code, itself, module, qualified)
 
@@ -106,8 +116,8 @@ class StageFunctions:
         key = (code, id(itself) if is_method else 0)
         if key in self._stages:
             return self._stages[key]
-        name = _method_name(itself, code) if is_method else public_name(module, qualified.replace("<lambda>", "lambda"))
-        return self._named(key, name, code)
+        name = public_name(module, qualified.replace("<lambda>", "lambda"))
+        return self._named(key, _method_name(itself, code.co_name) if is_method else name, code)
 
     def of_callable(self, called: Any) -> Stage:
         """The stage of a function or an object without a Python frame."""
@@ -120,8 +130,9 @@ def _is_users_file(path: str) -> bool:
     return path.startswith(_TYPED_IN) if path.startswith("<") else not is_library(path)
 
 
-def _is_of_user(function: FunctionType) -> bool:
-    return _is_users_file(function.__code__.co_filename)
+def _of_user(values: Iterable[Any]) -> Iterator[FunctionType]:
+    functions = (_undecorated(value) for value in values if isinstance(value, FunctionType))
+    return (function for function in functions if _is_users_file(function.__code__.co_filename))
 
 
 def _reached(part: Any) -> Iterator[Any]:
@@ -134,7 +145,7 @@ def _reached(part: Any) -> Iterator[Any]:
         owner = places.get(place.rpartition(".")[0]) if "." in place else part
         places.setdefault(place, value)
         is_element = place.endswith("]") and "._modules[" not in place
-        is_part = objects.is_of_library(type(owner)) and not isinstance(owner, Dataset | nn.Sequential | nn.ModuleList)
+        is_part = is_of_library(type(owner)) and not isinstance(owner, Dataset | nn.Sequential | nn.ModuleList)
         if is_element or not is_part or isinstance(value, FunctionType):
             yield value
 
@@ -151,7 +162,7 @@ def _making(dataset: Any) -> list[FunctionType]:
     for name in names:
         members = (vars(kind).get(name) for kind in type(dataset).__mro__)
         found.append(next((one for one in members if one and getattr(one, "__module__", "") != _COUNTING), None))
-    return [function for function in found if isinstance(function, FunctionType)]
+    return [_undecorated(function) for function in found if isinstance(function, FunctionType)]
 
 
 def _called(value: Any) -> FunctionType | None:
@@ -160,21 +171,26 @@ def _called(value: Any) -> FunctionType | None:
         return None
     name = "forward" if isinstance(value, nn.Module) else "__call__"
     function = inspect.getattr_static(type(value), name, None)
-    return function if isinstance(function, FunctionType) else None
+    return _undecorated(function) if isinstance(function, FunctionType) else None
+
+
+def _undecorated(function: FunctionType) -> FunctionType:
+    """The function that the user has written: all functions of a decorator have one code."""
+    inner = inspect.unwrap(function)
+    return inner if isinstance(inner, FunctionType) else function
 
 
 def _methods_of_user(kind: Any) -> Iterator[FunctionType]:
     """All methods of a class of the user."""
     bases = kind.__mro__ if isinstance(kind, type) else ()
-    members = (getattr(member, "__func__", member) for base in bases for member in vars(base).values())
-    return (member for member in members if isinstance(member, FunctionType) and _is_of_user(member))
+    return _of_user(getattr(member, "__func__", member) for base in bases for member in vars(base).values())
 
 
-def _method_name(itself: Any, code: CodeType) -> str:
+def _method_name(itself: Any, method: str) -> str:
     """The class of an object that is called; with the method if it is another one."""
     kind = type(itself)
     name = public_name(kind.__module__, kind.__qualname__, kind)
-    return name if code.co_name in {"__call__", "forward"} else f"{name}.{code.co_name}"
+    return name if method in {"__call__", "forward"} else f"{name}.{method}"
 
 
 def _callable_name(called: Any) -> str:

@@ -35,7 +35,8 @@ class _Monitored:
         self._codes: set[CodeType] = set()
         self._cheap: set[CodeType | None] = set()
         self._awaited: CodeType | None = None  # of a library, called by a function of the user
-        self._skipped: dict[CodeType, int] = {}  # calls of such code by others, which have not returned
+        self._timed: dict[CodeType, list[bool]] = {}  # whether each call that has not returned is timed
+        self._targets: dict[tuple[CodeType, int], object] = {}  # of a place of calls; None if there have been several
         callbacks = {
             _EVENTS.PY_START: self._began, _EVENTS.PY_RESUME: self._began, _EVENTS.PY_RETURN: self._ended,
             _EVENTS.PY_YIELD: self._ended, _EVENTS.PY_UNWIND: self._ended, _EVENTS.CALL: self._calls,
@@ -44,8 +45,8 @@ class _Monitored:
         for event, callback in callbacks.items():
             _monitoring.register_callback(tool, event, self._in_the_batch(callback))
         _monitoring.set_events(tool, _EVENTS.PY_UNWIND)  # there are no local ones
-        for code in functions.known:
-            self._follow(code)
+        for function in functions.known:
+            self._follow(function.__code__)
 
     def end(self) -> None:
         """Reports nothing more."""
@@ -75,27 +76,28 @@ class _Monitored:
         return called
 
     def _began(self, code: CodeType, _: int) -> None:
+        timed = self._timed.setdefault(code, [])
+        timed.append(False)
         try:
-            self._push(code, sys._getframe(2))
+            timed[-1] = self._push(code, sys._getframe(2))
         except Exception:  # code of the user may raise anything when it is looked at
             self._awaited = None
 
-    def _push(self, code: CodeType, frame: FrameType) -> None:
+    def _push(self, code: CodeType, frame: FrameType) -> bool:
         if not self._functions.is_stage(code) and self._awaited is not code:
-            self._skipped[code] = self._skipped.get(code, 0) + 1
-            return
+            return False
         self._awaited = None
         stage = self._functions.of_frame(frame, self._clock.open[-1].calls.stage)
-        if stage.is_cheap:
+        if not stage.is_cheap:
+            self._clock.push(stage, code)
+        elif self._functions.is_cheap(code):
             self._cheap.add(code)
             _monitoring.set_local_events(self._tool, code, 0)
-        else:
-            self._clock.push(stage, code)
+        return not stage.is_cheap
 
     def _ended(self, code: CodeType, *_: Any) -> None:
-        if self._skipped.get(code):
-            self._skipped[code] -= 1
-        else:
+        timed = self._timed.get(code)
+        if timed and timed.pop():
             self._clock.pop(code)
 
     def _calls(self, code: CodeType, offset: int, called: Any, _: Any) -> Any:
@@ -108,21 +110,23 @@ class _Monitored:
 
     def _push_callable(self, code: CodeType, offset: int, called: Any) -> Any:
         target = _code_of(called)
-        if target in self._cheap:
-            return _monitoring.DISABLE
-        if target is not None:
+        stage = self._functions.of_callable(called) if target is None else None
+        place, found = (code, offset), target or stage
+        if self._targets.setdefault(place, found) is not found:
+            self._targets[place] = None
+        if target in self._cheap or (stage and stage.is_cheap):
+            return _monitoring.DISABLE if self._targets[place] else None
+        if stage:
+            self._clock.push(stage, place)
+        elif target:
             self._follow(target)
             self._awaited = target
-            return None
-        stage = self._functions.of_callable(called)
-        if stage.is_cheap:
-            return _monitoring.DISABLE
-        self._clock.push(stage, (code, offset))
         return None
 
     def _returned(self, code: CodeType, offset: int, *_: Any) -> None:
         keys = (call.key for call in reversed(self._clock.open))
-        self._clock.pop(next((key for key in keys if key == (code, offset)), None))
+        if key := next((key for key in keys if key == (code, offset)), None):
+            self._clock.pop(key)
 
 
 def _code_of(called: Any) -> CodeType | None:
