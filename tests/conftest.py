@@ -1,4 +1,5 @@
 import contextlib
+import gc
 import multiprocessing
 import os
 import signal
@@ -29,6 +30,9 @@ from tests.one_process import SharedProcess
 if TYPE_CHECKING:
     from torch.utils.data import DataLoader
 
+    from nws_sweep.api.searching import Asked
+    from nws_sweep.dataloading.inputs import LoaderInput
+
 os.environ["CUDA_VISIBLE_DEVICES"] = ""  # the tests are of machines without an accelerator, or simulate one
 # The tests start many processes, each of which would compile torch's modules again without cached bytecode.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -48,6 +52,12 @@ def pytest_configure(config: pytest.Config) -> None:
     for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, usual)
+
+
+def pytest_collection_finish() -> None:
+    """What is imported by now lives as long as the process: garbage collections need not look at it."""
+    gc.collect()
+    gc.freeze()
 
 
 def lacking(what: str, script: str) -> None:
@@ -153,10 +163,10 @@ def shared_process() -> Iterator[SharedProcess]:
 
 @pytest.fixture
 def shared_nws(tmp_path: Path, environment: dict[str, str], shared_process: SharedProcess) -> Command:
-    """The same in the shared process, which has imported torch already; pictures are drawn with ``draw`` only."""
+    """The same in the shared process, which has imported torch already; pictures are empty files."""
 
-    def run(*arguments: str | Path, cwd: Path = tmp_path, draw: bool = False) -> subprocess.CompletedProcess[str]:
-        return shared_process.run([str(argument) for argument in arguments], cwd, environment, draw=draw)
+    def run(*arguments: str | Path, cwd: Path = tmp_path) -> subprocess.CompletedProcess[str]:
+        return shared_process.run([str(argument) for argument in arguments], cwd, environment)
 
     return run
 
@@ -174,6 +184,20 @@ def searched(monkeypatch: pytest.MonkeyPatch) -> "list[DataLoader[Any]]":
 
     monkeypatch.setattr(api, "search", search)
     return found
+
+
+@pytest.fixture
+def answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search of ``tune`` answers at once: the more workers the faster."""
+    from nws_sweep.api import searching, tuning
+
+    def answer(make: "Callable[[], LoaderInput]", asked: "Asked") -> SearchResult:
+        chosen = searching.configuration_of(make(), asked.plan)
+        settings = [chosen.loader.with_workers(n) for n in asked.plan.search.candidates]
+        trials = (factories.trial(one.num_workers, 8.0 / (1 + one.num_workers), settings=one) for one in settings)
+        return SearchResult(factories.search_result(*trials, configuration=chosen))
+
+    monkeypatch.setattr(tuning, "search_for_all_ranks", answer)
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 Orders come as lines of JSON on standard input; the exit status of each goes to standard output.
 """
 
-import contextlib
 import json
 import os
 import subprocess
@@ -30,16 +29,15 @@ class SharedProcess:
         )  # fmt: skip
 
     def run(
-        self, arguments: Sequence[str], folder: Path, environment: Mapping[str, str], *, draw: bool = False
+        self, arguments: Sequence[str], folder: Path, environment: Mapping[str, str]
     ) -> subprocess.CompletedProcess[str]:
         """What ``python -m nws_sweep`` does with the arguments in that folder.
 
-        Its pictures are empty files, since to draw them takes longer than anything else that most tests do; but not
-        with ``draw``.
+        Its pictures are empty files, since to draw them takes longer than anything else that most tests do.
         """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        print(json.dumps([list(arguments), str(folder), dict(environment), draw]), file=self._process.stdin, flush=True)
+        print(json.dumps([list(arguments), str(folder), dict(environment)]), file=self._process.stdin, flush=True)
         status = json.loads(self._process.stdout.readline())
         printed, complaints = ((folder / name).read_text("utf-8") for name in _FILES)
         for name in _FILES:
@@ -63,7 +61,7 @@ def main(orders: TextIO) -> None:
         print(json.dumps(_status(*order)), file=answers, flush=True)
 
 
-def _status(arguments: Sequence[str], folder: str, environment: Mapping[str, str], draw: bool) -> int:
+def _status(arguments: Sequence[str], folder: str, environment: Mapping[str, str]) -> int:
     os.environ.pop("HYDRA_FULL_ERROR", None)  # the command line sets it for its own process
     os.environ.update(environment)
     os.chdir(folder)
@@ -73,7 +71,7 @@ def _status(arguments: Sequence[str], folder: str, environment: Mapping[str, str
         os.dup2(file, number)
         os.close(file)
     try:
-        with contextlib.nullcontext() if draw else mock.patch.object(Illustration, "save", undrawn):
+        with mock.patch.object(Illustration, "save", undrawn):
             cli.main()
         return 0
     except SystemExit as stop:

@@ -18,6 +18,7 @@ from nws_sweep import api
 from nws_sweep.api import explaining, searching
 from nws_sweep.dataloading.inputs import DATALOADER_DEFAULTS
 from nws_sweep.errors import ConfigurationError, NwsSweepError
+from nws_sweep.measurement import sample_check
 from nws_sweep.report import progress
 from nws_sweep.report.search_result import SearchResult
 from nws_sweep.results import BatchCost, LoaderSettings, MeasureRules
@@ -80,7 +81,6 @@ def test_a_search_recommends_workers_and_does_not_change_the_program(capfd: pyte
         ({"time_limit_s": 4}, QUICK, "at most 4.00 s"),
         ({"strategy": "patience"}, QUICK, "2 candidates of at most 1.00 s each"),
         ({}, MeasureRules(mode="epoch"), "whole epochs of each candidate"),
-        ({"strategy": "adaptive"}, QUICK, "at most 60.0 s"),
     ],
 )  # fmt: skip
 def test_the_time_limit_of_a_search_is_announced(rules: dict[str, Any], measure: MeasureRules, limit: str) -> None:
@@ -121,13 +121,21 @@ def test_another_program_does_not_get_the_answer_of_this_one(monkeypatch: pytest
     assert not small(slow(), batch_size=10, num_workers=[0]).reused
 
 
+@pytest.mark.usefixtures("answered")
 def test_workers_of_a_tuned_loader_do_not_draw_the_same_numbers() -> None:
     lines: list[str] = []
     loader: DataLoader[Any] = DataLoader(Draws(np.random.RandomState(0)), batch_size=2)
-    tuned = nws_sweep.tune(loader, num_workers=[2], measure=QUICK, progress=lines.append)
+    tuned = nws_sweep.tune(loader, num_workers=[2], progress=lines.append)
     assert tuned.num_workers == 2
     assert len({number for _ in range(2) for batch in tuned for number in batch.tolist()}) == 48
     assert lines[-1] == "workers seed the random number generators of the dataset (transform[0].inner.R)"
+
+
+def test_an_epoch_that_grows_with_the_workers_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = nws_sweep.SearchResult(search_result(trial(0, 8.0), trial(2, 4.0, warnings=(sample_check.LONGER,))))
+    monkeypatch.setattr(searching, "_result", lambda *_: found)
+    with pytest.warns(UserWarning, match="nws_sweep: the length of an epoch depends on num_workers"):
+        assert nws_sweep.search(slow()) is found
 
 
 def test_a_training_step_and_a_loader_returned_by_a_function_are_measured() -> None:

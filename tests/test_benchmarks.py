@@ -1,7 +1,5 @@
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +10,7 @@ from benchmarks.bias import complete
 from benchmarks.bias_page import Ratios, rows_of
 from benchmarks.catalogue import WORKLOADS
 from benchmarks.journal import BARE_AFTER, BARE_BEFORE, KINDS, NWS_SWEEP, Figure, Forecast, Journal, Outcome, Run
-from tests.conftest import ROOT
+from tests.conftest import ROOT, run_python
 
 
 @pytest.mark.parametrize(
@@ -88,11 +86,8 @@ def measured(tmp_path: Path, arguments: str) -> tuple[str, Journal]:
     """The page and the journal of a quick benchmark in a process of its own."""
     page_path, path = tmp_path / "page.md", tmp_path / f"{arguments.partition(' ')[0]}.jsonl"
     files = ["--quick", "--output", str(page_path), "--journal", str(path)]
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks", *arguments.split(), *files],
-        cwd=ROOT, env={**os.environ, "NWS_SWEEP_LOCK_FILE": str(tmp_path / "lock")},
-        capture_output=True, text=True, timeout=240, check=False,
-    )  # fmt: skip
+    environment = os.environ | {"NWS_SWEEP_LOCK_FILE": str(tmp_path / "lock")}
+    done = run_python(ROOT, environment, "-m", "benchmarks", *arguments.split(), *files)
     assert done.returncode == 0, done.stderr
     return page_path.read_text("utf-8"), Journal(path, json.loads(path.read_text().splitlines()[0]), resume=True)
 

@@ -118,9 +118,10 @@ class Module:
         return DataLoader(self.dataset, batch_size=10, shuffle=True)
 
 
+@pytest.mark.usefixtures("answered")
 def test_a_data_module_is_tuned() -> None:
     module = Module()
-    tuned = nws_sweep.tune(module, num_workers=[0, 2], measure="quick", progress=False)
+    tuned = nws_sweep.tune(module, num_workers=[0, 2], progress=False)
     assert (type(tuned), tuned.steps, module.steps) == (Module, [], [])
     assert (cast(Any, tuned).tuning.before.num_workers, cast(Any, tuned).tuning.after.num_workers) == (0, 2)
     tuned.prepare_data()
@@ -154,9 +155,10 @@ def test_a_program_that_ends_before_the_decision_gets_a_line(monkeypatch: pytest
     assert cast(Any, made).tuning.is_provisional
 
 
+@pytest.mark.usefixtures("answered")
 def test_a_loader_that_tunes_itself_is_tuned_or_watched_as_it_was() -> None:
     plain = DataLoader(DATASET, batch_size=10)
-    tuned = nws_sweep.tune(nws_sweep.autotune(plain), num_workers=[0, 2], measure="quick", progress=False)
+    tuned = nws_sweep.tune(nws_sweep.autotune(plain), num_workers=[0, 2], progress=False)
     assert (type(tuned), tuned.num_workers, cast(Any, tuned).tuning.after.num_workers) == (DataLoader, 2, 2)
     watched = nws_sweep.watch(plain)
     assert [cast(Any, made)._options["watches"] for made in (watched, nws_sweep.autotune(watched))] == [True, False]

@@ -98,8 +98,7 @@ SHOWN_FIRST = every_command([ROOT / "README.md"])
 def alone(command: str) -> object:
     """The command as a parameter. Commands with the same port run in one group; only the README's run by default."""
     marks = [pytest.mark.xdist_group("port")] if "remote_store" in command else []
-    if command not in SHOWN_FIRST:
-        marks.append(pytest.mark.extended)
+    marks.append(pytest.mark.xdist_group("shared") if command in SHOWN_FIRST else pytest.mark.extended)
     return pytest.param(command, marks=marks)
 
 

@@ -21,6 +21,7 @@ from nws_sweep.results import (
     WindowKind,
 )
 from tests import factories
+from tests.conftest import rounds
 from tests.measurement.test_schedule import figures, pace, simulate
 
 
@@ -390,7 +391,7 @@ def noisy_trial(rng: random.Random, correlation: float, outlier_share: float, sp
 def test_a_95_per_cent_interval_covers_the_truth(correlation: float, outlier_share: float, spread: float) -> None:
     """Trials stop when converged; windows have 12 to 200 batches."""
     rng = random.Random(f"{correlation}-{outlier_share}-{spread}")
-    sizes = [size for size, count in ((12, 200), (50, 100), (200, 30)) for _ in range(count)]
+    sizes = [size for size, count in ((12, rounds(100)), (50, rounds(50)), (200, rounds(15))) for _ in range(count)]
     found = [noisy_trial(rng, correlation, outlier_share, spread, size) for size in sizes]
     assert sum(estimate.low <= 0.01 <= estimate.high for estimate in found) / len(found) >= 0.93
 

@@ -20,7 +20,6 @@ from nws_sweep.measurement.sample_check import MAX_COMPARED, Reference, SampleCh
 from nws_sweep.measurement.search_progress import SearchProgress
 from nws_sweep.results import LoaderSettings, MeasureRules, SampleMade, SamplePart, SamplesLogged, SamplesSeen
 from tests.factories import FACTS, configuration, search_result
-from tests.online.test_differences import EachWorkerHasAnEpoch
 from tests.searching import Recorder, machine_of
 from tests.user_datasets import Plain, Repeating, Stream
 
@@ -220,7 +219,7 @@ Search = Callable[..., nws_sweep.SearchResult]
 
 @pytest.fixture
 def measured(own_folders: None) -> Search:
-    rules = MeasureRules(window_s=0.02, trial_limit_s=1.0)
+    rules = MeasureRules(window_s=0.02, trial_limit_s=0.3)
     return functools.partial(nws_sweep.search, batch_size=5, measure=rules, progress=False)
 
 
@@ -233,11 +232,6 @@ def test_a_stream_that_is_not_shared_is_loaded_without_workers(measured: Search)
     with pytest.warns(UserWarning, match="is excluded"):  # also from a stored result
         tuned = nws_sweep.tune(loader, num_workers=[0, 2, 4], measure=result.record.configuration.measure)
     assert (tuned.num_workers, sum(map(len, tuned))) == (0, 60)
-
-
-def test_an_epoch_that_grows_with_the_workers_is_told(measured: Search) -> None:
-    with pytest.warns(UserWarning, match="the length of an epoch depends on num_workers: 4 batches with 0, 16 with 4;"):
-        measured(EachWorkerHasAnEpoch(), num_workers=[0, 4], strategy="exhaustive")
 
 
 @pytest.mark.usefixtures("forked_workers")

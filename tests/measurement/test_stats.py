@@ -3,13 +3,14 @@
 import math
 
 import pytest
-import scipy.stats
 
 from nws_sweep.measurement.stats import estimate_mean, half_width, outliers, student_t_975
 from nws_sweep.results import Estimate
 
 
 def test_the_quantile_is_that_of_scipy() -> None:
+    import scipy.stats  # half a second, for one test
+
     degrees = range(2, 201)
     assert list(map(student_t_975, degrees)) == pytest.approx(scipy.stats.t.ppf(0.975, degrees), rel=1e-4)
 

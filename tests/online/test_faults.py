@@ -5,7 +5,6 @@ import gc
 import multiprocessing
 import os
 import signal
-import subprocess
 import sys
 import time
 import traceback
@@ -24,6 +23,7 @@ from nws_sweep.online import pools
 from nws_sweep.online.pool import Pool
 from nws_sweep.results import LoaderSettings
 from nws_sweep.system import processes, resources
+from tests.children import child, line_of
 from tests.conftest import becomes, rounds
 from tests.online.test_iterator import Items, scripted
 from tests.user_datasets import Slow
@@ -80,10 +80,10 @@ def no_children() -> Iterator[None]:
 
 def workers() -> set[psutil.Process]:
     found = set()
-    for child in psutil.Process().children(recursive=True):
+    for process in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.NoSuchProcess):
-            if "pt_data_worker" in child.name():
-                found.add(child)
+            if "pt_data_worker" in process.name():
+                found.add(process)
     return found
 
 
@@ -129,8 +129,8 @@ def test_batches_that_no_worker_can_make_or_send_are_still_made_without_workers(
 
 def test_new_workers_leave_the_start_method_of_the_program_open(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(multiprocessing.context._default_context, "_actual_context", None)
-    tuned = scripted(DataLoader(Items(20), batch_size=2), {(0, 4): 2})
-    assert len(list(tuned)) == 10
+    tuned = scripted(DataLoader(Items(120), batch_size=2), {(0, 4): 2})  # far longer than workers take to start
+    assert len(list(tuned)) == 60
     assert [one.after.num_workers for one in tuned.tuning.switches] == [2]
     assert multiprocessing.get_start_method(allow_none=True) is None
 
@@ -170,45 +170,37 @@ def test_without_room_for_new_workers_nothing_changes_and_the_line_says_why(monk
     none_left = replace(resources.now(None), threads=2)
     monkeypatch.setattr(resources, "now", lambda _: none_left)
     lines: list[str] = []
-    loader = DataLoader(Slow(400, seconds=0.01), batch_size=2)
+    loader = DataLoader(Slow(200, seconds=0.01), batch_size=2)
     tuned: Any = nws_sweep.autotune(loader, reuse="never", progress=lines.append)
-    assert torch.cat(list(tuned)).tolist() == list(range(400))
+    assert torch.cat(list(tuned)).tolist() == list(range(200))
     assert (tuned.tuning.switches, len(lines)) == ((), 1)
     assert "other settings were not tried: it needs" in lines[0]
     assert "threads for its" in lines[0]
 
 
+INTERRUPTED = """
+from torch.utils.data import DataLoader
+from tests.online.test_iterator import scripted
+from tests.user_datasets import Slow
+script = {(0, n): 1 + n % 5 for n in range(1, 200)}
+loader = scripted(DataLoader(Slow(400, seconds=0.01), 2, num_workers=2, multiprocessing_context="fork"), script)
+for number, batch in enumerate(loader):
+    print(number, flush=True)
+"""
+
+
 @pytest.mark.extended
-def test_a_training_that_is_interrupted_in_a_change_leaves_no_process_at_random(tmp_path: Path) -> None:
-    script = tmp_path / "train.py"
-    script.write_text(
-        "import random, sys, time, torch\n"
-        "from torch.utils.data import DataLoader\n"
-        "from tests.online.test_iterator import scripted\n"
-        "from tests.user_datasets import Slow\n"
-        "script = {(0, n): 1 + n % 5 for n in range(1, 200)}\n"
-        "data = Slow(400, seconds=0.01)\n"
-        "loader = scripted(DataLoader(data, 2, num_workers=2, multiprocessing_context='fork'), script)\n"
-        "for number, batch in enumerate(loader):\n"
-        "    print(number, flush=True)\n",
-        "utf-8",
-    )
-    root = Path(__file__).parents[2]
+def test_a_training_that_is_interrupted_in_a_change_leaves_no_process_at_random() -> None:
     for number in range(rounds(2)):
-        with subprocess.Popen(
-            [sys.executable, str(script)], env={**os.environ, "PYTHONPATH": str(root)}, text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
-        ) as process:  # fmt: skip
-            assert process.stdout is not None
-            assert process.stderr is not None
-            while (line := process.stdout.readline().strip()) != "3":
-                assert line, process.stderr.read()
+        with child(INTERRUPTED) as process:
+            while line_of(process) != "3":
+                pass
             time.sleep(0.037 * (number % 9))
             family = psutil.Process(process.pid).children(recursive=True)
             process.send_signal(signal.SIGINT)
-            assert "KeyboardInterrupt" in process.communicate(timeout=30)[1]
-        _, alive = psutil.wait_procs(family, 10)
-        assert not alive
+            assert process.wait(30) == -signal.SIGINT
+            _, alive = psutil.wait_procs(family, 10)  # before the rest of the group is killed
+            assert not alive
 
 
 def test_workers_that_would_run_the_whole_script_are_not_started(

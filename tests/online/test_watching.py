@@ -15,6 +15,7 @@ from nws_sweep.online.iterator import _no_longer_fits
 from nws_sweep.online.watching import Waiting
 from nws_sweep.replay import choice
 from nws_sweep.replay.queue import QueueSettings
+from tests.conftest import rounds
 
 HOUR_S = 3600.0
 LOOK_S = 10.0  # of a training, until its settings are decided again
@@ -77,7 +78,7 @@ def share(world: World, workers: int) -> float:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_without_a_change_it_never_looks_again(seed: int) -> None:
-    assert not list(train(lambda _: World(), 5.0, seed))
+    assert not list(train(lambda _: World(), 2.0 * rounds(1), seed))
 
 
 def test_storage_that_is_slower_for_ten_minutes_gets_more_workers_for_as_long() -> None:
@@ -99,15 +100,15 @@ def test_storage_that_is_slower_for_ten_minutes_gets_more_workers_for_as_long() 
     ],
 )
 def test_a_lasting_change_is_answered_once(changed: World, after: int) -> None:
-    looks = list(train(lambda s: changed if s >= HOUR_S else World(), 5.0))
+    looks = list(train(lambda s: changed if s >= HOUR_S else World(), 2.5))
     assert [(look.before, look.after) for look in looks] == [(3, after)]
     assert looks[0].at_s - HOUR_S < 180.0
 
 
 def test_changes_that_return_every_few_minutes_do_not_make_it_swing() -> None:
     """Never more often than every ten minutes, and in none of them for longer than a look."""
-    looks = list(train(lambda s: World(making_s=0.32 if math.floor(s / 240.0) % 2 else 0.12), 6.0))
-    assert len(looks) <= 6 * 6
+    looks = list(train(lambda s: World(making_s=0.32 if math.floor(s / 240.0) % 2 else 0.12), 3.0))
+    assert len(looks) <= 6 * 3
     assert all(later.at_s - earlier.at_s >= 600.0 for earlier, later in pairwise(looks))
 
 

@@ -30,7 +30,7 @@ import beside
 
 class Sleeping:
     def __len__(self):
-        return 700
+        return 400
 
     def __getitem__(self, index):
         time.sleep(0.002)
@@ -77,7 +77,10 @@ def test_a_program_does_what_it_does_without(
 
 @pytest.mark.parametrize(
     ("name", "printed"),
-    [("search", "Best settings"), pytest.param("explain", "| Sleeping.__getitem__ ", marks=pytest.mark.extended)],
+    [
+        pytest.param("search", "Best settings", marks=pytest.mark.extended),
+        pytest.param("explain", "| Sleeping.__getitem__ ", marks=pytest.mark.extended),
+    ],
 )
 def test_a_search_ends_the_program_with_a_report(
     project: Path, environment: dict[str, str], name: str, printed: str

@@ -10,6 +10,7 @@ from nws_sweep.errors import DatasetError
 from tests.conftest import Command
 
 
+@pytest.mark.xdist_group("shared")  # with tests/test_cli.py
 @pytest.mark.parametrize("launcher", ["slurm", "ray"])
 @pytest.mark.skipif(importlib.util.find_spec("submitit") is not None, reason="the launchers are installed")
 def test_a_missing_launcher_is_reported_in_one_line(shared_nws: Command, tmp_path: Path, launcher: str) -> None:

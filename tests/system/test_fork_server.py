@@ -15,7 +15,7 @@ from nws_sweep.system import fork_server, processes
 from nws_sweep.system.fork_server import ForkedProcess, ForkServer
 from tests import forked
 from tests.children import child, line_of
-from tests.conftest import ROOT
+from tests.conftest import ROOT, run_python
 from tests.forked import WITHIN_S
 
 
@@ -68,11 +68,8 @@ def test_a_killed_server_is_replaced() -> None:
 
 def output_of(program: str, folder: Path) -> str:
     (folder / "program.py").write_text(program)
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    return subprocess.run(
-        [sys.executable, "-W", "error", "program.py"], cwd=folder, env=environment,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60, check=False,
-    ).stdout  # fmt: skip
+    done = run_python(folder, os.environ | {"PYTHONPATH": str(ROOT)}, "-W", "error", "program.py")
+    return done.stdout + done.stderr
 
 
 _FORKED = """

@@ -440,6 +440,17 @@ def test_windows_are_ten_periods_long_where_a_cpu_quota_throttles(throttled_s: f
     assert min(later) == pytest.approx(least_s, rel=0.3)
 
 
+def test_an_epoch_that_grows_with_the_workers_is_told() -> None:
+    clock, stream = FakeClock(), replace(FACTS, iterable=True)
+
+    def make_loader(settings: LoaderSettings) -> SimulatedLoader:
+        return SimulatedLoader(clock, 4 * max(1, settings.num_workers), 1.0, settings.num_workers)
+
+    trials = measured(configuration(candidates=(0, 4)), FakeMachine(make_loader, None, clock, facts=stream))
+    (line,) = trials[4].warnings
+    assert line.startswith("the length of an epoch depends on num_workers: 4 batches with 0, 16 with 4;")
+
+
 @pytest.mark.parametrize(("persists", "more_s"), [(True, 0.0), (False, 2.0)])
 def test_an_epoch_contains_the_time_in_which_a_large_program_forks_its_workers(persists: bool, more_s: float) -> None:
     chosen = configuration(candidates=(4,))
