@@ -16,7 +16,6 @@ from nws_sweep.results import BatchCost, LoaderSettings, MeasureRules, Noise, Se
 from nws_sweep.tuning.adaptive import Adaptive
 from nws_sweep.tuning.observations import Decision, MeasureRound, Observation
 from tests import factories
-from tests.conftest import rounds
 from tests.fakes import FakeClock, FakeMachine, SimulatedLoader
 from tests.searching import run_search
 
@@ -209,18 +208,20 @@ MOST_S = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("name", "most_s"),
-    [
-        pytest.param(name, most_s, marks=[pytest.mark.extended] if name == "second half" else [])
-        for name, most_s in MOST_S.items()
-    ],
-)
-def test_the_recommended_candidate_is_close_to_the_best_and_costs_no_more_than_it_did(name: str, most_s: float) -> None:
+CASES = [
+    pytest.param(name, most_s, noise, marks=[] if noise and name != "second half" else [pytest.mark.extended])
+    for name, most_s in MOST_S.items()
+    for noise in ((0.05,) if TRUTHS[name].weights else (0.0, 0.05))
+]
+
+
+@pytest.mark.parametrize(("name", "most_s", "noise"), CASES)
+def test_the_recommended_candidate_is_close_to_the_best_and_costs_no_more_than_it_did(
+    name: str, most_s: float, noise: float
+) -> None:
     truth = TRUTHS[name]
     prices = {n: truth.price(n) for n in CANDIDATES if n not in truth.crashes}
-    for noise in (0.05,) if truth.weights or rounds(1) == 1 else (0.0, 0.05):
-        found, cost_s = searched(truth, noise, 1)
-        limit = 0.12 if name in STEEP else 0.1 if noise else 0.08
-        assert prices[found] / min(prices.values()) - 1 <= limit
-        assert cost_s <= most_s
+    found, cost_s = searched(truth, noise, 1)
+    limit = 0.12 if name in STEEP else 0.1 if noise else 0.08
+    assert prices[found] / min(prices.values()) - 1 <= limit
+    assert cost_s <= most_s
