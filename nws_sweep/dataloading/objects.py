@@ -76,6 +76,11 @@ def handles(files: Iterable[str], dataset: Any) -> tuple[str, ...]:
     return (*found, *dict.fromkeys(f"the open file {path}" for path in files if path not in found.values()))
 
 
+def containers(dataset: Any) -> list[Any]:
+    """The containers in a dataset; of those in large ones, none."""
+    return [value for _, value in walk(dataset) if isinstance(value, _CONTAINERS)]
+
+
 def walk(value: Any) -> Iterator[tuple[str, Any]]:
     """The objects that a dataset reaches, the nearest first, with their places such as ``parts[0].samples``.
 

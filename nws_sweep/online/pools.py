@@ -69,10 +69,10 @@ class Pools:
             self.change = Change(plan, self.make(plan.settings))
 
     def _is_safe(self, plan: Plan) -> bool:
-        """Whether workers of a plan share no open file; decides against it if they do."""
-        if shared := self.safeguards.shared_by(plan):
-            self._tuner.decide(f"forked workers would share {shared}; with num_workers=1, a worker opens it")
-        return not shared
+        """Whether workers of a plan may be started; decides against it if they may not."""
+        if reason := self.safeguards.reason_against(plan):
+            self._tuner.decide(reason)
+        return not reason
 
     def start(self, make: Callable[[], Pool]) -> None:
         """Begins an epoch with the pool of ``make``; with fewer workers or earlier settings if not all can start."""

@@ -30,10 +30,15 @@ class Safeguards:
         self._loader, self._tuner = loader, tuner
         self._may_draw = not tuner.base.num_workers and loaders.shuffles_by_default_generator(loader)
         self._copied = ""
+        self._lengths: list[tuple[Any, int]] = []  # of containers of the dataset before the program makes samples
+        self._batches = 0  # taken until then
 
     def note_start(self) -> None:
-        """Workers are about to be started, with the dataset as it is."""
+        """A pool is about to be made, with the dataset as it is."""
         self._copied = self._dataset_now()
+        if not self._tuner.base.num_workers and self._may_change:
+            self._batches = self._tuner.batches
+            self._lengths = [(one, len(one)) for one in objects.containers(self._loader.dataset)]
 
     def has_dataset_changed(self) -> bool:
         """Whether new workers would have a different dataset than those in use."""
@@ -42,19 +47,31 @@ class Safeguards:
     def _dataset_now(self) -> str:
         """A hash of the dataset; empty if its changes need not be noticed.
 
-        Without workers a sample may change the dataset, and plain batches have each change of the program at once. The
-        settings of a loader that does not train, which is known after an epoch, do not change.
+        Without workers a sample may change the dataset, and plain batches have each change of the program at once.
         """
-        tuner = self._tuner
-        may_change = not tuner.tuning.is_decided and (tuner.epoch < 1 or tuner.may_change(tuner))
-        is_copied = tuner.base.num_workers and may_change
+        is_copied = self._tuner.base.num_workers and self._may_change
         return fingerprint(self._loader.dataset) if is_copied else ""
 
-    def shared_by(self, plan: Plan) -> str:
-        """Open handles that the workers of a plan would share by a fork, in a program that had none."""
-        is_first = not self._tuner.base.num_workers and plan.settings.num_workers
-        is_forked = is_first and loaders.start_method(self._loader) == "fork"
-        return ", ".join(objects.handles((), self._loader.dataset)) if is_forked else ""
+    @property
+    def _may_change(self) -> bool:
+        """Whether the settings may; those of a loader that does not train, which is known after an epoch, do not."""
+        tuner = self._tuner
+        return not tuner.tuning.is_decided and (tuner.epoch < 1 or tuner.may_change(tuner))
+
+    def reason_against(self, plan: Plan) -> str:
+        """Why the workers of a plan must not be started, in a program that has none; empty if they may."""
+        if self._tuner.base.num_workers or not plan.settings.num_workers:
+            return ""
+        if self._keeps_samples():
+            return "making a sample adds to the dataset, as to a cache, which workers would not share"
+        is_forked = loaders.start_method(self._loader) == "fork"
+        shared = ", ".join(objects.handles((), self._loader.dataset)) if is_forked else ""
+        return f"forked workers would share {shared}; with num_workers=1, a worker opens it" if shared else ""
+
+    def _keeps_samples(self) -> bool:
+        """Whether each sample that the program's process has made has added an element to a container."""
+        made = (self._tuner.batches - self._batches) * (self._tuner.base.batch_size or 1)
+        return made > 0 and any(len(one) - before >= made for one, before in self._lengths)
 
     def random_state(self, workers: int) -> torch.Tensor | None:
         """The state of the generator that shuffles, if making a batch with this many workers may draw from it."""

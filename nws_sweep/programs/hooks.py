@@ -5,9 +5,9 @@ one that was chosen by its number or by the name of its dataset's class; else th
 iterated with gradients enabled, in random order or over an iterable dataset.
 """
 
-import _thread
 import contextlib
 import os
+import signal
 import threading
 import weakref
 from collections.abc import Callable
@@ -178,8 +178,9 @@ class SearchHook(ProgramHook):
         self._has_begun = True
         if self.ending is None:
             self.ending = SearchEnded(self._search(loader))
-            if threading.current_thread() is not threading.main_thread():  # which may wait for batches for ever
-                _thread.interrupt_main()
+            main = threading.main_thread()
+            if main.ident and threading.current_thread() is not main:  # which may wait for batches for ever
+                signal.pthread_kill(main.ident, signal.SIGINT)  # _thread.interrupt_main() does not end its waiting
         raise self.ending
 
     def conclude(self, program: str) -> None:

@@ -79,6 +79,25 @@ def test_a_file_that_the_program_has_opened_is_not_shared_by_workers(tmp_path: P
     dataset.file.close()
 
 
+@pytest.mark.parametrize(("most", "reason"), [(48, "making a sample adds to the dataset"), (6, "")])
+def test_a_dataset_that_keeps_its_samples_has_no_workers(most: int, reason: str) -> None:
+    """Each epoch has new workers, which would begin with few of the samples."""
+
+    class Keeping(Numbers):
+        def __init__(self) -> None:
+            super().__init__()
+            self.kept: dict[int, Any] = {}
+
+        def __getitem__(self, index: int) -> tuple[int, float]:
+            if len(self.kept) < most:
+                self.kept[index] = index, 0.0
+            return super().__getitem__(index)
+
+    tuned = scripted(loader_of(Keeping()), {(0, 4): 2})
+    taken(tuned, 1)
+    assert tuned.tuning.reason.partition(",")[0] == reason
+
+
 @pytest.mark.parametrize("is_persistent", [False, True])
 @pytest.mark.parametrize("epoch", [0, 1])
 def test_a_change_of_the_dataset_reaches_the_workers_that_it_reaches_without_tuning(

@@ -4,6 +4,7 @@ import contextlib
 import gc
 import queue
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -88,17 +89,22 @@ def test_a_search_in_a_thread_ends_the_program_that_waits_for_its_batches(told: 
     """As a loader that reads ahead in a thread does."""
     _, training = validation_and_training()
     batches: queue.Queue[Any] = queue.Queue()
+    too_late = threading.Timer(30, batches.put, [None])
 
     def read_ahead() -> None:
+        time.sleep(0.2)  # the program waits already
         with contextlib.suppress(SearchEnded):
             batches.put(list(training))
 
     def program() -> None:
-        threading.Thread(target=read_ahead).start()
-        batches.get(timeout=60)
+        for thread in (too_late, threading.Thread(target=read_ahead)):
+            thread.start()
+        batches.get()
 
     with pytest.raises(KeyboardInterrupt):
         run(SearchHook(told.reporting, None), program)
+    assert too_late.is_alive()
+    too_late.cancel()
     assert searched == [training]
 
 
