@@ -1,7 +1,6 @@
 """Searches by nws_sweep with its default rules of measuring."""
 
 from collections.abc import Callable
-from datetime import datetime
 from pathlib import Path
 
 from benchmarks.catalogue import Workload
@@ -9,8 +8,7 @@ from benchmarks.epoch_times import PREFETCH_FACTOR
 from nws_sweep.executor.dataset_server import DatasetServer, spec_of
 from nws_sweep.measurement.environment import Environment
 from nws_sweep.results import Configuration, LoaderSettings, MeasureRules, SearchRecord, SearchRules, Trial
-from nws_sweep.system import host
-from nws_sweep.tuning.runner import search
+from nws_sweep.tuning.runner import new_record, search
 
 
 def configuration_of(workload: Workload, rules: SearchRules, seed: int) -> Configuration:
@@ -35,8 +33,7 @@ def configuration_of(workload: Workload, rules: SearchRules, seed: int) -> Confi
 
 def find(configuration: Configuration, log_path: Path, print_line: Callable[[str], None]) -> SearchRecord:
     """Searches; output of trial processes is appended to ``log_path``, and each trial gets a line."""
-    started_at = datetime.now().astimezone().isoformat()
-    start = SearchRecord(configuration=configuration, host=host.describe(), started_at=started_at)
+    start = new_record(configuration)
     log, folder = str(log_path.absolute()), str(Path.cwd())
     with DatasetServer() as dataset_server:
         start_process = dataset_server.factory(lambda chosen: spec_of(chosen, folder, log))

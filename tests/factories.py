@@ -102,8 +102,8 @@ def window(kind: WindowKind = WindowKind.STEADY, batches: int = 4, **changes: An
 
 
 def windows() -> tuple[Window, ...]:
-    """A warm-up of two batches and two windows of three."""
-    return window(WindowKind.WARM_UP, 2, startup_s=0.25), window(batches=3), window(batches=3)
+    """A warm-up of two batches and two windows of three, as they are read from batches.csv."""
+    return window(WindowKind.WARM_UP, 2, samples=0), window(batches=3, samples=0), window(batches=3, samples=0)
 
 
 def estimate(value: float) -> Estimate:
@@ -138,6 +138,7 @@ def trial(num_workers: int, epoch_s: float, **changes: Any) -> Trial:
         "noise": Noise(other_cpus=0.125),
         "windows": windows(),
         "cost_s": 1.5,
+        "batches": 128,
     }
     return Trial(**{**defaults, **changes})
 
@@ -164,7 +165,7 @@ def recorded_trial(num_workers: int, cost: BatchCost, loop: LoopCosts | None = N
 
 def endless_trial(num_workers: int, batch_s: float) -> Trial:
     """A trial on a dataset whose length is unknown."""
-    return trial(num_workers, 128 * batch_s, measurement=measurement(128 * batch_s, epoch_s=None))
+    return trial(num_workers, 128 * batch_s, measurement=measurement(128 * batch_s, epoch_s=None), batches=None)
 
 
 def failed_trial(num_workers: int, reason: str = "it broke", state: TrialState = TrialState.FAILED) -> Trial:

@@ -263,9 +263,6 @@ class FakeProcess:
     def thread_times(self, counts: Sequence[int], limit_s: float) -> Mapping[int, float]:
         return {}
 
-    def files(self) -> tuple[str, ...]:
-        return self._answer().files
-
     def logged(self) -> SamplesLogged:
         return self._answer().logged.get(self.settings.num_workers, SamplesLogged())
 
@@ -321,7 +318,6 @@ class FakeMachine:
     idle_waits: int = 0
     distort: Callable[[Window], Window] = lambda window: window
     read: Callable[[int], int] = lambda batches: 0
-    files: tuple[str, ...] = ()
     facts: DatasetFacts = FACTS
     logged: dict[int, SamplesLogged] = field(default_factory=dict)
     without_workers: tuple[SampleMade, ...] = ()

@@ -32,7 +32,7 @@ def paced(num_workers: int, batch_s: float, batch_size: int = 64) -> Trial:
         wait_s=waiting * batch_s, step_s=(1 - waiting) * batch_s, memory_bytes=(1 + num_workers) * 3 * 2**28,
     )  # fmt: skip
     settings = loader_settings(num_workers, batch_size=batch_size)
-    return trial(num_workers, 1.0, measurement=found, settings=settings)
+    return trial(num_workers, 1.0, measurement=found, settings=settings, batches=8192 // batch_size)
 
 
 def searched(

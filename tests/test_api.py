@@ -244,8 +244,8 @@ def test_a_result_renders_as_a_table_a_frame_and_a_figure() -> None:
 
 
 def test_the_chosen_keywords_are_those_of_dataloader() -> None:
-    rules = search_rules(settings=("prefetch_factor", "threads_per_worker"))
-    best = trial(2, 2.0, settings=LoaderSettings(batch_size=64, num_workers=2, prefetch_factor=4, threads_per_worker=2))
+    rules = search_rules(settings=("prefetch_factor",))
+    best = trial(2, 2.0, settings=LoaderSettings(batch_size=64, num_workers=2, prefetch_factor=4))
     chosen = SearchResult(search_result(trial(0, 4.0), best, configuration=configuration(search=rules)))
     assert chosen.loader_kwargs == {"num_workers": 2, "prefetch_factor": 4}
     loader = LoaderSettings(batch_size=64, prefetch_factor=4, persistent_workers=True, timeout=30.0)

@@ -105,9 +105,6 @@ def _about_noise(trials: Sequence[Trial]) -> Iterator[str]:
         value, candidate = max(((getattr(noise, name), candidate) for noise, candidate in seen), default=(0.0, ""))
         if value > limit:
             yield line.format(value=value, share=units.share(value), candidate=candidate)
-    outlying = ", ".join(f"{len(noise.outliers)} of {candidate}" for noise, candidate in seen if noise.outliers)
-    if outlying:
-        yield f"outlier windows (included in the results): {outlying}"
 
 
 def on_all(results: Sequence[SearchRecord]) -> list[str]:

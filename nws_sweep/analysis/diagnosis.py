@@ -144,7 +144,7 @@ def model_of_search(result: SearchRecord, best: Trial, most: int = MOST_BATCHES)
     succeeded = [trial for trial in worker_trials(result) if trial.objective_s is not None]
     method = loader_of(result, best).multiprocessing_context or processes.start_method()
     epochs = result.configuration.measure.epochs
-    return model_of(succeeded, result.batches_of(best), result.cpus, method, most, epochs)
+    return model_of(succeeded, best.batches, result.cpus, method, most, epochs)
 
 
 def _is_too_noisy(diagnosis: Diagnosis) -> bool:

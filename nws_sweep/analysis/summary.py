@@ -82,13 +82,13 @@ class ConfigurationSummary:
         """
         found = trial.measurement
         steady = found.rate if found else None
-        batches, facts = self.run.result.batches_of(trial), self.run.result.facts
+        batches, size, facts = trial.batches, trial.settings.batch_size or 1, self.run.result.facts
         if not (found and found.batch_s and found.epoch_s and steady and batches):
             return steady
+        known = facts.samples_of(trial.settings, self.configuration.ranks) if facts else None
         samples = batches * found.batch_s.value * steady.value
-        of_epoch = (trial.settings, self.configuration.ranks)
-        if facts and facts.batches_of(*of_epoch) == batches:  # the last of them may have fewer samples
-            samples = facts.samples_of(*of_epoch) or samples
+        if known and -(-known // size) == batches:  # the last batch may have fewer samples
+            samples = known
         return steady.scaled(samples / (found.epoch_s * steady.value))
 
     @property
@@ -131,9 +131,13 @@ class Summary:
     @property
     def rate_unit(self) -> str:
         """The unit of ``ConfigurationSummary.rate``: of an epoch, unless the length of one is unknown."""
-        measured = ((c, trial) for c in self.configurations for trial in c.worker_trials)
-        lengths = (c.run.result.batches_of(trial) for c, trial in measured if trial.objective_s is not None)
-        return f"samples per second{' of an epoch' if all(lengths) else ''}"
+        return f"samples per second{' of an epoch' if self.has_lengths else ''}"
+
+    @property
+    def has_lengths(self) -> bool:
+        """Whether the length of an epoch of all measured candidates is known."""
+        trials = (trial for one in self.configurations for trial in one.worker_trials)
+        return all(trial.batches for trial in trials if trial.objective_s is not None)
 
     @functools.cached_property
     def distinguishing(self) -> tuple[str, ...]:

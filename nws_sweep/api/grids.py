@@ -20,6 +20,7 @@ from nws_sweep.report.sweep_result import SweepResult
 from nws_sweep.results import SearchRecord, shown, storage
 from nws_sweep.system import platforms
 from nws_sweep.tuning import earlier_results
+from nws_sweep.tuning.runner import new_record
 
 _LISTS = ("num_workers", "settings", "sampler", "batch_sampler", "config")  # arguments that may be lists themselves
 
@@ -128,7 +129,7 @@ class _Search:
         """What was measured, here or for an earlier point that does the same, or why nothing was."""
         if self._input.fingerprint and (same := earlier_results.measured_once(self._configuration, earlier)):
             return same
-        start = searching.new_record(self._configuration)
+        start = new_record(self._configuration)
         try:
             return searching.record_here(start, self._input, self._asked)[0]
         except NwsSweepError as failure:

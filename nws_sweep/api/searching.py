@@ -6,7 +6,6 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +26,9 @@ from nws_sweep.report.progress import Print, ProgressReporter, announcer, printe
 from nws_sweep.report.search_result import SearchResult
 from nws_sweep.results import Configuration, MeasureRules, SearchRecord, SearchRules, TrialState
 from nws_sweep.results.result_cache import ResultStore
-from nws_sweep.system import host, host_lock, platforms, temporary
+from nws_sweep.system import host_lock, platforms, temporary
 from nws_sweep.system.host import usable_cpus
-from nws_sweep.tuning.runner import limit_s, limit_spent
+from nws_sweep.tuning.runner import limit_s, limit_spent, new_record
 from nws_sweep.tuning.runner import search as run_search
 from nws_sweep.tuning.strategy import most_candidates
 
@@ -215,12 +214,6 @@ def _step_node(training_step: TrainingStep) -> dict[str, Any]:
     if schema.is_seconds(training_step):
         return schema.sleeping(training_step)
     raise ConfigurationError(f"training_step={training_step!r}: must be None, seconds of at least 0, or a function")
-
-
-def new_record(configuration: Configuration) -> SearchRecord:
-    """The record of a search that begins now."""
-    started_at = datetime.now().astimezone().isoformat()
-    return SearchRecord(configuration=configuration, host=host.describe(configuration.ranks), started_at=started_at)
 
 
 def record_here(start: SearchRecord, loader_input: LoaderInput, asked: Asked) -> tuple[SearchRecord, bool]:

@@ -90,7 +90,6 @@ _KEYS: dict[str, tuple[Any, Allowed]] = {
     "multiprocessing_context": (str | None, _one_of("fork", "spawn", "forkserver", None)),
     "timeout": (float | None, _or_null(_SECONDS_OR_0)),
     "in_order": (bool | None, _YES_OR_NO),
-    "threads_per_worker": (int | None, _or_null(_at_least(1))),
     # OmegaConf cannot set a key of a mapping whose type is known and whose value is null.
     "collate_fn": (
         Any,

@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 from multiprocessing.sharedctypes import RawArray
 from typing import Any
 
-import torch
 from torch.utils.data import IterableDataset, get_worker_info
 
 from nws_sweep.dataloading.clocks import Clocks, read_clocks, run_delay_clock, unknown_delay_s
@@ -247,7 +246,6 @@ class WorkerStart:
 
     timer: BatchTimer | None = None  # of the loader's batches
     user_function: Callable[[int], Any] | None = None  # the user's own, called first
-    threads: int | None = None  # of torch's operations; None for the number that DataLoader sets
     log: SampleLog | None = None  # receives some samples of the worker's first epoch
     folder: str | None = None  # the trial's temporary folder, in which the worker is registered
     collate_fn: Callable[[Any], Any] | None = None  # the user's own, whose calls are timed
@@ -257,8 +255,6 @@ class WorkerStart:
         processes.die_with_parent()
         if self.folder is not None:
             temporary.register_process(self.folder)
-        if self.threads is not None:
-            torch.set_num_threads(self.threads)
         if self.user_function is not None:
             self.user_function(worker_id)
         if self.timer and (worker := get_worker_info()):

@@ -51,7 +51,7 @@ from nws_sweep.results import (
     WindowKind,
     WindowRequest,
 )
-from nws_sweep.system import accelerator, fork_server, page_cache, processes, streams, temporary
+from nws_sweep.system import accelerator, fork_server, processes, streams, temporary
 
 logger = logging.getLogger(__name__)
 
@@ -113,10 +113,6 @@ class _DatasetCommands:
         obstacle = forking.obstacle_since(before)
         self.is_template = not obstacle
         return obstacle
-
-    def files(self) -> tuple[str, ...]:
-        paths = page_cache.paths_in(self._data.source.dataset)
-        return tuple(map(os.path.abspath, paths))  # pathlib is slow for a million
 
     def load(self, keys: Sequence[Any], limit_s: float | None) -> tuple[SampleMade, ...]:
         return load_in_process(self._data.source.dataset, keys, limit_s)
@@ -191,10 +187,8 @@ class _ChildCommands(_DatasetCommands):
         workers = settings.num_workers
         self._batch_log = log = BatchLog(workers, self._order, self._batches) if workers else None
         if log:
-            own, threads = loader.worker_init_fn, settings.threads_per_worker
-            loader.worker_init_fn = WorkerStart(
-                BatchTimer(log), own, threads, self._log, self._folder, loader.collate_fn
-            )
+            own, timer = loader.worker_init_fn, BatchTimer(log)
+            loader.worker_init_fn = WorkerStart(timer, own, self._log, self._folder, loader.collate_fn)
         # A kept iterator makes batches before their epoch begins. A DataLoader that does not make the batches has an
         # unknown number of samples in each.
         is_counted = not loaders.renew_iterators(loader) and settings.batch_size is not None

@@ -77,7 +77,6 @@ class ChildProcess(TrialProcess):
 
     wait_until_idle = _sent(TrialProcess.wait_until_idle, "wait_until_idle")
     warned = _sent(TrialProcess.warned)
-    files = _sent(TrialProcess.files)
     logged = _sent(TrialProcess.logged)
     load = _sent(TrialProcess.load)
     load_one_by_one = _sent(TrialProcess.load_one_by_one)

@@ -14,7 +14,7 @@ import os
 import signal
 import warnings
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partialmethod
 from pathlib import Path
 from typing import Any, cast
@@ -36,7 +36,7 @@ from nws_sweep.executor import trial_process
 from nws_sweep.hydra_app import grid, job, resuming
 from nws_sweep.hydra_app.grid import Composer, configuration_of
 from nws_sweep.hydra_app.job import Session, parts_of
-from nws_sweep.results import Configuration, Host, SearchRecord, atomic, storage
+from nws_sweep.results import Configuration, SearchRecord, atomic, storage
 from nws_sweep.system import extras, host, platforms
 from nws_sweep.system.processes import Interrupted
 
@@ -133,7 +133,7 @@ def prepare(composed: DictConfig, session: Session, *, is_grid: bool) -> None:
     if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
         raise ConfigurationError(f"{folder}: the output folder cannot be created: {existing} is not writable")
     nodes_differ = is_grid and not str(composed.hydra.launcher.get("_target_")).endswith(_LOCAL_LAUNCHERS)
-    resuming.check(folder, host.describe(), is_grid=is_grid, nodes_differ=nodes_differ)
+    resuming.check(folder, host.describe, is_grid=is_grid, nodes_differ=nodes_differ)
     is_new = not folder.exists()
     if not is_new:  # before datasets are made, since another program may hold the lock
         session.resources.callback(resuming.folder_lock(folder).release, force=True)
@@ -203,14 +203,14 @@ class GridState:
     session: Session
     composer: Composer
     folder: Path
-    host: Host = field(default_factory=host.describe)
 
     def finished(self, point: Point) -> storage.StoredRun | None:
         """The finished result of a point; None if there is none."""
         folder = self.folder / folder_name(point)
         if not (folder / storage.RESULT).exists():  # a hundred times faster than composing the configuration
             return None
-        return resuming.finished(folder, self.composer.configuration(point, self.session.facts), self.host)
+        configuration = self.composer.configuration(point, self.session.facts)
+        return resuming.finished(folder, configuration, host.describe(configuration.ranks))
 
     def skip_if_finished(self, point: Point) -> bool:
         """Shows and remembers the result of a finished point; False if the point needs a job."""

@@ -7,7 +7,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,7 +26,7 @@ from nws_sweep.results.result_cache import ResultStore
 from nws_sweep.system import host, host_lock
 from nws_sweep.system.processes import Interrupts
 from nws_sweep.tuning import earlier_results
-from nws_sweep.tuning.runner import search
+from nws_sweep.tuning.runner import new_record, search
 
 if TYPE_CHECKING:
     from nws_sweep.hydra_app.terminal import View
@@ -109,7 +108,7 @@ def measure(
 ) -> SearchRecord | None:
     """Searches one configuration and writes its files during the search; None after a failure, which they record."""
     session.interrupts.check()
-    state = resuming.resume_state(folder, configuration, host.describe())
+    state = resuming.resume_state(folder, configuration, host.describe(configuration.ranks))
     if state.message:
         logger.warning(state.message)
         session.view.note(state.message)
@@ -181,14 +180,12 @@ def _draw(folder: Path, session: Session) -> None:
 
 def initial_record(configuration: Configuration, earlier: Sequence[SearchRecord] = ()) -> SearchRecord:
     """The record at the start of a search, with the trials that the same grid has measured already."""
-    started_at = datetime.now().astimezone().isoformat()
+    start = new_record(configuration)
     if same := earlier_results.measured_once(configuration, earlier):
-        return replace(same, started_at=started_at)
+        return replace(same, started_at=start.started_at)
     trials = earlier_results.same_trials(configuration, earlier)
     facts = next((r.facts for r in earlier if trials and r.configuration.dataset == configuration.dataset), None)
-    return SearchRecord(
-        configuration=configuration, host=host.describe(), started_at=started_at, trials=trials, facts=facts
-    )
+    return replace(start, trials=trials, facts=facts)
 
 
 def record_lost_job(folder: Path, configuration: Configuration, error: BaseException, session: Session) -> None:
@@ -197,7 +194,8 @@ def record_lost_job(folder: Path, configuration: Configuration, error: BaseExcep
         stored = storage.load(folder).result
         if not stored.complete:  # the job's own record, which may know more of the configuration
             return _record_failure(stored, error, folder, session)
-    state = resuming.resume_state(folder, configuration, host.describe(), of_any_host=True)
+    here = host.describe(configuration.ranks)
+    state = resuming.resume_state(folder, configuration, here, of_any_host=True)
     if state.record is None or not state.record.complete:
         _record_failure(state.record or initial_record(configuration), error, state.folder, session)
 

@@ -6,6 +6,7 @@ mixed with new measurements.
 
 import contextlib
 import errno
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -52,10 +53,10 @@ class ResumeState:
     message: str = ""
 
 
-def check(folder: Path, host: Host, *, is_grid: bool, nodes_differ: bool) -> None:
+def check(folder: Path, describe: Callable[[int], Host], *, is_grid: bool, nodes_differ: bool) -> None:
     """Raises ConfigurationError if a folder has results of another host or versions, or of the other kind of run.
 
-    If nodes differ, only the versions must be equal.
+    ``describe`` returns this host for a number of ranks. If nodes differ, only the versions must be equal.
     """
     option = "hydra.sweep.dir" if is_grid else "hydra.run.dir"
     is_run = (folder / storage.RESULT).exists()
@@ -65,7 +66,7 @@ def check(folder: Path, host: Host, *, is_grid: bool, nodes_differ: bool) -> Non
     names = VERSIONS if nodes_differ else (*MACHINE, *VERSIONS)
     with contextlib.suppress(NotARunError):
         for record in (run.result for run in storage.find(folder).runs if run.result.trials):
-            if found := record.host.difference(host, names):
+            if found := record.host.difference(describe(record.configuration.ranks), names):
                 raise ConfigurationError(f"{folder}: holds results {found}; choose another {option}")
 
 

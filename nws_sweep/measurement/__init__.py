@@ -5,7 +5,7 @@ May import ``system``, ``units``, ``results`` and ``errors``; no torch. ``schedu
 
 windows          cuts an iteration over a DataLoader into windows, in a trial and in a training program
 schedule         which window a trial takes next
-stats            means with intervals, outliers
+stats            means with intervals
 counters         CPU time, memory, storage and noise of time slices, from the counters of processes and machine
 quantities       the quantities of a trial, whether they are precise enough, and whether they are possible
 environment      the interfaces of a search: trial processes, clock, machine, observer

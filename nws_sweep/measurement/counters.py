@@ -4,7 +4,6 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import replace
 
-from nws_sweep.measurement.stats import outliers
 from nws_sweep.results import Noise, TimeSlice, Window, WindowKind
 
 _MIN_POINTS_FOR_GROWTH = 3
@@ -55,11 +54,10 @@ def as_warm_up(time_slice: TimeSlice) -> TimeSlice:
     return replace(time_slice, windows=tuple(replace(one, kind=WindowKind.WARM_UP) for one in time_slice.windows))
 
 
-def noise_of(slices: Sequence[TimeSlice], cores: float, first_window: int = 0) -> Noise | None:
+def noise_of(slices: Sequence[TimeSlice], cores: float) -> Noise | None:
     """What disturbed a trial with ``cores`` CPUs, from the counters of the machine; None without time slices.
 
     CPUs of other programs count only as far as they exceed those beyond this job's quota, which it cannot use.
-    ``first_window`` is the number of the first window in the trial.
     """
     elapsed_s = sum(time_slice.elapsed_s for time_slice in slices)
     if elapsed_s <= 0:
@@ -67,10 +65,8 @@ def noise_of(slices: Sequence[TimeSlice], cores: float, first_window: int = 0) -
     own_s = cpu_time_s(slices) + sum(time_slice.used.background_cpu_s for time_slice in slices)
     others_s = sum(time_slice.machine.busy_s for time_slice in slices) - own_s
     beyond_s = max(0.0, sum(time_slice.machine.total_s for time_slice in slices) - elapsed_s * cores)
-    measured = [(n, b.elapsed_s / b.batches) for n, b in enumerate(all_windows(slices)) if b.counts and b.batches]
     return Noise(
         other_cpus=max(0.0, others_s - beyond_s) / elapsed_s,
         steal=sum(time_slice.machine.steal_s for time_slice in slices) / (elapsed_s * cores),
         throttled=min(1.0, sum(time_slice.machine.throttled_s for time_slice in slices) / elapsed_s),
-        outliers=tuple(first_window + measured[index][0] for index in outliers([mean_s for _, mean_s in measured])),
     )

@@ -44,9 +44,6 @@ class TrialProcess(Protocol):
     def warned(self) -> tuple[str, ...]:
         """The distinct warnings issued so far."""
 
-    def files(self) -> tuple[str, ...]:
-        """The files and folders that the dataset's attributes name."""
-
     def logged(self) -> SamplesLogged:
         """Some of the samples that the workers have made, and the open files that the workers share."""
 

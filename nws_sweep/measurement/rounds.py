@@ -34,21 +34,17 @@ def threads_warning(times_s: Mapping[int, float]) -> str:
     )
 
 
-def cold_files(rules: MeasureRules, of_dataset: Callable[[], Sequence[str] | None]) -> tuple[str, ...]:
-    """What ``measure.cache=cold`` drops from the page cache: ``measure.cache_files``, or what the dataset names.
-
-    Empty with another cache, and if the dataset cannot be asked (None). ConfigurationError if there are no such files.
-    """
+def cold_files(rules: MeasureRules) -> tuple[str, ...]:
+    """What ``measure.cache=cold`` drops from the page cache; ConfigurationError if there are no such files."""
     if rules.cache != "cold":
         return ()
-    named = of_dataset() if rules.cache_files is None else rules.cache_files
-    files = page_cache.files_below(named or ())
-    if named is not None and not files:
-        given = "the dataset's attributes" if rules.cache_files is None else f"measure.cache_files=[{', '.join(named)}]"
-        raise ConfigurationError(
-            f"measure.cache=cold: no files in {given}; name files or folders in measure.cache_files=[...]"
-        )
-    return files
+    named = rules.cache_files or ()
+    if files := page_cache.files_below(named):
+        return files
+    raise ConfigurationError(
+        f"measure.cache=cold: no files in measure.cache_files=[{', '.join(named)}]; "
+        "name the files or folders that the dataset reads"
+    )
 
 
 class Rounds(ExitStack):
@@ -203,8 +199,7 @@ class Rounds(ExitStack):
             raise TimeLimitReached
         unfinished = [] if candidate.progress.done else [candidate]
         self._observer.slice_started(candidate.process.settings.num_workers)
-        rules, ask = self.search.start.configuration.measure, self._samples.ask
-        self._cold_files = self._cold_files or cold_files(rules, lambda: ask(lambda process: process.files()))
+        self._cold_files = self._cold_files or cold_files(self.search.start.configuration.measure)
         self._environment.drop_files(self._cold_files)
         candidate.time_slice(self.search.memory_left, self._number, window_s)
         self._pause_others()

@@ -9,10 +9,6 @@ from nws_sweep.results import Estimate
 # Fewer windows have no interval: their spread is too uncertain.
 MIN_WINDOWS_FOR_INTERVAL = 3
 
-_MIN_FOR_OUTLIERS = 5
-_MAX_Z = 3.5
-_MIN_FACTOR = 1.1
-
 # 97.5 % quantiles of Student's t for 2 to 30 degrees of freedom (tests compare them with SciPy's).
 _T_975 = (
     4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622, 2.2281, 2.2010, 2.1788, 2.1604, 2.1448, 2.1314,
@@ -60,19 +56,3 @@ def half_width(estimate: Estimate) -> float:
     if estimate.low is None or estimate.high is None:
         return math.inf
     return math.sqrt(estimate.high / estimate.low) - 1
-
-
-def outliers(values: Sequence[float]) -> tuple[int, ...]:
-    """Indices of values far from the others, to be labelled and still counted.
-
-    The modified z-score of the logarithms (Iglewicz and Hoaglin, 1993: 0.6745 x deviation from the median / median
-    absolute deviation) exceeds 3.5, and the value differs from the median by more than a tenth. Fewer than five values,
-    or values that are not all > 0, have no outliers.
-    """
-    if len(values) < _MIN_FOR_OUTLIERS or min(values) <= 0:
-        return ()
-    logs = [math.log(value) for value in values]
-    middle = statistics.median(logs)
-    deviations = [abs(value - middle) for value in logs]
-    least = max(_MAX_Z * statistics.median(deviations) / 0.6745, math.log(_MIN_FACTOR))
-    return tuple(index for index, deviation in enumerate(deviations) if deviation > least)

@@ -141,7 +141,7 @@ class TrialProgress:
             notes=notes,
             warnings=(*self.process_warnings, *self.warnings),
             measurement=found,
-            noise=counters.noise_of(self.slices, self.cores, len(uncounted)) if found else None,
+            noise=counters.noise_of(self.slices, self.cores) if found else None,
             finished=self.done,
             windows=(*uncounted, *self.windows),
             cost_s=self.cost_s,

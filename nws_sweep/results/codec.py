@@ -10,12 +10,12 @@ from typing import Any
 
 import msgspec
 
-from nws_sweep.results.measurements import BatchRecord, BatchTime, Trial, Window
+from nws_sweep.results.measurements import BatchRecord, BatchTime, Trial, Window, WindowKind
 from nws_sweep.results.search_record import SearchRecord
 from nws_sweep.results.settings import Configuration, plain
 
 # Version of result.json: raised when its keys change.
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 
 # Errors of reading: invalid JSON, a missing key, or a value of the wrong type or out of range.
 UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, csv.Error)  # msgspec.ValidationError is a ValueError
@@ -23,19 +23,15 @@ UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, csv.Error)  # msg
 TIMING_COLUMNS = (
     "num_workers", "startup_s", "batch_s", "batch_s_low", "batch_s_high", "samples_per_s", "wait_s", "step_s",
     "stall_fraction", "epoch_s", "first_epoch_s", "cpu_s", "memory_bytes", "shm_bytes", "memory_growth_bytes", "state",
-    "reason", "windows", "bias_bound", "cache", "disk_bytes", "other_cpus", "steal", "throttled", "outliers", "cost_s",
-    "settings", "notes",
+    "reason", "windows", "bias_bound", "cache", "disk_bytes", "other_cpus", "steal", "throttled", "cost_s", "settings",
+    "notes",
 )  # fmt: skip
-BATCH_COLUMNS = ("num_workers", "window", "index", "warm_up", "wait_s", "step_s", "outlier", "settings")
+BATCH_COLUMNS = ("num_workers", "window", "index", "warm_up", "wait_s", "step_s", "settings")
 COST_COLUMNS = (
     "num_workers", "epoch", "number", "position", "cpu_s", "wait_s", "copy_s", "was_stopped", "settings",
     "stages",
 )  # fmt: skip
 _RECORD_FIELDS, _COST_FIELDS = COST_COLUMNS[1:4] + COST_COLUMNS[7:8], COST_COLUMNS[4:7]
-_SUMMARISED = (
-    "kind", "batches", "samples", "startup_s", "wait_s", "step_s", "end_s", "produced", "batch_bytes",
-    "batch_tensors",
-)  # fmt: skip
 
 
 def to_text(result: SearchRecord) -> str:
@@ -43,14 +39,7 @@ def to_text(result: SearchRecord) -> str:
     trials = tuple(replace(trial, windows=(), records=()) for trial in result.trials)
     data = msgspec.to_builtins(replace(result, trials=trials), enc_hook=plain)
     data["configuration"]["fingerprint"] = result.configuration.fingerprint
-    for trial, stored in zip(result.trials, data["trials"], strict=True):
-        stored["windows"] = [_summary(window) for window in trial.windows]
     return json.dumps({"schema_version": SCHEMA_VERSION, **data}, indent=1) + "\n"
-
-
-def _summary(window: Window) -> dict[str, Any]:
-    sums = {"kind": window.kind.value, "wait_s": sum(window.wait_s), "step_s": sum(window.step_s)}
-    return {name: sums[name] if name in sums else getattr(window, name) for name in _SUMMARISED}
 
 
 def from_text(text: str) -> SearchRecord:
@@ -58,8 +47,7 @@ def from_text(text: str) -> SearchRecord:
     data = json.loads(text)
     if data["schema_version"] != SCHEMA_VERSION:
         raise ValueError(f"schema version {data['schema_version']}, this program reads {SCHEMA_VERSION}")
-    trials = [{**trial, "windows": ()} for trial in msgspec.convert(data["trials"], list[dict[str, Any]])]
-    return msgspec.convert({**data, "trials": trials}, SearchRecord)
+    return msgspec.convert(data, SearchRecord)
 
 
 def batches_text(result: SearchRecord) -> str:
@@ -69,9 +57,8 @@ def batches_text(result: SearchRecord) -> str:
         index, settings = 0, result.configuration.differing(trial.settings)
         for number, window in enumerate(trial.windows):
             identity = trial.num_workers, number
-            outlier = int(trial.noise is not None and number in trial.noise.outliers)
             for wait_s, step_s in zip(window.wait_s, window.step_s, strict=True):
-                rows.append((*identity, index, int(not window.counts), wait_s, step_s, outlier, settings))
+                rows.append((*identity, index, int(not window.counts), wait_s, step_s, settings))
                 index += 1
     return _csv_text(rows)
 
@@ -117,28 +104,22 @@ def with_records(result: SearchRecord, costs: str) -> SearchRecord:
     return replace(result, trials=tuple(trials))
 
 
-def with_windows(result: SearchRecord, text: str, batches: str) -> SearchRecord:
-    """Adds the windows in the text of result.json, with the times of batches.csv, to the trials.
-
-    ``UNREADABLE`` if one of the texts is not valid, or they do not match.
-    """
-    rows: dict[tuple[int, str, int], list[BatchTime]] = defaultdict(list)
+def with_windows(result: SearchRecord, batches: str) -> SearchRecord:
+    """Adds the windows to the trials, with what batches.csv holds of them; ``UNREADABLE`` if the text is not valid."""
+    rows: dict[tuple[int, str], dict[int, list[BatchTime]]] = defaultdict(lambda: defaultdict(list))
     for row in parse_batches(batches):
-        rows[row.num_workers, row.settings, row.window].append(row)
+        rows[row.num_workers, row.settings][row.window].append(row)
     trials = []
-    for trial, data in zip(result.trials, json.loads(text)["trials"], strict=True):
-        workers, settings = trial.num_workers, result.configuration.differing(trial.settings)
-        summaries = enumerate(data["windows"])
-        windows = tuple(_window_of(summary, rows[workers, settings, number]) for number, summary in summaries)
-        trials.append(replace(trial, windows=windows))
+    for trial in result.trials:
+        of_trial = rows[trial.num_workers, result.configuration.differing(trial.settings)]
+        trials.append(replace(trial, windows=tuple(map(_window_of, of_trial.values()))))
     return replace(result, trials=tuple(trials))
 
 
-def _window_of(summary: Mapping[str, Any], rows: Sequence[BatchTime]) -> Window:
-    waits, steps = [row.wait_s for row in rows], [row.step_s for row in rows]
-    if len(waits) != summary["batches"]:
-        raise ValueError(f"{len(waits)} of {summary['batches']} batches of a window")
-    return msgspec.convert({**summary, "wait_s": waits, "step_s": steps}, Window)
+def _window_of(rows: Sequence[BatchTime]) -> Window:
+    kind = WindowKind.WARM_UP if rows[0].warm_up else WindowKind.STEADY
+    waits, steps = zip(*((row.wait_s, row.step_s) for row in rows), strict=True)
+    return Window(kind=kind, wait_s=waits, step_s=steps, startup_s=None, samples=0)
 
 
 def timings_text(result: SearchRecord) -> str:
@@ -176,7 +157,6 @@ def timing_row(trial: Trial, result: SearchRecord) -> dict[str, Any]:
         "num_workers": trial.num_workers,
         **measurement,
         **noise,
-        **({"outliers": len(noise["outliers"])} if noise else {}),
         "cache": configuration.measure.cache,
         "state": trial.state.value,
         "reason": trial.reason,

@@ -304,7 +304,6 @@ class Noise:
     other_cpus: Finite = 0.0  # CPUs used by other processes, on average
     steal: Finite = 0.0  # share of the time of the usable CPUs that the hypervisor took
     throttled: Finite = 0.0  # share of the time in which the CPU quota was exhausted
-    outliers: tuple[int, ...] = ()  # windows, from 0, far from the others (included in the results)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

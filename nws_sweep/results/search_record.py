@@ -51,11 +51,6 @@ class DatasetFacts:
             return None
         return self.samples // shared_by // size * size if settings.drop_last else -(-self.samples // shared_by)
 
-    def batches_of(self, settings: LoaderSettings, ranks: int) -> int | None:
-        """Batches of an epoch, per rank, where no loader reported their number; None if unknown."""
-        samples, size = self.samples_of(settings, ranks), settings.batch_size
-        return None if samples is None or size is None else -(-samples // size)
-
 
 # Attributes of Host that must be equal for two results to be comparable.
 MACHINE = ("hostname", "cpu_model", "cpu_count", "usable_cpus")
@@ -153,17 +148,6 @@ class SearchRecord:
     def cpus(self) -> float:
         """CPUs of the measured loader: the usable ones, shared by the ranks."""
         return round((self.host.usable_cores or self.host.usable_cpus) / self.configuration.ranks, 2)
-
-    def batches_of(self, trial: Trial) -> int | None:
-        """Batches of the epoch whose time a trial has, per rank; None if the trial has no time of an epoch.
-
-        Trials of earlier versions do not contain the number: then it follows from the samples, if they are known.
-        """
-        if trial.measurement is None or trial.measurement.epoch_s is None:
-            return None
-        if trial.batches or self.facts is None:
-            return trial.batches
-        return self.facts.batches_of(trial.settings, self.configuration.ranks)
 
     @property
     def provisional(self) -> str:

@@ -24,7 +24,7 @@ DEFAULT_PREFETCH = 2  # torch's, where prefetch_factor is None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoaderSettings:
-    """Keyword arguments of a DataLoader, under its own names, and threads of its workers."""
+    """Keyword arguments of a DataLoader, under its own names."""
 
     batch_size: Count | None  # None if a batch_sampler or the dataset makes the batches
     num_workers: int = 0  # worker processes; 0 loads in the main process
@@ -36,7 +36,6 @@ class LoaderSettings:
     multiprocessing_context: str | None = None  # start method of the workers; None for the default
     timeout: float = 0.0  # seconds to wait for a batch from the workers; 0 for no limit
     in_order: bool = True  # deliver batches in order, else as they are finished (torch 2.6 and later)
-    threads_per_worker: int | None = None  # threads of torch operations in a worker; None for torch's default, 1
 
     def canonical(self) -> "LoaderSettings":
         """The settings without those that DataLoader rejects for num_workers=0 (ValueError)."""
@@ -44,7 +43,7 @@ class LoaderSettings:
             return self
         return replace(
             self, prefetch_factor=None, persistent_workers=False, multiprocessing_context=None, timeout=0.0,
-            in_order=True, threads_per_worker=None,
+            in_order=True,
         )  # fmt: skip
 
     def with_workers(self, num_workers: int) -> "LoaderSettings":
@@ -54,7 +53,7 @@ class LoaderSettings:
     @property
     def keywords(self) -> dict[str, Any]:
         """The keyword arguments of DataLoader."""
-        return {name: value for name, value in asdict(self).items() if name != "threads_per_worker"}
+        return asdict(self)
 
     @property
     def prefetched(self) -> int:
@@ -96,7 +95,7 @@ class MeasureRules:
     kill_after_s: float | None = 600.0  # a trial that takes longer is killed; None for no limit
     interleave: int = 8  # candidates measured in interleaved time slices; 1 measures one after the other
     cache: str = "auto"  # or ``warm``, or ``cold``: files are dropped from the page cache before each time slice
-    cache_files: tuple[str, ...] | None = None  # files that ``cold`` drops; None for those named by dataset attributes
+    cache_files: tuple[str, ...] | None = None  # files and folders that ``cold`` drops, which needs them
     memory_budget_bytes: int | None = None  # of all trial processes together; None for most of the free memory
 
 

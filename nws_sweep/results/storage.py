@@ -100,8 +100,7 @@ def load(folder: Path) -> StoredRun:
         return run
     try:
         with _reading(folder / BATCHES):
-            text, batches = ((folder / name).read_text("utf-8") for name in (RESULT, BATCHES))
-            return replace(run, result=codec.with_windows(run.result, text, batches))
+            return replace(run, result=codec.with_windows(run.result, (folder / BATCHES).read_text("utf-8")))
     except NotARunError as error:
         return replace(run, batches_error=str(error))
 

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import datetime
 
 from nws_sweep.errors import TimeLimitReached
 from nws_sweep.measurement.candidate import Candidate
@@ -12,7 +13,7 @@ from nws_sweep.measurement.search_progress import SearchProgress
 from nws_sweep.replay.known import known_of
 from nws_sweep.replay.prediction import Records
 from nws_sweep.results import Configuration, SearchRecord, SearchRules, Trial
-from nws_sweep.system import processes
+from nws_sweep.system import host, processes
 from nws_sweep.tuning.estimates import Estimates, estimates_of
 from nws_sweep.tuning.observations import Measure, MeasureRound, Observation, Strategy, for_the_whole_epoch, model_from
 from nws_sweep.tuning.strategy import OtherSettingsSearch, make
@@ -23,6 +24,12 @@ _LIMIT_S, _LIMIT_OF_SETTING_S = 60.0, 30.0  # of an adaptive search without a li
 def default_limit_s(rules: SearchRules) -> float:
     """Default limit of an adaptive search, s; searching prefetch_factor adds nothing to it."""
     return _LIMIT_S + _LIMIT_OF_SETTING_S * len({*(rules.settings or ())} - {"prefetch_factor"})
+
+
+def new_record(configuration: Configuration) -> SearchRecord:
+    """The record of a search that begins now."""
+    started_at = datetime.now().astimezone().isoformat()
+    return SearchRecord(configuration=configuration, host=host.describe(configuration.ranks), started_at=started_at)
 
 
 def search(
@@ -139,22 +146,15 @@ def _observation(
     trial: Trial, search: SearchProgress, candidate: Candidate | None, instead: Records | None
 ) -> Observation:
     configuration = search.start.configuration
-    if candidate:
-        batches = candidate.progress.conditions.length
-    else:
-        batches = replace(search.start, facts=search.facts).batches_of(trial)
-        if search.facts and not batches and trial.measurement:  # an earlier version did not store their number
-            trial = replace(trial, measurement=replace(trial.measurement, epoch_s=None))
-    shared_by = batches or 1  # the objective is the time of an epoch, or of a batch if its length is unknown
+    cores, epochs = search.environment.cores(configuration.ranks), configuration.measure.epochs
+    shared_by = trial.batches or 1  # the objective is the time of an epoch, or of a batch if its length is unknown
     by_round = candidate.progress.by_round if candidate else {}
     return Observation(
         settings=trial.settings,
         cost_s=None if trial.objective_s is None else trial.objective_s / shared_by,
         by_round={n: cost_s / shared_by for n, cost_s in by_round.items()},
-        known=known_of(
-            trial, batches, search.environment.cores(configuration.ranks), instead, configuration.measure.epochs
-        ),
-        batches=batches,
+        known=known_of(trial, trial.batches, cores, instead, epochs),
+        batches=trial.batches,
         spent_s=trial.cost_s if candidate else 0.0,
         timed_s=sum(one.elapsed_s for one in candidate.progress.windows if one.counts) if candidate else 0.0,
         may_continue=candidate is not None and candidate.may_continue,

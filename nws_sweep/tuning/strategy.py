@@ -18,9 +18,7 @@ from nws_sweep.tuning.estimates import Estimates, estimates_of
 from nws_sweep.tuning.observations import Decision, Measure, MeasureRound, Observation, Stop, Strategy, model_from
 
 STRATEGIES = ("adaptive", "patience", "exhaustive")
-SEARCHABLE = (
-    "prefetch_factor", "pin_memory", "persistent_workers", "multiprocessing_context", "in_order", "threads_per_worker",
-)  # fmt: skip
+SEARCHABLE = ("prefetch_factor", "pin_memory", "persistent_workers", "multiprocessing_context", "in_order")
 _MOST_ROUNDS, _MOST_TIMED_S = 8, 8.0  # of a value: a round may be a whole epoch
 _PREDICTED = ("prefetch_factor", "in_order")
 
@@ -136,7 +134,7 @@ class OtherSettingsSearch(Strategy):
             if any(o.cost_s is None for o in of_workers):  # a shorter one may have room for more
                 numbers.add(2 * best.num_workers)
         bases = [replace(best, num_workers=number) for number in numbers if number in self.rules.candidates]
-        values = _values(name, best, self.cores)
+        values = _values(name, best)
         variants = [replace(each, **{name: value}).canonical() for each in bases for value in values]
         variants = [
             variant
@@ -181,15 +179,12 @@ def _outcome(name: str, best: LoaderSettings, found: Estimates) -> str:
     return f"; {name}={shown(getattr(found.answer, name))} takes {saved} less time"
 
 
-def _values(name: str, settings: LoaderSettings, cores: float) -> tuple[Any, ...]:
+def _values(name: str, settings: LoaderSettings) -> tuple[Any, ...]:
     if name == "prefetch_factor":
         is_default = settings.prefetch_factor is None
         return tuple(n for n in choice.PREFETCH_FACTORS if not is_default or n != DEFAULT_PREFETCH)
     if name == "multiprocessing_context":
         return (None, *multiprocessing.get_all_start_methods()[1:])  # None is the default, the first one
-    if name == "threads_per_worker":
-        share = int(cores) // max(1, settings.num_workers)
-        return (None, 2, share) if share > 1 else (None, 2)
     return (False, True)
 
 

@@ -29,7 +29,7 @@ from nws_sweep.results import (
 )
 from nws_sweep.system import processes
 from tests import factories
-from tests.factories import FACTS, HOST, configuration, failed_trial, loader_settings, search_rules, store_run, trial
+from tests.factories import HOST, configuration, failed_trial, loader_settings, search_rules, store_run, trial
 
 pytestmark = pytest.mark.usefixtures("forked_workers")
 
@@ -79,6 +79,7 @@ class Workload:
             noise=Noise(),
             records=records,
             loop=loop,
+            batches=self.batches,
         )
 
     @property
@@ -88,7 +89,6 @@ class Workload:
             *map(self.trial, self.tried),
             *refused,
             configuration=configuration(search=search_rules((*self.tried, *self.refused)), loader=self.settings),
-            facts=replace(FACTS, samples=64 * self.batches),
             host=replace(HOST, usable_cpus=self.cores, torch="2.6.0+cpu"),
         )
 
@@ -279,7 +279,8 @@ def test_fork_is_suggested_for_spawned_workers_and_an_epoch_of_unknown_length_ha
     assert "fork starts" not in sentence(SHORT.diagnosis)
     monkeypatch.setattr(processes, "start_method", lambda: "forkserver")  # the default since Python 3.14
     assert "fork starts faster than forkserver" in sentence(SHORT.diagnosis)
-    found = diagnose(replace(SHORT.result, facts=replace(FACTS, samples=None)), SHORT.trial(4))
+    trials = tuple(replace(one, batches=None) for one in SHORT.result.trials)
+    found = diagnose(replace(SHORT.result, trials=trials), SHORT.trial(4))
     assert found is not None
     assert found.bottlenecks == (Bottleneck.LATENCY,)
 

@@ -138,7 +138,6 @@ def verdict(*tied: int, **changes: Any) -> Verdict:
         (noisy(other_cpus=1.25), ["other programs used 1.2 CPUs while num_workers=1 was measured"]),
         (noisy(steal=0.12), ["the hypervisor took 12 % of the CPU time while num_workers=1 was measured"]),
         (noisy(throttled=0.5), ["num_workers=1 was throttled by its CPU quota 50 % of the time"]),
-        (noisy(outliers=(3, 5)), ["outlier windows (included in the results): 2 of num_workers=1"]),
         (noisy(other_cpus=0.1, steal=0.01, throttled=0.01), []),
         (search_result(
              trial(0, 1.0), trial(2, 2.0, settings=loader_settings(2, multiprocessing_context="spawn")),

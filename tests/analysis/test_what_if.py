@@ -8,17 +8,16 @@ from nws_sweep.analysis import what_if
 from nws_sweep.analysis.what_if import WhatIf
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.results import BatchCost, LoopCosts, MeasureRules, Trial
-from tests import factories
 from tests.factories import configuration, loader_settings, recorded_trial, search_result, search_rules, trial
 
 WAITS, COMPUTES = BatchCost(cpu_s=0.0, wait_s=0.08), BatchCost(cpu_s=0.08, wait_s=0.0)
 NUMBERS = range(17)
-FACTS = replace(factories.FACTS, samples=650 * 64)
 
 
-def found(*trials: Trial, **changes: Any) -> WhatIf:
+def found(*trials: Trial, batches: int | None = 650, **changes: Any) -> WhatIf:
     """The last trial is the best; 8 CPUs, 650 batches of 64 samples."""
-    known = what_if.of(search_result(*trials, **{"facts": FACTS, **changes}), trials[-1])
+    trials = tuple(replace(one, batches=batches) for one in trials)
+    known = what_if.of(search_result(*trials, **changes), trials[-1])
     assert known is not None
     return known
 
@@ -61,7 +60,7 @@ def test_the_start_of_persistent_workers_is_shared_out_over_the_epochs() -> None
 
 
 def test_without_the_length_of_an_epoch_a_batch_is_predicted() -> None:
-    known = found(recorded_trial(4, WAITS), facts=replace(FACTS, samples=None))
+    known = found(recorded_trial(4, WAITS), batches=None)
     predicted = known.predict(known.own)
     assert (predicted.epoch_s, predicted.cost_s) == (None, predicted.batch_s)
     assert known.cost_s(known.own) == pytest.approx(predicted.batch_s.value)
@@ -122,13 +121,14 @@ def test_a_wrong_value_is_refused(name: str, value: Any, allowed: str) -> None:
 @pytest.mark.usefixtures("forked_workers")
 def test_the_start_method_of_workers_counts_before_any_was_started() -> None:
     spawned = configuration(loader=loader_settings(multiprocessing_context="spawn"))
-    forked, slow = (found(recorded_trial(0, WAITS), **changes) for changes in ({}, {"configuration": spawned}))
+    forked, slow = (found(recorded_trial(0, WAITS), configuration=one) for one in (configuration(), spawned))
     settings = replace(forked.own, num_workers=4)
     assert slow.cost_s(settings) - forked.cost_s(settings) == pytest.approx(2.0, rel=0.05)
 
 
 def test_several_ranks_share_the_cpus_and_the_epoch() -> None:
-    one, two = (found(recorded_trial(4, WAITS), configuration=configuration(ranks=ranks)) for ranks in (1, 2))
+    trial, ranks = recorded_trial(4, WAITS), (1, 2)
+    one, two = (found(trial, batches=650 // n, configuration=configuration(ranks=n)) for n in ranks)
     assert two.own.cpus == one.own.cpus / 2
     assert two.cost_s(two.own) == pytest.approx(one.cost_s(one.own) / 2, rel=0.1)
 

@@ -16,7 +16,7 @@ from tests.conftest import Command, rounds
 
 KILLS = rounds(6)
 SEED = random.randrange(10**6)
-_MEASURED = ("loop", "spans", "measurement", "noise", "cost_s", "notes", "warnings", "windows")
+_MEASURED = ("loop", "spans", "measurement", "noise", "cost_s", "notes", "warnings")
 
 
 def decisions(folder: Path) -> dict[int, Any]:

@@ -80,7 +80,7 @@ _OUT_OF_RANGE = {
         "num_workers=[]", "num_workers=[1, 1]", "num_workers=[-1, 2]", "num_workers=4",
     ],
     "null or a list of different names out of prefetch_factor, pin_memory, persistent_workers, "
-    "multiprocessing_context, in_order, threads_per_worker": ["settings=['batch_size']"],
+    "multiprocessing_context, in_order": ["settings=['batch_size']"],
 }  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from nws_sweep.errors import ConfigurationError
 from nws_sweep.hydra_app import app, grid
 from nws_sweep.hydra_app.grid import Composer
 from nws_sweep.results import LoaderSettings
-from tests.factories import FACTS, HOST, search_result, store_run, trial
+from tests.factories import FACTS, search_result, store_run, trial
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ def test_a_finished_point_is_found_by_the_settings_of_the_dataloader_that_its_da
 ) -> None:
     own = LoaderSettings(batch_size=24, num_workers=5, pin_memory=True)
     session: Any = SimpleNamespace(facts=lambda configuration, folder: replace(FACTS, loader=own))
-    grid_state, point = app.GridState(session, composer(), tmp_path, HOST), ["dataset.config=x.yaml", "dataset=project"]
+    grid_state, point = app.GridState(session, composer(), tmp_path), ["dataset.config=x.yaml", "dataset=project"]
     plain = grid_state.composer.configuration(point)
     columns = {**plain.columns, "batch_size": 24, "pin_memory": True}
     measured = replace(plain, loader=replace(own, num_workers=0), columns=columns)

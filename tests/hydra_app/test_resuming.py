@@ -131,7 +131,7 @@ def test_a_search_without_finished_trials_restarts_on_this_machine(tmp_path: Pat
 
 
 def check(folder: Path, host: Host = HOST, *, is_grid: bool = True, nodes_differ: bool = False) -> None:
-    resuming.check(folder, host, is_grid=is_grid, nodes_differ=nodes_differ)
+    resuming.check(folder, lambda _: host, is_grid=is_grid, nodes_differ=nodes_differ)
 
 
 @pytest.mark.parametrize(("host", "difference"), [(ELSEWHERE, "hostname"), (UPDATED, "torch")])

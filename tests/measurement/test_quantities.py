@@ -333,12 +333,6 @@ def test_other_cpus_are_busy_time_without_that_of_the_trial(busy_s: Any, total_s
     assert noise_of([], 2.0) is None
 
 
-def test_outliers_are_numbers_of_windows_in_the_trial() -> None:
-    noise = noise_of([disturbed(each) for each in (0.5, 0.51, 0.5, 0.9, 0.49, 0.5)], 2.0, 4)
-    assert noise is not None
-    assert noise.outliers == (11,)  # warm-ups have numbers too
-
-
 # Convergence.
 
 

@@ -1,10 +1,10 @@
-"""Intervals and outliers against SciPy and values computed by hand."""
+"""Intervals against SciPy and values computed by hand."""
 
 import math
 
 import pytest
 
-from nws_sweep.measurement.stats import estimate_mean, half_width, outliers, student_t_975
+from nws_sweep.measurement.stats import estimate_mean, half_width, student_t_975
 from nws_sweep.results import Estimate
 
 
@@ -34,21 +34,3 @@ def test_the_interval_is_that_computed_by_hand_in_any_unit(means: list[float], o
     assert estimate.n == len(means)
     assert half_width(estimate) == pytest.approx(factor - 1)
     assert half_width(estimate_mean(means, overall, widened_by=2.0)) == pytest.approx(factor**2 - 1)
-
-
-# The median of the last logarithms is 0, their median absolute deviation 0.1: the limit is 3.5 x 0.1 / 0.6745 = 0.5189.
-@pytest.mark.parametrize(
-    ("values", "expected"),
-    [
-        ([], ()),
-        ([1.0, 1.0, 1.0, 9.0], ()),
-        ([1.0, 1.0, 1.0, 1.0, 1.09], ()),
-        ([1.0, 1.0, 1.0, 1.0, 1.11], (4,)),
-        ([1.0, 1.0, 1.0, 0.0, 9.0], ()),
-        ([math.exp(value) for value in (-0.2, -0.1, 0.0, 0.1, 0.51)], ()),
-        ([math.exp(value) for value in (-0.2, -0.1, 0.0, 0.1, 0.53)], (4,)),
-    ],
-)
-def test_outliers_are_far_from_others_and_by_more_than_a_tenth(values: list[float], expected: tuple[int, ...]) -> None:
-    assert outliers(values) == expected
-    assert outliers([1000 * value for value in values]) == expected

@@ -11,7 +11,6 @@ from nws_sweep.report.plots.best_charts import Best, HeatMap
 from nws_sweep.report.plots.line_charts import Chart, Curve
 from nws_sweep.results import BatchCost, BatchTime, Estimate, Trial
 from tests.factories import (
-    FACTS,
     endless_trial,
     estimate,
     failed_trial,
@@ -77,13 +76,12 @@ def test_throughput_of_a_run_is_one_curve_with_the_ends_of_its_intervals() -> No
 
 def test_throughput_is_that_of_an_epoch_with_its_start_if_its_length_is_known() -> None:
     slow_start = trial(4, 8.0, measurement=measurement(8.0, epoch_s=16.0))
-    epoch, batch, without_length = (
-        line_charts.throughput(summary_of_run(search_result(measured, facts=facts)))
-        for measured, facts in ((slow_start, FACTS), (endless_trial(4, 0.0625), FACTS), (slow_start, None))
+    epoch, batch = (
+        line_charts.throughput(summary_of_run(search_result(measured)))
+        for measured in (slow_start, endless_trial(4, 0.0625))
     )
     assert (epoch.quantity, epoch.panels[""][0].points[4].value) == ("samples per second of an epoch", 512.0)
-    for chart in (batch, without_length):
-        assert (chart.quantity, chart.panels[""][0].points[4].value) == ("samples per second", 1024.0)
+    assert (batch.quantity, batch.panels[""][0].points[4].value) == ("samples per second", 1024.0)
 
 
 def test_the_ring_is_at_the_time_of_the_recommended_settings() -> None:
@@ -251,8 +249,9 @@ def test_predictions_are_drawn_with_the_measured_points_on_the_cpus_of_the_run_a
 
 
 def test_without_the_length_of_an_epoch_times_of_batches_are_drawn_and_the_ring_has_the_best_settings() -> None:
-    better = trial(4, 2.0, settings=loader_settings(4, prefetch_factor=4))
-    found = predicted(RECORDED, better, facts=None)
+    measured = measurement(65.0, batch_s=estimate(0.02), epoch_s=None)
+    better = replace(endless_trial(4, 2.0 / 128), settings=loader_settings(4, prefetch_factor=4))
+    found = predicted(replace(RECORDED, measurement=measured, batches=None), better)
     assert (found.quantity, found.measured.points[4].value) == ("seconds per batch", 0.02)
     figure = line_charts.draw_prediction(found, "photos")
     (axes,) = figure.axes
@@ -261,8 +260,6 @@ def test_without_the_length_of_an_epoch_times_of_batches_are_drawn_and_the_ring_
     assert labels[-1] == "measured with the configuration's settings"
     assert np.asarray(axes.lines[-1].get_ydata()).tolist() == [2.0 / 128]
     assert axes.get_xlabel() == "num_workers (ring: recommended, prefetch_factor=4)"
-    unknown = predicted(replace(RECORDED, measurement=measurement(65.0, epoch_s=None)))
-    assert (unknown.quantity, list(unknown.measured.points)) == ("seconds per batch", [4])
 
 
 def timeline(num_workers: int, *wait_s: float, settings: str = "") -> list[BatchTime]:

@@ -91,7 +91,7 @@ def test_no_column_replaces_a_value_that_identifies_a_configuration() -> None:
     [(0, {"persistent_workers": False}), (2, {"persistent_workers": True, "prefetch_factor": 4})],
 )
 def test_the_keywords_of_a_grid_are_accepted_by_dataloader(num_workers: int, keywords: dict[str, Any]) -> None:
-    axes = {"prefetch_factor": 4, "persistent_workers": True, "drop_last": True, "threads_per_worker": 2}
+    axes = {"prefetch_factor": 4, "persistent_workers": True, "drop_last": True}
     loader = loader_settings(**axes)
     fast = search_result(
         trial(num_workers, 1.0, settings=loader.with_workers(num_workers)),

@@ -50,11 +50,12 @@ def without_batches(result: SearchRecord) -> SearchRecord:
 @pytest.mark.parametrize("result", [whole(), search_result(facts=None, stop_reason="", error="no folder: 'ä, \"b\"'")])
 def test_loading_and_saving_a_result_changes_no_byte(tmp_path: Path, result: SearchRecord) -> None:
     folder = store_run(tmp_path, result)
-    assert storage.load(folder) == storage.StoredRun(folder=folder, result=result)
     assert storage.find(folder).runs == (storage.StoredRun(folder=folder, result=without_batches(result)),)
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     assert sorted(before) == ["batches.csv", "costs.csv", "result.json", "timings.csv"]
-    storage.save(folder, storage.load(folder).result)
+    loaded = storage.load(folder)
+    assert not loaded.batches_error
+    storage.save(folder, loaded.result)
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 
@@ -62,7 +63,6 @@ def test_loading_and_saving_a_result_changes_no_byte(tmp_path: Path, result: Sea
     "spoil",
     [
         lambda text: text.replace("wait_s", "wait"),
-        lambda text: "\n".join(text.splitlines()[:-1]),
         lambda text: text.replace("2,0,0,1", "2,0,0", 1),
     ],
 )

@@ -18,7 +18,7 @@ def test_timings_csv_has_a_row_per_trial_with_identifying_columns_and_empty_cell
         "dataset,batch_size,pin_memory,prefetch_factor,patience,"
         "num_workers,startup_s,batch_s,batch_s_low,batch_s_high,samples_per_s,wait_s,step_s,stall_fraction,epoch_s,"
         "first_epoch_s,cpu_s,memory_bytes,shm_bytes,memory_growth_bytes,state,reason,windows,bias_bound,cache,disk_bytes,"
-        "other_cpus,steal,throttled,outliers,cost_s,settings,notes"
+        "other_cpus,steal,throttled,cost_s,settings,notes"
     )
     measured, failed = csv.DictReader(lines)
     identity = {"dataset": "photos", "batch_size": "64", "pin_memory": "False", "patience": "3"}
@@ -27,7 +27,7 @@ def test_timings_csv_has_a_row_per_trial_with_identifying_columns_and_empty_cell
         "batch_s_high": "0.09375", "samples_per_s": "1024.0", "wait_s": "0.046875", "step_s": "0.015625",
         "stall_fraction": "0.75", "epoch_s": "8.0", "state": "ok", "windows": "5", "bias_bound": "0.03125",
         "cache": "auto", "disk_bytes": "0.0", "other_cpus": "0.125", "steal": "0.0", "throttled": "0.0",
-        "outliers": "0", "cpu_s": "0.0078125", "memory_bytes": "1048576", "shm_bytes": "65536",
+        "cpu_s": "0.0078125", "memory_bytes": "1048576", "shm_bytes": "65536",
         "memory_growth_bytes": "1024.0", "cost_s": "1.5", "notes": "one; two",
     }  # fmt: skip
     assert {name: text for name, text in failed.items() if text} == identity | {
@@ -72,7 +72,7 @@ def test_a_grid_is_found_in_the_order_of_measuring_with_a_line_for_an_unreadable
         (None, "/run: not a run or a grid of nws_sweep (no result.json in it or in a folder in it)"),
         ("{", "/run/result.json: cannot be read (JSONDecodeError("),
         (b"\xff", "/run/result.json: cannot be read (UnicodeDecodeError("),
-        ('{"schema_version": 4}', "schema version 4, this program reads 5"),
+        ('{"schema_version": 4}', "schema version 4, this program reads 6"),
     ],
 )
 def test_a_folder_without_readable_result_is_no_run(tmp_path: Path, content: str | bytes | None, message: str) -> None:

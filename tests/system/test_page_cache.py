@@ -1,12 +1,9 @@
 import os
 from pathlib import Path
-from types import SimpleNamespace as Made
 from typing import Any
 from unittest.mock import Mock
 
-import numpy as np
 import pytest
-import torch
 
 from nws_sweep.system import page_cache, usage
 
@@ -18,37 +15,6 @@ def files(tmp_path: Path) -> list[str]:
     for path in paths:
         path.write_bytes(b"x")
     return [str(path) for path in paths]
-
-
-def test_paths_are_found_in_attributes_of_all_kinds(tmp_path: Path, files: list[str]) -> None:
-    samples = [(path, label) for label, path in enumerate(files)]
-    inner: Any = Made(samples=samples)
-    assert page_cache.paths_in(Made(root=str(tmp_path), split="train", again=tmp_path)) == (str(tmp_path),)
-    assert page_cache.paths_in(Made(samples={"train": samples[:1], "test": tuple(samples[1:])})) == tuple(files)
-    assert page_cache.paths_in(torch.utils.data.Subset(inner, [0, 1])) == tuple(files)
-    for kind in "US":
-        row = np.array(files).astype(kind)
-        assert page_cache.paths_in(Made(first=row[:1].reshape(1, 1), second=row[1:], last=row[2])) == tuple(files)
-
-
-def test_bare_names_and_missing_paths_are_excluded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "train").write_text("a file with the name of a split")
-    monkeypatch.chdir(tmp_path)
-    dataset = Made(split="train", gone=str(tmp_path / "gone"), null="a/\0", long="/" + "x" * 5000, url="http://x/y")
-    assert page_cache.paths_in(dataset) == ()
-    assert page_cache.paths_in(Made(split="./train", odd=[7, b"/tmp", len, torch.zeros(3)])) == ("./train",)
-    assert page_cache.paths_in(Made(delimiter=os.sep, other=os.sep * 2)) == ()  # delimiters
-
-
-def test_cycles_end(files: list[str]) -> None:
-    dataset, inner = Made(path=files[0]), Made(path=files[1])
-    inner.__dict__.update(outer=dataset, both=[dataset, inner])
-    samples: list[Any] = [files[2]]
-    samples.append(samples)
-    crowd: list[Any] = []  # visiting each path through it would never end
-    crowd.extend(Made(all=crowd) for _ in range(2000))
-    dataset.__dict__.update(inner=inner, me=dataset, samples=samples, crowd=crowd)
-    assert sorted(page_cache.paths_in(dataset)) == sorted(files)
 
 
 def test_files_below_are_absolute_and_sorted(tmp_path: Path, files: list[str], monkeypatch: Any) -> None:

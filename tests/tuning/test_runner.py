@@ -274,15 +274,14 @@ def test_an_epoch_of_a_stream_is_known_once_one_has_ended_of_any_candidate() -> 
     assert {trial.batches for trial in trials.values()} == {100}
 
 
-@pytest.mark.parametrize(("batches", "cost_s"), [(16, 0.5), (None, 0.0625)])
-def test_the_epoch_of_an_earlier_trial_has_the_batches_that_its_loader_had(batches: int | None, cost_s: float) -> None:
-    """The dataset makes the batches; earlier versions did not store their number. The epoch took 8 s."""
+def test_the_epoch_of_an_earlier_trial_has_the_batches_that_its_loader_had() -> None:
+    """The dataset makes the batches. The epoch took 8 s."""
     chosen = replace(configuration(), loader=LoaderSettings(batch_size=None))
-    earlier = factories.trial(0, 8.0, settings=chosen.loader.with_workers(0), batches=batches)
+    earlier = factories.trial(0, 8.0, settings=chosen.loader.with_workers(0), batches=16)
     start = factories.search_result(earlier, configuration=chosen)
     progress = SearchProgress(start, machine_of().environment(), 0.0)
     (seen,) = runner._observations(progress)
-    assert (seen.batches, seen.cost_s, progress.seen_batches) == (batches, cost_s, batches)
+    assert (seen.batches, seen.cost_s, progress.seen_batches) == (16, 0.5, 16)
     process = SimpleNamespace(facts=None)
     wrong: Any = SimpleNamespace(process=process, progress=SimpleNamespace(wrong_length="an epoch has 9 batches"))
     progress.notice_length(wrong)
@@ -464,19 +463,18 @@ def test_an_epoch_contains_the_time_in_which_a_large_program_forks_its_workers(p
     assert other.epoch_s - one.epoch_s == pytest.approx(more_s, abs=0.1)
 
 
-@pytest.mark.parametrize("given", [True, False])
-def test_cold_drops_the_files_of_the_dataset_before_each_time_slice_and_needs_files(
-    tmp_path: Path, given: bool
-) -> None:
+def test_cold_drops_the_files_that_are_named_before_each_time_slice_and_needs_files(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("a")
-    machine, folder = machine_of(), str(tmp_path)
-    machine.files, machine.read = ("nowhere" if given else folder,), lambda batches: 100_000 * batches
-    chosen = configuration(candidates=(0, 2), cache="cold", cache_files=(folder,) if given else None)
-    for trial in measured(chosen, machine).values():
+    machine = machine_of()
+    machine.read = lambda batches: 100_000 * batches
+    for trial in measured(
+        configuration(candidates=(0, 2), cache="cold", cache_files=(str(tmp_path),)), machine
+    ).values():
         assert trial.state is TrialState.OK
         assert found(trial).disk_bytes == pytest.approx(100_000, rel=0.05)
     assert set(machine.dropped) == {(str(tmp_path / "a"),)}
     assert len(machine.dropped) == len(machine.slices)
-    where = r"measure.cache_files=\[nowhere\]" if given else "the dataset's attributes"
-    with pytest.raises(ConfigurationError, match=rf"cold: no files in {where}; name .*measure.cache_files=\[...\]"):
-        run_search(configuration(cache="cold", cache_files=("nowhere",) if given else None), machine_of())
+    for files, where in ((("nowhere",), "nowhere"), (None, "")):
+        line = rf"cold: no files in measure.cache_files=\[{where}\]; name the files or folders that the dataset reads"
+        with pytest.raises(ConfigurationError, match=line):
+            run_search(configuration(cache="cold", cache_files=files), machine_of())

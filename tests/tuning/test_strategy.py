@@ -153,7 +153,6 @@ def test_another_setting_that_an_earlier_program_finished_does_not_end_the_searc
         ("prefetch_factor", 0, ()),
         ("persistent_workers", 2, (True,)),
         ("multiprocessing_context", 2, tuple(multiprocessing.get_all_start_methods()[1:])),
-        ("threads_per_worker", 2, (2, 4)),
     ],
 )
 def test_the_values_of_a_setting_to_measure(name: str, workers: int, values: tuple[object, ...]) -> None:

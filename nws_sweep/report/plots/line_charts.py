@@ -70,13 +70,8 @@ def throughput(summary: Summary) -> Chart:
 
 def times(summary: Summary) -> Chart:
     """Seconds per epoch, or per batch if the length of an epoch is unknown, where measured."""
-    quantity = Quantity.EPOCH if _has_length(summary) else Quantity.BATCH
+    quantity = Quantity.EPOCH if summary.has_lengths else Quantity.BATCH
     return _chart(summary, f"seconds per {quantity.value}", lambda _, trial: _time(trial, quantity))
-
-
-def _has_length(summary: Summary) -> bool:
-    measured = (trial for c in summary.configurations for trial in _measured(c))
-    return all(time_of(trial, Quantity.EPOCH) for trial in measured)
 
 
 def _measured(c: ConfigurationSummary) -> Iterator[Trial]:
