@@ -157,10 +157,9 @@ class Candidate:
                 self.process.close()
                 return
             if self._stalled and not self._stall_counted:  # later stalls are caused by the candidate
+                persists = self.process.settings.persistent_workers  # they would first make the rest of their epoch
                 self._stall_counted, self.progress.slices = True, earlier
-                # Persistent workers would have to make the rest of their epoch first.
-                self.progress.must_restart = self.process.settings.persistent_workers
-                self._begins_epoch = not self.progress.must_restart
+                self.progress.must_restart, self._begins_epoch = persists, not persists
             elif not self.progress.done:
                 self.progress.judge()
                 self._take_last_look()
@@ -210,8 +209,9 @@ class Candidate:
         except TimeLimitReached:
             waited_s = environment.clock() - began
             if not self.progress.windows and waited_s >= _LONG_WITHOUT_BATCH_S:  # else the trial would have no row
-                limit = f"no batch within {units.seconds(waited_s)}, until the time limit of the search"
-                self.fail(TrialTimeout(f"{limit}; it may hang"))
+                self.fail(
+                    TrialTimeout(f"no batch within {units.seconds(waited_s)}, until the time limit of the search")
+                )
             raise
         finally:
             self.progress.cost_s += environment.clock() - began
