@@ -209,9 +209,7 @@ class Candidate:
         except TimeLimitReached:
             waited_s = environment.clock() - began
             if not self.progress.windows and waited_s >= _LONG_WITHOUT_BATCH_S:  # else the trial would have no row
-                self.fail(
-                    TrialTimeout(f"no batch within {units.seconds(waited_s)}, until the time limit of the search")
-                )
+                self.fail(TrialTimeout(f"no batch within {units.seconds(waited_s)}, until the search's time limit"))
             raise
         finally:
             self.progress.cost_s += environment.clock() - began
