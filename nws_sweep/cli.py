@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nws_sweep import __version__, programs
-from nws_sweep.errors import ConfigurationError, NwsSweepError, one_line
+from nws_sweep.errors import INTERRUPTED, ConfigurationError, NwsSweepError, one_line
 from nws_sweep.results import shown, storage, varying_columns
 from nws_sweep.system import platforms, streams
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from nws_sweep.results.storage import Stored
 
 WRONG_USAGE = 2
-INTERRUPTED = 130
 BROKEN_PIPE = 141  # as of a program killed by SIGPIPE
 _AS_TYPED = {"True": "true", "False": "false", "None": "null"}  # Python's notation: that of the command line
 

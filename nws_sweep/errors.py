@@ -1,5 +1,7 @@
 """The errors of nws_sweep; the command line prints their message as one line and exits with status 2."""
 
+INTERRUPTED = 130  # exit status after Ctrl-C: 128 and the number of the signal, as of a shell
+
 
 class NwsSweepError(Exception):
     """Base of all errors; the message is one line with the key, the value and what is allowed."""

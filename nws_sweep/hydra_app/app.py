@@ -31,7 +31,7 @@ from omegaconf import DictConfig, OmegaConf
 from nws_sweep.analysis.summary import best_of, summarise
 from nws_sweep.config import embedding, hydra_versions, schema
 from nws_sweep.config.schema import folder_name
-from nws_sweep.errors import ConfigurationError, DatasetError, LostJob, NwsSweepError, TrialError, one_line
+from nws_sweep.errors import INTERRUPTED, ConfigurationError, DatasetError, LostJob, NwsSweepError, TrialError, one_line
 from nws_sweep.executor import trial_process
 from nws_sweep.hydra_app import grid, job, resuming
 from nws_sweep.hydra_app.grid import Composer, configuration_of
@@ -70,7 +70,7 @@ def _run_and_conclude(session: Session) -> int:
         application()
         session.interrupts.check()  # a signal that arrived with the failure of the last job
     except KeyboardInterrupt as stop:
-        status = stop.status if isinstance(stop, Interrupted) else 130
+        status = stop.status if isinstance(stop, Interrupted) else INTERRUPTED
     except Exception as error:
         # Results of other jobs of a grid must be reported all the same.
         if isinstance(error, NwsSweepError) or not session.search_started:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from nws_sweep.config.schema import RANGES, autotune_options, require
-from nws_sweep.errors import ConfigurationError, one_line
+from nws_sweep.errors import INTERRUPTED, ConfigurationError, one_line
 from nws_sweep.executor import rank0
 from nws_sweep.programs.reports import RANKS
 from nws_sweep.report.progress import Print, announcer, printer_for
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from nws_sweep.dataloading.hook import LoaderHook
     from nws_sweep.online.tuner import Tuner
 
-INTERRUPTED = 130  # exit status after Ctrl-C, as of a shell
 Wanted = int | str | None  # the number of a DataLoader, the class of its dataset, or None for the training DataLoader
 
 
@@ -338,14 +337,15 @@ class TuningHook(ProgramHook):
         from nws_sweep.online.loader import tuner_of
 
         number = len(self._followed) + 1
+        is_wanted = self._is_wanted(number, loader)
         # An earlier answer is for a DataLoader whose settings may change.
-        is_chosen = self._is_wanted(number, loader) if self._wanted else not reason_not_training(loader)
+        is_chosen = is_wanted if self._wanted else not reason_not_training(loader)
         options = self._options if is_chosen else {**self._options, "reuse": "never"}
         tuner = tuner_of(loader, **options, progress=self._reporting.progress, watches=self._watches)
         tuner.may_change = self._is_training
         followed = _Followed(
             name=_name(number, loader), number=number, kind=kind, dataset=_dataset_of(loader),
-            latest=weakref.ref(loader), is_wanted=self._is_wanted(number, loader), likeness=0, tuner=tuner,
+            latest=weakref.ref(loader), is_wanted=is_wanted, likeness=0, tuner=tuner,
         )  # fmt: skip
         self._followed.append(followed)
         return followed
