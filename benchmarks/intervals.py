@@ -3,7 +3,7 @@
 import math
 import random
 import statistics
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from nws_sweep.tuning.observations import Observation
 
 _TOLERANCE = 0.03
 _FEWEST_ROUNDS, _MOST_ROUNDS = 3, 12
+_ELIMINATED = 0.1  # of the loss at which rounds end: a candidate that promises less is ended
 NOISES = (0.05, 0.2)  # standard deviation of the logarithm of a time in one round
 _DRIFT = 0.5  # that of the machine's drift from round to round / the noise
 
@@ -70,24 +71,34 @@ def _share(found: Iterator[bool | None]) -> str:
 
 
 def simulated(curve: Callable[[int], float], noise: float, rng: random.Random) -> Check:
-    """One search: rounds of all candidates until the expected loss is small."""
+    """One search: rounds of the candidates that are not eliminated until the expected loss is small."""
     times_s: dict[int, list[float]] = {n: [] for n in WORKERS}
     drifts: list[float] = []
+    active = list(WORKERS)
     while True:
         drifts.append((drifts[-1] if drifts else 0.0) + rng.gauss(0.0, _DRIFT * noise))
-        for n, own in times_s.items():
-            own.append(curve(n) * math.exp(drifts[-1] + rng.gauss(0.0, noise)))
-        found = _estimates(times_s)
+        for n in active:
+            times_s[n].append(curve(n) * math.exp(drifts[-1] + rng.gauss(0.0, noise)))
+        found = _estimates(times_s, active)
         is_decided = all(found.loss(one.settings) <= choice.CLOSE for one in found.observations)
         if len(drifts) >= _MOST_ROUNDS or (len(drifts) >= _FEWEST_ROUNDS and is_decided):
             return _checked(found, times_s, curve, statistics.fmean(drifts))
+        active = [o.num_workers for o in found.observations if o.num_workers in active and not _is_eliminated(o, found)]
 
 
-def _estimates(times_s: Mapping[int, list[float]]) -> Estimates:
+def _is_eliminated(one: Observation, found: Estimates) -> bool:
+    is_far = found.loss(one.settings) <= _ELIMINATED * choice.CLOSE and not found.needs_another_round(one)
+    return one.settings != found.answer and is_far
+
+
+def _estimates(times_s: Mapping[int, list[float]], active: Sequence[int]) -> Estimates:
     observations = [
-        Observation(settings=_settings(n), cost_s=statistics.fmean(own), by_round=dict(enumerate(own)))
+        Observation(
+            settings=_settings(n), cost_s=statistics.fmean(own), by_round=dict(enumerate(own)),
+            eliminated=n not in active,
+        )
         for n, own in times_s.items()
-    ]
+    ]  # fmt: skip
     found = estimates_of(observations, _TOLERANCE)
     assert found is not None  # each candidate has a cost
     return found
@@ -100,7 +111,12 @@ def _settings(num_workers: int) -> LoaderSettings:
 def _checked(
     found: Estimates, times_s: Mapping[int, list[float]], curve: Callable[[int], float], drift: float
 ) -> Check:
-    trials = {n: _trial(n, own).scaled_to(found.costs_s[_settings(n)]) for n, own in times_s.items()}
+    trials = {
+        one.num_workers: _trial(one.num_workers, times_s[one.num_workers]).scaled_to(
+            found.costs_s[one.settings], found.half_width(one)
+        )
+        for one in found.observations
+    }
     answer = found.answer.num_workers
     others = [n for n in trials if n != answer]
     closest = min(others, key=lambda n: abs(math.log(found.costs_s[_settings(n)] / found.costs_s[found.answer])))
@@ -137,11 +153,13 @@ _INTRODUCTION = """\
 
 How often the printed intervals contain the truth, in simulated searches whose true times are known; the target is
 95 %. Each search measures six candidates, 0 to 16 workers, in rounds until the expected loss of the answer is at most
-1 %, at least three and at most twelve rounds. The time of a round is the true time, with log-normal noise and a drift
-of the machine from round to round; estimates, choice and intervals are those of a search.
+1 %, at least three and at most twelve rounds; those far behind end earlier, as in a search, many after one round. The
+time of a round is the true time, with log-normal noise and a drift of the machine from round to round; estimates,
+choice and intervals are those of a search.
 
 - a batch: the interval of the answer's time per batch: Student's t on the logarithms of windows, 1.1 times as wide,
-  since a search stops when its intervals are narrow. The truth is the time in the mean state of the machine.
+  since a search stops when its intervals are narrow. The truth is the time in the mean state of the machine. A
+  candidate with fewer than three windows has the noise of the rounds of all candidates.
 - speed-up: that of the answer over no workers; the two half-widths add in quadrature.
 - closest: the ratio of the closest alternative to the answer, likewise.
 - Each is the share of searches whose interval contains the truth, or that print none; in brackets the share that

@@ -7,6 +7,8 @@ from enum import Enum
 from nws_sweep import units
 from nws_sweep.results import Estimate, Trial, TrialState
 
+_NARROW = 0.1  # half-width of a ratio that is printed without its interval
+
 
 class Change(str, Enum):
     """The verdict on a ratio of two times."""
@@ -49,8 +51,12 @@ class Ratio:
 
     @property
     def speed_up(self) -> str:
-        """How many times as fast the base is, such as ``1.94x``."""
-        return units.ratio(self.value, self.half_width)
+        """How many times as fast the base is, such as ``1.94x``; with its interval if this is wide."""
+        shown = units.ratio(self.value, self.half_width)
+        if self.half_width is None or self.half_width <= _NARROW:
+            return shown
+        low, high = (units.ratio(self.value * math.exp(sign * self.half_width), self.half_width) for sign in (-1, 1))
+        return f"{shown} ({low} to {high})"
 
     @property
     def is_certain(self) -> bool:

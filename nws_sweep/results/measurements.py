@@ -240,7 +240,7 @@ class Estimate:
     """A mean with its 95 % interval and the number of independent values."""
 
     value: Positive
-    low: Positive | None  # None for fewer than three values
+    low: Positive | None  # None if the noise is unknown
     high: Positive | None
     n: int
 
@@ -284,6 +284,13 @@ class Measurement:
         wait_s = max(0.0, batch_s.value - (self.step_s or 0.0))
         share = wait_s / batch_s.value
         return replace(longer, batch_s=batch_s, samples_per_s=rate, wait_s=wait_s, stall_fraction=share)
+
+    def with_interval(self, half_width: float | None) -> "Measurement":
+        """The same with an interval of ``batch_s``, if this has none; see ``Trial.scaled_to``."""
+        if self.batch_s is None or self.batch_s.low is not None or half_width is None:
+            return self
+        factor, value = math.exp(half_width), self.batch_s.value
+        return replace(self, batch_s=replace(self.batch_s, low=value / factor, high=value * factor))
 
     @property
     def rate(self) -> Estimate | None:
@@ -330,11 +337,17 @@ class Trial:
         """Number of workers of the candidate."""
         return self.settings.num_workers
 
-    def scaled_to(self, objective_s: float) -> "Trial":
-        """The trial with this objective, s; all its times but that of the training step in proportion."""
-        if self.measurement is None or not self.objective_s or math.isclose(objective_s, self.objective_s):
-            return self  # a rounding error would change a finished trial of a resumed search
-        return replace(self, measurement=self.measurement.slower(objective_s / self.objective_s))
+    def scaled_to(self, objective_s: float, half_width: float | None = None) -> "Trial":
+        """The trial with this objective, s; all its times but that of the training step in proportion.
+
+        ``half_width`` is that of the 95 % interval of the logarithm of ``batch_s``, if this has no interval yet.
+        """
+        if self.measurement is None or not self.objective_s:
+            return self
+        found = self.measurement.with_interval(half_width)
+        if not math.isclose(objective_s, self.objective_s):  # a rounding error would change a finished trial
+            found = found.slower(objective_s / self.objective_s)
+        return replace(self, measurement=found)
 
     @property
     def objective_s(self) -> float | None:

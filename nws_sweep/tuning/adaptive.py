@@ -59,7 +59,7 @@ class Adaptive(Strategy):
         if new:
             others = [o for o in active if o not in dropped and o.settings != found.answer]
             displaced = _without_room(others, found, found.of_answer.num_workers + sum(one.num_workers for one in new))
-        if any(found.needs_second_round(o) for o in displaced):  # it might end as the answer by chance
+        if any(found.needs_another_round(o) for o in displaced):  # it might end as the answer by chance
             new, displaced = [], []
         staying = [o for o in active if o.settings == found.answer] if new else found.undecided(active, self.measure)
         if not new and not staying:
@@ -227,4 +227,4 @@ def _is_eliminated(one: Observation, found: Estimates, *, makes_room: bool) -> b
     Before other candidates are started, one that is probably not the answer is ended to make room for their workers.
     """
     most = _ELIMINATED * choice.CLOSE * (5 if makes_room else 1)
-    return one.settings != found.answer and found.loss(one.settings) <= most and not found.needs_second_round(one)
+    return one.settings != found.answer and found.loss(one.settings) <= most and not found.needs_another_round(one)

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from nws_sweep.measurement.quantities import SEQUENTIAL
 from nws_sweep.measurement.stats import student_t_975
 from nws_sweep.replay import choice
 from nws_sweep.results import LoaderSettings, MeasureRules, Verdict
@@ -21,6 +22,7 @@ from nws_sweep.tuning.observations import Observation
 _PRIOR_SPREAD, _PRIOR_WEIGHT = 0.025, 3
 FEWEST_ROUNDS = 3  # of an answer: an interval needs three
 _FAR_BEHIND = 1.4  # times the answer: one round is enough
+_DISTURBED = 1.25  # slower round of two / the faster one
 _SHORT_SEARCH_S = 15.0  # within it, losses above ``choice.CLOSE`` are decided, later those above ``choice.PROMISING``
 _SHORT_EPOCH_S, _ALL_BUT = 2.0, 0.9  # shorter ones are measured several times; share of one that counts as all
 _NORMAL_975 = statistics.NormalDist().inv_cdf(0.975)
@@ -93,10 +95,15 @@ class Estimates:
             return False
         spent_s = sum(one.spent_s for one in self.observations)
         is_soon = loss > choice.CLOSE and spent_s + self.seconds_to_decide(other.settings) <= _SHORT_SEARCH_S
-        return loss > choice.PROMISING or is_soon or self.needs_second_round(other)
+        return loss > choice.PROMISING or is_soon or self.needs_another_round(other)
 
-    def needs_second_round(self, one: Observation) -> bool:
-        """Whether it has one short round, which may be wrong by much, and is not far behind the answer."""
+    def needs_another_round(self, one: Observation) -> bool:
+        """Whether its only round is short, so that it may be wrong by much, and it is not far behind the answer.
+
+        Likewise if it has two rounds of which one was probably disturbed, however far behind: reports compare with it.
+        """
+        if len(one.by_round) == 2:
+            return max(one.by_round.values()) > _DISTURBED * min(one.by_round.values())
         is_near = self.costs_s[one.settings] < _FAR_BEHIND * self.costs_s[self.answer]
         return is_near and len(one.by_round) == 1 and not _is_long(one)
 
@@ -112,6 +119,10 @@ class Estimates:
             return 0.0
         rounds = {one.settings: max(1, len(one.by_round)) for one in self.observations}
         return self.noise * math.sqrt(1 / rounds[other] + 1 / rounds[self.answer])
+
+    def half_width(self, one: Observation) -> float:
+        """Half the width of the 95 % interval of the logarithm of its time, which has rounds."""
+        return SEQUENTIAL * _NORMAL_975 * self.noise / math.sqrt(len(one.by_round))
 
     @cached_property
     def noise(self) -> float:

@@ -135,11 +135,18 @@ def _observations(search: SearchProgress) -> list[Observation]:
 
 
 def _standardized(trials: Sequence[Trial], found: Estimates | None) -> tuple[Trial, ...]:
-    """The trials of this search with the times by which they are compared, so that the choice can be seen from them."""
+    """The trials of this search with the times by which they are compared, so that the choice can be seen from them.
+
+    Those with too few windows for an interval of their own have one by the noise of all rounds.
+    """
     if found is None:
         return tuple(trials)
-    costs_s = {o.settings: found.costs_s[o.settings] * (o.batches or 1) for o in found.observations if o.by_round}
-    return tuple(one.scaled_to(costs_s[one.settings]) if one.settings in costs_s else one for one in trials)
+    compared = {
+        o.settings: (found.costs_s[o.settings] * (o.batches or 1), found.half_width(o))
+        for o in found.observations
+        if o.by_round
+    }
+    return tuple(one.scaled_to(*compared[one.settings]) if one.settings in compared else one for one in trials)
 
 
 def _observation(

@@ -45,7 +45,8 @@ def ratio(log: float, half_width: float | None = None) -> Ratio:
 def test_half_widths_add_in_quadrature_on_the_log_scale_if_both_times_have_one() -> None:
     found = Times(quantity=Quantity.BATCH, base=timed(2.0, 0.03), other=timed(3.0, 0.04)).ratio
     assert (found.value, found.half_width) == pytest.approx((1.5, 0.05))
-    assert str(found) == "1.50 (1.43 to 1.58)"
+    assert (str(found), found.speed_up) == ("1.50 (1.43 to 1.58)", "1.50x")
+    assert replace(found, half_width=0.5).speed_up == "1.5x (0.91x to 2.5x)"
     for base, other in ((None, 0.1), (0.1, None)):
         lacking = Times(quantity=Quantity.BATCH, base=timed(2.0, base), other=timed(1.0, other)).ratio
         assert (lacking.value, lacking.half_width, lacking.ends, str(lacking)) == (0.5, None, None, "0.50")

@@ -392,5 +392,5 @@ def test_a_95_per_cent_interval_covers_the_truth(correlation: float, outlier_sha
 
 def test_a_rounding_error_does_not_change_the_times_of_a_finished_trial() -> None:
     trial = factories.trial(2, 8.0)
-    assert trial.scaled_to(8.0 * (1 + 1e-15)) is trial
+    assert trial.scaled_to(8.0 * (1 + 1e-15)) == trial
     assert trial.scaled_to(4.0).objective_s == pytest.approx(4.0)

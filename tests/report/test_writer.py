@@ -118,7 +118,7 @@ def test_the_answer_of_a_grid_is_the_configuration_with_the_most_samples_per_sec
     found = evil_grid()
     assert found.fastest is not None
     assert page.pace(found.fastest) == "8200 samples/s, 7.8 ms ±38 % a batch, 1.0 s an epoch"
-    assert next(page.gains(found.fastest)) == "2.0x as fast as without workers"
+    assert next(page.gains(found.fastest)) == "2.0x (1.2x to 3.3x) as fast as without workers"
     assert [page.setting(one) for one in found.configurations] == ["num_workers=2", "num_workers=2", ""]
     assert "Failed: no candidate could be measured" in page.report(found, ())
     nothing = summary_of_run(search_result(failed_trial(0, "it broke")))

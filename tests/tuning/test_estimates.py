@@ -113,6 +113,20 @@ def test_one_slow_round_is_repeated_unless_the_candidate_is_far_behind() -> None
         assert not estimates(answer, twice).is_undecided(twice)
 
 
+def test_a_candidate_of_which_one_round_was_disturbed_has_a_third_however_far_behind() -> None:
+    answer = seen(4, 1.0, 1.0, 1.0)
+    for costs, is_repeated in (((3.0, 8.0), True), ((3.0, 3.3), False), ((3.0, 8.0, 3.0), False)):
+        slow = seen(0, *costs)
+        assert estimates(answer, slow).is_undecided(slow) == is_repeated
+
+
+def test_the_interval_of_a_candidate_has_the_noise_of_all_rounds_and_is_narrower_with_more() -> None:
+    once, often = seen(0, 2.0), seen(4, 1.0, 1.05, 0.95)
+    steady, disturbed = estimates(once, often), estimates(once, often, seen(2, 1.5, 4.0))
+    assert steady.half_width(once) == pytest.approx(math.sqrt(3) * steady.half_width(often))
+    assert disturbed.half_width(once) > 5 * steady.half_width(once)
+
+
 @pytest.mark.parametrize(("ended", "continued"), [((1.0, 1.2, 0.8), (1.1, 0.9, 0.95)), ((1.1,), (1.0, 1.2))])
 def test_no_more_rounds_can_decide_against_a_candidate_that_has_ended(
     ended: tuple[float, ...], continued: tuple[float, ...]

@@ -63,7 +63,10 @@ def test_the_knee_is_predicted_and_found_in_a_fraction_of_an_epoch() -> None:
     assert pace is not None
     assert pace.value == pytest.approx(0.04, rel=0.01)
     assert (pace.low is not None, pace.n >= 3) == (True, True)
-    # An eliminated trial is ended at once, and its row says so.
+    # An eliminated trial is ended at once, and its row says so; its few windows have an interval by the common noise.
+    assert trials[0].measurement is not None
+    assert trials[0].measurement.batch_s is not None
+    assert trials[0].measurement.batch_s.low is not None
     assert (trials[0].state, trials[0].notes[-1]) == (TrialState.OK, "eliminated after 2 rounds")
     kinds = [request.kind for workers, request in machine.requests if workers == 0]
     assert kinds.count(WindowKind.STEADY) == 2
