@@ -232,7 +232,7 @@ def record_here(start: SearchRecord, loader_input: LoaderInput, asked: Asked) ->
         try:
             record = _measured(start, loader_input, asked.training_step, ProgressReporter(print_line, announce))
         except TimeLimitReached:  # while the dataset was made
-            raise OutOfTime(f"no candidate was measured: {limit_spent(asked.plan.search)}") from None
+            raise OutOfTime(f"no candidate was measured: {limit_spent(start.configuration)}") from None
     if loader_input.fingerprint:
         store.add(record)
     return record, False

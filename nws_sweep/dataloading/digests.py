@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import torch
-from torch.utils.data import DataLoader, IterableDataset, get_worker_info
+from torch.utils.data import DataLoader, get_worker_info
 
 from nws_sweep.results import SampleMade, SamplePart
 
@@ -96,19 +96,16 @@ class SampleLog:
 def load_in_process(dataset: Any, keys: Sequence[Any], limit_s: float | None) -> tuple[SampleMade, ...]:
     """Loads samples in this process, without those that raise; starts no further sample after ``limit_s``.
 
-    Of an iterable dataset, loads the first samples of a new iterator, as many as there are keys. The state of torch's
-    generator, by which samplers order the epochs of this process, stays.
+    The state of torch's generator, by which samplers order the epochs of this process, stays.
     """
     began = time.perf_counter()
     found: list[SampleMade] = []
     with torch.random.fork_rng(devices=[]):
-        stream = iter(dataset) if isinstance(dataset, IterableDataset) else None
         for key in keys:
             if found and limit_s is not None and time.perf_counter() - began > limit_s:
                 break
             with contextlib.suppress(Exception):  # a trial that loads the sample reports the exception
-                sample = dataset[key] if stream is None else next(stream)
-                found.append(SampleMade(worker=0, key=key, parts=tuple(parts_of(sample))))
+                found.append(SampleMade(worker=0, key=key, parts=tuple(parts_of(dataset[key]))))
     return tuple(found)
 
 

@@ -48,7 +48,7 @@ class TrialProcess(Protocol):
         """Some of the samples that the workers have made, and the open files that the workers share."""
 
     def load(self, keys: Sequence[Any], limit_s: float | None) -> tuple[SampleMade, ...]:
-        """Loads samples without workers; of an iterable dataset, the first ones."""
+        """Loads samples of a map-style dataset without workers."""
 
     def load_one_by_one(self, samples: Sequence[SampleMade], settings: LoaderSettings) -> tuple[SampleMade, ...]:
         """Loads samples in the workers that made them before, one sample at a time."""

@@ -6,7 +6,7 @@ affects all candidates equally. Trial processes stay alive, paused, as long as r
 
 import math
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 
 from nws_sweep import units
@@ -56,10 +56,11 @@ class Rounds(ExitStack):
         self._environment = search.environment
         self._observer = observer
         self._samples = SampleChecker(self.search, observer, self._resume_others)
-        self._cold_files: tuple[str, ...] = ()  # dropped from the page cache before each time slice
+        self._cold_files = cold_files(search.start.configuration.measure)  # dropped before each time slice
         self._number = 0
         self._waits_until_idle = False
         self._resumed: list[Candidate] = []
+        self._reported: list[Candidate] = []  # whose trials have finished
         self._has_compared_threads = False
 
     def measure(self, chosen: Sequence[LoaderSettings], beside: Sequence[LoaderSettings] = ()) -> None:
@@ -115,8 +116,8 @@ class Rounds(ExitStack):
 
     def _compare_threads(self, candidate: Candidate) -> None:
         """Warns, once, if another number of torch's threads loads samples faster without workers."""
-        is_measured_alone = self.search.start.configuration.ranks == 1
-        if candidate.process.settings.num_workers or self._has_compared_threads or not is_measured_alone:
+        is_beside_others = self.search.start.configuration.ranks > 1
+        if candidate.process.settings.num_workers or self._has_compared_threads or is_beside_others:
             return
         self._has_compared_threads = True
         counts = (1, max(1, int(self._environment.cores(1))))
@@ -125,21 +126,21 @@ class Rounds(ExitStack):
             candidate.progress.warnings += (warning,)
 
     def _end(self, candidates: Sequence[Candidate], end: Callable[[Candidate], object]) -> None:
-        unfinished = [candidate for candidate in candidates if not candidate.progress.done]
         try:
             for candidate in candidates:
                 end(candidate)
         finally:  # those that ended before a limit, too
-            self._report_ends(unfinished)
+            self._report_ends()
 
-    def _report_ends(self, unfinished: Iterable[Candidate]) -> None:
-        """Reports those of them that have finished meanwhile."""
-        finished = [candidate.process.settings for candidate in unfinished if candidate.progress.done]
+    def _report_ends(self) -> None:
+        """Reports the trials that have finished meanwhile."""
+        finished = [one for one in self.search.candidates if one.progress.done and one not in self._reported]
         if not finished:  # a record replays batches of all trials
             return
+        self._reported += finished
         record = self.search.record
         for trial in record.trials:
-            if trial.settings in finished:
+            if trial.settings in [one.process.settings for one in finished]:
                 self._observer.trial_finished(record, trial)
 
     def _candidate(self, settings: LoaderSettings) -> Candidate:
@@ -189,7 +190,7 @@ class Rounds(ExitStack):
         self.search.candidates.append(candidate)
         self.callback(candidate.process.close)
         if candidate.progress.done:  # it was skipped
-            self._report_ends([candidate])
+            self._report_ends()
         else:
             self._take_slice(candidate, window_s)
 
@@ -197,9 +198,7 @@ class Rounds(ExitStack):
         self._environment.check_interrupts()
         if candidate.process.is_late:
             raise TimeLimitReached
-        unfinished = [] if candidate.progress.done else [candidate]
         self._observer.slice_started(candidate.process.settings.num_workers)
-        self._cold_files = self._cold_files or cold_files(self.search.start.configuration.measure)
         self._environment.drop_files(self._cold_files)
         candidate.time_slice(self.search.memory_left, self._number, window_s)
         self._pause_others()
@@ -210,4 +209,4 @@ class Rounds(ExitStack):
         if noticed := self.search.notice_size(candidate):
             self._observer.note(noticed)
         self.search.notice_length(candidate)
-        self._report_ends(unfinished)
+        self._report_ends()

@@ -34,8 +34,6 @@ _MAX_WORKERS = 4
 # Share of samples that another worker must have delivered too; least length of a stream, also for single parts.
 _REPEATED = 0.1
 _MIN_STREAM, _MIN_STREAM_FOR_PARTS = 2, 32
-# Samples of an iterable dataset that are loaded without workers, to detect random samples.
-_FIRST_SAMPLES = 4
 # Where samples repeat, two epochs are compared in length: up to this many samples and seconds, and this ratio.
 _MAX_COUNTED, _COUNT_S, _LONGER = 10_000, 5.0, 1.5
 _MAX_EPOCH = 50_000  # samples of an epoch that are counted with check_samples=true
@@ -44,10 +42,6 @@ REMEDY = "open files and connections in each worker, on first use or in worker_i
 HOW_TO_SHARD = (
     "the iterable dataset does not share its samples among its workers: its __iter__ must take every num_workers-th "
     "sample from number id on (torch.utils.data.get_worker_info)"
-)
-_NOT_COMPARABLE = (
-    "the first samples of the iterable dataset are random, so they do not show whether the workers share the samples; "
-    "check_samples=true counts those of a whole epoch"
 )
 
 
@@ -64,7 +58,7 @@ class SampleChecker:
         self._epochs: dict[int, int] = {}  # batches of an epoch of an iterable dataset, by number of workers
         self._reference: dict[int | str, Parts] = {}  # samples that were loaded without workers
         self._random_parts: frozenset[int] = frozenset()
-        self._comparable = False  # samples of streams show whether the workers share them
+        self._epochs_compared = False
 
     def check(self, candidate: Candidate) -> None:
         """Fails a candidate with wrong samples; if the dataset is iterable, all candidates with workers."""
@@ -121,7 +115,7 @@ class SampleChecker:
             return None
 
     def compare(self, logged: SamplesLogged, settings: LoaderSettings, facts: DatasetFacts, spent_s: float) -> str:
-        """Compares the samples that a candidate's workers made; a warning if they are not comparable, else empty.
+        """Compares the samples that a candidate's workers made; a warning about them, mostly empty.
 
         Loading new samples takes a share of ``spent_s``, the seconds that the candidate has taken. WrongSamples if they
         differ from those without workers.
@@ -173,18 +167,10 @@ class SampleChecker:
             raise WrongSamples(
                 f"{count} of the first {compared} samples were delivered by another worker too: {HOW_TO_SHARD}"
             )
-        if settings.num_workers <= 1 or self._comparable:
+        if settings.num_workers <= 1 or self._epochs_compared or not self._checks_samples:
             return ""
-        if self._checks_samples:
-            self._comparable = True
-            return _compare_epochs(settings, counted)
-        if not made:  # the samples of this dataset are not logged
-            return ""
-        alone = self.ask(lambda process: process.load(range(_FIRST_SAMPLES), None)) or ()
-        contents = {(part.form, part.content) for sample in made for part in sample.parts if part.content}
-        # Without any match all parts are random.
-        self._comparable = any((one.form, one.content) in contents for sample in alone for one in sample.parts)
-        return "" if self._comparable else _NOT_COMPARABLE
+        self._epochs_compared = True
+        return _compare_epochs(settings, counted)
 
 
 def _is_longer(settings: LoaderSettings, counted: Count, *, unknown: bool) -> bool:

@@ -1,8 +1,9 @@
 """What was measured of one candidate so far: time slices, notes, warnings, an error, and the ``Trial`` they make."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 from nws_sweep import errors, units
 from nws_sweep.errors import TrialError
@@ -12,7 +13,6 @@ from nws_sweep.replay.known import left_by, queue_settings
 from nws_sweep.results import Configuration, LoaderSettings, Measurement, TimeSlice, Trial, TrialState, Window
 
 _PERIODS = 10  # of a CPU quota that a window has at least, where the quota throttles
-_FIRST_EPOCH = 1.2  # times an epoch that are worth a note
 _SLOW_FORK_S = 0.01  # an empty process takes less than 1 ms, one of 1 GB 20 ms
 _STATES: dict[type[TrialError], TrialState] = {
     errors.TrialTimeout: TrialState.TIMEOUT,
@@ -23,37 +23,31 @@ _STATES: dict[type[TrialError], TrialState] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _Figures:
-    """What the time slices of a trial process show."""
+Figures = tuple[Trial, Mapping[int, float]]
 
-    slices: tuple[TimeSlice, ...]
-    conditions: Conditions
-    trial: Trial  # with the figures alone; no measurement before the first batch
-    by_round: Mapping[int, float]  # seconds that candidates are ranked by, from each round alone
 
-    @classmethod
-    def of(cls, slices: tuple[TimeSlice, ...], conditions: Conditions, fork_s: float, ranks: int) -> "_Figures":
-        settings = conditions.settings
-        records = batch_costs.batch_records(slices)
-        loop = batch_costs.loop_costs(slices, conditions)
-        noise = counters.noise_of(slices, conditions.cores)
-        # As in predictions, each rank has its share of the CPUs.
-        queue = queue_settings(settings, left_by(noise.other_cpus if noise else 0.0, conditions.cores / ranks))
-        found = quantities.measurement_of(slices, conditions)
-        by_round = quantities.costs_by_round(slices, conditions)
-        spans = batch_costs.spans_of(slices, records, loop, queue) if loop else ()
-        starts = 0 if settings.persistent_workers else settings.num_workers
-        if found and loop and (more_s := starts * (fork_s - loop.fork_s)) > 0:
-            loop = replace(loop, fork_s=fork_s)
-            epoch_s = found.epoch_s and found.epoch_s + more_s
-            found = replace(found, startup_s=found.startup_s + more_s, epoch_s=epoch_s)
-            by_round = {number: cost_s + (more_s if epoch_s else 0.0) for number, cost_s in by_round.items()}
-        trial = Trial(
-            settings=settings, state=TrialState.OK, measurement=found, batches=conditions.length or None,
-            records=records, loop=loop, spans=spans,
-        )  # fmt: skip
-        return cls(slices, conditions, trial, by_round)
+def _figures_of(slices: Sequence[TimeSlice], conditions: Conditions, fork_s: float, ranks: int) -> Figures:
+    """The trial with the figures alone, without a measurement before the first batch; the times by round."""
+    settings = conditions.settings
+    records = batch_costs.batch_records(slices)
+    loop = batch_costs.loop_costs(slices, conditions)
+    noise = counters.noise_of(slices, conditions.cores)
+    # As in predictions, each rank has its share of the CPUs.
+    queue = queue_settings(settings, left_by(noise.other_cpus if noise else 0.0, conditions.cores / ranks))
+    found = quantities.measurement_of(slices, conditions)
+    by_round = quantities.costs_by_round(slices, conditions)
+    spans = batch_costs.spans_of(slices, records, loop, queue) if loop else ()
+    starts = 0 if settings.persistent_workers else settings.num_workers
+    if found and loop and (more_s := starts * (fork_s - loop.fork_s)) > 0:
+        loop = replace(loop, fork_s=fork_s)
+        epoch_s = found.epoch_s and found.epoch_s + more_s
+        found = replace(found, startup_s=found.startup_s + more_s, epoch_s=epoch_s)
+        by_round = {number: cost_s + (more_s if epoch_s else 0.0) for number, cost_s in by_round.items()}
+    trial = Trial(
+        settings=settings, state=TrialState.OK, measurement=found, noise=noise if found else None,
+        batches=conditions.length or None, records=records, loop=loop, spans=spans,
+    )  # fmt: skip
+    return trial, by_round
 
 
 @dataclass(eq=False)
@@ -80,7 +74,7 @@ class TrialProgress:
     exhausted: bool = False  # the data can be read only once, and were
     violations: int = 0  # times that the trial was found impossible
     cost_s: float = 0.0
-    _latest: _Figures | None = None
+    _latest: tuple[tuple[Any, ...], Figures] | None = None
 
     def __post_init__(self) -> None:
         """Notes configured settings that have no meaning without workers."""
@@ -117,31 +111,29 @@ class TrialProgress:
     def measurement(self) -> Measurement | None:
         """The quantities so far; None before the first batch and for trials that failed."""
         has_figures = self.error is None or isinstance(self.error, errors.TrialMismeasured)
-        return self._figures.trial.measurement if has_figures else None
+        return self._figures[0].measurement if has_figures else None
 
     @property
-    def _figures(self) -> _Figures:
+    def _figures(self) -> Figures:
         """Computed once for the same time slices: it replays them."""
-        slices, conditions, latest = tuple(self.slices), self.conditions, self._latest
-        if latest is None or (slices, conditions) != (latest.slices, latest.conditions):
-            self._latest = latest = _Figures.of(slices, conditions, self.fork_s, self.configuration.ranks)
-        return latest
+        known_by = tuple(self.slices), self.conditions
+        if self._latest is None or known_by != self._latest[0]:
+            self._latest = known_by, _figures_of(*known_by, self.fork_s, self.configuration.ranks)
+        return self._latest[1]
 
     @property
     def trial(self) -> Trial:
         """The trial, finished or not."""
-        found, notes = self.measurement, self.notes
-        if found and found.epoch_s and (first_s := found.first_epoch_s or 0.0) > _FIRST_EPOCH * found.epoch_s:
-            notes += (f"the first epoch of its process took {units.seconds(first_s)}",)
+        found = self.measurement
         uncounted = counters.all_windows([*map(counters.as_warm_up, self.discarded)])
         return replace(
-            self._figures.trial,
+            self._figures[0],
             state=TrialState.OK if self.error is None else _STATES.get(type(self.error), TrialState.FAILED),
             reason="" if self.error is None else str(self.error),
-            notes=notes,
+            notes=self.notes,
             warnings=(*self.process_warnings, *self.warnings),
             measurement=found,
-            noise=counters.noise_of(self.slices, self.cores) if found else None,
+            noise=self._figures[0].noise if found else None,
             finished=self.done,
             windows=(*uncounted, *self.windows),
             cost_s=self.cost_s,
@@ -150,7 +142,7 @@ class TrialProgress:
     @property
     def by_round(self) -> Mapping[int, float]:
         """Seconds that candidates are ranked by, an epoch or a batch, from each round alone; empty if untimed."""
-        return self._figures.by_round if self.measurement else {}
+        return self._figures[1] if self.measurement else {}
 
     @property
     def epoch_batches(self) -> int | None:

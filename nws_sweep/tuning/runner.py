@@ -12,18 +12,13 @@ from nws_sweep.measurement.rounds import Rounds
 from nws_sweep.measurement.search_progress import SearchProgress
 from nws_sweep.replay.known import known_of
 from nws_sweep.replay.prediction import Records
-from nws_sweep.results import Configuration, SearchRecord, SearchRules, Trial
+from nws_sweep.results import Configuration, SearchRecord, Trial
 from nws_sweep.system import host, processes
 from nws_sweep.tuning.estimates import Estimates, estimates_of
 from nws_sweep.tuning.observations import Measure, MeasureRound, Observation, Strategy, for_the_whole_epoch, model_from
 from nws_sweep.tuning.strategy import OtherSettingsSearch, make
 
 _LIMIT_S, _LIMIT_OF_SETTING_S = 60.0, 30.0  # of an adaptive search without a limit, and of each further setting
-
-
-def default_limit_s(rules: SearchRules) -> float:
-    """Default limit of an adaptive search, s; searching prefetch_factor adds nothing to it."""
-    return _LIMIT_S + _LIMIT_OF_SETTING_S * len({*(rules.settings or ())} - {"prefetch_factor"})
 
 
 def new_record(configuration: Configuration) -> SearchRecord:
@@ -73,7 +68,7 @@ def search(
 
 def _follow(strategy: Strategy, rounds: Rounds) -> tuple[str, bool]:
     """Measures until the strategy stops; returns the reason, and True if the time limit ended the search."""
-    rules = rounds.search.start.configuration.search
+    configuration = rounds.search.start.configuration
     try:
         while True:
             facts = rounds.search.facts
@@ -89,32 +84,34 @@ def _follow(strategy: Strategy, rounds: Rounds) -> tuple[str, bool]:
             elif unfinished := rounds.conclude():
                 rounds.compare_in_round(unfinished)
             else:
-                suffix = ", each rank" if rounds.search.start.configuration.ranks > 1 else ""
+                suffix = ", each rank" if configuration.ranks > 1 else ""
                 return decision.reason + suffix, False
             if rounds.search.stream_error:
                 rounds.stop("")
                 rounds.conclude()  # those without figures
                 return f"workers deliver wrong samples: {rounds.search.stream_error}", False
     except TimeLimitReached:
-        spent = limit_spent(rules)
+        spent = limit_spent(configuration)
         rounds.stop(f"stopped when {spent}")
         return spent, True
 
 
-def limit_spent(rules: SearchRules) -> str:
+def limit_spent(configuration: Configuration) -> str:
     """The reason to stop at the limit."""
-    if rules.time_limit_s is not None:
-        return f"time_limit_s={rules.time_limit_s:g} was spent"
-    return f"the default limit ({default_limit_s(rules):g} s) was reached; time_limit_s=SECONDS sets another"
+    return f"time_limit_s={limit_s(configuration):g} was spent"
 
 
 def limit_s(configuration: Configuration) -> float:
-    """Seconds after which a search ends: its limit or, for an adaptive search without one, the default limit."""
+    """Seconds after which a search ends: its limit or, for an adaptive search without one, the default limit.
+
+    Searching prefetch_factor adds nothing to the default.
+    """
     rules = configuration.search
     if rules.time_limit_s is not None:
         return rules.time_limit_s
-    is_limited = rules.strategy == "adaptive" and configuration.measure.mode != "epoch"
-    return default_limit_s(rules) if is_limited else math.inf
+    if rules.strategy != "adaptive" or configuration.measure.mode == "epoch":
+        return math.inf
+    return _LIMIT_S + _LIMIT_OF_SETTING_S * len({*(rules.settings or ())} - {"prefetch_factor"})
 
 
 def _estimates(search: SearchProgress) -> Estimates | None:

@@ -166,13 +166,6 @@ def test_without_a_count_only_whole_samples_that_are_all_different_are_proof(has
         world.compare(logged, FOUR, STREAM, 1.0)
 
 
-@pytest.mark.parametrize("logged", [0, 40])
-def test_random_streams_whose_samples_are_logged_give_a_warning(logged: int) -> None:
-    noise = World(lambda i: (random.random(),), lambda i, worker: (random.random(),))
-    warning = noise.compare(noise.logged(*range(logged)), FOUR, STREAM, 1.0)
-    assert warning.startswith("the first samples of the iterable dataset are random, so they do") == bool(logged)
-
-
 def test_a_process_that_stalls_while_it_loads_samples_resumes_the_candidates() -> None:
     stalls: list[str] = []
     search = SearchProgress(search_result(), machine_of().environment(), 0.0)

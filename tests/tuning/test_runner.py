@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from nws_sweep.errors import ConfigurationError, TimeLimitReached, TrialError, TrialOutOfMemory, TrialTimeout
+from nws_sweep.errors import ConfigurationError, TrialError, TrialOutOfMemory, TrialTimeout
 from nws_sweep.measurement.rounds import Rounds
 from nws_sweep.measurement.search_progress import SearchProgress
 from nws_sweep.results import (
@@ -138,21 +138,6 @@ def test_noisy_candidates_are_measured_longer_up_to_the_limit() -> None:
     assert trials[2].notes == (
         "stopped at measure.trial_limit_s=300 before the interval was within measure.precision=0.05",
     )
-
-
-def test_trials_that_ended_before_the_limit_are_reported() -> None:
-    candidates: Any = [SimpleNamespace(progress=SimpleNamespace(done=False)) for _ in range(2)]
-    reported: list[Any] = []
-    rounds: Any = SimpleNamespace(_report_ends=lambda ones: reported.extend(one for one in ones if one.progress.done))
-
-    def end(candidate: Any) -> None:
-        if candidate is candidates[1]:
-            raise TimeLimitReached
-        candidate.progress.done = True
-
-    with pytest.raises(TimeLimitReached):
-        Rounds._end(rounds, candidates, end)
-    assert reported == candidates[:1]
 
 
 @pytest.mark.parametrize(

@@ -122,8 +122,7 @@ def test_patience_ends_a_search_of_failures() -> None:
     machine = sleeping()
     machine.failures = {n: TrialError("boom") for n in range(33)}
     result, _ = run_search(configuration(), machine)
-    assert result.verdict is None
-    assert result.stop_reason == "4 candidates could not be measured"
+    assert (result.verdict, result.stop_reason) == (None, "4 candidates could not be measured")
 
 
 def test_a_guess_is_measured_like_any_candidate() -> None:
