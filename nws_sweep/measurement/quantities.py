@@ -298,17 +298,6 @@ def _is_precise(slices: Sequence[TimeSlice], conditions: Conditions) -> bool:
     return estimate.n >= rules.windows and half_width(estimate) <= rules.precision and bias_bound <= rules.precision
 
 
-def out_of_limits(windows: Sequence[Window], conditions: Conditions) -> str:
-    """The limit that a trial has reached before it is precise; empty if none."""
-    rules = conditions.rules
-    # In mode epoch, epochs are counted, not timed; otherwise at least one window or epoch is taken.
-    if rules.mode == "epoch" or not (steady_windows(windows) or epoch_windows(windows)):
-        return ""
-    if sum(window.elapsed_s for window in windows) >= rules.trial_limit_s:
-        return f"measure.trial_limit_s={rules.trial_limit_s:g}"
-    return ""
-
-
 def violation(slices: Sequence[TimeSlice], conditions: Conditions) -> str:
     """Why a trial is impossible, with the figures; empty if it is possible.
 

@@ -20,8 +20,6 @@ from nws_sweep.results import DatasetFacts, LoaderSettings, SampleMade, SamplePa
 
 Parts = tuple[SamplePart, ...]
 Reference = Mapping[int | str, Parts]
-# Counts the samples of an epoch, up to a number and within a time (s); None if the process fails.
-Count = Callable[..., SamplesSeen | None]
 
 # Samples of each candidate that are loaded without workers, and the share of the candidate's time for that.
 _NEW_SAMPLES, _SHARE = 2, 0.01
@@ -159,41 +157,39 @@ class SampleChecker:
         self._random_parts |= random_parts
 
     def _check_streams(self, made: Sequence[SampleMade], settings: LoaderSettings) -> str:
-        def counted(one: LoaderSettings, most: int, limit_s: float = math.inf) -> SamplesSeen | None:
-            return self.ask(lambda process: process.samples(one, most, limit_s))
-
         count, compared, is_sure = repeated(made)
-        if count and _is_longer(settings, counted, unknown=is_sure):
+        if count and self._is_longer(settings, unknown=is_sure):
             raise WrongSamples(
                 f"{count} of the first {compared} samples were delivered by another worker too: {HOW_TO_SHARD}"
             )
         if settings.num_workers <= 1 or self._epochs_compared or not self._checks_samples:
             return ""
         self._epochs_compared = True
-        return _compare_epochs(settings, counted)
+        alone, shared = (self._counted(one, _MAX_EPOCH, math.inf) for one in (settings.with_workers(0), settings))
+        return _compare_epochs(settings, alone, shared)
+
+    def _counted(self, settings: LoaderSettings, most: int, limit_s: float) -> SamplesSeen | None:
+        """The samples of an epoch, up to a number and within a time, s; None if the process fails."""
+        return self.ask(lambda process: process.samples(settings, most, limit_s))
+
+    def _is_longer(self, settings: LoaderSettings, *, unknown: bool) -> bool:
+        """Whether an epoch has more samples than without workers; if not, the repeated samples are equal by content.
+
+        ``unknown`` if an epoch could not be counted.
+        """
+        alone = self._counted(settings.with_workers(0), _MAX_COUNTED, _COUNT_S)
+        if alone is None or not alone.complete:
+            return unknown
+        most = round(_LONGER * alone.count)
+        shared = self._counted(settings, most, _COUNT_S)
+        return unknown if shared is None or not (shared.complete or shared.count >= most) else shared.count >= most
 
 
-def _is_longer(settings: LoaderSettings, counted: Count, *, unknown: bool) -> bool:
-    """Whether an epoch has more samples than without workers; if not, the repeated samples are equal by content.
-
-    ``unknown`` if an epoch could not be counted.
-    """
-    alone = counted(settings.with_workers(0), _MAX_COUNTED, _COUNT_S)
-    if alone is None or not alone.complete:
-        return unknown
-    most = round(_LONGER * alone.count)
-    shared = counted(settings, most, _COUNT_S)
-    if shared is None or not (shared.complete or shared.count >= most):
-        return unknown
-    return shared.count >= most
-
-
-def _compare_epochs(settings: LoaderSettings, counted: Count) -> str:
-    """Counts the samples of an epoch without workers and of one with; WrongSamples if samples are repeated or lost.
+def _compare_epochs(settings: LoaderSettings, alone: SamplesSeen | None, shared: SamplesSeen | None) -> str:
+    """Compares the samples of an epoch without workers and of one with; WrongSamples if some are repeated or lost.
 
     A warning if drop_last explains what is lost, or if the epochs cannot be counted; else empty.
     """
-    alone, shared = (counted(one, _MAX_EPOCH) for one in (settings.with_workers(0), settings))
     if not (alone and shared and alone.complete and shared.complete):
         return f"check_samples: no whole epoch of at most {_MAX_EPOCH} samples could be counted"
     found = f"with num_workers={settings.num_workers}: {shared.count} in an epoch instead of {alone.count}"

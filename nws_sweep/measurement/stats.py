@@ -9,7 +9,7 @@ from nws_sweep.results import Estimate
 # Fewer windows have no interval: their spread is too uncertain.
 MIN_WINDOWS_FOR_INTERVAL = 3
 
-# 97.5 % quantiles of Student's t for 2 to 30 degrees of freedom (tests compare them with SciPy's).
+# 97.5 % quantiles of Student's t for 2 to 30 degrees of freedom (tests integrate the density).
 _T_975 = (
     4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622, 2.2281, 2.2010, 2.1788, 2.1604, 2.1448, 2.1314,
     2.1199, 2.1098, 2.1009, 2.0930, 2.0860, 2.0796, 2.0739, 2.0687, 2.0639, 2.0595, 2.0555, 2.0518, 2.0484, 2.0452,

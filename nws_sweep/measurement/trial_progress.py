@@ -165,7 +165,12 @@ class TrialProgress:
         """The limit that ends the trial before it is precise; empty if none is reached."""
         if self.exhausted:
             return "the end of the data, which can be read only once,"
-        return quantities.out_of_limits(self.windows, self.conditions)
+        rules, windows = self.configuration.measure, self.windows
+        # In mode epoch, epochs are counted, not timed; otherwise at least one window or epoch is taken.
+        if rules.mode == "epoch" or not (schedule.steady_windows(windows) or schedule.epoch_windows(windows)):
+            return ""
+        is_spent = sum(window.elapsed_s for window in windows) >= rules.trial_limit_s
+        return f"measure.trial_limit_s={rules.trial_limit_s:g}" if is_spent else ""
 
     def note(self, line: str) -> None:
         """Adds a note, once."""

@@ -97,18 +97,14 @@ class Adaptive(Strategy):
     @property
     def _allowed(self) -> Sequence[int]:
         """The candidates, and the program's own num_workers unless the user set a limit."""
-        own = self.base.num_workers
-        return self.rules.candidates if self._is_limited else sorted({*self.rules.candidates, own})
-
-    @property
-    def _is_limited(self) -> bool:
-        return self.rules.max_workers is not None
+        is_limited = self.rules.max_workers is not None
+        return self.rules.candidates if is_limited else sorted({*self.rules.candidates, self.base.num_workers})
 
     def _new(self, observations: Sequence[Observation], found: Estimates, model: Model) -> list[LoaderSettings]:
         """The candidates to start."""
         fitting, measured_s = self._fitting(observations), found.costs_s
         most = _STEP * max(one.num_workers for one in measured_s)
-        if not self._is_limited:
+        if self.rules.max_workers is None:
             most = min(most, choice.most_workers(self.cores, measured_s))
         fits = [n for n in fitting if n <= max(most, _FIRST_STEP, 2 * self.cores)] or fitting[:1]
         wanted = {self.guess, self.rules.reference, self.base.num_workers}  # a resumed search may lack some of them

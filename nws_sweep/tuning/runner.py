@@ -55,13 +55,13 @@ def search(
         except KeyboardInterrupt:
             observer.interrupted(progress.record)
             raise
-    result, found = replace(progress.record, stop_reason=reason), _estimates(progress)
-    verdict = found.verdict() if found else None
+    found = _estimates(progress)
+    verdict = replace(found.verdict(), provisional=provisional) if found else None
+    result = replace(progress.record, stop_reason=reason, verdict=verdict)
     if provisional:
         result = replace(result, trials=tuple(trial for trial in result.trials if trial.finished))
     if not result.trials:  # the limit came first: the search is repeated if it is asked for again
         result = replace(result, error=f"no candidate was measured: {reason}")
-    result = replace(result, verdict=verdict and replace(verdict, provisional=provisional))
     observer.search_finished(result)
     return result
 

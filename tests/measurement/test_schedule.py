@@ -176,8 +176,11 @@ def test_windows_end_before_the_workers_run_out_of_work() -> None:
     ],
 )
 def test_after_the_limit_of_a_trial_no_window_starts(changes: dict[str, Any], batches: list[int]) -> None:
-    windows, _ = simulate(0, rules=MeasureRules(windows=10, **changes))
+    simulated = Simulation(0, rules=MeasureRules(windows=10, **changes))
+    windows, _ = simulated.run(7.0)
     assert [window.batches for window in windows] == batches
+    limit = f"stopped at measure.trial_limit_s={changes['trial_limit_s']:g}"
+    assert simulated.progress.notes[-1] == f"{limit} before the interval was within measure.precision=0.05"
 
 
 def test_an_epoch_without_room_for_warm_up_and_windows_is_measured_whole() -> None:

@@ -4,6 +4,7 @@ import math
 import random
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from tests.fakes import FakeClock, FakeMachine, SimulatedLoader
 from tests.searching import run_search
 
 CANDIDATES = tuple(range(65))
+BASE = LoaderSettings(batch_size=8, prefetch_factor=2)
 _SLOT_S = 0.2  # of the simulated noise
 
 
@@ -80,8 +82,7 @@ def searched(truth: Truth, noise: float, seed: int) -> tuple[int, float]:
     rules = SearchRules(
         strategy="adaptive", candidates=CANDIDATES, max_workers=CANDIDATES[-1], reference=int(truth.cores)
     )
-    loader = LoaderSettings(batch_size=8, prefetch_factor=2)
-    record, _ = run_search(factories.configuration(loader=loader, search=rules, measure=MeasureRules()), machine)
+    record, _ = run_search(factories.configuration(loader=BASE, search=rules, measure=MeasureRules()), machine)
     assert record.verdict is not None
     return record.verdict.recommended.num_workers, record.cost_s
 
@@ -101,21 +102,32 @@ def peaked(best: int) -> Truth:
     return Truth(make_s=lambda n: 0.2 * max(1, n) / max(1, min(n, best)) * (1 + 0.05 * max(0, n - best)), cpu_s=0.01)
 
 
+COMPUTES = BatchCost(cpu_s=0.04, wait_s=0.0)  # a batch, on two CPUs
+
+
+def adaptive(base: LoaderSettings = BASE, candidates: tuple[int, ...] = CANDIDATES, **changes: Any) -> Adaptive:
+    rules = SearchRules(strategy="adaptive", candidates=candidates, reference=changes.pop("reference", None))
+    return Adaptive(rules=rules, base=base, measure=MeasureRules(), cores=2.0, **changes)
+
+
+def observed(num_workers: int, cost_s: float, cost: BatchCost, batches: int = 1000, **changes: Any) -> Observation:
+    trial = replace(factories.recorded_trial(num_workers, cost), noise=changes.pop("noise", None))
+    known = known_of(trial, batches, 2.0)
+    return Observation(settings=BASE.with_workers(num_workers), cost_s=cost_s, known=known, **changes)
+
+
+def numbers(decision: Decision) -> list[int]:
+    assert isinstance(decision, MeasureRound)
+    return sorted(one.num_workers for one in decision.candidates)
+
+
 def test_beside_other_programs_the_best_number_without_them_is_tried_too() -> None:
-    """A batch computes for 40 ms on two CPUs, of which other programs use one."""
-    base = LoaderSettings(batch_size=8, prefetch_factor=2)
-    rules = SearchRules(strategy="adaptive", candidates=CANDIDATES)
-    search = Adaptive(rules=rules, base=base, measure=MeasureRules(), cores=2.0)
-    profile = factories.recorded_trial(0, BatchCost(cpu_s=0.04, wait_s=0.0))
+    """Other programs use one of the two CPUs."""
     tried = []
     for used in (0.0, 1.0):
-        known = known_of(replace(profile, noise=Noise(other_cpus=used)), 1000, 2.0)
-        seen = Observation(
-            settings=base.with_workers(0), cost_s=0.04, by_round={0: 0.04}, known=known, may_continue=True
-        )
-        decision = search.decide([seen])
-        assert isinstance(decision, MeasureRound)
-        tried.append(sorted(one.num_workers for one in decision.candidates if one.num_workers))
+        noise = Noise(other_cpus=used)
+        seen = observed(0, 0.04, COMPUTES, noise=noise, by_round={0: 0.04}, may_continue=True)
+        tried.append([number for number in numbers(adaptive().decide([seen])) if number])
     quiet, (first, second) = tried
     assert quiet == [first]
     assert first == 2 < second
@@ -126,42 +138,25 @@ def test_a_resumed_search_starts_the_numbers_that_an_earlier_program_did_not(
     reference: int, failed: int, tried: list[int]
 ) -> None:
     """The program's own number, the reference and the guess, if they are well below the fewest workers that failed."""
-    base = LoaderSettings(batch_size=8, num_workers=1, prefetch_factor=2)
-    rules = SearchRules(strategy="adaptive", candidates=CANDIDATES, reference=reference)
-    search = Adaptive(rules=rules, base=base, measure=MeasureRules(), cores=2.0, guess=5)
-    finished = [
-        Observation(
-            settings=base.with_workers(n),
-            cost_s=cost_s,
-            known=known_of(factories.recorded_trial(n, BatchCost(cpu_s=0.04, wait_s=0.0)), 1000, 2.0),
-        )
-        for n, cost_s in ((0, 0.04), (2, 0.02))
-    ]
-    decision = search.decide([*finished, Observation(settings=base.with_workers(failed))])
-    assert isinstance(decision, MeasureRound)
-    assert sorted(one.num_workers for one in decision.candidates) == tried
+    search = adaptive(replace(BASE, num_workers=1), reference=reference, guess=5)
+    finished = [observed(0, 0.04, COMPUTES), observed(2, 0.02, COMPUTES)]
+    assert numbers(search.decide([*finished, Observation(settings=BASE.with_workers(failed))])) == tried
 
 
 def decision_on_doublings(costs_s: Mapping[int, float], rounds: int = 3, noise: float = 0.0) -> Decision:
     """The decision on candidates up to 64 workers, whose records are as if the CPUs were the limit from there on."""
-    base = LoaderSettings(batch_size=8, prefetch_factor=2)
-    seen: list[Observation] = []
+    cost, seen = BatchCost(cpu_s=0.0125, wait_s=0.32), list[Observation]()
     for num_workers, cost_s in costs_s.items():
-        known = known_of(factories.recorded_trial(num_workers, BatchCost(cpu_s=0.0125, wait_s=0.32)), 125_000, 2.0)
-        settings = base.with_workers(num_workers)
         times = {n: cost_s * (1 + noise * (-1) ** (n + len(seen))) for n in range(rounds)}
-        seen.append(Observation(settings=settings, cost_s=cost_s, by_round=times, known=known, may_continue=True))
-    rules = SearchRules(strategy="adaptive", candidates=tuple(range(216)))
-    return Adaptive(rules=rules, base=base, measure=MeasureRules(), cores=2.0).decide(seen)
+        seen.append(observed(num_workers, cost_s, cost, 125_000, by_round=times, may_continue=True))
+    return adaptive(candidates=tuple(range(216))).decide(seen)
 
 
 @pytest.mark.parametrize(("time_s", "goes_on"), [(0.0052, True), (0.0075, False)])
 def test_while_doublings_save_nearly_half_more_workers_are_tried_whatever_is_predicted(
     time_s: float, goes_on: bool
 ) -> None:
-    decision = decision_on_doublings({0: 0.33, 32: 0.0104, 64: time_s})
-    found = [one.num_workers for one in decision.candidates] if isinstance(decision, MeasureRound) else []
-    assert (max(found, default=0) >= 96) == goes_on
+    assert (numbers(decision_on_doublings({0: 0.33, 32: 0.0104, 64: time_s}))[-1] >= 96) == goes_on
 
 
 def test_a_close_candidate_that_ends_to_start_more_workers_is_not_eliminated() -> None:

@@ -1,6 +1,5 @@
 """Searches on simulated machines with known true times."""
 
-import random
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -64,10 +63,6 @@ def costs(trials: dict[int, Trial]) -> dict[int, float | None]:
     return {number: trial.objective_s for number, trial in trials.items()}
 
 
-def count(trial: Trial, kind: WindowKind = WindowKind.STEADY) -> int:
-    return sum(window.kind is kind for window in trial.windows)
-
-
 def test_every_candidate_is_measured_and_reported_with_its_true_times() -> None:
     machine = machine_of()
     machine.other_cpu_s = 0.125
@@ -122,24 +117,6 @@ def test_interleave_limits_the_candidates_alive_and_1_measures_one_after_the_oth
     assert (alone.most_alive, alone.slices) == (1, sorted(alone.slices))
 
 
-def test_noisy_candidates_are_measured_longer_up_to_the_limit() -> None:
-    rng = random.Random(7)
-    machine = machine_of()
-
-    def distort(window: Window) -> Window:
-        if machine.requests[-1][0] != 2:
-            return window
-        return replace(window, produced=max(8, round((window.produced or 0) * rng.uniform(0.5, 1.5)) // 8 * 8))
-
-    machine.distort = distort
-    trials = measured(configuration(trial_limit_s=300.0), machine)
-    assert count(trials[2]) > 2 * count(trials[1])
-    assert count(trials[0]) == count(trials[1]) == 4
-    assert trials[2].notes == (
-        "stopped at measure.trial_limit_s=300 before the interval was within measure.precision=0.05",
-    )
-
-
 @pytest.mark.parametrize(
     ("error", "state"),
     [
@@ -173,10 +150,9 @@ def test_a_trial_that_is_faster_than_its_cpu_time_allows_is_measured_again_and_n
     machine.cpu_s = 4.0  # two CPUs: no batch can take less than 2 s
     trial = only_trial(machine)
     assert trial.state is TrialState.MISMEASURED
-    assert trial.reason.startswith("250 ms a batch is impossible: it takes 4.00 s of CPU time, at least 2.00 s on 2")
-    assert trial.reason.endswith("; measured twice")
-    assert (len(machine.opened), trial.objective_s) == (2, None)
-    assert trial.measurement is not None
+    impossible = "250 ms a batch is impossible: it takes 4.00 s of CPU time, at least 2.00 s on 2 usable CPUs"
+    assert trial.reason == f"{impossible}; measured twice"
+    assert (len(machine.opened), trial.objective_s, found(trial).cpu_s) == (2, None, 4.0)
 
 
 def test_a_second_measurement_that_is_correct_counts_alone() -> None:
@@ -190,7 +166,8 @@ def test_a_second_measurement_that_is_correct_counts_alone() -> None:
     trial = only_trial(machine)
     assert trial.state is TrialState.OK
     assert trial.notes[0].startswith("measured again because 250 ms a batch is impossible")
-    assert (count(trial), len(trial.windows) > 2 * 4) == (4, True)
+    steady = [window for window in trial.windows if window.kind is WindowKind.STEADY]
+    assert (len(steady), len(trial.windows) > 2 * 4) == (4, True)
 
 
 def test_a_finished_candidate_that_fails_beside_others_keeps_its_trial() -> None:
@@ -267,10 +244,6 @@ def test_the_epoch_of_an_earlier_trial_has_the_batches_that_its_loader_had() -> 
     progress = SearchProgress(start, machine_of().environment(), 0.0)
     (seen,) = runner._observations(progress)
     assert (seen.batches, seen.cost_s, progress.seen_batches) == (16, 0.5, 16)
-    process = SimpleNamespace(facts=None)
-    wrong: Any = SimpleNamespace(process=process, progress=SimpleNamespace(wrong_length="an epoch has 9 batches"))
-    progress.notice_length(wrong)
-    assert progress.seen_batches is None
 
 
 def test_a_wrong_length_is_ignored_for_all_candidates() -> None:
