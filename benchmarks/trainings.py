@@ -88,8 +88,9 @@ def _step(sleep: Callable[[Any], None], cpu_s: float) -> Callable[[Any], None]:
 
 def _tuned(loader: Any, method: str) -> Any:
     from nws_sweep import autotune
+    from nws_sweep.online.decision import pace_s
     from nws_sweep.online.plan import Plan
-    from nws_sweep.online.tuner import Tuner, pace_s
+    from nws_sweep.online.tuner import Tuner
     from nws_sweep.results import Trial
 
     tuned: Any = autotune(loader, reuse="never", progress=False)

@@ -6,8 +6,9 @@ The time with other settings is predicted, and those are chosen that promise to 
 
 import math
 import statistics
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from nws_sweep.replay import choice
 from nws_sweep.replay.bottlenecks import Bottleneck
@@ -16,36 +17,13 @@ from nws_sweep.replay.model import model_of
 from nws_sweep.results import LoaderSettings, Trial
 from nws_sweep.system import processes
 
+if TYPE_CHECKING:
+    from nws_sweep.online.tuner import Tuner
+
+_USUAL_LIMIT, _STEP = 32, 4  # most workers at first, and most workers / those in use
 _MUCH = 1 / 3  # of the time of making a batch
 _BATCHES = 300  # of an epoch that are replayed with each of the settings: training waits meanwhile
 _RARELY_WAITS = 0.02  # of the time: such a program gains nothing from other settings
-
-
-@dataclass(frozen=True, kw_only=True)
-class Prospect:
-    """What lies ahead of a loader.
-
-    Attributes:
-        base: Settings of the loader as the program made it.
-        cpus: CPUs that the program and its workers may use.
-        fewest_workers: The smallest number of workers.
-        most_workers: The largest number of workers.
-        prefetches: Whether ``prefetch_factor`` may change.
-        batches: Batches of the epoch that are left, or of the next epoch; None if unknown.
-        is_new_epoch: Whether a change takes place between two epochs, where workers are started anyway.
-        tolerance: Share of the time that twice as many workers must save.
-        allowed: Whether settings fit into memory, shared memory and the limits of the system.
-    """
-
-    base: LoaderSettings
-    cpus: float
-    fewest_workers: int
-    most_workers: int
-    prefetches: bool
-    batches: int | None
-    is_new_epoch: bool
-    tolerance: float
-    allowed: Callable[[LoaderSettings], bool] = lambda _: True
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +33,12 @@ class Choice:
     settings: LoaderSettings
     predicted_s: float
     current_s: float
+
+
+def pace_s(trial: Trial | None) -> float:
+    """Seconds of a batch of a trial; of an epoch / its batches if epochs are short; 0 if unknown."""
+    found = trial.measurement if trial else None
+    return found.batch_s.value if found and found.batch_s else 0.0
 
 
 def waiting_share(trial: Trial) -> float:
@@ -77,55 +61,77 @@ def workers_may_not_help(trial: Trial) -> bool:
     return handed_over_s >= _MUCH * made_s
 
 
-def choose(trials: Mapping[LoaderSettings, Trial], current: LoaderSettings, ahead: Prospect) -> Choice | None:
+def fewest_workers(base: LoaderSettings) -> int:
+    """Workers within an epoch of a loader with these settings: without workers, its samples draw random numbers of the
+    main process.
+    """
+    return min(1, base.num_workers)
+
+
+def choose(
+    tuner: "Tuner",
+    batches: int | None,
+    *,
+    is_new_epoch: bool,
+    allowed: Callable[[LoaderSettings], bool] = lambda _: True,
+) -> Choice | None:
     """The settings for the batches ahead; None if the current ones are as good, or nothing is known.
 
     Args:
-        trials: Of the settings so far.
-        current: Settings in use.
-        ahead: See ``Prospect``.
+        tuner: Of the loader, with the trials of its settings so far.
+        batches: Batches of the epoch that are left, or of the next epoch; None if unknown.
+        is_new_epoch: Whether a change takes place between two epochs, where workers are started anyway.
+        allowed: Whether settings fit into memory, shared memory and the limits of the system.
     """
-    latest = trials.get(current)
-    if latest is None or (waiting_share(latest) < _RARELY_WAITS and not ahead.is_new_epoch):
+    base, current, latest = tuner.base, tuner.current, tuner.trials.get(tuner.current)
+    if latest is None or (waiting_share(latest) < _RARELY_WAITS and not is_new_epoch):
         return None
-    method = ahead.base.multiprocessing_context or processes.start_method()
-    model = model_of(list(trials.values()), ahead.batches, ahead.cpus, method, _BATCHES)
+    method = base.multiprocessing_context or processes.start_method()
+    model = model_of(list(tuner.trials.values()), batches, tuner.cpus, method, _BATCHES)
     if model is None:
         return None
 
     def cost_s(settings: LoaderSettings) -> float:
         """Predicted time per batch of those ahead; the workers in use need not be started in the middle of an epoch."""
-        goes_on = settings == current and not ahead.is_new_epoch
-        return model.cost_s(queue_settings(settings, ahead.cpus), without=(Bottleneck.STARTUP,) if goes_on else ())
+        goes_on = settings == current and not is_new_epoch
+        return model.cost_s(queue_settings(settings, tuner.cpus), without=(Bottleneck.STARTUP,) if goes_on else ())
+
+    def costs_s(numbers: Iterable[int], prefetch_factor: int = base.prefetched) -> dict[LoaderSettings, float]:
+        settings = (replace(base, num_workers=n, prefetch_factor=prefetch_factor).canonical() for n in numbers)
+        return {one: cost_s(one) for one in settings if allowed(one)}
 
     now_s = cost_s(current)
-    enough_s = math.inf if ahead.is_new_epoch else (1 - choice.PROMISING) * now_s  # fewer workers alone can wait
-    best, costs_s = current, {current: now_s}
-    for others_s in _predicted(cost_s, ahead):
+    enough_s = math.inf if is_new_epoch else (1 - choice.PROMISING) * now_s  # fewer workers alone can wait
+    best, known_s = current, {current: now_s}
+    numbers = range(0 if is_new_epoch else fewest_workers(base), _most_workers(tuner) + 1)
+    for others_s in _predicted(tuner, numbers, costs_s):
         quick_s = {one: then_s for one, then_s in others_s.items() if then_s <= enough_s}
-        costs_s |= quick_s
-        best = choice.promising({best: costs_s[best]}, quick_s, ahead.tolerance) or best
-    return Choice(best, costs_s[best], now_s) if best != current else None
+        known_s |= quick_s
+        best = choice.promising({best: known_s[best]}, quick_s, tuner.configuration.search.tolerance) or best
+    return Choice(best, known_s[best], now_s) if best != current else None
 
 
-def _predicted(cost_s: Callable[[LoaderSettings], float], ahead: Prospect) -> Iterator[dict[LoaderSettings, float]]:
+def _most_workers(tuner: "Tuner") -> int:
+    paces_s = {settings: pace_s(trial) for settings, trial in tuner.trials.items() if pace_s(trial)}
+    step = max(_USUAL_LIMIT, int(_STEP * tuner.cpus), _STEP * tuner.current.num_workers)
+    limits = (step, choice.most_workers(tuner.cpus, paces_s), tuner.most_workers, tuner.distributes_among)
+    return min(limit for limit in limits if limit is not None)
+
+
+def _predicted(
+    tuner: "Tuner", numbers: range, costs_s: Callable[..., dict[LoaderSettings, float]]
+) -> tuple[dict[LoaderSettings, float], dict[LoaderSettings, float]]:
     """Predicted seconds per batch with other num_workers and longer queues; then with shorter ones.
 
     A shorter queue that is as fast as predicted has less reserve.
     """
-    own, numbers = ahead.base.prefetched, range(ahead.fewest_workers, ahead.most_workers + 1)
-
-    def costs_s(numbers: Iterable[int], prefetch_factor: int = own) -> dict[LoaderSettings, float]:
-        settings = (replace(ahead.base, num_workers=n, prefetch_factor=prefetch_factor).canonical() for n in numbers)
-        return {one: cost_s(one) for one in settings if ahead.allowed(one)}
-
-    found = choice.costs_near_the_best(numbers, costs_s, ahead.tolerance)
-    best = choice.choose(found, ahead.tolerance).num_workers if found and ahead.prefetches else 0
-    factors, fewer = (choice.PREFETCH_FACTORS if best else ()), {best, best // 2 or best}
-    for longer in (factor for factor in factors if factor > own):
-        found |= costs_s(fewer, longer)
-    yield found
-    of_shorter: dict[LoaderSettings, float] = {}
-    for shorter in (factor for factor in factors if factor < own):  # may have room for more workers
-        of_shorter |= costs_s(fewer | {2 * best} & {*numbers}, shorter)
-    yield of_shorter
+    tolerance, shorter_s = tuner.configuration.search.tolerance, dict[LoaderSettings, float]()
+    found = choice.costs_near_the_best(numbers, costs_s, tolerance)
+    best = choice.choose(found, tolerance).num_workers if found and tuner.prefetches else 0
+    fewer = {best, best // 2 or best}
+    for factor in choice.PREFETCH_FACTORS if best else ():
+        if factor > tuner.base.prefetched:
+            found |= costs_s(fewer, factor)
+        elif factor < tuner.base.prefetched:  # may have room for more workers
+            shorter_s |= costs_s(fewer | {2 * best} & {*numbers}, factor)
+    return found, shorter_s

@@ -138,7 +138,7 @@ def iterator_of(loader: DataLoader[Any], find_tuner: Callable[[], Tuner], untune
 def _tuned_iterator(loader: DataLoader[Any], copy: DataLoader[Any], tuner: Tuner) -> TunedIterator:
     workers = safeguards.loaded_workers(copy)
     if workers is not None and workers != tuner.current.num_workers:
-        tuner.resume(workers)
+        tuner.tuning = replace(tuner.tuning, after=tuner.base.with_workers(workers))
     iterator = TunedIterator(copy, tuner, batches_of(copy))
     safeguards.forget_loaded(copy)
     safeguards.forget_loaded(loader)

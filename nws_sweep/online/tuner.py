@@ -5,7 +5,7 @@ All epochs of a loader, and all its iterators, share one tuner. Only the newest 
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 from nws_sweep import units
 from nws_sweep.dataloading.generators import seeding
 from nws_sweep.online import decision
-from nws_sweep.online.decision import Choice, Prospect
+from nws_sweep.online.decision import Choice, pace_s
 from nws_sweep.online.observation import EpochLength, TrainingTrial
 from nws_sweep.online.plan import Agreement, Plan
 from nws_sweep.online.watching import Waiting
@@ -22,7 +22,6 @@ from nws_sweep.results import Configuration, LoaderSettings, Switch, Trial, Tuni
 from nws_sweep.system import host, resources, usage
 
 _MOST_SWITCHES = 3
-_USUAL_LIMIT, _STEP = 32, 4  # most workers at first, and most workers / those in use
 REPEATED = "its dataset does not read get_worker_info().num_workers, so every worker has all samples"
 _AGREED_S, _AGREED_BATCHES = 0.5, 8  # how long before it ranks learn of a plan
 
@@ -141,21 +140,21 @@ class Tuner:
         if self.is_undone or len(switches) >= _MOST_SWITCHES - 1:  # one may be undone
             return Plan(self.current, switches[-1].reason if self.is_undone else _why(self, trial))
         better, refusal, is_new_epoch = None, "", True
-        took = f"a batch took {_with(pace_s(trial), trial.settings)}, {_waiting(trial)}"
+        before = f"{_now(trial)}, with num_workers={trial.num_workers}"
         if batch and self.changes_within_epochs:
             left = None if batches is None else batches - batch
-            better, refusal = better_choice(self, prospect(self, left, is_new_epoch=False))
+            better, refusal = better_choice(self, left, is_new_epoch=False)
             is_new_epoch = better is None
         if better is None and all(one.num_workers for one in self.trials) and decision.workers_may_not_help(trial):
             none = self.base.with_workers(0)
-            return Plan(none, f"{took}, and its transfer is expensive", _epoch_of(self, none, batch))
+            return Plan(none, f"{before}, and its transfer is expensive", _epoch_of(self, none, batch))
         if better is None:
-            better, refusal = better_choice(self, prospect(self, batches, is_new_epoch=True))
+            better, refusal = better_choice(self, batches, is_new_epoch=True)
         if better is None:
             why = f"other settings were not tried: {refusal}" if refusal else _why(self, trial)
             return Plan(self.current, why)
         predicted_s = pace_s(trial) * better.predicted_s / better.current_s
-        return Plan(better.settings, f"{took}; {units.seconds(predicted_s)} predicted", self.epoch + is_new_epoch)
+        return Plan(better.settings, f"{before}; {units.seconds(predicted_s)} predicted", self.epoch + is_new_epoch)
 
     def switched(self, plan: Plan, batch: int) -> None:
         """The settings have changed as planned, from ``batch`` on."""
@@ -178,10 +177,6 @@ class Tuner:
         """An epoch has this many batches; of an iterable dataset it must not depend on num_workers."""
         if is_stream and (why := self.length.notice(batches, self.current.num_workers)):
             self.give_up(why)
-
-    def resume(self, workers: int) -> None:
-        """An epoch resumes from the state of a loader that had this many workers."""
-        self.tuning = replace(self.tuning, after=self.base.with_workers(workers))
 
     def give_up(self, reason: str) -> None:
         """The settings are those of the program from now on, even if others were decided."""
@@ -252,31 +247,26 @@ def _undo(tuner: Tuner, batch: int) -> Plan | None:
     if not switches or tuner.is_undone:
         return None
     before, after = switches[-1].before, tuner.current
-    what, before_s, after_s = _compared(tuner.trials.get(before), tuner.trials.get(after))
-    tolerance = tuner.configuration.search.tolerance
-    if not (before_s and after_s and choice.promising({after: after_s}, {before: before_s}, tolerance)):
+    earlier, latest = tuner.trials.get(before), tuner.trials.get(after)
+    if not (earlier and earlier.objective_s and latest and latest.objective_s):
+        return None
+    before_s, after_s, tolerance = earlier.objective_s, latest.objective_s, tuner.configuration.search.tolerance
+    if not choice.promising({after: after_s}, {before: before_s}, tolerance):
         return None
     tuner.is_undone = True
+    what = "a batch" if before_s == pace_s(earlier) else "an epoch"
     reason = f"{what} took {_with(after_s, after, before)} and {_with(before_s, before, after)}"
     return Plan(before, reason, _epoch_of(tuner, before, batch))
 
 
-def _compared(before: Trial | None, after: Trial | None) -> tuple[str, float, float]:
-    """What is compared, and its seconds: an epoch, the start of workers included, unless its length is unknown."""
-    before_s, after_s = (one and one.measurement and one.measurement.epoch_s for one in (before, after))
-    if before_s and after_s:
-        return "an epoch", before_s, after_s
-    return "a batch", pace_s(before), pace_s(after)
-
-
-def better_choice(tuner: Tuner, ahead: Prospect) -> tuple[Choice | None, str]:
-    """The best settings that fit; if there are none, why better ones do not fit."""
-    better = decision.choose(tuner.trials, tuner.current, ahead)
+def better_choice(tuner: Tuner, batches: int | None, *, is_new_epoch: bool) -> tuple[Choice | None, str]:
+    """The best settings that fit, as ``decision.choose``; if there are none, why better ones do not fit."""
+    better = decision.choose(tuner, batches, is_new_epoch=is_new_epoch)
     if better is None:
         return None, ""
-    refusal = _refusals(tuner, is_new_epoch=ahead.is_new_epoch)
+    refusal = _refusals(tuner, is_new_epoch=is_new_epoch)
     if why := refusal(better.settings):
-        better = decision.choose(tuner.trials, tuner.current, replace(ahead, allowed=lambda one: not refusal(one)))
+        better = decision.choose(tuner, batches, is_new_epoch=is_new_epoch, allowed=lambda one: not refusal(one))
     return better, why if better is None else ""
 
 
@@ -292,73 +282,38 @@ def _refusals(tuner: Tuner, *, is_new_epoch: bool) -> Callable[[LoaderSettings],
     return lambda settings: resources.reason_not_fitting(settings, needs, free, ranks)
 
 
-def prospect(tuner: Tuner, batches: int | None, *, is_new_epoch: bool) -> Prospect:
-    """What lies ahead of a loader; ``batches`` of this epoch, or of the next one."""
-    step = max(_USUAL_LIMIT, int(_STEP * tuner.cpus), _STEP * tuner.current.num_workers)
-    paces_s = {settings: pace_s(trial) for settings, trial in tuner.trials.items() if pace_s(trial)}
-    usual = min(step, choice.most_workers(tuner.cpus, paces_s))
-    limits = (usual, tuner.most_workers, tuner.distributes_among)
-    return Prospect(
-        base=tuner.base,
-        cpus=tuner.cpus,
-        fewest_workers=0 if is_new_epoch else _fewest(tuner.base),
-        most_workers=min(limit for limit in limits if limit is not None),
-        prefetches=tuner.prefetches,
-        batches=batches,
-        is_new_epoch=is_new_epoch,
-        tolerance=tuner.configuration.search.tolerance,
-    )
-
-
 def _tell_consequences(tuner: Tuner, since: str) -> None:
-    if consequences := "; ".join(_consequences(tuner)):
-        tuner.tell(f"{tuner.tuning.changes} {since}: {consequences}")
-
-
-def _consequences(tuner: Tuner) -> Iterator[str]:
-    """What differs from the plain loader because num_workers has changed."""
+    """Says what differs from the plain loader because num_workers has changed."""
     before, after = tuner.base.num_workers, tuner.current.num_workers
-    if before == after:
-        return
+    consequences = []
     if after and tuner.own_generators:
-        yield seeding(tuner.own_generators)
+        consequences.append(seeding(tuner.own_generators))
     if not before and tuner.draws_shuffle:
-        yield "later epochs have a different order than without workers, since samples draw torch's random numbers"
+        consequences.append(
+            "later epochs have a different order than without workers, since samples draw torch's random numbers"
+        )
     if tuner.has_own_state:
-        yield (
+        consequences.append(
             "later epochs may have a different order, and loading a state_dict() that was saved with "
             f"num_workers={after} needs this number or autotune"
         )
-
-
-def _fewest(base: LoaderSettings) -> int:
-    """Workers within an epoch: without workers, samples draw random numbers of the main process."""
-    return min(1, base.num_workers)
+    if before != after and consequences:
+        tuner.tell(f"{tuner.tuning.changes} {since}: {'; '.join(consequences)}")
 
 
 def _epoch_of(tuner: Tuner, settings: LoaderSettings, batch: int) -> int:
     """The first epoch that can have these settings; ``batch`` is 0 before an epoch begins."""
-    is_later = not (batch and tuner.changes_within_epochs) or settings.num_workers < _fewest(tuner.base)
-    return tuner.epoch + is_later
-
-
-def pace_s(trial: Trial | None) -> float:
-    """Seconds of a batch of a trial; of an epoch / its batches if epochs are short; 0 if unknown."""
-    found = trial.measurement if trial else None
-    return found.batch_s.value if found and found.batch_s else 0.0
+    is_within = batch and tuner.changes_within_epochs and settings.num_workers >= decision.fewest_workers(tuner.base)
+    return tuner.epoch + (not is_within)
 
 
 def _now(trial: Trial) -> str:
-    return f"a batch takes {units.seconds(pace_s(trial))}, {_waiting(trial)}"
+    waiting = units.share(decision.waiting_share(trial))
+    return f"a batch takes {units.seconds(pace_s(trial))}, {waiting} of it waiting for the loader"
 
 
-def _waiting(trial: Trial) -> str:
-    return f"{units.share(decision.waiting_share(trial))} of it waiting for the loader"
-
-
-def _with(batch_s: float, settings: LoaderSettings, other: LoaderSettings | None = None) -> str:
-    differing = f" {settings.differing(other)}" if other else ""
-    return f"{units.seconds(batch_s)} with num_workers={settings.num_workers}{differing}".rstrip()
+def _with(cost_s: float, settings: LoaderSettings, other: LoaderSettings) -> str:
+    return f"{units.seconds(cost_s)} with num_workers={settings.num_workers} {settings.differing(other)}".rstrip()
 
 
 def _why(tuner: Tuner, latest: Trial) -> str:

@@ -3,8 +3,9 @@
 from nws_sweep import units
 from nws_sweep.dataloading import device_clock
 from nws_sweep.online import decision
+from nws_sweep.online.decision import pace_s
 from nws_sweep.online.plan import Plan
-from nws_sweep.online.tuner import Tuner, better_choice, no_gain, pace_s, prospect
+from nws_sweep.online.tuner import Tuner, better_choice, no_gain
 from nws_sweep.replay.stages import stage_costs
 from nws_sweep.results import Trial
 from nws_sweep.system import accelerator
@@ -48,7 +49,7 @@ class Watcher(Tuner):
         waits = f"training waits for data {units.share(share)} of the time"
         waits += _dearest(trial)
         now = f"{waits}; a batch takes {units.seconds(batch_s)} with {workers}"
-        better, refusal = better_choice(self, prospect(self, batches, is_new_epoch=True))
+        better, refusal = better_choice(self, batches, is_new_epoch=True)
         if better is None:
             return f"{now}; {refusal or no_gain(self)}"
         step_s = (1 - share) * batch_s

@@ -5,20 +5,13 @@ from typing import Any
 
 import pytest
 
-from nws_sweep.online.decision import Prospect, choose
-from nws_sweep.results import BatchCost, LoopCosts, Trial
+from nws_sweep.online.decision import choose
+from nws_sweep.results import BatchCost, LoaderSettings, LoopCosts, Trial, Tuning
 from tests.factories import loader_settings, measurement, recorded_trial
+from tests.online.test_tuner import tuner
 
 pytestmark = pytest.mark.usefixtures("forked_workers")
-WAITS = BatchCost(cpu_s=0.0, wait_s=0.08)
-
-
-def ahead(**changes: Any) -> Prospect:
-    usual: dict[str, Any] = {
-        "base": loader_settings(2, prefetch_factor=2), "cpus": 4.0, "fewest_workers": 0,
-        "most_workers": 32, "prefetches": False, "batches": 1000, "is_new_epoch": False, "tolerance": 0.03,
-    }  # fmt: skip
-    return Prospect(**{**usual, **changes})
+BASE, WAITS = loader_settings(2, prefetch_factor=2), BatchCost(cpu_s=0.0, wait_s=0.08)
 
 
 def trial_of(num_workers: int, cost: BatchCost, step_s: float, stall: float = 0.5) -> Trial:
@@ -31,8 +24,18 @@ def trial_of(num_workers: int, cost: BatchCost, step_s: float, stall: float = 0.
     )
 
 
-def chosen(trial: Trial, **changes: Any) -> Any:
-    return choose({trial.settings: trial}, trial.settings, ahead(**changes))
+def chosen(
+    trial: Trial,
+    batches: int = 1000,
+    base: LoaderSettings = BASE,
+    is_new_epoch: bool = False,
+    most: int = 32,
+    **more: Any,
+) -> Any:
+    prefetches, allowed = more.get("prefetches", False), more.get("allowed", lambda _: True)
+    seen = tuner(tuning=Tuning(before=base, after=trial.settings), most_workers=most, prefetches=prefetches)
+    seen.trials[trial.settings] = trial
+    return choose(seen, batches, is_new_epoch=is_new_epoch, allowed=allowed)
 
 
 @pytest.mark.parametrize(("step_s", "workers"), [(0.04, 2), (0.02, 4), (0.01, 8)])
@@ -63,7 +66,7 @@ def test_a_larger_prefetch_factor_is_chosen_where_batches_take_very_different_ti
     trial = trial_of(4, costs[0], 0.03)
     records = (replace(trial.records[0], number=n, position=n / 60, cost=cost) for n, cost in enumerate(costs))
     varied = replace(trial, records=tuple(records))
-    fixed, free = (chosen(varied, prefetches=prefetches, most_workers=6) for prefetches in (False, True))
+    fixed, free = (chosen(varied, prefetches=prefetches, most=6) for prefetches in (False, True))
     assert free.settings.prefetch_factor in (4, 8)
     assert fixed is None or free.predicted_s < fixed.predicted_s
 
@@ -79,7 +82,5 @@ def test_settings_that_do_not_fit_are_not_chosen() -> None:
     assert found.settings.num_workers == 3
 
 
-@pytest.mark.parametrize("fewest", [0, 1])
-def test_no_fewer_workers_than_allowed_are_chosen(fewest: int) -> None:
-    found = chosen(trial_of(8, BatchCost(cpu_s=0.0, wait_s=1e-5), 0.02), is_new_epoch=True, fewest_workers=fewest)
-    assert found.settings.num_workers == fewest
+def test_between_epochs_no_workers_may_be_chosen() -> None:
+    assert chosen(trial_of(8, BatchCost(cpu_s=0.0, wait_s=1e-5), 0.02), is_new_epoch=True).settings.num_workers == 0

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nws_sweep.online import decision
-from nws_sweep.online.decision import Choice, Prospect
+from nws_sweep.online.decision import Choice
 from nws_sweep.online.loader import record
 from nws_sweep.online.observation import TrainingTrial
 from nws_sweep.online.plan import Plan
@@ -127,8 +127,8 @@ def test_what_is_stored_is_the_best_as_measured_and_provisional_unless_it_was_ti
 def test_there_are_at_most_three_changes_of_which_one_undoes(
     monkeypatch: pytest.MonkeyPatch, with_four_s: float, workers: list[int]
 ) -> None:
-    def more(trials: object, current: LoaderSettings, ahead: Prospect) -> Choice:
-        return Choice(replace(current, num_workers=2 * current.num_workers), 1.0, 2.0)
+    def more(one: Tuner, *_: object, **__: object) -> Choice:
+        return Choice(replace(one.current, num_workers=2 * one.current.num_workers), 1.0, 2.0)
 
     monkeypatch.setattr(decision, "choose", more)
     one = tuner(1, lambda settings: {1: 0.2, 2: 0.1, 4: with_four_s}[settings.num_workers])
@@ -152,8 +152,9 @@ def test_workers_that_would_repeat_samples_are_not_tried(start: int, changes: li
 def test_workers_are_given_up_within_an_epoch_only_where_the_program_has_none(
     workers_of_program: int, end: tuple[int, int, int]
 ) -> None:
-    one = tuner(workers_of_program, lambda settings: 0.12 if settings.num_workers else 0.1)
-    one.resume(0)
+    base = loader_settings(workers_of_program, prefetch_factor=2).canonical()
+    tuning = Tuning(before=base, after=base.with_workers(0))
+    one = tuner(batch_s=lambda settings: 0.12 if settings.num_workers else 0.1, tuning=tuning)
     assert train(one) == [(0, 100, 4), end]
 
 
