@@ -104,12 +104,12 @@ def with_settings(loader: AnyLoader, settings: LoaderSettings) -> AnyLoader:
     is ignored, since the sampler decides. If the number of workers changes, they seed the dataset's own random number
     generators. ConfigurationError if another object makes batches of another size.
     """
-    other = _seeded_copy(unwrapped(loader), settings)
+    other = seeded_copy(unwrapped(loader), settings)
     renew_iterators(other)
     return with_inner(loader, other)
 
 
-def _seeded_copy(loader: Loader, settings: LoaderSettings) -> Loader:
+def seeded_copy(loader: Loader, settings: LoaderSettings) -> Loader:
     """A copy with the iterators in attributes of the loader; ``renew_iterators`` must follow."""
     other = copy_with(loader, settings)
     if settings.num_workers not in (0, loader.num_workers) and generators.of_loader(loader):
@@ -324,7 +324,7 @@ class Source:
 
         ``shuffle`` is ignored for an iterable dataset and for a DataLoader that was given.
         """
-        loader = self._of_dataset(settings) if self._template is None else _seeded_copy(self._template, settings)
+        loader = self._of_dataset(settings) if self._template is None else seeded_copy(self._template, settings)
         if collate_fn is not None:
             loader.collate_fn = collate_fn
         if init is not None:

@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import torch
 from torch.utils.data import DataLoader, IterableDataset
 
 from nws_sweep.dataloading import device_clock, loaders
@@ -109,9 +108,8 @@ class TunedIterator:
         if self._epoch != self._tuner.epoch:  # another iterator is followed
             self._observation = None
         self._try(self._advance)
-        random_state = self._try(self._before_batch)
         batch = self._next_batch()
-        self._try(self._note, random_state, batch)
+        self._try(self._note, batch)
         return batch
 
     def _watched_batch(self, waiting: Waiting) -> Any:
@@ -129,19 +127,11 @@ class TunedIterator:
             self._try(self._observe, 0.0, self._returned - self._pool_began)
         return batch
 
-    def _before_batch(self) -> torch.Tensor | None:
-        """Torch's generator before a batch, and the clocks; the first batch of an epoch draws for the order."""
-        workers = self._pools.current.settings.num_workers
-        random_state = self._pools.safeguards.random_state(workers) if self._returned else None
-        if self._observation is not None:
-            self._observation.asked(_moment(self._delay_s))
-        return random_state
-
-    def _note(self, random_state: torch.Tensor | None, batch: Any) -> None:
+    def _note(self, batch: Any) -> None:
         """A batch has been returned."""
         waited_s = self._device.waited_s() if self._observation is not None else 0.0
         given, change = _moment(self._delay_s), self._pools.change
-        self._pools.note_batch(random_state)
+        self._pools.note_batch()
         if self._observation is not None:
             self._observation.given(given, batch, waited_s)
             if self._returned == self._batches:
@@ -180,6 +170,7 @@ class TunedIterator:
 
     def _advance(self) -> None:
         """Between two batches: ends windows of the observation, begins a change and continues it."""
+        self._pools.safeguards.before_batch(is_first=not self._returned)
         seen = self._observation
         if seen is not None:
             self._device.pace()
@@ -195,6 +186,8 @@ class TunedIterator:
                     self._observation = None
         if self._pools.hand_over(self._returned):
             self._observation = None
+        if self._observation is not None:
+            self._observation.asked(_moment(self._delay_s))
 
 
 def _cut(seen: TrainingTrial, pool: Pool, tuner: Tuner, *, has_ended: bool = False) -> None:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
-import torch
 from torch.utils.data import DataLoader, IterableDataset, MapDataPipe
 
 from nws_sweep.config.schema import autotune_options, reuse_of
@@ -38,9 +37,22 @@ from nws_sweep.results import (
 )
 from nws_sweep.results.result_cache import ResultStore
 from nws_sweep.system import host, platforms, processes, torch_internals
+from nws_sweep.tuning.runner import new_record
 
 logger = logging.getLogger(__name__)
 AnyLoader = TypeVar("AnyLoader")
+
+
+def plain(loader: DataLoader[Any]) -> DataLoader[Any]:
+    """A copy of a DataLoader, of its class without tuning and without an iterator, also in attributes of the class.
+
+    Attributes that have been set since ``autotune`` are in the copy too.
+    """
+    other: DataLoader[Any] = object.__new__(getattr(type(loader), "_plain_class", type(loader)))
+    vars(other).update({name: value for name, value in vars(loader).items() if name != "_tuner"})
+    torch_internals.forget_iterator(other)
+    loaders.leave_out_iterators(other)
+    return other
 
 
 class TunedLoader(DataLoader[Any]):
@@ -49,6 +61,7 @@ class TunedLoader(DataLoader[Any]):
     Programs that make another loader of the same class, as Lightning does for a DistributedSampler, get a tuned one.
     """
 
+    plain = plain
     _plain_class: type[DataLoader[Any]]
     _options: Mapping[str, Any]
 
@@ -71,10 +84,6 @@ class TunedLoader(DataLoader[Any]):
     @num_workers.setter
     def num_workers(self, number: int) -> None:
         vars(self)["num_workers"] = number
-
-    def plain(self) -> DataLoader[Any]:
-        """A copy as it was before ``autotune``, with the attributes that have been set since."""
-        return plain(self)
 
     def _own_tuner(self) -> Tuner:
         """The tuner, made at the first epoch: only then distributed training has its process group."""
@@ -108,7 +117,7 @@ def _end_recent() -> None:
 def iterator_of(loader: DataLoader[Any], find_tuner: Callable[[], Tuner], untuned: Callable[[Any], Any]) -> Any:
     """An iterator over one epoch of a DataLoader, or over all of them with persistent workers.
 
-    It is that of ``untuned`` if tuning fails, or if torch lacks names that tuning needs.
+    It is that of ``untuned`` if tuning fails.
 
     Args:
         loader: The DataLoader.
@@ -120,8 +129,7 @@ def iterator_of(loader: DataLoader[Any], find_tuner: Callable[[], Tuner], untune
     try:
         restore = loaders.order_restorer(loader)
         tuner = find_tuner()
-        if not torch_internals.missing_names():
-            return _tuned_iterator(loader, plain(loader), tuner)
+        return _tuned_iterator(loader, plain(loader), tuner)
     except Exception as error:  # training continues without tuning
         text = one_line(f"the DataLoader is not tuned: {type(error).__name__}: {error}")
         logger.warning(text)
@@ -143,15 +151,6 @@ def _tuned_iterator(loader: DataLoader[Any], copy: DataLoader[Any], tuner: Tuner
     safeguards.forget_loaded(copy)
     safeguards.forget_loaded(loader)
     return iterator
-
-
-def plain(loader: DataLoader[Any]) -> DataLoader[Any]:
-    """A copy of a DataLoader, of its class without tuning and without an iterator, also in attributes of the class."""
-    other: DataLoader[Any] = object.__new__(getattr(type(loader), "_plain_class", type(loader)))
-    vars(other).update({name: value for name, value in vars(loader).items() if name != "_tuner"})
-    torch_internals.forget_iterator(other)
-    loaders.leave_out_iterators(other)
-    return other
 
 
 @functools.cache
@@ -226,8 +225,6 @@ def _followed(loader: AnyLoader, **options: Any) -> AnyLoader:
     tuned = object.__new__(_tuned_class(type(inner), **options))  # type: ignore[arg-type]  # a class has a hash
     vars(tuned).update(vars(inner))
     torch_internals.forget_iterator(tuned)
-    if torch_internals.missing_names():
-        tuned._own_tuner()  # says so
     loaders.renew_iterators(tuned)
     return loaders.with_inner(loader, tuned)
 
@@ -245,7 +242,7 @@ def tuner_of(
     base = loaders.settings_of(loader, in_effect=True).canonical()
     configuration, announce = _configuration(loader), announcer(progress, printer_for(progress))
     searched = replace(configuration.search, settings=settings).searched(configuration.loader)
-    reason = _reason_to_stay(loader, base, watches)
+    reason = "" if watches else _reason_to_stay(loader, base)
     # The length of a stream's epoch with the program's own number must be known before another one is in use.
     is_new = reason or watches or isinstance(loader.dataset, IterableDataset)
     known = ResultStore().find(configuration, host.describe(), "never" if is_new else reuse_of(reuse))
@@ -256,7 +253,7 @@ def tuner_of(
     others = Agreement(kind_of(loader)) if rank0.has_other_ranks() and not reason else None
     tuner = (Watcher if watches else Tuner)(
         tuning=Tuning(before=base, after=first),
-        configuration=configuration,
+        start=new_record(configuration),
         changes_within_epochs=_changes_within_epochs(loader),
         cpus=host.usable_cores(),
         most_workers=max_workers,
@@ -273,12 +270,8 @@ def tuner_of(
     return tuner
 
 
-def _reason_to_stay(loader: DataLoader[Any], base: LoaderSettings, watches: bool) -> str:
+def _reason_to_stay(loader: DataLoader[Any], base: LoaderSettings) -> str:
     """Why the settings must not change; empty if they may."""
-    if missing := torch_internals.missing_names():
-        return f"torch {torch.__version__} has no {', '.join(missing)}; autotune does not change the loader"
-    if watches:
-        return ""
     if not base.num_workers and processes.runs_main(loaders.start_method(loader)):
         return 'each new worker would run the main script, which has no if __name__ == "__main__"'
     return safeguards.reason_of_state(loader)
@@ -336,16 +329,10 @@ def record(tuner: Tuner) -> SearchRecord:
     costs_s = {one.settings: one.objective_s for one in tuner.trials.values() if one.objective_s is not None}
     tolerance, after = tuner.configuration.search.tolerance, tuner.tuning.after
     settings = choice.choose(costs_s, tolerance) if costs_s else after
-    is_provisional = tuner.tuning.is_provisional or after not in costs_s
-    return SearchRecord(
-        configuration=tuner.configuration,
-        host=host.describe(),
-        trials=tuple(tuner.trials.values()),
-        stop_reason=tuner.tuning.reason,
-        started_at=tuner.started_at,
-        verdict=Verdict(
-            recommended=settings,
-            fastest=min(costs_s, key=lambda one: costs_s[one], default=settings),
-            provisional=is_provisional,
-        ),
+    verdict = Verdict(
+        recommended=settings,
+        fastest=min(costs_s, key=lambda one: costs_s[one], default=settings),
+        provisional=tuner.tuning.is_provisional or after not in costs_s,
     )
+    trials, reason = tuple(tuner.trials.values()), tuner.tuning.reason
+    return replace(tuner.start, trials=trials, stop_reason=reason, verdict=verdict)

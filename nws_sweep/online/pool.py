@@ -9,6 +9,7 @@ the following index lists.
 """
 
 import contextlib
+import functools
 import hashlib
 import itertools
 import multiprocessing
@@ -21,7 +22,7 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, IterableDataset
 
-from nws_sweep.dataloading import generators, loaders
+from nws_sweep.dataloading import loaders
 from nws_sweep.dataloading.recording import BatchLog, BatchTimer
 from nws_sweep.online.worker_probe import READY, STARTING, WorkerProbe, WorkerStates
 from nws_sweep.results import LoaderSettings
@@ -120,9 +121,9 @@ class Pool:
         if self.log is not None and times_stages:
             self.log.stages.open(True)
         self._states = WorkerStates(settings.num_workers)
-        self._is_iterable, self._rehearsal = isinstance(loader.dataset, IterableDataset), rehearsal
+        self._is_iterable = isinstance(loader.dataset, IterableDataset)
         is_own = settings.num_workers == loader.num_workers
-        self._loader = self._copy(loader, seeds=not is_own and bool(generators.of_loader(loader)))
+        self._loader = self._copy(loader, rehearsal)
         if not is_first:
             self._loader.generator = _new_generator(loader.generator or torch.default_generator)
         began_s = time.process_time()
@@ -136,8 +137,8 @@ class Pool:
         elif self.log is not None and not self._has_own_iterators:
             torch_internals.raise_at_exit(self.iterator, is_wanted=False)
 
-    def _copy(self, loader: DataLoader[Any], *, seeds: bool) -> DataLoader[Any]:
-        other = loaders.copy_with(loader, self.settings)
+    def _copy(self, loader: DataLoader[Any], rehearsal: Any) -> DataLoader[Any]:
+        other, rehearse = loaders.seeded_copy(loader, self.settings), None
         starts_first = not loader.num_workers and self.settings.num_workers > 0
         if starts_first:
             resources.allow_open_files()  # the program may keep batches, whose tensors hold one each from now on
@@ -149,12 +150,14 @@ class Pool:
         if not self._has_own_iterators:  # they save the state of the sampler
             own["sampler" if loader.batch_sampler is None else "batch_sampler"] = self.feed
         if self.log is not None:
-            timer, user_function = BatchTimer(self.log), loader.worker_init_fn
-            if seeds:
-                user_function = generators.SeededGenerators(user_function, loader.collate_fn)
+            if rehearsal is not None and not self._is_iterable:
+                fetcher, _ = torch_internals.fetchers()
+                makes_batches = loader.batch_sampler is not None
+                one = fetcher(loader.dataset, makes_batches, loader.collate_fn, drop_last=False)
+                rehearse = functools.partial(one.fetch, rehearsal)
             other.worker_init_fn = WorkerProbe(
-                timer, self._states, user_function, self._is_iterable, loader.collate_fn,
-                rehearsal=self._rehearsal, makes_batches=loader.batch_sampler is not None, is_first=starts_first,
+                BatchTimer(self.log), self._states, other.worker_init_fn, self._is_iterable, loader.collate_fn,
+                rehearse, starts_first,
             )  # fmt: skip
         return other
 
@@ -190,7 +193,8 @@ class Pool:
                 time.sleep(_POLL_S)
         except RuntimeError:  # raised by torch's handler of SIGCHLD for the exit of a worker
             return 0
-        return 0 if self._dead else self._states.count(READY)
+        is_useless = self._dead or (self._states.error and not self._is_iterable)
+        return 0 if is_useless else self._states.count(READY)
 
     @property
     def distributes_among(self) -> int | None:
@@ -199,7 +203,7 @@ class Pool:
         An iterable dataset distributes its samples by ``get_worker_info().num_workers``, or each worker has all.
         """
         is_unknown = self.log is None  # there is no worker
-        return None if not self._is_iterable or is_unknown or self._states.is_number_asked else 1
+        return None if not self._is_iterable or is_unknown or self._states.number_asked[0] else 1
 
     def begin_epoch(self) -> None:
         """Begins a new epoch, unless the pool has begun one when it was made."""

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch.utils.data import DataLoader
 
 from nws_sweep.dataloading import loaders
@@ -116,9 +115,9 @@ class Pools:
                 self.current.end()
                 self.current = self.change.pool
 
-    def note_batch(self, random_state: torch.Tensor | None) -> None:
-        """A batch has been made, before which torch's generator had this state; see ``Safeguards``."""
-        self.safeguards.note_batch(random_state)
+    def note_batch(self) -> None:
+        """A batch has been made."""
+        self.safeguards.after_batch()
         if not self._tuner.base.num_workers and not self.current.settings.num_workers:
             self._tuner.made_without_workers = self._stream.latest
 

@@ -32,6 +32,7 @@ class Safeguards:
         self._copied = ""
         self._lengths: list[tuple[Any, int]] = []  # of containers of the dataset before the program makes samples
         self._batches = 0  # taken until then
+        self._state: torch.Tensor | None = None  # of the generator that shuffles, before a batch that may draw from it
 
     def note_start(self) -> None:
         """A pool is about to be made, with the dataset as it is."""
@@ -73,15 +74,15 @@ class Safeguards:
         made = (self._tuner.batches - self._batches) * (self._tuner.base.batch_size or 1)
         return made > 0 and any(len(one) - before >= made for one, before in self._lengths)
 
-    def random_state(self, workers: int) -> torch.Tensor | None:
-        """The state of the generator that shuffles, if making a batch with this many workers may draw from it."""
-        is_unknown = self._may_draw and not workers and not self._tuner.draws_shuffle
-        return torch.default_generator.get_state() if is_unknown else None
+    def before_batch(self, *, is_first: bool) -> None:
+        """A batch is about to be made; the first one of an epoch draws for the order."""
+        is_unknown = self._may_draw and not self._tuner.current.num_workers and not self._tuner.draws_shuffle
+        self._state = torch.default_generator.get_state() if is_unknown and not is_first else None
 
-    def note_batch(self, before: torch.Tensor | None) -> None:
-        """A batch has been made since the generator had the state ``before``."""
-        if before is not None:
-            self._tuner.draws_shuffle = not torch.equal(before, torch.default_generator.get_state())
+    def after_batch(self) -> None:
+        """The batch has been made."""
+        if self._state is not None:
+            self._tuner.draws_shuffle = not torch.equal(self._state, torch.default_generator.get_state())
 
 
 def saves_by_iterators(loader: DataLoader[Any]) -> bool:

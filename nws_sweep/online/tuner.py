@@ -7,7 +7,6 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from typing import Any
 
 from nws_sweep import units
@@ -18,7 +17,7 @@ from nws_sweep.online.observation import EpochLength, TrainingTrial
 from nws_sweep.online.plan import Agreement, Plan
 from nws_sweep.online.watching import Waiting
 from nws_sweep.replay import choice
-from nws_sweep.results import Configuration, LoaderSettings, Switch, Trial, Tuning
+from nws_sweep.results import LoaderSettings, SearchRecord, Switch, Trial, Tuning
 from nws_sweep.system import host, resources, usage
 
 _MOST_SWITCHES = 3
@@ -32,7 +31,7 @@ class Tuner:
 
     Args:
         tuning: The settings of the loader as the program made it, and those to begin with; canonical.
-        configuration: What is held fixed, for its trials.
+        start: The record of what is found, with what is held fixed.
         changes_within_epochs: Whether settings can change there, and not only before the next epoch.
         cpus: CPUs that the program and its workers may use.
         most_workers: Maximum number of workers; None for what fits.
@@ -49,7 +48,7 @@ class Tuner:
     """
 
     tuning: Tuning
-    configuration: Configuration
+    start: SearchRecord
     changes_within_epochs: bool
     cpus: float
     most_workers: int | None
@@ -70,7 +69,6 @@ class Tuner:
     worker_pids: Sequence[int] = ()  # of the pool in use
     distributes_among: int | None = None  # the most workers that do not repeat samples, as known; None for any
     made_without_workers: Any = None  # index list of the latest batch that the program's process has made; None if none
-    started_at: str = field(default_factory=lambda: datetime.now().astimezone().isoformat())
     planned: Plan | None = None  # for a later epoch
     is_undone: bool = False
     earlier_switches: int = 0  # changes before the settings were reconsidered
@@ -78,6 +76,7 @@ class Tuner:
 
     def __post_init__(self) -> None:
         """Nothing is known yet."""
+        self.configuration = self.start.configuration
         self.length = EpochLength(self.base.num_workers)
         _tell_consequences(self, "from the start")
 
@@ -255,7 +254,8 @@ def _undo(tuner: Tuner, batch: int) -> Plan | None:
         return None
     tuner.is_undone = True
     what = "a batch" if before_s == pace_s(earlier) else "an epoch"
-    reason = f"{what} took {_with(after_s, after, before)} and {_with(before_s, before, after)}"
+    now, then = f"{units.seconds(after_s)} with {named(after, before)}", units.seconds(before_s)
+    reason = f"{what} took {now} and {then} with {named(before, after)}"
     return Plan(before, reason, _epoch_of(tuner, before, batch))
 
 
@@ -312,8 +312,9 @@ def _now(trial: Trial) -> str:
     return f"a batch takes {units.seconds(pace_s(trial))}, {waiting} of it waiting for the loader"
 
 
-def _with(cost_s: float, settings: LoaderSettings, other: LoaderSettings) -> str:
-    return f"{units.seconds(cost_s)} with num_workers={settings.num_workers} {settings.differing(other)}".rstrip()
+def named(settings: LoaderSettings, other: LoaderSettings) -> str:
+    """The number of workers, and the other settings that differ from ``other``."""
+    return f"num_workers={settings.num_workers} {settings.differing(other)}".rstrip()
 
 
 def _why(tuner: Tuner, latest: Trial) -> str:

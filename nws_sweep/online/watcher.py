@@ -5,7 +5,7 @@ from nws_sweep.dataloading import device_clock
 from nws_sweep.online import decision
 from nws_sweep.online.decision import pace_s
 from nws_sweep.online.plan import Plan
-from nws_sweep.online.tuner import Tuner, better_choice, no_gain
+from nws_sweep.online.tuner import Tuner, better_choice, named, no_gain
 from nws_sweep.replay.stages import stage_costs
 from nws_sweep.results import Trial
 from nws_sweep.system import accelerator
@@ -36,27 +36,21 @@ class Watcher(Tuner):
         self.decide(self._found(trial, self.observation.batches_per_epoch))
 
     def _found(self, trial: Trial, batches: int | None) -> str:
-        batch_s, workers = pace_s(trial), f"num_workers={self.current.num_workers}"
+        batch_s, device, share = pace_s(trial), accelerator.in_use(), decision.waiting_share(trial)
         if not batch_s:
             return "too few batches were timed"
-        device = accelerator.in_use()
+        now = f"a batch takes {units.seconds(batch_s)} with num_workers={self.current.num_workers}"
         if device and device_clock.of_training() is None:
-            return (
-                f"a batch takes {units.seconds(batch_s)} with {workers}; the share of it "
-                f"spent waiting is unknown, since the step may still run on {device} when the next batch is requested"
-            )
-        share = decision.waiting_share(trial)
-        waits = f"training waits for data {units.share(share)} of the time"
-        waits += _dearest(trial)
-        now = f"{waits}; a batch takes {units.seconds(batch_s)} with {workers}"
+            why = f"since the step may still run on {device} when the next batch is requested"
+            return f"{now}; the share of it spent waiting is unknown, {why}"
+        now = f"training waits for data {units.share(share)} of the time{_dearest(trial)}; {now}"
         better, refusal = better_choice(self, batches, is_new_epoch=True)
         if better is None:
             return f"{now}; {refusal or no_gain(self)}"
-        step_s = (1 - share) * batch_s
         then_s = batch_s * better.predicted_s / better.current_s
-        less = f"waiting {units.share(max(0.0, 1 - step_s / then_s))}, a batch {units.seconds(then_s)}"
-        differing = better.settings.differing(self.current)
-        return f"{now}; predicted with num_workers={better.settings.num_workers} {differing}".rstrip() + f": {less}"
+        waits = units.share(max(0.0, 1 - (1 - share) * batch_s / then_s))
+        settings = named(better.settings, self.current)
+        return f"{now}; predicted with {settings}: waiting {waits}, a batch {units.seconds(then_s)}"
 
 
 def _dearest(trial: Trial) -> str:

@@ -23,12 +23,13 @@ class WorkerStates:
 
     A worker of a map-style dataset is ready after ``worker_init_fn``; one of an iterable dataset after its first batch,
     since only then it is known whether it has samples. It has failed if it has none, or if ``worker_init_fn`` or, with
-    an iterable dataset, its first batch raised an exception. All have failed if the rehearsal has.
+    an iterable dataset, its first batch raised an exception, and the first one if the rehearsal did.
     """
 
     def __init__(self, num_workers: int) -> None:
         self._states = RawArray("b", num_workers)
-        self._asked = RawArray("b", 1)
+        # 1 if the dataset has read ``get_worker_info().num_workers``; one that has not cannot distribute its samples.
+        self.number_asked = RawArray("b", 1)
         self._error = RawArray("c", _MOST_TEXT)
 
     def set(self, worker: int, state: int, error: BaseException | None = None) -> None:
@@ -43,20 +44,6 @@ class WorkerStates:
     def error(self) -> str:
         """The exception of the worker that has failed last; empty if none has."""
         return str(self._error.value, errors="ignore")
-
-    def fail_all(self, error: BaseException) -> None:
-        """Called in a worker: none of the workers can make batches."""
-        self.set(0, FAILED, error)
-        self._states[:] = [FAILED] * len(self._states)
-
-    def notice_number_asked(self) -> None:
-        """Called in a worker whose dataset reads ``get_worker_info().num_workers``."""
-        self._asked[0] = 1
-
-    @property
-    def is_number_asked(self) -> bool:
-        """Whether the dataset has read the number of workers; one that has not cannot distribute its samples."""
-        return bool(self._asked[0])
 
     def count(self, state: int) -> int:
         """Workers in this state."""
@@ -76,8 +63,7 @@ class WorkerProbe:
         user_function: The program's ``worker_init_fn``.
         is_iterable: Whether the dataset is iterable.
         collate_fn: The program's.
-        rehearsal: Index list of the batch that the first worker makes; None if the program has workers.
-        makes_batches: Whether the DataLoader makes batches, or gives single samples.
+        rehearse: Makes the batch of the first worker; None if the program has workers.
         is_first: Whether the program has no workers of its own.
     """
 
@@ -86,8 +72,7 @@ class WorkerProbe:
     user_function: Callable[[int], Any] | None
     is_iterable: bool
     collate_fn: Callable[[Any], Any] | None = None
-    rehearsal: Any = None
-    makes_batches: bool = True
+    rehearse: Callable[[], Any] | None = None
     is_first: bool = False
 
     def __call__(self, worker_id: int) -> None:
@@ -103,21 +88,15 @@ class WorkerProbe:
                 processes.drop_signal_handlers()
         if self.user_function is not None:
             self._telling(self.user_function, worker_id, STARTING)(worker_id)
-        if self.rehearsal is not None and not (worker_id or self.is_iterable):
+        if self.rehearse is not None and not worker_id:
             try:
-                self._rehearse()
+                ForkingPickler.dumps(self.rehearse())  # as the queue does
+                resource_sharer.stop()  # it waits for a receiver of the tensors
             except Exception as error:  # the pool is not used
-                self.states.fail_all(error)
+                self.states.set(worker_id, FAILED, error)
         for prepare in (self._time_batches, self._tell_state):
             with contextlib.suppress(Exception):
                 prepare(worker_id)
-
-    def _rehearse(self) -> None:
-        """Makes a batch, and pickles it as the queue does."""
-        worker, (fetcher, _) = get_worker_info(), torch_internals.fetchers()
-        fetch = fetcher(worker and worker.dataset, self.makes_batches, self.collate_fn, drop_last=False).fetch
-        ForkingPickler.dumps(fetch(self.rehearsal))
-        resource_sharer.stop()  # it waits for a receiver of the tensors
 
     def _time_batches(self, worker_id: int) -> None:
         worker = get_worker_info()
@@ -155,7 +134,7 @@ def _notice_number(states: WorkerStates) -> None:
 
         def __getattribute__(self, name: str) -> Any:
             if name == "num_workers":
-                states.notice_number_asked()
+                states.number_asked[0] = 1
             return super().__getattribute__(name)
 
     object.__setattr__(info, "__class__", Noticing)

@@ -4,6 +4,7 @@ import os
 import sys
 
 from nws_sweep.errors import NwsSweepError
+from nws_sweep.system import torch_internals
 
 IS_LINUX = sys.platform == "linux"  # which has /proc, /dev/shm and prctl, and limits the threads of a user
 
@@ -14,11 +15,14 @@ def reason_not(doing: str) -> str:
 
 
 def reason_not_autotuning() -> str:
-    """Why a running program cannot be tuned here; empty if it can.
+    """Why a running program cannot be tuned here, or with this torch, which is imported; empty if it can.
 
     On macOS a worker takes seconds to start and, as torch shares memory there, up to 5 s to end; its memory is unknown.
     """
-    return "" if IS_LINUX else "autotuning needs Linux"
+    if not IS_LINUX:
+        return "autotuning needs Linux"
+    missing = torch_internals.missing_names()
+    return f"this torch has no {', '.join(missing)}" if missing else ""
 
 
 def require(doing: str) -> None:

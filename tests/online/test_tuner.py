@@ -14,6 +14,7 @@ from nws_sweep.online.plan import Plan
 from nws_sweep.online.tuner import Tuner, watch_on
 from nws_sweep.results import BatchCost, Configuration, LoaderSettings, LoopCosts, Trial, Tuning
 from nws_sweep.system import resources
+from nws_sweep.tuning.runner import new_record
 from tests import factories
 from tests.factories import loader_settings, measurement, recorded_trial
 
@@ -59,7 +60,7 @@ def as_predicted(settings: LoaderSettings) -> float:
 def tuner(start: int = 0, batch_s: Callable[[LoaderSettings], float] = as_predicted, **changes: Any) -> Simulated:
     base = loader_settings(start, prefetch_factor=2).canonical()
     given: dict[str, Any] = {
-        "tuning": Tuning(before=base, after=base), "configuration": factories.configuration(), "cpus": 4.0,
+        "tuning": Tuning(before=base, after=base), "start": new_record(factories.configuration()), "cpus": 4.0,
         "changes_within_epochs": True, "most_workers": None, "prefetches": False,
         "on_decided": lambda _: None, "tell": lambda _: None,
     }  # fmt: skip

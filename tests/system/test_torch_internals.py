@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import torch
 from torch.utils.data import DataLoader
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
@@ -41,12 +40,9 @@ def lacks_a_name(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.usefixtures("lacks_a_name")
 def test_autotune_leaves_the_loader_as_it_is_and_says_so_in_one_line() -> None:
     lines: list[str] = []
-    tuned: Any = nws_sweep.autotune(DataLoader(range(6), batch_size=2), progress=lines.append)  # type: ignore[arg-type]
-    iterators = [iter(tuned), iter(tuned)]
-    assert [batch.tolist() for batch in iterators[0]] == [[0, 1], [2, 3], [4, 5]]
-    assert all(isinstance(one, torch_internals.iterator_class()) for one in iterators)
-    reason = f"torch {torch.__version__} has no {GONE}, torch.gone.Loader._name; autotune does not change the loader"
-    assert lines == [f"range: {tuned.tuning}"] == [f"range: num_workers=0 stays: {reason}"]
+    plain: Any = DataLoader(range(6), batch_size=2)  # type: ignore[arg-type]
+    assert nws_sweep.autotune(plain, progress=lines.append) is plain
+    assert lines == [f"this torch has no {GONE}, torch.gone.Loader._name: the DataLoader is not changed"]
 
 
 def test_a_copy_forgets_the_iterator_that_torchdata_has_made_to_save_a_state() -> None:
