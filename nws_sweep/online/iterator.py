@@ -1,6 +1,7 @@
 """Iterates over one DataLoader, and passes its waits and batches to the tuner."""
 
 import contextlib
+import functools
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -103,9 +104,10 @@ class TunedIterator:
 
     def __next__(self) -> Any:
         """The next batch, in the order of the sampler."""
+        is_followed, waiting = self._epoch == self._tuner.epoch, self._tuner.waiting  # else another iterator is
         if self._observation is None and self._pools.change is None:
-            return self._next_batch() if self._tuner.waiting is None else self._watched_batch(self._tuner.waiting)
-        if self._epoch != self._tuner.epoch:  # another iterator is followed
+            return self._watched_batch(waiting) if is_followed and waiting else self._next_batch()
+        if not is_followed:
             self._observation = None
         self._try(self._advance)
         batch = self._next_batch()
@@ -118,12 +120,9 @@ class TunedIterator:
         self._try(self._device.ask)
         batch = self._next_batch()
         given_s = time.perf_counter()
-        has_ended = self._try(lambda: waiting.note(asked_s, given_s, self._device.waited_s()))
-        if (
-            has_ended
-            and self._epoch == self._tuner.epoch
-            and self._try(_no_longer_fits, self._pools.current, self._tuner, waiting, given_s)
-        ):
+        busy = functools.partial(_busy_share, self._pools.current, given_s)
+        if why := self._try(lambda: waiting.note(asked_s, given_s, busy, self._device.waited_s())):
+            self._try(self._tuner.look_again, why)
             self._try(self._observe, 0.0, self._returned - self._pool_began)
         return batch
 
@@ -163,7 +162,7 @@ class TunedIterator:
             self._tuner.postpone(self._pools.change.plan)
         self._pools.abandon()
         if self._observation is not None:
-            self._observation.idle(time.perf_counter() - self._device.waited_s())
+            self._observation.batches.idle(time.perf_counter() - self._device.waited_s())
             _cut(self._observation, self._pools.current, self._tuner, has_ended=True)
             self._observation = None
         self._tuner.end_epoch(self._returned, is_stream=isinstance(self._loader.dataset, IterableDataset))
@@ -175,7 +174,7 @@ class TunedIterator:
         if seen is not None:
             self._device.pace()
             self._device.ask()
-            seen.asked(_moment(self._delay_s))
+            seen.batches.asked(_moment(self._delay_s))
             if seen.ends_window:
                 _cut(seen, self._pools.current, self._tuner)
                 plan = self._tuner.plan(self._returned, self._batches) if self._pools.change is None else None
@@ -187,7 +186,7 @@ class TunedIterator:
         if self._pools.hand_over(self._returned):
             self._observation = None
         if self._observation is not None:
-            self._observation.asked(_moment(self._delay_s))
+            self._observation.batches.asked(_moment(self._delay_s))
 
 
 def _cut(seen: TrainingTrial, pool: Pool, tuner: Tuner, *, has_ended: bool = False) -> None:
@@ -200,18 +199,15 @@ def _records(pool: Pool, *, has_ended: bool) -> tuple[Sequence[BatchRecord], flo
     return (pool.log.new(has_ended=has_ended), pool.log.start_s) if pool.log else ((), None)
 
 
-def _no_longer_fits(pool: Pool, tuner: Tuner, waiting: Waiting, now_s: float) -> bool:
-    """Whether settings that were decided are reconsidered, after a part of the period that ends now.
+def _busy_share(pool: Pool, now_s: float) -> float:
+    """Share of their time in which the workers made batches, from the last call until now.
 
     The log may have lost the records of the beginning of a long part.
     """
     records = pool.log.new() if pool.log else ()
     busy_s = sum(record.ended_s - record.began_s for record in records)
     kept_s = len(pool.pids) * (now_s - min((record.began_s for record in records), default=now_s))
-    why = waiting.end_part(now_s, busy_s / kept_s if kept_s else 1.0)
-    if why:
-        tuner.look_again(why)
-    return bool(why)
+    return busy_s / kept_s if kept_s else 1.0
 
 
 def _moment(delay_s: Callable[[], float]) -> Moment:

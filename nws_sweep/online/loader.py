@@ -255,14 +255,13 @@ def tuner_of(
         tuning=Tuning(before=base, after=first),
         start=new_record(configuration),
         changes_within_epochs=_changes_within_epochs(loader),
-        cpus=host.usable_cores(),
         most_workers=max_workers,
         prefetches="prefetch_factor" in searched,
         once=once,
         tell=functools.partial(_tell, announce, configuration, others),
         on_decided=(lambda one: one.tell(one.tuning.reason)) if watches else _conclude,
         others=others,
-        own_generators=tuple(generators.of_loader(loader)),
+        own_generators=generators.of_loader(loader),
         has_own_state=safeguards.saves_by_iterators(loader),
     )
     if reason:

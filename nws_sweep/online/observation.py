@@ -29,6 +29,9 @@ class TrainingTrial:
     Args:
         settings: Canonical.
         batches_per_epoch: Length of an epoch; None if it is unknown.
+
+    Attributes:
+        batches: Since the last window; it is told when a batch is requested.
     """
 
     settings: LoaderSettings
@@ -43,7 +46,7 @@ class TrainingTrial:
 
     def __post_init__(self) -> None:
         """No batch has been taken."""
-        self._batches = WindowBuilder(self.settings.batch_size or 1)
+        self.batches = WindowBuilder(self.settings.batch_size or 1)
 
     def begin(self, first: int, start_s: float, start_cpu_s: float, made: int = 0) -> None:
         """Workers have been started, in ``start_s``; ``first`` is the number of their first batch in the epoch.
@@ -51,11 +54,7 @@ class TrainingTrial:
         They may have given ``made`` batches before.
         """
         self._first, self._made, self._taken, self._has_cut = first, made, 0, False
-        self._batches.begin_epoch(start_s, start_cpu_s)
-
-    def asked(self, now: Moment) -> None:
-        """A batch is requested; the latest call counts."""
-        self._batches.asked(now)
+        self.batches.begin_epoch(start_s, start_cpu_s)
 
     def given(self, now: Moment, batch: Any, waited_s: float = math.inf) -> None:
         """The requested batch has been received.
@@ -65,8 +64,8 @@ class TrainingTrial:
             batch: The batch.
             waited_s: For how long an accelerator has waited for it, until now.
         """
-        is_first = not self._batches.step_s
-        busy_s = self._batches.given(now, batch, waited_s)
+        is_first = not self.batches.step_s
+        busy_s = self.batches.given(now, batch, waited_s)
         if is_first and busy_s and self.windows:
             *before, last = self.windows[-1].step_s
             self.windows[-1] = replace(self.windows[-1], step_s=(*before, last + busy_s))
@@ -83,13 +82,9 @@ class TrainingTrial:
         """
         if self._left is None:
             return False
-        usual_s = statistics.median(self._batches.step_s or [0.0])
-        self.cut(*self._left, self._batches.end_step(usual_s))
+        usual_s = statistics.median(self.batches.step_s or [0.0])
+        self.cut(*self._left, self.batches.end_step(usual_s))
         return True
-
-    def idle(self, clock_s: float) -> None:
-        """On an accelerator the last step has lasted until this moment."""
-        self._batches.idle(clock_s)
 
     def cut(self, records: Sequence[BatchRecord], worker_start_s: float | None, ended_s: float | None = None) -> None:
         """Ends a window, with the batch before the one that was requested last: of the warm-up if no other of the epoch
@@ -102,11 +97,11 @@ class TrainingTrial:
         """
         if self._left is not None:
             records, self._left = (*self._left[0], *records), None
-        if not self._batches.step_s:
+        if not self.batches.step_s:
             return
         is_whole = not self._has_cut and ended_s is not None and not self._first
         first = WindowKind.EPOCH if is_whole else WindowKind.WARM_UP
-        window = self._batches.cut(WindowKind.STEADY if self._has_cut else first, ended_s)
+        window = self.batches.cut(WindowKind.STEADY if self._has_cut else first, ended_s)
         recent = [step_s for one in (*self.windows[-_RECENT:], window) for step_s in one.step_s]
         length, instead_of_s = self.batches_per_epoch, _pauses(recent)
         if not self.settings.num_workers:
@@ -131,12 +126,12 @@ class TrainingTrial:
 
         An epoch that has less than two batches of each worker after the warm-up is timed whole.
         """
-        workers, length, steps_s = max(1, self.settings.num_workers), self.batches_per_epoch, self._batches.step_s
+        workers, length, steps_s = max(1, self.settings.num_workers), self.batches_per_epoch, self.batches.step_s
         if not self._has_cut:
             warm_up = max(self.settings.queued_batches, _FIRST_BATCHES)
             return self._taken >= warm_up and (length is None or length >= warm_up + 2 * workers)
         is_whole = bool(steps_s) and len(steps_s) % workers == 0
-        return is_whole and sum(self._batches.wait_s) + sum(steps_s) >= _WINDOW_S
+        return is_whole and sum(self.batches.wait_s) + sum(steps_s) >= _WINDOW_S
 
     @property
     def is_long_enough(self) -> bool:

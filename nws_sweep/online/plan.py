@@ -16,7 +16,6 @@ from nws_sweep.dataloading import loaders
 from nws_sweep.results import LoaderSettings
 from nws_sweep.system import torch_internals
 
-_PUBLISHED = "published"  # key of the number of plans
 _made: collections.Counter[str] = collections.Counter()  # agreements of this process by what their loaders are
 
 
@@ -50,12 +49,11 @@ class Agreement:
     def publish(self, plan: Plan) -> None:
         """Called by rank 0."""
         self._store.set(str(self._count), msgspec.json.encode(plan).decode())
-        self._store.add(_PUBLISHED, 1)
         self._count += 1
 
     def next(self) -> Plan | None:
         """The next plan of rank 0; None if there is none yet. Called by the other ranks."""
-        if self._store.add(_PUBLISHED, 0) <= self._count:
+        if not self._store.check([str(self._count)]):
             return None
         self._count += 1
         return msgspec.json.decode(self._store.get(str(self._count - 1)), type=Plan)

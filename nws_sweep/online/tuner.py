@@ -50,11 +50,11 @@ class Tuner:
     tuning: Tuning
     start: SearchRecord
     changes_within_epochs: bool
-    cpus: float
     most_workers: int | None
     prefetches: bool
     tell: Callable[[str], None]
     on_decided: Callable[["Tuner"], None]
+    cpus: float = field(default_factory=host.usable_cores)
     others: Agreement | None = None
     once: bool = False
     may_change: Callable[["Tuner"], bool] = lambda _: True

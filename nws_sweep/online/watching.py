@@ -4,6 +4,7 @@ Only the clock around ``next`` is read. Pure.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from nws_sweep import units
@@ -29,8 +30,8 @@ class Waiting:
     chosen: float
     num_workers: int
     decided_s: float
-    epoch_s: float = 0.0  # the longest so far
-    began_s: float | None = None  # of the open part
+    _epoch_s: float = 0.0  # the longest so far
+    _began_s: float | None = None  # of the open part
     _epoch_began_s: float = field(init=False)  # or when the settings were decided in it
     _waited_s: float = 0.0
     _longest_s: float = 0.0  # wait of the open part
@@ -46,30 +47,26 @@ class Waiting:
         self._epoch_began_s = now_s
         self._begin_part(None)
 
-    def note(self, asked_s: float, given_s: float, waited_s: float = math.inf) -> bool:
-        """A batch was requested and received; True if a part of the period has ended.
+    def note(self, asked_s: float, given_s: float, busy: Callable[[], float], waited_s: float = math.inf) -> str:
+        """A batch was requested and received; returns why the settings should be reconsidered, empty if they fit.
 
         Args:
             asked_s: Moment, s.
             given_s: Moment, s.
+            busy: Gives the share of their time in which the workers made batches since the last call.
             waited_s: For how long an accelerator has been idle until ``given_s``.
         """
-        if self.began_s is None:
+        if self._began_s is None:
             self._begin_part(given_s)
-            return False
+            return ""
         wait_s = min(waited_s, given_s - asked_s)
         self._waited_s, self._longest_s = self._waited_s + wait_s, max(self._longest_s, wait_s)
-        self.epoch_s = max(self.epoch_s, given_s - self._epoch_began_s)
-        return given_s - self.began_s >= max(_PERIOD_S, _SHARE_OF_EPOCH * self.epoch_s) / _PARTS
+        self._epoch_s = max(self._epoch_s, given_s - self._epoch_began_s)
+        part_s = given_s - self._began_s
+        has_ended = part_s >= max(_PERIOD_S, _SHARE_OF_EPOCH * self._epoch_s) / _PARTS
+        return self._end_part(given_s, part_s - self._longest_s, busy()) if has_ended else ""
 
-    def end_part(self, now_s: float, busy: float) -> str:
-        """Why the settings should be reconsidered; empty if they fit.
-
-        Args:
-            now_s: The moment of the last batch.
-            busy: Share of their time in which the workers made batches since the last call.
-        """
-        lasted_s = now_s - (self.began_s or 0.0) - self._longest_s
+    def _end_part(self, now_s: float, lasted_s: float, busy: float) -> str:
         share = (self._waited_s - self._longest_s) / lasted_s if lasted_s > 0 else 0.0
         self._more = self._more + 1 if share >= self.chosen + _MORE else 0
         is_idle = share <= _WAITS_NOT and self.num_workers > 1 and busy <= _HALF_WOULD_DO
@@ -85,4 +82,4 @@ class Waiting:
         return f"training does not wait, and its {self.num_workers} workers are busy {units.share(busy)} of the time"
 
     def _begin_part(self, now_s: float | None) -> None:
-        self.began_s, self._waited_s, self._longest_s = now_s, 0.0, 0.0
+        self._began_s, self._waited_s, self._longest_s = now_s, 0.0, 0.0

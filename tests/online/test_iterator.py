@@ -48,7 +48,7 @@ class EveryBatch(TrainingTrial):
 
     @property
     def ends_window(self) -> bool:
-        return bool(self._batches.step_s)
+        return bool(self.batches.step_s)
 
 
 class Scripted(Tuner):

@@ -20,7 +20,7 @@ def observed(
     seen, asked_s = TrainingTrial(loader_settings(1), batches_per_epoch=None), 100.0
     seen.begin(0, START_S, 0.0)
     for number in range(batches):
-        seen.asked(Moment(asked_s, 0.0, 0.0))
+        seen.batches.asked(Moment(asked_s, 0.0, 0.0))
         if seen.ends_window:
             seen.cut((), None)
         seen.given(Moment(asked_s + wait_s, 0.0, 0.0), None, waited_s=waited_s)
@@ -54,7 +54,7 @@ def test_an_epoch_whose_end_is_never_requested_is_timed_whole() -> None:
     seen.begin(0, START_S, 0.0)
     assert not seen.end_epoch()
     for number in range(5):
-        seen.asked(Moment(100.0 + number, 0.0, 0.0))
+        seen.batches.asked(Moment(100.0 + number, 0.0, 0.0))
         seen.given(Moment(100.8 + number, 0.0, 0.0), None)
     seen.given_last((), 0.1)
     assert seen.end_epoch()
@@ -79,9 +79,9 @@ def test_a_look_in_the_middle_of_an_epoch_has_records_of_its_own_batches() -> No
     seen = TrainingTrial(loader_settings(1), batches_per_epoch=100)
     seen.begin(40, 0.0, 0.0, made=30)
     for number in range(6):
-        seen.asked(Moment(100 + number, 0.0, 0.0))
+        seen.batches.asked(Moment(100 + number, 0.0, 0.0))
         seen.given(Moment(100.5 + number, 0.0, 0.0), None)
-    seen.asked(Moment(107.0, 0.0, 0.0))
+    seen.batches.asked(Moment(107.0, 0.0, 0.0))
     made = [BatchRecord(number=n, began_s=0.0, ended_s=0.0, cost=BatchCost(0.0, 0.5)) for n in (31, 32)]
     seen.cut(made, None)
     assert [(record.number, record.position) for record in seen.windows[0].records] == [(1, 0.41), (2, 0.42)]
@@ -92,7 +92,7 @@ def test_without_workers_the_waits_of_the_process_are_the_costs_of_batches() -> 
     seen = TrainingTrial(loader_settings(0), batches_per_epoch=100)
     seen.begin(40, 0.0, 0.0)
     for number in range(7):
-        seen.asked(Moment(100 + number, 0.0, 0.0))
+        seen.batches.asked(Moment(100 + number, 0.0, 0.0))
         if number in (3, 6):
             seen.cut((), None)
         seen.given(Moment(100.5 + number, 0.0, 0.0), None)

@@ -4,6 +4,7 @@ import math
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from nws_sweep.dataloading.recording import BatchLog
-from nws_sweep.online.iterator import _no_longer_fits
+from nws_sweep.online.iterator import _busy_share
 from nws_sweep.online.watching import Waiting
 from nws_sweep.replay import choice
 from nws_sweep.replay.queue import QueueSettings
@@ -61,13 +62,12 @@ def train(world: Callable[[float], World], hours: float, seed: int = 0) -> Itera
             if draw.random() < 2e-4:
                 wait_s += 2.0  # one long read
             now_s = asked_s + wait_s
-            if waiting.note(asked_s, now_s):
-                busy = current.making_s / current.batch_s(workers) / workers if workers else 1.0
-                if waiting.end_part(now_s, min(1.0, busy)):
-                    now_s += LOOK_S
-                    look = Look(now_s, workers, world(now_s).chosen())
-                    workers, waiting = look.after, Waiting(share(world(now_s), look.after), look.after, now_s)
-                    yield look
+            busy = current.making_s / current.batch_s(workers) / workers if workers else 1.0
+            if waiting.note(asked_s, now_s, partial(min, 1.0, busy)):
+                now_s += LOOK_S
+                look = Look(now_s, workers, world(now_s).chosen())
+                workers, waiting = look.after, Waiting(share(world(now_s), look.after), look.after, now_s)
+                yield look
         now_s += 60.0
 
 
@@ -113,32 +113,32 @@ def test_changes_that_return_every_few_minutes_do_not_make_it_swing() -> None:
 
 
 def test_of_long_epochs_a_tenth_must_show_the_change() -> None:
-    waiting, parts = Waiting(0.6, 2, -1000.0), []
+    waiting, parts = Waiting(0.6, 2, -1000.0), list[int]()
     waiting.begin_epoch(0.0)
+
+    def busy(number: int) -> float:
+        parts.append(number)
+        return 1.0
+
     for number in range(1, 20001):
-        if waiting.note(number - 0.5, number):
-            assert not waiting.end_part(number, 1.0)
-            parts.append(number)
+        assert not waiting.note(number - 0.5, number, partial(busy, number))
     assert parts[0] - 1 == 10
     assert parts[-1] - parts[-2] > 600
 
 
 def test_what_an_accelerator_waits_counts_where_it_is_known() -> None:
-    """The settings were decided within an epoch, at a moment of a clock that began long ago."""
-    waiting, began_s = Waiting(0.0, 2, 5e4), 5e4 + 1
-    waiting.note(began_s - 1, began_s, 0.0)
-    ended = [n for n in range(1, 32) if waiting.note(began_s + n - 1, began_s + n, 0.0)]
-    assert ended[0] == 10
-    assert waiting.end_part(began_s + 10, 1.0) == ""
+    """The settings were decided long ago, within an epoch; the host waits all the time."""
+    for waited_s, is_reconsidered in ((0.0, False), (math.inf, True)):
+        waiting = Waiting(0.0, 2, 5e4)
+        found = [waiting.note(5e4 + n - 1, 5e4 + n, lambda: 1.0, waited_s) for n in range(1, 900)]
+        assert any(found) == is_reconsidered
 
 
 @pytest.mark.parametrize("batches", [20, 3000])  # the log keeps the newest 1024
 def test_the_busy_share_is_that_of_the_batches_in_the_log(batches: int) -> None:
-    log, shares = BatchLog(2), []
+    log = BatchLog(2)
     for number in range(batches):
         for worker in range(2):
             log.add(worker, 100.0 + number, 100.9 + number, 0.0, 0.0)
     pool: Any = SimpleNamespace(log=log, pids=[1, 2])
-    waiting: Any = SimpleNamespace(end_part=lambda _, busy: shares.append(busy), began_s=100.0)
-    assert not _no_longer_fits(pool, pool, waiting, 100.0 + batches)
-    assert shares == [pytest.approx(0.9)]
+    assert _busy_share(pool, 100.0 + batches) == pytest.approx(0.9)
