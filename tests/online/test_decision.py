@@ -25,17 +25,11 @@ def trial_of(num_workers: int, cost: BatchCost, step_s: float, stall: float = 0.
 
 
 def chosen(
-    trial: Trial,
-    batches: int = 1000,
-    base: LoaderSettings = BASE,
-    is_new_epoch: bool = False,
-    most: int = 32,
-    **more: Any,
+    trial: Trial, batches: int = 1000, base: LoaderSettings = BASE, is_new_epoch: bool = False, **limits: Any
 ) -> Any:
-    prefetches, allowed = more.get("prefetches", False), more.get("allowed", lambda _: True)
-    seen = tuner(tuning=Tuning(before=base, after=trial.settings), most_workers=most, prefetches=prefetches)
+    seen = tuner(tuning=Tuning(before=base, after=trial.settings), **limits)
     seen.trials[trial.settings] = trial
-    return choose(seen, batches, is_new_epoch=is_new_epoch, allowed=allowed)
+    return choose(seen, batches, is_new_epoch=is_new_epoch)
 
 
 @pytest.mark.parametrize(("step_s", "workers"), [(0.04, 2), (0.02, 4), (0.01, 8)])
@@ -66,7 +60,7 @@ def test_a_larger_prefetch_factor_is_chosen_where_batches_take_very_different_ti
     trial = trial_of(4, costs[0], 0.03)
     records = (replace(trial.records[0], number=n, position=n / 60, cost=cost) for n, cost in enumerate(costs))
     varied = replace(trial, records=tuple(records))
-    fixed, free = (chosen(varied, prefetches=prefetches, most=6) for prefetches in (False, True))
+    fixed, free = (chosen(varied, prefetches=prefetches, most_workers=6) for prefetches in (False, True))
     assert free.settings.prefetch_factor in (4, 8)
     assert fixed is None or free.predicted_s < fixed.predicted_s
 
@@ -75,11 +69,6 @@ def test_the_queue_is_not_shortened_where_that_saves_nothing() -> None:
     """A short queue has no reserve: the times of batches vary more than their records."""
     found = chosen(trial_of(16, WAITS, 0.04, stall=0.01), prefetches=True, is_new_epoch=True)
     assert (found.settings.num_workers, found.settings.prefetch_factor) == (2, 2)
-
-
-def test_settings_that_do_not_fit_are_not_chosen() -> None:
-    found = chosen(trial_of(0, WAITS, 0.01), allowed=lambda settings: settings.num_workers <= 3)
-    assert found.settings.num_workers == 3
 
 
 def test_between_epochs_no_workers_may_be_chosen() -> None:

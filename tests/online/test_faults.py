@@ -9,7 +9,6 @@ import sys
 import time
 import traceback
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +21,10 @@ import nws_sweep
 from nws_sweep.online import pools
 from nws_sweep.online.pool import Pool
 from nws_sweep.results import LoaderSettings
-from nws_sweep.system import processes, resources
+from nws_sweep.system import processes
 from tests.children import child, line_of
 from tests.conftest import becomes, rounds
 from tests.online.test_iterator import Items, scripted
-from tests.user_datasets import Slow
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning"),
@@ -164,18 +162,6 @@ def test_an_epoch_begins_with_the_programs_workers_if_others_cannot_be_started(m
     assert [torch.cat([indices for indices, _ in tuned]).tolist() for _ in range(3)] == [list(range(20))] * 3
     assert (tuned.num_workers, tuned._own_tuner().epoch) == (1, 2)
     assert tuned.tuning.reason == "an epoch could not begin: OSError: no more processes"
-
-
-def test_without_room_for_new_workers_nothing_changes_and_the_line_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    none_left = replace(resources.now(None), threads=2)
-    monkeypatch.setattr(resources, "now", lambda _: none_left)
-    lines: list[str] = []
-    loader = DataLoader(Slow(200, seconds=0.01), batch_size=2)
-    tuned: Any = nws_sweep.autotune(loader, reuse="never", progress=lines.append)
-    assert torch.cat(list(tuned)).tolist() == list(range(200))
-    assert (tuned.tuning.switches, len(lines)) == ((), 1)
-    assert "other settings were not tried: it needs" in lines[0]
-    assert "threads for its" in lines[0]
 
 
 INTERRUPTED = """

@@ -152,23 +152,18 @@ TWO_OF_SIX = "2 of 6 workers could make batches"
         (Stream(48, 2), 2, {(1, 0): 6}, [], 2, TWO_OF_SIX),
         (Stream(48, 2, raises=True), 2, {(1, 0): 6}, [], 2, f"{TWO_OF_SIX} (ValueError: no shard)"),
         (Repeating(48), 0, {(1, 0): 4}, [(1, 1)], 1, ""),
+        (Stream(48), -1, {(1, 0): 0}, [(1, 0)], None, ""),  # with persistent workers
     ],
 )
 def test_an_iterable_dataset_has_all_samples_in_each_epoch_with_no_more_workers_than_share_them(
     dataset: Any, num_workers: int, script: Any, switched: list[tuple[int, int]], most: int | None, reason: str
 ) -> None:
-    tuned = scripted(DataLoader(dataset, batch_size=4, num_workers=num_workers), script)
+    plain = DataLoader(dataset, batch_size=4, num_workers=abs(num_workers), persistent_workers=num_workers < 0)
+    tuned = scripted(plain, script)
     assert not tuned._own_tuner().changes_within_epochs
     assert [sorted(torch.cat(list(tuned)).tolist()) for _ in range(3)] == [list(range(48))] * 3
     assert [(one.epoch, one.after.num_workers) for one in tuned.tuning.switches] == switched
     assert (tuned._own_tuner().most_workers, tuned.tuning.reason) == (most, reason)
-
-
-def test_a_stream_with_persistent_workers_goes_on_without_workers() -> None:
-    plain = DataLoader(Stream(48), batch_size=4, num_workers=1, persistent_workers=True)
-    tuned = scripted(plain, {(1, 0): 0})
-    assert [sorted(torch.cat(list(tuned)).tolist()) for _ in range(4)] == [list(range(48))] * 4
-    assert tuned.tuning.after.num_workers == 0
 
 
 @pytest.mark.parametrize(

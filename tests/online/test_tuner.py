@@ -159,11 +159,6 @@ def test_workers_are_given_up_within_an_epoch_only_where_the_program_has_none(
     assert train(one) == [(0, 100, 4), end]
 
 
-def test_another_loader_does_not_change() -> None:
-    one = tuner(may_change=lambda _: False)
-    assert (train(one), one.tuning.is_decided) == ([], False)
-
-
 @pytest.mark.parametrize(("alone_s", "workers"), [(0.03, 0), (0.09, 8)])
 def test_no_workers_are_tried_where_handing_a_batch_over_costs_much(alone_s: float, workers: int) -> None:
     one = tuner(8, lambda settings: 0.06 if settings.num_workers else alone_s, cpus=1.0)
@@ -208,12 +203,17 @@ def test_other_ranks_change_at_the_batch_that_rank_0_has_chosen_or_before_the_ne
     assert follower.tuning.reason == leader.tuning.reason
 
 
-def test_workers_of_all_ranks_of_a_host_must_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("ranks", "changes"), [("1", [(0, 108, 4)]), ("8", [(0, 108, 1)]), ("20", [])])
+def test_workers_of_all_ranks_of_a_host_must_fit_and_the_line_says_why_none_do(
+    monkeypatch: pytest.MonkeyPatch, ranks: str, changes: list[Any]
+) -> None:
     free = replace(resources.now(None), threads=40)
     monkeypatch.setattr(resources, "now", lambda _: free)
-    for ranks, changes in (("1", [(0, 108, 4)]), ("8", [(0, 108, 1)])):
-        monkeypatch.setenv("LOCAL_WORLD_SIZE", ranks)
-        assert train(tuner(others=Ranks(leads=True))) == changes
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", ranks)
+    assert train(one := tuner(others=Ranks(leads=True))) == changes
+    assert ("other settings were not tried: it needs 240 threads for its 80 workers" in str(one.tuning)) == (
+        not changes
+    )
 
 
 def test_settings_that_no_longer_fit_are_considered_again() -> None:

@@ -41,15 +41,11 @@ class World:
         return choice.choose(costs_s, 0.03).num_workers
 
 
-@dataclass
-class Look:
-    at_s: float
-    before: int
-    after: int
+def train(world: Callable[[float], World], hours: float, seed: int = 0) -> Iterator[tuple[float, int, int]]:
+    """A training with epochs of ten minutes, a validation pass of a minute after each, and noise.
 
-
-def train(world: Callable[[float], World], hours: float, seed: int = 0) -> Iterator[Look]:
-    """A training with epochs of ten minutes, a validation pass of a minute after each, and noise."""
+    The moments of decisions, s, with the workers before and after.
+    """
     draw, now_s, workers = random.Random(seed), 0.0, world(0.0).chosen()
     waiting = Waiting(share(world(0.0), workers), workers, now_s)
     while now_s < hours * HOUR_S:
@@ -65,9 +61,9 @@ def train(world: Callable[[float], World], hours: float, seed: int = 0) -> Itera
             busy = current.making_s / current.batch_s(workers) / workers if workers else 1.0
             if waiting.note(asked_s, now_s, partial(min, 1.0, busy)):
                 now_s += LOOK_S
-                look = Look(now_s, workers, world(now_s).chosen())
-                workers, waiting = look.after, Waiting(share(world(now_s), look.after), look.after, now_s)
-                yield look
+                before, workers = workers, world(now_s).chosen()
+                waiting = Waiting(share(world(now_s), workers), workers, now_s)
+                yield now_s, before, workers
         now_s += 60.0
 
 
@@ -83,11 +79,13 @@ def test_without_a_change_it_never_looks_again(seed: int) -> None:
 
 def test_storage_that_is_slower_for_ten_minutes_gets_more_workers_for_as_long() -> None:
     slow = 1.0 * HOUR_S, 1.0 * HOUR_S + 600.0
-    looks = list(train(lambda s: World(making_s=0.32 if slow[0] <= s < slow[1] else 0.12), 4.0))
-    assert [(look.before, look.after) for look in looks] == [(3, 7), (7, 3)]
-    assert 30.0 <= looks[0].at_s - slow[0] < 120.0 + LOOK_S  # a validation pass may lie between
-    assert looks[1].at_s - looks[0].at_s >= 600.0
-    assert looks[1].at_s - slow[1] < 240.0
+    (first_s, *first), (second_s, *second) = train(
+        lambda s: World(making_s=0.32 if slow[0] <= s < slow[1] else 0.12), 4.0
+    )
+    assert (first, second) == ([3, 7], [7, 3])
+    assert 30.0 <= first_s - slow[0] < 120.0 + LOOK_S  # a validation pass may lie between
+    assert second_s - first_s >= 600.0
+    assert second_s - slow[1] < 240.0
 
 
 @pytest.mark.parametrize(
@@ -100,16 +98,16 @@ def test_storage_that_is_slower_for_ten_minutes_gets_more_workers_for_as_long() 
     ],
 )
 def test_a_lasting_change_is_answered_once(changed: World, after: int) -> None:
-    looks = list(train(lambda s: changed if s >= HOUR_S else World(), 2.5))
-    assert [(look.before, look.after) for look in looks] == [(3, after)]
-    assert looks[0].at_s - HOUR_S < 180.0
+    ((at_s, *workers),) = train(lambda s: changed if s >= HOUR_S else World(), 2.5)
+    assert workers == [3, after]
+    assert at_s - HOUR_S < 180.0
 
 
 def test_changes_that_return_every_few_minutes_do_not_make_it_swing() -> None:
     """Never more often than every ten minutes, and in none of them for longer than a look."""
-    looks = list(train(lambda s: World(making_s=0.32 if math.floor(s / 240.0) % 2 else 0.12), 3.0))
-    assert len(looks) <= 6 * 3
-    assert all(later.at_s - earlier.at_s >= 600.0 for earlier, later in pairwise(looks))
+    at_s = [s for s, *_ in train(lambda s: World(making_s=0.32 if math.floor(s / 240.0) % 2 else 0.12), 3.0)]
+    assert len(at_s) <= 6 * 3
+    assert all(later - earlier >= 600.0 for earlier, later in pairwise(at_s))
 
 
 def test_of_long_epochs_a_tenth_must_show_the_change() -> None:
