@@ -271,13 +271,14 @@ def better_choice(tuner: Tuner, batches: int | None, *, is_new_epoch: bool) -> t
 
 
 def _refusals(tuner: Tuner, *, is_new_epoch: bool) -> Callable[[LoaderSettings], str]:
-    """Why settings do not fit into what is free now, beside the workers in use unless these end before."""
+    """Why settings do not fit into what is free now, beside the batches in use unless their epoch ends before."""
     windows = [window for trial in tuner.trials.values() for window in trial.windows]
     worker_bytes = usage.private_bytes(tuner.worker_pids[0]) if tuner.worker_pids else 0
     ranks = host.local_ranks() if tuner.others else 1
     needs = replace(resources.resource_needs(windows, {}), worker_bytes=worker_bytes * ranks)
     free, in_flight = resources.now(None), tuner.current.queued_batches + 1
-    if free.shm_bytes is not None and is_new_epoch and tuner.worker_pids:
+    has_ended = any(window.ended_epoch for window in tuner.trials[tuner.current].windows[-1:])
+    if free.shm_bytes is not None and is_new_epoch and tuner.current.num_workers and not has_ended:
         free = replace(free, shm_bytes=free.shm_bytes + ranks * in_flight * needs.batch_bytes)
     return lambda settings: resources.reason_not_fitting(settings, needs, free, ranks)
 

@@ -11,7 +11,7 @@ from nws_sweep.online.decision import Choice
 from nws_sweep.online.loader import record
 from nws_sweep.online.observation import TrainingTrial
 from nws_sweep.online.plan import Plan
-from nws_sweep.online.tuner import Tuner, watch_on
+from nws_sweep.online.tuner import Tuner, better_choice, watch_on
 from nws_sweep.results import BatchCost, Configuration, LoaderSettings, LoopCosts, Trial, Tuning
 from nws_sweep.system import resources
 from nws_sweep.tuning.runner import new_record
@@ -214,6 +214,17 @@ def test_workers_of_all_ranks_of_a_host_must_fit_and_the_line_says_why_none_do(
     assert ("other settings were not tried: it needs 240 threads for its 80 workers" in str(one.tuning)) == (
         not changes
     )
+
+
+@pytest.mark.parametrize(("end_s", "fits"), [(None, True), (0.1, False)])
+def test_batches_in_use_make_room_for_those_of_the_next_epoch_unless_theirs_has_ended(
+    monkeypatch: pytest.MonkeyPatch, end_s: float | None, fits: bool
+) -> None:
+    monkeypatch.setattr(resources, "now", lambda _: resources.FreeResources(shm_bytes=2**20))
+    one = tuner(4)
+    windows = (factories.window(batch_bytes=2**18, end_s=end_s),)
+    one.trials[one.current] = replace(recorded_trial(4, COST), windows=windows)
+    assert (better_choice(one, 1000, is_new_epoch=True)[1] == "") == fits
 
 
 def test_settings_that_no_longer_fit_are_considered_again() -> None:
