@@ -130,24 +130,17 @@ def is_handled() -> bool:
     return callable(signal.getsignal(signal.SIGUSR1))
 
 
-def test_workers_of_a_program_without_workers_do_not_run_its_signal_handlers() -> None:
-    """They would save a checkpoint with the weights as they were at the fork, for example."""
+@pytest.mark.parametrize(("draw", "own", "others"), [(is_handled, 0, 0.0), (is_handled, 1, 1.0), (warned, 0, 1.0)])
+def test_new_workers_have_the_warning_filters_of_the_program_and_its_signal_handlers_only_if_it_has_workers(
+    draw: Any, own: int, others: float
+) -> None:
+    """Handlers would save a checkpoint with the weights as they were at the fork, for example."""
     before = signal.signal(signal.SIGUSR1, lambda *_: None)
     try:
-        seen = [
-            set(others)
-            for own in (0, 1)
-            for _, others in taken(scripted(loader_of(Numbers(is_handled), num_workers=own), {(1, 0): 3}), 2)
-        ]
+        seen = [set(drawn) for _, drawn in taken(scripted(loader_of(Numbers(draw), num_workers=own), {(1, 0): 3}), 2)]
     finally:
         signal.signal(signal.SIGUSR1, before)
-    assert seen == [{1.0}, {0.0}, {1.0}, {1.0}]
-
-
-def test_new_workers_have_the_warning_filters_of_the_program() -> None:
-    tuned = scripted(loader_of(Numbers(warned)), {(1, 0): 3})
-    assert [set(others) for _, others in taken(tuned, 2)] == [{1.0}] * 2
-    assert tuned.tuning.switches
+    assert seen == [{1.0}, {others}]
 
 
 def test_another_order_of_later_epochs_is_told() -> None:

@@ -8,7 +8,7 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -35,31 +35,31 @@ pytestmark = [
 ]
 
 
-class Fails(Items):
-    """One sample raises."""
+class Special(Items):
+    """A function is called before each sample is made."""
+
+    def __init__(self, count: int, before: Callable[[int], None]) -> None:
+        super().__init__(count)
+        self.before = before
 
     def __getitem__(self, index: int) -> tuple[int, float]:
-        if index == 21:
-            raise KeyError("no such sample")
+        self.before(index)
         return super().__getitem__(index)
 
 
-class Killed(Items):
-    """One sample kills its worker."""
-
-    def __getitem__(self, index: int) -> tuple[int, float]:
-        if index == 41:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return super().__getitem__(index)
+def fails(index: int) -> None:
+    if index == 21:
+        raise KeyError("no such sample")
 
 
-class Here(Items):
-    """Only the main process can make its samples."""
+def kills_its_worker(index: int) -> None:
+    if index == 41:
+        os.kill(os.getpid(), signal.SIGKILL)
 
-    def __getitem__(self, index: int) -> tuple[int, float]:
-        if torch.utils.data.get_worker_info() is not None:
-            raise RuntimeError("no device in a worker")
-        return super().__getitem__(index)
+
+def refuses_workers(_: int) -> None:
+    if torch.utils.data.get_worker_info() is not None:
+        raise RuntimeError("no device in a worker")
 
 
 def with_a_function(samples: list[Any]) -> Any:
@@ -97,13 +97,15 @@ def test_a_sample_raises_at_the_same_batch_and_the_others_follow(script: dict[tu
                 traceback.clear_frames(error.__traceback__)  # ends the workers, which a cycle of torch's would keep
         return found
 
-    plain = DataLoader(Fails(60), batch_size=2, num_workers=2)
+    plain = DataLoader(Special(60, fails), batch_size=2, num_workers=2)
     assert taken(scripted(plain, script)) == taken(plain)
 
 
 def test_a_worker_that_is_killed_raises_torchs_own_error() -> None:
     # Without tensors: receiving one from a killed worker may fail with a ConnectionResetError before torch notices.
-    tuned = scripted(DataLoader(Killed(60), batch_size=2, num_workers=2, collate_fn=repr), {(0, 3): 3})
+    tuned = scripted(
+        DataLoader(Special(60, kills_its_worker), batch_size=2, num_workers=2, collate_fn=repr), {(0, 3): 3}
+    )
     with pytest.raises(RuntimeError, match=r"killed by signal|exited unexpectedly"):
         list(tuned)
 
@@ -112,7 +114,7 @@ def test_a_worker_that_is_killed_raises_torchs_own_error() -> None:
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"dataset": Here(40)}, "RuntimeError: no device in a worker"),
+        ({"dataset": Special(40, refuses_workers)}, "RuntimeError: no device in a worker"),
         ({"dataset": Items(40), "collate_fn": with_a_function}, "lambda"),
     ],
 )
