@@ -185,6 +185,7 @@ class Pool:
     def started_workers(self) -> int:
         """Waits until all workers can make batches; the number of them, without those that fail or have no samples.
 
+        It is 0 if a worker has exited, or one of a map-style dataset has failed.
         Does not wait for workers that cannot after ``_START_WITHIN_S``.
         """
         deadline_s = time.monotonic() + _START_WITHIN_S

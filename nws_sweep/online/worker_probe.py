@@ -94,13 +94,11 @@ class WorkerProbe:
                 resource_sharer.stop()  # it waits for a receiver of the tensors
             except Exception as error:  # the pool is not used
                 self.states.set(worker_id, FAILED, error)
-        for prepare in (self._time_batches, self._tell_state):
-            with contextlib.suppress(Exception):
-                prepare(worker_id)
-
-    def _time_batches(self, worker_id: int) -> None:
         worker = get_worker_info()
-        self.timer.start(worker_id, worker and worker.dataset, self.collate_fn)
+        with contextlib.suppress(Exception):
+            self.timer.start(worker_id, worker and worker.dataset, self.collate_fn)
+        with contextlib.suppress(Exception):
+            self._tell_state(worker_id)
 
     def _tell_state(self, worker_id: int) -> None:
         if not self.is_iterable:
