@@ -9,7 +9,10 @@ expectation.
 import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol, TypeVar
+from typing import TypeVar
+
+from nws_sweep.replay.queue import QueueSettings
+from nws_sweep.results import LoaderSettings
 
 PREFETCH_FACTORS = (1, 2, 4, 8)  # that are tried
 CLOSE = 0.01  # prices that differ by at most this share count as equal
@@ -19,19 +22,7 @@ _ALMOST = 0.9  # of them were measured, and
 _LARGE_GAIN = 0.2  # the last doubling saved this share of the time
 
 
-class Settings(Protocol):
-    """What the rule reads of settings."""
-
-    @property
-    def num_workers(self) -> int:
-        """Number of workers."""
-
-    @property
-    def queued_batches(self) -> int:
-        """Batches that the workers may hold."""
-
-
-S = TypeVar("S", bound=Settings)
+S = TypeVar("S", LoaderSettings, QueueSettings)
 
 
 def price(cost_s: float, num_workers: int, tolerance: float) -> float:
@@ -130,6 +121,6 @@ def ladder(numbers: Sequence[int], chosen: int = 0, beside: Sequence[int] = (-1,
     return [number for number in numbers if number in wanted]
 
 
-def size(settings: Settings) -> tuple[int, int]:
+def size(settings: LoaderSettings | QueueSettings) -> tuple[int, int]:
     """The sort key of settings of which the first needs the fewest workers, then the shortest queue."""
     return settings.num_workers, settings.queued_batches

@@ -2,8 +2,10 @@
 
 import math
 import statistics
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass, replace
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 from nws_sweep.results import BatchCost, BatchRecord, StageTime, Trial
 
@@ -51,15 +53,24 @@ class StageCost:
 
 
 @dataclass(frozen=True)
-class _Part:
-    """What a stage takes of one batch, s: CPU time, waiting, and CPU time of all threads."""
+class _Call:
+    """The calls of a stage by another one while a batch was made: their own code, without what they call.
 
-    cpu_s: float = 0.0
-    wait_s: float = 0.0
-    all_cpu_s: float = 0.0
+    Attributes:
+        batch: Its place among the timed batches.
+        stage: The stage.
+        line: The names of the stage, of its caller, and so on up to the first stage.
+        cpu_s: CPU time, without what timing has cost.
+        wait_s: Waiting.
+        all_cpu_s: CPU time of all threads.
+    """
 
-    def __add__(self, other: "_Part") -> "_Part":
-        return _Part(self.cpu_s + other.cpu_s, self.wait_s + other.wait_s, self.all_cpu_s + other.all_cpu_s)
+    batch: int
+    stage: StageTime
+    line: Sequence[str]
+    cpu_s: float
+    wait_s: float
+    all_cpu_s: float
 
     @property
     def seconds(self) -> float:
@@ -67,21 +78,57 @@ class _Part:
 
 
 @dataclass(frozen=True)
-class _Batch:
-    """One batch by its stages: with what they call, and their own code alone."""
+class _Batches:
+    """Timed batches: all calls, and the CPU time of the transfer of each batch."""
 
-    whole: Mapping[str, _Part]
-    own: Mapping[str, _Part]
-    calls: Mapping[str, int]
-    copy_s: float
+    calls: Sequence[_Call]
+    copies_s: Sequence[float]
+    samples: int  # of all batches
+
+    @cached_property
+    def seconds(self) -> list[float]:
+        """Of each batch, with its transfer."""
+        return [made + copied for made, copied in zip(self.split(self.calls), self.copies_s, strict=True)]
+
+    def split(self, calls: Iterable[_Call]) -> list[float]:
+        """The seconds of these calls in each batch."""
+        seconds = [0.0] * len(self.copies_s)
+        for call in calls:
+            seconds[call.batch] += call.seconds
+        return seconds
+
+    def cost(self, stage: StageTime, calls: Sequence[_Call], within: str) -> StageCost:
+        """The cost of a stage: these calls."""
+        shares = [own / whole for own, whole in zip(self.split(calls), self.seconds, strict=True)]
+        seconds = sum(call.seconds for call in calls)
+        share = seconds / sum(self.seconds)
+        return StageCost(
+            name=stage.name,
+            file=stage.file,
+            line=stage.line,
+            calls=sum(call.stage.calls for call in calls if call.stage.name == stage.name) / self.samples,
+            seconds=seconds / self.samples,
+            share=share,
+            spread=statistics.stdev(shares) / math.sqrt(len(shares)) if len(shares) > 2 else _SPREAD_OF_FEW * share,
+            cpu_share=min(1.0, sum(call.all_cpu_s for call in calls) / seconds) if seconds else 0.0,
+            cpu=_share_of([call.cpu_s for call in calls], [call.cpu_s for call in self.calls]),
+            wait=_share_of([call.wait_s for call in calls], [call.wait_s for call in self.calls]),
+            within=within,
+        )
 
     @property
-    def made(self) -> _Part:
-        return sum(self.own.values(), _Part())
+    def transfer(self) -> StageCost:
+        """The transfer of batches to the main process."""
+        copied_s, count = sum(self.copies_s), len(self.copies_s)
+        return StageCost(
+            name=COPY, calls=count / self.samples, seconds=copied_s / self.samples, share=copied_s / sum(self.seconds),
+            cpu_share=1.0, copy=1.0,
+        )  # fmt: skip
 
-    @property
-    def seconds(self) -> float:
-        return self.made.seconds + self.copy_s
+
+def _share_of(part: Iterable[float], whole: Iterable[float]) -> float:
+    all_s = sum(whole)
+    return sum(part) / all_s if all_s else 0.0
 
 
 def stage_costs(trials: Iterable[Trial], samples: int, num_workers: int) -> tuple[StageCost, ...]:
@@ -99,16 +146,10 @@ def stage_costs(trials: Iterable[Trial], samples: int, num_workers: int) -> tupl
             timed += _latest(trial)
     if not timed:
         return ()
-    batches = [_batch(one) for one in timed]
-    root, known = timed[0].stages[0].name, _callers(timed)
-    containers = {name for name in known if name != root and _is_container(name, batches)}
-    batches = [_without_containers(batch, root, containers) for batch in batches]
-    costs = [
-        replace(_cost(stage, batches, samples, is_rest=name == root), within=_caller(name, known, containers))
-        for name, (stage, _) in known.items()
-        if name not in containers
-    ]
-    return tuple(sorted([*costs, _copy(batches, samples)], key=lambda one: -one.share))
+    calls = [call for place, record in enumerate(timed) for call in _calls(place, record.stages)]
+    batches = _Batches(calls, [record.cost.copy_s for record in timed], samples * len(timed))
+    costs = _costs(batches, root=timed[0].stages[0].name)
+    return tuple(sorted([*costs, batches.transfer], key=lambda one: -one.share))
 
 
 def _latest(trial: Trial) -> Iterator[BatchRecord]:
@@ -117,38 +158,18 @@ def _latest(trial: Trial) -> Iterator[BatchRecord]:
     yield from {one.number % max(1, trial.num_workers): one for one in timed}.values()
 
 
-def _batch(record: BatchRecord) -> _Batch:
-    stages = record.stages
-    own = _own_parts(stages)
-    whole: dict[str, _Part] = {}
-    alone: dict[str, _Part] = {}
-    calls: dict[str, int] = {}
-    for place, (stage, part) in enumerate(zip(stages, own, strict=True)):
-        alone[stage.name] = alone.get(stage.name, _Part()) + part
-        calls[stage.name] = calls.get(stage.name, 0) + stage.calls
-        for name in {one.name for one in _line_of(stages, place)}:
-            whole[name] = whole.get(name, _Part()) + part
-    return _Batch(whole, alone, calls, record.cost.copy_s)
-
-
-def _part(stage: StageTime) -> _Part:
-    """A stage with what it calls, without what timing has cost."""
-    return _Part(stage.cpu_s - stage.overhead_s, stage.wait_s, stage.all_cpu_s - stage.overhead_s)
-
-
-def _own_parts(stages: Sequence[StageTime]) -> list[_Part]:
-    """The parts of the stages without those of the stages that they call; none of what a search adds."""
-    parts = [_part(one) for one in stages]
-    left = [[part.cpu_s, part.wait_s, part.all_cpu_s] for part in parts]
-    for stage, part in zip(stages, parts, strict=True):
-        if stage.parent >= 0:
-            caller = left[stage.parent]
-            left[stage.parent] = [one - other for one, other in zip(caller, astuple(part), strict=True)]
-    added = [any(not one.name for one in _line_of(stages, place)) for place in range(len(stages))]
-    return [
-        _Part() if is_added else _Part(*(max(0.0, value) for value in values))
-        for values, is_added in zip(left, added, strict=True)
-    ]
+def _calls(batch: int, stages: Sequence[StageTime]) -> Iterator[_Call]:
+    """The calls of a batch, without those that a search adds, whose names are empty, and what these call."""
+    inner = defaultdict[int, list[StageTime]](list)
+    for stage in stages:
+        inner[stage.parent].append(stage)
+    for place, stage in enumerate(stages):
+        line = [one.name for one in _line_of(stages, place)]
+        if all(line):
+            cpu_s = stage.cpu_s - stage.overhead_s - sum(one.cpu_s - one.overhead_s for one in inner[place])
+            wait_s = stage.wait_s - sum(one.wait_s for one in inner[place])
+            all_cpu_s = stage.all_cpu_s - stage.overhead_s - sum(one.all_cpu_s - one.overhead_s for one in inner[place])
+            yield _Call(batch, stage, line, max(0.0, cpu_s), max(0.0, wait_s), max(0.0, all_cpu_s))
 
 
 def _line_of(stages: Sequence[StageTime], place: int) -> Iterator[StageTime]:
@@ -158,65 +179,21 @@ def _line_of(stages: Sequence[StageTime], place: int) -> Iterator[StageTime]:
         place = stages[place].parent
 
 
-def _callers(timed: Sequence[BatchRecord]) -> dict[str, tuple[StageTime, str]]:
-    """Each stage by its name, with the name of its first caller."""
-    found: dict[str, tuple[StageTime, str]] = {}
-    for record in timed:
-        for place, stage in enumerate(record.stages):
-            line = [one.name for one in _line_of(record.stages, place)]
-            if all(line):
-                found.setdefault(stage.name, (stage, next((one for one in line if one != stage.name), "")))
-    return found
+def _costs(batches: _Batches, root: str) -> Iterator[StageCost]:
+    """The cost of each stage with what it calls; of the first one, which makes the batch, what the others leave."""
+    first, own, whole = dict[str, _Call](), defaultdict[str, list[_Call]](list), defaultdict[str, list[_Call]](list)
+    for call in batches.calls:
+        first.setdefault(call.stage.name, call)
+        own[call.stage.name].append(call)
+        for name in {*call.line}:
+            whole[name].append(call)
+    small = {name for name in first if _seconds(own[name]) < _CONTAINER * _seconds(whole[name])} - {root}
+    for name, call in first.items():
+        if name not in small:
+            rest = [one for other in (root, *small) for one in own[other]]
+            caller = next((other for other in call.line if other != name and other not in small), "")
+            yield batches.cost(call.stage, rest if name == root else whole[name], caller)
 
 
-def _caller(name: str, known: Mapping[str, tuple[StageTime, str]], containers: Collection[str]) -> str:
-    """The nearest stage around this one that is shown."""
-    name = known[name][1]
-    while name in containers:
-        name = known[name][1]
-    return name
-
-
-def _without_containers(batch: _Batch, root: str, containers: Collection[str]) -> _Batch:
-    """The code of containers counts for the stage that makes the batch."""
-    rest = sum((batch.own.get(name, _Part()) for name in (root, *containers)), _Part())
-    own = {name: part for name, part in batch.own.items() if name not in containers}
-    return replace(batch, own={**own, root: rest})
-
-
-def _cost(stage: StageTime, batches: Sequence[_Batch], samples: int, *, is_rest: bool) -> StageCost:
-    """``is_rest`` for the stage that makes the batch: what the others leave of it."""
-    parts = [(batch.own if is_rest else batch.whole).get(stage.name, _Part()) for batch in batches]
-    found, made = sum(parts, _Part()), sum((batch.made for batch in batches), _Part())
-    shares = [part.seconds / batch.seconds for part, batch in zip(parts, batches, strict=True)]
-    share = found.seconds / sum(batch.seconds for batch in batches)
-    count = len(batches) * samples
-    return StageCost(
-        name=stage.name,
-        file=stage.file,
-        line=stage.line,
-        calls=sum(batch.calls.get(stage.name, 0) for batch in batches) / count,
-        seconds=found.seconds / count,
-        share=share,
-        spread=statistics.stdev(shares) / math.sqrt(len(shares)) if len(shares) > 2 else _SPREAD_OF_FEW * share,
-        cpu_share=min(1.0, found.all_cpu_s / found.seconds) if found.seconds else 0.0,
-        cpu=found.cpu_s / made.cpu_s if made.cpu_s else 0.0,
-        wait=found.wait_s / made.wait_s if made.wait_s else 0.0,
-    )
-
-
-def _copy(batches: Sequence[_Batch], samples: int) -> StageCost:
-    """The transfer of batches to the main process."""
-    copied_s, seconds = sum(batch.copy_s for batch in batches), sum(batch.seconds for batch in batches)
-    return StageCost(
-        name=COPY, calls=1 / samples, seconds=copied_s / len(batches) / samples, share=copied_s / seconds,
-        cpu_share=1.0, copy=1.0,
-    )  # fmt: skip
-
-
-def _is_container(name: str, batches: Sequence[_Batch]) -> bool:
-    whole_s, own_s = (
-        sum(found.get(name, _Part()).seconds for found in parts)
-        for parts in ([batch.whole for batch in batches], [batch.own for batch in batches])
-    )
-    return own_s < _CONTAINER * whole_s
+def _seconds(calls: Iterable[_Call]) -> float:
+    return sum(call.seconds for call in calls)
