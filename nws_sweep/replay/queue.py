@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
+from typing import NamedTuple
 
 from nws_sweep.results import BatchCost, LoopCosts
 
@@ -38,8 +39,7 @@ class QueueSettings:
         return self.num_workers * self.prefetch_factor
 
 
-@dataclass(frozen=True)
-class Replayed:
+class Replayed(NamedTuple):
     """One epoch as replayed.
 
     Attributes:
@@ -125,15 +125,15 @@ class _Epoch:
         self._processes.append(self._main_process(settings.num_workers))
         self._assigned: list[deque[int]] = [deque() for _ in range(settings.num_workers)]
         self._outstanding = [0] * settings.num_workers  # batches that were assigned and not yet returned
-        self._is_idle = [False] * settings.num_workers
+        self._idle: set[int] = set()  # processes that wait for another one
         self._next_worker, self._sent = 0, 0
         self._finished: deque[tuple[int, int]] = deque()  # (batch, its worker), not yet received
-        self._main_is_idle, self._is_step_done = False, False
+        self._is_done = False
         self._returned_s: list[float] = []
 
     def run(self) -> Replayed:
         next(self._processes[-1])
-        while not self._is_step_done:
+        while not self._is_done:
             next(self._processes[self._machine.advance()])
         if not self._settings.persistent_workers:
             for number in range(self._settings.num_workers):
@@ -148,7 +148,7 @@ class _Epoch:
         yield
         while True:
             while not assigned:
-                self._is_idle[number] = True
+                self._idle.add(number)
                 yield
             batch = assigned.popleft()
             cost, share = batches[batch]
@@ -163,9 +163,7 @@ class _Epoch:
             machine.compute(number, later_s)
             yield
             self._finished.append((batch, number))
-            if self._main_is_idle:
-                self._main_is_idle = False
-                next(self._processes[-1])
+            self._wake(self._settings.num_workers)
 
     def _main_process(self, own: int) -> Iterator[None]:
         machine, loop, in_order = self._machine, self._loop, self._settings.in_order
@@ -181,7 +179,7 @@ class _Epoch:
         for expected in range(len(self._batches)):
             while expected not in received:
                 while not self._finished:
-                    self._main_is_idle = True
+                    self._idle.add(own)
                     yield
                 batch, worker_number = self._finished.popleft()
                 received[batch if in_order else expected] = worker_number
@@ -197,7 +195,7 @@ class _Epoch:
             yield
             machine.wait(own, step_wait_s)
             yield
-        self._is_step_done = True
+        self._is_done = True
         yield
 
     def _assign(self) -> None:
@@ -211,6 +209,9 @@ class _Epoch:
         self._outstanding[number] += 1
         self._assigned[number].append(self._sent)
         self._sent += 1
-        if self._is_idle[number]:
-            self._is_idle[number] = False
-            next(self._processes[number])
+        self._wake(number)
+
+    def _wake(self, process: int) -> None:
+        if process in self._idle:
+            self._idle.remove(process)
+            next(self._processes[process])
