@@ -16,7 +16,6 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from nws_sweep.analysis.stage_savings import Stage as Stage
     from nws_sweep.api import explain as explain
     from nws_sweep.api import search as search
     from nws_sweep.api import sweep as sweep
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from nws_sweep.errors import NwsSweepError as NwsSweepError
     from nws_sweep.online.loader import autotune as autotune
     from nws_sweep.online.loader import watch as watch
+    from nws_sweep.replay.stages import Stage as Stage
     from nws_sweep.report.explanation import Explanation as Explanation
     from nws_sweep.report.search_result import SearchResult as SearchResult
     from nws_sweep.report.sweep_result import SweepResult as SweepResult
@@ -40,7 +40,7 @@ _MODULES = {
     "search": "api", "explain": "api", "tune": "api", "sweep": "api",
     "autotune": "online.loader", "watch": "online.loader",
     "seed_worker": "dataloading.generators", "MeasureRules": "results", "Tuning": "results",
-    "Stage": "analysis.stage_savings", "Explanation": "report.explanation",
+    "Stage": "replay.stages", "Explanation": "report.explanation",
     "SearchResult": "report.search_result", "SweepResult": "report.sweep_result",
     "NwsSweepError": "errors", "ConfigurationError": "errors", "DatasetError": "errors",
 }  # fmt: skip

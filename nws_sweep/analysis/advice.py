@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from nws_sweep.analysis.diagnosis import Diagnosis
-from nws_sweep.analysis.stage_savings import Stage
 from nws_sweep.measurement.quantities import is_step
 from nws_sweep.replay.bottlenecks import Bottleneck
 from nws_sweep.replay.counterfactual import Counterfactual
+from nws_sweep.replay.stages import Stage
 from nws_sweep.results import Measurement, Noise
 from nws_sweep.units import counted, interval, ratio, seconds, share
 

@@ -8,9 +8,10 @@ from pathlib import Path
 
 from nws_sweep.analysis import advice, caveats, node_kinds, what_if
 from nws_sweep.analysis.diagnosis import Diagnosis, diagnose, worker_trials
-from nws_sweep.analysis.stage_savings import Stage, stages_of
+from nws_sweep.analysis.stage_savings import stages_of
 from nws_sweep.analysis.time_ratios import Ratio, ratio_of
 from nws_sweep.replay import choice
+from nws_sweep.replay.stages import Stage
 from nws_sweep.results import Configuration, Estimate, Host, SearchRecord, Trial, TrialState, varying_columns
 from nws_sweep.results.search_record import ProjectFacts
 from nws_sweep.results.storage import Stored, StoredRun

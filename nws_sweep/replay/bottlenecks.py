@@ -7,7 +7,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from nws_sweep.replay.queue import QueueSettings
-from nws_sweep.replay.stages import StageCost
+from nws_sweep.replay.stages import Stage
 from nws_sweep.results import BatchCost, LoopCosts
 
 
@@ -25,7 +25,7 @@ class Bottleneck(str, Enum):
     LATENCY = "latency"
 
 
-Taken = Bottleneck | StageCost  # what may be taken away
+Taken = Bottleneck | Stage  # what may be taken away
 REMOVABLE = [each for each in Bottleneck if each not in {Bottleneck.NOISE, Bottleneck.MEMORY}]
 
 
@@ -46,7 +46,7 @@ class Epoch(NamedTuple):
         """
         costs, loop, settings = self
         match taken:
-            case StageCost():
+            case Stage():
                 costs = [taken.taken_from(cost) for cost in costs]
             case Bottleneck.STARTUP:
                 loop = replace(loop, fork_s=0.0, start_s=0.0, stop_s=0.0)

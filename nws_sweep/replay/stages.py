@@ -6,8 +6,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import PurePath
 
-from nws_sweep.results import BatchCost, BatchRecord, StageTime, Trial
+from nws_sweep.results import BatchCost, BatchRecord, Estimate, StageTime, Trial
 
 COPY = "copy into shared memory"
 _ENOUGH_BATCHES = 8  # whose calls were timed
@@ -16,22 +17,27 @@ _SPREAD_OF_FEW = 0.1  # relative standard deviation, until three batches are kno
 
 
 @dataclass(frozen=True, kw_only=True)
-class StageCost:
-    """What one stage costs.
+class Stage:
+    """A stage of the samples, and the epoch without it.
 
     Attributes:
-        name: As a program writes it. Of the first stage, which makes the batch, it stands for the rest.
-        file: Of the code; empty if it has no Python frame.
-        line: First line of the code.
-        share: Of a sample's time in the worker, from 0 to 1.
-        cpu_share: CPU time of all threads of the worker, as a share of the stage's time.
-        seconds: Per sample, of the worker.
+        name: As a program writes it: ``torchvision.transforms.v2.Resize``.
+        file: Of its code; empty if it has no Python code.
+        line: First line of its code; 0 without.
+        share: Of a sample's time in the worker, 0 to 1, with everything that it calls. The rest belongs to
+            the dataset's own function, which calls the others.
+        cpu_share: CPU time of all threads of the worker / the stage's time, at most 1. The rest is waiting.
+        seconds: Per sample, in the worker.
         calls: Per sample.
         within: The stage that calls it.
         spread: Standard error of ``share``.
         cpu: Share of the CPU time of making a batch.
         wait: Share of its waiting.
         copy: Share of the CPU time of its transfer.
+        saved: Predicted share of the epoch that would be saved if it took no time; None if its share is small.
+        workers_without: Workers that the epoch would need then; None likewise.
+        epoch_without_s: Predicted seconds of this epoch, with the workers in use; None likewise, or if the length of an
+            epoch is unknown.
     """
 
     name: str
@@ -46,6 +52,14 @@ class StageCost:
     cpu: float = 0.0
     wait: float = 0.0
     copy: float = 0.0
+    saved: float | None = None
+    workers_without: int | None = None
+    epoch_without_s: Estimate | None = None
+
+    @property
+    def place(self) -> str:
+        """The name of the file and the line, such as ``data.py:40``; empty without a file, as in a notebook."""
+        return f"{PurePath(self.file).name}:{self.line}" if self.file and not self.file.startswith("<") else ""
 
     def taken_from(self, cost: BatchCost) -> BatchCost:
         """A batch without this stage."""
@@ -97,12 +111,12 @@ class _Batches:
             seconds[call.batch] += call.seconds
         return seconds
 
-    def cost(self, stage: StageTime, calls: Sequence[_Call], within: str) -> StageCost:
+    def cost(self, stage: StageTime, calls: Sequence[_Call], within: str) -> Stage:
         """The cost of a stage: these calls."""
         shares = [own / whole for own, whole in zip(self.split(calls), self.seconds, strict=True)]
         seconds = sum(call.seconds for call in calls)
         share = seconds / sum(self.seconds)
-        return StageCost(
+        return Stage(
             name=stage.name,
             file=stage.file,
             line=stage.line,
@@ -117,10 +131,10 @@ class _Batches:
         )
 
     @property
-    def transfer(self) -> StageCost:
+    def transfer(self) -> Stage:
         """The transfer of batches to the main process."""
         copied_s, count = sum(self.copies_s), len(self.copies_s)
-        return StageCost(
+        return Stage(
             name=COPY, calls=count / self.samples, seconds=copied_s / self.samples, share=copied_s / sum(self.seconds),
             cpu_share=1.0, copy=1.0,
         )  # fmt: skip
@@ -131,7 +145,7 @@ def _share_of(part: Iterable[float], whole: Iterable[float]) -> float:
     return sum(part) / all_s if all_s else 0.0
 
 
-def stage_costs(trials: Iterable[Trial], samples: int, num_workers: int) -> tuple[StageCost, ...]:
+def stage_costs(trials: Iterable[Trial], samples: int, num_workers: int) -> tuple[Stage, ...]:
     """The stages, the most expensive first; empty if no calls were timed.
 
     Args:
@@ -179,7 +193,7 @@ def _line_of(stages: Sequence[StageTime], place: int) -> Iterator[StageTime]:
         place = stages[place].parent
 
 
-def _costs(batches: _Batches, root: str) -> Iterator[StageCost]:
+def _costs(batches: _Batches, root: str) -> Iterator[Stage]:
     """The cost of each stage with what it calls; of the first one, which makes the batch, what the others leave."""
     first, own, whole = dict[str, _Call](), defaultdict[str, list[_Call]](list), defaultdict[str, list[_Call]](list)
     for call in batches.calls:

@@ -5,9 +5,10 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from nws_sweep import units
-from nws_sweep.analysis.stage_savings import NO_TIME, Stage
+from nws_sweep.analysis.stage_savings import NO_TIME
 from nws_sweep.analysis.summary import ConfigurationSummary, summarise_record
 from nws_sweep.errors import NwsSweepError
+from nws_sweep.replay.stages import Stage
 from nws_sweep.report import snippets
 from nws_sweep.report.tables import Rows
 from nws_sweep.results import SearchRecord

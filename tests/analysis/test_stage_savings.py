@@ -7,8 +7,8 @@ import pytest
 
 from nws_sweep import cli, programs
 from nws_sweep.analysis import advice
-from nws_sweep.analysis.stage_savings import Stage
 from nws_sweep.errors import NwsSweepError
+from nws_sweep.replay.stages import Stage
 from nws_sweep.report import explanation
 from nws_sweep.results import BatchCost, BatchRecord, LoopCosts, SearchRecord, StageTime
 from tests import factories

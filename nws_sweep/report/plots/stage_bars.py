@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from matplotlib.figure import Figure
 
 from nws_sweep import units
-from nws_sweep.analysis.stage_savings import Stage
+from nws_sweep.replay.stages import Stage
 from nws_sweep.report.plots import style
 from nws_sweep.report.plots.style import COLOURS
 
