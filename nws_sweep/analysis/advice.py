@@ -8,7 +8,7 @@ from nws_sweep.replay.bottlenecks import Bottleneck
 from nws_sweep.replay.counterfactual import Counterfactual
 from nws_sweep.replay.stages import Stage
 from nws_sweep.results import Measurement, Noise
-from nws_sweep.units import counted, interval, ratio, seconds, share
+from nws_sweep.units import counted, ratio, seconds, share
 
 _NEGLIGIBLE_GAIN = 0.01
 _COMPUTES = 0.5  # share of CPU time from which on a stage computes rather than waits
@@ -18,10 +18,10 @@ _RISE = 1.5  # ratio of costs in the last third of an epoch and in the first tha
 _TEXTS = {
     Bottleneck.STARTUP: (
         "start-up-bound", "without the start-up of workers",
-        "{persistent}{spawn}",
+        "persistent_workers=true removes most of it after the first epoch{spawn}",
     ),
     Bottleneck.ORDER: ("head-of-line blocking", "with batches in any order", "{suggested}"),
-    Bottleneck.MEMORY: ("memory-bound", "with memory for more workers", "{refused}; {fitting} did"),
+    Bottleneck.MEMORY: ("memory-bound", "with memory for more workers", "{refused}"),
     Bottleneck.COMPETITION: (
         "workers compete with the training step", "with an undisturbed step",
         "with workers it takes {beside} per batch on {cpus} instead of {alone}; {cheaper}, fewer threads "
@@ -29,7 +29,7 @@ _TEXTS = {
     ),
     Bottleneck.STEP: (
         "step-bound", "with an instant training step",
-        "the training step takes {step} of {batch} per batch; {enough}, and more workers will not help",
+        "the training step takes {step} of {batch} per batch; more workers will not help",
     ),
     Bottleneck.TRANSFER: (
         "transfer-bound", "without transfers",
@@ -60,8 +60,6 @@ def sentence(diagnosis: Diagnosis, stages: Sequence[Stage] = ()) -> str:
     taken = diagnosis.bottlenecks if diagnosis.together else [first]
     names, without, _ = (" and ".join(words) for words in zip(*map(_TEXTS.__getitem__, taken), strict=True))
     start = f"{names}: {without} the epoch would take {share(saved)} less"
-    if taken == [Bottleneck.ORDER]:
-        start = f"{names} costs {share(saved)} of the epoch"
     also = " and ".join(f"{share(other)} less {_TEXTS[each][1]}" for each, other in others)
     return f"{start}; {_TEXTS[first][2].format(**figures)}" + (f"; also: {also}" if len(taken) == 1 and also else "")
 
@@ -120,12 +118,9 @@ def _suggested(diagnosis: Diagnosis) -> str:
 
 
 def _noise(diagnosis: Diagnosis) -> str:
-    noise, found = diagnosis.best.noise or Noise(), diagnosis.best.measurement
-    took = f"a batch took {interval(found.batch_s)}, " if found and found.batch_s else ""
-    return (
-        f"too much noise to identify the bottleneck: {took}other programs used up to {diagnosis.other_cpus:.1f} CPUs, "
-        f"the hypervisor took {share(noise.steal)} of the CPU time; measure again on a quiet machine"
-    )
+    steal = share((diagnosis.best.noise or Noise()).steal)
+    took = f"the hypervisor took {steal} of the CPU time"
+    return f"too much noise to identify the bottleneck: {took}; measure again on a quiet machine"
 
 
 def _figures(diagnosis: Diagnosis, replayed: Counterfactual) -> dict[str, str]:
@@ -138,7 +133,7 @@ def _figures(diagnosis: Diagnosis, replayed: Counterfactual) -> dict[str, str]:
         utilization = share(min(1.0, cpu_s / (cores * batch_s)))
         busy = f"CPU utilization {utilization}, {seconds(cpu_s)} of CPU time per batch"
     load, hand_over = seconds(means.load_s), seconds(means.hand_over_s)
-    handed_over = f"transferring a batch {'takes' if best else 'from a worker would take'} {hand_over}"
+    handed_over = f"transferring a batch from a worker takes {hand_over}"
     if not best and means.hand_over_s > means.load_s:
         handed_over = (
             f"loading a batch takes less time than its transfer ({load} against {hand_over}), so workers cannot help"
@@ -147,10 +142,6 @@ def _figures(diagnosis: Diagnosis, replayed: Counterfactual) -> dict[str, str]:
     is_cpu_bound = Bottleneck.CPU in diagnosis.bottlenecks[:1]
     return {
         "workers": counted(best, "worker"),
-        "fitting": counted(best, "worker") if best else "loading without workers",
-        "persistent": "persistent_workers=true removes most of it after the first epoch"
-        if best
-        else "with persistent_workers=true, workers start once and may pay off in later epochs",
         "spawn": "" if method == "fork" else f"; fork starts faster than {method}",
         "suggested": _suggested(diagnosis),
         "refused": next(
@@ -161,7 +152,6 @@ def _figures(diagnosis: Diagnosis, replayed: Counterfactual) -> dict[str, str]:
         "cpus": counted(cores, "CPU"),
         "step": seconds(step_s),
         "batch": seconds(batch_s),
-        "enough": f"{counted(best, 'worker')} keep{'s' if best == 1 else ''} up" if best else "no workers are needed",
         "handed_over": handed_over,
         "more_cpus": counted(2 * cores, "CPU"),
         "with_more": share(replayed.without(Bottleneck.COMPETITION, cpus=2 * cores)) if is_cpu_bound else "",

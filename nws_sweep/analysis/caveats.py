@@ -1,13 +1,12 @@
 """Warnings: lines that question an answer or suggest how to improve it. Pure."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from nws_sweep import units
 from nws_sweep.analysis import node_kinds
 from nws_sweep.analysis.diagnosis import Diagnosis
 from nws_sweep.measurement import sample_check
-from nws_sweep.results import LoaderSettings, SearchRecord, Trial, TrialState, Verdict
+from nws_sweep.results import SearchRecord, Trial, TrialState, Verdict
 from nws_sweep.system import processes
 
 # Noise is reported above these limits: 0.2 CPUs, and shares that show in an interval of 5 %.
@@ -30,7 +29,7 @@ def on(result: SearchRecord, best: Trial | None, diagnosis: Diagnosis | None = N
         yield from _about_workers(result.trials)
         if result.verdict is not None and result.verdict.tied:
             yield about_tie(result.verdict)
-        yield from _about_edge(result, best, diagnosis)
+        yield from _about_edge(diagnosis)
         yield from _about_dataset(result, best)
     yield from _about_noise(result.trials)
     yield from dict.fromkeys(warning for trial in result.trials for warning in trial.warnings)
@@ -46,31 +45,20 @@ def _about_workers(trials: Sequence[Trial]) -> Iterator[str]:
 def about_tie(verdict: Verdict) -> str:
     """Names the candidates that are statistically tied with the recommended one, and the time to decide."""
     chosen = verdict.recommended
-    others = sorted({_beside(settings, chosen) for settings in verdict.tied})
-    names = f"num_workers={', '.join(name for _, name in others)} {'is' if len(others) == 1 else 'are'}"
+    others = sorted({(one.num_workers, one.differing(chosen)) for one in verdict.tied})
+    names = ", ".join(f"{number} {differing}".rstrip() for number, differing in others)
     more = f"about {units.seconds(verdict.seconds_to_decide or 0.0)} more measurement should decide"
-    return f"{names} statistically tied with {chosen.num_workers}; {more}"
+    are = "is" if len(others) == 1 else "are"
+    return f"num_workers={names} {are} statistically tied with {chosen.num_workers}; {more}"
 
 
-def _beside(settings: LoaderSettings, chosen: LoaderSettings) -> tuple[int, str]:
-    """The number of workers, and its name with the other settings that differ."""
-    differing = settings.differing(replace(chosen, num_workers=settings.num_workers))
-    return settings.num_workers, f"{settings.num_workers}{f' {differing}' if differing else ''}"
-
-
-def _about_edge(result: SearchRecord, best: Trial, diagnosis: Diagnosis | None) -> Iterator[str]:
-    """More workers may be better: by the replay, or without one if the training step waits."""
-    search = result.configuration.search
-    if best.num_workers != max(search.candidates) or len(search.candidates) == 1:
-        return
-    largest = f"the best value is the largest one allowed (num_workers={best.num_workers})"
-    if diagnosis:
-        if diagnosis.more_workers:
-            number, saved = diagnosis.more_workers
-            share = units.share(saved)
-            yield f"{largest}; {number} workers would save {share} of the epoch (set a larger max_workers or candidate)"
-    elif best.measurement and (best.measurement.stall_fraction or 0.0) > search.tolerance:
-        yield f"{largest}; a larger max_workers or candidate may be better"
+def _about_edge(diagnosis: Diagnosis | None) -> Iterator[str]:
+    if diagnosis and diagnosis.more_workers:
+        number, saved = diagnosis.more_workers
+        yield (
+            f"the best value is the largest one allowed (num_workers={diagnosis.best.num_workers}); {number} workers "
+            f"would save {units.share(saved)} of the epoch (set a larger max_workers or candidate)"
+        )
 
 
 def _about_dataset(result: SearchRecord, best: Trial) -> Iterator[str]:

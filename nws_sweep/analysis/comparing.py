@@ -3,7 +3,6 @@
 A ratio of A and B is the time of B / the time of A.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
@@ -92,14 +91,11 @@ def compare(a: Summary, b: Summary, within: float) -> RunComparison:
 def _by_values(summary: Summary, columns: Sequence[str]) -> dict[tuple[str, ...], ConfigurationSummary]:
     """The configurations by their values in these columns; a number makes equal ones unique."""
     found: dict[tuple[str, ...], ConfigurationSummary] = {}
-    seen: Counter[tuple[str, ...]] = Counter()
     for one in summary.configurations:
         # The kind of node, even where all nodes of a folder are of one kind and it is not a column.
         known = {node_kinds.COLUMN: node_kinds.kind(one.run.result), **one.configuration.columns}
         values = tuple(shown(known.get(name)) for name in columns)
-        seen[values] += 1
-        key = (*values, str(seen[values]))
-        found[key] = one
+        found[(*values, str(sum(key[:-1] == values for key in found)))] = one
     return found
 
 
@@ -129,14 +125,16 @@ def _notes(a: ConfigurationSummary, b: ConfigurationSummary, times: Times | None
         return
     if a.best.num_workers != b.best.num_workers:
         yield f"the best num_workers differs{_cost_of_keeping(a.best, b.best, b)}"
-    yield from _about_times(times) if times else ["A and B have no comparable time"]
+    yield from _about_times(times)
 
 
-def _about_times(times: Times) -> Iterator[str]:
-    if times.quantity is Quantity.SAMPLE:
-        yield "the batch sizes differ, so times per sample are compared"
-    if times.ratio.ends is None:
+def _about_times(times: Times | None) -> Iterator[str]:
+    if times is None:
+        yield "A and B have no comparable time"
+    elif times.ratio.ends is None:
         yield "inconclusive without intervals in A and B: too few windows or epochs were measured"
+    elif times.quantity is Quantity.SAMPLE:
+        yield "the batch sizes differ, so times per sample are compared"
 
 
 def _cost_of_keeping(then: Trial, now: Trial, b: ConfigurationSummary) -> str:
@@ -164,16 +162,12 @@ def _values(name: str, facts: Iterable[Mapping[str, Any]]) -> str:
 def _settings_of(one: ConfigurationSummary) -> dict[str, Any]:
     """The identifying columns, then everything else that affects the times."""
     configuration, facts = one.configuration, one.run.result.facts
-    others = {
-        **{f"dataset.{name}": value for name, value in configuration.dataset.items()},
-        **{f"training_step.{name}": value for name, value in configuration.training_step.items()},
-        "measure.mode": configuration.measure.mode,
-        "measure.cache": configuration.measure.cache,
-        **asdict(replace(configuration.loader, num_workers=0)),
-        "collate_fn": configuration.collate_fn,
-        "ranks": configuration.ranks,
-        **({"samples of the dataset": facts.samples} if facts else {}),
-    }
+    measure = {"mode": configuration.measure.mode, "cache": configuration.measure.cache}
+    parts = {"dataset": configuration.dataset, "training_step": configuration.training_step, "measure": measure}
+    others = {f"{part}.{name}": value for part, values in parts.items() for name, value in values.items()}
+    others |= asdict(replace(configuration.loader, num_workers=0))
+    others |= {"collate_fn": configuration.collate_fn, "ranks": configuration.ranks}
+    others |= {"samples of the dataset": facts.samples} if facts else {}
     return {**configuration.columns, **others, **configuration.columns}
 
 

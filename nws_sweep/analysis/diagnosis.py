@@ -7,11 +7,10 @@ together, such as the CPUs and the training step: then both are bottlenecks. See
 
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from nws_sweep.measurement.stats import half_width
 from nws_sweep.replay import choice
 from nws_sweep.replay.bottlenecks import REMOVABLE, Bottleneck
 from nws_sweep.replay.counterfactual import Counterfactual
@@ -19,12 +18,11 @@ from nws_sweep.replay.known import queue_settings
 from nws_sweep.replay.model import Model, model_of
 from nws_sweep.replay.prediction import MOST_BATCHES
 from nws_sweep.replay.queue import QueueSettings
-from nws_sweep.results import LoaderSettings, Noise, SearchRecord, Trial, TrialState
+from nws_sweep.results import LoaderSettings, SearchRecord, Trial, TrialState
 from nws_sweep.system import processes
 
 _LEAST_SAVED = 0.1  # share of the epoch
-# Noise above these limits hides the bottleneck: relative half-width, steal, and CPUs as a share of the usable ones.
-_NOISY_INTERVAL, _NOISY_STEAL, _NOISY_CPUS = 0.5, 0.25, 0.5
+_NOISY_STEAL = 0.25  # share of the CPU time that the hypervisor takes, above which the bottleneck is hidden
 _DID_NOT_FIT = (TrialState.SKIPPED, TrialState.OUT_OF_MEMORY)
 # Parts of the others, with separate remedies: reported first. Start-up if it saves this share of the largest saving.
 _SPECIFIC = (Bottleneck.ORDER, Bottleneck.MEMORY, Bottleneck.COMPETITION)
@@ -57,12 +55,6 @@ class Diagnosis:
         return tuple(self.saved)
 
     @property
-    def other_cpus(self) -> float:
-        """The most CPUs that other programs used while any candidate was measured."""
-        noises = [trial.noise for trial in worker_trials(self.result) if trial.objective_s is not None]
-        return max((noise.other_cpus for noise in noises if noise), default=0.0)
-
-    @property
     def refused(self) -> tuple[Trial, ...]:
         """Trials with more workers than the best that did not fit, ascending by workers."""
         larger = (trial for trial in worker_trials(self.result) if trial.num_workers > self.best.num_workers)
@@ -86,16 +78,12 @@ class Diagnosis:
         if self.replayed is None or not self.best.num_workers:
             return {}
         own = self.replayed.best
-        saved = {}
-        if self.unordered and _is_known_in_order(self.result.host.torch):
-            saved["in_order=False"] = self.replayed.with_settings(self.unordered)
+        unordered = [self.unordered] if self.unordered and _is_known_in_order(self.result.host.torch) else []
         like_own = (one for one in self.tried if replace(one, prefetch_factor=own.prefetch_factor) == own)
         longest = max(one.prefetch_factor for one in like_own)
-        larger = [factor for factor in choice.PREFETCH_FACTORS if factor > longest]
-        savings = {n: self.replayed.with_settings(replace(own, prefetch_factor=n)) for n in larger}
-        enough = max(savings.values(), default=0.0) - choice.PROMISING
-        saved |= dict([(f"prefetch_factor={n}", share) for n, share in savings.items() if share > enough][:1])
-        return {name: share for name, share in saved.items() if share > choice.PROMISING}
+        longer = [replace(own, prefetch_factor=n) for n in choice.PREFETCH_FACTORS if n > longest]
+        saved = {f"in_order={found.in_order}": share for found, share in self._promising(unordered)}
+        return saved | {f"prefetch_factor={found.prefetch_factor}": share for found, share in self._promising(longer)}
 
     @cached_property
     def more_workers(self) -> tuple[int, float] | None:
@@ -103,14 +91,20 @@ class Diagnosis:
 
         None if they do not promise enough for their price.
         """
-        rules, replayed = self.result.configuration.search, self.replayed
-        if replayed is None or self.best.num_workers != max(rules.candidates):
+        candidates = self.result.configuration.search.candidates
+        if self.replayed is None or len(candidates) == 1 or self.best.num_workers != max(candidates):
             return None
-        own = replayed.best
-        more = [replace(own, num_workers=factor * max(1, own.num_workers)) for factor in (2, 4)]
-        left = {one: 1.0 - replayed.with_settings(one) for one in more}
-        found = choice.promising({own: 1.0}, left, rules.tolerance)
-        return (found.num_workers, 1.0 - left[found]) if found else None
+        own = self.replayed.best
+        more = (replace(own, num_workers=factor * max(1, own.num_workers)) for factor in (2, 4))
+        return next(((found.num_workers, share) for found, share in self._promising(more)), None)
+
+    def _promising(self, others: Iterable[QueueSettings]) -> Iterator[tuple[QueueSettings, float]]:
+        """Of other settings those that ``replay.choice`` would measure, if any, and the share that they save."""
+        if self.replayed is not None:
+            left = {one: 1.0 - self.replayed.with_settings(one) for one in others}
+            tolerance = self.result.configuration.search.tolerance
+            if found := choice.promising({self.replayed.best: 1.0}, left, tolerance):
+                yield found, 1.0 - left[found]
 
 
 def diagnose(result: SearchRecord, best: Trial | None) -> Diagnosis | None:
@@ -119,7 +113,7 @@ def diagnose(result: SearchRecord, best: Trial | None) -> Diagnosis | None:
         return None
     best = next((trial for trial in result.trials if trial.settings == best.settings), best)  # with its records
     found = Diagnosis(result=result, best=best, saved={Bottleneck.NOISE: 0.0})
-    if _is_too_noisy(found):
+    if best.noise and best.noise.steal > _NOISY_STEAL:
         return found
     model = model_of_search(result, best)
     if model is None:
@@ -145,18 +139,6 @@ def model_of_search(result: SearchRecord, best: Trial, most: int = MOST_BATCHES)
     method = loader_of(result, best).multiprocessing_context or processes.start_method()
     epochs = result.configuration.measure.epochs
     return model_of(succeeded, best.batches, result.cpus, method, most, epochs)
-
-
-def _is_too_noisy(diagnosis: Diagnosis) -> bool:
-    """Whether batches without records met other programs, or have a wide interval, or the hypervisor took the CPUs.
-
-    Other programs count if they ran beside any candidate: the best may have too many workers to seem disturbed.
-    """
-    noise, found = diagnosis.best.noise or Noise(), diagnosis.best.measurement
-    batch = found.batch_s if found else None
-    wide = batch is not None and batch.low is not None and half_width(batch) > _NOISY_INTERVAL
-    is_disturbed = wide or diagnosis.other_cpus > _NOISY_CPUS * diagnosis.result.cpus
-    return noise.steal > _NOISY_STEAL or (is_disturbed and not diagnosis.best.records)
 
 
 def _is_known_in_order(torch: str) -> bool:

@@ -43,9 +43,7 @@ class ConfigurationSummary:
     @functools.cached_property
     def warnings(self) -> tuple[str, ...]:
         """Lines that question the answer or suggest how to improve it."""
-        result, best = self.run.result, self.best
-        diagnosis = self.diagnosis if best and best.num_workers == max(result.configuration.search.candidates) else None
-        return tuple(caveats.on(result, best, diagnosis))
+        return tuple(caveats.on(self.run.result, self.best, self.diagnosis))
 
     @property
     def configuration(self) -> Configuration:

@@ -106,7 +106,7 @@ def times_of(base: Trial, other: Trial) -> Times | None:
     same_size = base.settings.batch_size == other.settings.batch_size
     for quantity in (Quantity.BATCH if same_size else Quantity.SAMPLE, Quantity.EPOCH):
         one, another = time_of(base, quantity), time_of(other, quantity)
-        if one and another and one.value > 0 and another.value > 0:
+        if one and another:
             return Times(quantity=quantity, base=one, other=another)
     return None
 
@@ -128,9 +128,8 @@ def time_of(trial: Trial, quantity: Quantity) -> Estimate | None:
     if found is None or trial.state is not TrialState.OK:
         return None
     if quantity is Quantity.EPOCH:
-        return Estimate(value=found.epoch_s, low=None, high=None, n=1) if found.epoch_s is not None else None
-    if quantity is Quantity.BATCH or found.batch_s is None:
+        return Estimate(value=found.epoch_s, low=None, high=None, n=1) if found.epoch_s else None
+    if quantity is Quantity.BATCH or not found.batch_s:
         return found.batch_s
-    if not found.samples_per_s:
-        return None
-    return found.batch_s.scaled(1 / (found.samples_per_s * found.batch_s.value))
+    rate = found.samples_per_s
+    return found.batch_s.scaled(1 / (rate * found.batch_s.value)) if rate else None

@@ -1,6 +1,5 @@
 """Predicts one configuration with other settings, CPUs and training steps, from its recorded costs. Pure."""
 
-import bisect
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
@@ -15,7 +14,7 @@ from nws_sweep.replay.known import ENDLESS, queue_settings
 from nws_sweep.replay.model import Model
 from nws_sweep.replay.prediction import MOST_BATCHES
 from nws_sweep.replay.queue import QueueSettings
-from nws_sweep.results import Estimate, LoopCosts, Measurement, SearchRecord, Trial, TrialState
+from nws_sweep.results import Estimate, Measurement, SearchRecord, Trial, TrialState
 
 NOTHING_RECORDED = "no costs of batches were recorded, so nothing can be predicted"
 _RANGES: dict[str, tuple[Any, float, float]] = {
@@ -80,16 +79,11 @@ class WhatIf:
         return self.result.configuration.search.tolerance
 
     @property
-    def loop(self) -> LoopCosts:
-        """Costs of the main process, with the least time of the training step."""
-        return min((known.records.loop for known in self.model.known), key=lambda loop: loop.step_s)
-
-    @property
     def step_s(self) -> float:
         """Seconds of the training step per batch; 0 if there is none."""
         if self.other_step_s is not None:
             return self.other_step_s
-        step_s = self.loop.step_s
+        step_s = self.model.loop.step_s
         return step_s if is_step(step_s, self.model.cost_s(self.own)) else 0.0
 
     def asked(self, **asked: Any) -> "tuple[WhatIf, QueueSettings]":
@@ -139,20 +133,16 @@ class WhatIf:
         """
         rules = self.result.configuration.search
         most = choice.most_workers(self.own.cpus, {}) if rules.max_workers is None else rules.max_workers
-        model, fewest, found = self._endless, 0, dict[float, int | None]()
+        model, number, found = self._endless, 0, dict[float, int | None]()
         loop = model.ends[1].records.loop
         for step_s in FED_STEPS_S:
             limit_s = (step_s + loop.receive_s + loop.receive_wait_s) / (1 - _RARELY_WAITS)
-
-            def cost_s(number: int, step_s: float = step_s) -> float:
-                return model.cost_s(replace(self.own, num_workers=number), step_s=step_s, most=_FEW_BATCHES)
-
-            least_s, quickest = min((cost_s(number), number) for number in ladder(range(fewest, most + 1)))
-            if least_s > limit_s:
-                found[step_s] = None
-                continue
-            fewest = bisect.bisect_left(range(quickest), True, lo=fewest, key=lambda number: cost_s(number) <= limit_s)
-            found[step_s] = fewest
+            while number <= most:
+                settings = replace(self.own, num_workers=number)
+                if model.cost_s(settings, step_s=step_s, most=_FEW_BATCHES) <= limit_s:
+                    break
+                number += 1
+            found[step_s] = number if number <= most else None
         return found
 
     @property
@@ -168,7 +158,7 @@ class WhatIf:
         change.
         """
         step_s = self.step_s
-        if not step_s or (self.other_step_s is None and self.loop.step_cpu_s > _MOSTLY * step_s):
+        if not step_s or (self.other_step_s is None and self.model.loop.step_cpu_s > _MOSTLY * step_s):
             return {}
         model, steps = self._endless, [replace(settings, num_workers=number) for number in numbers]
 

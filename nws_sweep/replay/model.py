@@ -80,9 +80,9 @@ class Model:
         return self.known[0].records.batches
 
     @property
-    def step_s(self) -> float:
-        """The least time of the training step, s."""
-        return min(one.records.loop.step_s for one in self.known)
+    def loop(self) -> LoopCosts:
+        """Costs of the main process, with the least time of the training step."""
+        return min((one.records.loop for one in self.known), key=lambda loop: loop.step_s)
 
     @cached_property
     def factors(self) -> Factors:

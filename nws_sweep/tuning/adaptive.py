@@ -153,7 +153,7 @@ class Adaptive(Strategy):
 
     def _keeps_the_step_busy(self, found: Estimates, model: Model) -> bool:
         """Whether no candidate can be faster than the answer, since the training step never waits for it."""
-        return found.costs_s[found.answer] <= model.step_s * (1 + self.rules.tolerance)
+        return found.costs_s[found.answer] <= model.loop.step_s * (1 + self.rules.tolerance)
 
     def _predicted(self, numbers: Sequence[int], model: Model) -> Mapping[LoaderSettings, float]:
         """The predicted costs of some of these values of num_workers, and of those near the best of them."""

@@ -126,8 +126,8 @@ MOVING = BatchCost(0.001, 0.0, copy_s=0.0015)
         (Workload(cost=BatchCost(0.008, 0.0, copy_s=0.008)), [Bottleneck.CPU, Bottleneck.TRANSFER], 0.87,
          "CPU-bound: "),
         (UNEVEN, [Bottleneck.ORDER, Bottleneck.LATENCY], 0.45,
-         "head-of-line blocking costs N % of the epoch; in_order=False or prefetch_factor=8 would save N % or "
-         "N % of the epoch; also: N % less without I/O wait"),
+         "head-of-line blocking: with batches in any order the epoch would take N % less; in_order=False or "
+         "prefetch_factor=8 would save N % or N % of the epoch; also: N % less without I/O wait"),
         (SHORT, [Bottleneck.STARTUP, Bottleneck.LATENCY], 0.83,
          "start-up-bound: without the start-up of workers the epoch would take N % less; persistent_workers=true "
          "removes most of it after the first epoch; also: N % less without I/O wait"),
@@ -135,15 +135,15 @@ MOVING = BatchCost(0.001, 0.0, copy_s=0.0015)
          "latency-bound: without I/O wait the epoch would take N % less; "),
         (replace(WAITING, tried=(0, 1, 2, 4), refused=(8, 16)), [Bottleneck.MEMORY, Bottleneck.LATENCY], 0.73,
          "memory-bound: with memory for more workers the epoch would take N % less; 8 workers did not fit (it "
-         "needs 9 GB, 4 GB are free); 4 workers did; also: N % less without I/O wait"),
+         "needs 9 GB, 4 GB are free); also: N % less without I/O wait"),
         (replace(SHORT, tried=(0,), loop=replace(START, fork_s=0.02), batches=200, refused=(1, 2)),
          [Bottleneck.MEMORY, Bottleneck.LATENCY], 0.5,
          "memory-bound: with memory for more workers the epoch would take N % less; 1 worker did not fit (it needs 9 "
-         "GB, 4 GB are free); loading without workers did"),
+         "GB, 4 GB are free); also: N % less without I/O wait"),
         (Workload(cost=BatchCost(0.0024, 0.0), loop=with_step(0.008, receive_s=0.0016)),
          [Bottleneck.STEP, Bottleneck.TRANSFER], 0.79,
          "step-bound: with an instant training step the epoch would take N % less; the training step takes 8.00 ms "
-         "of 9.60 ms per batch; 1 worker keeps up, and more workers will not help; also: N % less without transfers"),
+         "of 9.60 ms per batch; more workers will not help; also: N % less without transfers"),
         (Workload(cost=BatchCost(0.016, 0.0), loop=with_step(0.008)), [Bottleneck.STEP, Bottleneck.CPU], 0.87,
          "step-bound and CPU-bound: with an instant training step and with enough CPUs the epoch would take "),
         (Workload(cost=BatchCost(0.016, 0.0), loop=with_step(0.082), beside_s=0.121, tried=(0, 1)),
@@ -167,33 +167,18 @@ def test_the_bottleneck_is_reported_with_what_is_saved_without_it(
         assert not re.search(r"\n|\b(None|nan|inf)\b| - of|  ", text), text
 
 
-def noisy(diagnosed: Trial, *others: Trial) -> str:
-    found = diagnose(replace(COMPUTING.result, trials=(*others, diagnosed)), diagnosed)
-    assert found is not None
-    assert found.bottlenecks == (Bottleneck.NOISE,)
-    assert list(further(found)) == []
-    return sentence(found)
-
-
-def test_noise_is_reported_alone_also_beside_another_candidate() -> None:
-    """With many workers of its own, the best candidate may seem undisturbed. Records are free of waiting for a CPU."""
-    met = replace(COMPUTING.trial(0), noise=Noise(other_cpus=1.5))
-    start = "too much noise to identify the bottleneck: a batch took 8.00 ms ±2.0 %, other programs used up to 1.5"
-    assert noisy(replace(COMPUTING.trial(2), records=()), met).startswith(start)
-    recorded = COMPUTING.trial(2)
+def test_a_hypervisor_that_takes_much_is_reported_alone_other_programs_do_not_hide_the_bottleneck() -> None:
+    """Records are free of waiting for a CPU."""
+    met, recorded = (replace(COMPUTING.trial(n), noise=Noise(other_cpus=1.5)) for n in (0, 2))
     found = diagnose(replace(COMPUTING.result, trials=(met, recorded)), recorded)
     assert found is not None
     assert found.bottlenecks[0] is Bottleneck.CPU
-    assert "took 30 % of the CPU time" in noisy(replace(COMPUTING.trial(2), noise=Noise(steal=0.3)))
-
-
-def test_a_wide_interval_is_noise_unless_records_show_that_batches_differ() -> None:
-    measured = factories.measurement(1.0, batch_s=Estimate(value=0.01, low=0.004, high=0.025, n=5))
-    recorded = replace(UNEVEN.trial(8), measurement=measured)
-    found = diagnose(replace(UNEVEN.result, trials=(recorded,)), recorded)
+    noisy = replace(recorded, noise=Noise(steal=0.3))
+    found = diagnose(replace(COMPUTING.result, trials=(met, noisy)), noisy)
     assert found is not None
-    assert found.bottlenecks[0] is Bottleneck.ORDER
-    noisy(replace(recorded, records=()))
+    assert found.bottlenecks == (Bottleneck.NOISE,)
+    assert list(further(found)) == []
+    assert sentence(found).startswith("too much noise to identify the bottleneck: the hypervisor took 30 % of the CPU")
 
 
 def test_a_stored_run_is_diagnosed_from_its_costs_and_not_without_them(tmp_path: Path) -> None:
@@ -269,8 +254,6 @@ def test_more_workers_are_suggested_with_what_they_save() -> None:
         "(set a larger max_workers or candidate)"
     ]
     assert edge(replace(waiting, loop=with_step(0.009))) == []
-    result, best = waiting.result, waiting.trial(4)
-    assert [line for line in caveats.on(result, best) if "a larger max_workers or candidate may be" in line]
 
 
 def test_fork_is_suggested_for_spawned_workers_and_an_epoch_of_unknown_length_has_no_start_up(
@@ -291,6 +274,5 @@ def test_if_no_workers_are_best_the_configured_settings_are_those_of_the_workers
     slow_start = replace(SHORT, loop=replace(START, fork_s=1.0))
     found = slow_start.diagnosis
     assert (found.best.num_workers, found.bottlenecks[0]) == (0, Bottleneck.STARTUP)
-    assert "with persistent_workers=true, workers start once" in sentence(found)
     persistent = replace(slow_start, settings=loader_settings(persistent_workers=True)).diagnosis
     assert (persistent.best.num_workers, Bottleneck.STARTUP in persistent.bottlenecks) == (0, False)

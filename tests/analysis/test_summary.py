@@ -104,8 +104,6 @@ def verdict(*tied: int, **changes: Any) -> Verdict:
     ("result", "warnings"),
     [
         (search_result(trial(2, 2.0), trial(4, 8.0)), []),
-        (search_result(trial(2, 8.0), trial(4, 2.0)),
-         ["the best value is the largest one allowed (num_workers=4); a larger max_workers or c"]),
         (search_result(trial(4, 2.0), configuration=configuration(search=search_rules((4,)))),
          ["num_workers=4 was the only candidate, so it was compared with no other"]),
         (search_result(trial(0, 8.0), failed_trial(1, "no pickle"), failed_trial(2, "no room")),

@@ -245,7 +245,7 @@ def test_the_report_of_a_run_names_its_host_every_trial_and_why_the_search_stopp
     assert "node1: Example CPU, 8 usable of 16 CPUs, 68.7 GB memory, Linux-6.1-x86_64" in host
     assert "Python 3.11.7, torch 2.4.0, torchvision 0.19.0, nws_sweep 0.1.0" in host
     why, _, listed = section(text, "dataset=photos").partition("\n\n")
-    assert why.startswith("- too much noise to identify the bottleneck: a batch took 62 ms ±38 %, ")
+    assert why.startswith("- too much noise to identify the bottleneck: the hypervisor took 30 % of the CPU time")
     assert listed.splitlines()[:6] == [
         "Stopped: all 4 candidates were measured. The search took 8.00 s, 1.00 epochs at the best setting.",
         "",
@@ -295,8 +295,7 @@ def test_the_report_of_a_grid_is_written_with_all_its_files(tmp_path: Path) -> N
         "- dataset=photos batch_size=256 num_workers=0: timeout: no answer for 600 s",
         "- dataset=photos batch_size=256 num_workers=1: failed: it broke",
     ]
-    edge, unfinished = section(text, "Warnings").split("\n\n")[0].splitlines()
-    assert edge.startswith("- dataset=photos batch_size=64: the best value is the largest one allowed")
+    unfinished = section(text, "Warnings").split("\n\n")[0]
     assert unfinished == "- dataset=photos batch_size=128: the search did not finish; 1 candidate was measured"
     assert pd.read_csv(grid / "results.csv")["state"].tolist() == ["ok", "failed", "ok", "ok", "timeout", "failed"]
     assert pd.read_csv(grid / "best.csv")["num_workers"].tolist()[:2] == [4, 0]
