@@ -13,7 +13,6 @@ SMALL = replace(HOST, hostname="node2", usable_cpus=4)
 @pytest.mark.parametrize(
     ("changes", "name"),
     [
-        ({}, "Example_8-CPUs_64-GiB"),
         ({"usable_cpus": 1}, "Example_1-CPU_64-GiB"),
         ({"cpu_model": "Intel(R) Xeon(R) CPU E5-2690 v4 @ 2.60GHz"}, "Xeon-E5-2690-v4_8-CPUs_64-GiB"),
         ({"cpu_model": "AMD EPYC 7763 64-Core Processor"}, "EPYC-7763_8-CPUs_64-GiB"),

@@ -103,12 +103,10 @@ def verdict(*tied: int, **changes: Any) -> Verdict:
 @pytest.mark.parametrize(
     ("result", "warnings"),
     [
-        (search_result(trial(2, 2.0), trial(4, 8.0)), []),
         (search_result(trial(4, 2.0), configuration=configuration(search=search_rules((4,)))),
          ["num_workers=4 was the only candidate, so it was compared with no other"]),
         (search_result(trial(0, 8.0), failed_trial(1, "no pickle"), failed_trial(2, "no room")),
          ["every candidate with workers failed; first reason: no pickle"]),
-        (search_result(trial(0, 8.0), failed_trial(1), trial(2, 9.0)), []),
         (search_result(trial(0, 8.0), trial(1, 9.0, finished=False), stop_reason=""),
          ["the search did not finish; 1 candidate was measured, 1 more were started"]),
         (search_result(trial(0, 8.0), trial(2, 9.0, finished=False), failed_trial(1), error="no space", stop_reason=""),
@@ -132,16 +130,10 @@ def verdict(*tied: int, **changes: Any) -> Verdict:
         (search_result(trial(0, 2.0), trial(8, 1.0), trial(2, 1.5), facts=replace(FACTS, objects=(STORE,))),
          ["the dataset keeps 1,281,167 Python objects in samples (list of tuple, about 200 MB): reading them copies "
           "them into each forked worker, up to 1.60 GB with 8"]),
-        (search_result(trial(0, 1.0), facts=replace(FACTS, objects=(STORE,))), []),
         (noisy(other_cpus=1.25), ["other programs used 1.2 CPUs while num_workers=1 was measured"]),
         (noisy(steal=0.12), ["the hypervisor took 12 % of the CPU time while num_workers=1 was measured"]),
         (noisy(throttled=0.5), ["num_workers=1 was throttled by its CPU quota 50 % of the time"]),
         (noisy(other_cpus=0.1, steal=0.01, throttled=0.01), []),
-        (search_result(
-             trial(0, 1.0), trial(2, 2.0, settings=loader_settings(2, multiprocessing_context="spawn")),
-             facts=replace(FACTS, objects=(STORE,)),
-         ),
-         []),
     ],
 )  # fmt: skip
 @pytest.mark.usefixtures("forked_workers")

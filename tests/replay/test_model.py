@@ -46,12 +46,7 @@ def test_a_whole_epoch_is_predicted_from_a_fifth_of_it(kind: str, num_workers: i
     assert found.value == pytest.approx(truth_s, rel=0.12)
     low, high = found.ends
     assert low / 1.05 <= truth_s <= high * 1.05
-
-
-def test_the_band_is_narrow_if_all_batches_cost_the_same() -> None:
-    found = predict(of_trial(epoch("equal"), 4, 60).records, 1.0, QueueSettings(8, 2.0)).epoch_s
-    low, high = found.ends
-    assert high / low < 1.01
+    assert kind != "equal" or high / low < 1.01
 
 
 @pytest.mark.parametrize("num_workers", [1, 4, 16, 24])
@@ -70,10 +65,8 @@ def test_a_long_epoch_has_the_pace_of_its_first_batches() -> None:
 
 def test_the_factor_of_a_trial_applies_to_its_neighbours() -> None:
     costs = epoch("lognormal")
-    known = (of_trial(costs, 2, 100), of_trial(costs, 8, 300, factor=1.5))
-    assert [one.factor for one in known] == [pytest.approx(1.0, rel=0.05), pytest.approx(1.5, rel=0.05)]
-    model = Model(known)
-    plain = Model((known[0], of_trial(costs, 8, 300)))
+    few = of_trial(costs, 2, 100)
+    model, plain = (Model((few, of_trial(costs, 8, 300, factor=factor))) for factor in (1.5, 1.0))
     for workers, factor in ((1, 1.0), (2, 1.0), (4, 1.5**0.5), (8, 1.5), (32, 1.5)):
         settings = QueueSettings(workers, 2.0)
         assert model.cost_s(settings) / plain.cost_s(settings) == pytest.approx(factor)
@@ -90,7 +83,6 @@ def test_the_factor_of_a_window_with_one_batch_of_each_worker_is_nearer_to_one()
 def test_the_factor_is_one_of_loading_not_of_another_training_step() -> None:
     model, settings = Model((of_trial(epoch("equal"), 8, 300, factor=1.5),)), QueueSettings(8, 2.0)
     assert model.cost_s(settings, step_s=1.0) == pytest.approx(1.0, rel=0.01)
-    assert model.cost_s(settings, step_s=0.0) == pytest.approx(model.cost_s(settings), rel=0.01)
     predicted = model.predict(settings, step_s=0.0).epoch_s
     assert predicted.value / model.batches == pytest.approx(model.cost_s(settings), rel=0.01)
 
@@ -138,15 +130,12 @@ def test_costs_that_grow_with_the_workers_are_those_of_few_workers_for_few() -> 
 
 @pytest.mark.parametrize("is_stream", [False, True])
 def test_a_batch_whose_worker_was_stopped_waits_as_long_as_one_that_waited_longer(is_stream: bool) -> None:
-    waits_s = [0.01, 0.02, 0.03, 0.04]
+    waits_s = [0.01, 0.015, 0.03, 0.04]
     made = [batch_record(n, BatchCost(0.001, s), position=None if is_stream else n / 4) for n, s in enumerate(waits_s)]
-    made[1] = replace(made[1], was_stopped=True, cost=BatchCost(0.002, 0.015))
-    trial = replace(recorded_trial(2, made[0].cost), records=tuple(made))
-    known = known_of(trial, 4, 2.0)
+    made[1] = replace(made[1], was_stopped=True)
+    known = known_of(replace(recorded_trial(2, made[0].cost), records=tuple(made)), 4, 2.0)
     assert known is not None
-    costs = [one.cost for one in known.records.made]
-    assert costs[1] == BatchCost(0.002, 0.03)
-    assert [cost.wait_s for cost in costs] == [0.01, 0.03, 0.03, 0.04]
+    assert [one.cost.wait_s for one in known.records.made] == [0.01, 0.03, 0.03, 0.04]
 
 
 def test_batches_of_a_stream_have_no_order_and_are_those_of_no_other_trial() -> None:
@@ -165,12 +154,10 @@ def test_batches_of_a_stream_have_no_order_and_are_those_of_no_other_trial() -> 
         assert fmean(one.wait_s for one in costs) == pytest.approx(0.03)
 
 
-@pytest.mark.parametrize(("busy", "used"), [(1, 1.0), (2, 4 / 3)])
-def test_beside_busy_programs_more_workers_get_more_of_the_cpus(busy: int, used: float) -> None:
-    """Two CPUs, and batches of 20 ms of CPU time: a fair scheduler gives n workers n of n + busy shares."""
-    alone = replace(of_trial([BatchCost(0.02, 0.0)] * 400, 0, 60), other_cpus=used)
+def test_beside_busy_programs_more_workers_get_more_of_the_cpus() -> None:
+    """Two CPUs, two programs, batches of 20 ms of CPU time: a fair scheduler gives n workers n of n + 2 shares."""
+    alone = replace(of_trial([BatchCost(0.02, 0.0)] * 400, 0, 60), other_cpus=4 / 3)
     model = Model((replace(alone, records=replace(alone.records, loop=LoopCosts())),))
     for workers in (2, 4, 8):
-        expected_s = 0.02 / (2 * workers / (workers + busy)) * model.factors.at(workers)
         found = model.predict(QueueSettings(workers, 2.0))
-        assert found.batch_s.value == pytest.approx(expected_s, rel=0.03)
+        assert found.batch_s.value == pytest.approx(0.01 * (workers + 2) / workers, rel=0.03)
