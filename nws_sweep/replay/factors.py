@@ -52,8 +52,8 @@ class Factors:
         known = self.with_workers if num_workers else (self.alone,)
         if not known:
             return None, None, 0.0
-        below = max((one for one in known if one.settings.num_workers <= num_workers), key=_workers, default=known[0])
-        above = min((one for one in known if one.settings.num_workers >= num_workers), key=_workers, default=known[-1])
+        below = next((one for one in reversed(known) if one.settings.num_workers <= num_workers), known[0])
+        above = next((one for one in known if one.settings.num_workers >= num_workers), known[-1])
         if below is above:
             return below, below, 0.0
         return below, above, doublings(below, num_workers) / doublings(below, above.settings.num_workers)
@@ -74,10 +74,6 @@ class Factors:
 def square_beyond_noise(change: float, one: Known, other: Known) -> float:
     """The square of a change of the logarithm of times between two trials, less what noise explains."""
     return max(0.0, change**2 - one.variance - other.variance)
-
-
-def _workers(known: Known) -> int:
-    return known.settings.num_workers
 
 
 def doublings(known: Known, num_workers: int) -> float:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import pairwise
+from typing import NamedTuple
 
 from nws_sweep.replay.queue import QueueSettings
 from nws_sweep.replay.queue import replay as replay_queue
@@ -106,8 +107,7 @@ def position_of(record: BatchRecord) -> float:
     return record.position or 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prediction:
+class Prediction(NamedTuple):
     """Predicted times with their 95 % intervals: of an epoch, and of a batch once the queue has filled, both in s."""
 
     epoch_s: Estimate

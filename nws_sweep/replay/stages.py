@@ -3,9 +3,8 @@
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 
 from nws_sweep.results import BatchCost, BatchRecord, Estimate, StageTime, Trial
@@ -91,60 +90,6 @@ class _Call:
         return self.cpu_s + self.wait_s
 
 
-@dataclass(frozen=True)
-class _Batches:
-    """Timed batches: all calls, and the CPU time of the transfer of each batch."""
-
-    calls: Sequence[_Call]
-    copies_s: Sequence[float]
-    samples: int  # of all batches
-
-    @cached_property
-    def seconds(self) -> list[float]:
-        """Of each batch, with its transfer."""
-        return [made + copied for made, copied in zip(self.split(self.calls), self.copies_s, strict=True)]
-
-    def split(self, calls: Iterable[_Call]) -> list[float]:
-        """The seconds of these calls in each batch."""
-        seconds = [0.0] * len(self.copies_s)
-        for call in calls:
-            seconds[call.batch] += call.seconds
-        return seconds
-
-    def cost(self, stage: StageTime, calls: Sequence[_Call], within: str) -> Stage:
-        """The cost of a stage: these calls."""
-        shares = [own / whole for own, whole in zip(self.split(calls), self.seconds, strict=True)]
-        seconds = sum(call.seconds for call in calls)
-        share = seconds / sum(self.seconds)
-        return Stage(
-            name=stage.name,
-            file=stage.file,
-            line=stage.line,
-            calls=sum(call.stage.calls for call in calls if call.stage.name == stage.name) / self.samples,
-            seconds=seconds / self.samples,
-            share=share,
-            spread=statistics.stdev(shares) / math.sqrt(len(shares)) if len(shares) > 2 else _SPREAD_OF_FEW * share,
-            cpu_share=min(1.0, sum(call.all_cpu_s for call in calls) / seconds) if seconds else 0.0,
-            cpu=_share_of([call.cpu_s for call in calls], [call.cpu_s for call in self.calls]),
-            wait=_share_of([call.wait_s for call in calls], [call.wait_s for call in self.calls]),
-            within=within,
-        )
-
-    @property
-    def transfer(self) -> Stage:
-        """The transfer of batches to the main process."""
-        copied_s, count = sum(self.copies_s), len(self.copies_s)
-        return Stage(
-            name=COPY, calls=count / self.samples, seconds=copied_s / self.samples, share=copied_s / sum(self.seconds),
-            cpu_share=1.0, copy=1.0,
-        )  # fmt: skip
-
-
-def _share_of(part: Iterable[float], whole: Iterable[float]) -> float:
-    all_s = sum(whole)
-    return sum(part) / all_s if all_s else 0.0
-
-
 def stage_costs(trials: Iterable[Trial], samples: int, num_workers: int) -> tuple[Stage, ...]:
     """The stages, the most expensive first; empty if no calls were timed.
 
@@ -160,10 +105,9 @@ def stage_costs(trials: Iterable[Trial], samples: int, num_workers: int) -> tupl
             timed += _latest(trial)
     if not timed:
         return ()
-    calls = [call for place, record in enumerate(timed) for call in _calls(place, record.stages)]
-    batches = _Batches(calls, [record.cost.copy_s for record in timed], samples * len(timed))
-    costs = _costs(batches, root=timed[0].stages[0].name)
-    return tuple(sorted([*costs, batches.transfer], key=lambda one: -one.share))
+    calls = [call for place, record in enumerate(timed) for call in _calls(place, record)]
+    costs = _costs(calls, timed[0].stages[0].name, samples * len(timed))
+    return tuple(sorted(costs, key=lambda one: -one.share))
 
 
 def _latest(trial: Trial) -> Iterator[BatchRecord]:
@@ -172,8 +116,10 @@ def _latest(trial: Trial) -> Iterator[BatchRecord]:
     yield from {one.number % max(1, trial.num_workers): one for one in timed}.values()
 
 
-def _calls(batch: int, stages: Sequence[StageTime]) -> Iterator[_Call]:
-    """The calls of a batch, without those that a search adds, whose names are empty, and what these call."""
+def _calls(batch: int, record: BatchRecord) -> Iterator[_Call]:
+    """The transfer of a batch, and its calls without those that a search adds, whose names are empty."""
+    stages, copy_s = record.stages, record.cost.copy_s
+    yield _Call(batch, StageTime(name=COPY), [COPY], copy_s, 0.0, copy_s)
     inner = defaultdict[int, list[StageTime]](list)
     for stage in stages:
         inner[stage.parent].append(stage)
@@ -193,20 +139,56 @@ def _line_of(stages: Sequence[StageTime], place: int) -> Iterator[StageTime]:
         place = stages[place].parent
 
 
-def _costs(batches: _Batches, root: str) -> Iterator[Stage]:
-    """The cost of each stage with what it calls; of the first one, which makes the batch, what the others leave."""
+def _costs(calls: Sequence[_Call], root: str, samples: int) -> Iterator[Stage]:
+    """The cost of each stage with what it calls; of the first one, which makes the batch, what the others leave.
+
+    Args:
+        calls: Of all batches.
+        root: Name of the first stage.
+        samples: Of all batches.
+    """
     first, own, whole = dict[str, _Call](), defaultdict[str, list[_Call]](list), defaultdict[str, list[_Call]](list)
-    for call in batches.calls:
+    for call in calls:
         first.setdefault(call.stage.name, call)
         own[call.stage.name].append(call)
         for name in {*call.line}:
             whole[name].append(call)
     small = {name for name in first if _seconds(own[name]) < _CONTAINER * _seconds(whole[name])} - {root}
+    whole[root] = [one for name in (root, *small) for one in own[name]]
     for name, call in first.items():
         if name not in small:
-            rest = [one for other in (root, *small) for one in own[other]]
-            caller = next((other for other in call.line if other != name and other not in small), "")
-            yield batches.cost(call.stage, rest if name == root else whole[name], caller)
+            cost = _cost(call.stage, whole[name], calls, samples)
+            yield replace(cost, within=next((one for one in call.line if one != name and one not in small), ""))
+
+
+def _cost(stage: StageTime, found: Sequence[_Call], calls: Sequence[_Call], samples: int) -> Stage:
+    """The cost of a stage: these of all calls."""
+    by_batch, all_by_batch = _by_batch(found), _by_batch(calls)
+    shares = [by_batch[batch] / seconds for batch, seconds in all_by_batch.items()]
+    seconds, is_copy = _seconds(found), stage.name == COPY
+    share = seconds / sum(all_by_batch.values())
+    making = [call for call in calls if call.stage.name != COPY]
+    made_cpu_s, made_wait_s = sum(call.cpu_s for call in making), sum(call.wait_s for call in making)
+    return Stage(
+        name=stage.name,
+        file=stage.file,
+        line=stage.line,
+        calls=sum(call.stage.calls for call in found if call.stage.name == stage.name) / samples,
+        seconds=seconds / samples,
+        share=share,
+        spread=statistics.stdev(shares) / math.sqrt(len(shares)) if len(shares) > 2 else _SPREAD_OF_FEW * share,
+        cpu_share=min(1.0, sum(call.all_cpu_s for call in found) / seconds) if seconds else 0.0,
+        cpu=sum(call.cpu_s for call in found) / made_cpu_s if made_cpu_s and not is_copy else 0.0,
+        wait=sum(call.wait_s for call in found) / made_wait_s if made_wait_s else 0.0,
+        copy=float(is_copy),
+    )
+
+
+def _by_batch(calls: Iterable[_Call]) -> Mapping[int, float]:
+    seconds = defaultdict[int, float](float)
+    for call in calls:
+        seconds[call.batch] += call.seconds
+    return seconds
 
 
 def _seconds(calls: Iterable[_Call]) -> float:

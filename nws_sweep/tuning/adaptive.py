@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from nws_sweep import units
 from nws_sweep.replay import choice
 from nws_sweep.replay.known import queue_settings
-from nws_sweep.replay.model import Model, with_and_without_others
-from nws_sweep.replay.slowdowns import promised_s
+from nws_sweep.replay.model import Model, promised_s, with_and_without_others
 from nws_sweep.results import LoaderSettings
 from nws_sweep.tuning.estimates import Estimates, estimates_of
 from nws_sweep.tuning.observations import Decision, MeasureRound, Observation, Stop, Strategy, model_from

@@ -1,5 +1,6 @@
 """Predictions from records: whole epochs of planted costs, the factor of a trial, pooled records."""
 
+import math
 import random
 from dataclasses import replace
 from statistics import fmean
@@ -8,7 +9,7 @@ import pytest
 
 from nws_sweep.replay.bottlenecks import Bottleneck
 from nws_sweep.replay.known import ENDLESS, Known, known_of
-from nws_sweep.replay.model import Model
+from nws_sweep.replay.model import Model, promised_s
 from nws_sweep.replay.prediction import Records, epoch_of, predict
 from nws_sweep.replay.queue import QueueSettings, replay
 from nws_sweep.results import BatchCost, BatchRecord, LoopCosts, Span
@@ -161,3 +162,27 @@ def test_beside_busy_programs_more_workers_get_more_of_the_cpus() -> None:
     for workers in (2, 4, 8):
         found = model.predict(QueueSettings(workers, 2.0))
         assert found.batch_s.value == pytest.approx(0.01 * (workers + 2) / workers, rel=0.03)
+
+
+def promised_slowdown(num_workers: int, trials: dict[int, float]) -> float:
+    """Promised time / time without any slowdown, with the factors of trials."""
+    waiting = [BatchCost(0.0, 0.08)] * 4000
+    known = tuple(of_trial(waiting, trial_workers, 20, factor) for trial_workers, factor in trials.items())
+    return promised_s(Model(known), QueueSettings(num_workers, 2.0)) / (0.08 / num_workers)
+
+
+@pytest.mark.parametrize("below", [0, 1])
+def test_between_two_trials_a_slowdown_begins_anywhere_with_the_same_probability(below: int) -> None:
+    begins = [begin / 1000 for begin in range(1000)]
+    for workers in (2, 4):
+        share = math.log2(workers) / 3
+        mean = fmean(max(0.0, share - begin) / (1 - begin) for begin in begins)
+        assert promised_slowdown(workers, {below: 1.0, 8: 4.0}) == pytest.approx(4.0**mean, rel=0.02)
+
+
+@pytest.mark.parametrize(("fewer", "slowdown"), [((2, 4), 2.0**0.5), ((0,), 1.0)])
+def test_beyond_all_trials_doublings_slow_down_as_the_mean_of_those_with_workers(
+    fewer: tuple[int, ...], slowdown: float
+) -> None:
+    trials = {**dict.fromkeys(fewer, 1.0), 8: 2.0}
+    assert promised_slowdown(16, trials) == pytest.approx(2.0 * slowdown, rel=0.02)
