@@ -135,12 +135,9 @@ class _Epoch:
         next(self._processes[-1])
         while not self._is_done:
             next(self._processes[self._machine.advance()])
-        if not self._settings.persistent_workers:
-            for number in range(self._settings.num_workers):
-                self._machine.compute(number, self._loop.stop_s)
-            for _ in range(self._settings.num_workers):
-                self._machine.advance()
-        return Replayed(tuple(self._returned_s), self._machine.now)
+        settings = self._settings
+        stop_s = self._loop.stop_s * max(1.0, settings.num_workers / settings.cpus)
+        return Replayed(tuple(self._returned_s), self._machine.now + (0.0 if settings.persistent_workers else stop_s))
 
     def _worker(self, number: int) -> Iterator[None]:
         machine, batches, assigned = self._machine, self._batches, self._assigned[number]

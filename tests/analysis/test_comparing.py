@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nws_sweep import cli
-from nws_sweep.analysis.comparing import RunComparison, compare
+from nws_sweep.analysis.comparing import ALARMS, RunComparison, compare
 from nws_sweep.analysis.summary import Summary
 from nws_sweep.analysis.time_ratios import Change, Quantity, Ratio, Times, change_of
 from nws_sweep.errors import ConfigurationError
@@ -139,6 +139,8 @@ WHOLE = [search_result(trial(2, value, measurement=measurement(value, batch_s=No
 @pytest.mark.parametrize(
     ("a", "b", "ratio", "verdict", "note"),
     [
+        (found(1.0), found(1.5), (Quantity.BATCH, 1.5), "slower", ""),
+        (found(1.0), found(1.0), (Quantity.BATCH, 1.0), "same", ""),
         (found(1.0), search_result(steady(2, 1.0), steady(4, 0.5)), (Quantity.BATCH, 0.5), "faster",
          "the best num_workers differs; in B the value of A takes 2.00 (2.00 to 2.00) times as long as the best"),
         (found(1.0), LARGER_BATCHES, (Quantity.SAMPLE, 1 / 128), "faster",
@@ -152,29 +154,16 @@ WHOLE = [search_result(trial(2, value, measurement=measurement(value, batch_s=No
         (search_result(endless_trial(2, 1.0)), WHOLE[0], None, "inconclusive", "A and B have no comparable time"),
     ],
 )  # fmt: skip
-def test_times_verdict_and_notes_of_a_pair(
+def test_times_verdict_alarms_and_note_of_a_pair(
     a: SearchRecord, b: SearchRecord, ratio: tuple[Quantity, float] | None, verdict: str, note: str
 ) -> None:
-    (pair,) = runs(a, b).pairs
-    assert (pair.times and (pair.times.quantity, pair.times.ratio.value)) == ratio
-    assert pair.notes == (note,)
-    assert command_text._row(pair)[-1] == verdict
-
-
-@pytest.mark.parametrize(
-    ("a", "b", "alarms"),
-    [
-        (found(1.0), found(1.5), ["slower", "changed"]),
-        (found(1.5), found(1.0), ["faster", "changed"]),
-        (found(1.0), found(1.0), []),
-        (search_result(trial(2, 1.0)), search_result(trial(2, 1.2)), []),
-        (found(1.0), BROKEN, ["slower", "changed"]),
-        (BROKEN, found(1.0), []),
-    ],
-)
-def test_alarms(a: SearchRecord, b: SearchRecord, alarms: list[str]) -> None:
     comparison = runs(a, b)
-    assert [alarm for alarm in ("slower", "faster", "changed") if comparison.alarming(alarm)] == alarms
+    (pair,) = comparison.pairs
+    assert (pair.times and (pair.times.quantity, pair.times.ratio.value)) == ratio
+    assert "".join(pair.notes) == note
+    assert command_text._row(pair)[-1] == verdict
+    alarms = {"slower": {"slower", "changed"}, "failed in B": {"slower", "changed"}, "faster": {"faster", "changed"}}
+    assert {alarm for alarm in ALARMS if comparison.alarming(alarm)} == alarms.get(verdict, set())
 
 
 def test_the_text_has_a_row_for_each_configuration_and_a_line_for_the_rest() -> None:

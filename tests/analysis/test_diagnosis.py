@@ -27,7 +27,6 @@ from nws_sweep.results import (
     TrialState,
     storage,
 )
-from nws_sweep.system import processes
 from tests import factories
 from tests.factories import HOST, configuration, failed_trial, loader_settings, search_rules, store_run, trial
 
@@ -99,10 +98,6 @@ class Workload:
         return found
 
 
-def with_step(seconds: float, **costs: float) -> LoopCosts:
-    return replace(START, step_s=seconds, **costs)
-
-
 WAITING = Workload(cost=BatchCost(0.0002, 0.032))
 COMPUTING = Workload(cost=BatchCost(0.016, 0.0))
 SHORT = Workload(cost=BatchCost(0.0002, 0.032), loop=replace(START, fork_s=0.02), batches=12)
@@ -139,13 +134,13 @@ MOVING = BatchCost(0.001, 0.0, copy_s=0.0015)
          [Bottleneck.MEMORY, Bottleneck.LATENCY], 0.5,
          "memory-bound: with memory for more workers the epoch would take N % less; 1 worker did not fit (it needs 9 "
          "GB, 4 GB are free); also: N % less without I/O wait"),
-        (Workload(cost=BatchCost(0.0024, 0.0), loop=with_step(0.008, receive_s=0.0016)),
+        (Workload(cost=BatchCost(0.0024, 0.0), loop=replace(START, step_s=0.008, receive_s=0.0016)),
          [Bottleneck.STEP, Bottleneck.TRANSFER], 0.79,
          "step-bound: with an instant training step the epoch would take N % less; the training step takes 8.00 ms "
          "of 9.60 ms per batch; more workers will not help; also: N % less without transfers"),
-        (Workload(cost=BatchCost(0.016, 0.0), loop=with_step(0.008)), [Bottleneck.STEP, Bottleneck.CPU], 0.87,
+        (Workload(cost=BatchCost(0.016, 0.0), loop=replace(START, step_s=0.008)), [Bottleneck.STEP, Bottleneck.CPU], 0.87,
          "step-bound and CPU-bound: with an instant training step and with enough CPUs the epoch would take "),
-        (Workload(cost=BatchCost(0.016, 0.0), loop=with_step(0.082), beside_s=0.121, tried=(0, 1)),
+        (Workload(cost=BatchCost(0.016, 0.0), loop=replace(START, step_s=0.082), beside_s=0.121, tried=(0, 1)),
          [Bottleneck.COMPETITION, Bottleneck.STEP, Bottleneck.CPU], 0.16,
          "workers compete with the training step: with an undisturbed step the epoch would take N % less; with "
          "workers it takes 121 ms per batch on 2 CPUs instead of 82.0 ms; cheaper transforms, fewer threads"),
@@ -228,7 +223,7 @@ def test_what_was_measured_in_vain_and_what_torch_lacks_is_not_suggested() -> No
 
 def test_the_upper_bound_is_the_gain_of_an_infinitely_fast_loader() -> None:
     """16 ms of loading by at most two workers, for a training step of 5 ms: 8 ms a batch where 5 ms are possible."""
-    half = Workload(cost=BatchCost(0.0002, 0.0158), loop=with_step(0.005), tried=(0, 1, 2))
+    half = Workload(cost=BatchCost(0.0002, 0.0158), loop=replace(START, step_s=0.005), tried=(0, 1, 2))
     enough = replace(half, tried=(0, 4))
     assert [list(further(each.diagnosis)) for each in (half, enough)] == [
         ["upper bound: an infinitely fast loader would speed up training 1.6x"],
@@ -243,17 +238,13 @@ def test_more_workers_are_suggested_with_what_they_save() -> None:
         "the best value is the largest one allowed (num_workers=4); 16 workers would save 74 % of the epoch "
         "(set a larger max_workers or candidate)",
     )
-    assert replace(waiting, loop=with_step(0.009)).diagnosis.more_workers is None
+    assert replace(waiting, loop=replace(START, step_s=0.009)).diagnosis.more_workers is None
 
 
-def test_fork_is_suggested_for_spawned_workers_and_an_epoch_of_unknown_length_has_no_start_up(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_fork_is_suggested_for_spawned_workers_and_an_epoch_of_unknown_length_has_no_start_up() -> None:
     spawned = replace(SHORT, settings=loader_settings(multiprocessing_context="spawn"))
     assert "fork starts faster than spawn" in sentence(spawned.diagnosis)
     assert "fork starts" not in sentence(SHORT.diagnosis)
-    monkeypatch.setattr(processes, "start_method", lambda: "forkserver")  # the default since Python 3.14
-    assert "fork starts faster than forkserver" in sentence(replace(SHORT).diagnosis)
     trials = tuple(replace(one, batches=None) for one in SHORT.result.trials)
     found = diagnose(replace(SHORT.result, trials=trials), SHORT.trial(4))
     assert found is not None
