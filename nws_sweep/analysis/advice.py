@@ -125,7 +125,7 @@ def _noise(diagnosis: Diagnosis) -> str:
 
 def _figures(diagnosis: Diagnosis, replayed: Counterfactual) -> dict[str, str]:
     best, found = diagnosis.best.num_workers, diagnosis.best.measurement or Measurement(startup_s=0)
-    means = replayed.means
+    means, (alone, fewest) = replayed.means, replayed.model.ends
     cores, step_s, cpu_s = diagnosis.result.cpus, found.step_s or 0.0, found.cpu_s
     batch_s = found.batch_s.value if found.batch_s else step_s + (found.wait_s or 0.0)
     busy = "CPU time unknown"
@@ -147,8 +147,8 @@ def _figures(diagnosis: Diagnosis, replayed: Counterfactual) -> dict[str, str]:
         "refused": next(
             (f"{counted(one.num_workers, 'worker')} did not fit ({one.reason})" for one in diagnosis.refused), ""
         ),
-        "beside": seconds(means.beside_s),
-        "alone": seconds(means.alone_s),
+        "beside": seconds(fewest.records.loop.step_s),
+        "alone": seconds(alone.records.loop.step_s),
         "cpus": counted(cores, "CPU"),
         "step": seconds(step_s),
         "batch": seconds(batch_s),

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 
 from nws_sweep import units
-from nws_sweep.analysis import node_kinds
 from nws_sweep.analysis.diagnosis import Diagnosis
 from nws_sweep.measurement import sample_check
 from nws_sweep.results import SearchRecord, Trial, TrialState, Verdict
@@ -103,11 +102,6 @@ def on_all(results: Sequence[SearchRecord]) -> list[str]:
     if results and all(_copies_unpinned(result) for result in results):
         lines.append(
             "pin_memory=true was not tried: batches may be copied faster to the accelerator (add it to settings)"
-        )
-    if node_kinds.versions_differ(results):
-        lines.append(
-            "the configurations were measured on hosts of one kind with different systems or versions; "
-            "their times are not comparable"
         )
     return lines
 

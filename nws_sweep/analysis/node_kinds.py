@@ -3,12 +3,10 @@
 If the results of a folder come from several kinds, the kind becomes an identifying column of their configurations.
 """
 
-import operator
 import re
-from collections.abc import Iterable
 from dataclasses import replace
 
-from nws_sweep.results import VERSIONS, SearchRecord
+from nws_sweep.results import SearchRecord
 from nws_sweep.results.storage import Stored, StoredRun
 
 COLUMN = "node"
@@ -23,7 +21,7 @@ def kind(result: SearchRecord) -> str | None:
     host, accelerator = result.host, result.facts.accelerator if result.facts else None
     model = "-".join(_DECORATION.sub(" ", host.cpu_model).split()).removeprefix("Intel-").removeprefix("AMD-")
     gib = host.memory_bytes / 2**30  # two digits: usable memory differs a little between equal nodes
-    memory = f"{round(gib, 2 - len(str(int(gib)))):.0f}-GiB" if gib >= 1 else ""
+    memory = f"{round(gib, 2 - len(str(int(gib)))):.0f}-GiB"
     cpus = f"{host.usable_cpus}-CPU{'s' if host.usable_cpus != 1 else ''}"
     return "_".join(filter(None, [model, cpus, memory, accelerator]))
 
@@ -39,10 +37,3 @@ def _with_column(run: StoredRun) -> StoredRun:
     configuration, node = run.result.configuration, kind(run.result)
     columns = {**configuration.columns, **({COLUMN: node} if node else {})}
     return replace(run, result=replace(run.result, configuration=replace(configuration, columns=columns)))
-
-
-def versions_differ(results: Iterable[SearchRecord]) -> bool:
-    """Whether results from one kind of node have different systems or versions, so that they are not comparable."""
-    facts = operator.attrgetter("platform", "cpu_count", *VERSIONS)
-    versions = {(kind(result), facts(result.host)) for result in results if kind(result)}
-    return len(versions) > len({node for node, _ in versions})

@@ -25,8 +25,6 @@ class MeanCosts(NamedTuple):
     load_s: float  # in one process
     wait_s: float  # of ``load_s``: the process neither runs nor is ready to run
     hand_over_s: float  # in a worker and in the main process
-    alone_s: float  # of the training step without workers, if that was measured
-    beside_s: float  # of the training step beside the fewest workers
 
 
 @dataclass(frozen=True)
@@ -80,14 +78,13 @@ class Counterfactual:
     @functools.cached_property
     def means(self) -> MeanCosts:
         """Costs at the best setting, or with the fewest workers if it has none."""
-        ends, making = self.model.ends, self.model.making
-        alone, fewest = (known.records.loop for known in ends)
-        records = self.model.records_for(self.best.num_workers or ends[1].settings.num_workers)
+        making = self.model.making
+        records = self.model.records_for(self.best.num_workers or self.model.ends[1].settings.num_workers)
         costs, loop = [one.cost for one in records.made], records.loop
         cpu_s, wait_s = statistics.fmean(cost.cpu_s for cost in costs), statistics.fmean(cost.wait_s for cost in costs)
         copy_s = statistics.fmean(cost.copy_s for cost in costs) + (1 - making) * cpu_s
         hand_over_s = copy_s + loop.receive_s + loop.receive_wait_s
-        return MeanCosts(making * cpu_s + wait_s, wait_s, hand_over_s, alone.step_s, fewest.step_s)
+        return MeanCosts(making * cpu_s + wait_s, wait_s, hand_over_s)
 
     @functools.cached_property
     def _now_s(self) -> dict[int, float]:

@@ -138,9 +138,9 @@ MOVING = BatchCost(0.001, 0.0, copy_s=0.0015)
          [Bottleneck.STEP, Bottleneck.TRANSFER], 0.79,
          "step-bound: with an instant training step the epoch would take N % less; the training step takes 8.00 ms "
          "of 9.60 ms per batch; more workers will not help; also: N % less without transfers"),
-        (Workload(cost=BatchCost(0.016, 0.0), loop=replace(START, step_s=0.008)), [Bottleneck.STEP, Bottleneck.CPU], 0.87,
+        (replace(COMPUTING, loop=replace(START, step_s=0.008)), [Bottleneck.STEP, Bottleneck.CPU], 0.87,
          "step-bound and CPU-bound: with an instant training step and with enough CPUs the epoch would take "),
-        (Workload(cost=BatchCost(0.016, 0.0), loop=replace(START, step_s=0.082), beside_s=0.121, tried=(0, 1)),
+        (replace(COMPUTING, loop=replace(START, step_s=0.082), beside_s=0.121, tried=(0, 1)),
          [Bottleneck.COMPETITION, Bottleneck.STEP, Bottleneck.CPU], 0.16,
          "workers compete with the training step: with an undisturbed step the epoch would take N % less; with "
          "workers it takes 121 ms per batch on 2 CPUs instead of 82.0 ms; cheaper transforms, fewer threads"),

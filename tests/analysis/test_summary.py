@@ -9,7 +9,6 @@ from nws_sweep.results import Noise, PythonObjects, SearchRecord, Trial, TrialSt
 from nws_sweep.system import processes
 from tests.factories import (
     FACTS,
-    HOST,
     configuration,
     endless_trial,
     estimate,
@@ -164,8 +163,6 @@ def unpinned(step: str) -> SearchRecord:
         ((pinned("cuda"), unpinned("my.Step")), ()),
         ((unpinned("my.Step"), unpinned("my.Step")), ("pin_memory=true was not tried",)),
         ((unpinned("my.Step"), unpinned("nws_sweep.dataloading.training_steps.Sleep")), ()),
-        ((search_result(trial(0, 1.0)), search_result(trial(0, 1.0), host=replace(HOST, torch="2.5.0"))),
-         ("the configurations were measured on hosts of one kind with different systems or versions",)),
     ],
 )  # fmt: skip
 def test_warnings_of_all_configurations_are_given_once(
