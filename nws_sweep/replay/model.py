@@ -1,7 +1,7 @@
 """Predicts what any settings would do from all trials of a search. Pure.
 
 Each prediction replays the records of the nearest trial (in the ratio of the workers) with costs, and is multiplied by
-a factor for what the replay does not model (``factors``).
+a factor for what the replay does not model (``known``).
 """
 
 import math
@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from nws_sweep.replay.bottlenecks import Epoch, Taken
-from nws_sweep.replay.factors import Factors, doublings, square_beyond_noise
-from nws_sweep.replay.known import FEW_CPUS, Known, beside_others, known_of
+from nws_sweep.replay.known import FEW_CPUS, Factors, Known, beside_others, doublings, known_of, square_beyond_noise
 from nws_sweep.replay.prediction import MOST_BATCHES, MOST_ORDERS, Prediction, Records, epoch_and_batch_s, predict
 from nws_sweep.replay.queue import QueueSettings
 from nws_sweep.results import BatchCost, BatchRecord, LoopCosts, Trial
