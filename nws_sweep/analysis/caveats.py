@@ -18,7 +18,7 @@ _STEPS = "nws_sweep.dataloading.training_steps"
 _WITHOUT_A_DEVICE = (f"{_STEPS}.Nothing", f"{_STEPS}.Sleep")
 
 
-def on(result: SearchRecord, best: Trial | None, diagnosis: Diagnosis | None = None) -> Iterator[str]:
+def on(result: SearchRecord, best: Trial | None, diagnosis: Diagnosis | None) -> Iterator[str]:
     """The warnings about the answer of a search; ``best`` is the recommended trial, if any."""
     if result.provisional:
         yield result.provisional

@@ -95,7 +95,8 @@ def _by_values(summary: Summary, columns: Sequence[str]) -> dict[tuple[str, ...]
         # The kind of node, even where all nodes of a folder are of one kind and it is not a column.
         known = {node_kinds.COLUMN: node_kinds.kind(one.run.result), **one.configuration.columns}
         values = tuple(shown(known.get(name)) for name in columns)
-        found[(*values, str(sum(key[:-1] == values for key in found)))] = one
+        key = (*values, str(sum(other[:-1] == values for other in found)))
+        found[key] = one
     return found
 
 

@@ -190,7 +190,7 @@ def of(result: SearchRecord, best: Trial | None, most_batches: int = MOST_BATCHE
     ``most_batches`` of a long epoch are replayed, at least five for each worker if it has two ahead.
     """
     model = model_of_search(result, best, most_batches) if best else None
-    if best is None or model is None:
+    if not best or not model:
         return None
     return WhatIf(model=model, own=queue_settings(loader_of(result, best), result.cpus), result=result)
 
