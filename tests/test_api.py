@@ -183,7 +183,7 @@ def test_a_wrong_argument_is_rejected_before_anything_is_measured(keywords: dict
 @pytest.mark.parametrize(
     ("ask", "line"),
     [
-        (lambda: nws_sweep.search(3), "dataset of type int: must be a dataset"),
+        (lambda: nws_sweep.search(3), "dataset of type int has no __getitem__"),
         (
             lambda: nws_sweep.search(iter([1])),
             "dataset of type list_iterator has no __getitem__ and no __len__; expected",

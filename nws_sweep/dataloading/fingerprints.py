@@ -35,7 +35,7 @@ _MOST_TEXT = 4096
 _PLAIN = (int, float, complex, bool, type(None), range, slice, type(...))
 _TEXT = (str, bytes, bytearray, PurePath)
 _CONSTANTS = (tuple, frozenset)  # equal ones may be one object, or not after another import
-_CONTAINERS = (dict, set, frozenset, list, tuple, deque)  # others may load data when they are read
+CONTAINERS = (dict, set, frozenset, list, tuple, deque)  # others may load data when they are read
 
 
 def fingerprint(*parts: Any) -> str:
@@ -104,7 +104,7 @@ def _of_container(values: Any) -> Iterator[Any]:
 
 def _length(value: Any) -> int:
     with contextlib.suppress(Exception):  # code of the user may raise anything
-        return max(1, len(value)) if isinstance(value, _CONTAINERS) else 1
+        return max(1, len(value)) if isinstance(value, CONTAINERS) else 1
     return 1
 
 
@@ -247,7 +247,7 @@ def source_of(name: str) -> Source | None:
 
 
 _OF: tuple[tuple[Any, Callable[[Any], Iterable[Any]]], ...] = (
-    (_CONTAINERS, _of_container),
+    (CONTAINERS, _of_container),
     (Source, Source.parts),
     (ModuleType, lambda module: (module.__name__, source_of_module(module))),
     (logging.Logger, lambda logger: (logger.name,)),  # holds all other loggers

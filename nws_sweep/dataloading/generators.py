@@ -87,9 +87,6 @@ def _seed(generator: Any, seed: np.random.SeedSequence) -> None:
     """Seeds in place: other objects may have the same generator."""
     if isinstance(generator, np.random.Generator):
         generator.bit_generator.state = type(generator.bit_generator)(seed).state
-    elif isinstance(generator, np.random.RandomState):
-        generator.seed(seed.generate_state(624))
-    elif isinstance(generator, torch.Generator):
-        generator.manual_seed(int(seed.generate_state(1, np.uint64)[0]) >> 1)
     else:
-        generator.seed(int(seed.generate_state(1, np.uint64)[0]))
+        reseed = generator.manual_seed if isinstance(generator, torch.Generator) else generator.seed
+        reseed(int(seed.generate_state(1)[0]))

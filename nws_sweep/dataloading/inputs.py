@@ -76,11 +76,10 @@ def loader_input_of(dataset: Any, keywords: Mapping[str, Any]) -> LoaderInput:
     of_workers = {name: keywords[name] for name in _OF_WORKERS} | {"timeout": float(keywords["timeout"])}
     for name in ("prefetch_factor", "multiprocessing_context", "timeout"):
         schema.require(name, of_workers[name])
-    is_maker = isinstance(dataset, type) or not (hasattr(dataset, "__getitem__") or hasattr(dataset, "__iter__"))
-    if is_maker:
-        _check_maker(dataset, keywords)
-    elif not isinstance(dataset, IterableDataset):
-        _check_map_style(dataset, keywords)
+    has_samples = hasattr(dataset, "__getitem__") or hasattr(dataset, "__iter__")
+    is_maker = isinstance(dataset, type) or (callable(dataset) and not has_samples)
+    if not isinstance(dataset, IterableDataset):
+        _check_dataset(dataset, is_maker, keywords["sampler"] is not None or keywords["batch_sampler"] is not None)
     stand_in: Any = range(1)  # for the dataset that the function will make
     template: DataLoader[Any] = DataLoader(stand_in if is_maker else dataset, **_without_workers(keywords))
     settings = replace(loaders.settings_of(template), **of_workers)
@@ -121,20 +120,12 @@ def _refuse_lists(keywords: Mapping[str, Any]) -> None:
             raise ConfigurationError(f"{name}={value!r}: a search takes one value; {searched}{compared}")
 
 
-def _check_maker(maker: Any, keywords: Mapping[str, Any]) -> None:
-    if not callable(maker):
-        raise ConfigurationError(
-            f"dataset of type {type(maker).__name__}: must be a dataset (with __getitem__ or __iter__), a function "
-            "that makes one, or a DataLoader"
-        )
-    if keywords["sampler"] is not None or keywords["batch_sampler"] is not None:
+def _check_dataset(dataset: Any, is_maker: bool, has_order: bool) -> None:
+    if is_maker and has_order:
         raise ConfigurationError("a sampler needs the dataset itself, not a function that makes it")
-
-
-def _check_map_style(dataset: Any, keywords: Mapping[str, Any]) -> None:
-    has_order = keywords["sampler"] is not None or keywords["batch_sampler"] is not None
     needed = ("__getitem__",) if has_order else ("__getitem__", "__len__")
-    if missing := [name for name in needed if not hasattr(dataset, name)]:
+    missing = [name for name in needed if not hasattr(dataset, name)]
+    if missing and not is_maker:
         raise ConfigurationError(
             f"dataset of type {type(dataset).__name__} has no {' and no '.join(missing)}; expected a dataset with "
             f"{' and '.join(needed)}, an IterableDataset, a function that makes one, or a DataLoader"

@@ -200,11 +200,10 @@ def copy_with(loader: Loader, settings: LoaderSettings) -> Loader:
     """A copy of a DataLoader as by ``with_settings``, whose attributes are not changed."""
     other = copy.copy(loader)
     own = vars(other)  # DataLoader.__setattr__ refuses some attributes after __init__
-    for name in ("num_workers", "pin_memory", "prefetch_factor", "persistent_workers", "timeout", "in_order"):
-        if name in own:
-            own[name] = getattr(settings, name)
-    if settings.num_workers and settings.prefetch_factor is None:
-        own["prefetch_factor"] = DEFAULT_PREFETCH
+    names = {"num_workers", "pin_memory", "prefetch_factor", "persistent_workers", "timeout", "in_order"}
+    own.update({name: getattr(settings, name) for name in names & own.keys()})
+    if settings.num_workers:
+        own["prefetch_factor"] = settings.prefetched
     torch_internals.forget_iterator(other)
     method, context = settings.multiprocessing_context, loader.multiprocessing_context
     is_same = context is not None and context.get_start_method() == method

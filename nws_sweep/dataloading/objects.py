@@ -12,7 +12,6 @@ import inspect
 import io
 import logging
 import os
-import stat
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
@@ -22,9 +21,11 @@ from types import BuiltinMethodType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
+import psutil
 
-from nws_sweep.dataloading.fingerprints import attributes, is_library, is_of_library
+from nws_sweep.dataloading.fingerprints import CONTAINERS, attributes, is_library, is_of_library
 from nws_sweep.results import PythonObjects
+from nws_sweep.system import platforms
 
 _LEAST_BYTES = 1_000_000
 # Elements from which on a container is taken to hold samples; smaller ones hold parts, such as datasets.
@@ -34,7 +35,6 @@ _MOST_DEPTH = 5  # of sizes
 _MOST_OBJECTS = 20_000  # some tens of milliseconds
 _PAGE_BYTES = 4096  # copied of a large object: the page with its reference count
 _ARRAY_BYTES = 128
-_CONTAINERS = (list, tuple, set, frozenset, deque, dict)
 _PLAIN = (str, bytes, int, float, complex, bool, type(None), ModuleType, logging.Logger)
 _ATOMS = (*_PLAIN, type, FunctionType, MethodType)
 
@@ -78,7 +78,7 @@ def handles(files: Iterable[str], dataset: Any) -> tuple[str, ...]:
 
 def containers(dataset: Any) -> list[Any]:
     """The containers in a dataset; of those in large ones, none."""
-    return [value for _, value in walk(dataset) if isinstance(value, _CONTAINERS)]
+    return [value for _, value in walk(dataset) if isinstance(value, CONTAINERS)]
 
 
 def walk(value: Any) -> Iterator[tuple[str, Any]]:
@@ -175,7 +175,7 @@ def _add_sizes(value: Any, sizes: dict[int, int], depth: int = _MOST_DEPTH) -> b
 
 def _elements(value: Any) -> Any:
     """The elements of a container, an object array of NumPy or an object column of pandas; None for others."""
-    if isinstance(value, _CONTAINERS):
+    if isinstance(value, CONTAINERS):
         return value
     # Arrays of other libraries, such as those of h5py and zarr, would be read from their files.
     is_loaded = isinstance(value, np.ndarray) or f"{type(value).__module__}.".startswith("pandas.")
@@ -194,17 +194,12 @@ def _is_array(value: Any) -> bool:
 
 
 def open_files() -> dict[int, str]:
-    """Paths, by descriptor, of the regular files that this process reads and has not mapped; empty without /proc."""
-    found: dict[int, str] = {}
-    if not Path("/proc/self/fd").is_dir():
-        return found
+    """Paths, by descriptor, of the regular files that this process reads and has not mapped; empty except on Linux."""
+    if not platforms.IS_LINUX:
+        return {}
     mapped = Path("/proc/self/maps").read_text(errors="replace")
-    for link in Path("/proc/self/fd").iterdir():
-        with contextlib.suppress(OSError):  # the descriptor of the folder itself
-            path, is_read = str(link.readlink()), link.lstat().st_mode & stat.S_IRUSR  # the link's mode is the file's
-            if is_read and stat.S_ISREG(link.stat().st_mode) and path not in mapped:
-                found[int(link.name)] = path
-    return found
+    files = psutil.Process().open_files()
+    return {one.fd: one.path for one in files if one.mode not in ("w", "a") and one.path not in mapped}
 
 
 def positions(files: Mapping[int, str]) -> dict[int, int]:

@@ -20,9 +20,8 @@ from typing import Any
 
 from torch.utils.data import IterableDataset, get_worker_info
 
-from nws_sweep.dataloading.clocks import Clocks, read_clocks, run_delay_clock, unknown_delay_s
+from nws_sweep.dataloading.clocks import Clocks, read_clocks, run_delay_clock
 from nws_sweep.dataloading.digests import STREAM_SAMPLES, SampleLog
-from nws_sweep.dataloading.stages.functions import StageFunctions
 from nws_sweep.dataloading.stages.timing import StageSlots, StageTimer
 from nws_sweep.results import BatchCost, BatchRecord, StageTime
 from nws_sweep.system import processes, temporary, torch_internals
@@ -143,14 +142,11 @@ class BatchLog:
 
     def _taken(self, is_complete: bool) -> list[tuple[int, Sequence[float]]]:
         """The pending rows up to the first missing one; all of them if rows were overwritten."""
-        if not is_complete:
-            self._next = min(self._pending, default=self._next)
-        taken = []
-        while self._pending and (self._next in self._pending or not is_complete):
-            if row := self._pending.pop(self._next, None):
-                taken.append((self._next, row))
-            self._next += 1
-        return taken
+        numbers = sorted(self._pending)
+        if is_complete:
+            numbers = [number for place, number in enumerate(numbers, self._next) if number <= place]
+        self._next = max([self._next, *(number + 1 for number in numbers)])
+        return [(number, self._pending.pop(number)) for number in numbers]
 
 
 def position(number: int, order: Sequence[int], batches: int | None) -> float | None:
@@ -170,12 +166,11 @@ class BatchTimer:
 
     log: BatchLog
     _worker: int = field(default=0, init=False)
-    _run_delay_s: Callable[[], float] = field(default=unknown_delay_s, init=False)
+    _run_delay_s: Callable[[], float] = field(default=float, init=False)
     _is_open: bool = field(default=False, init=False)  # a batch has begun
     _began: Clocks | None = field(default=None, init=False)  # the latest batch; None before the first one
     _cpu_s: float = field(default=0.0, init=False)  # of the latest batch, with that of timing its stages
     _parts: tuple[Any, Any] = field(default=(None, None), init=False)  # dataset and collate_fn
-    _functions: StageFunctions | None = field(default=None, init=False)
     _stages: StageTimer | None = field(default=None, init=False)  # of the open batch, if they are timed
 
     def start(self, worker: int, dataset: Any, collate_fn: Any) -> None:
@@ -193,16 +188,15 @@ class BatchTimer:
         def timed(fetcher: Any, index: Any) -> Any:
             if self._is_open:  # a DataLoader in the dataset
                 return fetch(fetcher, index)
+            is_made = False  # StopIteration is raised at the end of a stream
             with contextlib.suppress(Exception):
                 self.begin()
             try:
                 batch = fetch(fetcher, index)
-            except BaseException:  # StopIteration at the end of a stream
+                is_made = True
+            finally:
                 with contextlib.suppress(Exception):
-                    self.end(is_made=False)
-                raise
-            with contextlib.suppress(Exception):
-                self.end()
+                    self.end(is_made=is_made)
             return batch
 
         return timed
@@ -217,8 +211,7 @@ class BatchTimer:
             self.log.add_totals(self._worker, process_s - self._began.all_cpu_s - self._cpu_s, 1)
             if self.log.is_timed(self._worker):
                 with contextlib.suppress(Exception):  # code of the user may raise anything when it is looked at
-                    self._functions = self._functions or StageFunctions(*self._parts)
-                    self._stages = StageTimer(self._functions, self._run_delay_s)
+                    self._stages = StageTimer(*self._parts, self._run_delay_s)
         self._began = read_clocks(self._run_delay_s)
 
     def end(self, *, is_made: bool = True) -> None:

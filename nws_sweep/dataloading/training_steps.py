@@ -57,9 +57,6 @@ class Train:
         optimizer: Called with the model's parameters; returns the optimiser.
         device: Device of the model; ``auto`` for the accelerator of this rank if there is one, else the CPU. Inputs
             and targets are copied to it, asynchronously from pinned memory.
-
-    Attributes:
-        total_loss: Sum of the losses of all steps, shape (), on the device: copying it to the CPU would synchronize.
     """
 
     def __init__(
@@ -73,16 +70,13 @@ class Train:
         self._model = model.to(self._device).train()
         self._loss = loss
         self._optimizer = optimizer(self._model.parameters())
-        self.total_loss = torch.zeros((), device=self._device)
 
     def __call__(self, batch: Any) -> None:
         """Does one step; TypeError if the batch has no inputs and targets."""
         inputs, targets = (to_device(part, self._device) for part in inputs_and_targets(batch))
         self._optimizer.zero_grad(set_to_none=True)
-        loss = self._loss(self._model(inputs), targets)
-        loss.backward()
+        self._loss(self._model(inputs), targets).backward()
         self._optimizer.step()
-        self.total_loss += loss.detach()
 
 
 def inputs_and_targets(batch: Any) -> tuple[Any, Any]:
@@ -109,8 +103,6 @@ def to_device(value: Any, device: torch.device) -> Any:
 
 def mlp(layers: Sequence[int]) -> nn.Sequential:
     """Fully connected layers with ReLU between them; sizes of the flattened inputs, hidden layers and outputs."""
-    if len(layers) < 2:
-        raise ValueError(f"layers={list(layers)}: at least two sizes are needed, of the inputs and of the outputs")
     parts: list[nn.Module] = [nn.Flatten()]
     for inputs, outputs in pairwise(layers):
         parts += [nn.Linear(inputs, outputs), nn.ReLU()]

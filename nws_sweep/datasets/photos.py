@@ -1,7 +1,6 @@
 """JPEG files of about the size of ImageNet's, made once from a photograph, without a download."""
 
 import logging
-import math
 import os
 import random
 import shutil
@@ -23,10 +22,13 @@ logger = logging.getLogger(__name__)
 _RECIPE = 1  # in the folder's name; to be raised with each change of the files' content
 _FILE = "{:06d}.jpg"
 _PROGRESS_EVERY = 256
+_CLASSES = 10
 
 
 class Photos(Dataset[tuple[Any, int]]):
     """A folder of JPEG files: random crops of the photograph that matplotlib ships, half of them mirrored.
+
+    A sample is an image, and the label i modulo 10 of file i.
 
     The folder is made on first use under a temporary name and renamed when it is complete. DatasetError if an argument
     is out of range or the folder cannot be written.
@@ -37,7 +39,6 @@ class Photos(Dataset[tuple[Any, int]]):
         width, height: Pixels, 1 to 10,000.
         quality: JPEG quality, 1 to 95.
         transform: Called with each ``PIL.Image`` in mode RGB.
-        classes: Number of labels; file i has label i modulo ``classes``.
     """
 
     def __init__(
@@ -48,18 +49,16 @@ class Photos(Dataset[tuple[Any, int]]):
         height: int = 375,
         quality: int = 90,
         transform: Callable[[Image.Image], Any] | None = None,
-        classes: int = 10,
     ) -> None:
-        most = {"count": math.inf, "width": 10_000, "height": 10_000, "quality": 95}
-        for name, value in {"count": count, "width": width, "height": height, "quality": quality}.items():
-            if not 1 <= value <= most[name]:
-                allowed = "at least 1" if most[name] == math.inf else f"1 to {most[name]}"
-                raise DatasetError(f"dataset.{name}={value}: must be {allowed}")
+        if count < 1:
+            raise DatasetError(f"dataset.count={count}: must be at least 1")
+        for name, value, most in (("width", width, 10_000), ("height", height, 10_000), ("quality", quality, 95)):
+            if not 1 <= value <= most:
+                raise DatasetError(f"dataset.{name}={value}: must be 1 to {most}")
         name = f"photos-{count}-{width}x{height}-q{quality}-v{_RECIPE}"
         self.folder = expand_user(root) / name
         self.transform = transform
         self._count = count
-        self._classes = classes
         try:
             _ensure(self.folder, count, (width, height), quality)
         except OSError as error:
@@ -73,7 +72,7 @@ class Photos(Dataset[tuple[Any, int]]):
             raise IndexError(index)
         with Image.open(self.folder / _FILE.format(index)) as file:
             image = file.convert("RGB")
-        return (self.transform(image) if self.transform else image), index % self._classes
+        return (self.transform(image) if self.transform else image), index % _CLASSES
 
 
 def _ensure(folder: Path, count: int, size: tuple[int, int], quality: int) -> None:

@@ -87,16 +87,11 @@ def test_objects_that_cannot_be_pickled_are_refused_with_a_remedy(tmp_path: Path
     message = r"the dataset of type socket cannot be pickled for the trial process .*cannot pickle.*\); do it"
     with socket.socket() as held, pytest.raises(ConfigurationError, match=message):
         pickling.write("the dataset", held, tmp_path / "file", remedy="do it")
-
-
-def test_shared_memory_of_the_program_is_not_used_by_trial_processes(tmp_path: Path) -> None:
     memory = SharedMemory(create=True, size=8)
-    try:
-        with pytest.raises(ConfigurationError, match="would change the shared memory that this program uses"):
-            pickling.write("the dataset", {"state": memory}, tmp_path / "file")
-    finally:
-        memory.close()
-        memory.unlink()
+    with pytest.raises(ConfigurationError, match="would change the shared memory that this program uses"):
+        pickling.write("the dataset", {"state": memory}, tmp_path / "memory")
+    memory.close()
+    memory.unlink()
 
 
 def test_a_class_that_cannot_be_imported_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

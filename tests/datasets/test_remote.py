@@ -64,12 +64,12 @@ def test_failed_reads_are_retried_and_then_raise(
 def test_the_object_server_has_its_latency_and_bandwidth_and_ends_with_the_context() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-    kind: dict[str, Any] = {"objects": 8, "object_bytes": 100_000, "latency_s": 0.1, "spread": 0.5, "bytes_per_s": 1e6}
+    kind: dict[str, Any] = {"objects": 8, "object_bytes": 20_000, "latency_s": 0.02, "spread": 0.5, "bytes_per_s": 1e6}
     with object_server.running(port, **kind) as url:
         dataset = Remote(url, "*.bin", transform=first_bytes)
         began = time.monotonic()
         by_process = torch.cat(list(DataLoader(dataset, batch_size=4)))
-        assert time.monotonic() - began > 8 * (0.04 + 0.1)  # the least time of these names, and 100 kB at 1 MB/s
+        assert time.monotonic() - began > 8 * (0.008 + 0.02)  # the least time of these names, and 20 kB at 1 MB/s
         by_workers = torch.cat(list(DataLoader(dataset, batch_size=4, num_workers=2)))
         line = rf"did not start on port {port} .*services.store.port.*\Z"
         with pytest.raises(ConfigurationError, match=line), object_server.running(port):

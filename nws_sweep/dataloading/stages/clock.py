@@ -41,10 +41,7 @@ class Calls:
 
     stage: Stage
     calls: int = 0
-    wall_s: float = 0.0
-    cpu_s: float = 0.0
-    all_cpu_s: float = 0.0
-    delay_s: float = 0.0
+    times: Clocks = Clocks(0.0, 0.0, 0.0)  # sums
     overhead_s: float = 0.0
     depth: int = 0  # calls that have not returned: of a recursion the outermost counts
     inside: dict[Stage, "Calls"] = field(default_factory=dict)
@@ -82,7 +79,8 @@ class StageClock:
     def begin(self) -> None:
         """The batch begins; calls may follow."""
         self.enter()
-        self._push(self.batch, self.root)
+        self.root.open = self.batch
+        self.push(self.root, self.root)
         self.leave()
 
     def end(self) -> None:
@@ -106,13 +104,8 @@ class StageClock:
         """A call begins, between ``enter`` and ``leave``; ``key`` identifies it."""
         calls = stage.open
         if calls is None:
-            inside = self.open[-1].calls.inside
-            calls = inside[stage] = inside.get(stage) or Calls(stage)
-        self._push(calls, key)
-
-    def _push(self, calls: Calls, key: object) -> None:
+            calls = stage.open = self.open[-1].calls.inside.setdefault(stage, Calls(stage))
         calls.depth += 1
-        calls.stage.open = calls
         began = self.read()
         self.open.append(_Open(calls, key, began, self._spent_until(began)))
 
@@ -122,12 +115,11 @@ class StageClock:
         Between ``enter`` and ``leave``.
         """
         now = self.read()
-        if self.open and self.open[-1].key is key:
-            self._end(self.open.pop(), now)
-        elif any(call.key is key for call in self.open):
-            while self.open[-1].key is not key:
-                self._end(self.open.pop(), now)
-            self._end(self.open.pop(), now)
+        ended = None
+        while ended is not key and any(call.key is key for call in reversed(self.open)):
+            call = self.open.pop()
+            self._end(call, now)
+            ended = call.key
 
     def _end(self, call: _Open, now: Clocks) -> None:
         calls, began = call.calls, call.began
@@ -135,10 +127,7 @@ class StageClock:
         if not calls.depth:
             spent_s, wall_s = self._spent_until(now) - call.spent_s, now.wall_s - began.wall_s
             calls.calls += 1
-            calls.wall_s += wall_s
-            calls.cpu_s += now.cpu_s - began.cpu_s
-            calls.all_cpu_s += now.all_cpu_s - began.all_cpu_s
-            calls.delay_s += now.delay_s - began.delay_s
+            calls.times = Clocks(*(sum_s + b - a for sum_s, b, a in zip(calls.times, now, began, strict=True)))
             calls.overhead_s += spent_s
             calls.stage.open = None
             calls.stage.calls += 1
@@ -146,20 +135,20 @@ class StageClock:
 
     def times(self) -> tuple[StageTime, ...]:
         """The batch, then its stages, each after the one that calls it; without cheap ones."""
-        least_s = _LEAST_SHARE * self.batch.wall_s
+        least_s = _LEAST_SHARE * self.batch.times.wall_s
         return tuple(_times(self.batch, -1, 0, least_s))
 
 
 def _times(calls: Calls, parent: int, number: int, least_s: float) -> Iterator[StageTime]:
+    stage, times = calls.stage, calls.times
     yield StageTime(
-        name=calls.stage.name, file=calls.stage.file, line=calls.stage.line, parent=parent, calls=calls.calls,
-        cpu_s=calls.cpu_s, wait_s=calls.wall_s - calls.cpu_s - calls.delay_s, all_cpu_s=calls.all_cpu_s,
-        overhead_s=calls.overhead_s,
+        name=stage.name, file=stage.file, line=stage.line, parent=parent, calls=calls.calls, cpu_s=times.cpu_s,
+        wait_s=times.wall_s - times.cpu_s - times.delay_s, all_cpu_s=times.all_cpu_s, overhead_s=calls.overhead_s,
     )  # fmt: skip
     following = number + 1
     for one in calls.inside.values():
         # A cheap function was timed only until that was known.
-        if not one.stage.is_cheap and one.wall_s - one.overhead_s >= max(least_s, CHEAP_S * one.calls):
+        if not one.stage.is_cheap and one.times.wall_s - one.overhead_s >= max(least_s, CHEAP_S * one.calls):
             found = list(_times(one, number, following, least_s))
             following += len(found)
             yield from found

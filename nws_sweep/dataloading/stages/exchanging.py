@@ -47,12 +47,10 @@ class _Exchanged:
         if threading.get_ident() != self._thread or not self._clock.open:
             return None
         self._clock.enter()
-        stage: Stage | None
-        try:
-            stage = self._functions.of_function(self.original, arguments[0] if arguments else None)
-        except Exception:  # code of the user may raise anything when it is looked at
-            stage = None
+        stage: Stage | None = None
         key = None
+        with contextlib.suppress(Exception):  # code of the user may raise anything when it is looked at
+            stage = self._functions.of_function(self.original, arguments[0] if arguments else None)
         if stage is None or (stage.is_cheap and self._functions.is_cheap(self._code)):
             self.restore()
         elif not stage.is_cheap:

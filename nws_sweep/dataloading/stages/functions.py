@@ -8,6 +8,7 @@ library calls inside are parts of their stage. A function is recognized by its c
 import functools
 import inspect
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, MethodType
@@ -53,7 +54,7 @@ class StageFunctions:
         self.added = Stage("")
         self._stages: dict[object, Stage] = {}
         self._of_code: dict[CodeType, list[Stage]] = {}
-        self._names: dict[str, int] = {}
+        self._names: Counter[str] = Counter()
         for value, function in called:  # numbered in the same order in each worker
             place = _place_of(type(value)) or function.__code__
             self._named((function.__code__, id(value)), _method_name(value, "__call__"), place)
@@ -61,19 +62,14 @@ class StageFunctions:
             self.of_function(function, None)
         self.root = self._root(dataset)
 
-    def forget_calls(self) -> None:
-        """Another batch is timed."""
-        for stage in (*self._stages.values(), self.added):
-            stage.calls, stage.wall_s, stage.open = 0, 0.0, None
-
     def is_cheap(self, code: CodeType) -> bool:
         """Whether all objects that have this code are known to be cheap."""
         return all(stage.is_cheap for stage in self._of_code.get(code, ()))
 
     def _named(self, key: tuple[Any, int], name: str, code: CodeType | None) -> Stage:
         """A new stage; those of several objects of one class are numbered."""
-        self._names[name] = count = self._names.get(name, 0) + 1
-        name = name if count == 1 else f"{name} #{count}"
+        self._names[name] += 1
+        name = name if self._names[name] == 1 else f"{name} #{self._names[name]}"
         self._stages[key] = stage = Stage(name, *((code.co_filename, code.co_firstlineno) if code else ()))
         self._of_code.setdefault(key[0], []).append(stage)
         return stage

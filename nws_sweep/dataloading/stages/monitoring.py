@@ -70,6 +70,8 @@ class _Monitored:
             self._clock.enter()
             try:
                 return callback(*arguments)
+            except Exception:  # code of the user may raise anything when it is looked at
+                return None
             finally:
                 self._clock.leave()
 
@@ -78,10 +80,7 @@ class _Monitored:
     def _began(self, code: CodeType, _: int) -> None:
         timed = self._timed.setdefault(code, [])
         timed.append(False)
-        try:
-            timed[-1] = self._push(code, sys._getframe(2))
-        except Exception:  # code of the user may raise anything when it is looked at
-            self._awaited = None
+        timed[-1] = self._push(code, sys._getframe(2))
 
     def _push(self, code: CodeType, frame: FrameType) -> bool:
         if not self._functions.is_stage(code) and self._awaited is not code:
@@ -103,12 +102,6 @@ class _Monitored:
     def _calls(self, code: CodeType, offset: int, called: Any, _: Any) -> Any:
         if self._clock.open[-1].key is not code:
             return None
-        try:
-            return self._push_callable(code, offset, called)
-        except Exception:  # as above
-            return None
-
-    def _push_callable(self, code: CodeType, offset: int, called: Any) -> Any:
         target = _code_of(called)
         stage = self._functions.of_callable(called) if target is None else None
         place, found = (code, offset), target or stage
@@ -124,8 +117,8 @@ class _Monitored:
         return None
 
     def _returned(self, code: CodeType, offset: int, *_: Any) -> None:
-        keys = (call.key for call in reversed(self._clock.open))
-        if key := next((key for key in keys if key == (code, offset)), None):
+        key = next((call.key for call in reversed(self._clock.open) if call.key == (code, offset)), None)
+        if key:
             self._clock.pop(key)
 
 

@@ -9,6 +9,7 @@ import importlib
 import sys
 from collections.abc import Callable
 from multiprocessing.sharedctypes import RawArray
+from typing import Any
 
 import msgspec
 
@@ -65,14 +66,16 @@ class StageTimer:
     """Times the stages of one batch, in the thread that makes it.
 
     Args:
-        functions: Of the loader.
+        dataset, collate_fn: Of the loader.
         delay_clock: Of the run delay of this thread, s.
     """
 
-    def __init__(self, functions: StageFunctions, delay_clock: Callable[[], float]) -> None:
-        functions.forget_calls()
+    def __init__(self, dataset: Any, collate_fn: Any, delay_clock: Callable[[], float]) -> None:
+        functions = StageFunctions(dataset, collate_fn)
         self._clock = StageClock(functions.root, functools.partial(read_clocks, delay_clock))
-        self._end = _begin(self._clock, functions)
+        name = "monitoring" if sys.version_info >= (3, 12) else "exchanging"
+        noticing: Any = importlib.import_module(f"{__package__}.{name}")
+        self._end: Callable[[], None] | None = noticing.begin(self._clock, functions)
         self._clock.begin()
 
     def stop(self) -> tuple[StageTime, ...]:
@@ -82,10 +85,3 @@ class StageTimer:
             return ()
         self._end()
         return self._clock.times()
-
-
-def _begin(clock: StageClock, functions: StageFunctions) -> Callable[[], None] | None:
-    """Times calls from now on; returns what ends it, None if other tools have taken all places."""
-    name = "monitoring" if sys.version_info >= (3, 12) else "exchanging"
-    found: Callable[[], None] | None = importlib.import_module(f"{__package__}.{name}").begin(clock, functions)
-    return found
