@@ -165,10 +165,6 @@ def test_a_training_step_and_a_loader_returned_by_a_function_are_measured() -> N
         ({"training_step": -1.0}, "training_step=-1.0: must be None, seconds of at least 0, or a function"),
         ({"prefetch_factor": 0}, "prefetch_factor=0: must be"),
         (
-            {"pin_memory": [True, False]},
-            r'pin_memory=\[True, False\]: a search takes one value; settings=\["pin_memory"\] searches it, and nws_swe',
-        ),
-        (
             {"batch_size": (4, 8)},
             r"batch_size=\(4, 8\): a search takes one value; nws_sweep.sweep\(dataset, batch_size=",
         ),
@@ -195,9 +191,8 @@ def test_a_wrong_argument_is_rejected_before_anything_is_measured(keywords: dict
         (lambda: nws_sweep.tune(cast(Any, slow())), r"tune\(Slow\): must be a DataLoader"),
         (
             lambda: nws_sweep.tune(DataLoader(held())),
-            r"lock.*pass a function that makes it: tune\(lambda: DataLoader\(",
+            r"lock.*pass a function that makes it, such as lambda: DataLoader\(",
         ),
-        (lambda: nws_sweep.search(held()), r"pass a function that makes it: search\(lambda: Held\(\.\.\.\), \.\.\.\)"),
         (lambda: nws_sweep.search(fails, progress=False), r"fails\(\), which makes the dataset: KeyError: 'no data'"),
         (lambda: nws_sweep.search(slow, sampler=[1]), "a sampler needs the dataset itself"),
     ],

@@ -3,7 +3,6 @@
 import copy
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from nws_sweep.api.searching import Asked, Progress, TrainingStep, search_for_all_ranks
@@ -95,7 +94,7 @@ def tune(  # noqa: PLR0913
 
     def loader_input() -> LoaderInput:
         measured = functools.wraps(made)(functools.partial(_measured, made)) if made else _measured(own)
-        return replace(loader_input_of(measured, DATALOADER_DEFAULTS), call="tune(lambda: DataLoader(...))")
+        return loader_input_of(measured, DATALOADER_DEFAULTS)
 
     try:
         result = search_for_all_ranks(loader_input, asked)

@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import hashlib
+import itertools
 import multiprocessing
 import operator
 import pickle
@@ -111,12 +112,10 @@ def load_in_process(dataset: Any, keys: Sequence[Any], limit_s: float | None) ->
 
 def load_one_by_one(loader: DataLoader[Any], samples: Sequence[SampleMade]) -> tuple[SampleMade, ...]:
     """Loads samples again in workers of the same numbers and start as those of the loader, one at a time."""
-    of_worker: dict[int, list[Any]] = {}
-    for sample in samples:
-        of_worker.setdefault(sample.worker, []).append(sample.key)
-    workers, rounds = 1 + max(of_worker), max(map(len, of_worker.values()))
+    workers = 1 + max(sample.worker for sample in samples)
+    keys = [[[sample.key] for sample in samples if sample.worker == worker] for worker in range(workers)]
     # DataLoader assigns these to the workers in rotation.
-    order = [of_worker.get(worker, [])[number : number + 1] for number in range(rounds) for worker in range(workers)]
+    order: list[list[Any]] = list(itertools.chain.from_iterable(itertools.zip_longest(*keys, fillvalue=[])))
     context: Any = loader.multiprocessing_context or multiprocessing
     init = functools.partial(_digest_with_lock, loader.worker_init_fn, context.Lock())
     with torch.random.fork_rng(devices=[]):

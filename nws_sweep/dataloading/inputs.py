@@ -15,7 +15,6 @@ from nws_sweep.dataloading.fingerprints import fingerprint
 from nws_sweep.errors import ConfigurationError, DatasetError, one_line
 from nws_sweep.results import LoaderSettings
 from nws_sweep.system import processes
-from nws_sweep.tuning.strategy import SEARCHABLE
 
 DATALOADER_DEFAULTS: Mapping[str, Any] = {
     "batch_size": 1, "shuffle": False, "sampler": None, "batch_sampler": None, "collate_fn": None, "pin_memory": False,
@@ -36,15 +35,14 @@ class LoaderInput:
     made: DataLoader[Any] | Callable[[], DataLoader[Any]]  # without workers; a function is called in the trial process
     settings_unknown: bool = False  # a function without keywords: the DataLoader that it makes has the settings
     fingerprint: str = ""  # of the dataset and the functions of the DataLoader; empty for a function
-    call: str = ""  # with a function that makes what is measured, for what cannot be pickled
     wrapper: str = ""  # class of an object that wraps the DataLoader, and is not measured
 
     def pickle_into(self, folder: Path) -> dict[str, Any]:
         """Writes a file that trial processes load; returns the node for Hydra's ``instantiate``."""
-        is_maker = not isinstance(self.made, DataLoader)
-        what = "the function that makes the dataset" if is_maker else "the DataLoader"
-        remedy = f"pass a function that makes it: {self.call}" if self.call else ""
-        return pickling.write(what, self.made, folder / "loader", is_maker, remedy)
+        if not isinstance(self.made, DataLoader):
+            return pickling.write("the function that makes the dataset", self.made, folder / "loader", is_maker=True)
+        remedy = "pass a function that makes it, such as lambda: DataLoader(...)"
+        return pickling.write("the DataLoader", self.made, folder / "loader", remedy=remedy)
 
 
 def is_module(value: object) -> bool:
@@ -69,9 +67,8 @@ def loader_input_of(dataset: Any, keywords: Mapping[str, Any]) -> LoaderInput:
         _refuse_keywords(keywords)
         inner = loaders.unwrapped(dataset)
         own = loaders.untuned(inner)
-        measured = _of_template(loaders.without_workers(own), loaders.settings_of(own))
         wrapper = "" if inner is dataset else type(dataset).__name__
-        return replace(measured, call="search(lambda: DataLoader(...))", wrapper=wrapper)
+        return _of_template(loaders.without_workers(own), loaders.settings_of(own), wrapper)
     _refuse_lists(keywords)
     of_workers = {name: keywords[name] for name in _OF_WORKERS} | {"timeout": float(keywords["timeout"])}
     for name in ("prefetch_factor", "multiprocessing_context", "timeout"):
@@ -84,8 +81,7 @@ def loader_input_of(dataset: Any, keywords: Mapping[str, Any]) -> LoaderInput:
     template: DataLoader[Any] = DataLoader(stand_in if is_maker else dataset, **_without_workers(keywords))
     settings = replace(loaders.settings_of(template), **of_workers)
     if not is_maker:
-        call = f"search(lambda: {type(dataset).__name__}(...), ...)"
-        return replace(_of_template(template, settings), call=call)
+        return _of_template(template, settings)
     return LoaderInput(
         name=getattr(dataset, "__name__", type(dataset).__name__),
         settings=settings,
@@ -104,20 +100,20 @@ def _refuse_keywords(keywords: Mapping[str, Any]) -> None:
             raise ConfigurationError(f"{name}={value!r}: a DataLoader has its own {name}; search(dataset, ...) sets it")
 
 
-def _of_template(template: DataLoader[Any], settings: LoaderSettings) -> LoaderInput:
+def _of_template(template: DataLoader[Any], settings: LoaderSettings, wrapper: str = "") -> LoaderInput:
     names = ("dataset", "collate_fn", "worker_init_fn", "sampler", "batch_sampler")
     parts = [getattr(template, name) for name in names]
     of_program = processes.start_method(), processes.main_path()
     identity = fingerprint(*parts, type(template), *of_program, loaders.samples_per_epoch(template))
-    return LoaderInput(name=type(template.dataset).__name__, settings=settings, made=template, fingerprint=identity)
+    name = type(template.dataset).__name__
+    return LoaderInput(name=name, settings=settings, made=template, fingerprint=identity, wrapper=wrapper)
 
 
 def _refuse_lists(keywords: Mapping[str, Any]) -> None:
     for name, value in keywords.items():
         if isinstance(value, list | tuple) and name not in ("sampler", "batch_sampler"):
-            searched = f'settings=["{name}"] searches it, and ' if name in SEARCHABLE else ""
-            compared = f"nws_sweep.sweep(dataset, {name}={value!r}) compares these values"
-            raise ConfigurationError(f"{name}={value!r}: a search takes one value; {searched}{compared}")
+            given = f"{name}={value!r}"
+            raise ConfigurationError(f"{given}: a search takes one value; nws_sweep.sweep(dataset, {given}) compares them")
 
 
 def _check_dataset(dataset: Any, is_maker: bool, has_order: bool) -> None:
