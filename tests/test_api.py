@@ -164,10 +164,7 @@ def test_a_training_step_and_a_loader_returned_by_a_function_are_measured() -> N
         ({"measure": MeasureRules(mode="epochs")}, "measure.mode='epochs': must be steady or epoch"),
         ({"training_step": -1.0}, "training_step=-1.0: must be None, seconds of at least 0, or a function"),
         ({"prefetch_factor": 0}, "prefetch_factor=0: must be"),
-        (
-            {"batch_size": (4, 8)},
-            r"batch_size=\(4, 8\): a search takes one value; nws_sweep.sweep\(dataset, batch_size=",
-        ),
+        ({"batch_size": (4, 8)}, r"batch_size=\(4, 8\): a search takes one value; nws_sweep.sweep\(\) takes several"),
         ({"reuse": "perhaps"}, "reuse='perhaps': must be never or fresh or always"),
     ],
 )

@@ -112,8 +112,7 @@ def _of_template(template: DataLoader[Any], settings: LoaderSettings, wrapper: s
 def _refuse_lists(keywords: Mapping[str, Any]) -> None:
     for name, value in keywords.items():
         if isinstance(value, list | tuple) and name not in ("sampler", "batch_sampler"):
-            given = f"{name}={value!r}"
-            raise ConfigurationError(f"{given}: a search takes one value; nws_sweep.sweep(dataset, {given}) compares them")
+            raise ConfigurationError(f"{name}={value!r}: a search takes one value; nws_sweep.sweep() takes several")
 
 
 def _check_dataset(dataset: Any, is_maker: bool, has_order: bool) -> None:

@@ -69,9 +69,13 @@ class BatchLog:
         counts = list(self.samples)
         return 0 if _UNCOUNTED in counts else counts.count(0)
 
-    def add(self, worker: int, began_s: float, ended_s: float, cpu_s: float, wait_s: float) -> None:
-        """Called in a worker: a batch is finished."""
+    def add(
+        self, worker: int, began_s: float, ended_s: float, cpu_s: float, wait_s: float, stages: Sequence[StageTime] = ()
+    ) -> None:
+        """Called in a worker: a batch is finished; with its stages, if they were timed."""
         count = self._counts[worker]
+        if stages:
+            self.stages.write(worker, count, stages)
         place = (worker * _ROWS + count % _ROWS) * _FIELDS
         self._rows[place : place + _FIELDS] = [began_s, ended_s, cpu_s, wait_s]
         self._counts[worker] = count + 1
@@ -79,10 +83,6 @@ class BatchLog:
     def is_timed(self, worker: int) -> bool:
         """Called in a worker: whether the stages of its next batch are timed."""
         return self.stages.is_due(worker, self._counts[worker])
-
-    def add_stages(self, worker: int, stages: tuple[StageTime, ...]) -> None:
-        """Called in a worker: the stages of the batch that is added next."""
-        self.stages.write(worker, self._counts[worker], stages)
 
     def add_totals(self, worker: int, *values: float) -> None:
         """Called in a worker: adds CPU time outside of batches, see ``_TOTALS``."""
@@ -127,14 +127,11 @@ class BatchLog:
                 began_s=row[0],
                 ended_s=row[1],
                 cost=BatchCost(row[2], row[3], copy_s),
-                stages=self._stages_of(number),
+                stages=self.stages.read(worker, self._first[worker] + index),
             )
             for number, row in self._taken(is_complete)
+            for index, worker in [divmod(number, self._workers)]
         )
-
-    def _stages_of(self, number: int) -> tuple[StageTime, ...]:
-        worker = number % self._workers
-        return self.stages.read(worker, self._first[worker] + number // self._workers)
 
     def _row(self, worker: int, index: int) -> tuple[float, ...]:
         place = (worker * _ROWS + index % _ROWS) * _FIELDS
@@ -220,17 +217,14 @@ class BatchTimer:
         began, ended = self._began, read_clocks(self._run_delay_s)
         if began is None:
             return
-        cpu_s = ended.cpu_s - began.cpu_s
-        if self._stages is not None:
-            with contextlib.suppress(Exception):
-                stages = self._stages.stop()
-                if is_made:
-                    self.log.add_stages(self._worker, stages)
-            self._stages = None
+        timer, stages, self._stages = self._stages, (), None
+        with contextlib.suppress(Exception):
+            stages = timer.stop() if timer else ()
         self._cpu_s = time.thread_time() - began.cpu_s
         if is_made:
+            cpu_s = ended.cpu_s - began.cpu_s
             wait_s = ended.wall_s - began.wall_s - cpu_s - (ended.delay_s - began.delay_s)
-            self.log.add(self._worker, began.wall_s, ended.wall_s, cpu_s, max(0.0, wait_s))
+            self.log.add(self._worker, began.wall_s, ended.wall_s, cpu_s, max(0.0, wait_s), stages)
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,7 +56,7 @@ class Train:
         loss: Called with the model's outputs and the targets.
         optimizer: Called with the model's parameters; returns the optimiser.
         device: Device of the model; ``auto`` for the accelerator of this rank if there is one, else the CPU. Inputs
-            and targets are copied to it, asynchronously from pinned memory.
+            and targets that are tensors are copied to it, asynchronously from pinned memory.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Train:
 
     def __call__(self, batch: Any) -> None:
         """Does one step; TypeError if the batch has no inputs and targets."""
-        inputs, targets = (to_device(part, self._device) for part in inputs_and_targets(batch))
+        inputs, targets = (_to_device(part, self._device) for part in inputs_and_targets(batch))
         self._optimizer.zero_grad(set_to_none=True)
         self._loss(self._model(inputs), targets).backward()
         self._optimizer.step()
@@ -90,15 +90,9 @@ def inputs_and_targets(batch: Any) -> tuple[Any, Any]:
     return parts[0], parts[1]
 
 
-def to_device(value: Any, device: torch.device) -> Any:
-    """A tensor, or the tensors in nested containers, copied to a device; asynchronously from pinned memory."""
-    if isinstance(value, Tensor):
-        return value.to(device, non_blocking=value.is_pinned())
-    if isinstance(value, Mapping):
-        return {key: to_device(part, device) for key, part in value.items()}
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return [to_device(part, device) for part in value]
-    return value
+def _to_device(value: Any, device: torch.device) -> Any:
+    """A tensor is copied, asynchronously from pinned memory."""
+    return value.to(device, non_blocking=value.is_pinned()) if isinstance(value, Tensor) else value
 
 
 def mlp(layers: Sequence[int]) -> nn.Sequential:

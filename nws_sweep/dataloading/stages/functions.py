@@ -94,10 +94,8 @@ class StageFunctions:
         code = frame.f_code
         if code.co_name in _INNER:
             return caller
-        itself = frame.f_locals.get(code.co_varnames[0]) if code.co_varnames else None
-        if not code.co_argcount and code.co_flags & inspect.CO_VARARGS:  # ``wrapper(*args, **kwargs)``
-            arguments = frame.f_locals[code.co_varnames[code.co_kwonlyargcount]]
-            itself = arguments[0] if arguments else None
+        names, rest, _, values = inspect.getargvalues(frame)
+        itself = values.get(names[0]) if names else next(iter(values.get(rest, ())), None)
         module, qualified = frame.f_globals.get("__name__", ""), getattr(code, "co_qualname", code.co_name)
         return self._of(code, itself, module, qualified)
 
