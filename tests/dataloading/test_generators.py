@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import DataLoader, IterableDataset, get_worker_info
+from torch.utils.data import DataLoader, IterableDataset
 
 import nws_sweep
 from nws_sweep.dataloading import generators
@@ -14,12 +14,7 @@ from nws_sweep.dataloading.generators import SeededGenerators
 from tests.user_datasets import Plain
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-MAKERS: dict[str, Callable[[], Any]] = {
-    "random": lambda: random.Random(0),
-    "RandomState": lambda: np.random.RandomState(0),
-    "Generator": lambda: np.random.default_rng(0),
-    "torch": lambda: torch.Generator().manual_seed(0),
-}
+MAKERS: list[Callable[[], Any]] = [random.Random, np.random.RandomState, np.random.default_rng, torch.Generator]
 module_generator = np.random.RandomState(0)
 
 
@@ -57,22 +52,23 @@ class DrawsFromModule(Draws):
         return float(module_generator.random())
 
 
-def reseed(worker_id: int) -> None:
-    worker = get_worker_info()
-    assert worker is not None
-    worker.dataset.transform[0].inner.R.seed(worker_id)  # type: ignore[attr-defined]
+def test_workers_and_epochs_draw_other_numbers() -> None:
+    dataset = Draws(np.random.default_rng(0))
+    loader: DataLoader[Any] = DataLoader(dataset, batch_size=2, num_workers=2, worker_init_fn=nws_sweep.seed_worker)
+    assert len({number for _ in range(2) for batch in loader for number in batch.tolist()}) == 48
 
 
-def drawn(dataset: Any, epochs: int, **keywords: Any) -> list[float]:
-    loader: DataLoader[Any] = DataLoader(dataset, batch_size=2, num_workers=2, **keywords)
-    return [number for _ in range(epochs) for batch in loader for number in batch.tolist()]
-
-
-@pytest.mark.parametrize("kind", MAKERS)
-def test_workers_and_epochs_draw_other_numbers(kind: str) -> None:
-    dataset = Draws(MAKERS[kind]())
+@pytest.mark.parametrize("make", MAKERS)
+def test_generators_get_the_seed_of_the_worker_and_then_that_of_the_user(make: Callable[[], Any]) -> None:
+    dataset, drawn = Draws(make()), []
+    for seed in (1, 2, 1):
+        torch.manual_seed(seed)
+        SeededGenerators(collate_fn=dataset.__getitem__)(0)
+        drawn.append(dataset[0])
+    assert drawn[0] == drawn[2] != drawn[1]
     assert generators.of_loader(DataLoader(dataset)) == ("transform[0].inner.R",)
-    assert len(set(drawn(dataset, 2, worker_init_fn=nws_sweep.seed_worker))) == 48
+    SeededGenerators(lambda worker: drawn.append(dataset[worker]), dataset.__getitem__)(0)
+    assert drawn[3] == drawn[0]  # it is called after the seeding
 
 
 def test_generators_in_closures_partials_methods_modules_and_classes_are_found() -> None:
@@ -84,11 +80,6 @@ def test_generators_in_closures_partials_methods_modules_and_classes_are_found()
     vars(dataset)["module_generator"] = own  # at the same place as the global one
     assert [*generators.reachable(dataset)] == [own, DrawsFromModule.own, module_generator]
     assert generators.of_loader(DataLoader(dataset)) == ("module_generator", "own")
-
-
-def test_a_seed_of_the_users_worker_init_fn_stays() -> None:
-    same = drawn(Draws(np.random.RandomState(0)), 1, worker_init_fn=SeededGenerators(reseed))
-    assert same == drawn(Draws(np.random.RandomState(0)), 1, worker_init_fn=reseed)
 
 
 def test_generators_that_dataloader_seeds_are_no_own_ones_and_those_of_streams_stay() -> None:

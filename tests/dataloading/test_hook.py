@@ -1,7 +1,6 @@
 from collections.abc import Callable
 from typing import Any
 
-import pytest
 from torch.utils.data import DataLoader
 
 from nws_sweep.dataloading.hook import LoaderHook
@@ -38,21 +37,3 @@ def test_each_iteration_is_replaced_also_in_classes_with_a_method_of_their_own_u
     assert {type(one) for one in seen} == {DataLoader, Before, After}
     assert (DataLoader._get_iterator, vars(Before)["_get_iterator"]) == (ORIGINAL, own)
     assert "__init_subclass__" not in vars(DataLoader)
-
-
-def test_a_program_that_wraps_the_loader_too_keeps_working(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(DataLoader, "_get_iterator", DataLoader._get_iterator)  # put back at the end
-    hook = LoaderHook(lambda original, loader: original(loader))
-    hook.start()
-    calls, wrapped = [], DataLoader._get_iterator
-
-    def wrapper(loader: DataLoader[Any]) -> Any:
-        calls.append(loader)
-        return wrapped(loader)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(DataLoader, "_get_iterator", wrapper)
-        hook.restore()
-        assert DataLoader._get_iterator is wrapper
-        assert len(list(DataLoader(Plain(6)))) == 6
-        assert len(calls) == 1

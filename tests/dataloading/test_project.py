@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader
 
 from nws_sweep.config.project_keys import keys_of
 from nws_sweep.dataloading import project
-from nws_sweep.errors import ConfigurationError, NwsSweepError
+from nws_sweep.errors import ConfigurationError
 from nws_sweep.executor import trial_process
 from nws_sweep.executor.trial_process import ChildProcess
 from nws_sweep.results import LoaderSettings
@@ -28,23 +28,16 @@ def composed(folder: Path, config: str, **arguments: Any) -> Iterator[ChildProce
         yield process
 
 
-def plain(**arguments: Any) -> Any:
-    return composed(PROJECTS / "plain", "conf/config.yaml", **{"imports": ["train"], **arguments})
-
-
 def test_a_dataloader_is_found_with_its_settings_and_their_keys() -> None:
-    with plain() as process:
+    arguments = {"imports": ["train"], "overrides": "dataset=slower batch_size=8"}
+    with composed(PROJECTS / "plain", "conf/config.yaml", **arguments) as process:
         facts = process.facts
         process.open(LoaderSettings(batch_size=50, num_workers=2))
         assert process.batches_per_epoch == 10
-    assert facts.loader == LoaderSettings(batch_size=16, shuffle=True, drop_last=True)
+    assert facts.loader == LoaderSettings(batch_size=8, shuffle=True, drop_last=True)
     assert (facts.type, facts.samples) == ("slow_data.Slow", 500)
     assert facts.project is not None
     assert facts.project.keys == {"batch_size": "loader.batch_size", "num_workers": "loader.num_workers"}
-    with plain(overrides="dataset=slower batch_size=4", key="val_loader") as process:
-        assert process.facts.loader == LoaderSettings(batch_size=4)
-    with pytest.raises(NwsSweepError, match=r"^.*Could not find 'dataset/nope'.*\Z"), plain(overrides="dataset=nope"):
-        pass
 
 
 DATASET = {"_target_": "tests.user_datasets.Plain"}

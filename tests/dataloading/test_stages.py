@@ -155,14 +155,6 @@ class Busy:
         return sample
 
 
-class Slotted:
-    __slots__ = ()
-
-    def __call__(self, sample: Any) -> Any:
-        busy(2)
-        return sample
-
-
 def failing(sample: Any) -> Any:
     raise ValueError("bad sample")
 
@@ -192,14 +184,14 @@ def stages_of(dataset: Any, samples: int = 4, make: Callable[[], Any] | None = N
 
 def test_functions_and_objects_of_a_dataset_are_stages_with_their_places() -> None:
     one, other = Busy(4), Busy(2)
-    dataset = Samples(one, other, Slotted(), partial(_scaled, factor=2.0), v2.GaussianBlur(5), _slept)
+    dataset = Samples(one, other, partial(_scaled, factor=2.0), v2.GaussianBlur(5), _slept)
     found = stages_of(dataset)
     here = "tests.dataloading.test_stages"
     root = found[f"{here}.Samples.__getitem__"]
     assert root.parent == -1
     assert found[f"{here}.Busy"].cpu_s == pytest.approx(0.016, rel=0.3)
     assert found[f"{here}.Busy #2"].cpu_s == pytest.approx(0.008, rel=0.5)
-    assert {f"{here}.Slotted", f"{here}._scaled", "torchvision.transforms.v2.GaussianBlur"} <= found.keys()
+    assert {f"{here}._scaled", "torchvision.transforms.v2.GaussianBlur"} <= found.keys()
     assert found[f"{here}.sleep"].wait_s >= 0.004
     assert found[f"{here}.sleep"].cpu_s < 0.002
     busy_stage = found[f"{here}.busy"]
@@ -244,10 +236,10 @@ class Decorated(Samples):
         return super().__getitem__(index)
 
 
-def _closing() -> Callable[[Any], Any]:
-    def closed(sample: Any) -> Any:
+def _closing(factor: float = 1.0) -> Callable[[Any], Any]:
+    def closed(sample: Any, *, more: float = 1.0) -> Any:
         busy(1)
-        return sample
+        return sample * factor * more
 
     return closed
 
@@ -294,16 +286,8 @@ def test_calls_in_other_threads_are_not_timed() -> None:
 
 
 def test_generators_and_closures_work_as_before() -> None:
-    def closing(factor: float) -> Callable[[Any], Any]:
-        def closed(sample: Any, *, more: float = 1.0) -> Any:
-            busy(1)
-            return sample * factor * more
-
-        return closed
-
     class Stream(IterableDataset[Any]):
-        def __init__(self) -> None:
-            self.transform = closing(3.0)
+        transform = staticmethod(_closing(3.0))
 
         def __iter__(self) -> Iterator[Any]:
             for _ in range(4):
