@@ -38,7 +38,6 @@ class _Exchanged:
             self._code, function.__globals__, function.__name__, function.__defaults__, function.__closure__
         )
         self.original.__kwdefaults__ = function.__kwdefaults__
-        self.original.__qualname__, self.original.__module__ = function.__qualname__, function.__module__
         constants = tuple(self if one == _ITSELF else one for one in _timed.__code__.co_consts)
         function.__code__ = _timed.__code__.replace(co_consts=constants, co_freevars=self._code.co_freevars)
 
@@ -50,7 +49,8 @@ class _Exchanged:
         stage: Stage | None = None
         key = None
         with contextlib.suppress(Exception):  # code of the user may raise anything when it is looked at
-            stage = self._functions.of_function(self.original, arguments[0] if arguments else None)
+            itself, function = arguments[0] if arguments else None, self._function
+            stage = self._functions.of_code(self._code, itself, function.__module__, function.__qualname__)
         if stage is None or (stage.is_cheap and self._functions.is_cheap(self._code)):
             self.restore()
         elif not stage.is_cheap:

@@ -57,9 +57,9 @@ class StageFunctions:
         self._names: Counter[str] = Counter()
         for value, function in called:  # numbered in the same order in each worker
             place = _place_of(type(value)) or function.__code__
-            self._named((function.__code__, id(value)), _method_name(value, "__call__"), place)
+            self._named((function.__code__, id(value)), _method_name(value), place)
         for function in held:
-            self.of_function(function, None)
+            self.of_code(function.__code__, None, function.__module__, function.__qualname__)
         self.root = self._root(dataset)
 
     def is_cheap(self, code: CodeType) -> bool:
@@ -77,9 +77,8 @@ class StageFunctions:
     def _root(self, dataset: Any) -> Stage:
         """The making of batches: the dataset's own code, and what stands around it."""
         code = next((function.__code__ for function in _making(dataset)), None)
-        kind = type(dataset)
-        inside = f"inside {public_name(kind.__module__, kind.__qualname__, kind)}"
-        return self._named((code, id(dataset)), _method_name(dataset, code.co_name) if code else inside, code)
+        name = _method_name(dataset, code.co_name) if code else f"inside {_method_name(dataset)}"
+        return self._named((code, id(dataset)), name, code)
 
     def is_stage(self, code: CodeType) -> bool:
         """Whether each call of this code is a stage: of an object that the dataset holds, or a function of the user."""
@@ -97,13 +96,10 @@ class StageFunctions:
         names, rest, _, values = inspect.getargvalues(frame)
         itself = values.get(names[0]) if names else next(iter(values.get(rest, ())), None)
         module, qualified = frame.f_globals.get("__name__", ""), getattr(code, "co_qualname", code.co_name)
-        return self._of(code, itself, module, qualified)
+        return self.of_code(code, itself, module, qualified)
 
-    def of_function(self, function: FunctionType, itself: Any) -> Stage:
-        """The stage of a Python function that is called with this first argument."""
-        return self._of(function.__code__, itself, function.__module__, function.__qualname__)
-
-    def _of(self, code: CodeType, itself: Any, module: str, qualified: str) -> Stage:
+    def of_code(self, code: CodeType, itself: Any, module: str, qualified: str) -> Stage:
+        """The stage of a function with this code, module and qualified name; ``itself`` is its first argument."""
         if code in _ADDED:
             return self.added
         is_method = code in self._methods or code in self._of_datasets
@@ -180,7 +176,7 @@ def _methods_of_user(kind: Any) -> Iterator[FunctionType]:
     return _of_user(getattr(member, "__func__", member) for base in bases for member in vars(base).values())
 
 
-def _method_name(itself: Any, method: str) -> str:
+def _method_name(itself: Any, method: str = "__call__") -> str:
     """The class of an object that is called; with the method if it is another one."""
     kind = type(itself)
     name = public_name(kind.__module__, kind.__qualname__, kind)
