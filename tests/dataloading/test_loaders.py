@@ -70,7 +70,10 @@ def test_a_copy_shares_all_but_the_settings_and_the_loader_is_unchanged() -> Non
     assert {name for name in changed if "multiprocessing" not in name} == {"num_workers", "prefetch_factor"}
     assert other.multiprocessing_context.get_start_method() == "fork"
     other = changed_copy(loader, batch_size=3, num_workers=0)
-    assert other.sampler is loader.sampler
+    assert (other.prefetch_factor, other.persistent_workers, other.timeout) == (None, False, 0)
+    assert (other.multiprocessing_context, other.sampler) == (None, loader.sampler)
+    settings = loaders.settings_of(loader)
+    assert loaders.settings_of(loaders.with_settings(other, settings)) == settings
     assert (len(other), other.batch_size, other.drop_last) == (13, 3, True)
     assert {len(batch) for batch in other} == {3}
     assert vars(loader) == before
@@ -84,15 +87,6 @@ def test_the_samples_come_in_the_same_order() -> None:
         assert list(changed_copy(loader, num_workers=num_workers)) == expected
     some: DataLoader[Any] = DataLoader(DATA, batch_sampler=BatchSampler([5, 3, 4], 2, False), collate_fn=collate)
     assert list(changed_copy(some, batch_size=3)) == [[5, 3, 4]]
-
-
-def test_settings_of_workers_are_removed_without_workers_and_restored_with_them() -> None:
-    loader = full()
-    settings = loaders.settings_of(loader)
-    without = changed_copy(loader, num_workers=0)
-    assert (without.prefetch_factor, without.persistent_workers, without.timeout) == (None, False, 0)
-    assert without.multiprocessing_context is None
-    assert loaders.settings_of(loaders.with_settings(without, settings)) == settings
 
 
 def test_a_kept_iterator_is_made_again_but_not_without_workers() -> None:
@@ -111,15 +105,10 @@ def test_a_kept_iterator_is_made_again_but_not_without_workers() -> None:
     assert [batch.tolist()[0] for (batch,) in loader] == [8, 16]
 
 
-class Rewinding(TensorDataset):
-    _reset = __next__ = None  # names that the iterators of DataLoaders have too
-
-
 def test_a_copy_as_it_was_before_tuning_keeps_no_iterator_alive() -> None:
-    dataset: Any = Rewinding(torch.arange(40))
-    tuned: Any = nws_sweep.autotune(Endless(dataset, batch_size=8), reuse="never", progress=False)
+    tuned: Any = nws_sweep.autotune(Endless(DATA, batch_size=8), reuse="never", progress=False)
     assert [batch.tolist()[0] for (batch,) in tuned] == [0, 8]
-    assert (type(tuned.plain().iterator), tuned.plain().dataset) == (loaders.KeptIterator, dataset)
+    assert (type(tuned.plain().iterator), tuned.plain().dataset) == (loaders.KeptIterator, DATA)
 
 
 @pytest.mark.parametrize("base", [SimpleNamespace, Stream, Plain])

@@ -1,15 +1,16 @@
 import itertools
 import time
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
-from torch.utils.data import DataLoader, Dataset, IterableDataset, SequentialSampler, TensorDataset
+from torch.utils.data import DataLoader, Dataset, SequentialSampler, TensorDataset
 
-from nws_sweep.dataloading import loaders, recording
+from nws_sweep.dataloading import clocks, loaders
 from nws_sweep.dataloading.recording import BatchLog, BatchTimer, WorkerStart
-from nws_sweep.system import torch_internals
+from tests.user_datasets import Stream
 
 BATCHES = 12
 
@@ -28,17 +29,14 @@ class Planted(Dataset[Any]):
         return torch.zeros(4)
 
 
-class Stream(IterableDataset[Any]):
+class PlantedStream(Stream):
     """The same samples, shared among the workers."""
 
     def __iter__(self) -> Any:
-        worker = torch.utils.data.get_worker_info()
-        assert worker is not None
-        numbers = range(2 * BATCHES)
-        return (Planted()[i] for i in numbers if i // 2 % worker.num_workers == worker.id)
+        return map(Planted().__getitem__, super().__iter__())
 
 
-@pytest.mark.parametrize("dataset", [Planted(), Stream()])
+@pytest.mark.parametrize("dataset", [Planted(), PlantedStream(2 * BATCHES)])
 def test_each_batch_is_recorded_with_its_cost_in_the_order_of_the_epoch(dataset: Any) -> None:
     """A persistent worker waits for the next epoch after the end of a stream, which is no batch."""
     loader = DataLoader(dataset, batch_size=2, num_workers=2, persistent_workers=True)
@@ -72,24 +70,6 @@ def test_records_end_before_the_first_batch_that_is_not_finished_unless_the_epoc
     assert [(one.number, one.began_s) for one in log.new()] == [(2, 4.0), (3, 2.0)]
     assert [one.began_s for one in log.new(has_ended=True)] == [5.0, 6.0]
     assert log.new(has_ended=True) == ()
-
-
-def test_a_row_that_is_written_while_rows_are_read_is_no_record(monkeypatch: pytest.MonkeyPatch) -> None:
-    log = BatchLog(1)
-    for number in range(1024):
-        log.add(0, float(number), number + 1.0, 0.0, 0.0)
-    read = log._row
-
-    def row(worker: int, index: int) -> Sequence[float]:
-        found = read(worker, index)
-        if index == 0:  # the worker finishes two further batches
-            log.add(0, 1024.0, 1025.0, 0.0, 0.0)
-            log.add(0, 1025.0, 1026.0, 0.0, 0.0)
-        return found
-
-    monkeypatch.setattr(log, "_row", row)
-    assert [record.began_s for record in log.new()] == list(range(3, 1024))
-    assert [record.began_s for record in log.new()] == [1024.0, 1025.0]
 
 
 def test_rows_that_were_overwritten_leave_a_gap() -> None:
@@ -169,20 +149,9 @@ def test_epochs_begin_at_a_place_and_have_all_batches(batch_size: int | None) ->
     assert list(loaders.begin_at(stream, 0.3)) == []
 
 
-def test_the_wait_is_right_although_the_worker_loses_its_cpu_between_two_clocks(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """It is stopped for 0.3 s while it reads the clocks, and waits for 0.2 s."""
-    delays_s, times_s = iter([0.0, 0.3, 0.3, 0.3, 0.3]), iter([10.0, 10.3, 10.5])
-    monkeypatch.setattr(recording, "run_delay_clock", lambda: lambda: next(delays_s))
-    monkeypatch.setattr(time, "perf_counter", lambda: next(times_s))
-    monkeypatch.setattr(time, "thread_time", lambda: 0.0)
-    log = BatchLog(1)
-    monkeypatch.setattr(torch_internals, "fetchers", list)
-    timer = BatchTimer(log)
-    timer.start(0, None, None)
-    timer.begin()
-    timer.end()
-    monkeypatch.undo()
-    (record,) = log.new()
-    assert record.cost.wait_s == pytest.approx(0.2)
+def test_clocks_are_read_again_if_the_thread_loses_its_cpu_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is stopped for 0.3 s while it reads them."""
+    delays_s, times_s = iter([0.0, 0.3, 0.3]), iter([10.0, 10.3])
+    monkeypatch.setattr(clocks, "time", SimpleNamespace(**vars(time) | {"perf_counter": lambda: next(times_s)}))
+    found = clocks.read_clocks(lambda: next(delays_s))
+    assert (found.wall_s, found.delay_s) == (10.3, 0.3)

@@ -15,6 +15,7 @@ from torch.utils.data import DataLoader
 
 from benchmarks import object_server
 from nws_sweep.dataloading.objects import python_objects
+from nws_sweep.datasets import remote
 from nws_sweep.datasets.remote import Remote, first_bytes, image
 from nws_sweep.errors import ConfigurationError, DatasetError
 
@@ -52,7 +53,8 @@ def test_failed_reads_are_retried_and_then_raise(
     fsspec.register_implementation("unreliable", Unreliable, clobber=True)
     monkeypatch.setattr(Unreliable, "faults", faults)
     monkeypatch.setattr(Unreliable, "reads", 0)
-    dataset = Remote("unreliable://objects", "*.bin", retries=2, timeout_s=0.2)
+    monkeypatch.setattr(remote, "_FIRST_PAUSE_S", 0.01)
+    dataset = Remote("unreliable://objects", "*.bin", retries=2, timeout_s=0.1)
     if raised is None:
         assert bytes(dataset[1].tolist()) == b"1.bin1.bin"
     else:
