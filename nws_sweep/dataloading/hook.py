@@ -1,7 +1,7 @@
 """Replaces the iterators of all DataLoaders of an unchanged program."""
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from torch.utils.data import DataLoader
@@ -29,8 +29,10 @@ class LoaderHook:
     def start(self) -> None:
         """Wraps the method."""
         owner: Any = DataLoader
-        for kind in (owner, *_subclasses(owner)):
+        kinds = [owner]
+        for kind in kinds:  # with their subclasses
             self._wrap_method(kind)
+            kinds += [one for one in kind.__subclasses__() if one not in kinds]
 
         def made(kind: Any, /, **keywords: Any) -> None:
             super(owner, kind).__init_subclass__(**keywords)
@@ -62,9 +64,3 @@ class LoaderHook:
 
         self._wrapped.append((owner, original))
         setattr(owner, _METHOD, wrapper)
-
-
-def _subclasses(kind: Any) -> Iterator[type]:
-    for each in kind.__subclasses__():
-        yield each
-        yield from _subclasses(each)

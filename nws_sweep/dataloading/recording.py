@@ -37,6 +37,7 @@ _CHEAP_SAMPLE_S = 20e-6
 _PLAIN_METACLASSES = (type, abc.ABCMeta)
 
 Slots = MutableSequence[int]
+Stages = tuple[StageTime, ...]
 
 
 class BatchLog:
@@ -69,15 +70,13 @@ class BatchLog:
         counts = list(self.samples)
         return 0 if _UNCOUNTED in counts else counts.count(0)
 
-    def add(
-        self, worker: int, began_s: float, ended_s: float, cpu_s: float, wait_s: float, stages: Sequence[StageTime] = ()
-    ) -> None:
-        """Called in a worker: a batch is finished; with its stages, if they were timed."""
+    def add(self, worker: int, *row: float, stages: Stages | None = None) -> None:
+        """Called in a worker: a batch is finished, see ``_FIELDS``; with its stages, if they were timed."""
         count = self._counts[worker]
-        if stages:
+        if stages is not None:
             self.stages.write(worker, count, stages)
         place = (worker * _ROWS + count % _ROWS) * _FIELDS
-        self._rows[place : place + _FIELDS] = [began_s, ended_s, cpu_s, wait_s]
+        self._rows[place : place + _FIELDS] = list(row)
         self._counts[worker] = count + 1
 
     def is_timed(self, worker: int) -> bool:
@@ -217,14 +216,15 @@ class BatchTimer:
         began, ended = self._began, read_clocks(self._run_delay_s)
         if began is None:
             return
-        timer, stages, self._stages = self._stages, (), None
+        timer, self._stages = self._stages, None
+        stages: Stages | None = None
         with contextlib.suppress(Exception):
-            stages = timer.stop() if timer else ()
+            stages = timer.stop() if timer else None
         self._cpu_s = time.thread_time() - began.cpu_s
         if is_made:
             cpu_s = ended.cpu_s - began.cpu_s
             wait_s = ended.wall_s - began.wall_s - cpu_s - (ended.delay_s - began.delay_s)
-            self.log.add(self._worker, began.wall_s, ended.wall_s, cpu_s, max(0.0, wait_s), stages)
+            self.log.add(self._worker, began.wall_s, ended.wall_s, cpu_s, max(0.0, wait_s), stages=stages)
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,8 +312,7 @@ def _iterable_methods(kind: Any, slots: Slots, slot: int, log: SampleLog | None)
             yield sample
             if seen == STREAM_SAMPLES and making_s < _CHEAP_SAMPLE_S * seen:
                 slots[slot] = _UNCOUNTED
-        # ``yield from`` calls iter(), which is this function for a dataset whose ``__iter__`` returns itself.
-        while (sample := next(samples, _END)) is not _END:
-            yield sample
+        # ``yield from samples`` calls iter(), which is this function for a dataset whose ``__iter__`` returns itself.
+        yield from iter(samples.__next__, _END)
 
     return {"__iter__": counted}

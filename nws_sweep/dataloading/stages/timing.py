@@ -7,7 +7,7 @@ the main process is copied. So an early batch is timed, and a later one if there
 import functools
 import importlib
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from multiprocessing.sharedctypes import RawArray
 from typing import Any
 
@@ -41,7 +41,7 @@ class StageSlots:
         """Called in a worker before its batch of this number: whether its calls are to be timed."""
         return bool(self._is_open[0]) and worker < self._workers and self._batches[_slot(worker, batch)] == _NONE
 
-    def write(self, worker: int, batch: int, stages: Sequence[StageTime]) -> None:
+    def write(self, worker: int, batch: int, stages: tuple[StageTime, ...]) -> None:
         """Called in a worker after its batch of this number; of too many stages the first are kept."""
         while len(text := msgspec.json.encode(stages)) >= _SLOT_BYTES:
             stages = stages[: len(stages) // 2]
