@@ -1,9 +1,9 @@
 import itertools
 import time
-from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset, SequentialSampler, TensorDataset
@@ -93,16 +93,6 @@ def test_cpu_time_beside_batches_is_shared_by_all() -> None:
     assert (record.cost.copy_s, log.start_s) == (1.0, 1.0)
 
 
-def runs_of(numbers: Sequence[int]) -> list[list[int]]:
-    """Neighbours that were given one after the other."""
-    found: list[list[int]] = []
-    for number in numbers:
-        if not found or found[-1][-1] != number - 1:
-            found.append([])
-        found[-1].append(number)
-    return found
-
-
 def test_batches_of_a_sequential_sampler_come_in_runs_from_the_whole_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
     now_s = itertools.count(step=0.2)  # each block is asked for 0.2 s later than the one before
     monkeypatch.setattr(time, "monotonic", lambda: next(now_s))
@@ -112,7 +102,7 @@ def test_batches_of_a_sequential_sampler_come_in_runs_from_the_whole_epoch(monke
     assert found is not None
     given = list(itertools.islice(loader.batch_sampler or (), 120))
     assert [before[number] for number in found.order] == given
-    runs = runs_of(found.order)
+    runs = np.split(found.order, np.flatnonzero(np.diff(found.order) != 1) + 1)  # of neighbours
     assert all(len(run) >= 24 for run in runs[:-1])  # three blocks of eight
     gaps = [b - a for a, b in itertools.pairwise(sorted([0, *(run[0] for run in runs), 400]))]
     assert max(gaps) <= 3 * 400 / len(runs)  # no part of the epoch is missing
