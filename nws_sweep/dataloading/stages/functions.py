@@ -94,7 +94,7 @@ class StageFunctions:
         if code.co_name in _INNER:
             return caller
         names, rest, _, values = inspect.getargvalues(frame)
-        itself = values.get(names[0]) if names else next(iter(values.get(rest, ())), None)
+        itself = values.get(names[0]) if names else next(iter(values.get(rest or "", ())), None)
         module, qualified = frame.f_globals.get("__name__", ""), getattr(code, "co_qualname", code.co_name)
         return self.of_code(code, itself, module, qualified)
 
