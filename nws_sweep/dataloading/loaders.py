@@ -412,8 +412,7 @@ class RotatedBatches:
     def __iter__(self) -> Iterator[Any]:
         batches = iter(self._batches)
         before = list(itertools.islice(batches, self._first))
-        yield from batches
-        yield from before
+        return itertools.chain(batches, before)
 
     def __len__(self) -> int:
         return len(self._batches)

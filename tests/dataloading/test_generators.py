@@ -1,17 +1,17 @@
 import functools
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data import DataLoader
 
 import nws_sweep
 from nws_sweep.dataloading import generators
 from nws_sweep.dataloading.generators import SeededGenerators
-from tests.user_datasets import Plain
+from tests.user_datasets import Plain, Stream
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 MAKERS: list[Callable[[], Any]] = [random.Random, np.random.RandomState, np.random.default_rng, torch.Generator]
@@ -85,11 +85,6 @@ def test_generators_in_closures_partials_methods_modules_and_classes_are_found()
 def test_generators_that_dataloader_seeds_are_no_own_ones_and_those_of_streams_stay() -> None:
     shared = [random, np.random, torch.default_generator, random.random, np.random.rand, random.SystemRandom()]
     assert not generators.reachable(shared)
-
-    class Stream(IterableDataset[int]):
-        rng = random.Random(0)
-
-        def __iter__(self) -> Iterator[int]:
-            return iter(())
-
-    assert not generators.of_loader(DataLoader(Stream()))
+    stream: Any = Stream()
+    stream.rng = random.Random(0)
+    assert not generators.of_loader(DataLoader(stream))

@@ -218,30 +218,20 @@ def test_ranks_get_the_samples_of_distributed_sampler_and_shuffling_ones_every_s
 
 
 @pytest.mark.parametrize(
-    "own",
+    ("own", "samples"),
     [
-        DataLoader(Stream(10)),
-        DataLoader(DATASET, sampler=WeightedRandomSampler([1.0] * 10, 6)),
-        DataLoader(DATASET, sampler=DistributedSampler(DATASET, 3, 0)),  # of this rank
-        DataLoader(DATASET, batch_sampler=BatchSampler(SequentialSampler(DATASET), 5, drop_last=False)),
+        (DataLoader(Stream(10)), None),
+        (DataLoader(DATASET, sampler=WeightedRandomSampler([1.0] * 10, 6)), None),
+        (DataLoader(DATASET, sampler=DistributedSampler(DATASET, 3, 1)), None),  # of this rank
+        (DataLoader(DATASET, batch_sampler=BatchSampler(SequentialSampler(DATASET), 5, drop_last=False)), None),
+        (DataLoader(DATASET, batch_size=2, drop_last=True), [1, 4]),
+        (DataLoader(DATASET, batch_size=None), [1, 4, 7, 0]),
+        (DataLoader(DATASET, sampler=DistributedSampler(DATASET, 1, 0, shuffle=False)), [1, 4, 7, 0]),  # of another one
     ],
 )
-def test_samplers_and_datasets_of_the_user_share_the_samples_themselves(own: DataLoader[Any]) -> None:
-    settings = LoaderSettings(batch_size=own.batch_size)
-    assert loader(own, settings=settings).sampler is own.sampler
-
-
-@pytest.mark.parametrize(
-    ("made", "settings", "samples"),
-    [
-        (DataLoader(DATASET, batch_size=2, drop_last=True), LoaderSettings(batch_size=2, drop_last=True), [1, 4]),
-        (DataLoader(DATASET, batch_size=None), LoaderSettings(batch_size=None), [1, 4, 7, 0]),
-        # A DistributedSampler of another rank is replaced.
-        (DataLoader(DATASET, sampler=DistributedSampler(DATASET, 1, 0, shuffle=False)), ONE, [1, 4, 7, 0]),
-    ],
-)
-def test_other_settings_of_a_loader_are_kept_for_ranks(made: Any, settings: LoaderSettings, samples: list[int]) -> None:
-    assert seen(loader(made, 1, settings=settings)) == samples
+def test_ranks_share_the_samples_unless_the_user_shares_them(own: DataLoader[Any], samples: list[int] | None) -> None:
+    found = loader(own, 1, settings=loaders.settings_of(own))
+    assert found.sampler is own.sampler if samples is None else seen(found) == samples
 
 
 @pytest.mark.parametrize(

@@ -124,7 +124,7 @@ def found(before: dict[int, str], dataset: object) -> tuple[str, ...]:
     return handles(new, dataset)
 
 
-def test_files_and_databases_are_named_by_the_attribute_that_holds_them(path: Path) -> None:
+def test_files_and_databases_are_named_by_the_attribute_that_holds_them_and_files_have_positions(path: Path) -> None:
     before, connection = open_files(), sqlite3.connect(":memory:")
     with path.open("rb") as binary, path.open() as text, contextlib.closing(connection), socket.socket() as client:
         dataset = holder(parts=[holder(file=binary)], index=text, table=connection, store=client)
@@ -135,6 +135,11 @@ def test_files_and_databases_are_named_by_the_attribute_that_holds_them(path: Pa
             f"dataset.parts[0].file (BufferedReader of {path})",
         )
         assert found(before, holder()) == (f"the open file {path}",)  # outside the dataset
+        numbers = dict.fromkeys(open_files().keys() - before.keys(), str(path))
+        before_reading = positions(numbers)
+        binary.read()
+        assert positions(numbers).items() - before_reading.items() == {(binary.fileno(), 10_000)}
+    assert positions(numbers) == {}
 
 
 def test_a_handle_is_known_by_its_class_whatever_module_the_class_names(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,14 +156,3 @@ def test_files_that_processes_can_share_are_not_reported(path: Path) -> None:
         pass
     with path.with_suffix(".log").open("a"):
         assert found(before, holder(mapped=np.memmap(path, mode="r"), closed=closed, array=np.zeros(3))) == ()
-
-
-def test_positions_of_open_files(path: Path) -> None:
-    before = open_files()
-    with path.open("rb", buffering=0) as file:
-        (number,) = open_files().keys() - before.keys()
-        files = {number: str(path)}
-        assert positions(files) == {number: 0}
-        file.seek(123)
-        assert positions(files) == {number: 123}
-    assert positions(files) == {}

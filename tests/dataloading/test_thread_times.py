@@ -42,8 +42,6 @@ def test_fewer_threads_are_recommended_where_they_load_faster(monkeypatch: pytes
         "10.0 ms instead of 20.0 ms with 4 threads"
     )
     assert threads_warning({4: 0.02, 1: 0.019}) == threads_warning({}) == ""
-
-
-def test_one_thread_and_samples_that_take_too_long_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    # One thread, and samples that take too long, are not compared.
     assert thread_times(Program(monkeypatch, 1).load, 1000, (1, 2), 0.5) == {}
     assert thread_times(Program(monkeypatch, 4).load, 1000, (1, 2), 0.1) == {}
