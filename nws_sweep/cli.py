@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from nws_sweep import __version__, programs
 from nws_sweep.errors import INTERRUPTED, ConfigurationError, NwsSweepError, one_line
 from nws_sweep.results import shown, storage, varying_columns
-from nws_sweep.system import platforms, streams
+from nws_sweep.system import streams
 
 if TYPE_CHECKING:
     from nws_sweep.analysis.summary import ConfigurationSummary, Summary
@@ -54,7 +54,8 @@ def run(arguments: Sequence[str]) -> int:
 
 def sweep(arguments: Sequence[str]) -> int:
     """Measures one configuration or a grid, by Hydra's command line."""
-    _find_modules_here()
+    if str(Path.cwd()) not in sys.path and "" not in sys.path:  # a console script; ``python -m`` adds it
+        sys.path.insert(0, str(Path.cwd()))
     from nws_sweep.config.schema import explain, hydra_arguments
     from nws_sweep.hydra_app import app
 
@@ -75,15 +76,7 @@ def sweep(arguments: Sequence[str]) -> int:
     raise explain(error, arguments) from error
 
 
-def _find_modules_here() -> None:
-    """Adds the current folder to the import path of the console script, as ``python -m`` does."""
-    if str(Path.cwd()) not in sys.path and "" not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))
-
-
-def _parser(
-    command: Callable[..., int], *folders: str, selects: bool = False, within: float | None = None
-) -> argparse.ArgumentParser:
+def _parser(command: Callable[..., int], *folders: str, selects: bool = False) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(f"nws_sweep {command.__name__}", description=command.__doc__)
     newest = {"nargs": "?", "type": _folder_or_newest, "default": ""} if folders == ("DIR",) else {"type": Path}
     for name in folders:
@@ -92,9 +85,6 @@ def _parser(
     if selects:
         help_ = "only configurations with this value, such as batch_size=64; may be repeated"
         parser.add_argument("--where", action="append", default=[], metavar="KEY=VALUE", help=help_)
-    if within is not None:
-        help_ = "largest difference of times that counts as the same, in percent above 0 (default: %(default)g)"
-        parser.add_argument("--within", metavar="PERCENT", type=_percent, default=within, help=help_)
     return parser
 
 
@@ -147,7 +137,11 @@ def compare(arguments: Sequence[str]) -> int:
     """Compares two runs or grids by the times of each configuration's best settings, B / A."""
     from nws_sweep.analysis import comparing
 
-    parser = _parser(compare, "A", "B", selects=True, within=5.0)
+    parser = _parser(compare, "A", "B", selects=True)
+    parser.add_argument(
+        "--within", metavar="PERCENT", type=_percent, default=5.0,
+        help="largest difference of times that counts as the same, in percent above 0 (default: %(default)g)",
+    )  # fmt: skip
     parser.add_argument(
         "--fail-if", choices=comparing.ALARMS,
         help="exit status 1 if any configuration of B is slower, faster or changed; slower and changed include a "
@@ -198,19 +192,6 @@ def _no_match(conditions: Sequence[str], key: str, left: Sequence[Mapping[str, s
     every = ", ".join(f"{name} ({those})" for name, those in values.items())
     what = f"allowed for {key}: {values[key]}" if key in values else f"there is no key {key}; allowed: {every}"
     return ConfigurationError(one_line(" ".join(f"--where {each}" for each in conditions) + f": {what}", 1000))
-
-
-def check(arguments: Sequence[str]) -> int:
-    """Re-measures the best settings; exit status 1 if a time changed by more than --within, or a trial failed."""
-    options = _parser(check, "DIR", within=10.0).parse_args(arguments)
-    platforms.require("checking")
-    _find_modules_here()
-    from nws_sweep.hydra_app import recheck
-    from nws_sweep.report import snippets
-
-    checks = list(recheck.checks(_summary(options.dir, ()), options.within / 100, recheck.measure_again))
-    print(snippets.markdown_table(*recheck.table(checks)), end="")
-    return 0 if all(check.holds for check in checks) else 1
 
 
 def explain(arguments: Sequence[str]) -> int:
@@ -278,7 +259,6 @@ COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "report": report,
     "best": best,
     "compare": compare,
-    "check": check,
     "explain": explain,
     "predict": predict,
     "--version": version,

@@ -8,7 +8,7 @@ import mmap
 import os
 import sys
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from multiprocessing.reduction import ForkingPickler
 from multiprocessing.shared_memory import SharedMemory
 from pathlib import Path
@@ -65,11 +65,6 @@ def load(path: str, is_script: bool, is_maker: bool = False) -> Any:
             )
         ) from error
     return loaded() if is_maker else loaded
-
-
-def is_pickled(node: Mapping[str, Any]) -> bool:
-    """Whether a node of a configuration stands for a pickled object of a program that has ended."""
-    return node.get("_target_") == _LOAD
 
 
 def placeholder(type_name: str, fingerprint: str) -> dict[str, Any]:

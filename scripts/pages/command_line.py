@@ -30,7 +30,7 @@ _STATUS = """\
 | 0 | everything was measured |
 | 1 | a candidate or a configuration failed or was skipped: the report names it and the reason |
 | 1 of `best`, `predict`, `explain DIR` | a configuration has no best setting, no recorded costs or no timed calls |
-| 1 of `check`, `compare --fail-if` | times changed |
+| 1 of `compare --fail-if` | times changed |
 | 2 | the command line, the configuration or a file is wrong: one line on standard error, and nothing is measured |
 | 129, 130, 143 | ended by SIGHUP, Ctrl-C or SIGTERM: results so far of a run or a grid are kept and reported |
 | 141 | the reader of the output closed the pipe |"""
