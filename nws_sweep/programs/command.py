@@ -33,24 +33,23 @@ def run(arguments: Sequence[str]) -> int:
     Args:
         arguments: The command, its options, the program and the program's arguments.
     """
+    options = parser_of(arguments[0]).parse_args(arguments[1:])
+    path = Path(options.program)
     try:
-        options = parser_of(arguments[0]).parse_args(arguments[1:])
-        if not options.program:
-            name = arguments[0]
-            raise ConfigurationError(f"{name}: name a program, as in nws-sweep {name} train.py ARGUMENTS")
-        program = (script.of_module if options.module else script.of_file)(options.program[0])
+        if not options.module and not path.is_file():
+            raise ConfigurationError(f"{path}: no such file; expected a program, such as train.py, or -m MODULE")
         hook = _hook(arguments[0], options)
     except NwsSweepError as error:
         _print(str(error))
         return _WRONG_USAGE
     script.after_torch(hook.start)
     try:
-        program.run(options.program[1:])
+        script.run(options.program, options.arguments, is_module=options.module)
     except BaseException:
         if hook.ending is None:  # else the status of the search counts, even if the program has changed it
             raise
     finally:
-        hook.end(program.name)
+        hook.end(options.program if options.module else path.name)
     return int(hook.ending.code) if hook.ending and hook.ending.code else 0
 
 
@@ -65,8 +64,8 @@ def parser_of(command: str) -> argparse.ArgumentParser:
     for name, keywords in _OPTIONS[command].items():
         parser.add_argument(f"--{name.removesuffix('_s').replace('_', '-')}", dest=name, **keywords)
     parser.add_argument("-m", dest="module", action="store_true", help="the program is a module, as for python -m")
-    usage = "train.py or, after -m, a module; then its arguments"
-    parser.add_argument("program", nargs=argparse.REMAINDER, metavar="PROGRAM ...", help=usage)
+    parser.add_argument("program", metavar="PROGRAM", help="train.py or, after -m, a module")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="ARGUMENTS", help="those of the program")
     return parser
 
 
@@ -110,7 +109,7 @@ def _hook(command: str, options: argparse.Namespace) -> ProgramHook:
     given = {name: value for name in _OPTIONS[command] if (value := getattr(options, name)) is not None}
     reporting = Reporting(announce=_announce, warn=_announce, progress=None, option="--loader ")
     if command in {"explain", "search"}:
-        name = options.program[0].rpartition(".")[2] if options.module else Path(options.program[0]).stem
+        name = options.program.rpartition(".")[2] if options.module else Path(options.program).stem
         keep = partial(_keep, folder=storage.new_folder("runs", f"_{name}"), explains=command == "explain")
         return SearchHook(replace(reporting, keep=keep), options.loader, reuse="never", **given)
     return TuningHook(reporting, options.loader, watches=command == "watch", **given)
