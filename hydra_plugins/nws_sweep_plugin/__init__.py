@@ -31,15 +31,13 @@ class NwsSweepConfigSource(ConfigSource):
         return embedding.SCHEME
 
     def available(self) -> bool:
-        """True if ``conf/`` exists."""
-        return self._folder is not None
+        """True if ``conf/`` exists, as in a complete installation."""
+        return self._folder.is_dir()
 
     def is_group(self, config_path: str) -> bool:
         """True for the root, the group itself and folders that a program may compose."""
-        if config_path == "":
-            return self.available()
         place = embedding.served(self._folder, config_path)
-        return place is not None and place.is_dir()
+        return config_path == "" or (place is not None and place.is_dir())
 
     def is_config(self, config_path: str) -> bool:
         """True for a file that a program may compose, with or without ``.yaml``."""
@@ -49,12 +47,10 @@ class NwsSweepConfigSource(ConfigSource):
     def list(self, config_path: str, results_filter: ObjectType | None) -> list[str]:
         """Sorted names of the groups or the configurations in a group; None for both."""
         place = embedding.served(self._folder, config_path)
-        found = [entry.name for entry in place.iterdir()] if place is not None and place.is_dir() else []
-        if config_path == "" and self.available():
-            found = [embedding.GROUP]
+        entries = place.iterdir() if place is not None and place.is_dir() else ()
         names: list[str] = []
-        for name in found:
-            path = f"{config_path}/{name}" if config_path else name
+        for name in [entry.name for entry in entries] if config_path else [embedding.GROUP]:
+            path = f"{config_path}/{name}".lstrip("/")
             self._list_add_result(names, file_path=path, file_name=name, results_filter=results_filter)
         return sorted(set(names))
 

@@ -8,7 +8,6 @@ import importlib.util
 from pathlib import Path, PurePosixPath
 
 from nws_sweep.config import hydra_versions
-from nws_sweep.errors import ConfigurationError
 
 GROUP = "nws_sweep"
 PACKAGE = "nws_sweep.conf"
@@ -19,37 +18,26 @@ _OUR_OWN = ("config", "hydra", "local", "axis", "experiment")
 _PROJECT = "project"  # measures a project; the host is one
 
 
-def config_path() -> str:
-    """The folder of our own configuration; ConfigurationError if it is missing."""
-    if (folder := conf_folder()) is None:
-        raise ConfigurationError(f"the configuration is missing: neither the package {PACKAGE} nor a checkout's conf/")
-    return str(folder)
-
-
-def conf_folder() -> Path | None:
-    """The folder of our own configuration; None if it is missing, which must not stop a host."""
+def conf_folder() -> Path:
+    """The folder of our own configuration: of the installed package, or of a checkout."""
     spec = importlib.util.find_spec(PACKAGE)
     if spec is not None and spec.submodule_search_locations:
         return Path(next(iter(spec.submodule_search_locations)))
-    checkout = Path(__file__).resolve().parents[2] / "conf"
-    return checkout if checkout.is_dir() else None
+    return Path(__file__).resolve().parents[2] / "conf"
 
 
 def is_our_own(search_path: str) -> bool:
     """True if an entry of Hydra's search path is our own configuration, as a package or as a folder."""
-    folder = conf_folder()
-    is_folder = folder is not None and Path(search_path.removeprefix("file://")).resolve() == folder.resolve()
+    is_folder = Path(search_path.removeprefix("file://")).resolve() == conf_folder().resolve()
     return is_folder or search_path == f"pkg://{PACKAGE}"
 
 
-def served(folder: Path | None, config_path: str) -> Path | None:
+def served(folder: Path, config_path: str) -> Path | None:
     """The file or folder for a path as Hydra writes it; None if the host must not see it."""
     parts = PurePosixPath(config_path).parts
-    if folder is None or parts[:1] != (GROUP,):
-        return None
     names = [part.removesuffix(".yaml") for part in parts[1:]]
     is_our_own = bool(names) and (names[0] in _OUR_OWN or names[-1] == _PROJECT)
-    return None if is_our_own else folder.joinpath(*parts[1:])
+    return None if parts[:1] != (GROUP,) or is_our_own else folder.joinpath(*parts[1:])
 
 
 def register_resolvers() -> None:

@@ -12,7 +12,6 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, make_dataclass, replace
 from numbers import Integral
-from pathlib import Path
 from typing import Any, cast
 
 import msgspec
@@ -21,7 +20,7 @@ from hydra.errors import MissingConfigException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from nws_sweep.config.embedding import config_path, register_resolvers
+from nws_sweep.config.embedding import conf_folder, register_resolvers
 from nws_sweep.config.expected_names import CALLED
 from nws_sweep.config.hydra_versions import register_resolver
 from nws_sweep.errors import ConfigurationError, one_line
@@ -274,7 +273,7 @@ def measure_rules(measure: str | MeasureRules | None) -> MeasureRules:
         for each in fields(measure):
             require(f"measure.{each.name}", getattr(measure, each.name))
         return measure
-    folder = Path(config_path()) / "measure"
+    folder = conf_folder() / "measure"
     presets = sorted(file.stem for file in folder.glob("*.yaml"))
     if measure is not None and measure not in presets:
         raise ConfigurationError(f"measure={measure!r}: must be {', '.join(presets)}, or MeasureRules(...)")

@@ -64,8 +64,8 @@ def run() -> int:
 
 
 def _run_and_conclude(session: Session) -> int:
-    application = hydra.main(config_path=embedding.config_path(), config_name="config", **hydra_versions.MAIN)(task)
-    status = 0
+    conf, status = str(embedding.conf_folder()), 0
+    application = hydra.main(config_path=conf, config_name="config", **hydra_versions.MAIN)(task)
     try:
         application()
         session.interrupts.check()  # a signal that arrived with the failure of the last job
@@ -73,13 +73,18 @@ def _run_and_conclude(session: Session) -> int:
         status = stop.status if isinstance(stop, Interrupted) else INTERRUPTED
     except Exception as error:
         # Results of other jobs of a grid must be reported all the same.
-        if isinstance(error, NwsSweepError) or not session.search_started:
+        if isinstance(error, NwsSweepError) or not _folder_of_results(session):
             raise
         logger.exception("a job failed")
+        session.view.note(one_line(f"a job failed: {type(error).__name__}: {error}"))
         status = 1
-    if session.folder is None or not storage.holds_results(session.folder):  # --help, --cfg, or no job started
-        return status
-    return max(status, conclude(session.folder, session))
+    folder = _folder_of_results(session)
+    return max(status, conclude(folder, session)) if folder else status
+
+
+def _folder_of_results(session: Session) -> Path | None:
+    """None after --help or --cfg, or if no job has started."""
+    return session.folder if session.folder and storage.holds_results(session.folder) else None
 
 
 def conclude(folder: Path, session: Session) -> int:
@@ -89,9 +94,6 @@ def conclude(folder: Path, session: Session) -> int:
     session.view.status("writing the report")
     try:
         summary, written = writer.write(folder)
-    except KeyboardInterrupt:
-        session.view.note(f"the report is not finished: nws-sweep report {folder}")
-        raise
     except OSError as error:  # such as a full disk
         summary, written = summarise(storage.find(folder)), []
         remedy = f"the measurements are kept: nws-sweep report {folder}"
@@ -134,13 +136,9 @@ def prepare(composed: DictConfig, session: Session, *, is_grid: bool) -> None:
         raise ConfigurationError(f"{folder}: the output folder cannot be created: {existing} is not writable")
     nodes_differ = is_grid and not str(composed.hydra.launcher.get("_target_")).endswith(_LOCAL_LAUNCHERS)
     resuming.check(folder, host.describe, is_grid=is_grid, nodes_differ=nodes_differ)
-    is_new = not folder.exists()
-    if not is_new:  # before datasets are made, since another program may hold the lock
-        session.resources.callback(resuming.folder_lock(folder).release, force=True)
     session.view.announce(plan)
     _check_datasets(samples, session)
-    if is_new:
-        session.resources.callback(resuming.folder_lock(folder).release, force=True)
+    session.resources.callback(resuming.folder_lock(folder).release, force=True)
     if not is_grid:  # with the lock, since another program may have made the folder meanwhile
         overrides = list(composed.hydra.overrides.task)
         resuming.refuse_another(folder, configuration_of(values, composed.hydra, overrides, session.facts))

@@ -4,13 +4,11 @@ import contextlib
 import functools
 import logging
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hydra.errors import HydraException
 from omegaconf import DictConfig
 
 from nws_sweep.config.hydra_versions import instantiate
@@ -34,7 +32,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _SAVE_EVERY_S = 5.0  # unfinished trials
-_RESULTS_KEPT = 1000  # earlier searches: in a larger grid the neighbours of a point are among the latest
 
 
 @dataclass(kw_only=True, eq=False)
@@ -47,8 +44,7 @@ class Session:
     plan: Plan | None = None
     folder: Path | None = None
     # Searches of this process, without windows, from which later searches learn.
-    results: deque[SearchRecord] = field(default_factory=lambda: deque(maxlen=_RESULTS_KEPT))
-    search_started: bool = False
+    results: list[SearchRecord] = field(default_factory=list)
     interrupts: Interrupts = field(default_factory=Interrupts)
     dataset_server: DatasetServer = field(default_factory=DatasetServer)
     resources: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
@@ -95,10 +91,8 @@ def services(configuration: Configuration) -> Iterator[None]:
         for name, node in configuration.services.items():
             try:
                 stack.enter_context(instantiate(dict(node), _convert_="all"))
-            except NwsSweepError:
-                raise
             except (Exception, SystemExit) as error:  # code of the user
-                cause = error.__cause__ if isinstance(error, HydraException) and error.__cause__ else error
+                cause = error.__cause__ or error  # Hydra's own error names only the target
                 raise ConfigurationError(one_line(f"services.{name}: {type(cause).__name__}: {cause}")) from error
         yield
 
@@ -108,44 +102,50 @@ def measure(
 ) -> SearchRecord | None:
     """Searches one configuration and writes its files during the search; None after a failure, which they record."""
     session.interrupts.check()
-    state = resuming.resume_state(folder, configuration, host.describe(configuration.ranks))
-    if state.message:
-        logger.warning(state.message)
-        session.view.note(state.message)
-    if state.record is not None and state.record.complete:
-        skip_finished(storage.StoredRun(folder=state.folder, result=state.record), session)
-        return state.record
+    record, message = resuming.resume(folder, configuration, host.describe(configuration.ranks))
+    if message:
+        logger.warning(message)
+        session.view.note(message)
+    if record is not None and record.complete:
+        skip_finished(storage.StoredRun(folder=folder, result=record), session)
+        return record
     session.view.configuration_started(_label(configuration, session))
     store = ResultStore(composed.paths.cache_dir)
-    start = state.record or initial_record(configuration, session.results)
-    if state.record is None and (known := store.find(configuration, start.host, composed.reuse, working_folder)):
-        with contextlib.suppress(NwsSweepError):  # the search reports it
-            facts = session.facts(configuration, working_folder)
-            if known.facts and (facts.samples, facts.code) == (known.facts.samples, known.facts.code):
-                reason = f"{known.stop_reason} (measured before, at {known.started_at})"
-                start = replace(known, stop_reason=reason, cost_s=0.0)
-    if start.error:  # a failed search is repeated
-        start = replace(start, error="", stop_reason="", verdict=None)
-    session.search_started = True
-    recorder = _Recorder(state.folder, session)
+    start = record or _start(configuration, store, composed.reuse, session, working_folder)
+    recorder = _Recorder(folder, session)
     if start.complete:
         recorder.search_finished(start)
         session.remember(start)
-        _draw(state.folder, session)
+        _draw(folder, session)
         return start
-    atomic.remove_temporary(state.folder)
+    start = replace(start, error="", stop_reason="", verdict=None)  # a failed search is repeated
+    atomic.remove_temporary(folder)
     try:
-        storage.save(state.folder, start)
+        storage.save(folder, start)
         with host_lock.held(composed.paths.lock_file, session.view.status):
-            result = _search(start, state.folder, session, recorder, working_folder)
-            _draw(state.folder, session)  # while no other job of this machine measures
+            result = _search(start, folder, session, recorder, working_folder)
+            _draw(folder, session)  # while no other job of this machine measures
         session.remember(result)
         store.add(result, working_folder)
     except (Exception, SystemExit) as error:  # a service may call sys.exit
         logger.exception("the search failed")
-        _record_failure(recorder.latest or start, error, state.folder, session)
+        _record_failure(recorder.latest or start, error, folder, session)
         return None
     return result
+
+
+def _start(
+    configuration: Configuration, store: ResultStore, reuse: str, session: Session, working_folder: str
+) -> SearchRecord:
+    """The result of an earlier call for the same samples and code; else what this one knows already."""
+    start = initial_record(configuration, session.results)
+    if known := store.find(configuration, start.host, reuse, working_folder):
+        with contextlib.suppress(NwsSweepError):  # the search reports it
+            facts = session.facts(configuration, working_folder)
+            if known.facts and (facts.samples, facts.code) == (known.facts.samples, known.facts.code):
+                reason = f"{known.stop_reason} (measured before, at {known.started_at})"
+                return replace(known, stop_reason=reason, cost_s=0.0)
+    return start
 
 
 def skip_finished(run: storage.StoredRun, session: Session) -> None:
@@ -194,10 +194,9 @@ def record_lost_job(folder: Path, configuration: Configuration, error: BaseExcep
         stored = storage.load(folder).result
         if not stored.complete:  # the job's own record, which may know more of the configuration
             return _record_failure(stored, error, folder, session)
-    here = host.describe(configuration.ranks)
-    state = resuming.resume_state(folder, configuration, here, of_any_host=True)
-    if state.record is None or not state.record.complete:
-        _record_failure(state.record or initial_record(configuration), error, state.folder, session)
+    record, _ = resuming.resume(folder, configuration, host.describe(configuration.ranks))
+    if record is None:
+        _record_failure(initial_record(configuration), error, folder, session)
 
 
 def _record_failure(result: SearchRecord, error: BaseException, folder: Path, session: Session) -> None:

@@ -7,7 +7,7 @@ mixed with new measurements.
 import contextlib
 import errno
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import filelock
@@ -44,15 +44,6 @@ def folder_lock(folder: Path) -> filelock.BaseFileLock:
     return lock
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResumeState:
-    """The folder of a configuration, its record (None if the search starts), and a line if files were set aside."""
-
-    folder: Path
-    record: SearchRecord | None = None
-    message: str = ""
-
-
 def check(folder: Path, describe: Callable[[int], Host], *, is_grid: bool, nodes_differ: bool) -> None:
     """Raises ConfigurationError if a folder has results of another host or versions, or of the other kind of run.
 
@@ -79,55 +70,43 @@ def refuse_another(folder: Path, configuration: Configuration) -> None:
 
 def finished(folder: Path, configuration: Configuration, host: Host) -> storage.StoredRun | None:
     """The result of a configuration if its search is complete and its batches can be read."""
-    _, loaded = _find(folder, configuration, host)
-    if isinstance(loaded, storage.StoredRun) and loaded.result.complete and not loaded.batches_error:
-        return loaded
+    with contextlib.suppress(NotARunError):
+        run = storage.load(folder)
+        if run.result.complete and not run.batches_error and _is_same_search(run.result, configuration, host):
+            return run
     return None
 
 
-def resume_state(folder: Path, configuration: Configuration, host: Host, *, of_any_host: bool = False) -> ResumeState:
-    """The state of a configuration in its folder or, if that holds another configuration, in a numbered one beside it.
+def resume(folder: Path, configuration: Configuration, host: Host) -> tuple[SearchRecord | None, str]:
+    """The record with which a search continues, and a line if files were set aside; None if the search starts.
 
-    An unfinished search of another host starts again on this one, unless ``of_any_host`` is true.
+    Another configuration with the same overrides, and an unfinished search of another host, are set aside.
     """
-    place, loaded = _find(folder, configuration, host)
-    if loaded is None:
-        return ResumeState(folder=place)
-    if isinstance(loaded, NotARunError):
-        return _set_aside(place, storage.UNREADABLE, str(loaded))
-    record, message = loaded.result, ""
+    if not (folder / storage.RESULT).exists():
+        return None, ""
+    try:
+        run = storage.load(folder)
+    except NotARunError as error:
+        return _set_aside(folder, storage.UNREADABLE, str(error))
+    record, message = run.result, ""
+    if not _is_same_search(record, configuration, host):
+        return _set_aside(folder, "other_values", f"{folder}: holds another configuration with the same overrides")
     if not record.complete and not any(trial.finished for trial in record.trials):
-        storage.copy_batches(place)
-        return ResumeState(folder=place)
-    if not record.complete and not of_any_host and (found := record.host.difference(host)):
-        return _set_aside(place, "other_host", f"{place}: started {found}")
-    if loaded.batches_error:
-        aside = atomic.set_aside(place / storage.BATCHES, storage.UNREADABLE)
-        message = f"{loaded.batches_error}; set aside as {aside.name}: the times of its single batches are missing"
+        storage.copy_batches(folder)
+        return None, ""
+    if not record.complete and (found := record.host.difference(host)):
+        return _set_aside(folder, "other_host", f"{folder}: started {found}")
+    if run.batches_error:
+        aside = atomic.set_aside(folder / storage.BATCHES, storage.UNREADABLE)
+        message = f"{run.batches_error}; set aside as {aside.name}: the times of its single batches are missing"
     elif not all(trial.finished for trial in record.trials):
-        storage.copy_batches(place)
-    return ResumeState(folder=place, record=record, message=message)
+        storage.copy_batches(folder)
+    return record, message
 
 
-def _set_aside(place: Path, why: str, reason: str) -> ResumeState:
-    aside = storage.set_aside(place, why)
-    return ResumeState(folder=place, message=f"{reason}; set aside as {aside.name}, and measured again")
-
-
-def _find(
-    folder: Path, configuration: Configuration, host: Host
-) -> tuple[Path, storage.StoredRun | NotARunError | None]:
-    """The folder of a configuration and its content: the result, the error of reading it, or None."""
-    for place in storage.numbered_folders(folder):
-        if not (place / storage.RESULT).exists():
-            return place, None
-        try:
-            loaded = storage.load(place)
-        except NotARunError as error:
-            return place, error
-        if _is_same_search(loaded.result, configuration, host):
-            return place, loaded
-    raise AssertionError("unreachable: the numbers are endless")
+def _set_aside(folder: Path, why: str, reason: str) -> tuple[None, str]:
+    aside = storage.set_aside(folder, why)
+    return None, f"{reason}; set aside as {aside.name}, and measured again"
 
 
 def _is_same_search(record: SearchRecord, configuration: Configuration, host: Host) -> bool:

@@ -50,11 +50,9 @@ class View:
         count, tried = plan.configurations, plan.tried
         among = "" if tried == len(plan.candidates) else f" of {len(plan.candidates)}"
         lengths = f"at most about {units.seconds(plan.at_most_s)}" if plan.at_most_s else "whole epochs"
-        numbers, first, last = ", ".join(map(str, plan.candidates)), plan.candidates[0], plan.candidates[-1]
-        if len(plan.candidates) > 3 and plan.candidates == tuple(range(first, last + 1)):
-            numbers = f"{first} to {last}"
-        elif len(plan.candidates) > 10:
-            numbers = f"{', '.join(map(str, plan.candidates[:3]))}, ... {last}"
+        numbers = ", ".join(map(str, plan.candidates))
+        if len(plan.candidates) > 10:
+            numbers = f"{plan.candidates[0]} to {plan.candidates[-1]}"
         self._print(
             f"{units.counted(count, 'configuration')}, up to {tried}{among} candidates each "
             f"(num_workers {numbers}), {lengths}"

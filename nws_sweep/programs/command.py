@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from nws_sweep.config.schema import is_seconds
 from nws_sweep.errors import ConfigurationError, NwsSweepError
 from nws_sweep.programs import script
 from nws_sweep.programs.hooks import ProgramHook, Reporting, SearchHook, TuningHook
@@ -33,9 +32,9 @@ def run(arguments: Sequence[str]) -> int:
     Args:
         arguments: The command, its options, the program and the program's arguments.
     """
-    options = parser_of(arguments[0]).parse_args(arguments[1:])
-    path = Path(options.program)
     try:
+        options = parser_of(arguments[0]).parse_args(arguments[1:])
+        path = Path(options.program)
         if not options.module and not path.is_file():
             raise ConfigurationError(f"{path}: no such file; expected a program, such as train.py, or -m MODULE")
         hook = _hook(arguments[0], options)
@@ -73,25 +72,13 @@ def _loader(text: str) -> int | str:
     return int(text) if text.lstrip("-").isdigit() else text
 
 
-def _numbers(text: str) -> list[int]:
-    try:
-        return command_text.numbers("num_workers", text)
-    except ConfigurationError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
-
-
-def _seconds(text: str) -> float:
-    if not is_seconds(value := float(text)):
-        raise argparse.ArgumentTypeError(f"{text}: must be seconds of at least 0")
-    return value
-
-
+_NUMBERS = partial(command_text.numbers, "num_workers")
 _MOST: Mapping[str, Any] = {"type": int, "metavar": "N", "help": "maximum number of workers"}
 _OF_SEARCH: Mapping[str, Mapping[str, Any]] = {
-    "num_workers": {"type": _numbers, "metavar": "LIST", "help": "the candidates, such as 0,4,8 or 0..16"},
+    "num_workers": {"type": _NUMBERS, "metavar": "LIST", "help": "the candidates, such as 0,4,8 or 0..16"},
     "max_workers": _MOST,
-    "training_step": {"type": _seconds, "metavar": "SECONDS", "help": "of a step, per batch (default: none)"},
-    "time_limit_s": {"type": _seconds, "metavar": "SECONDS", "help": "of the search (default: 60)"},
+    "training_step": {"type": float, "metavar": "SECONDS", "help": "of a step, per batch (default: none)"},
+    "time_limit_s": {"type": float, "metavar": "SECONDS", "help": "of the search (default: 60)"},
 }
 _OPTIONS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "autotune": {

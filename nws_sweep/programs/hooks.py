@@ -74,8 +74,7 @@ class ProgramHook:
             raise ConfigurationError(f"loader={loader!r}: must be {allowed}")
         self._reporting, self._wanted = reporting, loader
         self._replaced: LoaderHook | None = None
-        self._is_possible = True
-        self._process: int | None = os.getpid()  # None once it has ended
+        self._process: int | None = os.getpid()  # None if it has ended, or is not possible
         self.ending: SearchEnded | None = None
 
     def start(self) -> None:
@@ -96,8 +95,7 @@ class ProgramHook:
         try:
             if self._replaced is not None:
                 self._replaced.restore()
-            if self._is_possible:
-                self.conclude(program)
+            self.conclude(program)
         except Exception as error:
             with contextlib.suppress(OSError, ValueError):  # standard error is closed
                 self._reporting.warn(one_line(f"{type(error).__name__}: {error}"))
@@ -163,7 +161,6 @@ class SearchHook(ProgramHook):
             require(name, options[name])
         self._options = options
         self._seen: list[weakref.ref[Any]] = []
-        self._has_begun = False
         self._has_all_ranks = any(name in os.environ for name in RANKS)  # a launcher has started them with a hook each
 
     def get_iterator(self, original: Callable[[Any], Any], loader: Any) -> Any:
@@ -174,7 +171,6 @@ class SearchHook(ProgramHook):
 
     def end_program(self, loader: Any) -> NoReturn:
         """Searches the loader unless one has been searched, and ends the program."""
-        self._has_begun = True
         if self.ending is None:
             self.ending = SearchEnded(self._search(loader))
             main = threading.main_thread()
@@ -184,7 +180,7 @@ class SearchHook(ProgramHook):
 
     def conclude(self, program: str) -> None:
         """Says that no loader was searched, if so."""
-        if not self._has_begun:
+        if self.ending is None:
             what = "the DataLoader to search" if self._seen else "a DataLoader"
             self._reporting.announce(f"{program} ended without iterating over {what}; nothing was searched")
 
@@ -260,7 +256,7 @@ class TuningHook(ProgramHook):
         """Replaces the iterators, if tuning is possible here."""
         if reason := platforms.reason_not_autotuning():
             self._reporting.announce(f"{reason}: the program runs unchanged")
-            self._is_possible = False
+            self._process = None
             return
         super().start()
 

@@ -114,11 +114,6 @@ def with_records(run: StoredRun) -> SearchRecord:
         return codec.with_records(run.result, path.read_text("utf-8"))
 
 
-def numbered_folders(folder: Path) -> Iterator[Path]:
-    """The folder, then its siblings ``NAME-2``, ``NAME-3``, ..."""
-    return (folder.with_name(name) for name in numbered(folder.name))
-
-
 def set_aside(folder: Path, why: str) -> Path:
     """Renames the files of a configuration; returns the new path of its result."""
     for name in (TIMINGS, BATCHES, COSTS):
@@ -147,8 +142,9 @@ def output_folder() -> Path:
 
 def new_folder(kind: str, suffix: str = "") -> Path:
     """The path of a new folder in ``runs`` or ``sweeps``."""
-    name = f"{datetime.now().astimezone():%Y-%m-%d_%H-%M-%S}{suffix}"
-    return next(one for one in numbered_folders((output_folder() / kind / name).absolute()) if not one.exists())
+    folder = (output_folder() / kind).absolute()
+    names = numbered(f"{datetime.now().astimezone():%Y-%m-%d_%H-%M-%S}{suffix}")
+    return next(folder / name for name in names if not (folder / name).exists())
 
 
 def newest() -> Path:

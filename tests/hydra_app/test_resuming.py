@@ -7,7 +7,6 @@ import pytest
 
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.hydra_app import resuming
-from nws_sweep.hydra_app.resuming import ResumeState
 from nws_sweep.results import Host, SearchRecord
 from nws_sweep.results.storage import StoredRun
 from tests.children import child, line_of
@@ -27,15 +26,15 @@ def names_in(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()}
 
 
-def state(folder: Path, chosen: SearchRecord, host: Host = HOST, *, of_any_host: bool = False) -> ResumeState:
-    return resuming.resume_state(folder, chosen.configuration, host, of_any_host=of_any_host)
+def resumed(folder: Path, chosen: SearchRecord, host: Host = HOST) -> tuple[SearchRecord | None, str]:
+    return resuming.resume(folder, chosen.configuration, host)
 
 
 def test_a_complete_search_is_reused_unchanged(tmp_path: Path) -> None:
     complete = search_result(trial(0, 8.0), trial(2, 4.0))
-    assert state(tmp_path / "run", complete) == ResumeState(folder=tmp_path / "run")
+    assert resumed(tmp_path / "run", complete) == (None, "")
     folder = store_run(tmp_path, complete)
-    assert state(folder, complete) == ResumeState(folder=folder, record=complete)
+    assert resumed(folder, complete) == (complete, "")
     assert names_in(folder) == {"result.json", "timings.csv", "batches.csv", "costs.csv"}
     assert resuming.finished(folder, complete.configuration, HOST) == StoredRun(folder=folder, result=complete)
 
@@ -43,33 +42,31 @@ def test_a_complete_search_is_reused_unchanged(tmp_path: Path) -> None:
 def test_an_unfinished_search_resumes_and_the_batches_of_its_unfinished_trial_are_kept(tmp_path: Path) -> None:
     folder = store_run(tmp_path, half(0, 1, 2))
     batches = (folder / "batches.csv").read_text()
-    assert state(folder, half(0, 1, 2)) == ResumeState(folder=folder, record=half(0, 1, 2))
+    assert resumed(folder, half(0, 1, 2)) == (half(0, 1, 2), "")
     assert (folder / "batches.csv.interrupted-1").read_text() == (folder / "batches.csv").read_text() == batches
     # Resumed and killed before writing.
-    assert state(folder, half(0, 1, 2)) == ResumeState(folder=folder, record=half(0, 1, 2))
+    assert resumed(folder, half(0, 1, 2)) == (half(0, 1, 2), "")
     assert len(list(folder.glob("*.interrupted-*"))) == 1
     assert resuming.finished(folder, half(0).configuration, HOST) is None
 
 
-def test_a_search_of_another_configuration_is_unchanged(tmp_path: Path) -> None:
+def test_a_search_of_another_configuration_is_set_aside(tmp_path: Path) -> None:
     """Such as the same overrides with another conf/local."""
     folder = store_run(tmp_path, search_result(trial(0, 8.0)))
     changed = search_result(trial(0, 8.0), configuration=configuration(seed=7))
-    assert state(folder, changed) == ResumeState(folder=tmp_path / "run-2")
-    store_run(tmp_path, changed, "run-2")
-    assert state(folder, changed) == ResumeState(folder=tmp_path / "run-2", record=changed)
-    second = StoredRun(folder=tmp_path / "run-2", result=changed)
-    assert resuming.finished(folder, changed.configuration, HOST) == second
-    assert resuming.finished(folder, configuration(seed=8), HOST) is None
+    assert resuming.finished(folder, changed.configuration, HOST) is None
+    record, line = resumed(folder, changed)
+    assert record is None
+    assert line.endswith("with the same overrides; set aside as result.json.other_values-1, and measured again")
+    assert "timings.csv.other_values-1" in names_in(folder)
 
 
 @pytest.mark.parametrize("content", [b"{", b"\xff\xfe"])
 def test_an_unreadable_result_is_set_aside_with_all_its_files(tmp_path: Path, content: bytes) -> None:
     folder = store_run(tmp_path, half(0, 1))
     (folder / "result.json").write_bytes(content)
-    found = state(folder, half(0, 1))
-    assert (found.folder, found.record) == (folder, None)
-    line = found.message
+    record, line = resumed(folder, half(0, 1))
+    assert record is None
     assert line.startswith(f"{folder / 'result.json'}: cannot be read (")
     assert line.endswith("; set aside as result.json.unreadable-1, and measured again")
     names = ("result.json", "timings.csv", "batches.csv", "costs.csv")
@@ -82,23 +79,22 @@ def test_unreadable_batches_are_set_aside_and_the_figures_are_kept(tmp_path: Pat
     folder = store_run(tmp_path, complete)
     (folder / "batches.csv").write_text("garbled")
     assert resuming.finished(folder, complete.configuration, HOST) is None
-    found = state(folder, complete)
-    assert found.record is not None
-    assert [each.measurement for each in found.record.trials] == [each.measurement for each in complete.trials]
-    assert found.message.endswith("set aside as batches.csv.unreadable-1: the times of its single batches are missing")
+    record, line = resumed(folder, complete)
+    assert record is not None
+    assert [each.measurement for each in record.trials] == [each.measurement for each in complete.trials]
+    assert line.endswith("set aside as batches.csv.unreadable-1: the times of its single batches are missing")
     assert (folder / "batches.csv.unreadable-1").read_text() == "garbled"
-    assert state(folder, complete).message == ""
+    assert resumed(folder, complete)[1] == ""
 
 
 def test_an_unfinished_search_of_another_machine_restarts(tmp_path: Path) -> None:
     folder = store_run(tmp_path, half(0, 1))
-    assert state(folder, half(0, 1), ELSEWHERE, of_any_host=True).record == half(0, 1)
-    found = state(folder, half(0, 1), ELSEWHERE)
-    assert found.record is None
-    assert "measured with hostname" in found.message
+    record, line = resumed(folder, half(0, 1), ELSEWHERE)
+    assert record is None
+    assert "measured with hostname" in line
     assert "result.json.other_host-1" in names_in(folder)
     complete = search_result(trial(0, 8.0))  # of another node of a cluster
-    assert state(store_run(tmp_path, complete, "node"), complete, ELSEWHERE).record == complete
+    assert resumed(store_run(tmp_path, complete, "node"), complete, ELSEWHERE) == (complete, "")
 
 
 def test_candidates_that_depend_on_the_cpus_do_not_change_the_configuration(tmp_path: Path) -> None:
@@ -110,7 +106,7 @@ def test_candidates_that_depend_on_the_cpus_do_not_change_the_configuration(tmp_
     for number, chosen in enumerate((adaptive, large)):
         folder = store_run(tmp_path, search_result(trial(0, 8.0), configuration=chosen, host=host), str(number))
         assert resuming.finished(folder, here, HOST) is not None
-        assert resuming.resume_state(folder, here, HOST).record is not None
+        assert resuming.resume(folder, here, HOST)[0] is not None
     # Set by the user:
     for other in (search_rules(tolerance=0.5), search_rules(candidates=(0, 1, 2, 4, 8), max_workers=8)):
         assert resuming.finished(folder, configuration(search=other), HOST) is None
@@ -122,11 +118,11 @@ def test_a_search_without_finished_trials_restarts_on_this_machine(tmp_path: Pat
     """The record of a lost job has the host that launched it."""
     lost = search_result(stop_reason="", error="job 7 was lost", host=replace(HOST, hostname="login"))
     folder = store_run(tmp_path / "grid", lost)
-    assert state(folder, lost) == ResumeState(folder=folder)
+    assert resumed(folder, lost) == (None, "")
     check(tmp_path / "grid")
     unfinished = search_result(trial(0, 8.0, finished=False), stop_reason="")
     folder = store_run(tmp_path, unfinished, "other")
-    assert state(folder, unfinished) == ResumeState(folder=folder)
+    assert resumed(folder, unfinished) == (None, "")
     assert "batches.csv.interrupted-1" in names_in(folder)
 
 
