@@ -183,12 +183,9 @@ def configuration(
     """The ``Configuration`` of a composed Hydra configuration without its ``hydra`` node.
 
     Overrides of other keys become columns; ``own`` settings, of the DataLoader that the dataset comes in, replace null.
-    ConfigurationError if a value is out of range or a key unknown, OmegaConf's error if a value is missing.
+    ConfigurationError if a value is out of range, OmegaConf's error if a key is unknown or a value is missing.
     """
-    for key in map(str, config):  # Hydra adds any key with a plus, such as +bach_size=64, which would have no effect
-        if key not in {each.name for each in fields(SweepSchema)}:
-            raise ConfigurationError(f"{key}={shown(config[key])}: {no_such_key(key)}")
-    plain = _checked(config, "dataset", "training_step")
+    plain = _checked(OmegaConf.to_container(config, resolve=True))  # Hydra adds any key with a plus
     names = [each.name for each in fields(LoaderSettings) if each.name != "num_workers"]  # a list of candidates here
     given = {name: plain[name] for name in names if plain[name] is not None}
     loader = replace(own or LoaderSettings(batch_size=None), **given, num_workers=0)
@@ -236,7 +233,7 @@ def embedded(node: Any) -> Embedded:
     if is_seconds(plain.get("training_step")):
         plain["training_step"] = sleeping(plain["training_step"])
     try:
-        checked = _checked(OmegaConf.merge(OmegaConf.structured(SweepSchema), plain), "training_step")
+        checked = _checked(plain)
     except OmegaConfBaseException as error:
         raise ConfigurationError(one_line(f"config: {error}")) from error
     return msgspec.convert(checked, Embedded)
@@ -288,23 +285,14 @@ def reuse_of(value: bool | str) -> str:
     return found
 
 
-def _checked(config: Any, *targets: str) -> dict[str, Any]:
-    """The plain values, ``search`` as ``SearchRules``; ``targets`` are nodes that need a ``_target_``."""
-    plain = cast("dict[str, Any]", OmegaConf.to_container(config, resolve=True, throw_on_missing=True))
-    for key, permitted in RANGES.items():
+def _checked(values: Any) -> dict[str, Any]:
+    """The values, ``search`` as ``SearchRules``; OmegaConf's error if a key is unknown or missing."""
+    whole = OmegaConf.merge(OmegaConf.structured(SweepSchema), values)
+    plain = cast("dict[str, Any]", OmegaConf.to_container(whole, throw_on_missing=True))
+    for key in RANGES:
         node, _, name = key.rpartition(".")
-        values = plain.get(node, {}) if node else plain
-        if name not in values:
-            raise ConfigurationError(f"~{key}: the key cannot be deleted; it must be {permitted.text}")
-        require(key, values[name], written=shown(values[name]))
-    for name, value in plain["measure"].items():
-        if (key := f"measure.{name}") not in RANGES:
-            raise ConfigurationError(f"{key}={shown(value)}: {no_such_key(key)}")
-    for key in targets:
-        if "_target_" not in plain[key]:
-            raise ConfigurationError(
-                f"{key}={shown(plain[key])}: needs a _target_, such as {key}._target_=package.Class"
-            )
+        value = (plain[node] if node else plain)[name]
+        require(key, value, written=shown(value))
     return {**plain, "search": search_rules(plain)}
 
 

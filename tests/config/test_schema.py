@@ -88,8 +88,8 @@ _OUT_OF_RANGE = {
     ("override", "line"),
     [
         *((each, f"{each}: must be {text}") for text, overrides in _OUT_OF_RANGE.items() for each in overrides),
-        ("~batch_size", "~batch_size: the key cannot be deleted; it must be null or an integer of at least 1"),
-        ("+bach_size=64", "bach_size=64: there is no key bach_size; did you mean batch_size?"),
+        ("~batch_size", "batch_size is missing: set batch_size=VALUE"),
+        ("+bach_size=64", "+bach_size=64: there is no key bach_size; did you mean batch_size?"),
         ("xyzzy=1", "xyzzy=1: there is no key xyzzy; --help lists the keys"),
         ("measure.windo=3", "measure.windo=3: there is no key measure.windo; did you mean measure.windows?"),
         ("dataset.size=3",
@@ -100,7 +100,7 @@ _OUT_OF_RANGE = {
         ("num_workers=0,4", "num_workers=0,4: the candidates of a search are a list, num_workers=[0,4]"),
         ("in_ordr=false", "in_ordr=false: there is no key in_ordr; did you mean in_order?"),
         ("search.max_workers=4", "search.max_workers=4: there is no key search.max_workers; did you mean max_workers?"),
-        ("+budget=10", "budget=10: there is no key budget; it is called time_limit_s"),
+        ("+budget=10", "+budget=10: there is no key budget; it is called time_limit_s"),
         ("a b=3", "a b=3: not an override; expected key=value"),
     ],
 )  # fmt: skip
