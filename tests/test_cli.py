@@ -2,7 +2,6 @@
 
 import contextlib
 import importlib
-import json
 import os
 import re
 import subprocess
@@ -37,7 +36,8 @@ def only_folder(parent: Path) -> Path:
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["paths.output_dir=/dev/null/runs"], "the output folder cannot be created"),
+        (["dataset=sleep", "paths.output_dir=/dev/null/runs"], "Not a directory: '/dev/null/runs/"),
+        (["-m", "batch_size=64,0"], "batch_size=0: must be null or an integer of at least 1"),
         (["compare", "nowhere", "."], "nowhere: not a run or a grid of nws_sweep (no such folder)"),
         (["dataset=custom", "dataset._target_=tests.user_datasets.DiesWhenMade"],
          "dataset DiesWhenMade cannot be made: the trial process was killed by SIGKILL"),
@@ -46,11 +46,12 @@ def only_folder(parent: Path) -> Path:
     ],
 )  # fmt: skip
 def test_bad_input_is_a_line_and_status_2(shared_nws: Command, tmp_path: Path, arguments: list[str], line: str) -> None:
-    check_refusal(shared_nws(*arguments), line, tmp_path)
-
-
-def test_bad_input_ends_a_process_of_its_own(nws: Command, tmp_path: Path) -> None:
-    check_refusal(nws("-m", "batch_size=64,0"), "batch_size=0: must be null or an integer of at least 1", tmp_path)
+    done = shared_nws(*arguments)
+    assert done.returncode == 2
+    assert line in done.stderr
+    assert done.stderr.startswith("nws_sweep: ")
+    assert done.stderr.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_python_3_14_refuses_hydra_1_3(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -60,14 +61,6 @@ def test_python_3_14_refuses_hydra_1_3(monkeypatch: pytest.MonkeyPatch, capsys: 
     assert cli.run(["batch_size=8"]) == 2
     refusal = r"nws_sweep: Hydra \S+ does not start on Python 3\.14: .*Hydra 1\.4.*\n"
     assert re.fullmatch(refusal, capsys.readouterr().err)
-
-
-def check_refusal(done: subprocess.CompletedProcess[str], line: str, tmp_path: Path) -> None:
-    assert done.returncode == 2
-    assert line in done.stderr
-    assert done.stderr.startswith("nws_sweep: ")
-    assert done.stderr.count("\n") == 1
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_flags_of_hydra_work(shared_nws: Command, nws: Command, tmp_path: Path) -> None:
@@ -156,30 +149,6 @@ def test_failures_are_reported_without_the_callback(shared_nws: Command, tmp_pat
     assert (done.returncode, done.stderr) == (1, "")
     assert "failed: dataset=Raises num_workers=0: failed: ValueError: bad sample 40" in done.stdout
     assert "bad sample 40" in (only_folder(tmp_path / "outputs" / "runs") / "report.md").read_text()
-
-
-LATENCY = (
-    "dataset=sleep", "++dataset.length=1600", "++dataset.seconds_per_sample=0.01", "batch_size=8",
-    "max_workers=8", "measure.window_s=0.1",
-)  # fmt: skip
-
-
-@pytest.mark.extended
-def test_the_adaptive_search_recommends_workers_for_latency_and_learns(shared_nws: Command, tmp_path: Path) -> None:
-    done = shared_nws("-m", *LATENCY, "prefetch_factor=2,4,2")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.count("search took ") == 2
-    found = [json.loads(path.read_text("utf-8")) for path in tmp_path.rglob("result.json")]
-    first, second = sorted(found, key=lambda result: str(result["started_at"]))
-    for result in (first, second):
-        # Two CPUs do not limit waiting; spawned workers, as on Python 3.14, take seconds to start.
-        assert result["verdict"]["recommended"]["num_workers"] > 3
-        assert not result["verdict"]["provisional"]
-    (zero,) = (trial for trial in second["trials"] if trial["settings"]["num_workers"] == 0)
-    assert zero["notes"][-1].startswith(
-        "measured once, as dataset=sleep batch_size=8 pin_memory=false prefetch_factor=2"
-    )
-    assert done.stdout.count("measured before, best: num_workers=") == 1  # the third equals the first
 
 
 POINTS: tuple[dict[str, Any], ...] = (

@@ -10,7 +10,6 @@ without a result are lost then; they are not launched again, because their jobs 
 import contextlib
 import itertools
 import logging
-import os
 import signal
 import warnings
 from collections.abc import Iterable, Sequence
@@ -111,7 +110,7 @@ class GridCallback(Callback):
 
     def _prepare(self, config: DictConfig, *, is_grid: bool, **kwargs: Any) -> None:
         try:
-            extras.require("hydra/launcher", ".".join(str(config.hydra.launcher.get("_target_")).split(".")[:2]))
+            extras.require("hydra/launcher", ".".join(_launcher(config).split(".")[:2]))
             if current is None:
                 raise ConfigurationError("hydra.callbacks: GridCallback is for python -m nws_sweep only")
             prepare(config, current, is_grid=is_grid)
@@ -120,6 +119,10 @@ class GridCallback(Callback):
 
     on_run_start = partialmethod(_prepare, is_grid=False)
     on_multirun_start = partialmethod(_prepare, is_grid=True)
+
+
+def _launcher(config: DictConfig) -> str:
+    return str(config.hydra.launcher.get("_target_"))
 
 
 def prepare(composed: DictConfig, session: Session, *, is_grid: bool) -> None:
@@ -131,10 +134,7 @@ def prepare(composed: DictConfig, session: Session, *, is_grid: bool) -> None:
     else:
         plan, samples = grid.check_single(values, composed.hydra)
     folder = Path(composed.hydra.sweep.dir if is_grid else composed.hydra.run.dir).absolute()
-    existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
-    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
-        raise ConfigurationError(f"{folder}: the output folder cannot be created: {existing} is not writable")
-    nodes_differ = is_grid and not str(composed.hydra.launcher.get("_target_")).endswith(_LOCAL_LAUNCHERS)
+    nodes_differ = is_grid and not _launcher(composed).endswith(_LOCAL_LAUNCHERS)
     resuming.check(folder, host.describe, is_grid=is_grid, nodes_differ=nodes_differ)
     session.view.announce(plan)
     _check_datasets(samples, session)
@@ -233,7 +233,7 @@ def sweep(config: DictConfig, loader: ConfigLoader, launcher: Launcher, batch_si
     grid_state = GridState(current, Composer(config, loader), current.folder)
     grid_state.folder.mkdir(parents=True, exist_ok=True)
     atomic.write_text(grid_state.folder / "multirun.yaml", OmegaConf.to_yaml(config))  # as Hydra's own sweeper does
-    is_local = str(config.hydra.launcher.get("_target_")).endswith(".BasicLauncher")
+    is_local = _launcher(config).endswith(".BasicLauncher")
     points = itertools.product(*grid.axes_of(config, loader).values())  # the last axis varies fastest, as in Hydra
     run_points(points, grid_state, launcher, batch_size or (1 if is_local else None))
 

@@ -371,20 +371,20 @@ class TrainerHook:
     callbacks before.
 
     Args:
-        options: ``loader``, ``progress`` and those of ``TuningHook``. ConfigurationError or TypeError if one is wrong.
+        loader: The selected DataLoader.
+        progress: As for ``nws_sweep.search``.
+        options: Those of ``TuningHook``. ConfigurationError or TypeError if one is wrong.
     """
 
-    def __init__(self, **options: Any) -> None:
-        self._options = options
+    def __init__(self, loader: Wanted = None, progress: bool | Print | None = None, **options: Any) -> None:
+        self._loader, self._progress, self._options = loader, progress, options
         self._hook: TuningHook | None = None
         self._make()
 
     def _make(self) -> TuningHook:
-        options = {"loader": None, "progress": None, **self._options}
-        progress = options.pop("progress")
-        announce = announcer(progress, printer_for(progress))
-        reporting = Reporting(announce=announce, warn=announce, progress=progress, option="loader=")
-        return TuningHook(reporting, **options)
+        announce = announcer(self._progress, printer_for(self._progress))
+        reporting = Reporting(announce=announce, warn=announce, progress=self._progress, option="loader=")
+        return TuningHook(reporting, self._loader, **self._options)
 
     def begin(self, *_: Any, **__: Any) -> None:
         """Training begins; an earlier training run may have ended by an exception."""

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from hydra import compose, initialize_config_dir
 from hydra._internal.callbacks import Callbacks
 from hydra.core import utils
@@ -89,33 +88,6 @@ def job(tmp_path: Path, searched: list[DataLoader[Any]], monkeypatch: pytest.Mon
 
         yield run
     assert "Exception" not in vars(utils)
-
-
-@pytest.mark.extended
-@pytest.mark.filterwarnings("ignore")  # of Lightning
-def test_lightning_is_left_in_its_training_after_the_sanity_check(job: Job, searched: list[DataLoader[Any]]) -> None:
-    """Lightning cleans up at any exception, which fails if its loader could not be iterated."""
-    import lightning
-
-    class Mean(lightning.LightningModule):
-        automatic_optimization = False
-
-        def training_step(self, batch: torch.Tensor) -> None:
-            pytest.fail("a batch was given")
-
-        def validation_step(self, batch: torch.Tensor) -> None:
-            pass
-
-        def configure_optimizers(self) -> torch.optim.Optimizer:
-            return torch.optim.SGD([torch.nn.Parameter(torch.zeros(()))], lr=0.5)
-
-    validation, training = DataLoader(Plain(8)), DataLoader(Plain(8), shuffle=True)
-    trainer = lightning.Trainer(
-        accelerator="cpu", devices=1, max_epochs=1, logger=False, enable_checkpointing=False, enable_progress_bar=False
-    )
-    assert job(lambda: trainer.fit(Mean(), training, validation)).status is JobStatus.COMPLETED
-    assert searched == [training]
-    assert trainer.state.status == "interrupted"
 
 
 def swallows() -> None:
