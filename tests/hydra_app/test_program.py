@@ -32,7 +32,7 @@ from nws_sweep.results import ProjectFacts, storage
 from nws_sweep.results.settings import ONLINE_STRATEGY
 from tests.factories import FACTS, search_result, trial
 from tests.hosts import run_host, write_host, write_training_host
-from tests.user_datasets import Plain, validation_and_training
+from tests.user_datasets import validation_and_training
 
 Job = Callable[..., JobReturn]
 OTHER = "hydra.callbacks.nws_sweep.loader=2"  # the first one is that of the validation
