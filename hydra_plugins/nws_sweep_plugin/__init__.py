@@ -21,10 +21,6 @@ embedding.register_resolvers()
 class NwsSweepConfigSource(ConfigSource):
     """The folder ``conf/`` as the group ``nws_sweep``, without the files for nws_sweep itself."""
 
-    def __init__(self, provider: str, path: str) -> None:
-        super().__init__(provider=provider, path=path)
-        self._folder = embedding.conf_folder()
-
     @staticmethod
     def scheme() -> str:
         """``nws-sweep``."""
@@ -32,21 +28,21 @@ class NwsSweepConfigSource(ConfigSource):
 
     def available(self) -> bool:
         """True if ``conf/`` exists, as in a complete installation."""
-        return self._folder.is_dir()
+        return embedding.conf_folder().is_dir()
 
     def is_group(self, config_path: str) -> bool:
         """True for the root, the group itself and folders that a program may compose."""
-        place = embedding.served(self._folder, config_path)
+        place = embedding.served(config_path)
         return config_path == "" or (place is not None and place.is_dir())
 
     def is_config(self, config_path: str) -> bool:
         """True for a file that a program may compose, with or without ``.yaml``."""
-        place = embedding.served(self._folder, self._normalize_file_name(config_path))
+        place = embedding.served(self._normalize_file_name(config_path))
         return place is not None and place.is_file()
 
     def list(self, config_path: str, results_filter: ObjectType | None) -> list[str]:
         """Sorted names of the groups or the configurations in a group; None for both."""
-        place = embedding.served(self._folder, config_path)
+        place = embedding.served(config_path)
         entries = place.iterdir() if place is not None and place.is_dir() else ()
         names: list[str] = []
         for name in [entry.name for entry in entries] if config_path else [embedding.GROUP]:
@@ -56,7 +52,7 @@ class NwsSweepConfigSource(ConfigSource):
 
     def load_config(self, config_path: str) -> ConfigResult:
         """Reads one file; ConfigLoadError if the program may not compose it."""
-        place = embedding.served(self._folder, self._normalize_file_name(config_path))
+        place = embedding.served(self._normalize_file_name(config_path))
         if place is None or not place.is_file():
             raise ConfigLoadError(f"Config not found : {config_path}")
         text = place.read_text("utf-8")

@@ -32,12 +32,12 @@ def is_our_own(search_path: str) -> bool:
     return is_folder or search_path == f"pkg://{PACKAGE}"
 
 
-def served(folder: Path, config_path: str) -> Path | None:
+def served(config_path: str) -> Path | None:
     """The file or folder for a path as Hydra writes it; None if the host must not see it."""
     parts = PurePosixPath(config_path).parts
     names = [part.removesuffix(".yaml") for part in parts[1:]]
     is_our_own = bool(names) and (names[0] in _OUR_OWN or names[-1] == _PROJECT)
-    return None if parts[:1] != (GROUP,) or is_our_own else folder.joinpath(*parts[1:])
+    return None if parts[:1] != (GROUP,) or is_our_own else conf_folder().joinpath(*parts[1:])
 
 
 def register_resolvers() -> None:

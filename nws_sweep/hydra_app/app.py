@@ -25,17 +25,17 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.core.utils import JobReturn, JobStatus
 from hydra.experimental.callback import Callback
 from hydra.plugins.launcher import Launcher
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from nws_sweep.analysis.summary import best_of, summarise
 from nws_sweep.config import embedding, hydra_versions, schema
 from nws_sweep.config.schema import folder_name
-from nws_sweep.errors import INTERRUPTED, ConfigurationError, DatasetError, LostJob, NwsSweepError, TrialError, one_line
+from nws_sweep.errors import INTERRUPTED, ConfigurationError, LostJob, NwsSweepError, one_line
 from nws_sweep.executor import trial_process
 from nws_sweep.hydra_app import grid, job, resuming
 from nws_sweep.hydra_app.grid import Composer, configuration_of
-from nws_sweep.hydra_app.job import Session, parts_of
-from nws_sweep.results import Configuration, SearchRecord, atomic, storage
+from nws_sweep.hydra_app.job import Session
+from nws_sweep.results import SearchRecord, storage
 from nws_sweep.system import extras, host, platforms
 from nws_sweep.system.processes import Interrupted
 
@@ -137,25 +137,15 @@ def prepare(composed: DictConfig, session: Session, *, is_grid: bool) -> None:
     nodes_differ = is_grid and not _launcher(composed).endswith(_LOCAL_LAUNCHERS)
     resuming.check(folder, host.describe, is_grid=is_grid, nodes_differ=nodes_differ)
     session.view.announce(plan)
-    _check_datasets(samples, session)
+    # The fork server starts once. Each distinct dataset is made now: its files may be missing, or be downloaded.
+    trial_process.preload(node for each in samples for node in (each.dataset, each.training_step))
+    for configuration in samples:
+        session.facts(configuration, str(Path.cwd()))
     session.resources.callback(resuming.folder_lock(folder).release, force=True)
     if not is_grid:  # with the lock, since another program may have made the folder meanwhile
         overrides = list(composed.hydra.overrides.task)
         resuming.refuse_another(folder, configuration_of(values, composed.hydra, overrides, session.facts))
     session.plan, session.folder = plan, folder
-
-
-def _check_datasets(samples: list[Configuration], session: Session) -> None:
-    """Makes each distinct dataset and training step once: missing files are reported or downloaded beforehand."""
-    distinct = {parts_of(configuration): configuration for configuration in samples}.values()
-    trial_process.preload(node for each in distinct for node in (each.dataset, each.training_step))
-    for configuration in distinct:
-        name = configuration.columns["dataset"]
-        session.view.status(f"preparing dataset {name}")
-        try:
-            session.facts(configuration, str(Path.cwd()))
-        except TrialError as error:
-            raise DatasetError(f"dataset {name} cannot be made: {error}") from error
 
 
 def task(composed: DictConfig) -> float | None:
@@ -231,8 +221,6 @@ def sweep(config: DictConfig, loader: ConfigLoader, launcher: Launcher, batch_si
     if current is None or current.folder is None:
         raise ConfigurationError("hydra.callbacks: a grid needs the callback nws_sweep; others may be added")
     grid_state = GridState(current, Composer(config, loader), current.folder)
-    grid_state.folder.mkdir(parents=True, exist_ok=True)
-    atomic.write_text(grid_state.folder / "multirun.yaml", OmegaConf.to_yaml(config))  # as Hydra's own sweeper does
     is_local = _launcher(config).endswith(".BasicLauncher")
     points = itertools.product(*grid.axes_of(config, loader).values())  # the last axis varies fastest, as in Hydra
     run_points(points, grid_state, launcher, batch_size or (1 if is_local else None))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from omegaconf import DictConfig
 
 from nws_sweep.config.hydra_versions import instantiate
-from nws_sweep.errors import ConfigurationError, NotARunError, NwsSweepError, one_line
+from nws_sweep.errors import ConfigurationError, DatasetError, NotARunError, NwsSweepError, TrialError, one_line
 from nws_sweep.executor.dataset_server import DatasetServer, spec_of
 from nws_sweep.executor.trial_process import Supervision
 from nws_sweep.hydra_app import resuming
@@ -61,11 +61,17 @@ class Session:
 
     def facts(self, configuration: Configuration, working_folder: str) -> DatasetFacts:
         """The facts of a dataset, which is made at the first call; NwsSweepError if it cannot be made."""
-        key = parts_of(configuration)
+        # All that must be made before a configuration is measured; many points of a grid share it.
+        parts = (configuration.dataset, configuration.training_step, configuration.collate_fn, configuration.services)
+        key, name = repr((*parts, configuration.ranks)), configuration.columns["dataset"]
         if key not in self._facts:
+            self.view.status(f"preparing dataset {name}")
             spec, supervision = spec_of(configuration, working_folder), Supervision(on_progress=self.view.status)
-            with services(configuration), self.dataset_server.start(spec, supervision) as process:
-                self._facts[key] = process.facts
+            try:
+                with services(configuration), self.dataset_server.start(spec, supervision) as process:
+                    self._facts[key] = process.facts
+            except TrialError as error:
+                raise DatasetError(f"dataset {name} cannot be made: {error}") from error
         return self._facts[key]
 
     def remember(self, result: SearchRecord) -> None:
@@ -76,12 +82,6 @@ class Session:
         """Ends the processes, releases the folder and restores the terminal."""
         self.dataset_server.close()
         self.resources.close()
-
-
-def parts_of(configuration: Configuration) -> str:
-    """Identifies all that must be made before a configuration is measured; many points of a grid share it."""
-    parts = (configuration.dataset, configuration.training_step, configuration.collate_fn, configuration.services)
-    return repr((*parts, configuration.ranks))
 
 
 @contextlib.contextmanager
