@@ -14,22 +14,23 @@ SETTINGS = ("batch_size", "num_workers", "pin_memory", "prefetch_factor", "persi
 _SPLITS = {"train": "train|fit", "val": "val|eval", "test": "test", "predict": "predict"}
 
 
-def keys_of(composed: DictConfig, key: str, split: str = "train") -> tuple[dict[str, str], dict[str, tuple[str, ...]]]:
+def keys_of(composed: DictConfig, key: str, split: str = "train") -> ProjectFacts:
     """The outermost dotted keys at or below a node with the names of DataLoader settings; an empty key is the top.
 
     In mappings and among nodes named after splits only those of the measured split (``train``, ``val``, ``test`` or
     ``predict``) count.
 
     Returns:
-        Settings with one key, such as ``{"num_workers": "data.num_workers.train"}``, and settings with several keys,
-        such as ``{"num_workers": ("data.num_workers.a", "data.num_workers.b")}``.
+        Settings with one key, such as ``{"num_workers": "data.num_workers.train"}``, and unclear ones with several
+        keys, such as ``{"num_workers": ("data.num_workers.a", "data.num_workers.b")}``.
     """
     by_depth: dict[str, dict[int, list[str]]] = {}
     for depth, name, dotted in _settings_below(OmegaConf.select(composed, key), f"{key}." if key else "", split, 0):
         by_depth.setdefault(name, {}).setdefault(depth, []).append(dotted)
     places = {name: depths[min(depths)] for name, depths in by_depth.items()}
     keys = {name: dotted[0] for name, dotted in places.items() if len(dotted) == 1}
-    return keys, {name: tuple(dotted) for name, dotted in places.items() if len(dotted) > 1}
+    unclear = {name: tuple(dotted) for name, dotted in places.items() if len(dotted) > 1}
+    return ProjectFacts(keys=keys, unclear=unclear)
 
 
 def nodes_in(node: Any) -> Iterator[tuple[str, DictConfig]]:
@@ -81,15 +82,11 @@ def as_nodes(settings: Mapping[str, Any], project: ProjectFacts) -> dict[str, An
 def left_out(settings: Mapping[str, Any], project: ProjectFacts) -> Iterator[str]:
     """A line with the reason for each setting without one key in the project."""
     for name, value in settings.items():
-        if keys := project.unclear.get(name):
-            yield (
-                f"{name}={shown(value)} is left out: the project's config has {', '.join(keys)}; add the key of the "
-                f"measured loader, such as ++{keys[0]}={shown(value)}"
-            )
-    missing = [name for name in settings if name not in project.keys and name not in project.unclear]
-    if missing:
-        assigned = " ".join(f"{name}={shown(settings[name])}" for name in missing)
-        yield f"the project's config has no key for: {assigned}"
+        if name not in project.keys:
+            has, keys = "no key for it", project.unclear.get(name)
+            if keys:
+                has = f"{', '.join(keys)}; add the key of the measured loader, such as ++{keys[0]}={shown(value)}"
+            yield f"{name}={shown(value)} is left out: the project's config has {has}"
 
 
 def refuse_mapping(settings: Mapping[str, Any], project: ProjectFacts, key: str) -> None:

@@ -26,7 +26,7 @@ from nws_sweep.config.project_keys import is_of_another_split, keys_of, nodes_in
 from nws_sweep.dataloading.inputs import is_module, loader_of_module
 from nws_sweep.dataloading.loaders import Project
 from nws_sweep.errors import ConfigurationError
-from nws_sweep.results import ProjectFacts, shown
+from nws_sweep.results import shown
 
 _ROOT_MARKS = (".project-root", "pyproject.toml", "setup.py", ".git")
 _LIKELY = re.compile(r"data|loader", re.IGNORECASE)
@@ -63,8 +63,8 @@ def load(
             raise ConfigurationError(
                 f"dataset.key={key}: the project's config has no such node; its top-level nodes are {top}"
             )
-        keys, unclear = keys_of(composed, chosen, method.removesuffix("_dataloader"))
-        return Project(made=make_loader(node, chosen, method), facts=ProjectFacts(keys=keys, unclear=unclear))
+        facts = keys_of(composed, chosen, method.removesuffix("_dataloader"))
+        return Project(made=make_loader(node, chosen, method), facts=facts)
     except UnsupportedInterpolationType as error:
         reason = str(error).partition("\n")[0]
         raise ConfigurationError(

@@ -27,23 +27,19 @@ from hydra.experimental.callback import Callback
 from hydra.plugins.launcher import Launcher
 from omegaconf import DictConfig
 
-from nws_sweep.analysis.summary import best_of, summarise
+from nws_sweep.analysis.summary import best_of
 from nws_sweep.config import embedding, hydra_versions, schema
-from nws_sweep.config.schema import folder_name
 from nws_sweep.errors import INTERRUPTED, ConfigurationError, LostJob, NwsSweepError, one_line
 from nws_sweep.executor import trial_process
 from nws_sweep.hydra_app import grid, job, resuming
-from nws_sweep.hydra_app.grid import Composer, configuration_of
-from nws_sweep.hydra_app.job import Session
 from nws_sweep.results import SearchRecord, storage
 from nws_sweep.system import extras, host, platforms
-from nws_sweep.system.processes import Interrupted
 
 logger = logging.getLogger(__name__)
 
 # Hydra makes the callback and the sweeper from their import paths and calls the task with the configuration alone, so
 # none of them can receive the session. The only module-level state; None in a process that a launcher started.
-current: Session | None = None
+current: job.Session | None = None
 
 Point = Sequence[str]  # its overrides
 
@@ -54,7 +50,7 @@ def run() -> int:
     """Runs ``sys.argv``; exit status 1 if a configuration failed; NwsSweepError if a value is wrong."""
     global current  # noqa: PLW0603 - see there
     hydra_versions.require_command_line()
-    current = session = Session()
+    current = session = job.Session()
     schema.register()
     # Our preset replaces the plugin's option of the same name on purpose; the plugin's schema checks its keys.
     warnings.filterwarnings("ignore", r"\s*'hydra/launcher/ray' is validated against ConfigStore schema", UserWarning)
@@ -62,14 +58,14 @@ def run() -> int:
         return _run_and_conclude(session)
 
 
-def _run_and_conclude(session: Session) -> int:
+def _run_and_conclude(session: job.Session) -> int:
     conf, status = str(embedding.conf_folder()), 0
     application = hydra.main(config_path=conf, config_name="config", **hydra_versions.MAIN)(task)
     try:
         application()
         session.interrupts.check()  # a signal that arrived with the failure of the last job
     except KeyboardInterrupt as stop:
-        status = stop.status if isinstance(stop, Interrupted) else INTERRUPTED
+        status = int(getattr(stop, "status", INTERRUPTED))
     except Exception as error:
         # Results of other jobs of a grid must be reported all the same.
         if isinstance(error, NwsSweepError) or not _folder_of_results(session):
@@ -81,24 +77,19 @@ def _run_and_conclude(session: Session) -> int:
     return max(status, conclude(folder, session)) if folder else status
 
 
-def _folder_of_results(session: Session) -> Path | None:
+def _folder_of_results(session: job.Session) -> Path | None:
     """None after --help or --cfg, or if no job has started."""
     return session.folder if session.folder and storage.holds_results(session.folder) else None
 
 
-def conclude(folder: Path, session: Session) -> int:
+def conclude(folder: Path, session: job.Session) -> int:
     """Writes the report and shows its table; the exit status is 1 if anything failed."""
     from nws_sweep.report import writer
 
     session.view.status("writing the report")
-    try:
-        summary, written = writer.write(folder)
-    except OSError as error:  # such as a full disk
-        summary, written = summarise(storage.find(folder)), []
-        remedy = f"the measurements are kept: nws-sweep report {folder}"
-        session.view.note(f"the report could not be written ({error}); {remedy}")
+    summary, written = writer.write(folder)
     session.view.conclude(summary, written)
-    return 0 if summary.succeeded and written else 1
+    return 0 if summary.succeeded else 1
 
 
 class GridCallback(Callback):
@@ -125,12 +116,12 @@ def _launcher(config: DictConfig) -> str:
     return str(config.hydra.launcher.get("_target_"))
 
 
-def prepare(composed: DictConfig, session: Session, *, is_grid: bool) -> None:
+def prepare(composed: DictConfig, session: job.Session, *, is_grid: bool) -> None:
     """Checks values, datasets and the output folder, and announces the plan; the session begins with them."""
     platforms.require("searching")
     values = grid.without_hydra(composed)
     if is_grid:
-        plan, samples = grid.check(Composer(composed, GlobalHydra.instance().config_loader()))
+        plan, samples = grid.check(grid.Composer(composed, GlobalHydra.instance().config_loader()))
     else:
         plan, samples = grid.check_single(values, composed.hydra)
     folder = Path(composed.hydra.sweep.dir if is_grid else composed.hydra.run.dir).absolute()
@@ -144,7 +135,7 @@ def prepare(composed: DictConfig, session: Session, *, is_grid: bool) -> None:
     session.resources.callback(resuming.folder_lock(folder).release, force=True)
     if not is_grid:  # with the lock, since another program may have made the folder meanwhile
         overrides = list(composed.hydra.overrides.task)
-        resuming.refuse_another(folder, configuration_of(values, composed.hydra, overrides, session.facts))
+        resuming.refuse_another(folder, grid.configuration_of(values, composed.hydra, overrides, session.facts))
     session.plan, session.folder = plan, folder
 
 
@@ -162,16 +153,16 @@ def task(composed: DictConfig) -> float | None:
         if str(getattr(signal.getsignal(number), "__module__", "")).startswith("submitit."):
             signal.signal(number, signal.SIG_DFL)
     # Closed at once: the launcher's worker process may live on, or wait for its children.
-    with contextlib.closing(Session()) as session:
+    with contextlib.closing(job.Session()) as session:
         return _measure(composed, session)
 
 
-def _measure(composed: DictConfig, session: Session) -> float | None:
+def _measure(composed: DictConfig, session: job.Session) -> float | None:
     hydra_config = cast("DictConfig", HydraConfig.get())
     folder = Path(hydra_config.runtime.output_dir)
     if session.folder is None:  # the callback was removed from the configuration
         session.folder = folder
-    configuration = configuration_of(composed, hydra_config, list(hydra_config.overrides.task), session.facts)
+    configuration = grid.configuration_of(composed, hydra_config, list(hydra_config.overrides.task), session.facts)
     result = job.measure(configuration, folder, composed, session, hydra_config.runtime.cwd)
     return _value(result) if result else None
 
@@ -188,13 +179,13 @@ def _value(result: SearchRecord) -> float | None:
 class GridState:
     """The results of a grid's points in their folders."""
 
-    session: Session
-    composer: Composer
+    session: job.Session
+    composer: grid.Composer
     folder: Path
 
     def finished(self, point: Point) -> storage.StoredRun | None:
         """The finished result of a point; None if there is none."""
-        folder = self.folder / folder_name(point)
+        folder = self.folder / schema.folder_name(point)
         if not (folder / storage.RESULT).exists():  # a hundred times faster than composing the configuration
             return None
         configuration = self.composer.configuration(point, self.session.facts)
@@ -212,7 +203,7 @@ class GridState:
         if not storage.holds_results(self.folder):
             raise error
         logger.debug("a job was lost", exc_info=error)
-        folder = self.folder / folder_name(point)
+        folder = self.folder / schema.folder_name(point)
         job.record_lost_job(folder, self.composer.configuration(point, self.session.facts), error, self.session)
 
 
@@ -220,7 +211,7 @@ def sweep(config: DictConfig, loader: ConfigLoader, launcher: Launcher, batch_si
     """Runs the jobs of a grid in batches; without a size one at a time in this process, else all at once."""
     if current is None or current.folder is None:
         raise ConfigurationError("hydra.callbacks: a grid needs the callback nws_sweep; others may be added")
-    grid_state = GridState(current, Composer(config, loader), current.folder)
+    grid_state = GridState(current, grid.Composer(config, loader), current.folder)
     is_local = _launcher(config).endswith(".BasicLauncher")
     points = itertools.product(*grid.axes_of(config, loader).values())  # the last axis varies fastest, as in Hydra
     run_points(points, grid_state, launcher, batch_size or (1 if is_local else None))

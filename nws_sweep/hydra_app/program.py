@@ -31,7 +31,7 @@ from nws_sweep.hydra_app.grid import without_hydra
 from nws_sweep.programs.hooks import ProgramHook, Reporting, SearchEnded, SearchHook, TuningHook, Wanted
 from nws_sweep.programs.reports import is_first_rank, report
 from nws_sweep.report import snippets
-from nws_sweep.results import ProjectFacts, SearchRecord, atomic, storage
+from nws_sweep.results import SearchRecord, atomic, storage
 
 logger = logging.getLogger(__name__)
 
@@ -105,8 +105,7 @@ def of_program(record: SearchRecord, config: DictConfig, overrides: Sequence[str
         value = column_value(config, key, override)
         if columns.get(key.rpartition(".")[2]) != value:
             columns[key] = value
-    keys, unclear = keys_of(config, "")
-    facts = record.facts and replace(record.facts, project=ProjectFacts(keys=keys, unclear=unclear))
+    facts = record.facts and replace(record.facts, project=keys_of(config, ""))
     return replace(record, configuration=replace(record.configuration, columns=columns), facts=facts)
 
 

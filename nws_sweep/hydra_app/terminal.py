@@ -32,13 +32,12 @@ class View:
             TextColumn("{task.description}", markup=False),
             BarColumn(),
             MofNCompleteColumn(),
-            TextColumn("{task.fields[left]}", markup=False),
             console=self._console,
             transient=True,
             refresh_per_second=4,  # drawing takes CPU time from what is measured
             disable=not self._console.is_terminal,
         )
-        self._task = self._progress.add_task("", total=None, left="")
+        self._task = self._progress.add_task("", total=None)
         self._label = ""
         self._planned = self._per_configuration = 1
         self._done = self._measured = 0  # configurations
@@ -81,7 +80,6 @@ class View:
         left_s = max(0, self._planned - self._done) * self._measured_s / self._measured if self._measured else None
         left = f"about {units.seconds(left_s)} left" if left_s else ""
         self._print(f"{self._numbered(label)}{f'  ({left})' if left else ''}")
-        self._progress.update(self._task, left=left)
 
     def _numbered(self, label: str) -> str:
         self._label = label

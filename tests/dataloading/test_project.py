@@ -13,7 +13,7 @@ from nws_sweep.dataloading import project
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.executor import trial_process
 from nws_sweep.executor.trial_process import ChildProcess
-from nws_sweep.results import LoaderSettings
+from nws_sweep.results import LoaderSettings, ProjectFacts
 from tests.conftest import ROOT
 from tests.factories import process_spec
 
@@ -136,15 +136,16 @@ def test_a_project_in_the_layout_of_the_lightning_template() -> None:
     ],
 )  # fmt: skip
 def test_keys_are_those_of_the_split(data: dict[str, Any], split: str, keys: str | tuple[str, ...] | None) -> None:
-    one, several = keys_of(OmegaConf.create({"data": data, "both": {"train": 1, "val": 2}}), "data", split)
-    assert one.get("num_workers", several.get("num_workers")) == keys
+    found = keys_of(OmegaConf.create({"data": data, "both": {"train": 1, "val": 2}}), "data", split)
+    assert found.keys.get("num_workers", found.unclear.get("num_workers")) == keys
 
 
 def test_the_outermost_key_counts_and_none_of_another_node() -> None:
     inner = {"num_workers": 1, "batch_size": 9, "sizes": [1, 2]}
     data = {"root": "${root}", "batch_size": 8, "other": "${elsewhere}", "inner": inner}
     config = OmegaConf.create({"root": "/data", "data": data, "elsewhere": {"pin_memory": True}})
-    assert keys_of(config, "data") == ({"batch_size": "data.batch_size", "num_workers": "data.inner.num_workers"}, {})
+    keys = {"batch_size": "data.batch_size", "num_workers": "data.inner.num_workers"}
+    assert keys_of(config, "data") == ProjectFacts(keys=keys)
 
 
 class Nested(Module):

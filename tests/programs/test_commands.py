@@ -112,7 +112,7 @@ def test_an_exception_has_the_programs_own_traceback(tmp_path: Path, environment
     plain = run_python(tmp_path, environment, "train.py")
     tuned = run_python(tmp_path, environment, "-m", "nws_sweep", "autotune", "train.py")
     assert (plain.returncode, tuned.returncode) == (1, 1)
-    line = "nws_sweep: train.py ended without iterating over a DataLoader\n"
+    line = "nws_sweep: train.py ended without iterating over a plain DataLoader\n"
     assert line in tuned.stderr
     assert tuned.stderr.replace(line, "") == plain.stderr
 

@@ -104,7 +104,7 @@ def test_settings_stand_at_the_keys_of_the_project_and_what_has_none_is_a_commen
     assert yaml.safe_load(snippets.options(of_project(4))["run"]) == placed
     rendered = snippets.render(of_project(4), "overrides")
     assert rendered.text == "++data.num_workers.train=4\n"
-    assert rendered.comments == ("the project's config has no key for: batch_size=64",)
+    assert rendered.comments == ("batch_size=64 is left out: the project's config has no key for it",)
     without = snippets.render(of_project(0), "overrides").text
     assert without == "++data.num_workers.train=0 ++data.prefetch_factor=null\n", "or a DataLoader refuses it"
 
