@@ -89,22 +89,14 @@ def test_failed_and_lost_jobs_do_not_end_the_grid() -> None:
     assert grid_state.lost == [(["batch_size=2"], "it failed"), (["batch_size=4"], missing), (["batch_size=8"], lost)]
 
 
-def test_points_are_read_one_at_a_time() -> None:
-    taken: list[int] = []
+def test_points_are_read_one_at_a_time_and_ctrl_c_ends_the_grid() -> None:
+    def interrupted(name: str) -> JobReturn:
+        raise KeyboardInterrupt
 
-    def endless() -> Any:
-        for number in range(10_000):
-            taken.append(number)
-            yield [f"seed={number}"]
-
-    def answer(name: str) -> JobReturn:
-        if name == "seed=3":
-            raise KeyboardInterrupt
-        return fine(name)
-
+    points = iter(POINTS)
     with pytest.raises(KeyboardInterrupt):
-        app.run_points(endless(), GridState(), FakeLauncher(answer), 1)
-    assert taken == [0, 1, 2, 3]
+        app.run_points(points, GridState(), FakeLauncher(interrupted), 1)
+    assert next(points) == POINTS[1]
 
 
 def test_after_an_error_of_the_launcher_unfinished_points_are_lost_and_not_launched_again() -> None:

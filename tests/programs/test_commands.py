@@ -75,13 +75,8 @@ def test_a_program_does_what_it_does_without(
     assert line.startswith(f"nws_sweep: Sleeping: {found}")
 
 
-@pytest.mark.parametrize(
-    ("name", "printed"),
-    [
-        pytest.param("search", "Best settings", marks=pytest.mark.extended),
-        pytest.param("explain", "| Sleeping.__getitem__ ", marks=pytest.mark.extended),
-    ],
-)
+@pytest.mark.extended
+@pytest.mark.parametrize(("name", "printed"), [("search", "Best settings"), ("explain", "| Sleeping.__getitem__ ")])
 def test_a_search_ends_the_program_with_a_report(
     project: Path, environment: dict[str, str], name: str, printed: str
 ) -> None:
