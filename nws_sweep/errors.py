@@ -19,10 +19,6 @@ class NotARunError(NwsSweepError):
     """A folder holds no files of a run or a grid."""
 
 
-class LostJob(NwsSweepError):  # noqa: N818 - an event
-    """A job in another process or on another machine ended without a result."""
-
-
 class TrialError(NwsSweepError):
     """A candidate could not be measured: its row has the message as reason, and the search continues."""
 

@@ -5,12 +5,12 @@ the width of the interval are significant if they are 10 to 35, else one. So 6.2
 5 % (0.31 s), and 6.2 s with one of 12 % (0.75 s).
 """
 
+import math
+
 from nws_sweep.results import Estimate
 
 NOTHING = "-"
-_FEWEST_DIGITS, _MOST_DIGITS = 2, 3
 _ROUGHLY = 1.0  # uncertainty of a figure that has two digits
-_TWO_SIGNIFICANT = 3.5  # the largest first two digits of a half-width that are both significant
 
 
 def seconds(value: float | None, uncertainty: float | None = None) -> str:
@@ -87,8 +87,6 @@ def number(value: float | None, uncertainty: float | None = None) -> str:
 
 def _digits(value: float, uncertainty: float | None) -> int:
     if not uncertainty or not value:
-        return _MOST_DIGITS
-    mantissa, exponent = f"{abs(value) * uncertainty:.1e}".split("e")
-    last = int(exponent) - (float(mantissa) <= _TWO_SIGNIFICANT)  # the power of ten of the last digit
-    first = int(f"{value:e}".partition("e")[2])
-    return min(_MOST_DIGITS, max(_FEWEST_DIGITS, first - last + 1))
+        return 3
+    first_digit = 10 ** math.floor(math.log10(abs(value)))
+    return 3 if abs(value) * uncertainty < 0.355 * first_digit else 2  # 0.35: a third digit is significant, too

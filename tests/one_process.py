@@ -7,15 +7,16 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 from unittest import mock
 
 from hydra.core.global_hydra import GlobalHydra
 
 from nws_sweep import cli
 from nws_sweep.executor import trial_process
+from nws_sweep.hydra_app import app
 from nws_sweep.report.figures import Illustration
 
 
@@ -29,15 +30,16 @@ class SharedProcess:
         )  # fmt: skip
 
     def run(
-        self, arguments: Sequence[str], folder: Path, environment: Mapping[str, str]
+        self, arguments: Sequence[str], folder: Path, environment: Mapping[str, str], *, whole_grid: bool = True
     ) -> subprocess.CompletedProcess[str]:
-        """What ``python -m nws_sweep`` does with the arguments in that folder.
+        """What ``python -m nws_sweep`` does with the arguments in that folder; of a grid perhaps the ends only.
 
         Its pictures are empty files, since to draw them takes longer than anything else that most tests do.
         """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        print(json.dumps([list(arguments), str(folder), dict(environment)]), file=self._process.stdin, flush=True)
+        order = json.dumps([list(arguments), str(folder), dict(environment), whole_grid])
+        print(order, file=self._process.stdin, flush=True)
         status = json.loads(self._process.stdout.readline())
         printed, complaints = ((folder / name).read_text("utf-8") for name in _FILES)
         for name in _FILES:
@@ -61,7 +63,7 @@ def main(orders: TextIO) -> None:
         print(json.dumps(_status(*order)), file=answers, flush=True)
 
 
-def _status(arguments: Sequence[str], folder: str, environment: Mapping[str, str]) -> int:
+def _status(arguments: Sequence[str], folder: str, environment: Mapping[str, str], whole_grid: bool) -> int:
     os.environ.pop("HYDRA_FULL_ERROR", None)  # the command line sets it for its own process
     os.environ.update(environment)
     os.chdir(folder)
@@ -71,7 +73,8 @@ def _status(arguments: Sequence[str], folder: str, environment: Mapping[str, str
         os.dup2(file, number)
         os.close(file)
     try:
-        with mock.patch.object(Illustration, "save", undrawn):
+        run_points = app.run_points if whole_grid else _run_ends
+        with mock.patch.object(Illustration, "save", undrawn), mock.patch.object(app, "run_points", run_points):
             cli.main()
         return 0
     except SystemExit as stop:
@@ -80,6 +83,12 @@ def _status(arguments: Sequence[str], folder: str, environment: Mapping[str, str
         sys.stdout.flush()
         sys.stderr.flush()
         GlobalHydra.instance().clear()
+
+
+def _run_ends(points: Iterable[app.Point], *others: Any, run: Callable[..., None] = app.run_points) -> None:
+    """The first and the last point of a grid, whose plan has composed every value of each axis."""
+    first, *more = points
+    run([first, *more[-1:]], *others)
 
 
 def undrawn(one: Illustration, folder: Path) -> Path:

@@ -7,7 +7,6 @@ import pytest
 
 from benchmarks import epoch_times
 from benchmarks.bias import complete
-from benchmarks.bias_page import Ratios, rows_of
 from benchmarks.catalogue import WORKLOADS
 from benchmarks.journal import BARE_AFTER, BARE_BEFORE, KINDS, NWS_SWEEP, Figure, Forecast, Journal, Outcome, Run
 from tests.conftest import ROOT, run_python
@@ -41,16 +40,6 @@ def a_round(before: float, own: float | None, after: float, **changes: Any) -> l
     defaults: dict[str, Any] = {"workload": "w", "workers": 2, "round": 1, **changes}
     sides = zip(KINDS, (before, own, after), strict=True)
     return [Figure(kind=kind, batch_s=value, epoch_s=value and 100 * value, **defaults) for kind, value in sides]
-
-
-def test_a_ratio_is_to_the_mean_of_the_bare_loops_of_its_round() -> None:
-    figures = [*a_round(1.0, 3.0, 2.0), *a_round(1.0, 1.0, 1.0, round=2), *a_round(4.0, 2.0, 4.0, round=3)]
-    (row,) = rows_of(figures)
-    assert row.batch_s == row.epoch_s == Ratios(1.0, 0.5, 2.0)
-    assert row.drift == Ratios(1.0, 1.0, 2.0)
-    assert row.bare_batch_s == 1.5
-    (row,) = rows_of(a_round(1.0, None, 1.0, detail={"state": "failed", "reason": "it broke"}))
-    assert (row.batch_s, row.epoch_s, row.faults) == (None, None, ("failed: it broke",))
 
 
 def forecast(predicted_s: float, **changes: Any) -> Forecast:
@@ -102,10 +91,3 @@ def test_quick_benchmarks_write_their_pages(tmp_path: Path) -> None:
     text, journal = measured(tmp_path, "predictions --only short --settings 2")
     assert [one.measured_s > 0.1 for one in journal.of(Forecast)] == [True, True]
     assert "| short | 2 |" in text
-    text, journal = measured(tmp_path, "search --only short --methods zero seed --candidates 0,2 --passes 1")
-    seed = next(outcome for outcome in journal.of(Outcome) if outcome.method == "seed")
-    assert seed.tried[:2] == (0, 1)
-    assert seed.cost_s > sum(elapsed_s for _, _, elapsed_s in seed.detail["probes"]) > 0.4
-    assert not seed.left_behind
-    assert {0, 2} <= {run.workers for run in journal.of(Run) if run.epoch_s}
-    assert "| short | seed |" in text

@@ -59,8 +59,8 @@ def test_without_a_run_the_newest_one_is_missed_in_a_line(capsys: pytest.Capture
 def test_a_grid_in_python_has_the_folder_of_a_grid(tmp_path: Path) -> None:
     lines: list[str] = []
     grid = nws_sweep.sweep(
-        DATASET, batch_size=[10, 20], drop_last=(True,), pin_memory=[False, True], num_workers=[0, 1], measure="quick",
-        progress=lines.append,
+        DATASET, batch_size=[10, 20], drop_last=(True,), pin_memory=[False, True], num_workers=[0, 1], settings=[],
+        measure=MeasureRules(window_s=0.02, trial_limit_s=0.5), progress=lines.append,
     )  # fmt: skip
     assert grid.folder.parent == tmp_path / "outputs" / "sweeps"
     names = {path.name for path in grid.folder.iterdir()}
@@ -94,10 +94,11 @@ def test_a_grid_is_checked_before_anything_is_measured_and_keeps_failures(tmp_pa
 
 def test_points_of_a_grid_have_different_names_and_a_folder_of_their_own(tmp_path: Path) -> None:
     rules = [MeasureRules(mode="epoch"), MeasureRules(mode="epoch", epochs=2)]
-    grid = nws_sweep.sweep(DATASET, folder=tmp_path, batch_size=60, num_workers=[0], measure=rules, progress=False)
+    dataset = user_datasets.Plain()
+    grid = nws_sweep.sweep(dataset, folder=tmp_path, batch_size=60, num_workers=[0], measure=rules, progress=False)
     assert grid.to_frame()["measure"].tolist() == ["MeasureRules", "MeasureRules-2"]
     with pytest.raises(ConfigurationError, match=r"holds other results \(measure=MeasureRules\); choose another one"):
-        nws_sweep.sweep(DATASET, folder=tmp_path, batch_size=[60], num_workers=[0], progress=False)
+        nws_sweep.sweep(dataset, folder=tmp_path, batch_size=[60], num_workers=[0], progress=False)
 
 
 class Module:

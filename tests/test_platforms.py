@@ -58,7 +58,7 @@ if __name__ == "__main__":
     for made in (nws_sweep.autotune(loader), nws_sweep.tune(loader, num_workers=[0, 1], reuse="never")):
         print(sum(map(len, made)), made is loader)
     try:
-        found = nws_sweep.search(range(24), batch_size=4, num_workers=[0, 1], reuse="never")
+        found = nws_sweep.search(range(24), batch_size=4, num_workers=[0, 1])
         print({trial.num_workers: trial.state.value for trial in found.trials})
     except nws_sweep.NwsSweepError as error:
         print(error)
@@ -98,14 +98,12 @@ def test_on_windows_the_loader_stays_files_are_read_and_no_search_runs(tmp_path:
 
 
 @pytest.mark.extended
-def test_on_windows_a_hydra_program_runs_or_says_why_no_search_runs(tmp_path: Path, windows: dict[str, str]) -> None:
+def test_on_windows_a_hydra_program_runs_unchanged(tmp_path: Path, windows: dict[str, str]) -> None:
     folder = write_training_host(tmp_path)
     done = run_host(folder, windows, "+nws_sweep=autotune")
     first, *others = done.stdout.splitlines()
     assert first.endswith("[INFO] - autotuning needs Linux: the program runs unchanged")
     assert (others, done.stderr, done.returncode) == (["seen 119", "seen 119", "left", "after main"], "", 0)
-    refused = run_host(folder, windows, "+nws_sweep=search")
-    assert (refused.stdout, refused.stderr) == ("", "nws_sweep: searching needs Linux or macOS\n")
 
 
 @pytest.mark.extended

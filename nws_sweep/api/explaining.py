@@ -35,11 +35,6 @@ def explain(loader: Any, training_step: TrainingStep = None, **arguments: Any) -
         >>> found.stages[0].share > 0
         True
     """
-    if isinstance(loader, SearchResult):
-        return explanation.of_record(loader.record)
-    result = search(loader, training_step=training_step, **arguments)
-    has_workers = any(trial.num_workers for trial in result.trials)
-    has_stages = any(one.stages for trial in result.trials for one in trial.records)
-    if result.reused and has_workers and not has_stages:  # of another version
-        result = search(loader, training_step=training_step, **{**arguments, "reuse": False})
+    is_result = isinstance(loader, SearchResult)
+    result = loader if is_result else search(loader, training_step=training_step, **arguments)
     return explanation.of_record(result.record)

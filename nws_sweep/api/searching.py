@@ -22,6 +22,7 @@ from nws_sweep.executor import forking, rank0
 from nws_sweep.executor.dataset_server import DatasetServer, spec_of
 from nws_sweep.measurement.environment import Environment, ProcessFactory
 from nws_sweep.measurement.sample_check import LONGER
+from nws_sweep.report import snippets
 from nws_sweep.report.progress import Print, ProgressReporter, announcer, printer_for
 from nws_sweep.report.search_result import SearchResult
 from nws_sweep.results import Configuration, MeasureRules, SearchRecord, SearchRules, TrialState
@@ -30,10 +31,10 @@ from nws_sweep.system import host_lock, platforms, temporary
 from nws_sweep.system.host import usable_cpus
 from nws_sweep.tuning.runner import limit_s, limit_spent, new_record
 from nws_sweep.tuning.runner import search as run_search
-from nws_sweep.tuning.strategy import most_candidates
 
 TrainingStep = float | Callable[[Any], object] | None
 Progress = bool | Print | None
+_RULES = ("strategy", "patience", "num_workers", "max_workers", "settings", "tolerance", "time_limit_s", "ranks")
 
 
 @explained
@@ -152,12 +153,12 @@ class Asked:
 
 
 def _plan(arguments: Mapping[str, Any]) -> Embedded:
-    training_step, search = _step_node(arguments["training_step"]), _rules(arguments)
+    training_step = _step_node(arguments["training_step"])
     if arguments["config"] is not None:
         found = schema.embedded(arguments["config"])
         return found if arguments["training_step"] is None else replace(found, training_step=training_step)
     return Embedded(
-        search=search,
+        search=_rules(arguments),
         measure=schema.measure_rules(arguments["measure"]),
         training_step=training_step,
         check_samples=arguments["check_samples"],
@@ -167,14 +168,11 @@ def _plan(arguments: Mapping[str, Any]) -> Embedded:
 
 
 def _rules(arguments: Mapping[str, Any]) -> SearchRules:
-    schema.require("ranks", arguments["ranks"])
-    names = ("strategy", "patience", "num_workers", "max_workers", "tolerance", "time_limit_s", "ranks")
     settings = None if arguments["settings"] is None else schema.names(arguments["settings"])
-    values = {name: arguments[name] for name in names}
-    values |= {"settings": settings, "reference": usable_cpus(arguments["ranks"])}
-    for name, value in values.items():
-        schema.require(name, value)
-    return schema.search_rules(values)
+    values = {**arguments, "settings": settings}
+    for name in _RULES:
+        schema.require(name, values[name])
+    return schema.search_rules({**values, "reference": usable_cpus(values["ranks"])})
 
 
 def search_for_all_ranks(make_loader_input: Callable[[], LoaderInput], asked: Asked) -> SearchResult:
@@ -240,14 +238,10 @@ def record_here(start: SearchRecord, loader_input: LoaderInput, asked: Asked) ->
 
 def _cached(store: ResultStore, start: SearchRecord, reuse: str, announce: Print) -> SearchRecord | None:
     known = store.find(start.configuration, start.host, reuse)
-    if known is None:
-        return None
-    result = SearchResult(known, reused=True)
-    provisional = f"; provisional: {known.provisional}" if known.provisional else ""
-    announce(
-        f"best for {start.configuration.columns['dataset']}: num_workers={result.num_workers}, measured at "
-        f"{result.measured_at}{provisional}; reuse=False measures again"
-    )
+    if known:
+        found = f"{start.configuration.columns['dataset']}: {snippets.found_line(known)}"
+        provisional = f"; provisional: {known.provisional}" if known.provisional else ""
+        announce(f"{found}, measured at {known.started_at}{provisional}; reuse=False measures again")
     return known
 
 
@@ -268,14 +262,10 @@ def configuration_of(loader_input: LoaderInput, plan: Embedded) -> Configuration
 
 
 def _announcement(name: str, configuration: Configuration) -> str:
-    rules, measure = configuration.search, configuration.measure
-    if (at_most_s := limit_s(configuration)) < math.inf:
-        limit = f"at most {units.seconds(at_most_s)}"
-    elif measure.mode == "epoch":
-        limit = "whole epochs of each candidate"
-    else:
-        limit = f"{most_candidates(rules)} candidates of at most {units.seconds(measure.trial_limit_s)} each"
-    numbers = f"{rules.candidates[0]} to {rules.candidates[-1]}" if len(rules.candidates) > 1 else rules.candidates[0]
+    first, *others = configuration.search.candidates
+    numbers = f"{first} to {others[-1]}" if others else first
+    at_most_s = limit_s(configuration)
+    limit = f"at most {units.seconds(at_most_s)}" if at_most_s < math.inf else "without a time limit"
     return f"measuring {name} with num_workers={numbers}{configuration.rank_suffix}: {limit}"
 
 

@@ -75,15 +75,12 @@ def tune(  # noqa: PLR0913
     """
     asked = Asked.of(locals())
     is_given = is_module(loader) or loaders.is_loader(loader)
-    made = loader if callable(loader) and not is_given else None
-    if made is None and not is_given:
+    if not is_given and not callable(loader):
         raise ConfigurationError(
             f"tune({type(loader).__name__}): must be a DataLoader or a LightningDataModule; search() takes a dataset"
         )
+    own = cast("Callable[[], Made]", (lambda: loader) if is_given else loader)
     announce = announcer(progress, printer_for(progress))
-
-    def own() -> Made:
-        return made() if made else cast("Made", loader)
 
     def unchanged(reason: str) -> Made:
         announce(f"{reason}: the DataLoader is not changed")
@@ -93,7 +90,7 @@ def tune(  # noqa: PLR0913
         return unchanged(reason)
 
     def loader_input() -> LoaderInput:
-        measured = functools.wraps(made)(functools.partial(_measured, made)) if made else _measured(own)
+        measured = _measured(own) if is_given else functools.wraps(own)(functools.partial(_measured, own))
         return loader_input_of(measured, DATALOADER_DEFAULTS)
 
     try:

@@ -29,7 +29,7 @@ from omegaconf import DictConfig
 
 from nws_sweep.analysis.summary import best_of
 from nws_sweep.config import embedding, hydra_versions, schema
-from nws_sweep.errors import INTERRUPTED, ConfigurationError, LostJob, NwsSweepError, one_line
+from nws_sweep.errors import INTERRUPTED, ConfigurationError, NwsSweepError, one_line
 from nws_sweep.executor import trial_process
 from nws_sweep.hydra_app import grid, job, resuming
 from nws_sweep.results import SearchRecord, storage
@@ -225,7 +225,7 @@ def run_points(points: Iterable[Point], grid_state: GridState, launcher: Launche
         try:
             errors = [_error_of(each) for each in launcher.launch(chosen, initial_job_idx=batch[0][0])]
         except Exception as error:  # the libraries' errors have no common base
-            lost = LostJob(one_line(f"the launcher failed: {type(error).__name__}: {error}"))
+            lost = NwsSweepError(one_line(f"the launcher failed: {type(error).__name__}: {error}"))
             errors = [None if grid_state.finished(point) else lost for point in chosen]
         for point, ending in zip(chosen, errors, strict=True):
             if ending is not None:
@@ -236,4 +236,4 @@ def _error_of(job_return: JobReturn) -> BaseException | None:
     if job_return.status is JobStatus.COMPLETED:
         return None
     error = job_return._return_value  # the property return_value would print and raise it
-    return error if isinstance(error, BaseException) else LostJob(f"the job returned no result: {error}")
+    return error if isinstance(error, BaseException) else NwsSweepError(f"the job returned no result: {error}")
