@@ -1,7 +1,6 @@
 import json
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -36,33 +35,19 @@ def test_the_steady_pace_is_taken_over_all_counted_epochs() -> None:
     assert (epoch_times.counting(epochs), epoch_times.counting([first])) == (others, [first])
 
 
-def a_round(before: float, own: float | None, after: float, **changes: Any) -> list[Figure]:
-    defaults: dict[str, Any] = {"workload": "w", "workers": 2, "round": 1, **changes}
-    sides = zip(KINDS, (before, own, after), strict=True)
-    return [Figure(kind=kind, batch_s=value, epoch_s=value and 100 * value, **defaults) for kind, value in sides]
-
-
-def forecast(predicted_s: float, **changes: Any) -> Forecast:
-    defaults: dict[str, Any] = {
-        "workload": "w", "repeat": 1, "workers": 2, "prefetch_factor": 2, "in_order": True, "predicted_s": predicted_s,
-        "interval_s": (predicted_s - 0.25, predicted_s + 0.25), "measured_s": 2.0, "recorded_s": 1.5,
-    }  # fmt: skip
-    return Forecast(**{**defaults, **changes})
-
-
 def test_an_interrupted_journal_is_continued(tmp_path: Path) -> None:
     path, made_with = tmp_path / "new" / "all.jsonl", {"least_s": 4.0}
     journal = Journal(path, made_with, resume=True)
     outcome = Outcome(workload="w", method="m", repeat=1, pick=2, tied=(3,), tried=(0, 1), detail={"cost": None})
     run = Run(workload="w", workers=2, repeat=1, number=1, epoch_s=1.5)
-    figures = [*a_round(1.0, 1.0, 1.0), *a_round(1.0, 1.0, 1.0, round=2)[:2]]
-    journal.add(outcome, run, *figures, forecast(1.0))
+    kinds = [(round_, kind) for round_ in (1, 2) for kind in KINDS][:-1]  # the second round was interrupted
+    figures = [Figure(workload="w", workers=2, round=n, kind=kind, batch_s=1.0, epoch_s=100.0) for n, kind in kinds]
+    journal.add(outcome, run, *figures)
     with path.open("a") as file:
         file.write('{"run": {"workload": "w", "detail": {}')  # interrupted in the middle of a line
     for _ in range(2):
         again = Journal(path, made_with, resume=True)
         assert (again.of(Outcome), again.of(Run), again.of(Figure)) == ([outcome], [run], figures)
-        assert again.of(Forecast) == [forecast(1.0)]
     assert complete(again.of(Figure), [2]) == figures[:3]
     with pytest.raises(ValueError, match="made with other settings or on another machine: leave out --resume"):
         Journal(path, {**made_with, "least_s": 1.0}, resume=True)

@@ -9,17 +9,13 @@ import pytest
 
 from benchmarks import child, epoch_times, intervals, peers, search, support
 from benchmarks.__main__ import main
-from benchmarks.catalogue import SEARCH_WORKLOADS
 from benchmarks.journal import Outcome, Run
-from benchmarks.methods import ADAPTIVE, METHODS, MethodRun, answer_of
-from benchmarks.oracle import Truth, noise_floor, truth_of
+from benchmarks.methods import MethodRun, answer_of
+from benchmarks.oracle import Truth, truth_of
 from benchmarks.peers import Task
-from benchmarks.scores import scores_of
 from benchmarks.targets import verdict
 from nws_sweep.results import Verdict
 from tests import factories
-
-# Decisions of other methods.
 
 
 class FakeTimer:
@@ -59,18 +55,6 @@ def test_picks_of_other_methods(
     assert spent_s is None or timer.spent_s == pytest.approx(spent_s)
 
 
-def test_an_epoch_is_stopped_after_whole_multiples_of_the_workers_and_projected() -> None:
-    timestamps = [4.0] * 12
-    assert [n for n in range(1, 13) if epoch_times.may_stop(timestamps[:n], workers=2, limit_s=3.5)] == [8, 10, 12]
-    assert not epoch_times.may_stop(timestamps[:8], workers=2, limit_s=4.5)
-    assert epoch_times.may_stop(timestamps[:3], workers=0, limit_s=3.5)
-    seen = (4.0, 4.0, 5.0, 5.0, 6.0, 6.0, 7.0, 7.0)  # two workers, 1 s per batch, 3 s of start-up
-    assert [epoch_times.projected_epoch_s(seen, batches, workers=2) for batches in (8, 20)] == [7.0, 13.0]
-
-
-# The oracle.
-
-
 def runs_of(*passes: Mapping[int, float | None]) -> list[Run]:
     """One pass per repeat."""
     return [
@@ -104,19 +88,6 @@ def test_the_truth_is_the_least_median() -> None:
     assert found.slowness == {1: 1.0, 2: 2.0, 3: 1.0}
 
 
-def test_the_noise_floor_is_the_regret_of_one_half_for_the_best_of_the_other() -> None:
-    passes: list[Mapping[int, float | None]] = [{0: 9.0, 2: 1.0, 4: 1.5}, {2: 1.25, 4: 1.0}, {2: 1.0, 4: 1.5}]
-    assert noise_floor(runs_of(*passes)) == pytest.approx(1.25 * 1.03 ** math.log2(3 / 5) - 1)
-    assert noise_floor(runs_of(passes[0])) is noise_floor(runs_of({0: 1.0}, {1: 1.0})) is None
-
-
-# Searches by nws_sweep.
-
-
-def outcome(method: str = ADAPTIVE, pick: int | None = 2, **changes: Any) -> Outcome:
-    return Outcome(**{"workload": "cifar", "method": method, "repeat": 1, "pick": pick, "cost_s": 3.0, **changes})
-
-
 def test_the_pick_is_that_of_the_verdict_or_else_of_the_trials() -> None:
     one, two, four = (factories.loader_settings(n) for n in (1, 2, 4))
     verdict = Verdict(recommended=four, fastest=two, tied=(two, one))
@@ -125,29 +96,6 @@ def test_the_pick_is_that_of_the_verdict_or_else_of_the_trials() -> None:
     assert (answer["pick"], answer["tied"], answer["tried"]) == (4, (2, 1), (2, 4, 8))
     assert answer["crashes"] == ("num_workers=8: failed: it broke",)
     assert answer_of(factories.search_result(*trials))["pick"] == 2
-
-
-CIFAR = next(w for w in SEARCH_WORKLOADS if w.name == "cifar")
-
-
-def test_a_standing_is_over_all_repeats() -> None:
-    outcomes = [
-        outcome(cost_s=1.0, tried=(0, 1), most_processes=7),
-        outcome(pick=4, repeat=2, cost_s=4.0, tried=(0,), tied=(2,), crashes=("it broke",)),
-        outcome(repeat=3, left_behind=("process 7",)),
-        outcome("zero", 0, cost_s=0.0),
-        outcome("cpus", None),
-    ]
-    found = scores_of(outcomes, {"cifar": truth({0: 4.0, 2: 2.0, 4: 3.0})}, [CIFAR], METHODS)
-    own, zero, nothing = found
-    assert (own.picks, own.slower, own.most_processes) == (("2", "4", "2"), (0.0, 0.5, 0.0), 7)
-    high = 1.5 * 1.03 ** math.log2(5 / 3) - 1
-    assert (own.regret, own.cost_s, own.cost_epochs) == (0.0, 3.0, 1.5)
-    assert own.high_regret == pytest.approx(high)
-    assert (own.trials, own.ambiguous) == ((2, 1, 0), 1)
-    assert (own.crashes, own.left_behind) == (("repeat 2: it broke",), ("repeat 3: process 7",))
-    assert (zero.slower, zero.cost_epochs) == ((1.0,), 0.0)
-    assert (nothing.regret, nothing.high_regret) == (None, None)
 
 
 def test_a_target_is_met_at_its_limit_and_what_misses_it_is_named() -> None:
@@ -178,8 +126,8 @@ def done_by(monkeypatch: pytest.MonkeyPatch, folder: Path, arguments: str) -> tu
     def play(method_run: MethodRun, machine: object, print_line: object) -> Outcome:
         done.append(f"play {method_run.method} {method_run.repeat}")
         factor = 8 if method_run.method == "plain" else 2
-        name, repeat = method_run.workload.name, method_run.repeat
-        return outcome(method_run.method, 4, prefetch_factor=factor, workload=name, repeat=repeat)
+        played = {"workload": method_run.workload.name, "method": method_run.method, "repeat": method_run.repeat}
+        return Outcome(**played, pick=4, prefetch_factor=factor, cost_s=3.0)
 
     monkeypatch.setattr(support, "LOCK_FILE", str(folder / "lock"))
     monkeypatch.setattr(support, "start_fork_server", lambda: None)
