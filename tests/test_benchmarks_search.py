@@ -126,7 +126,11 @@ def done_by(monkeypatch: pytest.MonkeyPatch, folder: Path, arguments: str) -> tu
     def play(method_run: MethodRun, machine: object, print_line: object) -> Outcome:
         done.append(f"play {method_run.method} {method_run.repeat}")
         factor = 8 if method_run.method == "plain" else 2
-        played = {"workload": method_run.workload.name, "method": method_run.method, "repeat": method_run.repeat}
+        played: dict[str, Any] = {
+            "workload": method_run.workload.name,
+            "method": method_run.method,
+            "repeat": method_run.repeat,
+        }
         return Outcome(**played, pick=4, prefetch_factor=factor, cost_s=3.0)
 
     monkeypatch.setattr(support, "LOCK_FILE", str(folder / "lock"))

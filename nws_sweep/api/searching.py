@@ -185,14 +185,11 @@ def search_for_all_ranks(make_loader_input: Callable[[], LoaderInput], asked: As
     except NwsSweepError as error:
         error.args = (in_python(str(error)),)
         raise
-    wrong = next((trial for trial in result.trials if trial.state is TrialState.WRONG_SAMPLES), None)
-    if wrong is not None:
-        warnings.warn(
-            f"nws_sweep: num_workers={wrong.num_workers} is excluded: {in_python(wrong.reason)}", stacklevel=3
-        )
+    wrong = (trial for trial in result.trials if trial.state is TrialState.WRONG_SAMPLES)
+    excluded = (f"num_workers={trial.num_workers} is excluded: {trial.reason}" for trial in wrong)
     sound = (trial for trial in result.trials if trial.state is TrialState.OK)
     longer = (line for trial in sound for line in trial.warnings if line.startswith(LONGER))
-    if (line := next(longer, None)) is not None:
+    for line in filter(None, (next(excluded, ""), next(longer, ""))):
         warnings.warn(f"nws_sweep: {in_python(line)}", stacklevel=3)
     return result
 
@@ -225,8 +222,7 @@ def record_here(start: SearchRecord, loader_input: LoaderInput, asked: Asked) ->
         # Another process may have finished the same search meanwhile, such as a rank without a process group.
         if known := _cached(store, start, reuse, announce):
             return known, True
-        inside = f" (only the DataLoader in a {loader_input.wrapper})" if loader_input.wrapper else ""
-        announce(_announcement(f"{loader_input.name}{inside}", start.configuration))
+        announce(_announcement(loader_input.name, start.configuration))
         try:
             record = _measured(start, loader_input, asked.training_step, ProgressReporter(print_line, announce))
         except TimeLimitReached:  # while the dataset was made

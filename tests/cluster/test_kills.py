@@ -75,7 +75,6 @@ def killed_after(program: Program, seconds: float) -> bool:
         (signal.SIGINT, "group"),  # Ctrl-C in a terminal
         (signal.SIGTERM, "it"),
         (signal.SIGTERM, "all"),  # as batch systems send it
-        (signal.SIGHUP, "group"),  # from a closed terminal
     ],
 )
 def test_a_signal_leads_to_the_report(program: Program, shared_nws: Command, number: signal.Signals, whom: str) -> None:
