@@ -179,19 +179,19 @@ def select(stored: "Stored", conditions: Sequence[str]) -> "Stored":
             raise ConfigurationError(one_line(f"--where {condition}: must be KEY=VALUE, such as batch_size=64"))
         found = [(columns, run) for columns, run in left if columns.get(key) == _AS_TYPED.get(value, value)]
         if not found:
-            raise _no_match(conditions[:number], key, [columns for columns, _ in left])
+            raise _no_match(conditions[:number], [columns for columns, _ in left])
         left = found
     axes = varying_columns([run.result.configuration for run in stored.runs]) if stored.is_grid and conditions else ()
     is_grid = stored.is_grid and (len(left) > 1 or not conditions)
     return replace(stored, runs=tuple(run for _, run in left), is_grid=is_grid, axes=axes)
 
 
-def _no_match(conditions: Sequence[str], key: str, left: Sequence[Mapping[str, str]]) -> ConfigurationError:
+def _no_match(conditions: Sequence[str], left: Sequence[Mapping[str, str]]) -> ConfigurationError:
     names = dict.fromkeys(name for columns in left for name in columns)
     values = {name: ", ".join(dict.fromkeys(each[name] for each in left if name in each)) for name in names}
     every = ", ".join(f"{name} ({those})" for name, those in values.items())
-    what = f"allowed for {key}: {values[key]}" if key in values else f"there is no key {key}; allowed: {every}"
-    return ConfigurationError(one_line(" ".join(f"--where {each}" for each in conditions) + f": {what}", 1000))
+    asked = " ".join(f"--where {each}" for each in conditions)
+    return ConfigurationError(one_line(f"{asked}: no such configuration; allowed: {every}", 1000))
 
 
 def explain(arguments: Sequence[str]) -> int:

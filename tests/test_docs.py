@@ -95,10 +95,9 @@ DIFFERENT = {
 
 
 def alone(command: str) -> object:
-    """The command as a parameter. Commands with the same port run in one group; only the README's run by default."""
-    marks = [pytest.mark.xdist_group("port")] if "remote_store" in command else []
-    marks.append(pytest.mark.xdist_group("shared") if command in SHOWN_FIRST else pytest.mark.extended)
-    return pytest.param(command, marks=marks)
+    """The command as a parameter; only the README's run by default."""
+    mark = pytest.mark.xdist_group("shared") if command in SHOWN_FIRST else pytest.mark.extended
+    return pytest.param(command, marks=mark)
 
 
 @pytest.mark.slow
