@@ -97,13 +97,13 @@ def _refuse_keywords(keywords: Mapping[str, Any]) -> None:
             raise ConfigurationError(f"{name}={value!r}: a DataLoader has its own {name}; search(dataset, ...) sets it")
 
 
-def _of_template(template: DataLoader[Any], settings: LoaderSettings, wrapper: str = "") -> LoaderInput:
+def _of_template(template: DataLoader[Any], settings: LoaderSettings) -> LoaderInput:
     names = ("dataset", "collate_fn", "worker_init_fn", "sampler", "batch_sampler")
     parts = [getattr(template, name) for name in names]
     of_program = processes.start_method(), processes.main_path()
     identity = fingerprint(*parts, type(template), *of_program, loaders.samples_per_epoch(template))
     name = type(template.dataset).__name__
-    return LoaderInput(name=name, settings=settings, made=template, fingerprint=identity, wrapper=wrapper)
+    return LoaderInput(name=name, settings=settings, made=template, fingerprint=identity)
 
 
 def _refuse_lists(keywords: Mapping[str, Any]) -> None:
