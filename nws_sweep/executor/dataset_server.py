@@ -31,7 +31,6 @@ class DatasetServer(contextlib.ExitStack):
         processes.drop_foreign_start_method()  # of joblib's worker process
         self._template: ChildProcess | None = None
         self._template_key: tuple[object, ...] = ()
-        self._unforkable: list[tuple[object, ...]] = []
 
     @contextlib.contextmanager
     def start(self, spec: ProcessSpec, supervision: Supervision = UNLIMITED) -> Iterator[ChildProcess]:
@@ -53,20 +52,18 @@ class DatasetServer(contextlib.ExitStack):
     def _start_one(self, spec: ProcessSpec, supervision: Supervision) -> Iterator[ChildProcess]:
         key = (spec.dataset, spec.seed, spec.start_method or processes.start_method(), spec.working_folder, spec.ranks)
         is_current = self._template_key == key and self._template is not None and self._template.alive
-        is_forkable = key not in self._unforkable and platforms.IS_LINUX  # ``forking`` reads /proc
-        if is_forkable and not is_current:
+        if platforms.IS_LINUX and not is_current:  # ``forking`` reads /proc
             self.close()
             with contextlib.ExitStack() as making:
                 process = making.enter_context(trial_process.start(spec, supervision, prepare=False))
                 if obstacle := process.make_template():
                     logger.debug("each trial process makes the dataset: making it leaves %s behind", obstacle)
-                    self._unforkable.append(key)
                     process.prepare()
                     yield process
                     return
                 self._template, self._template_key = process, key
                 self.push(making.pop_all())
-        with trial_process.start(spec, supervision, self._template if is_forkable else None) as process:
+        with trial_process.start(spec, supervision, self._template) as process:
             yield process
 
     def factory(

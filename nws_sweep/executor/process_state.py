@@ -32,7 +32,6 @@ def of_this_process() -> ProcessState:
         import_path=tuple(os.path.abspath(folder) for folder in sys.path),  # noqa: PTH100 - "" is the current folder
         torch=_of_torch() if "torch" in sys.modules else {},
         opencv_threads=cv2.getNumThreads() if cv2 else None,
-        blas_threads=_blas_threads() if "numpy" in sys.modules else {},
         cpus=os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None,
         open_files=resource.getrlimit(resource.RLIMIT_NOFILE),
     )
@@ -56,19 +55,7 @@ def restore(state: ProcessState) -> None:
                 getattr(pkgutil.resolve_name(_OF_TORCH[name]), f"set_{name}")(value)
     if state.opencv_threads is not None:
         importlib.import_module("cv2").setNumThreads(state.opencv_threads)
-    if state.blas_threads and state.blas_threads != _blas_threads():
-        import threadpoolctl
-
-        threadpoolctl.threadpool_limits({**state.blas_threads})
 
 
 def _of_torch() -> Mapping[str, Any]:
     return {name: getattr(pkgutil.resolve_name(module), f"get_{name}")() for name, module in _OF_TORCH.items()}
-
-
-def _blas_threads() -> Mapping[str, int]:
-    """The threads of each BLAS library of this process, by the prefix of its file."""
-    import threadpoolctl
-
-    pools = threadpoolctl.threadpool_info()
-    return {pool["prefix"]: pool["num_threads"] for pool in pools if pool["user_api"] == "blas"}

@@ -25,10 +25,12 @@ _PRELOADED = ("nws_sweep.executor.child", "hydra.utils")
 _PRELOADABLE = ("torchvision", "nws_sweep.datasets", "nws_sweep.dataloading.training_steps")
 _ORDERLY_EXIT_S = 3.0
 STALL_S = 10.0  # a command without progress for longer may wait for a lock held by a paused candidate
-_SIGNALLED_S, _READY_POLL_S = 0.1, 0.2
+_SIGNALLED_S = 0.1
 # How often memory is read while a command runs, and the most CPU time for that, as a share: what is measured lacks it.
 # One reading takes less than a millisecond, with a hundred workers or a dataset of gigabytes a tenth of a second.
 _WATCH_EVERY_S, _MOST_WATCHING = 0.5, 0.02
+# The commands of background loaders before a command to the measured process.
+_IN_BACKGROUND = {"window": "iterate", "wait_until_idle": "wait_until_idle"}
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 
 
@@ -45,9 +47,9 @@ class Supervision:
 UNLIMITED = Supervision()
 
 
-def _sent(method: _Method, background: str = "") -> _Method:
+def _sent(method: _Method) -> _Method:
     """A method with the same signature that sends a command of its name and returns the answer."""
-    return cast(_Method, lambda process, *given: process.request(method.__name__, *given, background=background))
+    return cast(_Method, lambda process, *given: process.request(method.__name__, *given))
 
 
 _NO_ROOM_FOR_THE_DATASET = (
@@ -75,7 +77,7 @@ class ChildProcess(TrialProcess):
         self._pauses_s: list[tuple[float, float]] = []  # on the clock of ``BatchRecord``
         self._paused_at_s: float | None = None
 
-    wait_until_idle = _sent(TrialProcess.wait_until_idle, "wait_until_idle")
+    wait_until_idle = _sent(TrialProcess.wait_until_idle)
     warned = _sent(TrialProcess.warned)
     logged = _sent(TrialProcess.logged)
     load = _sent(TrialProcess.load)
@@ -85,20 +87,12 @@ class ChildProcess(TrialProcess):
 
     def make_template(self) -> str:
         """Makes only the dataset, to fork trial processes from this one; returns the obstacle to that, else ""."""
-        obstacle = str(self.request("make_template"))
-        if not obstacle:  # a template process has no limits
-            self._left_s, self.memory_limit_bytes, self._deadline_s = None, None, math.inf
-        return obstacle
+        return str(self.request("make_template"))
 
     @property
     def alive(self) -> bool:
         """Whether the trial process runs."""
         return not wait([self._child.sentinel], 0)
-
-    @property
-    def has_answer(self) -> bool:
-        """Whether the trial process has sent what was not read, or has exited."""
-        return bool(wait([self.connection, self._child.sentinel], 0))
 
     def prepare(self) -> None:
         """Makes the dataset, unless the process has it, the training step and the collate_fn."""
@@ -123,18 +117,17 @@ class ChildProcess(TrialProcess):
 
     def window(self, request: WindowRequest) -> Window:
         """Takes a window; its records do not contain the time in which the process was paused."""
-        window: Window = self.request("window", request, background="iterate")
+        window: Window = self.request("window", request)
         return replace(window, records=tuple(_without_pauses(record, self._pauses_s) for record in window.records))
 
     def usage(self) -> Usage:
         """Resources that the trial process and its workers have used so far."""
         return usage.of_tree(self.pid, shares_dataset=self._template is not None)
 
-    def request(self, name: str, *arguments: Any, background: str = "") -> Any:
+    def request(self, name: str, *arguments: Any) -> Any:
         """Sends a command, which the method of ``child`` with this name answers, and returns the answer.
 
-        Raises the reported error, TrialError on exit, or the error of a limit. ``background`` is the command that
-        background loaders get before it; empty for none.
+        Raises the reported error, TrialError on exit, or the error of a limit.
         """
         if self._failure is not None:  # the next answer would be that of the earlier command
             raise self._failure
@@ -183,10 +176,8 @@ class ChildProcess(TrialProcess):
         time.sleep(_SIGNALLED_S)
         self._child.join(processes.GONE_WITHIN_S)
         code = self._child.exitcode
-        if self._template is not None and not self._template.alive:
-            return TrialError(
-                "the template process, which holds the dataset, was killed, and the trial process with it"
-            )
+        if code is None and not self.alive:
+            return TrialError("the process that it was forked from was killed, and the trial process with it")
         if code is None or code >= 0:
             return TrialError(f"the trial process ended with exit status {code}")
         name = signal.Signals(-code).name if -code in set(signal.Signals) else str(-code)
@@ -263,17 +254,17 @@ class ProcessWithBackground(ChildProcess):
                 process.open(replace(settings, timeout=0.0), place)  # it may be paused while it waits for a batch
         self.beside = [process.pid for process in self._background]
 
-    def request(self, name: str, *arguments: Any, background: str = "") -> Any:
+    def request(self, name: str, *arguments: Any) -> Any:
         """Sends a command to the measured process; raises the error of a background loader that has failed."""
-        if background and background != self._in_background:
-            with _failures_named():
-                for process in self._background:
-                    process.request(background)
-            self._in_background = background
+        command = _IN_BACKGROUND.get(name, self._in_background)
+        with _failures_named():
+            for process in self._background if command != self._in_background else ():
+                process.request(command)
+        self._in_background = command
         answer = super().request(name, *arguments)
         with _failures_named():
             for process in self._background:
-                if process.has_answer:  # without a request it is a failure, or a line of progress
+                if wait([process.connection, process._child.sentinel], 0):  # a failure, or a line of progress
                     process.warned()
         return answer
 
@@ -310,17 +301,6 @@ def _failures_named() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _failed_start_explained(template: ChildProcess | None) -> Iterator[None]:
-    try:
-        yield
-    except (EOFError, ConnectionError, RuntimeError) as error:
-        server = "template process, which holds the dataset," if template else "fork server"
-        raise TrialError(f"the {server} has exited: something has ended it") from error
-    except OSError as error:  # such as too many processes or open files
-        raise TrialError(f"the trial process could not be started: {one_line(error)}") from error
-
-
-@contextlib.contextmanager
 def start(
     spec: ProcessSpec,
     supervision: Supervision = UNLIMITED,
@@ -333,17 +313,19 @@ def start(
     Raises the errors of ``DatasetServer.start``.
     """
     with contextlib.ExitStack() as stack:
-        with _failed_start_explained(template):
+        try:
             server = ForkServer(template.connection) if template else preload([spec.dataset, spec.training_step])
-            while not server.is_ready(_READY_POLL_S):  # it imports torch
-                if time.perf_counter() >= supervision.deadline_s:
-                    raise TimeLimitReached
+            if not server.is_ready(supervision.deadline_s - time.perf_counter()):  # it imports torch
+                raise TimeLimitReached
             with processes.uninterrupted():
                 child = server.fork("nws_sweep.executor.child:main", spec, stack.enter_context(temporary.folder()))
-                start_method = spec.start_method or processes.start_method()
                 kind = ProcessWithBackground if spec.ranks > 1 and spec.rank == 0 else ChildProcess
-                process = kind(child, start_method, supervision, template)
+                process = kind(child, spec.start_method or processes.start_method(), supervision, template)
                 stack.callback(process.close)
+        except (EOFError, ConnectionError, RuntimeError) as error:
+            raise TrialError("the fork server has exited: something has ended it") from error
+        except OSError as error:  # such as too many processes or open files
+            raise TrialError(f"the trial process could not be started: {one_line(error)}") from error
         if prepare:
             process.prepare()
         yield process

@@ -167,7 +167,6 @@ class ProcessState:
     import_path: tuple[str, ...]  # ``sys.path``
     torch: Mapping[str, Any] = field(default_factory=dict)  # threads and defaults; empty if it was not imported
     opencv_threads: int | None = None  # None if it was not imported
-    blas_threads: Mapping[str, int] = field(default_factory=dict)  # by library
     cpus: Collection[int] | None = None  # on which it may run; None where it is unknown
     open_files: tuple[int, int] | None = None  # the soft and the hard limit; None where it is unknown
 

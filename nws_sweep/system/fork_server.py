@@ -12,6 +12,7 @@ the connections of its servers close; each server kills its processes, with thos
 import atexit
 import contextlib
 import importlib
+import math
 import multiprocessing
 import os
 import pkgutil
@@ -67,9 +68,9 @@ class ForkServer:
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
 
-    def is_ready(self, within_s: float | None = None) -> bool:
+    def is_ready(self, within_s: float = math.inf) -> bool:
         """Whether it has imported its modules, after at most that many seconds; EOFError if it has exited."""
-        if not self._is_ready and self.connection.poll(within_s):
+        if not self._is_ready and self.connection.poll(None if within_s == math.inf else within_s):
             self._is_ready = True
             self.connection.recv()
         return self._is_ready

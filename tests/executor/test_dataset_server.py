@@ -118,7 +118,7 @@ def test_a_killed_template_process_is_reported_and_replaced(dataset_server: Data
     chosen = spec("NotesItsMaking", path=str(makings))
     with dataset_server.start(chosen, Supervision(kill_after_s=30.0)) as process:
         os.kill(template_pid(makings), signal.SIGKILL)
-        with pytest.raises(TrialError, match="the template process, which holds the dataset, was killed"):
+        with pytest.raises(TrialError, match="the process that it was forked from was killed"):
             [one_epoch(process) for _ in itertools.count()]  # the exit shows after a moment
     with dataset_server.start(chosen) as again:
         assert one_epoch(again) == 64

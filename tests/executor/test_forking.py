@@ -1,5 +1,6 @@
 """Obstacles to forking a process."""
 
+import os
 import subprocess
 import sys
 import threading
@@ -24,10 +25,9 @@ def test_threads_files_and_children_are_obstacles(tmp_path: Path) -> None:
 
 _WITH_OPENBLAS = """
 import os, sys, threading
-import numpy, threadpoolctl
+import numpy
 from nws_sweep.executor import forking
 
-threadpoolctl.threadpool_limits(4)
 if os.fork():
     sys.exit(os.waitstatus_to_exitcode(os.wait()[1]))
 before, done = forking.footprint(), threading.Event()
@@ -40,5 +40,6 @@ print("after BLAS:", forking.obstacle_since(before))
 
 
 def test_threads_of_openblas_which_it_ends_before_a_fork_neither_are_nor_hide_an_obstacle() -> None:
-    found = subprocess.check_output([sys.executable, "-c", _WITH_OPENBLAS], text=True)
+    four_threads = os.environ | {"OPENBLAS_NUM_THREADS": "4"}
+    found = subprocess.check_output([sys.executable, "-c", _WITH_OPENBLAS], text=True, env=four_threads)
     assert found == "with a thread: threads\nafter BLAS: \n"
