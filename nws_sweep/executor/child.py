@@ -62,6 +62,7 @@ _EXPECTED_WARNINGS = (
     r"This process .* is multi-threaded, use of fork\(\) may lead to deadlocks",  # Python 3.12; threads of libraries
 )
 _MAX_WARNINGS = 5
+_IS_FUNCTION = "; a function needs ++{}._partial_=true"
 # As if the process held all of the machine's memory, and nine tenths of it (proc(5)).
 _OOM_SCORE_ADJ, _OOM_SCORE_ADJ_OF_TEMPLATE = "1000", "900"
 _SHORT = WindowRequest(kind=WindowKind.WARM_UP, min_batches=1, min_seconds=0.005)
@@ -402,7 +403,9 @@ def _make(key: str, config: Mapping[str, Any] | None, error_type: type[NwsSweepE
         if isinstance(cause, NwsSweepError):
             raise cause from None
         traceback.print_exc()
-        raise error_type(f"{key} {config.get('_target_')}: {_describe(cause)}{_folder_of_files(config)}") from error
+        lacks_argument = key != "dataset" and re.search("missing .* argument", str(cause))
+        remedy = _IS_FUNCTION.format(key) if lacks_argument else _folder_of_files(config)
+        raise error_type(f"{key} {config.get('_target_')}: {_describe(cause)}{remedy}") from error
 
 
 def _folder_of_files(node: Mapping[str, Any]) -> str:
@@ -426,18 +429,10 @@ def _found_in(dataset: Any, look: Callable[[Any], tuple[Any, ...]]) -> tuple[Any
 
 
 def _make_step(config: Mapping[str, Any]) -> Any:
-    hint = "a function that takes a batch needs ++training_step._partial_=true"
-    try:
-        training_step = _make("training_step", config, ConfigurationError)
-    except ConfigurationError as error:
-        if "missing" in str(error) and "argument" in str(error) and not config.get("_partial_"):
-            raise ConfigurationError(f"{error}; {hint}") from None
-        raise
+    training_step = _make("training_step", config, ConfigurationError)
     if not callable(training_step):
-        kind = type(training_step).__name__
-        raise ConfigurationError(
-            f"training step {config.get('_target_')}: got {kind}, which cannot be called with a batch; {hint}"
-        )
+        got = f"got {type(training_step).__name__}, which cannot be called with a batch"
+        raise ConfigurationError(f"training_step {config.get('_target_')}: {got}{_IS_FUNCTION.format('training_step')}")
     return training_step
 
 

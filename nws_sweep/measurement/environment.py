@@ -23,7 +23,7 @@ from nws_sweep.results import (
     WindowRequest,
 )
 from nws_sweep.system import page_cache, resources, usage
-from nws_sweep.system.host import cores_of_rank, enforced_cores, quota_period_s
+from nws_sweep.system.host import enforced_cores, quota_period_s, usable_cores
 from nws_sweep.system.resources import FreeResources
 
 
@@ -109,7 +109,7 @@ class Environment:
     # Memory limit of all candidates together, bytes, given ``measure.memory_budget_bytes``.
     memory_budget: Callable[[int | None], int | None] = resources.memory_budget
     free_resources: Callable[[int | None], FreeResources] = resources.now  # given the bytes left of the memory budget
-    cores: Callable[[int], float] = cores_of_rank  # CPUs assigned to one of this many ranks of the host
+    cores: Callable[[int], float] = usable_cores  # CPUs assigned to one of this many ranks of the host
     enforced_cores: Callable[[], float] = enforced_cores  # CPUs that a trial can use; a launcher may assign fewer
     quota_period_s: Callable[[], float] = quota_period_s  # of the CPU quota; 0 without
     drop_files: Callable[[Sequence[str]], object] = page_cache.drop  # from the page cache

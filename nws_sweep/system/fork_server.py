@@ -174,14 +174,14 @@ def main(modules: Iterable[str]) -> None:
             importlib.import_module(name)
     with contextlib.suppress(OSError):  # the program has exited
         connection.send(True)
-    serve(connection, adopts=True)
+    serve(connection)
     os._exit(0)
 
 
-def serve(connection: Connection, *, adopts: bool = False) -> None:
+def serve(connection: Connection) -> None:
     """Forks a process for each request until the other end of ``connection`` is closed, then kills the processes.
 
-    In the main thread only. If this process ``adopts`` others, it reaps those that it has not started.
+    In the main thread only. Reaps all children of this process, also those that it has adopted.
     """
     exits, wakeup = multiprocessing.Pipe(duplex=False)
     os.set_blocking(wakeup.fileno(), False)
@@ -194,8 +194,7 @@ def serve(connection: Connection, *, adopts: bool = False) -> None:
             if exits in ready:
                 os.read(exits.fileno(), 4096)
                 _report_exits(channels)
-                if adopts:
-                    _reap_adopted({process.pid for process in channels})
+                _reap_adopted({process.pid for process in channels})
             if requests in ready:
                 try:
                     numbers = reduction.recvfds(requests, 2)

@@ -11,7 +11,7 @@ import os
 import platform
 import re
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 import psutil
@@ -50,40 +50,35 @@ def _version(distribution: str) -> str:
 
 def usable_cpus(ranks: int = 1) -> int:
     """Whole CPUs, at least 1, that this process may use, or each of several ranks measured at once."""
-    return max(1, int(cores_of_rank(ranks)))
+    return max(1, int(usable_cores(ranks)))
 
 
-def cores_of_rank(ranks: int) -> float:
+def usable_cores(ranks: int = 1) -> float:
     """CPUs, a fraction included, that this process may use, or each of several ranks measured at once."""
-    return usable_cores() if ranks == 1 else shared_cores() / ranks
+    return shared_cores() / (local_ranks() if ranks == 1 else ranks)
 
 
-def usable_cores(root: Path = _ROOT, environment: Mapping[str, str] = os.environ, affinity: int | None = None) -> float:
-    """CPUs that this process may use, a fraction included; ``affinity`` is by default the system's."""
-    return shared_cores(root, environment, affinity) / local_ranks(environment)
-
-
-def local_ranks(environment: Mapping[str, str] = os.environ) -> int:
+def local_ranks() -> int:
     """The ranks that a launcher such as torchrun has started on this host; 1 without one."""
-    return _positive(environment, "LOCAL_WORLD_SIZE") or 1
+    return _number_in("LOCAL_WORLD_SIZE") or 1
 
 
-def shared_cores(root: Path = _ROOT, environment: Mapping[str, str] = os.environ, affinity: int | None = None) -> float:
-    """CPUs that all ranks of this host together may use; see ``usable_cores``."""
-    enforced = enforced_cores(root, affinity)
-    return min(enforced, _positive(environment, "SLURM_CPUS_PER_TASK") or enforced)
+def shared_cores(root: Path = _ROOT) -> float:
+    """CPUs that all ranks of this host together may use."""
+    enforced = enforced_cores(root)
+    return min(enforced, _number_in("SLURM_CPUS_PER_TASK") or enforced)
 
 
-def enforced_cores(root: Path = _ROOT, affinity: int | None = None) -> float:
-    """CPUs that the system lets this process use, regardless of environment variables; see ``usable_cores``."""
-    if affinity is None:
-        affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def enforced_cores(root: Path = _ROOT) -> float:
+    """CPUs that the system lets this process use, regardless of environment variables."""
+    affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min([float(affinity), *(cpus for cpus, _ in _quotas(root))])
 
 
-def _positive(environment: Mapping[str, str], name: str) -> int | None:
-    text = environment.get(name, "").strip()
-    return int(text) if text.isdecimal() and int(text) > 0 else None
+def _number_in(variable: str) -> int:
+    """The positive number in an environment variable; 0 without one."""
+    text = os.environ.get(variable, "").strip()
+    return int(text) if text.isdecimal() else 0
 
 
 def _quotas(root: Path) -> Iterator[tuple[float, float]]:

@@ -10,12 +10,9 @@ def prepare() -> None:
     """Opens closed streams and replaces characters that their encoding lacks."""
     # Files that are opened later would get the numbers of closed streams, and the printed text.
     for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
-        try:
-            os.fstat(number)
-        except OSError:
+        if getattr(sys, name) is None:  # Python found it closed
             os.dup2(os.open(os.devnull, os.O_RDWR), number)
             os.set_inheritable(number, True)  # if dup2 had nothing to do
-        if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(number, mode))
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):

@@ -17,15 +17,13 @@ _UNLOCKED, _LOCK, _PROCESS = ".begun", ".in_use", ".process"
 def folder() -> Iterator[str]:
     """A temporary folder, locked and removed at the end of the block."""
     path = Path(tempfile.mkdtemp(prefix=_PREFIX))
-    with _locked(path / _UNLOCKED, os.O_CREAT) as is_locked:
-        if is_locked:
-            (path / _UNLOCKED).rename(path / _LOCK)  # ``remove_stale`` looks for this name
-        try:
+    try:
+        with _locked(path / _UNLOCKED, os.O_CREAT) as is_locked:
+            if is_locked:
+                (path / _UNLOCKED).rename(path / _LOCK)  # ``remove_stale`` looks for this name
             yield str(path)
-        finally:
-            _remove(path, processes.GONE_WITHIN_S)
-    with contextlib.suppress(OSError):  # it is gone, except on NFS, which keeps a folder whose file is open
-        path.rmdir()
+    finally:  # NFS keeps a folder whose file is open
+        _remove(path, processes.GONE_WITHIN_S)
 
 
 def register_process(path: str) -> None:

@@ -7,6 +7,14 @@ from nws_sweep.system import host
 from tests.roots import made_up
 
 
+@pytest.fixture(autouse=True)
+def twelve_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The affinity is twelve CPUs; there is neither a batch system nor a launcher."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(12)))
+    for variable in ("SLURM_CPUS_PER_TASK", "LOCAL_WORLD_SIZE"):
+        monkeypatch.delenv(variable, raising=False)
+
+
 def v1(folder: str, quota_us: int) -> dict[str, str]:
     return {f"{folder}/cpu.cfs_quota_us": f"{quota_us}\n", f"{folder}/cpu.cfs_period_us": "100000\n"}
 
@@ -27,24 +35,15 @@ def v1(folder: str, quota_us: int) -> dict[str, str]:
 def test_quotas_of_groups_limit_the_cpus(tmp_path: Path, own: str, files: dict[str, str], expected: float) -> None:
     files = {f"sys/fs/cgroup/{name}": text for name, text in files.items()}
     root = made_up(tmp_path, {"proc/self/cgroup": own, **files})
-    assert host.usable_cores(root, {}, affinity=12) == expected
+    assert host.shared_cores(root) == expected
 
 
-def test_batch_systems_and_ranks_limit_the_cpus_which_nothing_enforces(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("cpus", "expected"), [("64", 12.0), ("many", 12.0), ("0", 12.0), ("6", 6.0)])
+def test_batch_systems_limit_the_cpus_which_nothing_enforces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cpus: str, expected: float
 ) -> None:
-    found = [host.usable_cores(tmp_path, {"SLURM_CPUS_PER_TASK": cpus}, affinity=12) for cpus in ("64", "many", "6")]
-    assert found == [12.0, 12.0, 6.0]
-    monkeypatch.setenv("SLURM_CPUS_PER_TASK", "6")
-    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
-    assert (host.usable_cores(tmp_path, affinity=12), host.enforced_cores(tmp_path, affinity=12)) == (3.0, 12.0)
-
-
-def test_whole_cpus_are_at_least_one_and_the_affinity_of_this_process_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {3})
-    assert host.usable_cores(environment={}) <= 1
-    monkeypatch.setattr(host, "usable_cores", lambda: 0.25)
-    assert host.usable_cpus() == 1
+    monkeypatch.setenv("SLURM_CPUS_PER_TASK", cpus)
+    assert (host.shared_cores(tmp_path), host.enforced_cores(tmp_path)) == (expected, 12.0)
 
 
 @pytest.mark.parametrize(
@@ -54,7 +53,7 @@ def test_a_fraction_of_the_usable_cpus_is_kept(
     monkeypatch: pytest.MonkeyPatch, cores: float, ranks: int, expected: tuple[int, float | None]
 ) -> None:
     """A launcher with two ranks."""
-    monkeypatch.setattr(host, "usable_cores", lambda: cores)
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
     monkeypatch.setattr(host, "shared_cores", lambda: 2 * cores)
     found = host.describe(ranks)
     assert (found.usable_cpus, found.usable_cores) == expected
