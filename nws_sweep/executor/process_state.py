@@ -5,33 +5,33 @@ left.
 """
 
 import contextlib
-import importlib
 import os
 import pkgutil
 import sys
 from collections.abc import Mapping
-from typing import Any
 
 from nws_sweep.results import ProcessState
 
-# What is read by ``get_...`` and set by ``set_...``, and the module of these functions.
-_OF_TORCH = {
-    "num_threads": "torch", "num_interop_threads": "torch", "default_dtype": "torch",
-    "sharing_strategy": "torch.multiprocessing",
-}  # fmt: skip
+# The functions that read the settings of libraries, and those that set them.
+_SETTERS: Mapping[str, str] = {
+    "torch:get_num_threads": "torch:set_num_threads",
+    "torch:get_num_interop_threads": "torch:set_num_interop_threads",
+    "torch:get_default_dtype": "torch:set_default_dtype",
+    "torch.multiprocessing:get_sharing_strategy": "torch.multiprocessing:set_sharing_strategy",
+    "cv2:getNumThreads": "cv2:setNumThreads",
+}
 
 
 def of_this_process() -> ProcessState:
     """The state of this process."""
     import resource  # Windows, where nothing is measured, has none
 
-    cv2 = sys.modules.get("cv2")
+    imported = [reader for reader in _SETTERS if reader.partition(":")[0] in sys.modules]
     return ProcessState(
         # The fork server may have been started with other variables and folders.
         environment=dict(os.environ),
         import_path=tuple(os.path.abspath(folder) for folder in sys.path),  # noqa: PTH100 - "" is the current folder
-        torch=_of_torch() if "torch" in sys.modules else {},
-        opencv_threads=cv2.getNumThreads() if cv2 else None,
+        libraries={reader: pkgutil.resolve_name(reader)() for reader in imported},
         cpus=os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None,
         open_files=resource.getrlimit(resource.RLIMIT_NOFILE),
     )
@@ -49,13 +49,7 @@ def restore(state: ProcessState) -> None:
             os.sched_setaffinity(0, state.cpus)
         if state.open_files is not None:
             resource.setrlimit(resource.RLIMIT_NOFILE, state.open_files)
-    for name, value in state.torch.items():
-        if value != _of_torch()[name]:
+    for reader, value in state.libraries.items():
+        if pkgutil.resolve_name(reader)() != value:
             with contextlib.suppress(RuntimeError):  # some numbers of threads cannot be set after the first operation
-                getattr(pkgutil.resolve_name(_OF_TORCH[name]), f"set_{name}")(value)
-    if state.opencv_threads is not None:
-        importlib.import_module("cv2").setNumThreads(state.opencv_threads)
-
-
-def _of_torch() -> Mapping[str, Any]:
-    return {name: getattr(pkgutil.resolve_name(module), f"get_{name}")() for name, module in _OF_TORCH.items()}
+                pkgutil.resolve_name(_SETTERS[reader])(value)

@@ -165,8 +165,7 @@ class ProcessState:
 
     environment: Mapping[str, str] = field(repr=False)
     import_path: tuple[str, ...]  # ``sys.path``
-    torch: Mapping[str, Any] = field(default_factory=dict)  # threads and defaults; empty if it was not imported
-    opencv_threads: int | None = None  # None if it was not imported
+    libraries: Mapping[str, Any] = field(default_factory=dict)  # settings of imported ones, by the function that reads
     cpus: Collection[int] | None = None  # on which it may run; None where it is unknown
     open_files: tuple[int, int] | None = None  # the soft and the hard limit; None where it is unknown
 

@@ -2,7 +2,7 @@
 
 import contextlib
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import linear_regression
@@ -129,31 +129,21 @@ def reason_not_fitting(settings: LoaderSettings, needs: ResourceNeeds, free: Fre
     memory in ``needs`` is that of all ranks together.
     """
     workers, queued = settings.num_workers, settings.queued_batches + 1
-    batches = queued * ranks
-    in_flight = batches * needs.batch_bytes
+    in_flight = queued * ranks * needs.batch_bytes
+    batches = f"{queued * ranks} batches of {units.memory(needs.batch_bytes)}"
+    parts = f"{units.memory(needs.process_bytes)} for the dataset, {workers * ranks} workers of "
+    parts += f"{units.memory(needs.worker_bytes / ranks)}, {batches}"
     memory = needs.process_bytes + workers * needs.worker_bytes + in_flight
     files = queued * needs.batch_tensors + workers * _FILES_PER_WORKER + _FILES_OF_A_PROCESS  # per process
     threads = workers * ranks * _THREADS_PER_WORKER
-    batch = units.memory(needs.batch_bytes)
-    checks = (
-        (
-            in_flight if workers else 0, free.shm_bytes,
-            f"{units.memory(in_flight)} of shared memory ({batches} batches of {batch} in flight), and "
-            f"{units.memory(free.shm_bytes)} are free in /dev/shm, which docker run --shm-size enlarges",
-        ),
-        (
-            memory, free.memory_bytes,
-            f"{units.memory(memory)} of memory ({units.memory(needs.process_bytes)} for the dataset, {workers * ranks} "
-            f"workers of {units.memory(needs.worker_bytes / ranks)}, {batches} batches of {batch}), and "
-            f"{units.memory(free.memory_bytes)} are left",
-        ),
-        (
-            files if workers else 0, free.open_files,
-            f"{files} open files ({queued} batches in flight), and {free.open_files} are allowed",
-        ),
-        (
-            threads, free.threads,
-            f"{threads} threads for its {workers * ranks} workers, and {free.threads} more are allowed",
-        ),
-    )  # fmt: skip
-    return next((f"it needs {why}" for needed, left, why in checks if left is not None and needed > left), "")
+    in_shm = "free in /dev/shm, which docker run --shm-size enlarges"
+    checks: Sequence[tuple[int, int | None, Callable[[int], str], str, str]] = (
+        (in_flight if workers else 0, free.shm_bytes, units.memory, f"of shared memory ({batches} in flight)", in_shm),
+        (memory, free.memory_bytes, units.memory, f"of memory ({parts})", "left"),
+        (files if workers else 0, free.open_files, str, f"open files ({queued} batches in flight)", "allowed"),
+        (threads, free.threads, str, f"threads ({workers * ranks} workers)", "left"),
+    )
+    for needed, left, shown, what, where in checks:
+        if left is not None and needed > left:
+            return f"it needs {shown(needed)} {what}, and {shown(left)} are {where}"
+    return ""

@@ -20,7 +20,8 @@ after = process_state.of_this_process()
 for state in (before, after):
     process_state.restore(state)
     assert process_state.of_this_process() == state, (process_state.of_this_process(), state)
-assert (after.torch["num_threads"], after.torch["default_dtype"]) == (3, torch.float64), after
+values = [after.libraries[f"torch:get_{name}"] for name in ("num_threads", "default_dtype")]
+assert values == [3, torch.float64], after
 assert (after.environment["NWS_STATE"], after.import_path[-1]) == ("set", "/added"), after
 assert (after.cpus, after.open_files[0]) == ({min(before.cpus)}, before.open_files[0] - 1), after
 """

@@ -123,7 +123,7 @@ def window(batch_bytes: int | None = None, batch_tensors: int | None = None) -> 
             "18 batches of 100 MB), and 1.00 GB are left",
         ),
         (FreeResources(threads=35), FreeResources(threads=36), SETTINGS, 3,
-         "36 threads for its 12 workers, and 35 more are allowed"),
+         "36 threads (12 workers), and 35 are left"),
     ],
 )  # fmt: skip
 def test_the_reason_not_to_fit_has_the_figures(
