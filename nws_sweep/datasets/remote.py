@@ -14,7 +14,6 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from nws_sweep.errors import DatasetError, one_line
-from nws_sweep.system import extras
 
 _FIRST_PAUSE_S = 0.1
 # Not retried.
@@ -79,9 +78,7 @@ class Remote(Dataset[Any]):
     def _find(self, pattern: str) -> list[str]:
         try:
             found = sorted(map(str, self._call_with_retries("glob", f"{self._url.rstrip('/')}/{pattern}")))
-        except ImportError as error:
-            raise DatasetError(extras.protocol_advice(f"dataset.url={self._url}", self._url, error)) from error
-        except Exception as error:  # each protocol raises its own exceptions
+        except Exception as error:  # each protocol raises its own, ImportError with the name of a missing package
             reason = one_line(f"{type(error).__name__}: {error}", 200)
             raise DatasetError(f"dataset.url={self._url}: cannot be read ({reason})") from error
         if not found:

@@ -9,33 +9,28 @@ import os
 import time
 import warnings
 from collections.abc import Iterator
-from collections.abc import Set as AbstractSet
 from pathlib import Path
 
 import psutil
 
 from nws_sweep.system import platforms
 
-# What a forked process would lack or share, by kind.
-Footprint = dict[str, AbstractSet[object]]
-
 _ALLOCATOR = "jemalloc_bg_thd"  # a thread of jemalloc, part of pyarrow; jemalloc stops it before a fork
 _ATTEMPTS, _POLL_S = 20, 0.005
 
 
-def footprint() -> Footprint:
-    """The footprint of this process, read from /proc."""
-    files = set()
+def footprint() -> set[str]:
+    """What a forked process would lack or share of this process, read from /proc."""
+    found = {f"thread {number}" for number in _threads()}
+    found |= {f"child process {child.pid}" for child in psutil.Process().children()}
     for link in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(FileNotFoundError):  # closed by another thread
-            files.add((link.name, os.readlink(link)))  # noqa: PTH115 - the target is not a path
-    mappings = [line.split() for line in Path("/proc/self/maps").read_text(errors="replace").splitlines()]
-    return {
-        "threads": set(_threads()),
-        "open files": files,
-        "child processes": {child.pid for child in psutil.Process().children()},
-        "shared memory": {words[0] for words in mappings if words[1].startswith("rw") and words[1].endswith("s")},
-    }
+            found.add(f"open file {link.name} {os.readlink(link)}")  # noqa: PTH115 - the target is not a path
+    for line in Path("/proc/self/maps").read_text(errors="replace").splitlines():
+        addresses, rights, *_ = line.split()
+        if rights.startswith("rw") and rights.endswith("s"):
+            found.add(f"shared memory {addresses}")
+    return found
 
 
 def seconds_of_a_fork() -> float:
@@ -60,18 +55,17 @@ def seconds_of_a_fork() -> float:
     return elapsed_s
 
 
-def obstacle_since(before: Footprint) -> str:
-    """The kinds added since ``before``, which make forking this process unsafe; empty if there are none.
+def obstacle_since(before: set[str]) -> str:
+    """What was added to the footprint since ``before``, which makes forking this process unsafe; empty if nothing was.
 
     Waits for threads that Python has joined and that are still exiting.
     """
     seconds_of_a_fork()  # before a fork, OpenBLAS ends its threads, which are no obstacle
     for _ in range(_ATTEMPTS):
-        found = [kind for kind, held in footprint().items() if held - before[kind]]
-        if not found:
+        if not (added := footprint() - before):
             break
         time.sleep(_POLL_S)
-    return ", ".join(found)
+    return ", ".join(sorted(added))
 
 
 def _threads() -> Iterator[str]:

@@ -101,7 +101,7 @@ class GridCallback(Callback):
 
     def _prepare(self, config: DictConfig, *, is_grid: bool, **kwargs: Any) -> None:
         try:
-            extras.require("hydra/launcher", ".".join(_launcher(config).split(".")[:2]))
+            extras.require(".".join(_launcher(config).split(".")[:2]))
             if current is None:
                 raise ConfigurationError("hydra.callbacks: GridCallback is for python -m nws_sweep only")
             prepare(config, current, is_grid=is_grid)

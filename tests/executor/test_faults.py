@@ -33,46 +33,30 @@ def searched(dataset: str, candidates: tuple[int, ...], measure: Any = None, **a
     return trials
 
 
-def check_timeout(trial: Trial, kill_after_s: int) -> None:
-    reason = f"not finished within measure.kill_after_s={kill_after_s} s; the candidate was killed"
-    assert (trial.state, trial.reason, trial.measurement) == (TrialState.TIMEOUT, reason, None)
-
-
 def test_a_worker_that_hangs_and_ignores_signals_is_a_timeout() -> None:
     for trial in searched("Hangs", (0, 1), {"kill_after_s": 1.0}).values():
-        check_timeout(trial, 1)
+        reason = "not finished within measure.kill_after_s=1 s; the candidate was killed"
+        assert (trial.state, trial.reason, trial.measurement) == (TrialState.TIMEOUT, reason, None)
 
 
-def test_the_time_limit_holds_for_the_whole_trial() -> None:
-    """Each window is short; the number of windows exceeds the limit."""
-    endless = {"kill_after_s": 2.0, "trial_limit_s": 999.0, "precision": 1e-9}
-    trial = searched("Slow", (0,), endless, length=10_000, seconds=0.005)[0]
-    check_timeout(trial, 2)
-    assert len(trial.windows) > 2
-
-
-# The size of shared memory is unknown before the first candidate of each search.
-TWO_SEARCHES = """
+# The size of a batch is unknown before the first candidate.
+SEARCH = """
 from tests.executor.test_faults import searched
-for candidates in ((0, 1, 8), (8,)):
-    for workers, trial in sorted(searched("Heavy", candidates, length=4000, values=32768).items()):
-        print(workers, trial.state.value, trial.reason)
+trial = searched("Heavy", (8,), length=4000, values=32768)[8]
+print(trial.state.value, trial.reason)
 """
 
 
-def test_too_little_shared_memory_skips_or_fails_candidates_with_the_reason() -> None:
-    """In a mount namespace whose /dev/shm has 8 MB; of batches of 1 MB, one worker has 3 in flight, 8 have 17."""
+def test_too_little_shared_memory_fails_a_candidate_with_the_reason() -> None:
+    """In a mount namespace whose /dev/shm has 8 MB; of batches of 1 MB, 8 workers have 17 in flight."""
     mount = 'mount -t tmpfs -o size=8m tmpfs /dev/shm && exec "$0" -c "$1"'
-    command = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", mount, sys.executable, TWO_SEARCHES]
+    command = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", mount, sys.executable, SEARCH]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=ROOT)
     if done.returncode and ("unshare" in done.stderr or "mount" in done.stderr):
         pytest.skip(f"no mount namespaces here: {done.stderr.strip()}")
     assert done.returncode == 0, done.stderr
-    zero, one, eight, alone = done.stdout.splitlines()
-    assert [line.split()[:2] for line in (zero, one)] == [["0", "ok"], ["1", "ok"]]
-    assert eight.startswith("8 skipped it needs 17.8 MB of shared memory (17 batches of 1.05 MB in flight), and ")
-    assert alone.startswith("8 failed ")
-    assert "/dev/shm" in alone or "shared memory" in alone
+    assert done.stdout.startswith("failed ")
+    assert "/dev/shm" in done.stdout or "shared memory" in done.stdout
 
 
 def test_a_lock_held_by_a_paused_candidate_does_not_block_the_others(

@@ -1,6 +1,7 @@
 """Real processes: faults end only their trial process, and nothing of it is left."""
 
 import contextlib
+import itertools
 import os
 import signal
 import threading
@@ -19,7 +20,14 @@ from torch.utils.data import BatchSampler, DataLoader, IterableDataset, Sequenti
 
 from nws_sweep.dataloading.loaders import BatchesInRuns, Source
 from nws_sweep.dataloading.recording import WorkerStart
-from nws_sweep.errors import ConfigurationError, DatasetError, TimeLimitReached, TrialError
+from nws_sweep.errors import (
+    ConfigurationError,
+    DatasetError,
+    TimeLimitReached,
+    TrialError,
+    TrialOutOfMemory,
+    TrialTimeout,
+)
 from nws_sweep.executor import child as child_module
 from nws_sweep.executor import trial_process
 from nws_sweep.results import LoaderSettings, ProcessSpec, WindowKind, WindowRequest
@@ -158,12 +166,9 @@ def test_the_limit_of_the_search_holds_while_the_fork_server_imports_torch(monke
     assert not importing.fork.called
 
 
-@pytest.mark.parametrize(("progress_s", "stalls"), [((5.0, 10.0, 15.0, 20.0, 25.0), 0), ((15.0,), 2), ((), 1)])
-def test_a_command_stalls_if_no_progress_is_reported_for_10_s(
-    progress_s: tuple[float, ...], stalls: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clock, lines, stalled = FakeClock(), list[str](), list[float]()
-    answers = [*((at_s, ("progress", "")) for at_s in progress_s), (27.0, ("result", 7))]
+def answering(monkeypatch: pytest.MonkeyPatch, answers: list[Any], **limits: Any) -> trial_process.ChildProcess:
+    """A simulated trial process that gives these answers at these moments."""
+    clock = FakeClock()
     connection = SimpleNamespace(send=lambda command: None, recv=lambda: answers.pop(0)[1])
 
     def wait(objects: Any, timeout_s: float) -> list[Any]:
@@ -173,10 +178,26 @@ def test_a_command_stalls_if_no_progress_is_reported_for_10_s(
     monkeypatch.setattr(trial_process, "wait", wait)
     monkeypatch.setattr(trial_process, "time", SimpleNamespace(perf_counter=clock))
     child: Any = SimpleNamespace(pid=0, connection=connection, sentinel=None)
-    process = trial_process.ChildProcess(child, "fork", trial_process.Supervision(on_progress=lines.append), None)
-    process.on_stall = lambda: stalled.append(clock.now)
-    assert process.warned() == 7  # type: ignore[comparison-overlap]
-    assert (len(stalled), lines) == (stalls, [])
+    return trial_process.ChildProcess(child, "fork", trial_process.Supervision(**limits), None)
+
+
+@pytest.mark.parametrize(("progress_s", "stalls"), [((5.0, 10.0, 15.0, 20.0, 25.0), 0), ((15.0,), 2), ((), 1)])
+def test_a_command_stalls_if_no_progress_is_reported_for_10_s(
+    progress_s: tuple[float, ...], stalls: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on_stall, lines = Mock(), list[str]()
+    answers = [*((at_s, ("progress", "")) for at_s in progress_s), (27.0, ("result", ("old",)))]
+    process = answering(monkeypatch, answers, on_progress=lines.append)
+    process.on_stall = on_stall
+    assert process.warned() == ("old",)
+    assert (on_stall.call_count, lines) == (stalls, [])
+
+
+def test_the_time_limit_holds_for_all_commands_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    process = answering(monkeypatch, [(3.0, ("result", ())), (6.0, ("result", ()))], kill_after_s=5.0)
+    assert process.warned() == ()
+    with pytest.raises(TrialTimeout, match=r"^not finished within measure.kill_after_s=5 s; the candidate was killed$"):
+        process.warned()
 
 
 NEGATIVE_SLEEP = {"_target_": "nws_sweep.dataloading.training_steps.Sleep", "seconds_per_batch": -1}
@@ -221,15 +242,16 @@ def test_at_most_five_warnings_are_recorded() -> None:
     assert commands.warned() == (*(f"bad sample {index}" for index in range(5)), "further warnings omitted")
 
 
-def test_a_worker_killed_between_commands_fails_the_next_command() -> None:
+def test_a_worker_killed_between_commands_fails_the_next_command(monkeypatch: pytest.MonkeyPatch) -> None:
     """Paused workers are likely victims of the out-of-memory killer."""
+    monkeypatch.setattr(processes, "out_of_memory_kills", itertools.count().__next__)
     with trial_process.start(spec("Plain", length=4000)) as process:
         process.open(settings(2))
         process.window(WindowRequest(kind=WindowKind.STEADY))
         for worker in psutil.Process(process._child.pid).children():
             worker.kill()
         time.sleep(0.3)
-        with pytest.raises(TrialError, match="DataLoader worker"):
+        with pytest.raises(TrialOutOfMemory, match=r"DataLoader worker.*the kernel ran out of memory"):
             process.window(WindowRequest(kind=WindowKind.STEADY, min_batches=400))
 
 
@@ -252,15 +274,3 @@ def test_an_interruption_during_an_orderly_exit_kills_a_hanging_trial_process() 
         timer.join()
     assert pid is not None
     assert not processes.running([pid])
-
-
-@pytest.mark.parametrize(
-    ("error", "killed_by"),
-    [
-        ("DataLoader worker (pid 7) is killed by signal: Bus error. It is possible", signal.SIGBUS),
-        ("DataLoader worker (pid 7) is killed by signal: Killed. ", signal.SIGKILL),
-        ("DataLoader worker (pid 7) exited unexpectedly with exit code 1. Details are lost", None),
-    ],
-)
-def test_the_signal_that_killed_a_worker_is_a_value(error: str, killed_by: int | None) -> None:
-    assert child_module._trial_error(RuntimeError(error))[1] == killed_by

@@ -3,7 +3,6 @@ import os
 import subprocess
 import tempfile
 from pathlib import Path
-from types import SimpleNamespace as Made
 
 import pytest
 
@@ -84,21 +83,6 @@ def test_shared_memory_that_a_process_of_another_container_uses_stays(place: Pat
     assert not segment.exists()
 
 
-def test_segments_in_use_delay_the_end_by_a_second_in_all_and_removed_ones_do_not(
-    place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    slept_s: list[float] = []
-    monkeypatch.setattr(processes, "time", Made(monotonic=lambda: sum(slept_s), sleep=slept_s.append))
-    segments = [register_with_segment(place, os.getpid(), name) for name in ("first", "second")]
-    monkeypatch.setattr(processes, "_is_unused", lambda path: False)
-    processes.remove_shared_memory([os.getpid()])
-    assert sum(slept_s) == pytest.approx(1.0, abs=0.01)
-    slept_s.clear()
-    monkeypatch.setattr(processes, "_is_unused", Path.unlink)  # by its process, meanwhile
-    processes.remove_shared_memory([os.getpid()])
-    assert (slept_s, [segment.exists() for segment in segments]) == ([], [False, False])
-
-
 def test_a_folder_is_removed_after_the_exit_of_its_processes(place: Path) -> None:
     with subprocess.Popen(["sleep", "0.3"]) as dying:
         with temporary.folder() as mine:
@@ -113,8 +97,8 @@ def left_by_a_killed_program(place: Path) -> Path:
         return Path(line_of(program))
 
 
-def register_with_segment(folder: Path, pid: int, name: str = "test") -> Path:
+def register_with_segment(folder: Path, pid: int) -> Path:
     (folder / f"{pid}.process").touch()
-    segment = Path(f"/dev/shm/torch_{pid}_{name}")
+    segment = Path(f"/dev/shm/torch_{pid}_test")
     segment.touch()
     return segment

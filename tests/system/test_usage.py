@@ -110,14 +110,6 @@ def test_of_many_workers_some_are_read_and_count_for_all(monkeypatch: pytest.Mon
     assert usage.memory(range(41), shares_dataset=False)[1] == 1024 * (1005 + 40 * 205)
 
 
-def test_a_process_that_exits_while_its_threads_are_listed_has_no_children(monkeypatch: pytest.MonkeyPatch) -> None:
-    def listed(_: str) -> list[str]:
-        raise ProcessLookupError
-
-    monkeypatch.setattr(os, "listdir", listed)
-    assert list(usage.family(os.getpid())) == [os.getpid()]
-
-
 def test_an_exited_process_or_a_zombie_uses_nothing() -> None:
     with child(f"import sys\n{ALONE}") as process:
         line_of(process)
@@ -127,6 +119,7 @@ def test_an_exited_process_or_a_zombie_uses_nothing() -> None:
         assert (found.memory_bytes or 0, found.shm_bytes, usage.resident_bytes([process.pid])) == (0, 0, 0)
         process.wait()
         assert usage.of_tree(process.pid) == Usage()
+        assert list(usage.family(process.pid)) == [process.pid]
         assert (usage.resident_bytes([process.pid]), usage.memory([process.pid])) == (0, (None, None))
 
 
