@@ -79,11 +79,16 @@ def configuration(columns: Mapping[str, Any] | None = None, **changes: Any) -> C
     return Configuration(**{**defaults, **changes})
 
 
-def process_spec(name: str, log_path: Path | None = None, **arguments: Any) -> ProcessSpec:
-    """A trial process with a dataset of tests.user_datasets and no training step."""
+def process_spec(
+    name: str, log_path: Path | None = None, changes: Mapping[str, Any] | None = None, **arguments: Any
+) -> ProcessSpec:
+    """A trial process with a dataset of tests.user_datasets and no training step, and changes of its configuration."""
+    nodes = {
+        "dataset": {"_target_": f"tests.user_datasets.{name}", **arguments},
+        "training_step": {"_target_": "nws_sweep.dataloading.training_steps.Nothing"},
+    }
     return ProcessSpec(
-        dataset={"_target_": f"tests.user_datasets.{name}", **arguments},
-        training_step={"_target_": "nws_sweep.dataloading.training_steps.Nothing"},
+        configuration=configuration(**(nodes | (changes or {}))),
         log_path=str(log_path) if log_path else None,
         working_folder=str(Path.cwd()),
     )

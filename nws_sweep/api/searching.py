@@ -272,10 +272,11 @@ def _measured(
     with ExitStack() as stack:
         folder = Path(stack.enter_context(temporary.folder()))
         dataset_server = stack.enter_context(DatasetServer())
-        spec = replace(spec_of(start.configuration, str(Path.cwd())), dataset=loader_input.pickle_into(folder))
+        chosen = replace(start.configuration, dataset=loader_input.pickle_into(folder))
         if callable(training_step):
             step = pickling.write("the training step", training_step, folder / "training_step")
-            spec = replace(spec, training_step=step)
+            chosen = replace(chosen, training_step=step)
+        spec = spec_of(chosen, str(Path.cwd()))
         start_process = dataset_server.factory(lambda configuration: spec, reporter.print_line)
         if loader_input.settings_unknown:
             start = _with_settings_of_maker(start, start_process, began_s)

@@ -92,10 +92,11 @@ class _DatasetCommands:
 
     @cached_property
     def _data(self) -> _LoadedDataset:
-        spec, before = self._spec, objects.open_files()
-        torch.manual_seed(spec.seed)
-        source = Source(_make("dataset", spec.dataset, DatasetError), spec.seed, spec.rank, spec.ranks)
-        dataset, target = source.dataset, spec.dataset.get("_target_")
+        chosen, before = self._spec.configuration, objects.open_files()
+        torch.manual_seed(chosen.seed)
+        made = _make("dataset", chosen.dataset, DatasetError)
+        source = Source(made, chosen.seed, self._spec.rank, chosen.ranks)
+        dataset, target = source.dataset, chosen.dataset.get("_target_")
         if not (hasattr(dataset, "__getitem__") or hasattr(dataset, "__iter__")):
             kind = type(dataset).__name__
             raise DatasetError(f"dataset {target}: got {kind}, which has neither __getitem__ nor __iter__")
@@ -162,10 +163,10 @@ class _ChildCommands(_DatasetCommands):
         return self
 
     def prepare(self) -> DatasetFacts:
-        data, source = self._data, self._data.source
-        torch.manual_seed(self._spec.seed + self._spec.rank)  # samplers of the user draw another order in each rank
-        self._training_step = _make_step(self._spec.training_step)
-        self._collate_fn = _make("collate_fn", self._spec.collate_fn, ConfigurationError)
+        data, source, chosen = self._data, self._data.source, self._spec.configuration
+        torch.manual_seed(chosen.seed + self._spec.rank)  # samplers of the user draw another order in each rank
+        self._training_step = _make_step(chosen.training_step)
+        self._collate_fn = _make("collate_fn", chosen.collate_fn, ConfigurationError)
         return DatasetFacts(
             type=f"{type(source.dataset).__module__}.{type(source.dataset).__qualname__}",
             iterable=isinstance(source.dataset, IterableDataset),
@@ -180,7 +181,8 @@ class _ChildCommands(_DatasetCommands):
         )
 
     def open(self, settings: LoaderSettings, place: float) -> int | None:
-        self._log = SampleLog(self._folder) if self._spec.logs_samples else None
+        is_checked = self._spec.configuration.check_samples is not False and self._spec.rank == 0
+        self._log = SampleLog(self._folder) if is_checked else None
         loader = self._data.source.loader(settings, self._collate_fn, None)
         self._batches = loaders.length(loader)
         self._runs = loaders.in_runs(loader, settings.queued_batches, place)
@@ -279,7 +281,7 @@ def main(connection: Connection, spec: ProcessSpec, temporary_folder: str) -> No
     processes.set_socket_folder(temporary_folder)
     temporary.register_process(temporary_folder)
     os.setpgid(0, 0)  # the parent stops and kills the whole group
-    if spec.ranks > 1 and (threads := os.environ.get("OMP_NUM_THREADS", "")).isdecimal():
+    if spec.configuration.ranks > 1 and (threads := os.environ.get("OMP_NUM_THREADS", "")).isdecimal():
         torch.set_num_threads(max(1, int(threads)))  # torch has read the variable in the fork server
     if _template is None:
         # A collection over the objects of torch's modules takes tenths of a second at a random moment, which would

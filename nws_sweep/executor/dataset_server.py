@@ -44,13 +44,14 @@ class DatasetServer(contextlib.ExitStack):
         with contextlib.ExitStack() as stack:
             process = stack.enter_context(self._start_one(spec, supervision))
             if isinstance(process, ProcessWithBackground):
-                others = (of_rank(spec, rank) for rank in range(1, spec.ranks))
+                others = (of_rank(spec, rank) for rank in range(1, spec.configuration.ranks))
                 process.unstarted = (stack.enter_context(self._start_one(other, quiet)) for other in others)
             yield process
 
     @contextlib.contextmanager
     def _start_one(self, spec: ProcessSpec, supervision: Supervision) -> Iterator[ChildProcess]:
-        key = (spec.dataset, spec.seed, spec.start_method or processes.start_method(), spec.working_folder, spec.ranks)
+        made, method = spec.configuration, spec.start_method or processes.start_method()
+        key = (made.dataset, made.seed, made.ranks, method, spec.working_folder)
         is_current = self._template_key == key and self._template is not None and self._template.alive
         if platforms.IS_LINUX and not is_current:  # ``forking`` reads /proc
             self.close()
@@ -88,18 +89,13 @@ class DatasetServer(contextlib.ExitStack):
 def spec_of(configuration: Configuration, working_folder: str, log_path: str | None = None) -> ProcessSpec:
     """The specification of a configuration's trial processes; see ``ProcessSpec`` for the folder and the log."""
     spec = ProcessSpec(
-        dataset=configuration.dataset,
-        training_step=configuration.training_step,
-        collate_fn=configuration.collate_fn,
-        seed=configuration.seed,
+        configuration=configuration,
         start_method=multiprocessing.get_start_method(allow_none=True),
         working_folder=working_folder,
         log_path=log_path,
         state=process_state.of_this_process(),
-        logs_samples=configuration.check_samples is not False,
-        ranks=configuration.ranks,
     )
-    return spec if spec.ranks == 1 else of_rank(spec, 0)
+    return spec if configuration.ranks == 1 else of_rank(spec, 0)
 
 
 def of_rank(spec: ProcessSpec, rank: int) -> ProcessSpec:
@@ -107,9 +103,7 @@ def of_rank(spec: ProcessSpec, rank: int) -> ProcessSpec:
 
     As with torchrun, ``OMP_NUM_THREADS`` is 1 unless it is set.
     """
-    state = spec.state or process_state.of_this_process()
-    of_all = {"WORLD_SIZE": str(spec.ranks), "LOCAL_WORLD_SIZE": str(spec.ranks)}
-    environment = {"OMP_NUM_THREADS": "1", **state.environment, **of_all, "RANK": str(rank), "LOCAL_RANK": str(rank)}
-    return replace(
-        spec, rank=rank, state=replace(state, environment=environment), logs_samples=spec.logs_samples and rank == 0
-    )
+    state, ranks = spec.state or process_state.of_this_process(), str(spec.configuration.ranks)
+    of_rank = {"WORLD_SIZE": ranks, "LOCAL_WORLD_SIZE": ranks, "RANK": str(rank), "LOCAL_RANK": str(rank)}
+    environment = {"OMP_NUM_THREADS": "1", **state.environment, **of_rank}
+    return replace(spec, rank=rank, state=replace(state, environment=environment))

@@ -314,12 +314,13 @@ def start(
     """
     with contextlib.ExitStack() as stack:
         try:
-            server = ForkServer(template.connection) if template else preload([spec.dataset, spec.training_step])
+            chosen = spec.configuration
+            server = ForkServer(template.connection) if template else preload([chosen.dataset, chosen.training_step])
             if not server.is_ready(supervision.deadline_s - time.perf_counter()):  # it imports torch
                 raise TimeLimitReached
             with processes.uninterrupted():
                 child = server.fork("nws_sweep.executor.child:main", spec, stack.enter_context(temporary.folder()))
-                kind = ProcessWithBackground if spec.ranks > 1 and spec.rank == 0 else ChildProcess
+                kind = ProcessWithBackground if chosen.ranks > 1 and spec.rank == 0 else ChildProcess
                 process = kind(child, spec.start_method or processes.start_method(), supervision, template)
                 stack.callback(process.close)
         except (EOFError, ConnectionError, RuntimeError) as error:

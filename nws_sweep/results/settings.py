@@ -174,17 +174,12 @@ class ProcessState:
 class ProcessSpec:
     """The specification of a trial process: plain values, which can be sent to any process."""
 
-    dataset: Mapping[str, Any]  # Hydra node
-    training_step: Mapping[str, Any]  # Hydra node
-    collate_fn: Mapping[str, Any] | None = None  # Hydra node; None for the DataLoader's default
-    seed: int = 0  # of torch
+    configuration: Configuration
     start_method: str | None = None  # of multiprocessing, which workers follow; None for the platform's default
     working_folder: str = "."  # base of relative paths of the dataset: where the user started the command
     log_path: str | None = None  # file for standard output and error of the trial process and its workers
     state: ProcessState | None = None  # of the program; None for that of the dataset server
     rank: int = 0  # whose share of the samples is loaded
-    ranks: int = 1
-    logs_samples: bool = False  # workers log some of their samples for comparison
 
 
 def plain(value: Any) -> Any:

@@ -23,7 +23,7 @@ PROJECTS = ROOT / "tests" / "projects"
 @contextmanager
 def composed(folder: Path, config: str, **arguments: Any) -> Iterator[ChildProcess]:
     node = {"_target_": "nws_sweep.dataloading.project.load", "config": config, **arguments}
-    spec = replace(process_spec(""), dataset=node, working_folder=str(folder))
+    spec = replace(process_spec("", changes={"dataset": node}), working_folder=str(folder))
     with trial_process.start(spec, trial_process.Supervision(kill_after_s=120)) as process:
         yield process
 

@@ -33,8 +33,8 @@ EPOCH = WindowRequest(kind=WindowKind.EPOCH)
 def opened(notes: Path, num_workers: int = 0, timeout: float = 0.0, **arguments: Any) -> Iterator[ChildProcess]:
     """Three ranks of a dataset that notes in a file which rank has made which sample."""
     notes.touch()
-    spec = factories.process_spec("OfRank", length=LENGTH, path=str(notes), **arguments)
-    first = of_rank(replace(spec, ranks=RANKS), 0)
+    spec = factories.process_spec("OfRank", changes={"ranks": RANKS}, length=LENGTH, path=str(notes), **arguments)
+    first = of_rank(spec, 0)
     with DatasetServer() as server, server.start(first, Supervision(kill_after_s=60.0)) as process:
         method = "fork" if num_workers else None  # the timeout must not end while workers start
         settings = LoaderSettings(
@@ -134,14 +134,14 @@ def test_loading_in_the_background_ends_with_an_epoch_without_batches() -> None:
 def test_a_rank_replaces_the_launchers_variables_only() -> None:
     outside = {"RANK": "7", "WORLD_SIZE": "64", "HOME": "/home", "OMP_NUM_THREADS": "3"}
     state = ProcessState(environment=outside, import_path=())
-    spec = replace(factories.process_spec("Plain"), ranks=4, state=state, logs_samples=True)
+    spec = replace(factories.process_spec("Plain", changes={"ranks": 4}), state=state)
     made = of_rank(spec, 1)
     assert made.state is not None
     assert made.state.environment == {
         "RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "4",
         "HOME": "/home", "OMP_NUM_THREADS": "3",
     }  # fmt: skip
-    assert (made.rank, made.logs_samples) == (1, False)
+    assert made.rank == 1
 
 
 @pytest.mark.usefixtures("own_folders")

@@ -23,7 +23,7 @@ from tests.factories import process_spec as spec
 pytestmark = pytest.mark.usefixtures("no_leftovers")
 
 MB = 2**20
-STEP = spec("Plain").training_step
+STEP = spec("Plain").configuration.training_step
 
 
 @pytest.fixture

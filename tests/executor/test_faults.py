@@ -20,7 +20,7 @@ MEASURE: dict[str, Any] = {"window_s": 0.02, "windows": 2, "trial_limit_s": 0.3,
 
 def searched(dataset: str, candidates: tuple[int, ...], measure: Any = None, **arguments: Any) -> dict[int, Trial]:
     """The trials of a whole search over a dataset of tests/user_datasets.py, by num_workers."""
-    spec = factories.process_spec(dataset, **arguments)
+    spec = factories.process_spec(dataset, **arguments).configuration
     configuration = factories.configuration(
         dataset=spec.dataset,
         training_step=spec.training_step,

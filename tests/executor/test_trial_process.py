@@ -7,7 +7,6 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -65,7 +64,7 @@ def one_epoch(chosen: ProcessSpec, used: LoaderSettings) -> Any:
 def test_an_epoch_is_complete_with_each_start_method(num_workers: int, context: str | None) -> None:
     """The dataset raises an exception unless the fork server's modules are excluded from garbage collection."""
     node = {"_target_": f"{USERS}.ragged", "_partial_": True}
-    chosen = replace(spec("Frozen", length=50), collate_fn=node)
+    chosen = spec("Frozen", changes={"collate_fn": node}, length=50)
     window = one_epoch(chosen, settings(num_workers, multiprocessing_context=context))
     assert (window.batches, window.samples, window.ended_epoch) == (7, 50, True)
 
@@ -221,9 +220,8 @@ REMEDY = r" needs \+\+training_step._partial_=true"
 def test_invalid_datasets_and_training_steps_are_reported_in_one_line(
     dataset: dict[str, Any], training_step: dict[str, Any], kind: type[Exception], message: str
 ) -> None:
-    usual = spec("Plain")
-    chosen = replace(usual, dataset=dataset or usual.dataset, training_step=training_step or usual.training_step)
-    with pytest.raises(kind, match=message) as caught, trial_process.start(chosen):
+    changes = {key: node for key, node in (("dataset", dataset), ("training_step", training_step)) if node}
+    with pytest.raises(kind, match=message) as caught, trial_process.start(spec("Plain", changes=changes)):
         pass
     assert "\n" not in str(caught.value)
 
