@@ -8,6 +8,7 @@ from multiprocessing.connection import Connection
 from typing import Any, TypeVar
 
 from benchmarks import support
+from nws_sweep.system import fork_server
 
 Argument = TypeVar("Argument")
 Result = TypeVar("Result")
@@ -17,7 +18,7 @@ _EXIT_WITHIN_S = 10.0
 
 def call(function: Callable[[Argument], Result], argument: Argument, timeout_s: float = 900.0) -> Result:
     """The result of a function of a module, called in a child; RuntimeError if there is none within ``timeout_s``."""
-    process = support.start_fork_server().fork(f"{__name__}:_run", function, argument)
+    process = fork_server.fork(support.start_fork_server().connection, f"{__name__}:_run", function, argument)
     try:
         result: Result = _received(process.connection, function.__module__, timeout_s)
         return result

@@ -2,12 +2,9 @@
 
 from collections.abc import Callable, Iterable
 
-from nws_sweep.executor.dataset_server import DatasetServer, spec_of
-from nws_sweep.measurement.environment import Environment
 from nws_sweep.results import Configuration, LoaderSettings, SearchRecord, Trial, TrialState
 from nws_sweep.tuning.runner import search
 from tests import factories
-from tests.conftest import ROOT
 from tests.fakes import FakeClock, FakeMachine, SimulatedLoader
 
 
@@ -80,16 +77,6 @@ def check_rows(trials: Iterable[Trial], batches: int | None) -> None:
         batch_s = found.batch_s.value
         least_s = (batches - queue - trial.num_workers) * batch_s
         assert 0.97 * least_s <= found.epoch_s <= 1.03 * (found.startup_s + (batches + queue) * batch_s), trial.settings
-
-
-def real_search(configuration: Configuration) -> dict[int, Trial]:
-    """The trials of a whole search with real processes, by num_workers."""
-    start = SearchRecord(configuration=configuration, host=factories.HOST)
-    with DatasetServer() as dataset_server:
-        start_process = dataset_server.factory(lambda chosen: spec_of(chosen, str(ROOT)))
-        result = search(start, Environment(start_process=start_process), Recorder())
-    assert result.complete
-    return by_workers(result)
 
 
 def by_workers(result: SearchRecord) -> dict[int, Trial]:

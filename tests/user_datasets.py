@@ -1,6 +1,5 @@
 """Datasets as users write them, correct and faulty; trial processes import them by path."""
 
-import fcntl
 import gc
 import multiprocessing
 import os
@@ -196,15 +195,6 @@ class NotesItsMaking(Plain):
         elif leaves == "tensor":
             self.tensor = torch.zeros(10).share_memory_()
         warnings.warn("made with a warning", stacklevel=1)
-
-
-class Locks(With):
-    """Makes samples under a file lock, one at a time in all processes."""
-
-    def act(self, index: int) -> None:
-        with Path(vars(self)["path"]).open("w") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            time.sleep(0.005)
 
 
 class OfRank(Plain):

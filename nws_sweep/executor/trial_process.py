@@ -315,11 +315,12 @@ def start(
     with contextlib.ExitStack() as stack:
         try:
             chosen = spec.configuration
-            server = ForkServer(template.connection) if template else preload([chosen.dataset, chosen.training_step])
-            if not server.is_ready(supervision.deadline_s - time.perf_counter()):  # it imports torch
-                raise TimeLimitReached
+            server = template or preload([chosen.dataset, chosen.training_step])
+            if isinstance(server, ForkServer) and not server.is_ready(supervision.deadline_s - time.perf_counter()):
+                raise TimeLimitReached  # while it imported torch
             with processes.uninterrupted():
-                child = server.fork("nws_sweep.executor.child:main", spec, stack.enter_context(temporary.folder()))
+                folder = stack.enter_context(temporary.folder())
+                child = fork_server.fork(server.connection, "nws_sweep.executor.child:main", spec, folder)
                 kind = ProcessWithBackground if chosen.ranks > 1 and spec.rank == 0 else ChildProcess
                 process = kind(child, spec.start_method or processes.start_method(), supervision, template)
                 stack.callback(process.close)

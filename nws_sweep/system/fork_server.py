@@ -60,46 +60,28 @@ class ForkedProcess:
                 os.kill(self.pid, signal.SIGKILL)
 
 
+def fork(server: Connection, function: str, *arguments: Any) -> ForkedProcess:
+    """Forks a process that calls ``function``, such as ``package.module:main``, with its connection and arguments.
+
+    ``server`` is the connection to a process that calls ``serve``, or will. Raises EOFError, ConnectionError or, on
+    macOS, RuntimeError if it has exited, another OSError if there can be no process.
+    """
+    ours, theirs = multiprocessing.Pipe()
+    channel, reported = multiprocessing.Pipe()
+    with theirs, reported, _socket_of(server) as requests:
+        reduction.sendfds(requests, [theirs.fileno(), reported.fileno()])  # on macOS until they are received
+    process = ForkedProcess(ours, channel)
+    key = bytes(multiprocessing.current_process().authkey)  # by which managers of the program know it
+    ours.send((function, arguments, sys.argv, key))
+    return process
+
+
 class ForkServer:
-    """The program's end of a connection to a process that calls ``serve``, or will when the request comes."""
-
-    _is_ready = True  # has imported its modules
-
-    def __init__(self, connection: Connection) -> None:
-        self.connection = connection
-
-    def is_ready(self, within_s: float = math.inf) -> bool:
-        """Whether it has imported its modules, after at most that many seconds; EOFError if it has exited."""
-        if not self._is_ready and self.connection.poll(None if within_s == math.inf else within_s):
-            self._is_ready = True
-            self.connection.recv()
-        return self._is_ready
-
-    def fork(self, function: str, *arguments: Any) -> ForkedProcess:
-        """Forks a process that calls ``function``, such as ``package.module:main``, with its connection and arguments.
-
-        Raises EOFError, ConnectionError or, on macOS, RuntimeError if the server has exited, another OSError if there
-        can be no process.
-        """
-        self.is_ready()
-        ours, theirs = multiprocessing.Pipe()
-        channel, reported = multiprocessing.Pipe()
-        with theirs, reported, _socket_of(self.connection) as requests:
-            reduction.sendfds(requests, [theirs.fileno(), reported.fileno()])  # on macOS until they are received
-        process = ForkedProcess(ours, channel)
-        key = bytes(multiprocessing.current_process().authkey)  # by which managers of the program know it
-        ours.send((function, arguments, sys.argv, key))
-        return process
-
-
-class _OwnServer(ForkServer):
     """A fork server of a new Python process, the only one of this program."""
 
-    _is_ready = False
-
     def __init__(self, modules: Iterable[str]) -> None:
-        ours, theirs = multiprocessing.Pipe()
-        super().__init__(ours)
+        self.connection, theirs = multiprocessing.Pipe()
+        self._is_ready = False
         flags = ["-O"] * sys.flags.optimize + [f"-W{option}" for option in sys.warnoptions]
         folders = [folder for folder in sys.path if isinstance(folder, str)]  # an import ignores others
         code = _PROGRAM.format(folders, list(modules))
@@ -111,6 +93,13 @@ class _OwnServer(ForkServer):
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
+    def is_ready(self, within_s: float = math.inf) -> bool:
+        """Whether it has imported its modules, after at most that many seconds; EOFError if it has exited."""
+        if not self._is_ready and self.connection.poll(None if within_s == math.inf else within_s):
+            self._is_ready = True
+            self.connection.recv()
+        return self._is_ready
+
     def close(self) -> None:
         """Ends the server and its processes."""
         self.connection.close()
@@ -120,7 +109,7 @@ class _OwnServer(ForkServer):
         self.process.wait()
 
 
-_own_server: _OwnServer | None = None
+_own_server: ForkServer | None = None
 
 
 def ensure_running(modules: Iterable[str]) -> ForkServer:
@@ -130,7 +119,7 @@ def ensure_running(modules: Iterable[str]) -> ForkServer:
         if _own_server is not None and _own_server.process.poll() is not None:
             _close_own_server()
         if _own_server is None:
-            _own_server = _OwnServer(modules)
+            _own_server = ForkServer(modules)
     return _own_server
 
 

@@ -3,7 +3,10 @@
 import contextlib
 import itertools
 import os
+import re
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -30,7 +33,8 @@ from nws_sweep.errors import (
 from nws_sweep.executor import child as child_module
 from nws_sweep.executor import trial_process
 from nws_sweep.results import LoaderSettings, ProcessSpec, WindowKind, WindowRequest
-from nws_sweep.system import processes, torch_internals
+from nws_sweep.system import fork_server, processes, torch_internals
+from tests.conftest import ROOT
 from tests.dataloading.test_loaders import DATA, collate
 from tests.factories import process_spec as spec
 from tests.fakes import FakeClock
@@ -152,17 +156,16 @@ def test_a_command_to_a_process_that_hangs_ends_with_the_limit_of_the_search() -
 def test_the_reason_of_a_failed_start_is_reported(
     monkeypatch: pytest.MonkeyPatch, failure: Exception, reason: str
 ) -> None:
-    monkeypatch.setattr(trial_process, "preload", Mock(return_value=Mock(fork=Mock(side_effect=failure))))
+    monkeypatch.setattr(fork_server, "fork", Mock(side_effect=failure))
     with pytest.raises(TrialError, match=reason):
         trial_process.start(spec("Plain")).__enter__()
 
 
 def test_the_limit_of_the_search_holds_while_the_fork_server_imports_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    importing = Mock(is_ready=Mock(return_value=False))
-    monkeypatch.setattr(trial_process, "preload", Mock(return_value=importing))
+    monkeypatch.setattr(fork_server.ForkServer, "is_ready", lambda server, within_s: within_s > 0)
+    monkeypatch.setattr(fork_server, "fork", Mock(side_effect=AssertionError))
     with pytest.raises(TimeLimitReached):
         trial_process.start(spec("Plain"), trial_process.Supervision(deadline_s=0.0)).__enter__()
-    assert not importing.fork.called
 
 
 def answering(monkeypatch: pytest.MonkeyPatch, answers: list[Any], **limits: Any) -> trial_process.ChildProcess:
@@ -272,3 +275,20 @@ def test_an_interruption_during_an_orderly_exit_kills_a_hanging_trial_process() 
         timer.join()
     assert pid is not None
     assert not processes.running([pid])
+
+
+_IN_SMALL_SHM = """
+from tests.executor.test_trial_process import one_epoch, settings, spec
+one_epoch(spec("Heavy", length=4000, values=32768), settings(8))
+"""
+
+
+def test_too_little_shared_memory_is_the_reason_of_a_failure() -> None:
+    """In a mount namespace whose /dev/shm has 8 MB; of batches of 1 MB, 8 workers have 17 in flight."""
+    mount = 'mount -t tmpfs -o size=8m tmpfs /dev/shm && exec "$0" -c "$1"'
+    command = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", mount, sys.executable, _IN_SMALL_SHM]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=ROOT)
+    *_, reason = done.stderr.splitlines()
+    if reason.startswith(("unshare:", "mount:")):
+        pytest.skip(f"no mount namespaces here: {reason}")
+    assert re.match(r"nws_sweep\.errors\.TrialError: .*(/dev/shm|shared memory)", reason), done.stderr

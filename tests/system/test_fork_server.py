@@ -4,7 +4,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from multiprocessing.connection import wait
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from nws_sweep.system import fork_server, processes
-from nws_sweep.system.fork_server import ForkedProcess, ForkServer
+from nws_sweep.system.fork_server import ForkedProcess
 from tests import forked
 from tests.children import child, line_of
 from tests.conftest import ROOT, run_python
@@ -23,8 +23,8 @@ def own_server() -> Any:
     return fork_server.ensure_running(["tests.forked", "no_such_module", ".raises_type_error"])
 
 
-def fork(function: Callable[..., None], *arguments: Any, server: ForkServer | None = None) -> ForkedProcess:
-    return (server or own_server()).fork(f"tests.forked:{function.__name__}", *arguments)
+def fork(function: Callable[..., None], *arguments: Any, server: Connection | None = None) -> ForkedProcess:
+    return fork_server.fork(server or own_server().connection, f"tests.forked:{function.__name__}", *arguments)
 
 
 @pytest.mark.parametrize(("how", "status"), [("returns", 0), ("raises", 1), ("exits", 3), ("killed", -signal.SIGKILL)])
@@ -52,7 +52,7 @@ def test_a_fork_that_fails_is_reported_and_does_not_end_the_server() -> None:
     template.connection.recv()
     for _ in range(2):
         with pytest.raises(BlockingIOError, match="too many processes"):
-            fork(forked.sleep, server=ForkServer(template.connection))
+            fork(forked.sleep, server=template.connection)
 
 
 def test_a_killed_server_is_replaced() -> None:
@@ -79,7 +79,7 @@ server = fork_server.ensure_running([])
 pid = os.fork()
 if not pid:
     own = fork_server.ensure_running([])
-    process = own.fork("tests.forked:end", "exits")
+    process = fork_server.fork(own.connection, "tests.forked:end", "exits")
     process.join(20)
     sys.exit(process.exitcode if own.process.pid != server.process.pid else "one server")
 assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 3
@@ -100,11 +100,11 @@ _KILLED = """
 import os, signal, time
 from nws_sweep.system import fork_server
 server = fork_server.ensure_running([])
-template = server.fork("tests.forked:serve")
+template = fork_server.fork(server.connection, "tests.forked:serve")
 template.connection.recv()
 family = [server.process.pid, template.pid]
-for of in (server, fork_server.ForkServer(template.connection)):
-    process = of.fork("tests.forked:sleep_with_a_process")
+for of in (server, template):
+    process = fork_server.fork(of.connection, "tests.forked:sleep_with_a_process")
     family += [process.pid, process.connection.recv()]
     os.killpg(process.pid, signal.SIGSTOP)
 print(*family, flush=True)
@@ -122,7 +122,7 @@ def test_all_processes_exit_with_a_killed_program_even_if_paused() -> None:
 def test_a_worker_of_a_killed_process_is_reaped() -> None:
     """In a container the program may be the first process, which gets such workers, and does not reap them."""
     server = own_server()
-    process = server.fork("tests.forked:sleep_with_a_process")
+    process = fork(forked.sleep_with_a_process)
     worker = psutil.Process(process.connection.recv())
     process.kill()
     process.join(WITHIN_S)
@@ -151,7 +151,7 @@ for number in processes.ENDING_SIGNALS:
 subprocess.Popen = start_and_signal
 server = fork_server.ensure_running([])
 assert sorted(received) == sorted(processes.ENDING_SIGNALS)
-process = server.fork("tests.forked:sleep")
+process = fork_server.fork(server.connection, "tests.forked:sleep")
 process.connection.recv()
 for number in processes.ENDING_SIGNALS:
     server.process.send_signal(number)
@@ -172,7 +172,7 @@ os.closerange(0, 3)
 sys.stdout = sys.stderr = None
 sys.path.append(pathlib.Path())
 from nws_sweep.system import fork_server
-process = fork_server.ensure_running([]).fork("tests.forked:redirect")
+process = fork_server.fork(fork_server.ensure_running([]).connection, "tests.forked:redirect")
 os._exit(process.connection.recv())
 """
 
@@ -184,7 +184,7 @@ def test_processes_of_a_program_without_streams_and_with_a_path_that_imports_ign
 
 _SEMAPHORE = """
 from nws_sweep.system import fork_server
-process = fork_server.ensure_running([]).fork("tests.forked:hold_a_semaphore")
+process = fork_server.fork(fork_server.ensure_running([]).connection, "tests.forked:hold_a_semaphore")
 print(process.connection.recv())
 process.kill()
 """
