@@ -12,6 +12,7 @@ from typing import Any
 
 from nws_sweep.analysis.summary import Summary, summarise
 from nws_sweep.config.schema import folder_name
+from nws_sweep.executor import process_state
 from nws_sweep.results import (
     BatchCost,
     BatchRecord,
@@ -88,7 +89,8 @@ def process_spec(
         "training_step": {"_target_": "nws_sweep.dataloading.training_steps.Nothing"},
     }
     return ProcessSpec(
-        configuration=configuration(**(nodes | (changes or {}))),
+        configuration=configuration(**{**nodes, **(changes or {})}),
+        state=process_state.of_this_process(),
         log_path=str(log_path) if log_path else None,
         working_folder=str(Path.cwd()),
     )

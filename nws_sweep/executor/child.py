@@ -14,7 +14,6 @@ import re
 import signal
 import time
 import traceback
-import types
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -54,6 +53,7 @@ from nws_sweep.results import (
 from nws_sweep.system import accelerator, fork_server, processes, streams, temporary
 
 logger = logging.getLogger(__name__)
+_report_progress = partial(logger.info, "")  # tells the parent that batches arrive
 
 # torch issues these for each DataLoader that nws_sweep makes on purpose.
 _EXPECTED_WARNINGS = (
@@ -257,11 +257,6 @@ class _ChildCommands(_DatasetCommands):
         return SamplesLogged(samples=samples, moved_files=tuple(files[number] for number in moved))
 
 
-def _report_progress() -> None:
-    """Tells the parent that batches arrive, by a log line without text."""
-    logger.info("")
-
-
 def _one(sample: Any) -> int:
     """A ``collate_fn`` that counts, where DataLoader calls it with one sample."""
     return 1
@@ -274,8 +269,7 @@ def main(connection: Connection, spec: ProcessSpec, temporary_folder: str) -> No
     """Answers commands until the command is None or the parent closes the pipe."""
     # The user's own; that of a forked process is "fork".
     multiprocessing.set_start_method(spec.start_method, force=True)
-    if spec.state is not None:
-        process_state.restore(spec.state)
+    process_state.restore(spec.state)
     for pattern in _EXPECTED_WARNINGS:
         warnings.filterwarnings("ignore", message=pattern)
     processes.set_socket_folder(temporary_folder)
@@ -355,9 +349,9 @@ class _WorkerExits:
     _handler: Any = None
 
     def disable(self) -> None:
-        while signal.getsignal(signal.SIGCHLD) is not _ignore:
+        while signal.getsignal(signal.SIGCHLD) is not fork_server.ignore:
             with contextlib.suppress(RuntimeError):  # raised by its last call; the DataLoader has noticed the exit too
-                self._handler = signal.signal(signal.SIGCHLD, _ignore)
+                self._handler = signal.signal(signal.SIGCHLD, fork_server.ignore)
 
     def enable(self) -> None:
         """Installs the handler and calls it once for workers that exited while it was disabled."""
@@ -378,10 +372,6 @@ class _WorkerExits:
                 return worker_exit
             time.sleep(_POLL_S)
         return error
-
-
-def _ignore(signal_number: int, frame: types.FrameType | None) -> None:
-    pass
 
 
 def _describe(error: BaseException) -> str:

@@ -57,7 +57,7 @@ class DatasetServer(contextlib.ExitStack):
             self.close()
             with contextlib.ExitStack() as making:
                 process = making.enter_context(trial_process.start(spec, supervision, prepare=False))
-                if obstacle := process.make_template():
+                if obstacle := process.request("make_template"):
                     logger.debug("each trial process makes the dataset: making it leaves %s behind", obstacle)
                     process.prepare()
                     yield process
@@ -103,7 +103,7 @@ def of_rank(spec: ProcessSpec, rank: int) -> ProcessSpec:
 
     As with torchrun, ``OMP_NUM_THREADS`` is 1 unless it is set.
     """
-    state, ranks = spec.state or process_state.of_this_process(), str(spec.configuration.ranks)
+    ranks = str(spec.configuration.ranks)
     of_rank = {"WORLD_SIZE": ranks, "LOCAL_WORLD_SIZE": ranks, "RANK": str(rank), "LOCAL_RANK": str(rank)}
-    environment = {"OMP_NUM_THREADS": "1", **state.environment, **of_rank}
-    return replace(spec, rank=rank, state=replace(state, environment=environment))
+    environment = {"OMP_NUM_THREADS": "1", **spec.state.environment, **of_rank}
+    return replace(spec, rank=rank, state=replace(spec.state, environment=environment))

@@ -67,7 +67,7 @@ class ChildProcess(TrialProcess):
     ) -> None:
         self.pid, self.connection, self._child = child.pid, child.connection, child
         self._start_method, self._supervision, self._template = start_method, supervision, template
-        self._left_s, self._deadline_s = supervision.kill_after_s, supervision.deadline_s
+        self._left_s = supervision.kill_after_s
         self.memory_limit_bytes = supervision.memory_budget_bytes
         self.on_stall = lambda: None
         self.batches_per_epoch = None
@@ -84,10 +84,6 @@ class ChildProcess(TrialProcess):
     load_one_by_one = _sent(TrialProcess.load_one_by_one)
     samples = _sent(TrialProcess.samples)
     thread_times = _sent(TrialProcess.thread_times)
-
-    def make_template(self) -> str:
-        """Makes only the dataset, to fork trial processes from this one; returns the obstacle to that, else ""."""
-        return str(self.request("make_template"))
 
     @property
     def alive(self) -> bool:
@@ -154,13 +150,13 @@ class ChildProcess(TrialProcess):
     def _receive(self, deadline: float, stall_at: float) -> Any:
         pause_s = _WATCH_EVERY_S
         while True:
-            remaining = max(0.0, min(deadline, self._deadline_s) - time.perf_counter())
+            remaining = max(0.0, min(deadline, self._supervision.deadline_s) - time.perf_counter())
             ready = wait([self.connection, self._child.sentinel], min(remaining, pause_s))
             if self.connection in ready:
                 return self.connection.recv()
             if ready:
                 raise EOFError
-            if remaining == 0 and time.perf_counter() >= self._deadline_s:
+            if remaining == 0 and time.perf_counter() >= self._supervision.deadline_s:
                 raise TimeLimitReached
             if remaining == 0:
                 limit = f"measure.kill_after_s={self._supervision.kill_after_s:g} s"

@@ -175,10 +175,10 @@ class ProcessSpec:
     """The specification of a trial process: plain values, which can be sent to any process."""
 
     configuration: Configuration
+    state: ProcessState  # of the program
     start_method: str | None = None  # of multiprocessing, which workers follow; None for the platform's default
     working_folder: str = "."  # base of relative paths of the dataset: where the user started the command
     log_path: str | None = None  # file for standard output and error of the trial process and its workers
-    state: ProcessState | None = None  # of the program; None for that of the dataset server
     rank: int = 0  # whose share of the samples is loaded
 
 

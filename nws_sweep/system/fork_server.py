@@ -175,7 +175,7 @@ def serve(connection: Connection) -> None:
     exits, wakeup = multiprocessing.Pipe(duplex=False)
     os.set_blocking(wakeup.fileno(), False)
     signal.set_wakeup_fd(wakeup.fileno(), warn_on_full_buffer=False)
-    signal.signal(signal.SIGCHLD, _ignore)
+    signal.signal(signal.SIGCHLD, ignore)
     channels: dict[BaseProcess, Connection] = {}
     with _socket_of(connection) as requests:
         while True:
@@ -241,5 +241,5 @@ def _socket_of(connection: Connection) -> socket.socket:
     return socket.socket(fileno=os.dup(connection.fileno()))
 
 
-def _ignore(number: int, frame: FrameType | None) -> None:
-    pass  # unlike SIG_IGN it writes to the wakeup file
+def ignore(number: int, frame: FrameType | None) -> None:
+    """A handler of signals; unlike with SIG_IGN, the signal wakes the process."""

@@ -68,8 +68,8 @@ def uninterrupted() -> Iterator[None]:
         yield
         return
     received: list[int] = []
-    handlers: dict[int, Any] = {number: signal.getsignal(number) for number in signal.valid_signals()}
-    own = {number: handler for number, handler in handlers.items() if callable(handler)}
+    found: dict[int, Any] = {number: signal.getsignal(number) for number in signal.valid_signals()}
+    own = {number: handler for number, handler in found.items() if callable(handler)}
     is_inside = True
 
     def defer(number: int, frame: FrameType | None) -> None:

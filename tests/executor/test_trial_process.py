@@ -278,8 +278,12 @@ def test_an_interruption_during_an_orderly_exit_kills_a_hanging_trial_process() 
 
 
 _IN_SMALL_SHM = """
-from tests.executor.test_trial_process import one_epoch, settings, spec
-one_epoch(spec("Heavy", length=4000, values=32768), settings(8))
+from nws_sweep.executor import trial_process
+from nws_sweep.results import LoaderSettings, WindowKind, WindowRequest
+from tests.factories import process_spec
+with trial_process.start(process_spec("Heavy", length=4000, values=32768)) as process:
+    process.open(LoaderSettings(batch_size=8, num_workers=8))
+    process.window(WindowRequest(kind=WindowKind.EPOCH))
 """
 
 
