@@ -5,7 +5,6 @@ group, which is paused, resumed and killed as one.
 """
 
 import contextlib
-import gc
 import logging
 import math
 import multiprocessing
@@ -277,10 +276,6 @@ def main(connection: Connection, spec: ProcessSpec, temporary_folder: str) -> No
     os.setpgid(0, 0)  # the parent stops and kills the whole group
     if spec.configuration.ranks > 1 and (threads := os.environ.get("OMP_NUM_THREADS", "")).isdecimal():
         torch.set_num_threads(max(1, int(threads)))  # torch has read the variable in the fork server
-    if _template is None:
-        # A collection over the objects of torch's modules takes tenths of a second at a random moment, which would
-        # distort a search of a few seconds.
-        gc.freeze()
     # When memory runs out, the kernel kills a trial process before the template process, and the program last.
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(_OOM_SCORE_ADJ if _template else _OOM_SCORE_ADJ_OF_TEMPLATE)

@@ -5,6 +5,7 @@ Where forking is unsafe (``forking``), each trial process makes the dataset.
 
 import contextlib
 import logging
+import math
 import multiprocessing
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -76,7 +77,7 @@ class DatasetServer(contextlib.ExitStack):
             chosen: Configuration, memory_bytes: int | None, deadline_s: float
         ) -> AbstractContextManager[TrialProcess]:
             supervision = Supervision(
-                kill_after_s=chosen.measure.kill_after_s,
+                kill_after_s=chosen.measure.kill_after_s or math.inf,
                 memory_budget_bytes=memory_bytes,
                 deadline_s=deadline_s,
                 on_progress=on_progress,

@@ -38,7 +38,7 @@ _Method = TypeVar("_Method", bound=Callable[..., Any])
 class Supervision:
     """What the parent checks while a command runs."""
 
-    kill_after_s: float | None = None  # for all commands together, making the dataset included; None for no limit
+    kill_after_s: float = math.inf  # for all commands together, making the dataset included
     memory_budget_bytes: int | None = None  # of all its processes; None for no limit
     deadline_s: float = math.inf  # moment on the clock time.perf_counter after which no command is answered
     on_progress: Callable[[str], None] = lambda text: None  # called with a line of text while a dataset is made
@@ -128,7 +128,7 @@ class ChildProcess(TrialProcess):
         if self._failure is not None:  # the next answer would be that of the earlier command
             raise self._failure
         began = time.perf_counter()
-        deadline = math.inf if self._left_s is None else began + self._left_s
+        deadline = began + self._left_s
         try:
             self.connection.send((name, *arguments))
             while (answer := self._receive(deadline, time.perf_counter() + STALL_S))[0] == "progress":
@@ -140,8 +140,7 @@ class ChildProcess(TrialProcess):
             self._failure = error
             raise
         finally:
-            if self._left_s is not None:
-                self._left_s = max(0.0, self._left_s - (time.perf_counter() - began))
+            self._left_s -= time.perf_counter() - began
         kind, result = answer
         if kind == "error":
             raise self._explained(*result)
@@ -156,7 +155,7 @@ class ChildProcess(TrialProcess):
                 return self.connection.recv()
             if ready:
                 raise EOFError
-            if remaining == 0 and time.perf_counter() >= self._supervision.deadline_s:
+            if remaining == 0 and self._supervision.deadline_s <= deadline:
                 raise TimeLimitReached
             if remaining == 0:
                 limit = f"measure.kill_after_s={self._supervision.kill_after_s:g} s"
@@ -183,10 +182,8 @@ class ChildProcess(TrialProcess):
         """The error, with the cause added if a signal, ``killed_by``, killed the trial process or a worker."""
         # The kernel's counter covers the whole machine: it explains a killed process, not an exception.
         if killed_by is not None and processes.out_of_memory_kills() > self._kernel_kills:
-            return TrialOutOfMemory(
-                f"{error} (the kernel ran out of memory and killed a process)"
-                f"{'' if self.settings else _NO_ROOM_FOR_THE_DATASET}"
-            )
+            while_making = "" if self.settings else _NO_ROOM_FOR_THE_DATASET
+            return TrialOutOfMemory(f"{error} (the kernel ran out of memory and killed a process){while_making}")
         if killed_by == signal.SIGBUS:
             return TrialError(f"{error} (shared memory, /dev/shm, is too small for the batches in flight)")
         return error
