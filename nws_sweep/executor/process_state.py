@@ -19,7 +19,16 @@ _SETTERS: Mapping[str, str] = {
     "torch:get_default_dtype": "torch:set_default_dtype",
     "torch.multiprocessing:get_sharing_strategy": "torch.multiprocessing:set_sharing_strategy",
     "cv2:getNumThreads": "cv2:setNumThreads",
+    "nws_sweep.executor.process_state:blas_threads": "threadpoolctl:threadpool_limits",
 }
+
+
+def blas_threads() -> Mapping[str, int]:
+    """The number of threads of each BLAS library of this process, by the prefix of its file."""
+    import threadpoolctl
+
+    pools = threadpoolctl.threadpool_info()
+    return {pool["prefix"]: pool["num_threads"] for pool in pools if pool["user_api"] == "blas"}
 
 
 def of_this_process() -> ProcessState:
