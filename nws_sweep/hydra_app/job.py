@@ -152,9 +152,6 @@ def skip_finished(run: storage.StoredRun, session: Session) -> None:
     """Shows a result that an earlier program finished, and makes it available to later searches."""
     session.remember(run.result)
     session.view.configuration_finished(_label(run.result.configuration, session), run.result)
-    if not writer.has_pictures(run.folder):  # the earlier program was killed before it had drawn them
-        atomic.remove_temporary(run.folder)
-        _draw(run.folder, session)
 
 
 def _label(configuration: Configuration, session: Session) -> str:

@@ -43,17 +43,11 @@ def remove_temporary(folder: Path) -> None:
 
 def set_aside(path: Path, why: str) -> Path:
     """Renames a file to ``NAME.WHY-NUMBER`` with the first free number; returns the new path."""
-    return path.rename(_free_name(path, why))
+    return path.rename(free_name(path, why))
 
 
-def copy_aside(path: Path, why: str) -> None:
-    """Copies a file to ``NAME.WHY-NUMBER``, unless an equal copy exists."""
-    content = path.read_bytes()
-    if not any(copy.read_bytes() == content for copy in path.parent.glob(f"{path.name}.{why}-*")):
-        write_bytes(_free_name(path, why), content)
-
-
-def _free_name(path: Path, why: str) -> Path:
+def free_name(path: Path, why: str) -> Path:
+    """``NAME.WHY-NUMBER`` with the first free number, beside the file."""
     names = (path.with_name(f"{path.name}.{why}-{number}") for number in itertools.count(1))
     return next(name for name in names if not name.exists())
 

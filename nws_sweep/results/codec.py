@@ -5,7 +5,9 @@ import io
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
+from itertools import count, groupby
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -26,12 +28,11 @@ TIMING_COLUMNS = (
     "reason", "windows", "bias_bound", "cache", "disk_bytes", "other_cpus", "steal", "throttled", "cost_s", "settings",
     "notes",
 )  # fmt: skip
-BATCH_COLUMNS = ("num_workers", "window", "index", "warm_up", "wait_s", "step_s", "settings")
+BATCH_COLUMNS = tuple(field.name for field in fields(BatchTime))
 COST_COLUMNS = (
-    "num_workers", "epoch", "number", "position", "cpu_s", "wait_s", "copy_s", "was_stopped", "settings",
-    "stages",
+    "num_workers", "epoch", "number", "position", "cpu_s", "wait_s", "copy_s", "was_stopped", "settings", "stages",
 )  # fmt: skip
-_RECORD_FIELDS, _COST_FIELDS = COST_COLUMNS[1:4] + COST_COLUMNS[7:8], COST_COLUMNS[4:7]
+_WINDOW = attrgetter("num_workers", "settings", "window", "warm_up")
 
 
 def to_text(result: SearchRecord) -> str:
@@ -54,12 +55,11 @@ def batches_text(result: SearchRecord) -> str:
     """The content of batches.csv: one row per batch."""
     rows: list[Sequence[Any]] = [BATCH_COLUMNS]
     for trial in result.trials:
-        index, settings = 0, result.configuration.differing(trial.settings)
+        num_workers, settings = _key(trial, result)
+        index = count()
         for number, window in enumerate(trial.windows):
-            identity = trial.num_workers, number
             for wait_s, step_s in zip(window.wait_s, window.step_s, strict=True):
-                rows.append((*identity, index, int(not window.counts), wait_s, step_s, settings))
-                index += 1
+                rows.append((num_workers, number, next(index), int(not window.counts), wait_s, step_s, settings))
     return _csv_text(rows)
 
 
@@ -75,11 +75,11 @@ def costs_text(result: SearchRecord) -> str:
     """The content of costs.csv: one row per batch that was made, with its cost."""
     rows: list[Sequence[Any]] = [COST_COLUMNS]
     for trial in result.trials:
-        settings = result.configuration.differing(trial.settings)
+        num_workers, settings = _key(trial, result)
         for record in trial.records:
-            cost, place = record.cost, (trial.num_workers, record.epoch, record.number, record.position)
+            place = num_workers, record.epoch, record.number, record.position
             stages = msgspec.json.encode(record.stages).decode() if record.stages else ""
-            rows.append((*place, *cost.parts, int(record.was_stopped), settings, stages))
+            rows.append((*place, *record.cost.parts, int(record.was_stopped), settings, stages))
     return _csv_text(rows)
 
 
@@ -93,33 +93,28 @@ def with_records(result: SearchRecord, costs: str) -> SearchRecord:
     """Adds the records of costs.csv to the trials; ``UNREADABLE`` if the text is not complete."""
     records: dict[tuple[int, str], list[BatchRecord]] = defaultdict(list)
     for row in csv.DictReader(io.StringIO(costs, newline=""), strict=True):
-        values = {name: value for name, value in row.items() if name in _RECORD_FIELDS and value != ""}
-        data = {**values, "began_s": 0.0, "ended_s": 0.0, "cost": {name: row[name] for name in _COST_FIELDS}}
-        data["stages"] = json.loads(row.get("stages") or "[]")
+        values = {name: value for name, value in row.items() if value != ""}
+        stages = json.loads(row.get("stages") or "[]")
+        data = {**values, "began_s": 0.0, "ended_s": 0.0, "cost": values, "stages": stages}
         records[int(row["num_workers"]), row["settings"]].append(msgspec.convert(data, BatchRecord, strict=False))
-    trials = (
-        replace(trial, records=tuple(records[trial.num_workers, result.configuration.differing(trial.settings)]))
-        for trial in result.trials
-    )
+    trials = (replace(trial, records=tuple(records[_key(trial, result)])) for trial in result.trials)
     return replace(result, trials=tuple(trials))
 
 
 def with_windows(result: SearchRecord, batches: str) -> SearchRecord:
     """Adds the windows to the trials, with what batches.csv holds of them; ``UNREADABLE`` if the text is not valid."""
-    rows: dict[tuple[int, str], dict[int, list[BatchTime]]] = defaultdict(lambda: defaultdict(list))
-    for row in parse_batches(batches):
-        rows[row.num_workers, row.settings][row.window].append(row)
-    trials = []
-    for trial in result.trials:
-        of_trial = rows[trial.num_workers, result.configuration.differing(trial.settings)]
-        trials.append(replace(trial, windows=tuple(map(_window_of, of_trial.values()))))
+    windows: dict[tuple[int, str], list[Window]] = defaultdict(list)
+    for (num_workers, settings, _, warm_up), rows in groupby(parse_batches(batches), _WINDOW):
+        kind = WindowKind.WARM_UP if warm_up else WindowKind.STEADY
+        waits, steps = zip(*((row.wait_s, row.step_s) for row in rows), strict=True)
+        windows[num_workers, settings].append(Window(kind=kind, wait_s=waits, step_s=steps, startup_s=None, samples=0))
+    trials = (replace(trial, windows=tuple(windows[_key(trial, result)])) for trial in result.trials)
     return replace(result, trials=tuple(trials))
 
 
-def _window_of(rows: Sequence[BatchTime]) -> Window:
-    kind = WindowKind.WARM_UP if rows[0].warm_up else WindowKind.STEADY
-    waits, steps = zip(*((row.wait_s, row.step_s) for row in rows), strict=True)
-    return Window(kind=kind, wait_s=waits, step_s=steps, startup_s=None, samples=0)
+def _key(trial: Trial, result: SearchRecord) -> tuple[int, str]:
+    """The cells by which rows of a CSV file belong to a trial."""
+    return trial.num_workers, result.configuration.differing(trial.settings)
 
 
 def timings_text(result: SearchRecord) -> str:
@@ -130,11 +125,8 @@ def timings_text(result: SearchRecord) -> str:
 
 def table_text(columns: Iterable[str], rows: Iterable[Mapping[str, Any]]) -> str:
     """A table as CSV; missing values are empty cells, and repeated columns are left out."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(dict.fromkeys(columns)), restval="", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
+    names = list(dict.fromkeys(columns))
+    return _csv_text([names, *([row.get(name) for name in names] for row in rows)])
 
 
 def identifying(configuration: Configuration) -> dict[str, Any]:

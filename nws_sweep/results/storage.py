@@ -5,11 +5,12 @@ import hashlib
 import itertools
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
+from typing import TypeVar
 
 from nws_sweep.errors import NotARunError, one_line
 from nws_sweep.results import atomic, codec
@@ -30,6 +31,8 @@ REPORT = "report.md"
 PAGE = "report.html"
 PLOTS = "plots"  # folder of the pictures of a grid
 UNREADABLE = "unreadable"  # part of the name of an unreadable file that was set aside
+
+_Content = TypeVar("_Content")
 
 _LONGEST_NAME = 120  # bytes, without the hash; file systems allow 255
 
@@ -99,8 +102,7 @@ def load(folder: Path) -> StoredRun:
     if not (folder / BATCHES).exists():
         return run
     try:
-        with _reading(folder / BATCHES):
-            return replace(run, result=codec.with_windows(run.result, (folder / BATCHES).read_text("utf-8")))
+        return replace(run, result=_read(folder / BATCHES, partial(codec.with_windows, run.result)))
     except NotARunError as error:
         return replace(run, batches_error=str(error))
 
@@ -110,8 +112,7 @@ def with_records(run: StoredRun) -> SearchRecord:
     path = run.folder / COSTS
     if not path.exists():
         raise NotARunError(f"{run.folder}: no {COSTS}, so nothing can be predicted")
-    with _reading(path):
-        return codec.with_records(run.result, path.read_text("utf-8"))
+    return _read(path, partial(codec.with_records, run.result))
 
 
 def set_aside(folder: Path, why: str) -> Path:
@@ -123,16 +124,12 @@ def set_aside(folder: Path, why: str) -> Path:
 
 
 def copy_batches(folder: Path) -> None:
-    """Copies batches.csv as interrupted: its unfinished trials will be measured again."""
-    if has_rows(folder / BATCHES):
-        atomic.copy_aside(folder / BATCHES, "interrupted")
-
-
-def has_rows(path: Path) -> bool:
-    """Whether a CSV file exists and has more than its header."""
-    with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
-        return bool(file.readline() and file.readline())
-    return False
+    """Copies batches.csv as interrupted, if it has rows and no copy is equal: unfinished trials are measured again."""
+    path = folder / BATCHES
+    content = path.read_bytes() if path.exists() else b""
+    copies = [copy.read_bytes() for copy in folder.glob(f"{BATCHES}.interrupted-*")]
+    if content.count(b"\n") > 1 and content not in copies:
+        atomic.write_bytes(atomic.free_name(path, "interrupted"), content)
 
 
 def output_folder() -> Path:
@@ -183,8 +180,7 @@ def find(folder: Path) -> Stored:
 
 
 def _stored_run(path: Path) -> StoredRun:
-    with _reading(path):
-        return StoredRun(folder=path.parent, result=codec.from_text(path.read_text("utf-8")))
+    return StoredRun(folder=path.parent, result=_read(path, codec.from_text))
 
 
 def read_batches(folder: Path) -> list[BatchTime]:
@@ -193,16 +189,12 @@ def read_batches(folder: Path) -> list[BatchTime]:
     NotARunError if the file cannot be read.
     """
     path = folder / BATCHES
-    if not path.is_file():
-        return []
-    with _reading(path):
-        return codec.parse_batches(path.read_text("utf-8"))
+    return _read(path, codec.parse_batches) if path.is_file() else []
 
 
-@contextlib.contextmanager
-def _reading(path: Path) -> Iterator[None]:
-    """Raises NotARunError if the file cannot be read or its content is wrong."""
+def _read(path: Path, parse: Callable[[str], _Content]) -> _Content:
+    """The parsed content of a file; NotARunError if it cannot be read or is wrong."""
     try:
-        yield
+        return parse(path.read_text("utf-8"))
     except (*codec.UNREADABLE, OSError) as error:
         raise NotARunError(f"{path}: cannot be read ({one_line(repr(error), 120)})") from error
