@@ -51,7 +51,7 @@ def draw_bars(bars: Sequence[Best], title: str, unit: str) -> Figure:
     more = [{"": f"{len(others)} more"}] if others else []
     figure, axes = _bar_axes([*(bar.cells for bar in shown), *more], title)
     rates = [bar.rate.value for bar in shown]
-    errors = np.abs(np.transpose([bar.rate.ends for bar in shown]) - rates)
+    errors = style.errors([bar.rate for bar in shown])
     drawn = axes.barh(range(len(shown)), rates, _HEIGHT, xerr=errors, color=COLOURS[0], ecolor=INK)
     texts = [
         f"{units.rate(bar.rate)} ({bar.num_workers})" + (f", {bar.gain.speed_up}" if bar.gain else "") for bar in shown

@@ -9,22 +9,17 @@ from nws_sweep.results import shown
 
 DATASET = "dataset"
 BETWEEN = " · "
-_MOST_PANELS = 9
 _NUMBER = re.compile(r"-?\d+(\.\d+)?(e-?\d+)?")
 
 
-def facets(summary: Summary) -> tuple[tuple[str, ...], dict[str, list[ConfigurationSummary]]]:
-    """The columns that differ within panels; and the measured configurations of each panel, by title.
+def facets(summary: Summary) -> tuple[tuple[str, ...], list[tuple[str, ConfigurationSummary]]]:
+    """The columns that differ within panels, one for each dataset; and the measured configurations with their panels.
 
-    There is one panel for each dataset, or one for all if there are too many.
+    The title of a panel is empty if all have the same dataset.
     """
-    axes = values(summary)
-    is_divided = 1 < len(axes.get(DATASET, ())) <= _MOST_PANELS
-    panels: dict[str, list[ConfigurationSummary]] = {}
-    for c in summary.configurations:
-        if c.best:
-            panels.setdefault(cell(c, DATASET) if is_divided else "", []).append(c)
-    return tuple(name for name in axes if not (is_divided and name == DATASET)), panels
+    names = summary.distinguishing
+    panels = [(cell(c, DATASET) if DATASET in names else "", c) for c in summary.configurations if c.best]
+    return tuple(name for name in names if name != DATASET), panels
 
 
 def values(summary: Summary) -> dict[str, tuple[str, ...]]:

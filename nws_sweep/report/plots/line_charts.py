@@ -1,9 +1,9 @@
 """Values against num_workers: throughput or time, a panel per dataset, and predicted times, each from a pure value."""
 
-import math
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from typing import Any
 
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
@@ -24,7 +24,6 @@ from nws_sweep.report.plots.style import COLOURS, DASHES, LETTER, MARKERS, MUTED
 from nws_sweep.results import Estimate, Trial
 
 _MOST_NAMED = 8  # curves in the legend
-_SPREAD = 0.24  # workers, the horizontal distance over which curves are spread
 _ALIKE = 0.05  # relative difference of values up to which curves are drawn as one
 
 
@@ -40,7 +39,7 @@ class Curve:
     best: int  # recommended num_workers
     value: Estimate | None  # of the recommended candidate
     changed: str = ""  # its settings that differ from the configuration
-    look: tuple[int, int] | None = (0, 0)  # indices of colour and dash; None if it is not in the legend
+    look: int | None = 0  # number of its colour, marker and dash; None if it is not in the legend
 
     @property
     def values(self) -> list[Estimate]:
@@ -59,8 +58,8 @@ class Chart:
     @property
     def recommended(self) -> list[tuple[str, Curve, Estimate]]:
         """The recommended candidates of the curves in the legend: panel, curve, value."""
-        curves = [(title, curve) for title, curves in self.panels.items() for curve in curves if curve.look]
-        return [(title, curve, curve.value) for title, curve in curves if curve.value]
+        every = ((title, curve) for title, curves in self.panels.items() for curve in curves)
+        return [(title, curve, curve.value) for title, curve in every if curve.value and curve.look is not None]
 
 
 def throughput(summary: Summary) -> Chart:
@@ -86,16 +85,15 @@ def _time(trial: Trial, quantity: Quantity) -> Estimate | None:
 
 def _chart(summary: Summary, quantity: str, measure: _Measure) -> Chart:
     within, divided = facets.facets(summary)
-    looks, panels = _looks(within, divided), dict[str, list[Curve]]()
-    for title, configurations in divided.items():
-        curves = []
-        for c in sorted(configurations, key=lambda c: -c.best_rate):
-            label = facets.label(c, within)
-            if c.best and (curve := _curve(c, c.best, label, measure)).points:
-                curves.append(replace(curve, look=looks.get(label)))
-        if curves:
-            panels[title] = _merged(curves)
-    return Chart(quantity=quantity, legend_title=BETWEEN.join(within), panels=panels)
+    looks: dict[str, int] = {}  # of the labels, those of the fastest configurations first
+    panels: dict[str, list[Curve]] = {}
+    for title, c in sorted(divided, key=lambda each: -each[1].best_rate):
+        label = facets.label(c, within)
+        look = looks.setdefault(label, len(looks))
+        if c.best and (curve := _curve(c, c.best, label, measure)).points:
+            panels.setdefault(title, []).append(replace(curve, look=look if look < _MOST_NAMED else None))
+    merged = {title: _merged(curves) for title, curves in sorted(panels.items())}
+    return Chart(quantity=quantity, legend_title=BETWEEN.join(within), panels=merged)
 
 
 def _curve(c: ConfigurationSummary, best: Trial, label: str, measure: _Measure) -> Curve:
@@ -121,23 +119,11 @@ def _are_alike(one: Curve, other: Curve) -> bool:
     if (one.best, one.changed) != (other.best, other.changed) or one.points.keys() != other.points.keys():
         return False
     pairs = zip(one.values, other.values, strict=False)
-    return bool(one.look and other.look) and all(abs(a.value / b.value - 1) <= _ALIKE for a, b in pairs)
+    return None not in (one.look, other.look) and all(abs(a.value / b.value - 1) <= _ALIKE for a, b in pairs)
 
 
 def _spanning(one: Estimate, other: Estimate) -> Estimate:
     return replace(one, low=min(one.ends[0], other.ends[0]), high=max(one.ends[1], other.ends[1]))
-
-
-def _looks(within: Sequence[str], panels: Mapping[str, Sequence[ConfigurationSummary]]) -> dict[str, tuple[int, int]]:
-    """Indices of colour and dash for the labels in the legend: of many, the fastest ones of their panels."""
-    shares: dict[str, float] = {}
-    for configurations in panels.values():
-        most = max(c.best_rate for c in configurations) or 1.0
-        for c in configurations:
-            label = facets.label(c, within)
-            shares[label] = max(shares.get(label, 0.0), c.best_rate / most)
-    named = sorted(shares, key=lambda label: -shares[label])[:_MOST_NAMED]
-    return {label: (number % len(COLOURS), number // len(COLOURS)) for number, label in enumerate(named)}
 
 
 @style.styled()
@@ -169,21 +155,14 @@ def _axis(changed: Set[str]) -> str:
 
 def _entries(chart: Chart, panels: Sequence[Axes]) -> list[Artist | Container]:
     named = {handle.get_label(): handle for axes in panels for handle in axes.get_legend_handles_labels()[0]}
-    others = sum(not curve.look for curves in chart.panels.values() for curve in curves)
+    others = sum(curve.look is None for curves in chart.panels.values() for curve in curves)
     more = [Line2D([], [], color=MUTED, linewidth=0.5, label=f"{others} more")] if others else []
     return [*named.values(), *more]
 
 
 def _draw_panel(axes: Axes, curves: list[Curve]) -> None:
-    # Curves outside the legend are one thin line with gaps.
-    others = [curve.points for curve in curves if not curve.look]
-    numbers = [number for points in others for number in (*points, math.nan)]
-    values = [value for points in others for value in (*(one.value for one in points.values()), math.nan)]
-    axes.plot(numbers, values, color=MUTED, linewidth=0.5)
-    named = [curve for curve in curves if curve.look]
-    for index, curve in enumerate(named):
-        # Side by side, so that intervals of similar curves do not overlap.
-        _draw_curve(axes, curve, _SPREAD * (index - (len(named) - 1) / 2) / max(1, len(named) - 1))
+    for curve in curves:
+        _draw_curve(axes, curve)
     style.scale_values(axes, [one.value for curve in curves for one in curve.values])
     axes.grid(axis="y")
     candidates = sorted({number for curve in curves for number in (*curve.points, curve.best)})
@@ -192,22 +171,30 @@ def _draw_panel(axes: Axes, curves: list[Curve]) -> None:
     axes.set_xticks(candidates, minor=True)
 
 
-def _draw_curve(axes: Axes, curve: Curve, shift: float) -> None:
-    index, dash = curve.look or (0, 0)
-    colour = COLOURS[index]
-    _draw_intervals(axes, curve.points, colour, shift)
-    axes.plot(
-        [number + shift for number in curve.points], [one.value for one in curve.points.values()], color=colour,
-        linestyle=DASHES[dash], marker=MARKERS[index], markersize=4.5, markerfacecolor=PAPER if dash else colour,
-        label=style.fitting(curve.label, 3.1),
+def _draw_curve(axes: Axes, curve: Curve) -> None:
+    if curve.look is None:
+        axes.plot(*_places(curve.points), color=MUTED, linewidth=0.5, zorder=1)
+        return
+    dash, index = divmod(curve.look, len(COLOURS))
+    _draw_points(
+        axes, curve, COLOURS[index], linestyle=DASHES[dash], marker=MARKERS[index],
+        markerfacecolor=PAPER if dash else COLOURS[index], label=style.fitting(curve.label, 3.1),
     )  # fmt: skip
+
+
+def _draw_points(axes: Axes, curve: Curve, colour: str, **how: Any) -> None:
+    """Points with their intervals, the recommended candidate ringed."""
+    errors = style.errors([*curve.points.values()])
+    axes.errorbar(*_places(curve.points), errors, color=colour, elinewidth=1, markersize=4.5, **how)
     if curve.value:
-        style.ring(axes, curve.best + shift, curve.value.value, colour)
+        axes.plot(
+            curve.best, curve.value.value, "o", markersize=11, markerfacecolor="none", markeredgecolor=colour,
+            markeredgewidth=1.2, clip_on=False,
+        )  # fmt: skip
 
 
-def _draw_intervals(axes: Axes, points: Mapping[int, Estimate], colour: str, shift: float = 0.0) -> None:
-    lows, highs = ([one.ends[side] for one in points.values()] for side in (0, 1))
-    axes.vlines([number + shift for number in points], lows, highs, color=colour, linewidth=1)
+def _places(points: Mapping[int, Estimate]) -> tuple[list[int], list[float]]:
+    return [*points], [one.value for one in points.values()]
 
 
 _CPU_TIMES = (1, 2, 8)  # the CPUs of the run
@@ -256,21 +243,18 @@ def draw_prediction(shown: Prediction, title: str) -> Figure:
     figure, (axes,) = style.panels(title, 1, 1, 3.4)
     for colour, dash, (cpus, points) in zip(COLOURS, DASHES, shown.curves.items(), strict=False):
         label = ", ".join(filter(None, ("predicted", units.counted(cpus, "CPU"), shown.measured.changed)))
-        axes.plot([*points], [one.value for one in points.values()], color=colour, linestyle=dash, label=label)
+        axes.plot(*_places(points), color=colour, linestyle=dash, label=label)
         lows, highs = zip(*(one.ends for one in points.values()), strict=True)
         axes.fill_between([*points], lows, highs, color=colour, alpha=0.2, linewidth=0)
-    measured, values = shown.measured, [one.value for one in shown.measured.points.values()]
-    axes.plot([*measured.points], values, "o", color=style.INK, markersize=4.5, label=measured.label)
-    _draw_intervals(axes, measured.points, style.INK)
-    if measured.value:
-        style.ring(axes, measured.best, measured.value.value, style.INK)
+    measured = shown.measured
+    _draw_points(axes, measured, style.INK, fmt="o", label=measured.label)
     axes.set_xscale("symlog", base=2, linthresh=1)
     axes.xaxis.set_major_locator(FixedLocator([*points]))
     axes.xaxis.set_major_formatter("{x:g}")
     axes.xaxis.set_minor_locator(NullLocator())
     axes.set(xlabel=_axis({measured.changed} if measured.value else set()), ylabel=shown.quantity)
-    values += [one.value for points in shown.curves.values() for one in points.values()]
-    style.scale_values(axes, values)
+    every = (measured.points, *shown.curves.values())
+    style.scale_values(axes, [one.value for points in every for one in points.values()])
     axes.grid(axis="y")
     style.legend(figure, axes.get_legend_handles_labels()[0])
     return figure

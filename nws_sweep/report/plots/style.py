@@ -13,12 +13,16 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
+import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.container import Container
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import LogLocator, NullFormatter
+from numpy.typing import NDArray
+
+from nws_sweep.results import Estimate
 
 # Okabe and Ito's colours for colour-blind readers, some left out or darkened: each has a contrast of at least 3 to
 # white, as WCAG asks for graphics. The last one is the ink.
@@ -98,11 +102,10 @@ def scale_values(axes: Axes, values: Sequence[float]) -> None:
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}" if value >= _GROUPED_FROM else f"{value:.6g}")
 
 
-def ring(axes: Axes, x: float, y: float, colour: str) -> None:
-    """Marks the recommended candidate."""
-    axes.plot(
-        x, y, "o", markersize=11, markerfacecolor="none", markeredgecolor=colour, markeredgewidth=1.2, clip_on=False
-    )
+def errors(estimates: Sequence[Estimate]) -> NDArray[np.float64]:
+    """The distances from each value to both ends of its interval, for ``xerr`` and ``yerr``."""
+    values = [one.value for one in estimates]
+    return np.abs(np.transpose([one.ends for one in estimates]) - values)
 
 
 def plain(text: str) -> str:
