@@ -24,14 +24,13 @@ class Illustration:
     """One picture."""
 
     name: str  # of its files, without suffix
-    draw: Callable[..., "Figure"]  # of the chart and the title
-    chart: Any
+    draw: Callable[[str], "Figure"]  # of the title
     title: str
     alt: str  # a description with its figures
 
     def save(self, folder: Path) -> Path:
         """Draws the picture and writes it as PNG, with an SVG beside it; returns the path of the PNG."""
-        figure = self.draw(self.chart, self.title)
+        figure = self.draw(self.title)
         for kind in ("png", "svg"):
             atomic.write_bytes(folder / f"{self.name}.{kind}", style.rendered(figure, kind))
         return folder / f"{self.name}.png"
@@ -59,7 +58,8 @@ def _stages(c: ConfigurationSummary) -> Iterator[Illustration]:
         saving = max(chart, key=lambda one: one.saved or 0.0)
         if saving.saved:
             alt += f" Without {saving.name} the epoch would take {units.share(saving.saved)} less."
-        yield Illustration(plots.STAGES, stage_bars.draw, chart, f"What makes a sample expensive: {c.label}", alt)
+        draw = partial(stage_bars.draw, chart)
+        yield Illustration(plots.STAGES, draw, f"What makes a sample expensive: {c.label}", alt)
 
 
 def _what_if(c: ConfigurationSummary) -> Iterator[Illustration]:
@@ -68,7 +68,7 @@ def _what_if(c: ConfigurationSummary) -> Iterator[Illustration]:
         quickest = (f"{units.seconds(time_s)} on {units.counted(cpus, 'CPU')}" for cpus, time_s in least.items())
         alt = f"Predicted {chart.quantity} against num_workers: at least {', '.join(quickest)}."
         title = f"What if: predicted time on more CPUs: {c.label}"
-        yield Illustration(plots.WHAT_IF, line_charts.draw_prediction, chart, title, alt)
+        yield Illustration(plots.WHAT_IF, partial(line_charts.draw_prediction, chart), title, alt)
 
 
 def _curves(name: str, chart: Chart, choose: Callable[..., Any]) -> Iterator[Illustration]:
@@ -80,18 +80,15 @@ def _curves(name: str, chart: Chart, choose: Callable[..., Any]) -> Iterator[Ill
         settings = f"num_workers={curve.best} {curve.changed}".rstrip()
         alt += f" The best: {units.rate(best)} with {settings}{_named(panel, curve.label)}."
     title = f"{name.capitalize()} against num_workers"
-    yield Illustration(f"{name}_vs_num_workers", line_charts.draw, chart, title, alt)
+    yield Illustration(f"{name}_vs_num_workers", partial(line_charts.draw, chart), title, alt)
 
 
 def _batches(c: ConfigurationSummary, batches: Batches) -> Iterator[Illustration]:
     if lines := batch_times.timelines(batches(c)):
         alt = f"Waiting and step of each batch, {units.counted(len(lines), 'candidate')}, in the order of arrival."
-        if c.best and (found := c.best.measurement) and found.wait_s is not None:
-            waiting, step = units.seconds(found.wait_s), units.seconds(found.step_s)
-            alt += f" With the best, a batch waits {waiting} and the step takes {step}."
         best = (c.best.num_workers, c.changed_settings) if c.best else None
-        draw = partial(batch_times.draw_timelines, best=best)
-        yield Illustration(plots.BATCH_TIMES, draw, lines, f"Time of each batch: {c.label}", alt)
+        draw = partial(batch_times.draw_timelines, lines, best=best)
+        yield Illustration(plots.BATCH_TIMES, draw, f"Time of each batch: {c.label}", alt)
 
 
 def _heat(summary: Summary) -> Iterator[Illustration]:
@@ -103,10 +100,8 @@ def _heat(summary: Summary) -> Iterator[Illustration]:
             f"A map of the best throughput over {chart.across} and {chart.down}{each}: "
             f"{units.rate(least)} to {units.rate(most)} {summary.rate_unit}."
         )
-        title = f"Best throughput by {chart.down} and {chart.across}"
-        yield Illustration(
-            "best_throughput", partial(best_charts.draw_heat_map, unit=summary.rate_unit), chart, title, alt
-        )
+        draw = partial(best_charts.draw_heat_map, chart, unit=summary.rate_unit)
+        yield Illustration("best_throughput", draw, f"Best throughput by {chart.down} and {chart.across}", alt)
 
 
 def _best(summary: Summary) -> Iterator[Illustration]:
@@ -118,8 +113,8 @@ def _best(summary: Summary) -> Iterator[Illustration]:
             f"{units.rate(last.rate)} to {units.rate(first.rate)} {summary.rate_unit}; the "
             f"fastest has num_workers={first.num_workers}{_named(*settings)}."
         )
-        draw = partial(best_charts.draw_bars, unit=summary.rate_unit)
-        yield Illustration("best_per_configuration", draw, bars, "Best setting per configuration", alt)
+        draw = partial(best_charts.draw_bars, bars, unit=summary.rate_unit)
+        yield Illustration("best_per_configuration", draw, "Best setting per configuration", alt)
 
 
 def _named(*names: str) -> str:

@@ -19,18 +19,16 @@ from nws_sweep.analysis.time_ratios import ratio_of
 from nws_sweep.report import explanation, plots, snippets
 from nws_sweep.results import Trial
 
-# Configurations shown in detail; the table has all.
-MOST_ANSWERS = 40
-
-
 Picture = tuple[str, str, Path]  # title, a description with its figures, and the PNG, which has an SVG beside it
 
 
 def setting(one: ConfigurationSummary) -> str:
     """The best setting of a configuration, such as ``num_workers=4``; empty if nothing was measured."""
-    if one.best is None:
-        return ""
-    return f"num_workers={one.best.num_workers} {one.changed_settings}".rstrip() + one.configuration.rank_suffix
+    return f"num_workers={_candidate(one, one.best)}{one.configuration.rank_suffix}" if one.best else ""
+
+
+def _candidate(one: ConfigurationSummary, trial: Trial) -> str:
+    return snippets.of_trial(trial, one.configuration).candidate
 
 
 def pace(one: ConfigurationSummary) -> str:
@@ -73,7 +71,7 @@ def _against_others(configuration: ConfigurationSummary, best: Trial) -> str:
     if not ratios:
         return "No comparison: no other candidate was measured."
     nearest, ratio = min(ratios, key=lambda other: other[1].value)
-    name = f"num_workers={nearest.num_workers} {configuration.configuration.differing(nearest.settings)}".rstrip()
+    name = f"num_workers={_candidate(configuration, nearest)}"
     if ratio.value < 1:
         price = "workers" if nearest.num_workers > best.num_workers else "change"
         return f"{name} takes {units.percent(1 - ratio.value)} less time, which is not worth the {price}."
@@ -87,8 +85,6 @@ def report(summary: Summary, pictures: Sequence[Picture]) -> str:
 
     Tables are rows of text below their header; the page sorts numbers by value and unit.
     """
-    ranked = sorted(summary.configurations, key=lambda c: c.best_rate, reverse=True)[:MOST_ANSWERS]
-    detailed = set(map(id, ranked))
     stages = summary.fastest.stages if summary.fastest else ()
     first = 0 if len(summary.configurations) > 1 else 1  # a single configuration is named in the title
     trials = [
@@ -99,16 +95,11 @@ def report(summary: Summary, pictures: Sequence[Picture]) -> str:
     return rendered(
         "report.html",
         summary=summary,
-        answers=[c for c in summary.configurations if id(c) in detailed],
         best=[snippets.best_header(summary), *(snippets.best_cells(summary, c) for c in summary.configurations)],
         trials=[("configuration", *snippets.TRIAL_HEADER)[first:], *trials],
         stages=explanation.table(stages) if stages else [],
-        pictures=[(title, alt, _embedded(png.with_suffix(".svg"))) for title, alt, png in pictures],
+        pictures=[(title, alt, base64.b64encode(png.with_suffix(".svg").read_bytes())) for title, alt, png in pictures],
     )
-
-
-def _embedded(path: Path) -> str:
-    return base64.b64encode(path.read_bytes()).decode()
 
 
 def markdown(summary: Summary, pictures: Sequence[Picture] = ()) -> str:

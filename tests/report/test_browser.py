@@ -201,7 +201,7 @@ def test_printing_shows_everything_and_the_page_follows_the_colours_of_the_brows
     page = opened("grid_of_200")
     page.locator("summary").first.click()
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
-    assert page.locator("details[open]").count() == 40
+    assert page.locator("details[open]").count() == 200
     assert page.locator("#trials-table tbody tr").count() == 400
     page.evaluate("dispatchEvent(new Event('afterprint'))")
     assert page.locator("details[open]").count() == 1

@@ -1,5 +1,4 @@
 import io
-import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -123,17 +122,6 @@ def test_the_answer_of_a_grid_is_the_configuration_with_the_most_samples_per_sec
     assert "Failed: no candidate could be measured" in page.report(found, ())
     nothing = summary_of_run(search_result(failed_trial(0, "it broke")))
     assert re.search("Nothing could be measured(?s:.)*it broke", page.report(nothing, ()))
-
-
-def test_of_many_configurations_the_fastest_are_shown_in_detail() -> None:
-    results = [search_result(trial(0, 1.0 + n), columns={**COLUMNS, "batch_size": n + 1}) for n in range(60)]
-    text = page.report(summary_of_grid(*results), ())
-    labels = re.findall(r"<details>\s*<summary><span class=\"label\">(.*?)</span>", text)
-    assert len(labels) == page.MOST_ANSWERS
-    assert labels[0].endswith("batch_size=1")
-    tables_of_page = re.findall(r'<script type="application/json">(.*?)</script>', text)
-    assert [len(json.loads(rows)) for rows in tables_of_page] == [60, 60]
-    assert "Details of the 40 with the most samples per second of an epoch" in text
 
 
 def test_names_from_outside_are_text_only(tmp_path: Path) -> None:

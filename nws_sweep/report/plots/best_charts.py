@@ -14,7 +14,7 @@ from nws_sweep.analysis.summary import Summary
 from nws_sweep.analysis.time_ratios import Ratio
 from nws_sweep.report.plots import facets, style
 from nws_sweep.report.plots.facets import DATASET
-from nws_sweep.report.plots.style import BAND, COLOURS, INK, LETTER, MUTED, PAPER, WIDTH
+from nws_sweep.report.plots.style import COLOURS, INK, LETTER, PAPER, WIDTH
 from nws_sweep.results import Estimate
 
 _MOST_BARS = 24
@@ -46,29 +46,22 @@ def best_of_each(summary: Summary) -> list[Best]:
 @style.styled()
 def draw_bars(bars: Sequence[Best], title: str, unit: str) -> Figure:
     """A row per configuration; of many, the fastest ones and the range of the others."""
-    most = _MOST_BARS if len(bars) > _MOST_BARS + 1 else len(bars)
-    shown, others = bars[:most], bars[most:]
-    more = [{"": f"{len(others)} more"}] if others else []
-    figure, axes = _bar_axes([*(bar.cells for bar in shown), *more], title)
-    rates = [bar.rate.value for bar in shown]
-    errors = style.errors([bar.rate for bar in shown])
+    shown, others = bars[:_MOST_BARS], bars[_MOST_BARS:]
+    figure, (axes,) = style.panels(title, 1, 1, 0.8 + 0.25 * len(shown))
+    rates, errors = [bar.rate.value for bar in shown], style.errors([bar.rate for bar in shown])
     drawn = axes.barh(range(len(shown)), rates, _HEIGHT, xerr=errors, color=COLOURS[0], ecolor=INK)
     texts = [
         f"{units.rate(bar.rate)} ({bar.num_workers})" + (f", {bar.gain.speed_up}" if bar.gain else "") for bar in shown
     ]
     axes.bar_label(drawn, texts, padding=4)
-    if others:
-        fastest, *_, slowest = others
-        low, high = slowest.rate.value, fastest.rate.value
-        rest = axes.barh(len(shown), high - low, _HEIGHT, left=low, color=BAND, edgecolor=MUTED)
-        axes.bar_label(rest, [f"{units.rate(slowest.rate)} to {units.rate(fastest.rate)}"], padding=4)
-    axes.set_xlabel(f"{unit} with the best setting (line: 95 % interval)")
+    _name_bars(axes, [bar.cells for bar in shown])
+    rest = f"; {len(others)} more: {units.rate(others[-1].rate)} to {units.rate(others[0].rate)}" if others else ""
+    axes.set_xlabel(f"{unit} with the best setting (line: 95 % interval){rest}")
     return figure
 
 
-def _bar_axes(rows: Sequence[Mapping[str, str]], title: str) -> tuple[Figure, Axes]:
-    """Axes for horizontal bars, the first one on top, with the meaning of names and labels above."""
-    figure, (axes,) = style.panels(title, 1, 1, 0.8 + 0.25 * len(rows))
+def _name_bars(axes: Axes, rows: Sequence[Mapping[str, str]]) -> None:
+    """Names the bars, the first one on top, with the meaning of names and labels above."""
     columns = facets.BETWEEN.join([*rows[0]][:_MOST_COLUMNS])
     axes.set_title(style.fitting(f"{columns}: samples/s (num_workers), vs 0 workers", WIDTH - 1))
     inches = max(0.8, _NAME / len(rows[0]))
@@ -79,11 +72,8 @@ def _bar_axes(rows: Sequence[Mapping[str, str]], title: str) -> tuple[Figure, Ax
     axes.set_yticks(range(len(rows)), names)
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="x")
-    return figure, axes
 
 
-_MOST_MAPS = 4
-_MOST_CELLS = 40  # along an axis
 _RAMP = LinearSegmentedColormap.from_list("throughput", ["#d7e7f3", "#7fb4d6", "#2f7fb5", "#0a4a7c"])
 _DARK_FROM = 0.66  # of the ramp: light text from here on
 _TALLEST, _LOWEST = 0.42, 0.17  # inches of a row
@@ -101,7 +91,6 @@ class HeatMap:
     # What was measured, by title (one panel, or one per dataset), and by the values across and down.
     panels: Mapping[str, Mapping[tuple[str, str], Best]]
     over: tuple[str, ...]  # further columns; each cell is the best over their values
-    left_out: int  # values of both axes that are not shown
 
 
 def heat_map(summary: Summary) -> HeatMap | None:
@@ -109,29 +98,19 @@ def heat_map(summary: Summary) -> HeatMap | None:
     values = facets.values(summary)
     if len(values) < 2:
         return None
-    across, down, third = axes_of({name: len(found) for name, found in values.items()})
-    columns, rows = values[across][:_MOST_CELLS], values[down][:_MOST_CELLS]
+    names = sorted((name for name in values if name != DATASET), key=lambda name: -len(values[name]))
+    across, down, *over = [*names, DATASET] if len(names) == 1 else names
+    third = DATASET if DATASET in values and down != DATASET else ""  # cells never mix datasets
     panels: dict[str, dict[tuple[str, str], Best]] = {}
     for one in reversed(best_of_each(summary)):  # the fastest of a cell comes last
-        cell = one.cells[across], one.cells[down]
-        if cell[0] in columns and cell[1] in rows:
-            panels.setdefault(f"{third}={one.cells[third]}" if third else "", {})[cell] = one
+        title = f"{third}={one.cells[third]}" if third else ""
+        panels.setdefault(title, {})[one.cells[across], one.cells[down]] = one
     if not panels:
         return None
-    over = tuple(name for name in values if name not in (across, down, third))
-    left_out = len(values[across]) + len(values[down]) - len(columns) - len(rows)
     return HeatMap(
-        across=across, down=down, columns=columns, rows=rows, panels=dict(sorted(panels.items())), over=over,
-        left_out=left_out,
+        across=across, down=down, columns=values[across], rows=values[down], panels=dict(sorted(panels.items())),
+        over=tuple(over),
     )  # fmt: skip
-
-
-def axes_of(counts: Mapping[str, int]) -> tuple[str, str, str]:
-    """The columns across and down, and ``dataset`` if each dataset has a panel: cells never mix datasets."""
-    across, *others = sorted((name for name in counts if name != DATASET), key=lambda name: -counts[name])
-    if DATASET not in counts:
-        return across, others[0], ""
-    return (across, others[0], DATASET) if others and counts[DATASET] <= _MOST_MAPS else (across, DATASET, "")
 
 
 @style.styled()
@@ -141,8 +120,7 @@ def draw_heat_map(chart: HeatMap, title: str, unit: str) -> Figure:
     height = max(_LOWEST, min(_TALLEST, 7.0 / len(chart.rows))) * len(chart.rows)
     figure, all_axes = style.panels(title, len(chart.panels), columns, height + 0.7)
     over = f", the best over {', '.join(chart.over)}" if chart.over else ""
-    left_out = f"; {chart.left_out} more values are not shown" if chart.left_out else ""
-    about = f"{unit} with the best setting{over}; in brackets num_workers{left_out}"
+    about = f"{unit} with the best setting{over}; in brackets num_workers"
     figure.supxlabel(style.fitting(about, WIDTH), x=0.01, ha="left", fontsize="medium")
     room = (WIDTH / columns - 0.4) / LETTER - max(min(len(row), _LONGEST) for row in chart.rows)
     for axes, (name, cells) in zip(all_axes, chart.panels.items(), strict=True):
