@@ -19,8 +19,10 @@ FORMATS = ("table", "overrides", "kwargs", "lightning", "transformers", "yaml", 
 
 OPTION_MARK = "# nws_sweep overwrites this file with each report\n"
 
-# Arguments ``dataloader_...`` of transformers.TrainingArguments.
-_TRAINING_ARGUMENTS = ("num_workers", "pin_memory", "prefetch_factor", "persistent_workers")
+# Arguments of transformers.TrainingArguments, by the settings.
+_TRAINING_ARGUMENTS = {"batch_size": "per_device_train_batch_size"} | {
+    name: f"dataloader_{name}" for name in ("num_workers", "pin_memory", "prefetch_factor", "persistent_workers")
+}
 
 # The C version is ten times as fast; some platforms lack it.
 _DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
@@ -116,12 +118,8 @@ def render(summary: Summary, format_name: str, key: str | None = None) -> Render
     if key and not re.fullmatch(r"[\w-]+(\.[\w-]+)*", key):
         raise ConfigurationError(one_line(f"--key {key}: must be names joined by dots, such as data.loader"))
     number = len(summary.configurations)
-    if format_name == "yaml" and key is None and not summary.stored.is_grid:
-        return best_file(summary.configurations[0])
     if format_name in ("table", "json") or (format_name == "yaml" and key is None):
-        lines = ((one.label, line) for one in summary.configurations for line in _about(one))
-        comments = tuple(f"{label}: {line}" if number > 1 else line for label, line in lines)
-        return Rendered(text=_of_all(summary, format_name), comments=comments)
+        return _of_all(summary, format_name)
     if number == 1:
         return _of_one(summary.configurations[0], format_name, key)
     fastest = summary.fastest
@@ -136,15 +134,18 @@ def render(summary: Summary, format_name: str, key: str | None = None) -> Render
     return replace(found, comments=(why, *found.comments))
 
 
-def _of_all(summary: Summary, format_name: str) -> str:
+def _of_all(summary: Summary, format_name: str) -> Rendered:
+    first, *others = summary.configurations
+    if format_name == "yaml" and not summary.stored.is_grid:
+        return best_file(first)
+    lines = ((f"{one.label}: " if others else "", line) for one in (first, *others) for line in _about(one))
+    comments = tuple(label + line for label, line in lines)
     if format_name == "table":
-        return as_markdown_table(summary)
-    found: Any = [
-        {"configuration": dict(c.configuration.columns), "loader": best_settings(c)} for c in summary.configurations
-    ]
-    if not summary.stored.is_grid:
-        found = found[0]["loader"]
-    return as_yaml(found) if format_name == "yaml" else json.dumps(found, indent=2) + "\n"
+        return Rendered(text=as_markdown_table(summary), comments=comments)
+    every = [{"configuration": dict(c.configuration.columns), "loader": best_settings(c)} for c in (first, *others)]
+    found = every if summary.stored.is_grid else best_settings(first)
+    text = as_yaml(found) if format_name == "yaml" else json.dumps(found, indent=2) + "\n"
+    return Rendered(text=text, comments=comments)
 
 
 def _of_one(configuration: ConfigurationSummary, format_name: str, key: str | None) -> Rendered:
@@ -155,16 +156,16 @@ def _of_one(configuration: ConfigurationSummary, format_name: str, key: str | No
         project_keys.refuse_mapping(settings, configuration.project, key)
     if format_name == "yaml":
         line = f"# @package {key or '_global_'}\n{as_yaml(settings).rstrip()}"
-    elif format_name == "overrides" and key is None:
-        line, comments = overrides_in_place(configuration), [*comments, *left_out(configuration)]
     elif format_name == "overrides":
-        line = arguments(settings, "++", key)
+        line = overrides_in_place(configuration) if key is None else arguments(settings, "++", key)
+        comments += left_out(configuration) if key is None else ()
     elif format_name == "kwargs":
         line = kwargs(settings)
     elif format_name == "lightning":
         line = arguments(settings, "--", "data" if key is None else key)
     else:
-        line, comments = transformers(settings), [*comments, *unknown_to_transformers(settings)]
+        line = transformers(settings)
+        comments += unknown_to_transformers(settings)
     return Rendered(text=f"{line}\n" if line else "", comments=tuple(comments))
 
 
@@ -216,14 +217,13 @@ def transformers(settings: Settings) -> str:
 
     A prefetch_factor of None, the default, is left out.
     """
-    known = {f"dataloader_{name}": settings.get(name) for name in _TRAINING_ARGUMENTS}
-    known = {"per_device_train_batch_size": settings.get("batch_size"), **known}
-    return kwargs({name: value for name, value in known.items() if value is not None})
+    names = _TRAINING_ARGUMENTS
+    return kwargs({names[name]: value for name, value in settings.items() if name in names and value is not None})
 
 
 def unknown_to_transformers(settings: Settings) -> Iterator[str]:
     """A comment on settings that TrainingArguments lacks; newer versions have some of them."""
-    if others := {name: value for name, value in settings.items() if name not in ("batch_size", *_TRAINING_ARGUMENTS)}:
+    if others := {name: value for name, value in settings.items() if name not in _TRAINING_ARGUMENTS}:
         yield f"not an argument of TrainingArguments in every version: {kwargs(others)}"
 
 
@@ -247,14 +247,14 @@ def option_names(points: Sequence[Mapping[str, Any]]) -> list[str]:
     The names contain what Hydra's command line accepts without quotes: ASCII letters, digits, ``_``, ``-`` and ``.``.
     A point has the values that vary between the configurations; a single configuration has none.
     """
-    names: dict[str, str] = {}  # by their lower case, for file systems that ignore case
+    names: list[str] = []
     for point in points:
         # Each part has its key, since Hydra does not accept a number or null as a name; a name must not end in .yaml.
         wanted = "--".join(f"{key}-{shown(value)}" for key, value in point.items()) or "run"
         wanted = storage.safe_name(wanted, r"[^A-Za-z0-9_.-]|\.(?=ya?ml$)")
-        name = next(name for name in storage.numbered(wanted) if name.casefold() not in names)
-        names[name.casefold()] = name
-    return list(names.values())
+        taken = {name.casefold() for name in names}  # some file systems ignore case
+        names.append(next(name for name in storage.numbered(wanted) if name.casefold() not in taken))
+    return names
 
 
 def _option(configuration: ConfigurationSummary) -> str:
@@ -331,9 +331,7 @@ def trial_line(trial: Trial, configuration: Configuration) -> str:
 
 def trial_table(configuration: ConfigurationSummary) -> str:
     """The table of all candidates of a configuration in Markdown."""
-    return markdown_table(
-        TRIAL_HEADER, [of_trial(trial, configuration.configuration) for trial in configuration.trials]
-    )
+    return markdown_table(TRIAL_HEADER, [of_trial(each, configuration.configuration) for each in configuration.trials])
 
 
 def as_markdown_table(summary: Summary) -> str:

@@ -34,13 +34,9 @@ def trials(summary: Summary) -> Rows:
 
     With several hosts, the column ``host`` stands between them.
     """
-    several = len(summary.hosts) > 1
-    rows = [
-        {**({"host": c.run.result.host.hostname} if several else {}), **timing_row(trial, c.run.result)}
-        for c in summary.configurations
-        for trial in c.run.result.trials
-    ]
-    return _rows(summary, rows, [*(["host"] if several else []), *TIMING_COLUMNS])
+    results = [c.run.result for c in summary.configurations]
+    rows = [{"host": found.host.hostname, **timing_row(trial, found)} for found in results for trial in found.trials]
+    return _rows(summary, rows, (*["host"] * (len(summary.hosts) > 1), *TIMING_COLUMNS))
 
 
 def best(summary: Summary) -> Rows:

@@ -116,7 +116,7 @@ def test_curves_differ_in_colour_then_in_dash_and_of_many_only_the_best_have_nam
     assert [curve.look for curve in chart.panels[""]] == [*range(8), *[None] * 12]
     assert len(chart.recommended) == 8
     figure = line_charts.draw(chart, "Throughput")
-    named = [container.lines[0] for container in figure.axes[0].containers]
+    named = [line for line in figure.axes[0].lines if line.get_zorder() > 1 and line.get_markersize() < 11]
     assert [line.get_color() for line in named] == [*style.COLOURS, *style.COLOURS[:2]]
     assert [line.get_linestyle() for line in named] == ["-"] * 6 + ["--"] * 2
     assert len(figure.axes[0].lines) == 20 + len(chart.recommended)
