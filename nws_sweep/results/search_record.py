@@ -156,10 +156,7 @@ class SearchRecord:
             measured = sum(trial.objective_s is not None for trial in self.trials)
             return f"the search failed; {_measured(measured)}" if measured else ""
         if not self.complete:
-            finished = sum(trial.finished for trial in self.trials)
-            started = len(self.trials) - finished
-            more = f", {started} more were started" if started else ""
-            return f"the search did not finish; {_measured(finished)}{more}"
+            return f"the search did not finish; {_measured(sum(trial.finished for trial in self.trials))}"
         if self.verdict is not None and self.verdict.provisional:
             return f"this is the best so far: {self.stop_reason}"
         candidates = {*self.configuration.search.candidates, *(trial.num_workers for trial in self.trials)}

@@ -107,7 +107,7 @@ def verdict(*tied: int, **changes: Any) -> Verdict:
         (search_result(trial(0, 8.0), failed_trial(1, "no pickle"), failed_trial(2, "no room")),
          ["every candidate with workers failed; first reason: no pickle"]),
         (search_result(trial(0, 8.0), trial(1, 9.0, finished=False), stop_reason=""),
-         ["the search did not finish; 1 candidate was measured, 1 more were started"]),
+         ["the search did not finish; 1 candidate was measured"]),
         (search_result(trial(0, 8.0), trial(2, 9.0, finished=False), failed_trial(1), error="no space", stop_reason=""),
          ["the search failed; 2 candidates were measured"]),
         (search_result(error="no such folder: /data", stop_reason=""), []),

@@ -25,7 +25,7 @@ AWKWARD: Axes = {
     "dataset": ("<script>alert(1)</script>", "", r"$x$ \$y_1$ & 'z' \"", "very long " * 30, "数据\n☃"),
     "transform": ("Compose(RandomResizedCrop(224), RandomHorizontalFlip(), " * 4, None),
 }
-GRIDS = {"4": FOUR, "200": MANY, "awkward": AWKWARD, "one column": {"seed": range(60)}}
+GRIDS = {"4": FOUR, "200": MANY, "awkward": AWKWARD}
 
 
 def searched(columns: Mapping[str, Any], pace: float = 1.0) -> SearchRecord:
@@ -75,7 +75,7 @@ def test_the_most_important_pictures_come_first_and_their_descriptions_have_the_
     assert of_grid("4")[-1].title == "Time of each batch: dataset=photos batch_size=256 pin_memory=true"  # the fastest
 
 
-@pytest.mark.parametrize("name", [*GRIDS, "run"])
+@pytest.mark.parametrize("name", ["200", "awkward", "run"])
 def test_any_number_of_configurations_of_any_name_is_drawn_and_fits_in_a_page(name: str, tmp_path: Path) -> None:
     run = summary_of_run(searched({"dataset": " ".join(AWKWARD["dataset"])}))
     for each in figures.of(run, batches) if name == "run" else of_grid(name):

@@ -1,4 +1,4 @@
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -73,16 +73,6 @@ def test_throughput_of_a_run_is_one_curve_with_the_ends_of_its_intervals() -> No
     assert heights == [one.ends for one in found.values()]
 
 
-def test_throughput_is_that_of_an_epoch_with_its_start_if_its_length_is_known() -> None:
-    slow_start = trial(4, 8.0, measurement=measurement(8.0, epoch_s=16.0))
-    epoch, batch = (
-        line_charts.throughput(summary_of_run(search_result(measured)))
-        for measured in (slow_start, endless_trial(4, 0.0625))
-    )
-    assert (epoch.quantity, epoch.panels[""][0].points[4].value) == ("samples per second of an epoch", 512.0)
-    assert (batch.quantity, batch.panels[""][0].points[4].value) == ("samples per second", 1024.0)
-
-
 def test_the_ring_is_at_the_time_of_the_recommended_settings() -> None:
     better = trial(3, 2.0, settings=loader_settings(3, prefetch_factor=4))
     found = summary_of_run(search_result(trial(0, 8.0), trial(2, 4.0), better))
@@ -97,18 +87,32 @@ def test_the_ring_is_at_the_time_of_the_recommended_settings() -> None:
     assert axes.get_xlabel() == "num_workers (ring: recommended, some with other settings)"
 
 
+SLOW_START = trial(0, 8.0, measurement=measurement(8.0, epoch_s=16.0))
+EIGHT_S = Estimate(value=8.0, low=None, high=None, n=1)
+RATE = Estimate(value=1024.0, low=1024 / 1.5, high=1024 / 0.75, n=5)
+
+
 @pytest.mark.parametrize(
-    ("measured", "quantity", "first"),
+    ("chart", "measured", "quantity", "first"),
     [
-        (trial(0, 8.0), "seconds per epoch", Estimate(value=8.0, low=6.0, high=12.0, n=5)),
-        (endless_trial(0, 0.064), "seconds per batch", estimate(0.064)),
-        (steady(0, 0.0625, None), "seconds per epoch", Estimate(value=8.0, low=None, high=None, n=1)),
+        (line_charts.times, trial(0, 8.0), "seconds per epoch", Estimate(value=8.0, low=6.0, high=12.0, n=5)),
+        (line_charts.times, endless_trial(0, 0.064), "seconds per batch", estimate(0.064)),
+        (
+            line_charts.times,
+            steady(0, 0.0625, None),
+            "seconds per epoch",
+            Estimate(value=8.0, low=None, high=None, n=1),
+        ),
+        (line_charts.throughput, SLOW_START, "samples per second of an epoch", RATE.scaled(0.5)),
+        (line_charts.throughput, endless_trial(0, 0.0625), "samples per second", RATE),
     ],
 )
-def test_time_is_that_of_an_epoch_or_of_a_batch(measured: Trial, quantity: str, first: Estimate) -> None:
+def test_values_are_those_of_an_epoch_with_its_start_or_of_a_batch_if_its_length_is_unknown(
+    chart: Callable[[Summary], Chart], measured: Trial, quantity: str, first: Estimate
+) -> None:
     interrupted = trial(1, 8.0, measurement=None, finished=False)
-    chart = line_charts.times(summary_of_run(search_result(measured, interrupted)))
-    assert (chart.quantity, chart.panels[""][0].points) == (quantity, {0: first})
+    found = chart(summary_of_run(search_result(measured, interrupted)))
+    assert (found.quantity, found.panels[""][0].points) == (quantity, {0: first})
 
 
 def test_curves_differ_in_colour_then_in_dash_and_of_many_only_the_best_have_names() -> None:
