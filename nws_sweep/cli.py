@@ -202,7 +202,7 @@ def explain(arguments: Sequence[str]) -> int:
     options = _parser(explain, "DIR", selects=True).parse_args(arguments)
     from nws_sweep.report import explanation
 
-    return _print_each(_summary(options.dir, options.where), explanation.text)
+    return _print_each(_summary(options.dir, options.where), lambda one: f"{one.label}\n\n{explanation.of(one)}\n")
 
 
 def predict(arguments: Sequence[str]) -> int:

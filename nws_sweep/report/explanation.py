@@ -79,11 +79,6 @@ def of_record(record: SearchRecord) -> Explanation:
     return of(summarise_record(record).configurations[0])
 
 
-def text(configuration: ConfigurationSummary) -> str:
-    """The explanation of a configuration below its name; NwsSweepError if no calls were timed."""
-    return f"{configuration.label}\n\n{of(configuration)}\n"
-
-
 def _flat(stage: Stage) -> dict[str, Any]:
     values = {name: value for name, value in asdict(stage).items() if name not in _OF_REPLAYS}
     epoch = values.pop("epoch_without_s") or {}

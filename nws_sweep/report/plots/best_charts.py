@@ -136,7 +136,9 @@ def _draw_cells(axes: Axes, chart: HeatMap, cells: Mapping[tuple[str, str], Best
     least, most = min(rates.values()), max(rates.values())
     scale = Normalize(least, most if most > least else least + 1)
     pixels = [[rates.get((column, row), np.nan) for column in chart.columns] for row in chart.rows]
-    axes.imshow(pixels, cmap=_RAMP, norm=scale, aspect="auto", interpolation="nearest")
+    edges = (np.arange(len(names) + 1) - 0.5 for names in (chart.columns, chart.rows))
+    axes.pcolormesh(*edges, pixels, cmap=_RAMP, norm=scale, edgecolors=PAPER, linewidth=1.2)
+    axes.invert_yaxis()
     shorter = {cell: units.rate(one.rate) for cell, one in cells.items()}
     longer = {cell: f"{shorter[cell]} ({one.num_workers})" for cell, one in cells.items()}
     texts = next((each for each in (longer, shorter) if max(map(len, each.values())) < room), {})
@@ -147,16 +149,12 @@ def _draw_cells(axes: Axes, chart: HeatMap, cells: Mapping[tuple[str, str], Best
 
 
 def _label_cells(axes: Axes, chart: HeatMap, room: float) -> None:
-    """Labels as many cells as there is room for, with thin lines between the cells."""
+    """Labels as many cells as there is room for."""
     axes.set(xlabel=style.shortened(chart.across, 40), ylabel=style.shortened(chart.down, _LONGEST))
     most = max(6, min(_LONGEST, int(room / len(chart.columns)) - 1))
     columns = [style.shortened(style.plain(text), most) for text in chart.columns]
     every = -(-len(columns) * (max(map(len, columns)) + 1) // int(room))
     axes.set_xticks(range(0, len(columns), every), columns[::every])
     axes.set_yticks(range(len(chart.rows)), [style.shortened(style.plain(row), _LONGEST) for row in chart.rows])
-    axes.set_xticks(np.arange(len(columns) - 1) + 0.5, minor=True)
-    axes.set_yticks(np.arange(len(chart.rows) - 1) + 0.5, minor=True)
-    axes.set_axisbelow(False)
-    axes.grid(which="minor", color=PAPER, linewidth=1.2)
-    axes.tick_params(which="both", length=0)
+    axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
