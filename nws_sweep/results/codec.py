@@ -139,8 +139,7 @@ def timing_row(trial: Trial, result: SearchRecord) -> dict[str, Any]:
     """The row of a trial in timings.csv; undefined values are absent or None."""
     configuration = result.configuration
     # asdict takes seconds for thousands of trials. ``float`` is for numbers of numpy.
-    records = (trial.measurement, trial.noise)
-    measurement, noise = (msgspec.to_builtins(record, enc_hook=float) or {} for record in records)
+    measurement, noise = (msgspec.to_builtins(one, enc_hook=float) or {} for one in (trial.measurement, trial.noise))
     batch = measurement.pop("batch_s", None)
     if batch:
         measurement |= {"batch_s": batch["value"], "batch_s_low": batch["low"], "batch_s_high": batch["high"]}

@@ -47,8 +47,11 @@ class ResultStore:
         of the dataset begin in ``working_folder``.
         """
         path = self._path(configuration, host, working_folder)
-        record = None if reuse == "never" else _read(path)
-        if record is None or (reuse == "fresh" and staleness(record, host)):
+        try:
+            record = codec.from_text(path.read_text("utf-8"))
+        except (OSError, *codec.UNREADABLE):
+            return None
+        if reuse == "never" or (reuse == "fresh" and staleness(record, host)):
             return None
         with contextlib.suppress(OSError, *codec.UNREADABLE):  # only predictions need the costs of batches
             record = codec.with_records(record, path.with_suffix(".csv").read_text("utf-8"))
@@ -66,9 +69,3 @@ def staleness(record: SearchRecord, host: Host) -> str:
         return difference
     age = datetime.now().astimezone() - datetime.fromisoformat(record.started_at)
     return f"measured {age.days} days ago" if age > FRESH_FOR else ""
-
-
-def _read(path: Path) -> SearchRecord | None:
-    with contextlib.suppress(OSError, *codec.UNREADABLE):
-        return codec.from_text(path.read_text("utf-8"))
-    return None

@@ -265,12 +265,12 @@ def test_timelines_are_the_batches_of_each_candidate() -> None:
 
 
 def test_of_many_candidates_the_ends_and_the_recommended_one_are_shown() -> None:
-    figure = batch_times.draw_timelines({(n, ""): timeline(n, *[0.1] * 10_000) for n in range(30)}, "Times", (3, ""))
+    figure = batch_times.draw_timelines({(n, ""): timeline(n, *[0.1] * 1000) for n in range(30)}, "Times", (3, ""))
     assert (len(figure.axes), figure.get_suptitle()) == (6, "Times (6 of 30 candidates)")
     titles = ["no workers", "3 workers (best)", *(f"{n} workers" for n in (7, 14, 22, 29))]
     assert [axes.get_title(loc="left") for axes in figure.axes] == titles
     assert [text.get_text() for text in figure.legends[0].get_texts()] == [
-        "waiting for the loader, s (means of up to 38 batches)",
+        "waiting for the loader, s (means of up to 4 batches)",
         "training step, s",
         "warm-up, not counted",
     ]
