@@ -211,9 +211,7 @@ def test_workers_of_all_ranks_of_a_host_must_fit_and_the_line_says_why_none_do(
     monkeypatch.setattr(resources, "now", lambda _: free)
     monkeypatch.setenv("LOCAL_WORLD_SIZE", ranks)
     assert train(one := tuner(others=Ranks(leads=True))) == changes
-    assert ("other settings were not tried: it needs 240 threads for its 80 workers" in str(one.tuning)) == (
-        not changes
-    )
+    assert ("other settings were not tried: it needs 240 threads (80 workers)" in str(one.tuning)) == (not changes)
 
 
 @pytest.mark.parametrize(("end_s", "fits"), [(None, True), (0.1, False)])
