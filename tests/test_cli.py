@@ -115,7 +115,7 @@ def test_a_grid_in_a_folder_with_a_strange_name_is_announced_measured_reported_a
     assert (again.returncode, "Best settings" in again.stdout) == (0, True)
     assert (grid / "report.md").is_file()
 
-    for place in (grid, grid / "plots"):  # as if the program had been killed meanwhile
+    for place in (grid, grid / "plots", next(grid.glob("*=*/"))):  # as if the program had been killed meanwhile
         (place / ".nws_sweep-report.html-abc").touch()
     completed = shared_nws(*command, f"hydra.sweep.dir=outputs/sweeps/{grid.name}", cwd=folder)
     assert (completed.returncode, completed.stdout.count("measured before")) == (0, 4)

@@ -134,7 +134,7 @@ def _about_times(times: Times | None) -> Iterator[str]:
         yield "A and B have no comparable time"
     elif times.ratio.ends is None:
         yield "inconclusive without intervals in A and B: too few windows or epochs were measured"
-    elif times.quantity is Quantity.SAMPLE:
+    if times and times.quantity is Quantity.SAMPLE:
         yield "the batch sizes differ, so times per sample are compared"
 
 

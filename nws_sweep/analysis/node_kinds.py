@@ -21,7 +21,7 @@ def kind(result: SearchRecord) -> str | None:
     host, accelerator = result.host, result.facts.accelerator if result.facts else None
     model = "-".join(_DECORATION.sub(" ", host.cpu_model).split()).removeprefix("Intel-").removeprefix("AMD-")
     gib = host.memory_bytes / 2**30  # two digits: usable memory differs a little between equal nodes
-    memory = f"{round(gib, 2 - len(str(int(gib)))):.0f}-GiB"
+    memory = f"{round(gib, 2 - len(str(int(gib)))):.0f}-GiB" if gib >= 1 else ""
     cpus = f"{host.usable_cpus}-CPU{'s' if host.usable_cpus != 1 else ''}"
     return "_".join(filter(None, [model, cpus, memory, accelerator]))
 

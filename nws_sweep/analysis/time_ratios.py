@@ -118,6 +118,8 @@ def ratio_of(best: Trial, other: Trial) -> Ratio | None:
     """
     if not best.objective_s or other.objective_s is None:
         return None
+    if best.settings == other.settings:
+        return Ratio(value=1.0, half_width=0.0)
     times = times_of(best, other)
     return Ratio(value=other.objective_s / best.objective_s, half_width=times.ratio.half_width if times else None)
 

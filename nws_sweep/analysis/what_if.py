@@ -1,5 +1,6 @@
 """Predicts one configuration with other settings, CPUs and training steps, from its recorded costs. Pure."""
 
+import bisect
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
@@ -133,16 +134,21 @@ class WhatIf:
         """
         rules = self.result.configuration.search
         most = choice.most_workers(self.own.cpus, {}) if rules.max_workers is None else rules.max_workers
-        model, number, found = self._endless, 0, dict[float, int | None]()
+        model, fewest, found = self._endless, 0, dict[float, int | None]()
         loop = model.ends[1].records.loop
         for step_s in FED_STEPS_S:
             limit_s = (step_s + loop.receive_s + loop.receive_wait_s) / (1 - _RARELY_WAITS)
-            while number <= most:
-                settings = replace(self.own, num_workers=number)
-                if model.cost_s(settings, step_s=step_s, most=_FEW_BATCHES) <= limit_s:
-                    break
-                number += 1
-            found[step_s] = number if number <= most else None
+
+            def cost_s(number: int, step_s: float = step_s) -> float:
+                return model.cost_s(replace(self.own, num_workers=number), step_s=step_s, most=_FEW_BATCHES)
+
+            # Not one number after the other: the replays of many workers are long.
+            least_s, quickest = min((cost_s(number), number) for number in ladder(range(fewest, most + 1)))
+            if least_s > limit_s:
+                found[step_s] = None
+                continue
+            fewest = bisect.bisect_left(range(quickest), True, lo=fewest, key=lambda number: cost_s(number) <= limit_s)
+            found[step_s] = fewest
         return found
 
     @property

@@ -150,6 +150,7 @@ def _start(
 
 def skip_finished(run: storage.StoredRun, session: Session) -> None:
     """Shows a result that an earlier program finished, and makes it available to later searches."""
+    atomic.remove_temporary(run.folder)  # of a program that was killed
     session.remember(run.result)
     session.view.configuration_finished(_label(run.result.configuration, session), run.result)
 

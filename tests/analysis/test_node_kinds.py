@@ -18,6 +18,7 @@ SMALL = replace(HOST, hostname="node2", usable_cpus=4)
         ({"cpu_model": "AMD EPYC 7763 64-Core Processor"}, "EPYC-7763_8-CPUs_64-GiB"),
         ({"cpu_model": ""}, "8-CPUs_64-GiB"),
         ({"memory_bytes": int(251.6 * 2**30)}, "Example_8-CPUs_250-GiB"),
+        ({"memory_bytes": 2**29}, "Example_8-CPUs"),
     ],
 )
 def test_a_kind_has_a_short_name(changes: dict[str, object], name: str) -> None:

@@ -122,6 +122,21 @@ def test_curves_differ_in_colour_then_in_dash_and_of_many_only_the_best_have_nam
     assert [text.get_text() for text in figure.legends[0].get_texts()] == [*map(str, range(8)), "12 more"]
 
 
+def test_the_fastest_curves_of_each_dataset_have_names() -> None:
+    """The slow dataset is fastest with the seeds with which the other is slowest."""
+    found = summary_of_grid(
+        *(
+            search_result(trial(0, seconds), columns={"dataset": name, "seed": seed})
+            for seed in range(12)
+            for name, seconds in (("fast", 1.0 + seed), ("slow", 100.0 * (12 - seed)))
+        )
+    )
+    panels = line_charts.throughput(found).panels
+    assert list(panels) == ["fast", "slow"]
+    assert [curves[0].look is not None for curves in panels.values()] == [True, True]
+    assert {panels["fast"][0].label, panels["slow"][0].label} == {"0", "11"}
+
+
 def test_curves_that_differ_little_are_one_with_the_intervals_of_all() -> None:
     results = (
         search_result(trial(0, 8.0 * times), trial(4, 2.0 * times), columns={"seed": seed})

@@ -85,14 +85,15 @@ def _time(trial: Trial, quantity: Quantity) -> Estimate | None:
 
 def _chart(summary: Summary, quantity: str, measure: _Measure) -> Chart:
     within, divided = facets.facets(summary)
-    looks: dict[str, int] = {}  # of the labels, those of the fastest configurations first
-    panels: dict[str, list[Curve]] = {}
-    for title, c in sorted(divided, key=lambda each: -each[1].best_rate):
+    looks: dict[str, int] = {}  # of the labels, those of the configurations nearest to the fastest of their panel first
+    most = {title: max(c.best_rate for other, c in divided if other == title) for title, _ in divided}
+    panels: dict[str, list[Curve]] = {title: [] for title in most}
+    for title, c in sorted(divided, key=lambda each: -each[1].best_rate / (most[each[0]] or 1.0)):
         label = facets.label(c, within)
         look = looks.setdefault(label, len(looks))
         if c.best and (curve := _curve(c, c.best, label, measure)).points:
-            panels.setdefault(title, []).append(replace(curve, look=look if look < _MOST_NAMED else None))
-    merged = {title: _merged(curves) for title, curves in sorted(panels.items())}
+            panels[title].append(replace(curve, look=look if look < _MOST_NAMED else None))
+    merged = {title: _merged(curves) for title, curves in panels.items() if curves}
     return Chart(quantity=quantity, legend_title=BETWEEN.join(within), panels=merged)
 
 
