@@ -29,8 +29,10 @@ CURVES: Mapping[str, Callable[[int], float]] = {
     "linear": lambda n: 1.0 / max(1, n),
     "plateau at 8": lambda n: max(1 / 8, 1.0 / max(1, n)),
     "slower beyond 8": lambda n: 1.0 / max(1, n) * (1 + (n / 12) ** 2),
+    "two CPUs": lambda n: max(1 / 2, 1.0 / max(1, n)),
 }
 WORKERS = (0, 2, 4, 8, 12, 16)
+FEW_WORKERS = (0, 2, 3)  # that a short search measures
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +56,8 @@ def run(repeats: int, output: Path, command: str) -> None:
 
 def row(curve: str, noise: float, repeats: int) -> str:
     """A row of the page."""
-    checks = [simulated(CURVES[curve], noise, random.Random(f"{curve}-{noise}-{n}")) for n in range(repeats)]
+    workers = FEW_WORKERS if curve == "two CPUs" else WORKERS
+    checks = [simulated(CURVES[curve], noise, random.Random(f"{curve}-{noise}-{n}"), workers) for n in range(repeats)]
     cells = [
         _share(one.batch for one in checks),
         _share(one.gain for one in checks),
@@ -65,24 +68,28 @@ def row(curve: str, noise: float, repeats: int) -> str:
 
 
 def _share(found: Iterator[bool | None]) -> str:
-    every = list(found)
-    printed = sum(one is not None for one in every)
-    return f"{100 * statistics.fmean(one is not False for one in every):.1f} % ({printed})"
+    printed = [one for one in found if one is not None]
+    return f"{100 * statistics.fmean(printed):.1f} % ({len(printed)})"
 
 
-def simulated(curve: Callable[[int], float], noise: float, rng: random.Random) -> Check:
-    """One search: rounds of the candidates that are not eliminated until the expected loss is small."""
-    times_s: dict[int, list[float]] = {n: [] for n in WORKERS}
+def simulated(
+    curve: Callable[[int], float], noise: float, rng: random.Random, workers: Sequence[int] = WORKERS
+) -> Check:
+    """One search: a round without workers, then rounds of the candidates until the expected loss is small."""
+    times_s: dict[int, dict[int, float]] = {n: {} for n in workers}
     drifts: list[float] = []
-    active = list(WORKERS)
+    active = [0]
     while True:
         drifts.append((drifts[-1] if drifts else 0.0) + rng.gauss(0.0, _DRIFT * noise))
         for n in active:
-            times_s[n].append(curve(n) * math.exp(drifts[-1] + rng.gauss(0.0, noise)))
+            times_s[n][len(drifts)] = curve(n) * math.exp(drifts[-1] + rng.gauss(0.0, noise))
+        if len(drifts) == 1:
+            active = list(workers)
+            continue
         found = _estimates(times_s, active)
         is_decided = all(found.loss(one.settings) <= choice.CLOSE for one in found.observations)
-        if len(drifts) >= _MOST_ROUNDS or (len(drifts) >= _FEWEST_ROUNDS and is_decided):
-            return _checked(found, times_s, curve, statistics.fmean(drifts))
+        if len(drifts) >= _MOST_ROUNDS or (len(drifts) > _FEWEST_ROUNDS and is_decided):
+            return _checked(found, times_s, curve, statistics.fmean(drifts[1:]))
         active = [o.num_workers for o in found.observations if o.num_workers in active and not _is_eliminated(o, found)]
 
 
@@ -91,11 +98,10 @@ def _is_eliminated(one: Observation, found: Estimates) -> bool:
     return one.settings != found.answer and is_far
 
 
-def _estimates(times_s: Mapping[int, list[float]], active: Sequence[int]) -> Estimates:
+def _estimates(times_s: Mapping[int, Mapping[int, float]], active: Sequence[int]) -> Estimates:
     observations = [
         Observation(
-            settings=_settings(n), cost_s=statistics.fmean(own), by_round=dict(enumerate(own)),
-            eliminated=n not in active,
+            settings=_settings(n), cost_s=statistics.fmean(own.values()), by_round=own, eliminated=n not in active
         )
         for n, own in times_s.items()
     ]  # fmt: skip
@@ -109,10 +115,10 @@ def _settings(num_workers: int) -> LoaderSettings:
 
 
 def _checked(
-    found: Estimates, times_s: Mapping[int, list[float]], curve: Callable[[int], float], drift: float
+    found: Estimates, times_s: Mapping[int, Mapping[int, float]], curve: Callable[[int], float], drift: float
 ) -> Check:
     trials = {
-        one.num_workers: _trial(one.num_workers, times_s[one.num_workers]).scaled_to(
+        one.num_workers: _trial(one.num_workers, [*times_s[one.num_workers].values()]).scaled_to(
             found.costs_s[one.settings], found.half_width(one)
         )
         for one in found.observations
@@ -152,18 +158,19 @@ _INTRODUCTION = """\
 # Coverage of intervals
 
 How often the printed intervals contain the truth, in simulated searches whose true times are known; the target is
-95 %. Each search measures six candidates, 0 to 16 workers, in rounds until the expected loss of the answer is at most
-1 %, at least three and at most twelve rounds; those far behind end earlier, as in a search, many after one round. The
-time of a round is the true time, with log-normal noise and a drift of the machine from round to round; estimates,
-choice and intervals are those of a search.
+95 %. Each search measures 0 workers in a first round, then six candidates, 0 to 16 workers (three, 0 to 3, with the
+curve "two CPUs"), in rounds until the expected loss of the answer is at most 1 %, at least three and at most eleven
+further rounds; those far behind end earlier, as in a search, many after one round. The time of a round is the true
+time, with log-normal noise and a drift of the machine from round to round; estimates, choice and intervals are those of
+a search.
 
 - a batch: the interval of the answer's time per batch: Student's t on the logarithms of windows, 1.1 times as wide,
   since a search stops when its intervals are narrow. The truth is the time in the mean state of the machine. A
   candidate with fewer than three windows has the noise of the rounds of all candidates.
 - speed-up: that of the answer over no workers; the two half-widths add in quadrature.
 - closest: the ratio of the closest alternative to the answer, likewise.
-- Each is the share of searches whose interval contains the truth, or that print none; in brackets the share that
-  print one. The answer is chosen on the same data, and no interval can have a coverage for each choice (Benjamini and
+- Each is the share of the printed intervals that contain the truth; in brackets how many searches print one. The
+  answer is chosen on the same data, and no interval can have a coverage for each choice (Benjamini and
   Yekutieli, Journal of the American Statistical Association 100, 2005: false coverage-statement rate).
 - width: half the interval of the answer's time, median.
 - bias: printed / true ratio to the closest alternative, median; above 1 the answer looks better than it is.

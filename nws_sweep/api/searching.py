@@ -222,7 +222,8 @@ def record_here(start: SearchRecord, loader_input: LoaderInput, asked: Asked) ->
         # Another process may have finished the same search meanwhile, such as a rank without a process group.
         if known := _cached(store, start, reuse, announce):
             return known, True
-        announce(_announcement(loader_input.name, start.configuration))
+        inside = f" (only the DataLoader in a {loader_input.wrapper})" if loader_input.wrapper else ""
+        announce(_announcement(f"{loader_input.name}{inside}", start.configuration))
         try:
             record = _measured(start, loader_input, asked.training_step, ProgressReporter(print_line, announce))
         except TimeLimitReached:  # while the dataset was made

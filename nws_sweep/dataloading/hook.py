@@ -23,7 +23,7 @@ class LoaderHook:
 
     def __init__(self, get_iterator: Callable[[Callable[[Any], Any], Any], Any]) -> None:
         self._get_iterator = get_iterator
-        self._wrapped: list[tuple[type, Any]] = []  # classes and their own methods
+        self._wrapped: list[tuple[type, Any, Any]] = []  # classes, their own methods, the wrappers
         self._before: Any = None
 
     def start(self) -> None:
@@ -43,8 +43,9 @@ class LoaderHook:
 
     def restore(self) -> None:
         """Restores the method."""
-        for owner, original in self._wrapped:
-            setattr(owner, _METHOD, original)
+        for owner, original, wrapper in self._wrapped:
+            if getattr(owner, _METHOD) is wrapper:  # else the program has wrapped it too
+                setattr(owner, _METHOD, original)
         if self._wrapped:
             kind: Any = DataLoader
             del kind.__init_subclass__
@@ -62,5 +63,5 @@ class LoaderHook:
         def wrapper(loader: Any) -> Any:
             return self._get_iterator(original, loader)
 
-        self._wrapped.append((owner, original))
+        self._wrapped.append((owner, original, wrapper))
         setattr(owner, _METHOD, wrapper)

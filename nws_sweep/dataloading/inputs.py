@@ -35,6 +35,7 @@ class LoaderInput:
     made: DataLoader[Any] | Callable[[], DataLoader[Any]]  # without workers; a function is called in the trial process
     settings_unknown: bool = False  # a function without keywords: the DataLoader that it makes has the settings
     fingerprint: str = ""  # of the dataset and the functions of the DataLoader; empty for a function
+    wrapper: str = ""  # class of an object that wraps the DataLoader, and is not measured
 
     def pickle_into(self, folder: Path) -> dict[str, Any]:
         """Writes a file that trial processes load; returns the node for Hydra's ``instantiate``."""
@@ -64,8 +65,10 @@ def loader_input_of(dataset: Any, keywords: Mapping[str, Any]) -> LoaderInput:
     """
     if loaders.is_loader(dataset):
         _refuse_keywords(keywords)
-        own = loaders.untuned(loaders.unwrapped(dataset))
-        return _of_template(loaders.without_workers(own), loaders.settings_of(own))
+        inner = loaders.unwrapped(dataset)
+        own = loaders.untuned(inner)
+        wrapper = "" if inner is dataset else type(dataset).__name__
+        return replace(_of_template(loaders.without_workers(own), loaders.settings_of(own)), wrapper=wrapper)
     _refuse_lists(keywords)
     of_workers = {name: keywords[name] for name in _OF_WORKERS} | {"timeout": float(keywords["timeout"])}
     for name in ("prefetch_factor", "multiprocessing_context", "timeout"):

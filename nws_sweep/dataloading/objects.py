@@ -12,6 +12,7 @@ import inspect
 import io
 import logging
 import os
+import stat
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,11 +22,9 @@ from types import BuiltinMethodType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
-import psutil
 
 from nws_sweep.dataloading.fingerprints import CONTAINERS, attributes, is_library, is_of_library
 from nws_sweep.results import PythonObjects
-from nws_sweep.system import platforms
 
 _LEAST_BYTES = 1_000_000
 # Elements from which on a container is taken to hold samples; smaller ones hold parts, such as datasets.
@@ -194,14 +193,26 @@ def _is_array(value: Any) -> bool:
 
 
 def open_files() -> dict[int, str]:
-    """Paths, by descriptor, of the regular files that this process reads and has not mapped; empty except on Linux."""
-    if not platforms.IS_LINUX:
-        return {}
+    """Paths, by descriptor, of the regular files that this process reads and has not mapped; empty without /proc.
+
+    Also of files that were deleted since, such as temporary ones, which psutil leaves out.
+    """
+    found: dict[int, str] = {}
+    if not Path("/proc/self/fd").is_dir():
+        return found
     mapped = Path("/proc/self/maps").read_text(errors="replace")
-    files = psutil.Process().open_files()
-    return {one.fd: one.path for one in files if one.mode not in ("w", "a") and one.path not in mapped}
+    for link in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):  # the descriptor of the folder itself
+            path, is_read = str(link.readlink()), link.lstat().st_mode & stat.S_IRUSR  # the link's mode is the file's
+            if is_read and stat.S_ISREG(link.stat().st_mode) and path not in mapped:
+                found[int(link.name)] = path
+    return found
 
 
 def positions(files: Mapping[int, str]) -> dict[int, int]:
     """Position of each open file, B, by descriptor."""
-    return {one.fd: one.position for one in psutil.Process().open_files() if one.fd in files}
+    found: dict[int, int] = {}
+    for descriptor in files:
+        with contextlib.suppress(OSError):  # closed since
+            found[descriptor] = os.lseek(descriptor, 0, os.SEEK_CUR)
+    return found

@@ -74,7 +74,8 @@ class BatchLog:
         """Called in a worker: a batch is finished, see ``_FIELDS``; with its stages, if they were timed."""
         count = self._counts[worker]
         if stages is not None:
-            self.stages.write(worker, count, stages)
+            with contextlib.suppress(Exception):  # such as the name of a file that cannot be encoded
+                self.stages.write(worker, count, stages)
         place = (worker * _ROWS + count % _ROWS) * _FIELDS
         self._rows[place : place + _FIELDS] = list(row)
         self._counts[worker] = count + 1
@@ -140,7 +141,8 @@ class BatchLog:
         """The pending rows up to the first missing one; all of them if rows were overwritten."""
         numbers = sorted(self._pending)
         if is_complete:
-            numbers = [number for place, number in enumerate(numbers, self._next) if number <= place]
+            due = (number for number in numbers if number >= self._next)
+            numbers = [number for place, number in enumerate(due, self._next) if number == place]
         self._next = max([self._next, *(number + 1 for number in numbers)])
         return [(number, self._pending.pop(number)) for number in numbers]
 

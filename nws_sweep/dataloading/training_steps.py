@@ -56,7 +56,7 @@ class Train:
         loss: Called with the model's outputs and the targets.
         optimizer: Called with the model's parameters; returns the optimiser.
         device: Device of the model; ``auto`` for the accelerator of this rank if there is one, else the CPU. Inputs
-            and targets that are tensors are copied to it, asynchronously from pinned memory.
+            and targets are copied to it, asynchronously from pinned memory.
     """
 
     def __init__(
@@ -91,8 +91,14 @@ def inputs_and_targets(batch: Any) -> tuple[Any, Any]:
 
 
 def _to_device(value: Any, device: torch.device) -> Any:
-    """A tensor is copied, asynchronously from pinned memory."""
-    return value.to(device, non_blocking=value.is_pinned()) if isinstance(value, Tensor) else value
+    """A tensor, or the tensors in nested containers, copied to a device; asynchronously from pinned memory."""
+    if isinstance(value, Tensor):
+        return value.to(device, non_blocking=value.is_pinned())
+    if isinstance(value, Mapping):
+        return {key: _to_device(part, device) for key, part in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_to_device(part, device) for part in value]
+    return value
 
 
 def mlp(layers: Sequence[int]) -> nn.Sequential:

@@ -53,13 +53,14 @@ class DatasetServer(contextlib.ExitStack):
     def _start_one(self, spec: ProcessSpec, supervision: Supervision) -> Iterator[ChildProcess]:
         made, method = spec.configuration, spec.start_method or processes.start_method()
         key = (made.dataset, made.seed, made.ranks, method, spec.working_folder)
-        is_current = self._template_key == key and self._template is not None and self._template.alive
+        is_current = self._template_key == key and (self._template is None or self._template.alive)
         if platforms.IS_LINUX and not is_current:  # ``forking`` reads /proc
             self.close()
             with contextlib.ExitStack() as making:
                 process = making.enter_context(trial_process.start(spec, supervision, prepare=False))
                 if obstacle := process.request("make_template"):
                     logger.debug("each trial process makes the dataset: making it leaves %s behind", obstacle)
+                    self._template, self._template_key = None, key
                     process.prepare()
                     yield process
                     return

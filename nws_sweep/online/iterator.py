@@ -82,7 +82,8 @@ class TunedIterator:
             if change is not None and not change.draws:
                 if change.pool.feed.has_drawn:
                     raise
-                self._pools.abandon()
+                with contextlib.suppress(Exception):  # without threads a pool cannot even end
+                    self._pools.abandon()
             with contextlib.suppress(Exception):
                 self._tuner.decide(one_line(f"tuning failed: {type(error).__name__}: {error}"))
             self._tuner.waiting = None  # else the part that failed would be repeated at each batch

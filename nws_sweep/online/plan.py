@@ -19,6 +19,9 @@ from nws_sweep.system import torch_internals
 _made: collections.Counter[str] = collections.Counter()  # agreements of this process by what their loaders are
 
 
+_PUBLISHED = "published"  # key of the number of plans
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """Other settings, why, and from which batch of which epoch they may be used; both from 0.
@@ -49,11 +52,12 @@ class Agreement:
     def publish(self, plan: Plan) -> None:
         """Called by rank 0."""
         self._store.set(str(self._count), msgspec.json.encode(plan).decode())
+        self._store.add(_PUBLISHED, 1)
         self._count += 1
 
     def next(self) -> Plan | None:
         """The next plan of rank 0; None if there is none yet. Called by the other ranks."""
-        if not self._store.check([str(self._count)]):
+        if self._store.add(_PUBLISHED, 0) <= self._count:  # torch 2.2 has no ``check``
             return None
         self._count += 1
         return msgspec.json.decode(self._store.get(str(self._count - 1)), type=Plan)

@@ -139,5 +139,5 @@ class Pools:
         """Ends a pool that has not returned a batch; one that draws index lists already has become the current one."""
         change, self.change = self.change, None
         if change is not None and change.pool is not self.current:
-            change.pool.end()
             self.current.feed.is_open = True
+            change.pool.end()

@@ -13,7 +13,6 @@ import atexit
 import contextlib
 import gc
 import importlib
-import math
 import multiprocessing
 import os
 import pkgutil
@@ -32,6 +31,7 @@ from nws_sweep.system import processes, streams
 
 _PROGRAM = "import sys; sys.path[:] = {}; from nws_sweep.system import fork_server; fork_server.main({})"
 _EXIT_WITHIN_S = 1.0
+_LONGEST_POLL_S = 1e6  # poll(2) takes at most 2^31 ms
 
 
 class ForkedProcess:
@@ -94,9 +94,9 @@ class ForkServer:
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
-    def is_ready(self, within_s: float = math.inf) -> bool:
+    def is_ready(self, within_s: float = _LONGEST_POLL_S) -> bool:
         """Whether it has imported its modules, after at most that many seconds; EOFError if it has exited."""
-        if not self._is_ready and self.connection.poll(None if within_s == math.inf else within_s):
+        if not self._is_ready and self.connection.poll(min(within_s, _LONGEST_POLL_S)):
             self._is_ready = True
             self.connection.recv()
         return self._is_ready

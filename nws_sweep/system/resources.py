@@ -1,19 +1,23 @@
 """Free memory, shared memory, open files and threads of this machine, and why a candidate does not fit."""
 
 import contextlib
+import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import linear_regression
 
+import psutil
+
 from nws_sweep import units
 from nws_sweep.errors import TrialOutOfMemory
 from nws_sweep.results import LoaderSettings, Window
-from nws_sweep.system import host
+from nws_sweep.system import host, platforms
 
 _ROOT = Path("/")
 _MEMORY_SHARE = 0.9  # of the memory that is free at the start, so that the kernel never kills a process
+_ROOMY_THREADS = 30_000  # above this limit the user's threads are not counted: that takes long and changes nothing
 # Files of a trial process; per worker: its queue (2), its sentinel, one during a transfer.
 _FILES_OF_A_PROCESS, _FILES_PER_WORKER = 64, 4
 _THREADS_PER_WORKER = 3  # its loop, the feeder of its queue, the server of its file descriptors
@@ -39,12 +43,13 @@ def now(memory_bytes: int | None, root: Path = _ROOT) -> FreeResources:
         shm_size_bytes, _, shm_bytes = shutil.disk_usage(root / "dev/shm")
     open_files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     pids = (_difference(group / "pids.max", group / "pids.current") for _, group in host.group_folders(root, "pids"))
+    threads = _least(_threads_left() if platforms.IS_LINUX else None, *pids)
     return FreeResources(
         shm_bytes=shm_bytes,
         shm_size_bytes=shm_size_bytes,
         memory_bytes=_least(memory_bytes, _free_memory_bytes(root)),
         open_files=None if open_files == resource.RLIM_INFINITY else open_files,
-        threads=_least(*pids),
+        threads=None if threads is None else max(0, threads),
     )
 
 
@@ -79,6 +84,19 @@ def _left_in_group(version: int, folder: Path) -> int | None:
 def _difference(limit: Path, used: Path) -> int | None:
     numbers = [host.read(path).strip() for path in (limit, used)]
     return int(numbers[0]) - int(numbers[1]) if all(map(str.isdecimal, numbers)) else None  # "max": no limit
+
+
+def _threads_left() -> int | None:
+    """Threads that the limit of this user leaves; None for root, who has no limit."""
+    import resource
+
+    soft, _ = resource.getrlimit(resource.RLIMIT_NPROC)
+    if os.getuid() == 0 or soft == resource.RLIM_INFINITY or soft > _ROOMY_THREADS:
+        return None
+    members = (member.info for member in psutil.process_iter(["uids", "num_threads"]))
+    # Processes of other users may have no uids.
+    mine = (one["num_threads"] or 0 for one in members if one["uids"] is not None and one["uids"].real == os.getuid())
+    return soft - sum(mine)
 
 
 def allow_open_files() -> None:

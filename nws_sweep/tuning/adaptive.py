@@ -58,7 +58,9 @@ class Adaptive(Strategy):
         if new:
             others = [o for o in active if o not in dropped and o.settings != found.answer]
             displaced = _without_room(others, found, found.of_answer.num_workers + sum(one.num_workers for one in new))
-        if any(found.needs_another_round(o) for o in displaced):  # it might end as the answer by chance
+        if any(
+            found.needs_another_round(o) and found.is_undecided(o) for o in displaced
+        ):  # it might end as the answer by chance
             new, displaced = [], []
         staying = [o for o in active if o.settings == found.answer] if new else found.undecided(active, self.measure)
         if not new and not staying:

@@ -20,6 +20,7 @@ from nws_sweep.tuning.observations import Observation
 
 # Prior of the noise: standard deviation of the logarithm of the time of a window, and its weight in windows.
 _PRIOR_SPREAD, _PRIOR_WEIGHT = 0.025, 3
+_PRIOR_WEIGHT_OF_INTERVALS = 1  # printed intervals of short searches would be too narrow with more
 FEWEST_ROUNDS = 3  # of an answer: an interval needs three
 _FAR_BEHIND = 1.4  # times the answer: one round is enough
 _DISTURBED = 1.25  # slower round of two / the faster one
@@ -102,10 +103,12 @@ class Estimates:
 
         Likewise if it has two rounds of which one was probably disturbed, however far behind: reports compare with it.
         """
+        if _is_long(one):
+            return False
         if len(one.by_round) == 2:
             return max(one.by_round.values()) > _DISTURBED * min(one.by_round.values())
         is_near = self.costs_s[one.settings] < _FAR_BEHIND * self.costs_s[self.answer]
-        return is_near and len(one.by_round) == 1 and not _is_long(one)
+        return is_near and len(one.by_round) == 1
 
     def _excess(self, other: LoaderSettings) -> float:
         """Logarithm of the price of ``answer`` / that of ``other``, beyond what counts as equal for more workers."""
@@ -122,7 +125,7 @@ class Estimates:
 
     def half_width(self, one: Observation) -> float:
         """Half the width of the 95 % interval of the logarithm of its time, which has rounds."""
-        return SEQUENTIAL * _NORMAL_975 * self.noise / math.sqrt(len(one.by_round))
+        return SEQUENTIAL * _NORMAL_975 * self._noise(_PRIOR_WEIGHT_OF_INTERVALS) / math.sqrt(len(one.by_round))
 
     @cached_property
     def noise(self) -> float:
@@ -130,15 +133,18 @@ class Estimates:
 
         It is larger, as the quantile of Student's t to that of the normal distribution, the fewer rounds it comes from.
         """
+        return self._noise(_PRIOR_WEIGHT)
+
+    def _noise(self, prior_weight: int) -> float:
         fitted, effects, freedom = self._fit
         residuals = [
             math.log(cost_s) - fitted[one.settings] - effects[number]
             for one in self.observations
             for number, cost_s in one.by_round.items()
         ]
-        squares = sum(residual**2 for residual in residuals) + _PRIOR_WEIGHT * _PRIOR_SPREAD**2
-        degrees = max(0.0, len(residuals) - len(fitted) - freedom) + _PRIOR_WEIGHT
-        return math.sqrt(squares / degrees) * student_t_975(int(degrees)) / _NORMAL_975
+        squares = sum(residual**2 for residual in residuals) + prior_weight * _PRIOR_SPREAD**2
+        degrees = max(0.0, len(residuals) - len(fitted) - freedom) + prior_weight
+        return math.sqrt(squares / degrees) * student_t_975(max(2, int(degrees))) / _NORMAL_975
 
     @cached_property
     def _fit(self) -> tuple[Mapping[LoaderSettings, float], Mapping[int, float], float]:

@@ -1,5 +1,7 @@
+import os
 import resource
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -34,8 +36,16 @@ def pids(folder: str, most: int | str, now: int) -> dict[str, str]:
 
 @pytest.fixture(autouse=True)
 def unlimited(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Removes the limit of the process that runs the tests."""
-    monkeypatch.setattr(resource, "getrlimit", lambda which: (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    """Removes the limits of the process that runs the tests."""
+    limit_to(monkeypatch)
+
+
+def limit_to(
+    monkeypatch: pytest.MonkeyPatch, open_files: int = -1, threads: int = resource.RLIM_INFINITY, user: int = 0
+) -> None:
+    limits = {resource.RLIMIT_NOFILE: open_files, resource.RLIMIT_NPROC: threads}
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (limits[which], resource.RLIM_INFINITY))
+    monkeypatch.setattr(os, "getuid", lambda: user)
 
 
 @pytest.mark.parametrize(
@@ -78,15 +88,27 @@ def test_the_memory_budget_is_as_asked_or_most_of_the_free_memory(tmp_path: Path
         ("0::/a/b\n", pids("sys/fs/cgroup/a/b", 100, 9) | pids("sys/fs/cgroup/a", 50, 20), 30),
         ("8:pids:/x\n0::/\n", pids("sys/fs/cgroup/pids/x", 70, 9), 61),
         ("0::/\n", {"sys/fs/cgroup/pids.max": "100\n"}, None),
+        ("0::/\n", pids("sys/fs/cgroup", 9, 12), 0),
     ],
 )
 def test_groups_limit_the_threads(tmp_path: Path, own: str, files: dict[str, str], expected: int | None) -> None:
     assert resources.now(None, made_up(tmp_path, {"proc/self/cgroup": own, **files})).threads == expected
 
 
-def test_the_limit_of_open_files_is_that_of_the_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resource, "getrlimit", lambda which: (1024, 4096))
-    assert resources.now(None, tmp_path) == FreeResources(open_files=1024)
+# The user 77 has 8 threads; those of another user are hidden, as /proc with hidepid=1 shows them.
+@pytest.mark.parametrize(
+    ("limit", "user", "expected"),
+    [(20, 77, 12), (6, 77, 0), (resource.RLIM_INFINITY, 77, None), (10**6, 77, None), (20, 0, None)],
+)
+def test_the_users_threads_count_against_a_small_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: int, user: int, expected: int | None
+) -> None:
+    members = [SimpleNamespace(info={"uids": SimpleNamespace(real=owner), "num_threads": n})
+               for owner, n in ((77, 3), (78, 100), (77, 5), (77, None))]  # fmt: skip
+    hidden = SimpleNamespace(info={"uids": None, "num_threads": None})
+    monkeypatch.setattr(psutil, "process_iter", lambda names: [*members, hidden])
+    limit_to(monkeypatch, open_files=1024, threads=limit, user=user)
+    assert resources.now(None, tmp_path) == FreeResources(threads=expected, open_files=1024)
 
 
 # Nine batches in flight: two of each of four workers, and the training step's.
