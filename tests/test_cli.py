@@ -115,10 +115,13 @@ def test_a_grid_in_a_folder_with_a_strange_name_is_announced_measured_reported_a
     assert (again.returncode, "Best settings" in again.stdout) == (0, True)
     assert (grid / "report.md").is_file()
 
-    for place in (grid, grid / "plots", next(grid.glob("*=*/"))):  # as if the program had been killed meanwhile
+    drawn = next(grid.glob("*=*/batch_times.svg"))
+    drawn.unlink()  # as if the program had been killed meanwhile
+    for place in (grid, grid / "plots", drawn.parent):
         (place / ".nws_sweep-report.html-abc").touch()
     completed = shared_nws(*command, f"hydra.sweep.dir=outputs/sweeps/{grid.name}", cwd=folder)
     assert (completed.returncode, completed.stdout.count("measured before")) == (0, 4)
+    assert drawn.exists()
     assert not list(grid.rglob(".nws_sweep-*"))
 
 

@@ -185,7 +185,9 @@ def configuration(
     Overrides of other keys become columns; ``own`` settings, of the DataLoader that the dataset comes in, replace null.
     ConfigurationError if a value is out of range, OmegaConf's error if a key is unknown or a value is missing.
     """
-    plain = _checked(OmegaConf.to_container(config, resolve=True))  # Hydra adds any key with a plus
+    plain = _checked(
+        OmegaConf.to_container(config, resolve=True), "dataset", "training_step"
+    )  # Hydra adds any key with a plus
     names = [each.name for each in fields(LoaderSettings) if each.name != "num_workers"]  # a list of candidates here
     given = {name: plain[name] for name in names if plain[name] is not None}
     loader = replace(own or LoaderSettings(batch_size=None), **given, num_workers=0)
@@ -233,7 +235,7 @@ def embedded(node: Any) -> Embedded:
     if is_seconds(plain.get("training_step")):
         plain["training_step"] = sleeping(plain["training_step"])
     try:
-        checked = _checked(plain)
+        checked = _checked(plain, "training_step")
     except OmegaConfBaseException as error:
         raise ConfigurationError(one_line(f"config: {error}")) from error
     return msgspec.convert(checked, Embedded)
@@ -285,14 +287,22 @@ def reuse_of(value: bool | str) -> str:
     return found
 
 
-def _checked(values: Any) -> dict[str, Any]:
-    """The values, ``search`` as ``SearchRules``; OmegaConf's error if a key is unknown or missing."""
+def _checked(values: Any, *targets: str) -> dict[str, Any]:
+    """The values, ``search`` as ``SearchRules``; ``targets`` are nodes that need a ``_target_``.
+
+    OmegaConf's error if a key is unknown or missing.
+    """
     whole = OmegaConf.merge(OmegaConf.structured(SweepSchema), values)
     plain = cast("dict[str, Any]", OmegaConf.to_container(whole, throw_on_missing=True))
     for key in RANGES:
         node, _, name = key.rpartition(".")
         value = (plain[node] if node else plain)[name]
         require(key, value, written=shown(value))
+    for key in targets:
+        if "_target_" not in plain[key]:
+            raise ConfigurationError(
+                f"{key}={shown(plain[key])}: needs a _target_, such as {key}._target_=package.Class"
+            )
     return {**plain, "search": search_rules(plain)}
 
 

@@ -27,7 +27,7 @@ from hydra.experimental.callback import Callback
 from hydra.plugins.launcher import Launcher
 from omegaconf import DictConfig
 
-from nws_sweep.analysis.summary import best_of
+from nws_sweep.analysis.summary import best_of, summarise
 from nws_sweep.config import embedding, hydra_versions, schema
 from nws_sweep.errors import INTERRUPTED, ConfigurationError, NwsSweepError, one_line
 from nws_sweep.executor import trial_process
@@ -87,9 +87,17 @@ def conclude(folder: Path, session: job.Session) -> int:
     from nws_sweep.report import writer
 
     session.view.status("writing the report")
-    summary, written = writer.write(folder)
+    try:
+        summary, written = writer.write(folder)
+    except KeyboardInterrupt:
+        session.view.note(f"the report is not finished: nws-sweep report {folder}")
+        raise
+    except OSError as error:  # such as a full disk
+        summary, written = summarise(storage.find(folder)), []
+        remedy = f"the measurements are kept: nws-sweep report {folder}"
+        session.view.note(f"the report could not be written ({error}); {remedy}")
     session.view.conclude(summary, written)
-    return 0 if summary.succeeded else 1
+    return 0 if summary.succeeded and written else 1
 
 
 class GridCallback(Callback):
@@ -127,12 +135,15 @@ def prepare(composed: DictConfig, session: job.Session, *, is_grid: bool) -> Non
     folder = Path(composed.hydra.sweep.dir if is_grid else composed.hydra.run.dir).absolute()
     nodes_differ = is_grid and not _launcher(composed).endswith(_LOCAL_LAUNCHERS)
     resuming.check(folder, host.describe, is_grid=is_grid, nodes_differ=nodes_differ)
+    if not (is_new := not folder.exists()):  # before datasets are made, since another program may hold the lock
+        session.resources.callback(resuming.folder_lock(folder).release, force=True)
     session.view.announce(plan)
     # The fork server starts once. Each distinct dataset is made now: its files may be missing, or be downloaded.
     trial_process.preload(node for each in samples for node in (each.dataset, each.training_step))
     for configuration in samples:
         session.facts(configuration, str(Path.cwd()))
-    session.resources.callback(resuming.folder_lock(folder).release, force=True)
+    if is_new:
+        session.resources.callback(resuming.folder_lock(folder).release, force=True)
     if not is_grid:  # with the lock, since another program may have made the folder meanwhile
         overrides = list(composed.hydra.overrides.task)
         resuming.refuse_another(folder, grid.configuration_of(values, composed.hydra, overrides, session.facts))

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hydra.errors import HydraException
 from omegaconf import DictConfig
 
 from nws_sweep.config.hydra_versions import instantiate
@@ -92,7 +93,8 @@ def services(configuration: Configuration) -> Iterator[None]:
             try:
                 stack.enter_context(instantiate(dict(node), _convert_="all"))
             except (Exception, SystemExit) as error:  # code of the user
-                cause = error.__cause__ or error  # Hydra's own error names only the target
+                # Hydra's own error names only the target.
+                cause = error.__cause__ if isinstance(error, HydraException) and error.__cause__ else error
                 raise ConfigurationError(one_line(f"services.{name}: {type(cause).__name__}: {cause}")) from error
         yield
 
@@ -150,9 +152,11 @@ def _start(
 
 def skip_finished(run: storage.StoredRun, session: Session) -> None:
     """Shows a result that an earlier program finished, and makes it available to later searches."""
-    atomic.remove_temporary(run.folder)  # of a program that was killed
     session.remember(run.result)
     session.view.configuration_finished(_label(run.result.configuration, session), run.result)
+    if not writer.has_pictures(run.folder):  # the earlier program was killed before it had drawn them
+        atomic.remove_temporary(run.folder)
+        _draw(run.folder, session)
 
 
 def _label(configuration: Configuration, session: Session) -> str:

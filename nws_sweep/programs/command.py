@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from nws_sweep.config.schema import is_seconds
 from nws_sweep.errors import ConfigurationError, NwsSweepError
 from nws_sweep.programs import script
 from nws_sweep.programs.hooks import ProgramHook, Reporting, SearchHook, TuningHook
@@ -34,21 +35,22 @@ def run(arguments: Sequence[str]) -> int:
     """
     try:
         options = parser_of(arguments[0]).parse_args(arguments[1:])
-        path = Path(options.program)
-        if not options.module and not path.is_file():
-            raise ConfigurationError(f"{path}: no such file; expected a program, such as train.py, or -m MODULE")
+        if not options.program:
+            name = arguments[0]
+            raise ConfigurationError(f"{name}: name a program, as in nws-sweep {name} train.py ARGUMENTS")
+        program = (script.of_module if options.module else script.of_file)(options.program[0])
         hook = _hook(arguments[0], options)
     except NwsSweepError as error:
         _print(str(error))
         return _WRONG_USAGE
     script.after_torch(hook.start)
     try:
-        script.run(options.program, options.arguments, is_module=options.module)
+        program.run(options.program[1:])
     except BaseException:
         if hook.ending is None:  # else the status of the search counts, even if the program has changed it
             raise
     finally:
-        hook.end(options.program if options.module else path.name)
+        hook.end(program.name)
     return int(hook.ending.code) if hook.ending and hook.ending.code else 0
 
 
@@ -63,8 +65,8 @@ def parser_of(command: str) -> argparse.ArgumentParser:
     for name, keywords in _OPTIONS[command].items():
         parser.add_argument(f"--{name.removesuffix('_s').replace('_', '-')}", dest=name, **keywords)
     parser.add_argument("-m", dest="module", action="store_true", help="the program is a module, as for python -m")
-    parser.add_argument("program", metavar="PROGRAM", help="train.py or, after -m, a module")
-    parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="ARGUMENTS", help="those of the program")
+    usage = "train.py or, after -m, a module; then its arguments"
+    parser.add_argument("program", nargs=argparse.REMAINDER, metavar="PROGRAM ...", help=usage)
     return parser
 
 
@@ -72,13 +74,25 @@ def _loader(text: str) -> int | str:
     return int(text) if text.lstrip("-").isdigit() else text
 
 
-_NUMBERS = partial(command_text.numbers, "num_workers")
+def _numbers(text: str) -> list[int]:
+    try:
+        return command_text.numbers("num_workers", text)
+    except ConfigurationError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def _seconds(text: str) -> float:
+    if not is_seconds(value := float(text)):
+        raise argparse.ArgumentTypeError(f"{text}: must be seconds of at least 0")
+    return value
+
+
 _MOST: Mapping[str, Any] = {"type": int, "metavar": "N", "help": "maximum number of workers"}
 _OF_SEARCH: Mapping[str, Mapping[str, Any]] = {
-    "num_workers": {"type": _NUMBERS, "metavar": "LIST", "help": "the candidates, such as 0,4,8 or 0..16"},
+    "num_workers": {"type": _numbers, "metavar": "LIST", "help": "the candidates, such as 0,4,8 or 0..16"},
     "max_workers": _MOST,
-    "training_step": {"type": float, "metavar": "SECONDS", "help": "of a step, per batch (default: none)"},
-    "time_limit_s": {"type": float, "metavar": "SECONDS", "help": "of the search (default: 60)"},
+    "training_step": {"type": _seconds, "metavar": "SECONDS", "help": "of a step, per batch (default: none)"},
+    "time_limit_s": {"type": _seconds, "metavar": "SECONDS", "help": "of the search (default: 60)"},
 }
 _OPTIONS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "autotune": {
@@ -96,7 +110,7 @@ def _hook(command: str, options: argparse.Namespace) -> ProgramHook:
     given = {name: value for name in _OPTIONS[command] if (value := getattr(options, name)) is not None}
     reporting = Reporting(announce=_announce, warn=_announce, progress=None, option="--loader ")
     if command in {"explain", "search"}:
-        name = options.program.rpartition(".")[2] if options.module else Path(options.program).stem
+        name = options.program[0].rpartition(".")[2] if options.module else Path(options.program[0]).stem
         keep = partial(_keep, folder=storage.new_folder("runs", f"_{name}"), explains=command == "explain")
         return SearchHook(replace(reporting, keep=keep), options.loader, reuse="never", **given)
     return TuningHook(reporting, options.loader, watches=command == "watch", **given)

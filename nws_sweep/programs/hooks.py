@@ -248,7 +248,7 @@ class TuningHook(ProgramHook):
     def __init__(self, reporting: Reporting, loader: Wanted, *, watches: bool = False, **options: Any) -> None:
         super().__init__(reporting, loader)
         self._options = autotune_options(**options)
-        self._watches = watches
+        self._watches, self._tunes_itself = watches, False
         self._followed: list[_Followed] = []
         self._by_loader: weakref.WeakKeyDictionary[Any, _Followed] = weakref.WeakKeyDictionary()
 
@@ -279,15 +279,19 @@ class TuningHook(ProgramHook):
             self._reporting.keep(record(training.tuner))
 
     def _say_what_was_seen(self, program: str) -> None:
+        if self._tunes_itself:
+            self._reporting.announce(f"{program} has tuned its DataLoader itself")
+            return
         seen = ", ".join(one.name for one in self._followed)
         what = f" of the class or number {self._wanted}, but over {seen}" if self._wanted and seen else ""
-        self._reporting.announce(f"{program} ended without iterating over a plain DataLoader{what}")
+        self._reporting.announce(f"{program} ended without iterating over a DataLoader{what}")
 
     def get_iterator(self, original: Callable[[Any], Any], loader: Any) -> Any:
         """An iterator that tunes the loader."""
         from nws_sweep.online.loader import TunedLoader, iterator_of
 
-        if isinstance(loader, TunedLoader):  # the program tunes it itself
+        if isinstance(loader, TunedLoader):
+            self._tunes_itself = True
             return original(loader)
         return iterator_of(loader, lambda: self._tuner_of(loader), original)
 

@@ -4,43 +4,92 @@ import builtins
 import importlib.abc
 import importlib.machinery
 import importlib.util
-import runpy
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType, TracebackType
+from types import CodeType, ModuleType, TracebackType
 from typing import Any
 
+from nws_sweep.errors import ConfigurationError, one_line
 
-def run(program: str, arguments: Sequence[str], *, is_module: bool) -> None:
-    """Runs a program as ``__main__``; its exceptions leave the traceback without the frames of this package.
 
-    Args:
-        program: The path of a file, or the name of a module or package.
-        arguments: Those of the program.
-        is_module: Whether it is a name, as after ``python -m``.
+@dataclass(frozen=True)
+class Program:
+    """A program that can be run as ``__main__``.
+
+    Attributes:
+        name: For messages.
+        code: Of its main module.
+        module: The main module, empty.
+        first_argument: The first entry of ``sys.argv``.
+        import_folder: The first entry of ``sys.path``.
     """
-    sys.argv[:] = [program, *arguments]
-    if not getattr(sys.flags, "safe_path", False):  # since Python 3.11
-        sys.path[0] = str(Path.cwd() if is_module else Path(program).resolve().parent)
-    try:
-        if is_module:
-            runpy.run_module(program, run_name="__main__", alter_sys=True)
-        else:
-            _run_file(str(Path(program).absolute()))
-    except BaseException as error:
-        _show_only(error, _frames_of_program(error.__traceback__))
-        raise
+
+    name: str
+    code: CodeType
+    module: ModuleType
+    first_argument: str
+    import_folder: str
+
+    def run(self, arguments: Sequence[str]) -> None:
+        """Runs the program; its exceptions leave the traceback without the frames of this package."""
+        sys.argv[:] = [self.first_argument, *arguments]
+        _put_on_path(self.import_folder)
+        sys.modules["__main__"] = self.module
+        try:
+            exec(self.code, vars(self.module))
+        except BaseException as error:
+            _show_only(error, _frames_since(vars(self.module), error.__traceback__))
+            raise
 
 
-def _run_file(file: str) -> None:
-    """Unlike ``runpy.run_path``, this leaves the module in ``sys.modules``, for threads and exit handlers."""
-    module = ModuleType("__main__")
+def of_file(path: str) -> Program:
+    """The program in a file. ConfigurationError if there is none."""
+    if not Path(path).is_file():
+        raise ConfigurationError(f"{path}: no such file; expected a program, such as train.py, or -m MODULE")
+    file = str(Path(path).absolute())
     loader = importlib.machinery.SourceFileLoader("__main__", file)
+    module = ModuleType("__main__")
     vars(module).update(__file__=file, __loader__=loader, __builtins__=builtins)
-    sys.modules["__main__"] = module
-    exec(compile(loader.get_data(file), file, "exec", dont_inherit=True), vars(module))
+    code = _compiled(path, lambda: loader.source_to_code(loader.get_data(file), file))  # leaves no __pycache__
+    return Program(Path(path).name, code, module, path, str(Path(path).resolve().parent))
+
+
+def of_module(name: str) -> Program:
+    """The program in a module, or in ``__main__`` of a package. ConfigurationError if there is none."""
+    folder, spec = str(Path.cwd()), None
+    _put_on_path(folder)
+    try:
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.submodule_search_locations is not None:
+            spec = importlib.util.find_spec(f"{name}.__main__")
+    except (ImportError, ValueError) as error:  # of a package that contains it, too
+        missing = getattr(error, "name", None) or name
+        if not f"{name}.".startswith(f"{missing}."):
+            raise ConfigurationError(one_line(f"-m {name}: {type(error).__name__}: {error}")) from error
+    if spec is None or spec.origin is None or not isinstance(spec.loader, importlib.abc.InspectLoader):
+        raise ConfigurationError(f"-m {name}: no such module, or a package without __main__")
+    module = importlib.util.module_from_spec(spec)
+    vars(module).update(__name__="__main__", __builtins__=builtins)
+    loader, full_name = spec.loader, spec.name
+    return Program(name, _compiled(name, lambda: loader.get_code(full_name)), module, spec.origin, folder)
+
+
+def _put_on_path(folder: str) -> None:
+    """In place of the folder of this package's own command."""
+    if not getattr(sys.flags, "safe_path", False):  # since Python 3.11
+        sys.path[0] = folder
+
+
+def _compiled(name: str, compile_it: Callable[[], CodeType | None]) -> CodeType:
+    try:
+        code = compile_it()
+    except (SyntaxError, ValueError, OSError, ImportError) as error:
+        raise ConfigurationError(one_line(f"{name}: {type(error).__name__}: {error}")) from error
+    if code is None:
+        raise ConfigurationError(f"{name}: has no code")
+    return code
 
 
 def after_torch(begin: Callable[[], None]) -> None:
@@ -80,9 +129,9 @@ class _TorchFinder(importlib.abc.MetaPathFinder):
         return spec
 
 
-def _frames_of_program(frames: TracebackType | None) -> TracebackType | None:
-    """The traceback without the first frames, which run the program."""
-    while frames is not None and frames.tb_frame.f_globals.get("__name__") in (__name__, "runpy"):
+def _frames_since(main: dict[str, Any], frames: TracebackType | None) -> TracebackType | None:
+    """The traceback from the first frame of a module on."""
+    while frames is not None and frames.tb_frame.f_globals is not main:
         frames = frames.tb_next
     return frames
 
@@ -92,7 +141,7 @@ def _show_only(error: BaseException, frames: TracebackType | None) -> None:
     show = sys.excepthook
 
     def show_frames(kind: type[BaseException], raised: BaseException, all_frames: TracebackType | None) -> None:
-        if raised is error:
+        if raised is error and frames is not None:
             raised, all_frames = raised.with_traceback(frames), frames
         show(kind, raised, all_frames)
 

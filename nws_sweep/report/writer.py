@@ -6,7 +6,7 @@ from pathlib import Path
 
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary, summarise
 from nws_sweep.errors import NotARunError
-from nws_sweep.report import snippets, tables
+from nws_sweep.report import plots, snippets, tables
 from nws_sweep.results import BatchTime, atomic, codec, storage
 
 logger = logging.getLogger(__name__)
@@ -65,6 +65,12 @@ def try_pictures(run_folder: Path) -> None:
             one.save(run_folder)
     except Exception:
         logger.exception("the pictures could not be drawn; `nws-sweep report %s` tries again", run_folder)
+
+
+def has_pictures(run_folder: Path) -> bool:
+    """Whether the pictures of a configuration exist."""
+    last = run_folder / f"{[*plots.OF_CONFIGURATION][-1]}.svg"  # written after its PNG
+    return last.exists() or not storage.has_rows(run_folder / storage.BATCHES)
 
 
 def _batches(configuration: ConfigurationSummary) -> list[BatchTime]:

@@ -132,6 +132,13 @@ def copy_batches(folder: Path) -> None:
         atomic.write_bytes(atomic.free_name(path, "interrupted"), content)
 
 
+def has_rows(path: Path) -> bool:
+    """Whether a CSV file exists and has more than its header."""
+    with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
+        return bool(file.readline() and file.readline())
+    return False
+
+
 def output_folder() -> Path:
     """The folder of ``runs/`` and ``sweeps/``, as in conf/paths/default.yaml."""
     return Path(os.environ.get("NWS_SWEEP_OUTPUT_DIR") or "outputs")

@@ -75,8 +75,13 @@ def test_a_program_does_what_it_does_without(
     assert line.startswith(f"nws_sweep: Sleeping: {found}")
 
 
-@pytest.mark.extended
-@pytest.mark.parametrize(("name", "printed"), [("search", "Best settings"), ("explain", "| Sleeping.__getitem__ ")])
+@pytest.mark.parametrize(
+    ("name", "printed"),
+    [
+        pytest.param("search", "Best settings", marks=pytest.mark.extended),
+        pytest.param("explain", "| Sleeping.__getitem__ ", marks=pytest.mark.extended),
+    ],
+)
 def test_a_search_ends_the_program_with_a_report(
     project: Path, environment: dict[str, str], name: str, printed: str
 ) -> None:
@@ -107,7 +112,7 @@ def test_an_exception_has_the_programs_own_traceback(tmp_path: Path, environment
     plain = run_python(tmp_path, environment, "train.py")
     tuned = run_python(tmp_path, environment, "-m", "nws_sweep", "autotune", "train.py")
     assert (plain.returncode, tuned.returncode) == (1, 1)
-    line = "nws_sweep: train.py ended without iterating over a plain DataLoader\n"
+    line = "nws_sweep: train.py ended without iterating over a DataLoader\n"
     assert line in tuned.stderr
     assert tuned.stderr.replace(line, "") == plain.stderr
 
@@ -120,7 +125,9 @@ def test_an_interrupted_program_ends_by_the_signal(tmp_path: Path, environment: 
 @pytest.mark.parametrize(
     ("words", "line"),
     [
+        (["autotune"], "autotune: name a program, as in nws-sweep autotune train.py ARGUMENTS"),
         (["watch", "missing.py"], "missing.py: no such file; expected a program, such as train.py, or -m MODULE"),
+        (["watch", "-m", "tests.missing"], "-m tests.missing: no such module, or a package without __main__"),
         (["autotune", "--loader", "0", __file__], "loader=0: must be null, an integer of at least 1, or"),
         (["autotune", "--reuse", "often", __file__], "reuse='often': must be never or fresh or always"),
     ],
@@ -128,3 +135,9 @@ def test_an_interrupted_program_ends_by_the_signal(tmp_path: Path, environment: 
 def test_wrong_usage_is_a_line(words: list[str], line: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert command.run(words) == 2
     assert capsys.readouterr().err.startswith(f"nws_sweep: {line}")
+
+
+def test_a_program_that_does_not_compile_is_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    program = made_up(tmp_path, {"train.py": "def broken(:\n"}) / "train.py"
+    assert command.run(["watch", str(program)]) == 2
+    assert "train.py: SyntaxError: invalid syntax" in capsys.readouterr().err

@@ -206,10 +206,10 @@ def test_of_several_trainings_the_longest_is_tuned_and_the_others_are_named(told
 
 def test_nothing_to_tune_is_a_line(told: Told) -> None:
     run(TuningHook(told.reporting, None), lambda: None)
-    assert told.lines == ["train.py ended without iterating over a plain DataLoader"]
+    assert told.lines == ["train.py ended without iterating over a DataLoader"]
     run(TuningHook(told.reporting, "MNIST", reuse="never"), lambda: list(DataLoader(Plain(4))))
     wanted = "of the class or number MNIST, but over DataLoader 1 (Plain)"
-    assert told.lines[1:] == [f"train.py ended without iterating over a plain DataLoader {wanted}"]
+    assert told.lines[1:] == [f"train.py ended without iterating over a DataLoader {wanted}"]
 
 
 def test_an_answer_that_cannot_be_kept_is_a_line_and_the_program_goes_on(told: Told) -> None:
@@ -241,7 +241,7 @@ def test_a_loader_that_the_program_tunes_itself_is_searched_as_it_was_and_else_l
     assert run(SearchHook(told.reporting, None), lambda: list(made)) == 0
     assert searched == [made]
     run(TuningHook(told.reporting, None), lambda: list(made))
-    assert told.lines == ["train.py ended without iterating over a plain DataLoader"]
+    assert told.lines == ["train.py has tuned its DataLoader itself"]
 
 
 def test_hooks_may_be_nested(told: Told) -> None:
