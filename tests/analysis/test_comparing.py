@@ -195,7 +195,5 @@ def test_the_command_compares_two_folders_and_sets_the_exit_status(
     capsys.readouterr()
     run = store_run(tmp_path, found(1.0, {"batch_size": 32}))
     assert cli.run(["compare", str(a), str(run), "--where", "batch_size=8"]) == 2
-    line = (
-        f"nws_sweep: {run}: --where batch_size=8: no such configuration; allowed: dataset (photos), batch_size (32), "
-    )
-    assert capsys.readouterr() == ("", f"{line}pin_memory (false), prefetch_factor (null), patience (3)\n")
+    out, err = capsys.readouterr()
+    assert (out, err.partition(";")[0]) == ("", f"nws_sweep: {run}: --where batch_size=8: no such configuration")

@@ -12,29 +12,6 @@ from nws_sweep.results import WindowKind, WindowRequest
 from tests.fakes import Device, FakeClock, SimulatedLoader
 
 
-@pytest.mark.parametrize(
-    ("step_s", "host_s", "load_s", "waited_s"),
-    [
-        (0.5, 0.0, 0.2, 0.0),  # the device computes for longer than loading takes: the host alone waits
-        (0.2, 0.0, 0.5, 0.3),  # it has finished before
-        (0.0, 0.0, 0.5, 0.5),
-        (1.0, 1.0, 0.25, 0.25),  # the host waits for the device within the step
-    ],
-)
-def test_only_what_a_device_waits_after_its_work_counts(
-    step_s: float, host_s: float, load_s: float, waited_s: float
-) -> None:
-    device = Device(FakeClock())
-    clock = DeviceClock(device.event)
-    for _ in range(3):
-        device.launch(step_s)
-        device.clock.advance(host_s)
-        clock.ask()
-        device.clock.advance(load_s)
-        found_s = clock.waited_s()
-    assert found_s == pytest.approx(waited_s)
-
-
 def test_a_device_whose_queue_is_not_known_may_have_waited_all_the_time() -> None:
     clock = DeviceClock(Device(FakeClock()).event)
     assert clock.waited_s() == math.inf
@@ -43,32 +20,36 @@ def test_a_device_whose_queue_is_not_known_may_have_waited_all_the_time() -> Non
     assert clock.waited_s() == math.inf
 
 
-def session(batches: int, step_s: float, **loader: Any) -> tuple[FakeClock, LoaderSession]:
-    """Over a simulated loader, with training steps that take this time on the device."""
+def session(batches: int, step_s: float, host_s: float = 0.0, **loader: Any) -> tuple[FakeClock, LoaderSession]:
+    """Over a simulated loader, with training steps that take these times on the device and of the host."""
     device = Device(FakeClock())
+
+    def step(_: Any) -> None:
+        device.launch(step_s)
+        device.clock.advance(host_s)
+
     simulated = SimulatedLoader(device.clock, batches, **loader)
-    measured = LoaderSession(
-        simulated, lambda _: device.launch(step_s), clock=device.clock, find_device=lambda: DeviceClock(device.event)
-    )
-    return device.clock, measured
+    find_device = lambda: DeviceClock(device.event)  # noqa: E731
+    return device.clock, LoaderSession(simulated, step, clock=device.clock, find_device=find_device)
 
 
 STEADY = WindowRequest(kind=WindowKind.STEADY, min_batches=10)
 
 
 @pytest.mark.parametrize(
-    ("load_s", "step_s", "num_workers", "batch_s", "wait_s"),
+    ("load_s", "step_s", "host_s", "num_workers", "batch_s", "wait_s"),
     [
-        (0.1, 0.5, 1, 0.5, 0.0),  # as slow as the device
-        (0.5, 0.1, 1, 0.5, 0.4),  # as slow as the worker
-        (0.2, 0.5, 0, 0.5, 0.0),  # the device works while the process loads
-        (0.5, 0.2, 0, 0.5, 0.3),
+        (0.1, 0.5, 0.0, 1, 0.5, 0.0),  # as slow as the device
+        (0.5, 0.1, 0.0, 1, 0.5, 0.4),  # as slow as the worker
+        (0.2, 0.5, 0.0, 0, 0.5, 0.0),  # the device works while the process loads
+        (0.5, 0.2, 0.0, 0, 0.5, 0.3),  # it has finished before
+        (0.25, 1.0, 1.0, 0, 1.25, 0.25),  # the host waits for the device within the step
     ],
 )
 def test_a_window_has_the_pace_of_the_slower_of_loading_and_queued_steps(
-    load_s: float, step_s: float, num_workers: int, batch_s: float, wait_s: float
+    load_s: float, step_s: float, host_s: float, num_workers: int, batch_s: float, wait_s: float
 ) -> None:
-    clock, measured = session(100, step_s, make_s=load_s, num_workers=num_workers)
+    clock, measured = session(100, step_s, host_s, make_s=load_s, num_workers=num_workers)
     measured.window(WindowRequest(kind=WindowKind.WARM_UP, min_batches=4))
     began_s = clock.now
     window = measured.window(STEADY)

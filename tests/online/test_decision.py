@@ -69,7 +69,3 @@ def test_the_queue_is_not_shortened_where_that_saves_nothing() -> None:
     """A short queue has no reserve: the times of batches vary more than their records."""
     found = chosen(trial_of(16, WAITS, 0.04, stall=0.01), prefetches=True, is_new_epoch=True)
     assert (found.settings.num_workers, found.settings.prefetch_factor) == (2, 2)
-
-
-def test_between_epochs_no_workers_may_be_chosen() -> None:
-    assert chosen(trial_of(8, BatchCost(cpu_s=0.0, wait_s=1e-5), 0.02), is_new_epoch=True).settings.num_workers == 0

@@ -2,7 +2,6 @@
 
 import math
 import random
-import statistics
 
 import pytest
 
@@ -60,13 +59,6 @@ def test_only_what_promises_to_save_is_measured_and_never_what_was_measured(seed
         assert promised[chosen] <= 0.97 * least
     assert choice.promising({}, predicted_s, TOLERANCE) == choice.choose(predicted_s, TOLERANCE)
     assert choice.promising(measured_s, {}, TOLERANCE) is None
-
-
-@pytest.mark.parametrize(("excess", "spread"), [(0.0, 0.02), (-0.03, 0.02), (0.01, 0.05), (-0.5, 0.01), (0.1, 0.0)])
-def test_the_expected_loss_is_the_mean_of_what_may_be_lost(excess: float, spread: float) -> None:
-    draw = random.Random(0)
-    losses = [max(0.0, draw.gauss(excess, spread)) for _ in range(20_000)]
-    assert choice.expected_loss(excess, spread) == pytest.approx(statistics.fmean(losses), rel=0.05, abs=1e-4)
 
 
 def test_more_workers_than_usual_are_tried_only_if_the_last_doubling_gained_a_fifth() -> None:

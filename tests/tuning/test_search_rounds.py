@@ -121,21 +121,6 @@ def test_patience_ends_a_search_of_failures() -> None:
     assert (result.verdict, result.stop_reason) == (None, "4 candidates could not be measured")
 
 
-def test_a_guess_is_measured_like_any_candidate() -> None:
-    start = SearchRecord(configuration=configuration(), host=factories.HOST)
-    result = search(start, sleeping().environment(), Recorder(), guess=3)
-    assert 3 in by_workers(result)
-    assert recommended(result).num_workers == 8
-
-
-def test_trials_of_an_earlier_search_keep_the_times_of_their_epochs() -> None:
-    """Earlier versions did not store the number of batches of an epoch, which the dataset makes."""
-    chosen = replace(configuration(strategy="exhaustive", candidates=(0, 2)), loader=LoaderSettings(batch_size=None))
-    trials = [factories.trial(n, 8.0, settings=chosen.loader.with_workers(n)) for n in (0, 2)]
-    start = factories.search_result(*trials, configuration=chosen)
-    assert search(start, sleeping().environment(), Recorder()).trials == start.trials
-
-
 @pytest.mark.parametrize("interleave", [1, 2, 3])
 def test_a_candidate_that_ended_for_another_one_has_no_time_slice_in_that_round(interleave: int) -> None:
     machine = machine_of(lambda workers: 0.32 * max(1, workers / 6), 2000, start_s=0.01)

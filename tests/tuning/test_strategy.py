@@ -6,13 +6,11 @@ from typing import Any
 
 import pytest
 
-from nws_sweep.replay.known import known_of
-from nws_sweep.results import LoaderSettings, MeasureRules, SearchRules, Trial, TrialState
+from nws_sweep.results import LoaderSettings, MeasureRules, SearchRules
 from nws_sweep.tuning import strategy
 from nws_sweep.tuning.estimates import estimates_of
 from nws_sweep.tuning.observations import Measure, MeasureRound, Observation, Stop, Strategy
 from nws_sweep.tuning.strategy import OtherSettingsSearch, make
-from tests import factories
 from tests.factories import loader_settings, search_rules
 
 Costs = Mapping[int, float | None]
@@ -188,16 +186,3 @@ def test_twice_the_workers_with_a_shorter_queue_are_tried_if_they_did_not_fit(mo
     shorter = replace(more, prefetch_factor=1)
     assert search.decide([known, seen(8, None)]) == MeasureRound(candidates=(best, shorter), window_s=0.5)
     assert isinstance(search.decide([known, by_rounds(more, *[2.0] * 6)]), Stop)
-
-
-@pytest.mark.parametrize(("start_method", "most"), [("fork", 16), ("spawn", 2), ("forkserver", 2)])
-def test_the_time_to_start_workers_counts_before_it_is_measured(start_method: str, most: int) -> None:
-    rules = SearchRules(strategy="adaptive", candidates=tuple(range(33)))
-    first = by_rounds(BASE.with_workers(0), 1.7)
-    found = factories.measurement(1.7, startup_s=0.07, batch_s=factories.estimate(0.067), cpu_s=0.001, step_s=0.0)
-    trial = Trial(settings=first.settings, state=TrialState.OK, measurement=found)
-    first = replace(first, known=known_of(trial, 25, 2.0), batches=25)
-    decision = made(rules, cores=2.0, start_method=start_method).decide([first])
-    assert isinstance(decision, MeasureRound)
-    started = [settings.num_workers for settings in decision.candidates if settings.num_workers]
-    assert (max(started) <= most, max(started) >= most / 4) == (True, True)
