@@ -18,7 +18,7 @@ import torch
 from torch.utils.data import DataLoader
 
 import nws_sweep
-from nws_sweep.online import pools
+from nws_sweep.online import observation, pool, pools
 from nws_sweep.online.pool import Pool
 from nws_sweep.results import LoaderSettings
 from nws_sweep.system import processes
@@ -164,6 +164,49 @@ def test_an_epoch_begins_with_the_programs_workers_if_others_cannot_be_started(m
     assert [torch.cat([indices for indices, _ in tuned]).tolist() for _ in range(3)] == [list(range(20))] * 3
     assert (tuned.num_workers, tuned._own_tuner().epoch) == (1, 2)
     assert tuned.tuning.reason == "an epoch could not begin: OSError: no more processes"
+
+
+@pytest.mark.extended
+@pytest.mark.parametrize("is_persistent", [False, True])
+@pytest.mark.parametrize(
+    "part",
+    [
+        "dataloading.loaders.order_restorer",
+        "dataloading.inputs.fingerprint",
+        "results.result_cache.ResultStore.find",
+        "online.loader.batches_of",
+        "online.pool.Pool.__init__",
+        "online.worker_probe.WorkerProbe._tell_state",
+        "online.safeguards.Safeguards.note_start",
+        "dataloading.recording.BatchTimer.start",
+        "dataloading.recording.BatchLog.new",
+        "online.tuner.Tuner.observe",
+        "online.observation.TrainingTrial.given",
+        "online.decision.choose",
+        "online.tuner.Tuner.switched",
+        "online.tuner.Tuner.end_epoch",
+    ],
+)
+def test_a_training_has_the_same_batches_whatever_part_of_the_tuning_fails(
+    part: str, is_persistent: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def breaks(*_: Any, **__: Any) -> Any:
+        (tmp_path / "broken").touch()  # also in a worker
+        raise RuntimeError("a part is broken")
+
+    def trained(loader: Any) -> list[Any]:
+        torch.manual_seed(0)
+        return [[indices.tolist() for indices, _ in loader] for _ in range(3)]
+
+    monkeypatch.setattr(pool, "_START_WITHIN_S", 0.5)
+    for name in ("_LONG_S", "_WINDOW_S"):
+        monkeypatch.setattr(observation, name, 0.01)
+    plain = DataLoader(Items(20), 2, shuffle=True, num_workers=1, persistent_workers=is_persistent)
+    expected = trained(plain)
+    tuned = nws_sweep.autotune(plain, reuse="never", progress=False, max_workers=3)
+    monkeypatch.setattr(f"nws_sweep.{part}", breaks)
+    assert trained(tuned) == expected
+    assert (tmp_path / "broken").exists()
 
 
 INTERRUPTED = """
