@@ -55,12 +55,6 @@ def test_samples_of_several_workers_are_counted(streams: list[list[Any]], repeat
     assert sample_check.repeated(found)[0] == repeated
 
 
-def test_the_latest_samples_of_a_few_workers_are_compared_first() -> None:
-    logged = [made(key, worker=key % 6) for key in range(18)]
-    compared = [sample.key for sample in sample_check.comparable_samples(logged)]
-    assert compared == [12, 13, 14, 15, 6, 7, 8, 9, 0, 1, 2, 3]
-
-
 def test_parts_differ_by_content_form_and_number() -> None:
     reference: Reference = {1: made(1, "a", None, 3).parts}
     other = SamplePart(form=b"another shape", content=b"3")

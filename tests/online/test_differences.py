@@ -11,10 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import DataLoader, Dataset, DistributedSampler, IterableDataset, get_worker_info
+from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
 
 from nws_sweep.online.loader import autotune
-from nws_sweep.online.plan import kind_of
 from tests.online.test_iterator import Items, scripted
 
 pytestmark = [pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning"), pytest.mark.usefixtures("forked_workers")]
@@ -246,13 +245,3 @@ def test_a_state_of_an_iterator_is_loaded_with_its_number_of_workers_and_once() 
     assert taken(loading, 2) == taken(loader_of(Numbers()), 2)
     assert begun[-2:] == [(state, 3), (None, 3)]
     assert "loading a state_dict() that was saved with num_workers=3" in lines[0]
-
-
-def test_ranks_agree_about_loaders_by_what_they_are() -> None:
-    def of_rank(rank: int, *, shuffle: bool) -> str:
-        sampler: Any = DistributedSampler(Numbers(), 2, rank, shuffle=shuffle)
-        return kind_of(loader_of(sampler.dataset, sampler=sampler))
-
-    kinds = {of_rank(0, shuffle=True), of_rank(0, shuffle=False), kind_of(loader_of(Numbers()))}
-    assert len(kinds) == 3
-    assert of_rank(1, shuffle=True) in kinds

@@ -70,9 +70,3 @@ def test_more_workers_than_usual_are_tried_only_if_the_last_doubling_gained_a_fi
     assert choice.most_workers(2, {queue(16): 1.0, queue(57): 0.4}) == 64
     assert choice.most_workers(2, {queue(32): 1.0, queue(64): 0.7, queue(128): 0.69}) == 128
     assert choice.last_doubling({queue(0): 8.0, queue(8): 1.0}) == (8, 0, 0.5)
-
-
-def test_doublings_their_neighbours_and_what_is_near_the_chosen_number_are_predicted() -> None:
-    assert choice.ladder(range(20)) == [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 15, 16, 17, 19]
-    assert set(choice.ladder(range(200), 41)) >= {40, 41, 42, 38, 45, 82, 0, 199}
-    assert choice.ladder([5], 3) == [5]

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from nws_sweep.errors import ConfigurationError, TrialError, TrialOutOfMemory, TrialTimeout
-from nws_sweep.measurement.rounds import Rounds
 from nws_sweep.measurement.search_progress import SearchProgress
 from nws_sweep.results import (
     Configuration,
@@ -26,7 +25,7 @@ from nws_sweep.tuning import runner
 from nws_sweep.tuning.observations import MeasureRound, Stop
 from tests import factories
 from tests.fakes import FACTS, FakeClock, FakeMachine, SimulatedLoader
-from tests.searching import Recorder, by_workers, machine_of, run_search
+from tests.searching import by_workers, machine_of, run_search
 
 
 def configuration(
@@ -115,6 +114,10 @@ def test_interleave_limits_the_candidates_alive_and_1_measures_one_after_the_oth
     assert (machine.most_alive, len(machine.opened)) == (3, 10)
     run_search(configuration(interleave=1), alone)
     assert (alone.most_alive, alone.slices) == (1, sorted(alone.slices))
+    rivals = machine_of(lambda workers: 0.32 * max(1, workers / 6), 2000, start_s=0.01)  # which end for one another
+    result, _ = run_search(configuration("adaptive", tuple(range(33)), interleave=1), rivals)
+    assert (rivals.most_alive, result.complete, bool(result.verdict)) == (1, True, True)
+    assert all(trial.state is TrialState.OK for trial in result.trials)
 
 
 @pytest.mark.parametrize(
@@ -295,20 +298,6 @@ def test_candidates_that_do_not_fit_together_alternate_and_one_that_does_not_fit
     alone = measured(configuration(), machine)
     assert (alone[2].state, alone[4].state) == (TrialState.OK, TrialState.SKIPPED)
     assert alone[4].reason.startswith("it needs 140 B of memory (100 B for the dataset, 4 workers of 10 B, ")
-
-
-@pytest.mark.parametrize(
-    ("workers", "alive"), [(2, [True, True, True]), (8, [True, False, True]), (32, [True, True, False])]
-)
-def test_only_for_a_candidate_that_fits_alone_others_end(workers: int, alive: list[bool]) -> None:
-    machine = machine_of()
-    machine.budget_bytes = 350  # a trial process has 100 and 10 for each worker
-    progress = SearchProgress(factories.search_result(configuration=configuration()), machine.environment(), 0.0)
-    loader = LoaderSettings(batch_size=8)
-    with Rounds(progress, Recorder()) as rounds:
-        rounds.compare_in_round([loader.with_workers(n) for n in (0, 1)])
-        rounds.compare_in_round([loader.with_workers(workers)])
-        assert [candidate.alive for candidate in progress.candidates] == alive
 
 
 def test_a_candidate_may_use_the_rest_of_the_memory_budget() -> None:

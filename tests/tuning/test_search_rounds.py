@@ -121,14 +121,6 @@ def test_patience_ends_a_search_of_failures() -> None:
     assert (result.verdict, result.stop_reason) == (None, "4 candidates could not be measured")
 
 
-@pytest.mark.parametrize("interleave", [1, 2, 3])
-def test_a_candidate_that_ended_for_another_one_has_no_time_slice_in_that_round(interleave: int) -> None:
-    machine = machine_of(lambda workers: 0.32 * max(1, workers / 6), 2000, start_s=0.01)
-    result, _ = run_search(configuration({"interleave": interleave}), machine)
-    assert (machine.most_alive <= interleave, result.complete, bool(result.verdict)) == (True, True, True)
-    assert all(trial.state is TrialState.OK for trial in result.trials)
-
-
 def test_if_a_paused_candidate_holds_a_lock_candidates_are_paused_only_when_idle() -> None:
     """The second to be measured does not come forward: the one before was stopped with the lock in its hands."""
     machine = sleeping()
