@@ -164,7 +164,7 @@ class Started(Plain):
 
     worker_id = -1
 
-    def __getitem__(self, index: int) -> int:
+    def __getitem__(self, index: int) -> Any:
         return self.worker_id
 
 

@@ -94,7 +94,7 @@ def test_one_change_in_the_first_epoch_then_it_is_decided() -> None:
     )
 
 
-def test_a_change_that_is_no_better_is_undone_and_no_other_is_tried() -> None:
+def test_a_change_that_is_no_better_is_undone_and_not_stored_and_no_other_is_tried() -> None:
     one = tuner(2, lambda settings: 0.04 if settings.num_workers == 2 else 0.05)
     assert train(one) == [(0, 100, 4), (0, 200, 2)]
     assert one.tuning.after == one.base
@@ -105,7 +105,7 @@ def test_a_change_that_is_no_better_is_undone_and_no_other_is_tried() -> None:
     assert (found.recommended.num_workers, found.fastest.num_workers, found.provisional) == (2, 2, False)
 
 
-def test_what_is_stored_is_the_best_as_measured_and_provisional_unless_it_was_timed() -> None:
+def test_the_best_as_measured_is_stored_and_provisional_unless_the_settings_in_use_were_timed() -> None:
     early = tuner(2)
     early.epoch += 1
     early.observe(1000)
