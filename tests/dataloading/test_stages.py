@@ -142,10 +142,6 @@ def busy(milliseconds: float) -> int:
     return count
 
 
-def sleep(milliseconds: float) -> None:
-    time.sleep(milliseconds * 1e-3)
-
-
 class Busy:
     def __init__(self, milliseconds: float) -> None:
         self.milliseconds = milliseconds
@@ -192,8 +188,8 @@ def test_functions_and_objects_of_a_dataset_are_stages_with_their_places() -> No
     assert found[f"{here}.Busy"].cpu_s == pytest.approx(0.016, rel=0.3)
     assert found[f"{here}.Busy #2"].cpu_s == pytest.approx(0.008, rel=0.5)
     assert {f"{here}._scaled", "torchvision.transforms.v2.GaussianBlur"} <= found.keys()
-    assert found[f"{here}.sleep"].wait_s >= 0.004
-    assert found[f"{here}.sleep"].cpu_s < 0.002
+    assert found[f"{here}._slept"].wait_s >= 0.004
+    assert found[f"{here}._slept"].cpu_s < 0.002
     busy_stage = found[f"{here}.busy"]
     assert (busy_stage.file, busy_stage.line) == (__file__, busy.__code__.co_firstlineno)
 
@@ -204,7 +200,7 @@ def _scaled(sample: Any, factor: float) -> Any:
 
 
 def _slept(sample: Any) -> Any:
-    sleep(1)
+    time.sleep(1e-3)
     return sample
 
 
@@ -253,7 +249,7 @@ def test_functions_with_one_code_are_stages_under_their_own_names() -> None:
 
 
 def test_everything_has_its_own_code_again() -> None:
-    functions = (busy, sleep, _scaled, Busy.__call__, Samples.__getitem__, v2.GaussianBlur.forward)
+    functions = (busy, _slept, _scaled, Busy.__call__, Samples.__getitem__, v2.GaussianBlur.forward)
     before = [function.__code__ for function in functions]
     stages_of(Samples(Busy(1), partial(_scaled, factor=1.0), v2.GaussianBlur(3)), samples=1)
     assert [function.__code__ for function in functions] == before

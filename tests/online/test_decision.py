@@ -7,7 +7,7 @@ import pytest
 
 from nws_sweep.online.decision import choose
 from nws_sweep.results import BatchCost, LoaderSettings, LoopCosts, Trial, Tuning
-from tests.factories import loader_settings, measurement, recorded_trial
+from tests.factories import loader_settings, recorded_trial
 from tests.online.test_tuner import tuner
 
 pytestmark = pytest.mark.usefixtures("forked_workers")
@@ -16,12 +16,9 @@ BASE, WAITS = loader_settings(2, prefetch_factor=2), BatchCost(cpu_s=0.0, wait_s
 
 def trial_of(num_workers: int, cost: BatchCost, step_s: float, stall: float = 0.5) -> Trial:
     found = recorded_trial(num_workers, cost, LoopCosts(step_s=step_s, fork_s=0.01))
-    batch_s = found.measurement.batch_s if found.measurement else None
-    return replace(
-        found,
-        settings=loader_settings(num_workers, prefetch_factor=2).canonical(),
-        measurement=measurement(65.0, batch_s=batch_s, stall_fraction=stall),
-    )
+    assert found.measurement
+    settings = loader_settings(num_workers, prefetch_factor=2).canonical()
+    return replace(found, settings=settings, measurement=replace(found.measurement, stall_fraction=stall))
 
 
 def chosen(

@@ -152,13 +152,12 @@ def test_two_iterators_at_once_each_have_all_batches() -> None:
 
 
 def test_an_epoch_begins_with_the_programs_workers_if_others_cannot_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Failing(Pool):
-        def __init__(self, loader: Any, settings: LoaderSettings, *arguments: Any, **keywords: Any) -> None:
-            if settings.num_workers == 3:
-                raise OSError("no more processes")
-            super().__init__(loader, settings, *arguments, **keywords)
+    def made(loader: Any, settings: LoaderSettings, *arguments: Any, **keywords: Any) -> Pool:
+        if settings.num_workers == 3:
+            raise OSError("no more processes")
+        return Pool(loader, settings, *arguments, **keywords)
 
-    monkeypatch.setattr(pools, "Pool", Failing)
+    monkeypatch.setattr(pools, "Pool", made)
     plain = DataLoader(Items(20), batch_size=2, num_workers=1, persistent_workers=True)
     tuned = scripted(plain, {(1, 0): 3})
     assert [torch.cat([indices for indices, _ in tuned]).tolist() for _ in range(3)] == [list(range(20))] * 3

@@ -141,6 +141,12 @@ def test_a_resumed_search_starts_the_numbers_that_an_earlier_program_did_not(
     assert numbers(search.decide([*finished, Observation(settings=BASE.with_workers(failed))])) == tried
 
 
+def test_workers_that_are_spawned_are_fewer_in_a_short_epoch_since_each_takes_longer_to_start() -> None:
+    seen = observed(0, 0.067, BatchCost(cpu_s=0.001, wait_s=0.066), batches=25)
+    forked, spawned = (max(numbers(adaptive(start_method=one).decide([seen]))) for one in ("fork", "spawn"))
+    assert (spawned <= 2, 4 <= forked <= 16) == (True, True)
+
+
 def decision_on_doublings(costs_s: Mapping[int, float], rounds: int = 3, noise: float = 0.0) -> Decision:
     """The decision on candidates up to 64 workers, whose records are as if the CPUs were the limit from there on."""
     cost, seen = BatchCost(cpu_s=0.0125, wait_s=0.32), list[Observation]()
