@@ -6,22 +6,8 @@ import pytest
 
 from benchmarks import epoch_times
 from benchmarks.bias import complete
-from benchmarks.catalogue import WORKLOADS
 from benchmarks.journal import BARE_AFTER, BARE_BEFORE, KINDS, NWS_SWEEP, Figure, Journal, Outcome, Run
 from tests.conftest import ROOT, run_python
-
-
-@pytest.mark.parametrize(
-    ("batches", "workers", "span"),
-    [
-        (100, 0, (1, 100)),  # the first batch includes the start-up
-        (100, 4, (8, 92)),
-        (19, 4, None),
-        *((workload.batches, 8, (16, workload.batches // 8 * 8 - 16)) for workload in WORKLOADS),
-    ],
-)
-def test_the_steady_span_has_no_filling_or_emptying(batches: int, workers: int, span: tuple[int, int] | None) -> None:
-    assert epoch_times.steady_span(batches, workers) == span
 
 
 def test_the_steady_pace_is_taken_over_all_counted_epochs() -> None:

@@ -1,7 +1,7 @@
 """The command line as a process: exit status, messages, files."""
 
 import contextlib
-import importlib
+import importlib.util
 import os
 import re
 import subprocess
@@ -28,6 +28,9 @@ pytestmark = pytest.mark.xdist_group("shared")
 QUICK = ("measure=quick", "measure.window_s=0.01", "measure.trial_limit_s=0.1", "max_workers=1")
 
 
+WITHOUT_LAUNCHERS = pytest.mark.skipif(importlib.util.find_spec("submitit") is not None, reason="they are installed")
+
+
 def only_folder(parent: Path) -> Path:
     (folder,) = parent.iterdir()
     return folder
@@ -43,6 +46,11 @@ def only_folder(parent: Path) -> Path:
          "dataset DiesWhenMade cannot be made: the trial process was killed by SIGKILL"),
         (["-m", "dataset=sleep", "training_step=none,sleep", "++training_step.seconds_per_batch=-1"],
          "training_step nws_sweep.dataloading.training_steps."),
+        *(pytest.param(
+            ["-m", f"hydra/launcher={launcher}", "batch_size=4,8"],
+            f"nws_sweep: hydra/launcher: a package is missing; pip install '.[{launcher}]' in the checkout",
+            marks=WITHOUT_LAUNCHERS,
+        ) for launcher in ("slurm", "ray")),
     ],
 )  # fmt: skip
 def test_bad_input_is_a_line_and_status_2(shared_nws: Command, tmp_path: Path, arguments: list[str], line: str) -> None:

@@ -4,9 +4,8 @@ from types import FrameType
 import pytest
 from omegaconf import OmegaConf
 
-from nws_sweep.hydra_app import app, job
-from nws_sweep.system import host
-from tests.factories import configuration, endless_trial, failed_trial, search_result, trial
+from nws_sweep.hydra_app import app
+from tests.factories import endless_trial, failed_trial, search_result, trial
 
 
 def handler_of_submitit(number: int, frame: FrameType | None) -> None:
@@ -37,12 +36,3 @@ def test_a_job_returns_the_time_of_its_best_for_sweepers_that_minimize(monkeypat
     assert app._value(search_result(trial(0, 8.0), trial(2, 4.0))) == 4.0
     assert app._value(search_result(endless_trial(0, 2.0))) == 2.0 / 64
     assert app._value(search_result(failed_trial(0))) is None
-
-
-@pytest.mark.parametrize(("ranks", "cpus"), [(1, 4.0), (2, 8.0)])
-def test_ranks_measured_at_once_share_the_cpus_of_all_of_a_launchers_ranks(
-    monkeypatch: pytest.MonkeyPatch, ranks: int, cpus: float
-) -> None:
-    monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
-    monkeypatch.setattr(host, "shared_cores", lambda *_: 16.0)
-    assert job.initial_record(configuration(ranks=ranks)).cpus == cpus

@@ -128,8 +128,6 @@ def test_an_interrupted_program_ends_by_the_signal(tmp_path: Path, environment: 
         (["autotune"], "autotune: name a program, as in nws-sweep autotune train.py ARGUMENTS"),
         (["watch", "missing.py"], "missing.py: no such file; expected a program, such as train.py, or -m MODULE"),
         (["watch", "-m", "tests.missing"], "-m tests.missing: no such module, or a package without __main__"),
-        (["autotune", "--loader", "0", __file__], "loader=0: must be null, an integer of at least 1, or"),
-        (["autotune", "--reuse", "often", __file__], "reuse='often': must be never or fresh or always"),
     ],
 )
 def test_wrong_usage_is_a_line(words: list[str], line: str, capsys: pytest.CaptureFixture[str]) -> None:

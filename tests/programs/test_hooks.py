@@ -148,6 +148,7 @@ def test_a_program_without_a_training_ends_with_a_line(
     [
         (lambda told: SearchHook(told, 0), "loader=0: must be null, an integer of at least 1, or the name of"),
         (lambda told: TuningHook(told, "a b"), "loader='a b': must be"),
+        (lambda told: TuningHook(told, None, reuse="often"), "reuse='often': must be never or fresh or always"),
         (lambda told: SearchHook(told, True), "loader=True: must be"),
         (lambda told: SearchHook(told, None, strategy="fast"), "strategy='fast': must be adaptive or"),
         (lambda told: TuningHook(told, None, settings=["pin_memory"]), "settings=\\['pin_memory'\\]: must be"),
