@@ -118,20 +118,15 @@ def done_by(monkeypatch: pytest.MonkeyPatch, folder: Path, arguments: str) -> tu
             return 0
         if not argument.least_s:  # a warm-up, with as many workers as CPUs
             return 0.0, True
-        done.append(f"run {argument.num_workers}" + f" {argument.prefetch_factor}" * (argument.prefetch_factor != 2))
+        done.append(f"run {argument.num_workers}")
         if argument.num_workers > 8:
             raise RuntimeError("too large")
         return EPOCHS_S.get(argument.num_workers), True
 
     def play(method_run: MethodRun, machine: object, print_line: object) -> Outcome:
         done.append(f"play {method_run.method} {method_run.repeat}")
-        factor = 8 if method_run.method == "plain" else 2
-        played: dict[str, Any] = {
-            "workload": method_run.workload.name,
-            "method": method_run.method,
-            "repeat": method_run.repeat,
-        }
-        return Outcome(**played, pick=4, prefetch_factor=factor, cost_s=3.0)
+        workload, method, repeat = method_run.workload.name, method_run.method, method_run.repeat
+        return Outcome(workload=workload, method=method, repeat=repeat, pick=4, cost_s=3.0)
 
     monkeypatch.setattr(support, "LOCK_FILE", str(folder / "lock"))
     monkeypatch.setattr(support, "start_fork_server", lambda: None)
@@ -158,12 +153,6 @@ def test_methods_precede_the_oracle_and_gaps_are_filled(monkeypatch: pytest.Monk
     done, text = done_by(monkeypatch, tmp_path, "--repeats 2 --methods adaptive zero cpus --resume")
     assert done == ["play cpus 1", "play cpus 2"]
     assert "| short | zero | 4 x2 |" in text
-
-
-def test_a_pick_with_another_prefetch_factor_is_timed_with_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    done, text = done_by(monkeypatch, tmp_path, "--repeats 1 --methods plain --passes 1")
-    assert done[-1] == "run 4 8"
-    assert "| short | plain | 4 (8) | 22.6 % (22.6 %) | 20.0 % | 3.00 | 3.0 |" in text
 
 
 @pytest.mark.extended

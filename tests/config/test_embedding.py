@@ -2,8 +2,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hydra import compose, initialize_config_dir, initialize_config_module
-from hydra.core.global_hydra import GlobalHydra
+from hydra import compose, initialize_config_dir
 from hydra.errors import HydraException
 from hydra.plugins.config_source import ConfigLoadError
 from omegaconf import OmegaConf
@@ -50,7 +49,8 @@ def test_a_host_composes_the_configuration_below_one_node_and_overrides_it(tmp_p
     assert found["nws_sweep"]["batch_size"] == 64
     assert found["nws_sweep"]["dataset"]["root"] == found["nws_sweep"]["paths"]["cache_dir"]
     assert found["nws_sweep"]["reference"] == host.usable_cpus()
-    made_up(tmp_path, {"conf/nws_sweep/mine.yaml": "defaults: [base, _self_]\nseed: 7\n"})  # of the host
+    own = {"mine": "defaults: [base, _self_]\nseed: 7\n", "measure/quick": "trial_limit_s: 7.0\n"}  # of the host
+    made_up(tmp_path, {f"conf/nws_sweep/{name}.yaml": text for name, text in own.items()})
     found = in_host(
         tmp_path, "+nws_sweep=mine", "nws_sweep.strategy=exhaustive", "nws_sweep/measure=quick",
         "nws_sweep.time_limit_s=10", "nws_sweep.patience=5", "batch_size=64",
@@ -58,7 +58,7 @@ def test_a_host_composes_the_configuration_below_one_node_and_overrides_it(tmp_p
     assert (found["batch_size"], found["nws_sweep"]["seed"]) == (64, 7)
     node = found["nws_sweep"]
     assert (node["strategy"], node["time_limit_s"], node["patience"]) == ("exhaustive", 10, 5)
-    assert node["measure"]["trial_limit_s"] == 5.0
+    assert node["measure"]["trial_limit_s"] == 7.0
     with pytest.raises(HydraException, match=r"Available options in 'nws_sweep/measure':\s+default\s+epoch"):
         in_host(tmp_path, "+nws_sweep=base", "nws_sweep/measure=nope")
 
@@ -70,19 +70,6 @@ def test_every_option_composes_and_resolves_in_a_host(tmp_path: Path, group: str
         given = [f"nws_sweep.{group}.{missing[path.stem]}=x"] if path.stem in missing else []
         found = in_host(tmp_path, "+nws_sweep=base", f"nws_sweep/{group}={path.stem}", *given)
         assert "???" not in str(found["nws_sweep"]), path
-
-
-def test_the_group_is_the_last_entry_of_the_search_path_of_other_programs_only(tmp_path: Path) -> None:
-    def providers() -> list[str]:
-        return [source.provider for source in GlobalHydra.instance().config_loader().get_sources()]
-
-    with initialize_config_dir(config_dir=str(CONF), **hydra_versions.BASE):
-        assert "nws_sweep" not in providers()
-    with initialize_config_module(config_module=embedding.PACKAGE, **hydra_versions.BASE):
-        assert "nws_sweep" not in providers()
-    with initialize_config_dir(config_dir=str(write_host(tmp_path) / "conf"), **hydra_versions.BASE):
-        found = [provider for provider in providers() if provider in {"hydra", "main", "nws_sweep", "schema"}]
-    assert found == ["hydra", "main", "nws_sweep", "schema"]
 
 
 def test_a_broken_installation_stops_only_nws_sweep_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

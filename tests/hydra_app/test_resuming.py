@@ -7,8 +7,9 @@ import pytest
 
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.hydra_app import resuming
-from nws_sweep.results import Host, SearchRecord
+from nws_sweep.results import BatchCost, Host, SearchRecord
 from nws_sweep.results.storage import StoredRun
+from tests import factories
 from tests.children import child, line_of
 from tests.factories import HOST, configuration, search_result, search_rules, store_grid, store_run, trial
 
@@ -61,29 +62,32 @@ def test_a_search_of_another_configuration_is_set_aside(tmp_path: Path) -> None:
     assert "timings.csv.other_values-1" in names_in(folder)
 
 
-@pytest.mark.parametrize("content", [b"{", b"\xff\xfe"])
-def test_an_unreadable_result_is_set_aside_with_all_its_files(tmp_path: Path, content: bytes) -> None:
+def test_an_unreadable_result_is_set_aside_with_all_its_files(tmp_path: Path) -> None:
     folder = store_run(tmp_path, half(0, 1))
-    (folder / "result.json").write_bytes(content)
+    (folder / "result.json").write_text("{")
     record, line = resumed(folder, half(0, 1))
     assert record is None
     assert line.startswith(f"{folder / 'result.json'}: cannot be read (")
     assert line.endswith("; set aside as result.json.unreadable-1, and measured again")
     names = ("result.json", "timings.csv", "batches.csv", "costs.csv")
     assert names_in(folder) == {f"{name}.unreadable-1" for name in names}
-    assert (folder / "result.json.unreadable-1").read_bytes() == content
+    assert (folder / "result.json.unreadable-1").read_text() == "{"
 
 
-def test_unreadable_batches_are_set_aside_and_the_figures_are_kept(tmp_path: Path) -> None:
-    complete = search_result(trial(0, 8.0), trial(2, 4.0))
+@pytest.mark.parametrize(("text", "instead"), [("wait_s", "wait"), ("2,0,0,1", "2,0,0")])
+def test_unreadable_batches_are_set_aside_and_the_figures_are_kept(tmp_path: Path, text: str, instead: str) -> None:
+    complete = search_result(trial(0, 8.0), factories.recorded_trial(2, BatchCost(cpu_s=0.25, wait_s=0.5)))
     folder = store_run(tmp_path, complete)
-    (folder / "batches.csv").write_text("garbled")
+    path = folder / "batches.csv"
+    path.write_text(path.read_text().replace(text, instead, 1))
     assert resuming.finished(folder, complete.configuration, HOST) is None
     record, line = resumed(folder, complete)
     assert record is not None
-    assert [each.measurement for each in record.trials] == [each.measurement for each in complete.trials]
+    kept = [(each.measurement, each.records) for each in complete.trials]
+    assert [(each.measurement, each.records) for each in record.trials] == kept
+    assert line.startswith(str(path))
     assert line.endswith("set aside as batches.csv.unreadable-1: the times of its single batches are missing")
-    assert (folder / "batches.csv.unreadable-1").read_text() == "garbled"
+    assert instead in (folder / "batches.csv.unreadable-1").read_text()
     assert resumed(folder, complete)[1] == ""
 
 

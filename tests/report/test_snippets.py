@@ -229,12 +229,6 @@ def test_a_mismeasured_candidate_has_its_reason_and_no_times_in_the_progress() -
     assert line == "num_workers=4   mismeasured: 7 ms a batch is impossible"
 
 
-def test_the_cost_of_a_search_is_compared_with_an_epoch() -> None:
-    cost = snippets.cost_line(search_result(trial(2, 4.0), cost_s=8.0))
-    assert cost == "search took 8.00 s, 2.00 epochs at the best setting"
-    assert snippets.cost_line(search_result(cost_s=8.0)) == "search took 8.00 s"
-
-
 @pytest.mark.parametrize(
     ("points", "names"),
     [

@@ -65,17 +65,6 @@ def test_the_home_folder_is_expanded_or_replaced_by_a_folder_of_the_user(monkeyp
         atomic.expand_user("~anna/x")
 
 
-def test_a_file_set_aside_gets_a_free_number(tmp_path: Path) -> None:
-    path = tmp_path / "batches.csv"
-    for content in ("one", "two"):
-        path.write_text(content)
-        atomic.set_aside(path, "interrupted")
-    assert {each.name: each.read_text() for each in tmp_path.iterdir()} == {
-        "batches.csv.interrupted-1": "one",
-        "batches.csv.interrupted-2": "two",
-    }
-
-
 def test_only_temporary_files_of_killed_writers_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = {".nws_sweep", ".result.json-abc", "result.json", "nws_sweep-result.json-abc"}
     for name in kept:

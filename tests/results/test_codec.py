@@ -60,25 +60,6 @@ def test_loading_and_saving_a_result_changes_no_byte(tmp_path: Path, result: Sea
 
 
 @pytest.mark.parametrize(
-    "spoil",
-    [
-        lambda text: text.replace("wait_s", "wait"),
-        lambda text: text.replace("2,0,0,1", "2,0,0", 1),
-    ],
-)
-def test_a_result_with_unreadable_batches_is_loaded_without_them(tmp_path: Path, spoil: Any) -> None:
-    folder = store_run(tmp_path, whole())
-    path = folder / "batches.csv"
-    path.write_text(spoil(path.read_text()))
-    loaded = storage.load(folder)
-    assert str(path) in loaded.batches_error
-    assert [each.records for each in loaded.result.trials] == [each.records for each in whole().trials]
-    assert without_batches(loaded.result) == without_batches(whole())
-    path.unlink()
-    assert storage.load(folder).result == loaded.result
-
-
-@pytest.mark.parametrize(
     ("place", "value"),
     [
         ("trials.0.measurement.batch_s.value", -1.0), ("trials.0.measurement.samples_per_s", 0.0),

@@ -90,11 +90,13 @@ def test_a_folder_without_readable_result_is_no_run(tmp_path: Path, content: str
 def test_results_are_found_at_any_depth_and_files_set_aside_are_reported(tmp_path: Path) -> None:
     assert not storage.holds_results(tmp_path)
     folder = store_run(tmp_path / "grid", search_result(trial(0, 8.0)))
-    storage.set_aside(folder, storage.UNREADABLE)
-    storage.save(folder, search_result(trial(0, 8.0)))
+    for _ in range(2):
+        storage.set_aside(folder, storage.UNREADABLE)
+        storage.save(folder, search_result(trial(0, 8.0)))
     assert storage.holds_results(tmp_path)
     assert [run.folder for run in storage.find(tmp_path).runs] == [folder]
     assert storage.find(tmp_path / "grid").set_aside == tuple(
-        f"run/{name}.unreadable-1: could not be read, and was set aside"
+        f"run/{name}.unreadable-{number}: could not be read, and was set aside"
         for name in ("batches.csv", "costs.csv", "result.json", "timings.csv")
+        for number in (1, 2)
     )
