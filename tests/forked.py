@@ -15,11 +15,6 @@ WITHIN_S = 20.0  # far more than anything here takes
 
 
 def end(connection: Connection, how: str) -> None:
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-    if how == "raises":
-        raise ValueError
-    if how == "killed":
-        os.kill(os.getpid(), signal.SIGKILL)
     if how == "exits":
         sys.exit(3)
 

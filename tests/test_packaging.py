@@ -115,13 +115,6 @@ def test_the_plugin_changes_no_output_of_others(python: Path, host: Path, withou
     assert (plain(before.stdout), plain(before.stderr)) == (plain(after.stdout), plain(after.stderr))
 
 
-def test_an_editable_install_runs_from_any_folder_and_in_hosts(host: Path) -> None:
-    """The environment of the tests is one."""
-    found = run([sys.executable, "-c", "import nws_sweep; print(nws_sweep.__file__)"], host)
-    assert found.strip() == str(ROOT / "nws_sweep" / "__init__.py")
-    check(Path(sys.executable), host, host)
-
-
 def test_an_uninstalled_checkout_runs_from_its_folder_and_in_hosts(python: Path, checkout: Path, host: Path) -> None:
     run([UV, "pip", "uninstall", "--quiet", "--python", python, "nws-sweep"], checkout)
     check(python, host, checkout, is_installed=False, PYTHONPATH=str(checkout))

@@ -183,11 +183,10 @@ class Pictures(Plain):
 class NotesItsMaking(Plain):
     """Adds a line to a file each time it is made, and makes the shared object named by ``leaves``."""
 
-    def __init__(self, path: str, leaves: str = "nothing", megabytes: int = 0) -> None:
+    def __init__(self, path: str, leaves: str = "nothing") -> None:
         super().__init__()
         with Path(path).open("a") as file:
             file.write(f"{os.getpid()}\n")
-        self.held = b"x" * (megabytes * 2**20)
         if leaves == "lock":
             self.lock = multiprocessing.Lock()
         elif leaves == "counter":

@@ -13,17 +13,13 @@ from types import SimpleNamespace as Made
 import pytest
 
 from nws_sweep.errors import DatasetError, TrialError, TrialOutOfMemory
-from nws_sweep.executor.dataset_server import DatasetServer, spec_of
+from nws_sweep.executor.dataset_server import DatasetServer
 from nws_sweep.executor.trial_process import ChildProcess, Supervision
 from nws_sweep.results import LoaderSettings, Window, WindowKind, WindowRequest
 from nws_sweep.system import processes
-from tests.factories import configuration
 from tests.factories import process_spec as spec
 
 pytestmark = pytest.mark.usefixtures("no_leftovers")
-
-MB = 2**20
-STEP = spec("Plain").configuration.training_step
 
 
 @pytest.fixture
@@ -81,25 +77,11 @@ def test_a_dataset_that_cannot_be_forked_is_made_by_each_trial_process(
 def test_a_template_process_ends_with_the_next_dataset_or_the_context(makings: Path) -> None:
     templates = []
     with DatasetServer() as dataset_server:
-        for size in (0, 1):
-            with dataset_server.start(spec("NotesItsMaking", path=str(makings), megabytes=size)):
+        for leaves in ("nothing", "no more"):
+            with dataset_server.start(spec("NotesItsMaking", path=str(makings), leaves=leaves)):
                 templates.append(template_pid(makings))
             assert processes.running(templates) == templates[-1:]
     assert not processes.running(templates)
-
-
-def test_trial_processes_have_the_current_environment_and_import_path(
-    dataset_server: DatasetServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "set_up_later.py").write_text(
-        "import os\n\ndef numbers():\n    return list(range(int(os.environ['NWS_TEST_LENGTH'])))\n"
-    )
-    monkeypatch.syspath_prepend(tmp_path)
-    for length in (5, 7):  # the fork server is running
-        monkeypatch.setenv("NWS_TEST_LENGTH", str(length))
-        chosen = configuration(dataset={"_target_": "set_up_later.numbers"}, training_step=STEP, seed=length)
-        with dataset_server.start(spec_of(chosen, str(tmp_path))) as process:
-            assert process.facts.samples == length
 
 
 def test_folders_of_killed_programs_and_the_start_method_of_joblib_are_removed(
@@ -137,14 +119,3 @@ def test_a_dataset_that_does_not_fit_into_memory_names_autotune(
     monkeypatch.setattr(processes, "out_of_memory_kills", itertools.count().__next__)
     with pytest.raises(TrialOutOfMemory, match=r"killed a process\) while it made the dataset; .*autotune"):
         dataset_server.start(spec("DiesWhenMade")).__enter__()
-
-
-def test_a_shared_dataset_counts_fully_in_each_trial_process(dataset_server: DatasetServer, makings: Path) -> None:
-    held = []
-    for megabytes in (0, 64):
-        chosen = spec("NotesItsMaking", path=str(makings), megabytes=megabytes)
-        with dataset_server.start(chosen) as process, dataset_server.start(chosen) as other:
-            one_epoch(process, 2)
-            held.append([one.usage().memory_bytes or 0 for one in (process, other)])
-    for before, after in zip(*held, strict=True):
-        assert after - before == pytest.approx(64 * MB, rel=0.2)

@@ -4,7 +4,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +25,6 @@ def own_server() -> Any:
 
 def fork(function: Callable[..., None], *arguments: Any, server: Connection | None = None) -> ForkedProcess:
     return fork_server.fork(server or own_server().connection, f"tests.forked:{function.__name__}", *arguments)
-
-
-@pytest.mark.parametrize(("how", "status"), [("returns", 0), ("raises", 1), ("exits", 3), ("killed", -signal.SIGKILL)])
-def test_the_exit_status_is_reported(how: str, status: int) -> None:
-    process = fork(forked.end, how)
-    assert wait([process.sentinel], WITHIN_S)
-    process.kill()  # does nothing: its process ID may be another's by now
-    assert process.exitcode == status
 
 
 def test_a_process_has_the_state_of_a_child_and_what_its_program_passes() -> None:
