@@ -10,12 +10,9 @@ import pytest
 from benchmarks import child, epoch_times, intervals, peers, search, support
 from benchmarks.__main__ import main
 from benchmarks.journal import Outcome, Run
-from benchmarks.methods import MethodRun, answer_of
+from benchmarks.methods import MethodRun
 from benchmarks.oracle import Truth, truth_of
 from benchmarks.peers import Task
-from benchmarks.targets import verdict
-from nws_sweep.results import Verdict
-from tests import factories
 
 
 class FakeTimer:
@@ -86,22 +83,6 @@ def test_the_truth_is_the_least_median() -> None:
     found = truth({2: 2.0, 4: 3.0, 8: 3.0}, {2: 4.0, 4: 6.0, 8: 5.0}, {2: 2.0, 4: 3.0})
     assert found.epochs_s == {2: 2.0, 4: 3.0, 8: 2.75}
     assert found.slowness == {1: 1.0, 2: 2.0, 3: 1.0}
-
-
-def test_the_pick_is_that_of_the_verdict_or_else_of_the_trials() -> None:
-    one, two, four = (factories.loader_settings(n) for n in (1, 2, 4))
-    verdict = Verdict(recommended=four, fastest=two, tied=(two, one))
-    trials = (factories.trial(2, 1.0), factories.trial(4, 2.0), factories.failed_trial(8))
-    answer = answer_of(factories.search_result(*trials, verdict=verdict))
-    assert (answer["pick"], answer["tied"], answer["tried"]) == (4, (2, 1), (2, 4, 8))
-    assert answer["crashes"] == ("num_workers=8: failed: it broke",)
-    assert answer_of(factories.search_result(*trials))["pick"] == 2
-
-
-def test_a_target_is_met_at_its_limit_and_what_misses_it_is_named() -> None:
-    values = [("a", 1.0), ("b", 1.5), ("c", None)]
-    found = [verdict("cost", values[:count], 1.0, "{:.1f}".format) for count in (1, 3)]
-    assert found == ["cost: met", "cost: missed by b (1.5), c (no value)"]
 
 
 # The order of measuring, with simulated methods and machine.

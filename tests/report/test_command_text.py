@@ -71,9 +71,7 @@ def test_of_many_settings_the_best_workers_of_each_are_shown(run: ConfigurationS
         ({"in_order": "maybe"}, "in_order='maybe': must be true or false"),
     ],
 )
-def test_a_wrong_option_and_a_run_of_an_earlier_version_are_refused(
-    run: ConfigurationSummary, asked: dict[str, str], message: str
-) -> None:
+def test_a_wrong_option_is_refused(run: ConfigurationSummary, asked: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         command_text.predictions(run, options(**asked))
 

@@ -1,5 +1,4 @@
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -10,13 +9,6 @@ import pytest
 from nws_sweep.system import processes
 from tests.children import child, line_of, tell
 from tests.conftest import ROOT, becomes
-
-
-def test_a_group_that_has_exited_gets_no_signal() -> None:
-    with subprocess.Popen(["true"]) as gone:
-        pass
-    processes.signal_group(gone.pid, signal.SIGSTOP)
-
 
 ORPHANED = """
 import subprocess, sys
