@@ -15,7 +15,7 @@ from nws_sweep.replay import choice
 from nws_sweep.replay.known import queue_settings
 from nws_sweep.replay.model import Model, promised_s, with_and_without_others
 from nws_sweep.results import LoaderSettings
-from nws_sweep.tuning.estimates import Estimates, estimates_of
+from nws_sweep.tuning.estimates import Estimates, estimates_of, undecided
 from nws_sweep.tuning.observations import Decision, MeasureRound, Observation, Stop, Strategy, model_from
 
 _SHORT_WINDOW_S, _SHORT_ROUNDS = 0.2, 3  # duration of the first windows, and the rounds that have it
@@ -62,7 +62,7 @@ class Adaptive(Strategy):
             found.needs_another_round(o) and found.is_undecided(o) for o in displaced
         ):  # it might end as the answer by chance
             new, displaced = [], []
-        staying = [o for o in active if o.settings == found.answer] if new else found.undecided(active, self.measure)
+        staying = [o for o in active if o.settings == found.answer] if new else undecided(found, active, self.measure)
         if not new and not staying:
             return Stop(reason=self._reason(observations, found, model))
         measured = max((len(o.by_round) for o in staying), default=0)

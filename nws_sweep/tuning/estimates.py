@@ -8,7 +8,7 @@ Each candidate has only a few rounds, so the noise is pooled over all of them, w
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -80,13 +80,6 @@ class Estimates:
         """Expected share of the price that is lost by choosing ``answer`` if ``other`` is better."""
         return choice.expected_loss(self._excess(other), self.spread(other))
 
-    def undecided(self, candidates: Sequence[Observation], measure: MeasureRules) -> list[Observation]:
-        """Those that need more rounds, with the answer; none if the expected loss of the answer is small."""
-        undecided = [one for one in candidates if self.is_undecided(one)]
-        if not undecided and _has_enough_rounds(self.of_answer, measure):
-            return []
-        return [one for one in candidates if one in undecided or one is self.of_answer]
-
     def is_undecided(self, other: Observation) -> bool:
         """Whether more rounds are worth their time; a loss too small for a new candidate is worth a short time."""
         pair, loss = (self.of_answer, other), self.loss(other.settings)
@@ -125,7 +118,8 @@ class Estimates:
 
     def half_width(self, one: Observation) -> float:
         """Half the width of the 95 % interval of the logarithm of its time, which has rounds."""
-        return SEQUENTIAL * _NORMAL_975 * self._noise(_PRIOR_WEIGHT_OF_INTERVALS) / math.sqrt(len(one.by_round))
+        noise = _noise(self.observations, *self._fit, _PRIOR_WEIGHT_OF_INTERVALS)
+        return SEQUENTIAL * _NORMAL_975 * noise / math.sqrt(len(one.by_round))
 
     @cached_property
     def noise(self) -> float:
@@ -133,18 +127,7 @@ class Estimates:
 
         It is larger, as the quantile of Student's t to that of the normal distribution, the fewer rounds it comes from.
         """
-        return self._noise(_PRIOR_WEIGHT)
-
-    def _noise(self, prior_weight: int) -> float:
-        fitted, effects, freedom = self._fit
-        residuals = [
-            math.log(cost_s) - fitted[one.settings] - effects[number]
-            for one in self.observations
-            for number, cost_s in one.by_round.items()
-        ]
-        squares = sum(residual**2 for residual in residuals) + prior_weight * _PRIOR_SPREAD**2
-        degrees = max(0.0, len(residuals) - len(fitted) - freedom) + prior_weight
-        return math.sqrt(squares / degrees) * student_t_975(max(2, int(degrees))) / _NORMAL_975
+        return _noise(self.observations, *self._fit, _PRIOR_WEIGHT)
 
     @cached_property
     def _fit(self) -> tuple[Mapping[LoaderSettings, float], Mapping[int, float], float]:
@@ -189,6 +172,32 @@ class Estimates:
         longer = min(_MOST_LONGER, (self.spread(other) / needed) ** 2)
         round_s = sum(one.spent_s / max(1, len(one.by_round)) for one in pair)
         return max(1.0, (longer - 1) * rounds) * round_s
+
+
+def undecided(found: Estimates, candidates: Sequence[Observation], measure: MeasureRules) -> list[Observation]:
+    """The candidates that need more rounds, with the answer; none if the expected loss of the answer is small."""
+    unclear = [one for one in candidates if found.is_undecided(one)]
+    if not unclear and _has_enough_rounds(found.of_answer, measure):
+        return []
+    return [one for one in candidates if one in unclear or one is found.of_answer]
+
+
+def _noise(
+    observations: Iterable[Observation],
+    fitted: Mapping[LoaderSettings, float],
+    effects: Mapping[int, float],
+    freedom: float,
+    prior_weight: int,
+) -> float:
+    """See ``Estimates.noise``; the others are those of ``Estimates._fit``."""
+    residuals = [
+        math.log(cost_s) - fitted[one.settings] - effects[number]
+        for one in observations
+        for number, cost_s in one.by_round.items()
+    ]
+    squares = sum(residual**2 for residual in residuals) + prior_weight * _PRIOR_SPREAD**2
+    degrees = max(0.0, len(residuals) - len(fitted) - freedom) + prior_weight
+    return math.sqrt(squares / degrees) * student_t_975(max(2, int(degrees))) / _NORMAL_975
 
 
 def _variance(values: Sequence[float]) -> float:

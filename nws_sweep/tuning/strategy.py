@@ -14,7 +14,7 @@ from nws_sweep.replay import choice
 from nws_sweep.replay.known import queue_settings
 from nws_sweep.results import DEFAULT_PREFETCH, LoaderSettings, MeasureRules, SearchRules, shown
 from nws_sweep.tuning.adaptive import MOST_PREDICTED, Adaptive
-from nws_sweep.tuning.estimates import Estimates, estimates_of
+from nws_sweep.tuning.estimates import Estimates, estimates_of, undecided
 from nws_sweep.tuning.observations import Decision, Measure, MeasureRound, Observation, Stop, Strategy, model_from
 
 STRATEGIES = ("adaptive", "patience", "exhaustive")
@@ -155,8 +155,8 @@ class OtherSettingsSearch(Strategy):
         self, best: LoaderSettings, found: Estimates, known: Mapping[LoaderSettings, Observation]
     ) -> list[LoaderSettings]:
         """The values that need more rounds, with the best so far."""
-        undecided = found.undecided(found.observations, self.measure)
-        left = [o.settings for o in undecided if len(o.by_round) < _MOST_ROUNDS and o.timed_s < _MOST_TIMED_S]
+        unclear = undecided(found, found.observations, self.measure)
+        left = [o.settings for o in unclear if len(o.by_round) < _MOST_ROUNDS and o.timed_s < _MOST_TIMED_S]
         return self._active(list(dict.fromkeys([best, *left])), known) if left else []
 
     def _active(

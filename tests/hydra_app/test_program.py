@@ -133,7 +133,7 @@ def test_a_program_that_ends_without_an_error_of_hydra_ends_its_hook_once(
     job(lambda: None, AutotuneCallback)
     for end in at_exit:
         end()
-    assert caplog.messages == ["train ended without iterating over a plain DataLoader"] * 2
+    assert caplog.messages == ["train ended without iterating over a DataLoader"] * 2
 
 
 def test_a_failed_search_is_a_line(job: Job, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
