@@ -41,6 +41,7 @@ def only_folder(parent: Path) -> Path:
     [
         (["dataset=sleep", "paths.output_dir=/dev/null/runs"], "Not a directory: '/dev/null/runs/"),
         (["-m", "batch_size=64,0"], "batch_size=0: must be null or an integer of at least 1"),
+        (["dataset=sleep", "~dataset._target_"], "needs a _target_, such as dataset._target_=package.Class"),
         (["compare", "nowhere", "."], "nowhere: not a run or a grid of nws_sweep (no such folder)"),
         (["dataset=custom", "dataset._target_=tests.user_datasets.DiesWhenMade"],
          "dataset DiesWhenMade cannot be made: the trial process was killed by SIGKILL"),
@@ -127,8 +128,11 @@ def test_a_grid_in_a_folder_with_a_strange_name_is_announced_measured_reported_a
     drawn.unlink()  # as if the program had been killed meanwhile
     for place in (grid, grid / "plots", drawn.parent):
         (place / ".nws_sweep-report.html-abc").touch()
+    (grid / "report.md").unlink()
+    (grid / "report.md").mkdir()  # cannot be written, as on a full disk
     completed = shared_nws(*command, f"hydra.sweep.dir=outputs/sweeps/{grid.name}", cwd=folder)
-    assert (completed.returncode, completed.stdout.count("measured before")) == (0, 4)
+    assert (completed.returncode, completed.stdout.count("measured before")) == (1, 4)
+    assert "the measurements are kept: nws-sweep report " in completed.stdout
     assert drawn.exists()
     assert not list(grid.rglob(".nws_sweep-*"))
 

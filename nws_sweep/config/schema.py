@@ -185,9 +185,8 @@ def configuration(
     Overrides of other keys become columns; ``own`` settings, of the DataLoader that the dataset comes in, replace null.
     ConfigurationError if a value is out of range, OmegaConf's error if a key is unknown or a value is missing.
     """
-    plain = _checked(
-        OmegaConf.to_container(config, resolve=True), "dataset", "training_step"
-    )  # Hydra adds any key with a plus
+    values = OmegaConf.to_container(config, resolve=True)  # Hydra adds any key with a plus
+    plain = _checked(values, "dataset", "training_step")
     names = [each.name for each in fields(LoaderSettings) if each.name != "num_workers"]  # a list of candidates here
     given = {name: plain[name] for name in names if plain[name] is not None}
     loader = replace(own or LoaderSettings(batch_size=None), **given, num_workers=0)

@@ -16,10 +16,8 @@ from nws_sweep.dataloading import loaders
 from nws_sweep.results import LoaderSettings
 from nws_sweep.system import torch_internals
 
-_made: collections.Counter[str] = collections.Counter()  # agreements of this process by what their loaders are
-
-
 _PUBLISHED = "published"  # key of the number of plans
+_made: collections.Counter[str] = collections.Counter()  # agreements of this process by what their loaders are
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import pytest
 from nws_sweep import cli
 from nws_sweep.analysis.comparing import ALARMS, RunComparison, compare
 from nws_sweep.analysis.summary import Summary
-from nws_sweep.analysis.time_ratios import Change, Quantity, Ratio, Times, change_of
+from nws_sweep.analysis.time_ratios import Change, Quantity, Ratio, Times, change_of, ratio_of
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.report import command_text
 from nws_sweep.results import Estimate, SearchRecord
@@ -43,6 +43,7 @@ def test_half_widths_add_in_quadrature_on_the_log_scale_if_both_times_have_one()
     assert (found.value, found.half_width) == pytest.approx((1.5, 0.05))
     assert (str(found), found.speed_up) == ("1.50 (1.43 to 1.58)", "1.50x")
     assert replace(found, half_width=0.5).speed_up == "1.5x (0.91x to 2.5x)"
+    assert ratio_of(trial(2, 128.0), trial(2, 128.0)) == Ratio(value=1.0, half_width=0.0)
     lacking = Times(quantity=Quantity.BATCH, base=timed(2.0, None), other=timed(1.0, 0.1)).ratio
     assert (lacking.value, lacking.ends, str(lacking)) == (0.5, None, "0.50")
 

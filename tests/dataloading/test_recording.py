@@ -10,6 +10,7 @@ from torch.utils.data import DataLoader, Dataset, SequentialSampler, TensorDatas
 
 from nws_sweep.dataloading import clocks, loaders
 from nws_sweep.dataloading.recording import BatchLog, BatchTimer, WorkerStart
+from nws_sweep.results import StageTime
 from tests.user_datasets import Stream
 
 BATCHES = 12
@@ -78,7 +79,7 @@ def test_rows_that_were_overwritten_leave_a_gap() -> None:
         log.add(0, float(number), number + 1.0, 0.0, 0.0)
     numbers = [record.number for record in log.new()]
     assert numbers == list(range(3000 - 1023, 3000))  # the oldest may be about to be overwritten
-    log.add(0, 3000.0, 3001.0, 0.0, 0.0)
+    log.add(0, 3000.0, 3001.0, 0.0, 0.0, stages=(StageTime(name="\udcff"),))  # as in a folder whose name is not UTF-8
     assert [record.number for record in log.new()] == [3000]
 
 

@@ -65,13 +65,15 @@ def test_trial_processes_share_a_dataset_that_is_made_once(dataset_server: Datas
 
 @pytest.mark.parametrize("leaves", ["lock", "counter", "tensor"])
 def test_a_dataset_that_cannot_be_forked_is_made_by_each_trial_process(
-    dataset_server: DatasetServer, makings: Path, leaves: str
+    dataset_server: DatasetServer, makings: Path, leaves: str, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level("DEBUG")
     chosen = spec("NotesItsMaking", path=str(makings), leaves=leaves)
     for times in (1, 2):
         with dataset_server.start(chosen, Supervision(kill_after_s=60.0)) as process:
             assert one_epoch(process, 1) == 64
         assert times_made(makings) == times
+    assert caplog.text.count("each trial process makes the dataset") == 1  # the obstacle is sought once
 
 
 def test_a_template_process_ends_with_the_next_dataset_or_the_context(makings: Path) -> None:

@@ -118,6 +118,8 @@ def test_a_candidate_of_which_one_round_was_disturbed_has_a_third_however_far_be
     for costs, is_repeated in (((3.0, 8.0), True), ((3.0, 3.3), False), ((3.0, 8.0, 3.0), False)):
         slow = seen(0, *costs)
         assert estimates(answer, slow).is_undecided(slow) == is_repeated
+        whole = replace(slow, batches=1, timed_s=20.0)  # epochs that are not short
+        assert not estimates(answer, whole).is_undecided(whole)
 
 
 def test_the_interval_of_a_candidate_has_the_noise_of_all_rounds_and_is_narrower_with_more() -> None:
