@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from nws_sweep.measurement.quantities import is_step
 from nws_sweep.replay import choice
 from nws_sweep.replay.bottlenecks import REMOVABLE, Bottleneck
 from nws_sweep.replay.counterfactual import Counterfactual
@@ -158,7 +159,7 @@ def _with_savings(diagnosis: Diagnosis, replayed: Counterfactual) -> Diagnosis:
     unordered = diagnosis.unordered
     applies = {
         Bottleneck.STARTUP: not own.persistent_workers, Bottleneck.COMPETITION: own.num_workers == 0,
-        Bottleneck.ORDER: unordered is not None,
+        Bottleneck.ORDER: unordered is not None, Bottleneck.STEP: is_step(replayed.model.loop.step_s, replayed.now_s),
     }  # fmt: skip
     removable = [each for each in REMOVABLE if applies.get(each, True)]
     saved: dict[Bottleneck, float] = {each: replayed.without(each) for each in removable}
