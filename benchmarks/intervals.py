@@ -14,12 +14,12 @@ from nws_sweep.measurement.quantities import SEQUENTIAL
 from nws_sweep.measurement.stats import estimate_mean
 from nws_sweep.replay import choice
 from nws_sweep.results import Estimate, LoaderSettings, Measurement, Trial, TrialState
+from nws_sweep.tuning.adaptive import is_eliminated
 from nws_sweep.tuning.estimates import Estimates, estimates_of
 from nws_sweep.tuning.observations import Observation
 
 _TOLERANCE = 0.03
 _FEWEST_ROUNDS, _MOST_ROUNDS = 3, 12
-_ELIMINATED = 0.1  # of the loss at which rounds end: a candidate that promises less is ended
 NOISES = (0.05, 0.2)  # standard deviation of the logarithm of a time in one round
 _DRIFT = 0.5  # that of the machine's drift from round to round / the noise
 
@@ -90,12 +90,7 @@ def simulated(
         is_decided = all(found.loss(one.settings) <= choice.CLOSE for one in found.observations)
         if len(drifts) >= _MOST_ROUNDS or (len(drifts) > _FEWEST_ROUNDS and is_decided):
             return _checked(found, times_s, curve, statistics.fmean(drifts[1:]))
-        active = [o.num_workers for o in found.observations if o.num_workers in active and not _is_eliminated(o, found)]
-
-
-def _is_eliminated(one: Observation, found: Estimates) -> bool:
-    is_far = found.loss(one.settings) <= _ELIMINATED * choice.CLOSE and not found.needs_another_round(one)
-    return one.settings != found.answer and is_far
+        active = [o.num_workers for o in found.observations if o.num_workers in active and not is_eliminated(o, found)]
 
 
 def _estimates(times_s: Mapping[int, Mapping[int, float]], active: Sequence[int]) -> Estimates:

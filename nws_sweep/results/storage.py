@@ -126,9 +126,8 @@ def set_aside(folder: Path, why: str) -> Path:
 def copy_batches(folder: Path) -> None:
     """Copies batches.csv as interrupted, if it has rows and no copy is equal: unfinished trials are measured again."""
     path = folder / BATCHES
-    content = path.read_bytes() if path.exists() else b""
     copies = [copy.read_bytes() for copy in folder.glob(f"{BATCHES}.interrupted-*")]
-    if content.count(b"\n") > 1 and content not in copies:
+    if has_rows(path) and (content := path.read_bytes()) not in copies:
         atomic.write_bytes(atomic.free_name(path, "interrupted"), content)
 
 
