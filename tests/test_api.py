@@ -243,6 +243,12 @@ def test_a_search_without_a_measured_candidate_raises() -> None:
         SearchResult(search_result(failed_trial(0)))
 
 
+def test_an_interrupted_search_names_the_best_so_far() -> None:
+    lines: list[str] = []
+    progress.ProgressReporter(print, lines.append).interrupted(search_result(trial(0, 8.0), trial(2, 4.0)))
+    assert lines == ["interrupted; so far best: num_workers=2"]
+
+
 def test_progress_is_written_to_the_requested_destination(capsys: pytest.CaptureFixture[str]) -> None:
     lines: list[str] = []
     for destination in (lines.append, True, False, None):

@@ -144,7 +144,7 @@ class WhatIf:
 
             # Not one number after the other: the replays of many workers are long.
             least_s, quickest = min((cost_s(number), number) for number in ladder(range(fewest, most + 1)))
-            if least_s > limit_s:
+            if least_s > (1 - choice.CLOSE) * limit_s:  # within it by chance, with tens of workers
                 found[step_s] = None
                 continue
             fewest = bisect.bisect_left(range(quickest), True, lo=fewest, key=lambda number: cost_s(number) <= limit_s)

@@ -56,9 +56,9 @@ def sweep(dataset: Any, *, folder: str | Path | None = None, progress: Progress 
     """
     platforms.require("searching")
     searches = _searches(dataset, {**keywords, "progress": progress})
-    place = storage.new_folder("sweeps") if folder is None else Path(folder)
-    _refuse_others(place, [one.name for one in searches])
-    return rank0.run_on_rank0(lambda: _swept(searches, place, announcer(progress, printer_for(progress))))
+    if folder is not None:
+        _refuse_others(Path(folder), [one.name for one in searches])
+    return rank0.run_on_rank0(lambda: _swept(searches, folder, announcer(progress, printer_for(progress))))
 
 
 def _searches(dataset: Any, keywords: Mapping[str, Any]) -> "list[_Search]":
@@ -95,7 +95,8 @@ def _refuse_others(folder: Path, names: Sequence[str]) -> None:
         raise ConfigurationError(f"folder={folder}: holds other results ({others[0]}); choose another one")
 
 
-def _swept(searches: "Sequence[_Search]", folder: Path, announce: Print) -> SweepResult:
+def _swept(searches: "Sequence[_Search]", given: str | Path | None, announce: Print) -> SweepResult:
+    folder = storage.new_folder("sweeps") if given is None else Path(given)
     records: list[SearchRecord] = []
     for number, one in enumerate(searches, 1):
         announce(f"configuration {number} of {len(searches)}: {one.name}")

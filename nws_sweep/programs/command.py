@@ -111,7 +111,8 @@ def _hook(command: str, options: argparse.Namespace) -> ProgramHook:
     reporting = Reporting(announce=_announce, warn=_announce, progress=None, option="--loader ")
     if command in {"explain", "search"}:
         name = options.program[0].rpartition(".")[2] if options.module else Path(options.program[0]).stem
-        keep = partial(_keep, folder=storage.new_folder("runs", f"_{name}"), explains=command == "explain")
+        output = storage.output_folder().absolute()  # the program may change the working folder
+        keep = partial(_keep, output=output, name=name, explains=command == "explain")
         return SearchHook(replace(reporting, keep=keep), options.loader, reuse="never", **given)
     return TuningHook(reporting, options.loader, watches=command == "watch", **given)
 
@@ -121,13 +122,14 @@ def _announce(line: str) -> None:
         _print(line)
 
 
-def _keep(record: SearchRecord, folder: Path, *, explains: bool) -> int:
+def _keep(record: SearchRecord, output: Path, name: str, *, explains: bool) -> int:
     """Writes the files of a search and its report, and prints its table or, if it ``explains``, that of the stages.
 
     Returns the exit status: 1 if a candidate failed, or no calls were timed.
     """
     if not is_first_rank():
         return 0
+    folder = storage.new_folder("runs", f"_{name}", output)
     storage.save(folder, record)
     status = report(folder, prints=not explains)
     if explains:

@@ -27,10 +27,14 @@ class ProgressReporter:
         """Announces the answer, and why the search stopped."""
         self.note(f"{snippets.found_line(result)}; stopped: {result.stop_reason}")
 
-    def _print_nothing(self, *_: Any, **__: Any) -> None:
-        """Figures of slices and rounds are preliminary; an interruption is reported by its exception."""
+    def interrupted(self, result: SearchRecord) -> None:
+        """Announces the best so far; the exception reports the interruption."""
+        self.note(f"interrupted; so far {snippets.found_line(result)}")
 
-    slice_started = round_finished = interrupted = _print_nothing
+    def _print_nothing(self, *_: Any, **__: Any) -> None:
+        """Figures of slices and rounds are preliminary."""
+
+    slice_started = round_finished = _print_nothing
 
 
 def printer_for(progress: bool | Print | None) -> Print:

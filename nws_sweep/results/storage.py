@@ -143,11 +143,21 @@ def output_folder() -> Path:
     return Path(os.environ.get("NWS_SWEEP_OUTPUT_DIR") or "outputs")
 
 
-def new_folder(kind: str, suffix: str = "") -> Path:
-    """The path of a new folder in ``runs`` or ``sweeps``."""
-    folder = (output_folder() / kind).absolute()
+def new_folder(kind: str, suffix: str = "", output: Path | None = None) -> Path:
+    """Makes a folder named after the time in ``runs`` or ``sweeps`` of an output folder, or of the usual one."""
+    parent = ((output or output_folder()) / kind).absolute()
+    parent.mkdir(parents=True, exist_ok=True)
     names = numbered(f"{datetime.now().astimezone():%Y-%m-%d_%H-%M-%S}{suffix}")
-    return next(folder / name for name in names if not (folder / name).exists())
+    return next(folder for name in names if _is_made(folder := parent / name))
+
+
+def _is_made(folder: Path) -> bool:
+    """Makes the folder, unless another process has made it."""
+    try:
+        folder.mkdir()
+    except FileExistsError:
+        return False
+    return True
 
 
 def newest() -> Path:

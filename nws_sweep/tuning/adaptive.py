@@ -21,7 +21,8 @@ from nws_sweep.tuning.observations import Decision, MeasureRound, Observation, S
 _SHORT_WINDOW_S, _SHORT_ROUNDS = 0.2, 3  # duration of the first windows, and the rounds that have it
 _FIRST_STEP, _STEP = 8, 4  # most workers started at first, and most workers / those measured
 MOST_PREDICTED = 6  # candidates started for their prediction, besides those that the patience allows
-_MOST_IN_VAIN = 3  # candidates without success after which no further one is started
+# Candidates without success after which one starts only beside the answer, and if it promises to save this share.
+_MOST_IN_VAIN, _BESIDE_GAIN = 3, 0.15
 _FITTING = 0.75  # share of the fewest workers that failed: the most that are started
 _MOST_AT_A_TIME = 100  # workers with which other candidates stay when one is started
 _NEAR, _NEAR_GAIN = 0.125, 0.1  # doublings between num_workers with the same time, unless this share is saved
@@ -116,7 +117,7 @@ class Adaptive(Strategy):
             wanted |= {first.num_workers for first in firsts if first}
         if new := [self.base.with_workers(n) for n in fitting if n in wanted]:
             return new
-        if self._enough(observations, found):
+        if (enough := self._enough(observations, found)) and len(observations) >= MOST_PREDICTED + self.rules.patience:
             return []
         # A prediction is compared with predictions too: else all would be promising after one slow measurement.
         known_s = {
@@ -127,11 +128,14 @@ class Adaptive(Strategy):
             for one, cost_s in self._predicted(fits, model).items()
             if all(cost_s < (1 - _NEAR_GAIN) * known_s[other] for other in known_s if _are_near(one, other))
         }
+        if enough:  # the best may still be beside the answer, as with a worker for each of some disks
+            most_s = (1 - _BESIDE_GAIN) * known_s[found.answer]
+            predicted_s = {one: s for one, s in predicted_s.items() if s < most_s and _is_beside_answer(one, found)}
         best = choice.promising(known_s, predicted_s, self.rules.tolerance) or self._beyond(found, model, predicted_s)
         return [best] if best else []
 
     def _enough(self, observations: Sequence[Observation], found: Estimates) -> str:
-        """Why no candidate is started, whatever is predicted; empty if one may be."""
+        """Why no candidate is started but beside the answer, whatever is predicted; empty if one may be."""
         if len(observations) >= MOST_PREDICTED + self.rules.patience:
             return f"{len(observations)} candidates were measured"
         in_vain = _started_since(found.observations, found.of_answer)
@@ -146,7 +150,8 @@ class Adaptive(Strategy):
         ones, so that the CPUs seem to be the limit.
         """
         largest, half, saved = choice.last_doubling(found.costs_s)
-        more = {one: cost_s for one, cost_s in predicted_s.items() if one.num_workers >= _MORE * largest}
+        least = min(_MORE * largest, max((one.num_workers for one in predicted_s), default=0))  # within the limit
+        more = {one: cost_s for one, cost_s in predicted_s.items() if one.num_workers >= least > largest}
         is_limited = self._keeps_the_step_busy(found, model) or half <= self.cores or saved < _NO_LIMIT
         if is_limited or found.answer.num_workers < largest or not more:
             return None
@@ -199,6 +204,13 @@ def _named(settings: LoaderSettings, base: LoaderSettings) -> str:
 def _are_near(one: LoaderSettings, other: LoaderSettings) -> bool:
     """Whether the predictions for them differ by chance, unless by much, as with slow batches at regular intervals."""
     return abs(math.log2((1 + one.num_workers) / (1 + other.num_workers))) < _NEAR
+
+
+def _is_beside_answer(one: LoaderSettings, found: Estimates) -> bool:
+    """Whether its num_workers is between the answer's and the nearest measured ones."""
+    numbers = sorted({other.num_workers for other in found.observations})
+    place = numbers.index(found.answer.num_workers)
+    return numbers[max(0, place - 1)] < one.num_workers < numbers[min(place + 1, len(numbers) - 1)]
 
 
 def _started_since(observations: Iterable[Observation], answer: Observation) -> int:

@@ -99,9 +99,10 @@ def test_a_search_ends_the_program_with_a_report(
 def test_a_failed_candidate_is_the_exit_status_of_a_search_that_has_succeeded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert command._keep(search_result(trial(0, 8.0), failed_trial(2)), tmp_path / "run", explains=False) == 1
+    assert command._keep(search_result(trial(0, 8.0), failed_trial(2)), tmp_path, "run", explains=False) == 1
     monkeypatch.setattr(command, "report", lambda folder, prints: 0)
-    assert [command._keep(search_result(trial(0, 8.0)), tmp_path, explains=one) for one in (False, True)] == [0, 1]
+    found = search_result(trial(0, 8.0))
+    assert [command._keep(found, tmp_path, "run", explains=one) for one in (False, True)] == [0, 1]
     lines = capsys.readouterr().err
     assert "no calls were timed" in lines
     assert lines.endswith("nws_sweep: DataLoader(..., num_workers=0)\n")

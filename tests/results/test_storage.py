@@ -8,9 +8,7 @@ from nws_sweep.results import BatchTime, TrialState, WindowKind, storage
 from tests.factories import failed_trial, loader_settings, search_result, store_grid, store_run, trial, window
 
 
-def test_timings_csv_has_a_row_per_trial_with_identifying_columns_and_empty_cells_for_undefined_values(
-    tmp_path: Path,
-) -> None:
+def test_timings_csv_has_a_row_for_each_trial_whose_undefined_cells_are_empty(tmp_path: Path) -> None:
     odd = failed_trial(4, 'ValueError: "a", b', TrialState.OUT_OF_MEMORY)
     folder = store_run(tmp_path, search_result(trial(2, 8.0, notes=("one", "two")), odd))
     lines = (folder / "timings.csv").read_text().splitlines()
@@ -100,3 +98,7 @@ def test_results_are_found_at_any_depth_and_files_set_aside_are_reported(tmp_pat
         for name in ("batches.csv", "costs.csv", "result.json", "timings.csv")
         for number in (1, 2)
     )
+
+
+def test_folders_of_one_second_differ(tmp_path: Path) -> None:
+    assert storage.new_folder("runs", "_mine", tmp_path) != storage.new_folder("runs", "_mine", tmp_path)

@@ -130,9 +130,7 @@ def test_the_interval_of_a_candidate_has_the_noise_of_all_rounds_and_is_narrower
 
 
 @pytest.mark.parametrize(("ended", "continued"), [((1.0, 1.2, 0.8), (1.1, 0.9, 0.95)), ((1.1,), (1.0, 1.2))])
-def test_no_more_rounds_can_decide_against_a_candidate_that_has_ended(
-    ended: tuple[float, ...], continued: tuple[float, ...]
-) -> None:
+def test_no_round_decides_against_one_that_has_ended(ended: tuple[float, ...], continued: tuple[float, ...]) -> None:
     for one, other in ((seen(4, *ended), seen(8, *continued)), (seen(8, *ended), seen(4, *continued))):
         pair = replace(one, may_continue=False), other
         assert any(estimates(one, other).is_undecided(each) for each in (one, other))

@@ -135,9 +135,7 @@ def test_rounds_beside_other_settings_do_not_reopen_the_search_of_num_workers(be
 
 
 @pytest.mark.parametrize(("spent_s", "goes_on"), [(0.0, True), (1.0, False)])
-def test_another_setting_that_an_earlier_program_finished_does_not_end_the_search_of_num_workers(
-    spent_s: float, goes_on: bool
-) -> None:
+def test_a_setting_measured_by_an_earlier_program_ends_no_search_of_num_workers(spent_s: float, goes_on: bool) -> None:
     """Its rounds are unknown; one of this program that failed has none."""
     known = Observation(settings=replace(prefetching(2), pin_memory=True), cost_s=None, spent_s=spent_s)
     decision = made(search_rules((0, 2), settings=("pin_memory",))).decide([seen(0, 2.0), known])
