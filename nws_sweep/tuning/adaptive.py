@@ -117,7 +117,7 @@ class Adaptive(Strategy):
             wanted |= {first.num_workers for first in firsts if first}
         if new := [self.base.with_workers(n) for n in fitting if n in wanted]:
             return new
-        if (enough := self._enough(observations, found)) and len(observations) >= MOST_PREDICTED + self.rules.patience:
+        if len(observations) >= MOST_PREDICTED + self.rules.patience:
             return []
         # A prediction is compared with predictions too: else all would be promising after one slow measurement.
         known_s = {
@@ -128,7 +128,7 @@ class Adaptive(Strategy):
             for one, cost_s in self._predicted(fits, model).items()
             if all(cost_s < (1 - _NEAR_GAIN) * known_s[other] for other in known_s if _are_near(one, other))
         }
-        if enough:  # the best may still be beside the answer, as with a worker for each of some disks
+        if self._enough(observations, found):  # the best may be beside the answer, as with a worker for each disk
             most_s = (1 - _BESIDE_GAIN) * known_s[found.answer]
             predicted_s = {one: s for one, s in predicted_s.items() if s < most_s and _is_beside_answer(one, found)}
         best = choice.promising(known_s, predicted_s, self.rules.tolerance) or self._beyond(found, model, predicted_s)

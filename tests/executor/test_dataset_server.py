@@ -115,9 +115,7 @@ def test_a_dataset_that_cannot_be_made_fails_each_time(dataset_server: DatasetSe
             pass
 
 
-def test_a_dataset_that_does_not_fit_into_memory_names_autotune(
-    dataset_server: DatasetServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_too_little_memory_names_autotune(dataset_server: DatasetServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "out_of_memory_kills", itertools.count().__next__)
     with pytest.raises(TrialOutOfMemory, match=r"killed a process\) while it made the dataset; .*autotune"):
         dataset_server.start(spec("DiesWhenMade")).__enter__()

@@ -59,9 +59,7 @@ def test_rank_0_runs_the_search_and_all_ranks_get_its_result(monkeypatch: pytest
         (OutOfTime("10 s were spent"), OutOfTime("10 s were spent")),
     ],
 )
-def test_a_failure_of_rank_0_is_raised_on_all_ranks(
-    monkeypatch: pytest.MonkeyPatch, error: BaseException, elsewhere: NwsSweepError
-) -> None:
+def test_all_ranks_raise(monkeypatch: pytest.MonkeyPatch, error: BaseException, elsewhere: NwsSweepError) -> None:
     def fail() -> int:
         raise error
 

@@ -73,9 +73,7 @@ def test_a_search_ends_the_program_at_the_first_batch_of_its_training(told: Told
     assert len(list(training)) == 8
 
 
-def test_ctrl_c_in_a_search_ends_a_program_that_catches_it(
-    told: Told, searched: list[Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ctrl_c_in_a_search_ends_the_program(told: Told, searched: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 

@@ -297,9 +297,7 @@ def test_the_report_of_a_grid_is_written_with_all_its_files(tmp_path: Path) -> N
     assert "@package" not in option
 
 
-def test_the_pictures_of_a_configuration_are_those_that_its_job_has_drawn(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_pictures_are_those_of_the_job(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     writer.try_pictures(tmp_path)
     assert re.search("could not be drawn(?s:.)*NotARunError", caplog.text)
     recorded = recorded_trial(4, BatchCost(cpu_s=0.08, wait_s=0.0))  # without stages, so that one picture is not drawn

@@ -159,6 +159,14 @@ def test_while_doublings_save_nearly_half_more_workers_are_tried(largest: int, t
     assert tried <= numbers(decision_on_doublings({0: 0.33, 8: 0.042, 32: 0.0104, largest: time_s}))[-1] < 1.5 * tried
 
 
+def test_after_three_wrong_predictions_a_number_beside_the_answer_is_tried() -> None:
+    """As with a worker for each of three disks."""
+    waits_s = {0: 0.032, 2: 0.032, 4: 0.0852, 16: 0.34, 32: 0.68}
+    costs = ((n, wait_s / max(1, n), BatchCost(cpu_s=0.0, wait_s=wait_s)) for n, wait_s in waits_s.items())
+    seen = [observed(*one, by_round={place: one[1]}, may_continue=True) for place, one in enumerate(costs)]
+    assert 3 in numbers(adaptive().decide(seen))
+
+
 def test_a_close_candidate_that_ends_to_start_more_workers_is_not_eliminated() -> None:
     """It may still be the answer."""
     times_s = {0: 0.33, 32: 0.0104, 60: 0.00522, 64: 0.0052}
