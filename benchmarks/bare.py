@@ -32,14 +32,17 @@ class Recipe:
     limit_s: float = math.inf  # longer epochs of the oracle are stopped
 
 
-def run_epochs(recipe: Recipe) -> list[Timestamps]:
-    """Whole epochs over one DataLoader."""
+def run_epochs(recipe: Recipe) -> tuple[list[Timestamps], list[float]]:
+    """Whole epochs over one DataLoader, and the length of each with the end of its workers, s."""
     dataset, training_step = made(recipe)
     loader = open_loader(dataset, recipe)
     epochs: list[Timestamps] = []
+    lengths_s: list[float] = []
     while not enough(epochs, recipe.least_s):
+        began = time.perf_counter()
         epochs.append(run_epoch(loader, training_step))
-    return epochs
+        lengths_s.append(time.perf_counter() - began)
+    return epochs, lengths_s
 
 
 def measure_epoch(recipe: Recipe) -> tuple[float, bool]:

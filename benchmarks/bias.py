@@ -89,17 +89,17 @@ def _bare(workload: Workload, number: int, kind: str, options: Options) -> list[
 
 
 def _bare_figure(workload: Workload, number: int, kind: str, workers: int, least_s: float) -> Figure:
-    epochs = child.call(bare.run_epochs, bare.Recipe(workload=workload, num_workers=workers, least_s=least_s))
-    counted = epoch_times.counting(epochs)
+    recipe = bare.Recipe(workload=workload, num_workers=workers, least_s=least_s)
+    epochs, lengths_s = child.call(bare.run_epochs, recipe)
     return Figure(
         workload=workload.name,
         workers=workers,
         round=number,
         kind=kind,
-        batch_s=epoch_times.steady_batch_s(counted, workers),
-        epoch_s=statistics.fmean(timestamps[-1] for timestamps in counted),
+        batch_s=epoch_times.steady_batch_s(epoch_times.counting(epochs), workers),
+        epoch_s=statistics.fmean(epoch_times.counting(lengths_s)),
         detail={
-            "epoch_s": [timestamps[-1] for timestamps in epochs],
+            "epoch_s": lengths_s,
             "first_s": [timestamps[0] for timestamps in epochs],
             "batch_s": [epoch_times.steady_batch_s([timestamps], workers) for timestamps in epochs],
         },

@@ -20,8 +20,9 @@ process includes one-time work and is not counted, unless it is the only one bec
 - batch_s: steady seconds per batch. In the bare loop the timed part begins after as many batches as the queue holds
   (workers x prefetch_factor), ends when no batch is left to be made, and is a whole multiple of the workers; over all
   epochs.
-- epoch_s: from just before `iter(loader)` to the end of the last training step, without the shut-down of the workers.
-  nws_sweep projects it.
+- epoch_s: from just before `iter(loader)` to the end of the workers after the last training step. nws_sweep
+  projects it.
+- interval: the median half width of the intervals of batch_s that nws_sweep gives, nominally 95 %.
 - bare after / before: batch_s of the bare loops after / before the search. It is 1 on a quiet machine; its distance
   from 1 is the uncertainty of the other ratios."""
 
@@ -136,8 +137,8 @@ def page(rows: Sequence[Row], workloads: Sequence[Workload], origin: str) -> str
     """The whole page, in Markdown."""
     parts = [
         "# Bias: times of nws_sweep compared with a plain loop",
-        _INTRODUCTION,
         f"{_found(rows)} {origin}",
+        _INTRODUCTION,
         "## Figures\n\nMedian over the rounds (lowest to highest).\n\n" + table(rows),
         "## Workloads\n\n" + "\n".join(workload.line for workload in workloads),
         "## Targets\n\n" + "\n".join(f"- {verdict}" for verdict in verdicts(rows)),
@@ -146,9 +147,17 @@ def page(rows: Sequence[Row], workloads: Sequence[Workload], origin: str) -> str
 
 
 def _found(rows: Sequence[Row]) -> str:
-    known = ((name, [*filter(None, workload_medians(rows, name).values())]) for name in ("batch_s", "epoch_s"))
-    ranges = [f"{name} is {min(found):.3f} to {max(found):.3f}" for name, found in known if found]
-    return f"In the medians of the workloads {', '.join(ranges)} times that of the bare loops."
+    """The ranges of the medians of the workloads and of the rows."""
+    lines = []
+    for name, meaning in (("batch_s", "The time per batch"), ("epoch_s", "The time of an epoch")):
+        ratios: list[Ratios | None] = [getattr(row, name) for row in rows]
+        medians = [*filter(None, workload_medians(rows, name).values())]
+        if single := [one.median for one in ratios if one]:
+            lines.append(
+                f"{meaning} (`{name}`) by nws_sweep is {min(medians):.3f} to {max(medians):.3f} times that of a bare "
+                f"loop in the medians of the workloads, {min(single):.3f} to {max(single):.3f} times in single rows."
+            )
+    return " ".join(lines)
 
 
 def table(rows: Sequence[Row]) -> str:

@@ -5,6 +5,7 @@ batches of each worker.
 """
 
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 PREFETCH_FACTOR = 2
 
@@ -12,6 +13,7 @@ PREFETCH_FACTOR = 2
 Timestamps = Sequence[float]
 # Called after each batch with the timestamps so far; True stops the epoch.
 Until = Callable[[Timestamps], bool]
+Epoch = TypeVar("Epoch", Timestamps, float)  # its timestamps or its length
 
 
 def whole(timestamps: Timestamps) -> bool:
@@ -56,7 +58,7 @@ def enough(epochs: Sequence[Timestamps], least_s: float) -> bool:
     return epochs[0][-1] >= 2 * least_s or sum(timestamps[-1] for timestamps in epochs[1:]) >= least_s
 
 
-def counting(epochs: Sequence[Timestamps]) -> Sequence[Timestamps]:
+def counting(epochs: Sequence[Epoch]) -> Sequence[Epoch]:
     """All epochs but the first, which includes one-time work of the process; the first if it is the only one."""
     return epochs[1:] or epochs
 
