@@ -22,12 +22,7 @@ def imported(folder: Path, *arguments: str) -> set[str]:
 
 @pytest.mark.parametrize(
     ("arguments", "left_out"),
-    [
-        ("--help", HEAVY),
-        ("batch_size=0", HEAVY),
-        ("best --help", HEAVY),
-        ("report /nowhere", {"torch", "torchvision"}),
-    ],
+    [("--help", HEAVY), ("batch_size=0", HEAVY), ("best --help", HEAVY), ("report /nowhere", {"torch", "torchvision"})],
 )
 def test_heavy_packages_are_imported_when_they_are_needed(tmp_path: Path, arguments: str, left_out: set[str]) -> None:
     assert not imported(tmp_path, *arguments.split()) & left_out

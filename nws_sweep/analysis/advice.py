@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from nws_sweep.analysis.diagnosis import Diagnosis
-from nws_sweep.measurement.quantities import is_step
 from nws_sweep.replay.bottlenecks import Bottleneck
 from nws_sweep.replay.counterfactual import Counterfactual
 from nws_sweep.replay.stages import Stage
@@ -105,7 +104,7 @@ def further(diagnosis: Diagnosis) -> Iterator[str]:
         )
     if diagnosis.suggestions and diagnosis.bottlenecks[:1] != (Bottleneck.ORDER,):
         yield _suggested(diagnosis)
-    if is_step(diagnosis.replayed.now_s / bound, diagnosis.replayed.now_s):
+    if diagnosis.has_step:
         much = f"speed up training {ratio(bound)}" if bound - 1 > _NEGLIGIBLE_GAIN else "not speed up training"
         yield f"upper bound: an infinitely fast loader would {much}"
 
@@ -150,13 +149,13 @@ def _figures(diagnosis: Diagnosis, replayed: Counterfactual) -> dict[str, str]:
         "beside": seconds(fewest.records.loop.step_s),
         "alone": seconds(alone.records.loop.step_s),
         "cpus": counted(cores, "CPU"),
-        "step": seconds(step_s),
+        "step": seconds(min(step_s, batch_s)),  # a mean; batch_s, a mean of logarithms, may be a little less
         "batch": seconds(batch_s),
         "handed_over": handed_over,
         "more_cpus": counted(2 * cores, "CPU"),
         "with_more": share(replayed.without(Bottleneck.COMPETITION, cpus=2 * cores)) if is_cpu_bound else "",
         "busy": busy,
-        "cheaper_step": ", a training step that needs less CPU" if is_step(step_s, batch_s) else "",
+        "cheaper_step": ", a training step that needs less CPU" if diagnosis.has_step else "",
         "load": load,
         "waiting": share(means.wait_s / means.load_s if means.load_s else 0.0),
     }

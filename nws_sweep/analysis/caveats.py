@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from nws_sweep import units
 from nws_sweep.analysis.diagnosis import Diagnosis
 from nws_sweep.measurement import sample_check
-from nws_sweep.results import SearchRecord, Trial, TrialState, Verdict
+from nws_sweep.results import NO_STEP, SearchRecord, Trial, TrialState, Verdict
 from nws_sweep.system import processes
 
 # Noise is reported above these limits: 0.2 CPUs, and shares that show in an interval of 5 %.
@@ -14,8 +14,7 @@ _DISTURBANCES = (
     ("steal", 0.05, "the hypervisor took {share} of the CPU time while {candidate} was measured"),
     ("throttled", 0.02, "{candidate} was throttled by its CPU quota {share} of the time"),
 )
-_STEPS = "nws_sweep.dataloading.training_steps"
-_WITHOUT_A_DEVICE = (f"{_STEPS}.Nothing", f"{_STEPS}.Sleep")
+_WITHOUT_A_DEVICE = (NO_STEP, "nws_sweep.dataloading.training_steps.Sleep")
 
 
 def on(result: SearchRecord, best: Trial | None, diagnosis: Diagnosis | None) -> Iterator[str]:

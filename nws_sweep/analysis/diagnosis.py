@@ -68,6 +68,16 @@ class Diagnosis:
         return {queue_settings(trial.settings, self.result.cpus) for trial in (self.best, *measured)}
 
     @property
+    def has_step(self) -> bool:
+        """Whether a training step was given that takes time."""
+        replayed = self.replayed
+        return (
+            replayed is not None
+            and self.result.configuration.has_step
+            and is_step(replayed.model.loop.step_s, replayed.now_s)
+        )
+
+    @property
     def unordered(self) -> QueueSettings | None:
         """The best settings with in_order=False; None if they were measured."""
         found = replace(queue_settings(loader_of(self.result, self.best), self.result.cpus), in_order=False)
@@ -159,7 +169,7 @@ def _with_savings(diagnosis: Diagnosis, replayed: Counterfactual) -> Diagnosis:
     unordered = diagnosis.unordered
     applies = {
         Bottleneck.STARTUP: not own.persistent_workers, Bottleneck.COMPETITION: own.num_workers == 0,
-        Bottleneck.ORDER: unordered is not None, Bottleneck.STEP: is_step(replayed.model.loop.step_s, replayed.now_s),
+        Bottleneck.ORDER: unordered is not None, Bottleneck.STEP: diagnosis.has_step,
     }  # fmt: skip
     removable = [each for each in REMOVABLE if applies.get(each, True)]
     saved: dict[Bottleneck, float] = {each: replayed.without(each) for each in removable}

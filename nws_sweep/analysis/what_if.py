@@ -85,7 +85,8 @@ class WhatIf:
         if self.other_step_s is not None:
             return self.other_step_s
         step_s = self.model.loop.step_s
-        return step_s if is_step(step_s, self.model.cost_s(self.own)) else 0.0
+        has_step = self.result.configuration.has_step and is_step(step_s, self.model.cost_s(self.own))
+        return step_s if has_step else 0.0
 
     def asked(self, **asked: Any) -> "tuple[WhatIf, QueueSettings]":
         """The same with another training step, and the best setting with other values; None keeps a value.

@@ -25,7 +25,7 @@ from nws_sweep.measurement.sample_check import LONGER
 from nws_sweep.report import snippets
 from nws_sweep.report.progress import Print, ProgressReporter, announcer, printer_for
 from nws_sweep.report.search_result import SearchResult
-from nws_sweep.results import Configuration, MeasureRules, SearchRecord, SearchRules, TrialState
+from nws_sweep.results import NO_STEP, Configuration, MeasureRules, SearchRecord, SearchRules, TrialState
 from nws_sweep.results.result_cache import ResultStore
 from nws_sweep.system import host_lock, platforms, temporary
 from nws_sweep.system.host import usable_cpus
@@ -201,7 +201,7 @@ def _result(make_loader_input: Callable[[], LoaderInput], asked: Asked) -> Searc
 
 def _step_node(training_step: TrainingStep) -> dict[str, Any]:
     if training_step is None:
-        return {"_target_": "nws_sweep.dataloading.training_steps.Nothing"}
+        return {"_target_": NO_STEP}
     if callable(training_step):
         return pickling.placeholder(
             getattr(training_step, "__name__", type(training_step).__name__), fingerprint(training_step)

@@ -16,6 +16,6 @@ from nws_sweep.results.search_record import (
     SamplesLogged, SamplesSeen, SearchRecord, Switch, Tuning, VERSIONS, Verdict,
 )  # fmt: skip
 from nws_sweep.results.settings import (
-    Configuration, DEFAULT_PREFETCH, LoaderSettings, MeasureRules, ONLINE_STRATEGY, ProcessSpec, ProcessState,
-    SearchRules, shown, varying_columns,
+    Configuration, DEFAULT_PREFETCH, LoaderSettings, MeasureRules, NO_STEP, ONLINE_STRATEGY, ProcessSpec,
+    ProcessState, SearchRules, shown, varying_columns,
 )  # fmt: skip

@@ -20,6 +20,7 @@ _TUNED = (
     "in_order", "timeout",
 )  # fmt: skip
 DEFAULT_PREFETCH = 2  # torch's, where prefetch_factor is None
+NO_STEP = "nws_sweep.dataloading.training_steps.Nothing"  # the ``_target_`` of a configuration without a training step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,6 +147,11 @@ class Configuration:
         """The settings of a candidate that differ from the configuration, except num_workers; mostly empty."""
         configured = self.loader.with_workers(settings.num_workers)
         return "" if settings == configured else settings.differing(configured)  # comparing first is ten times as fast
+
+    @property
+    def has_step(self) -> bool:
+        """Whether a training step was given; without one a loop still takes a little time for each batch."""
+        return self.training_step.get("_target_") != NO_STEP
 
     @property
     def rank_suffix(self) -> str:

@@ -2,7 +2,8 @@
 
 import random
 import re
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from nws_sweep.replay.bottlenecks import Bottleneck
 from nws_sweep.replay.prediction import Records, epoch_of
 from nws_sweep.replay.queue import QueueSettings, replay
 from nws_sweep.results import (
+    NO_STEP,
     BatchCost,
     Estimate,
     LoaderSettings,
@@ -26,7 +28,7 @@ from nws_sweep.results import (
     Trial,
     TrialState,
     storage,
-)
+)  # fmt: skip
 from tests import factories
 from tests.factories import HOST, configuration, failed_trial, loader_settings, search_rules, store_run, trial
 
@@ -54,6 +56,7 @@ class Workload:
     tried: tuple[int, ...] = (0, 1, 2, 4, 8, 16)
     refused: tuple[int, ...] = ()
     settings: LoaderSettings = loader_settings()
+    step: Mapping[str, str] = field(default_factory=lambda: {"_target_": "package.Step"})
 
     def trial(self, n: int) -> Trial:
         scale = self.waits * (self.batches // len(self.waits))
@@ -84,10 +87,11 @@ class Workload:
     @cached_property
     def result(self) -> SearchRecord:
         refused = [failed_trial(n, "it needs 9 GB, 4 GB are free", TrialState.SKIPPED) for n in self.refused]
+        rules = search_rules((*self.tried, *self.refused))
         return factories.search_result(
             *map(self.trial, self.tried),
             *refused,
-            configuration=configuration(search=search_rules((*self.tried, *self.refused)), loader=self.settings),
+            configuration=configuration(search=rules, loader=self.settings, training_step=self.step),
             host=replace(HOST, usable_cpus=self.cores, torch="2.6.0+cpu"),
         )
 
@@ -224,10 +228,11 @@ def test_what_was_measured_in_vain_and_what_torch_lacks_is_not_suggested() -> No
 def test_the_upper_bound_is_the_gain_of_an_infinitely_fast_loader() -> None:
     """16 ms of loading by at most two workers, for a training step of 5 ms: 8 ms a batch where 5 ms are possible."""
     half = Workload(cost=BatchCost(0.0002, 0.0158), loop=replace(START, step_s=0.005), tried=(0, 1, 2))
-    enough = replace(half, tried=(0, 4))
-    assert [list(further(each.diagnosis)) for each in (half, enough)] == [
+    without_step = replace(half, step={"_target_": NO_STEP})
+    assert [list(further(each.diagnosis)) for each in (half, replace(half, tried=(0, 4)), without_step)] == [
         ["upper bound: an infinitely fast loader would speed up training 1.6x"],
         ["upper bound: an infinitely fast loader would not speed up training"],
+        [],
     ]
 
 

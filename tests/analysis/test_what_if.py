@@ -7,7 +7,7 @@ import pytest
 from nws_sweep.analysis import what_if
 from nws_sweep.analysis.what_if import WhatIf
 from nws_sweep.errors import ConfigurationError
-from nws_sweep.results import BatchCost, LoopCosts, MeasureRules, Trial
+from nws_sweep.results import NO_STEP, BatchCost, LoopCosts, MeasureRules, Trial
 from tests.factories import configuration, loader_settings, recorded_trial, search_result, search_rules, trial
 
 WAITS, COMPUTES = BatchCost(cpu_s=0.0, wait_s=0.08), BatchCost(cpu_s=0.08, wait_s=0.0)
@@ -93,6 +93,8 @@ def test_cpus_are_doubled_until_the_training_step_no_longer_waits() -> None:
 def test_a_recorded_training_step_counts_unless_it_computes_or_takes_no_time() -> None:
     waiting, computing = (of(WAITS, step_s=0.02, step_cpu_s=cpu_s) for cpu_s in (0.001, 0.02))
     assert (waiting.step_s, computing.step_s, of(WAITS, step_s=1e-5).step_s) == (0.02, 0.02, 0)
+    without_step = configuration(training_step={"_target_": NO_STEP})
+    assert found(recorded_trial(4, WAITS, LoopCosts(step_s=0.02)), configuration=without_step).step_s == 0
     assert list(waiting.sizing(waiting.own, NUMBERS)) == [1]
     assert computing.sizing(computing.own, NUMBERS) == of(WAITS).sizing(waiting.own, NUMBERS) == {}
 

@@ -70,10 +70,7 @@ class Annotated:
         self.transform = v2.Compose([v2.RandomApply([v2.Resize((size, size))])])
 
 
-WRAPPED: list[Any] = [
-    lambda dataset: dataset,
-    lambda dataset: Subset(ConcatDataset([Subset(dataset, range(1))]), [0]),
-]
+WRAPPED: list[Any] = [lambda dataset: dataset, lambda dataset: Subset(ConcatDataset([Subset(dataset, range(1))]), [0])]
 ONE, OTHER = Files(["a"]), Files(["b"])
 SAME: list[Any] = [
     lambda: Files(["a", "b"]),

@@ -77,10 +77,7 @@ SAMPLES = [(name, index % 1000) for index, name in enumerate(names())]
             ("data", "dict of str and list", 20_000),
         ),
         ({"data": pd.DataFrame({"label": range(50_000), "path": PATHS})}, ("data['path']", "Series of str", 50_000)),
-        (
-            {"data": np.array(names(20_000), dtype=object).reshape(2_000, 10)},
-            ("data", "ndarray of str", 20_000),
-        ),
+        ({"data": np.array(names(20_000), dtype=object).reshape(2_000, 10)}, ("data", "ndarray of str", 20_000)),
     ],
 )
 def test_many_objects_are_found_in_any_container(attributes: Any, expected: tuple[str, str, int] | None) -> None:

@@ -379,8 +379,7 @@ def noisy_trial(rng: random.Random, correlation: float, outlier_share: float, sp
 
 
 @pytest.mark.parametrize(
-    ("correlation", "outlier_share", "spread"),
-    [(0.0, 0.0, 0.1), (0.5, 0.1, 0.2), (0.8, 0.1, 0.1)],
+    ("correlation", "outlier_share", "spread"), [(0.0, 0.0, 0.1), (0.5, 0.1, 0.2), (0.8, 0.1, 0.1)]
 )
 def test_a_95_per_cent_interval_covers_the_truth(correlation: float, outlier_share: float, spread: float) -> None:
     """Trials stop when converged; windows have 12 to 200 batches."""
