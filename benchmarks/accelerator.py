@@ -27,10 +27,10 @@ training loops. The device of the first two training runs is kept busy for a kno
 others train torchvision's ResNet-18, the last one on batches of 38 MB. A bare loop iterates over a DataLoader, calls
 the step and waits for the device at the end of the epoch.
 
-- Search: *price* is the epoch of the recommended settings / the shortest epoch, both of bare loops; *measured* is the
-  epoch as the search has it / that of a bare loop.
-- Watch: the share of its time for which the device waits, as said, and as it is: 1 - its busy time / the time from the
-  first quarter of the epoch to its end, which contains the end of the workers and the analysis.
+- Search: *slower* is the epoch of the recommended settings / the shortest epoch, both of bare loops with three to five
+  numbers of workers; *measured* is the epoch as the search has it / that of a bare loop.
+- Watch: the share of its time for which the device waits, as said, and as it is (`-`: not known): 1 - its busy time /
+  the time from the first quarter of the epoch to its end, which contains the end of the workers and the analysis.
 - Page-locked memory: the epoch of a bare loop with `pin_memory=True` / without, at the recommended settings.
 - Autotune: the first and the second epoch of a loader with `pin_memory=True` / that of a bare loop with it, at the
   recommended settings. Loaders that are watched or tuned begin with {starts} workers, in this order."""
@@ -129,7 +129,7 @@ class Finding:
 
     name: str
     picked: str
-    price: float
+    slower: float
     measured: float
     search_s: float
     said: float | None  # share of waiting, as watch has it; None where the truth is not known
@@ -172,7 +172,7 @@ def _found(name: str, seed: int) -> Finding:
     first_s, second_s = _tuned_s(open_loader(num_workers=training.start, pin_memory=True), step)
     return Finding(
         name=name, picked=f"{best.num_workers} x {best.prefetched}" if best.num_workers else "0",
-        price=own_s / shortest_s, measured=_price_s(result) / own_s, search_s=result.cost_s, said=said, waits=waits,
+        slower=own_s / shortest_s, measured=_price_s(result) / own_s, search_s=result.cost_s, said=said, waits=waits,
         pinned=pinned_s / own_s, tuned_first=first_s / pinned_s, tuned=second_s / pinned_s,
     )  # fmt: skip
 
@@ -211,8 +211,9 @@ def page(findings: Sequence[Finding], origin: str) -> str:
     """The whole page, in Markdown: medians, with the least and the largest of several repeats."""
     starts = ", ".join(str(training.start) for training in CASES.values())
     lines = [
-        "# Training on an accelerator\n", _INTRODUCTION.format(starts=starts), f"\n{origin}\n", "## Training runs\n",
-        "| training | recommended | price | measured | search | waits: said, is | pinned | autotune | repeats |",
+        "# Training on an accelerator\n", f"{_summary(findings)} {origin}\n", _INTRODUCTION.format(starts=starts),
+        "\n## Training runs\n",
+        "| training | recommended | slower | measured | search | waits: said, is | pinned | autotune | repeats |",
         "|---|---|---|---|---|---|---|---|---|",
     ]  # fmt: skip
     for name in dict.fromkeys(one.name for one in findings):
@@ -221,7 +222,7 @@ def page(findings: Sequence[Finding], origin: str) -> str:
         said = ", ".join(units.share(statistics.median(each)) for each in zip(*waits, strict=True)) or units.NOTHING
         cells = [
             ", ".join(dict.fromkeys(one.picked for one in own)),
-            _spread([one.price for one in own]),
+            _spread([one.slower for one in own]),
             _spread([one.measured for one in own]),
             units.seconds(statistics.median(one.search_s for one in own)),
             said,
@@ -231,6 +232,20 @@ def page(findings: Sequence[Finding], origin: str) -> str:
         ]
         lines.append(f"| {' | '.join([name, *cells])} |")
     return "\n".join(lines) + "\n"
+
+
+def _summary(findings: Sequence[Finding]) -> str:
+    """The largest ratios of the medians of the training runs."""
+    names = dict.fromkeys(one.name for one in findings)
+    slower, first, second = (
+        max(statistics.median(getattr(one, ratio) for one in findings if one.name == name) for name in names)
+        for ratio in ("slower", "tuned_first", "tuned")
+    )
+    return (
+        f"With the recommended settings an epoch takes at most {slower:.2f} times the shortest one, with autotune the "
+        f"first epoch at most {first:.2f} and the second at most {second:.2f} times that of the recommended settings "
+        "(medians)."
+    )
 
 
 def _spread(values: Sequence[float]) -> str:

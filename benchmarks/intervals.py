@@ -3,7 +3,7 @@
 import math
 import random
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,6 +33,7 @@ CURVES: Mapping[str, Callable[[int], float]] = {
 }
 WORKERS = (0, 2, 4, 8, 12, 16)
 FEW_WORKERS = (0, 2, 3)  # that a short search measures
+_INTERVALS = ("batch", "gain", "closest")  # of a ``Check``
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,28 +49,43 @@ class Check:
 
 def run(repeats: int, output: Path, command: str) -> None:
     """Simulates ``repeats`` searches of each curve and noise, and writes the page."""
-    rows = [row(name, noise, repeats) for name in CURVES for noise in NOISES]
-    output.write_text(
-        "\n".join([_INTRODUCTION, support.origin(command, repeats, "repeat"), "", *_HEAD, *rows, ""]), "utf-8"
+    checks = {(curve, noise): _simulate(curve, noise, repeats) for curve in CURVES for noise in NOISES}
+    origin = support.origin(command, repeats, "repeat")
+    rows = [_row(*key, found) for key, found in checks.items()]
+    output.write_text("\n".join([f"{_found(checks.values())} {origin}", _INTRODUCTION, *_HEAD, *rows, ""]), "utf-8")
+
+
+def _simulate(curve: str, noise: float, repeats: int) -> list[Check]:
+    workers = FEW_WORKERS if curve == "two CPUs" else WORKERS
+    return [simulated(CURVES[curve], noise, random.Random(f"{curve}-{noise}-{n}"), workers) for n in range(repeats)]
+
+
+def _found(checks: Collection[Sequence[Check]]) -> str:
+    """The title of the page, and the ranges of its rows."""
+    shares = ([_share(found, name)[0] for found in checks] for name in _INTERVALS)
+    batch, gain, closest = (f"{100 * min(each):.1f} to {100 * max(each):.1f} %" for each in shares)
+    bias = max(_median(found, "bias") for found in checks)
+    return (
+        f"# Coverage of intervals\n\nPrinted intervals contain the true time of a batch in {batch} of simulated "
+        f"searches, the speed-up in {gain}, the ratio to the closest alternative in {closest}. The answer looks at "
+        f"most {units.share(bias - 1)} better than it is (median)."
     )
 
 
-def row(curve: str, noise: float, repeats: int) -> str:
-    """A row of the page."""
-    workers = FEW_WORKERS if curve == "two CPUs" else WORKERS
-    checks = [simulated(CURVES[curve], noise, random.Random(f"{curve}-{noise}-{n}"), workers) for n in range(repeats)]
-    cells = [
-        _share(one.batch for one in checks),
-        _share(one.gain for one in checks),
-        _share(one.closest for one in checks),
-    ]
-    width, bias = (statistics.median(getattr(one, name) for one in checks) for name in ("width", "bias"))
+def _row(curve: str, noise: float, checks: Sequence[Check]) -> str:
+    cells = [f"{100 * share:.1f} % ({count})" for share, count in (_share(checks, name) for name in _INTERVALS)]
+    width, bias = _median(checks, "width"), _median(checks, "bias")
     return f"| {curve} | {units.share(noise)} | {' | '.join(cells)} | {units.percent(width)} | {bias:.3f} |"
 
 
-def _share(found: Iterator[bool | None]) -> str:
-    printed = [one for one in found if one is not None]
-    return f"{100 * statistics.fmean(printed):.1f} % ({len(printed)})"
+def _median(checks: Sequence[Check], name: str) -> float:
+    return float(statistics.median(getattr(one, name) for one in checks))
+
+
+def _share(checks: Sequence[Check], name: str) -> tuple[float, int]:
+    """Of the printed intervals those that contain the truth, and how many are printed."""
+    printed = [found for one in checks if (found := getattr(one, name)) is not None]
+    return statistics.fmean(printed), len(printed)
 
 
 def simulated(
@@ -149,9 +165,7 @@ def _ratio_contains(base: Trial, other: Trial, truth: float) -> bool | None:
     return None if ends is None else ends[0] <= truth <= ends[1]
 
 
-_INTRODUCTION = """\
-# Coverage of intervals
-
+_INTRODUCTION = """
 How often the printed intervals contain the truth, in simulated searches whose true times are known; the target is
 95 %. Each search measures 0 workers in a first round, then six candidates, 0 to 16 workers (three, 0 to 3, with the
 curve "two CPUs"), in rounds until the expected loss of the answer is at most 1 %, at least three and at most eleven

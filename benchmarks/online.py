@@ -25,15 +25,15 @@ Training runs of two epochs that begin with a bad num_workers. In each repeat, e
 workload and from every start, in random order and in fresh processes:
 
 - best fixed: a plain DataLoader with the num_workers whose first epoch was the shortest, of 0, 1, 2, 4, 8, 16 and 32
-  (found once, before the repeats);
-- start: a plain DataLoader with the num_workers of the start, one epoch;
+  (found once, before the repeats), the first row of each training run;
+- fixed: a plain DataLoader with the num_workers of the start, one epoch;
 - hill climbing: adds a worker as long as a batch then takes at least 1 % less time;
 - autotune: `nws_sweep.autotune`, without a stored answer.
 
 First and second epoch are divided by those of the best fixed num_workers in the same repeat. After the change: the
-first epoch from the first change on, divided by the time of the best fixed num_workers for the same batches. Settled:
-batches until the last change. Longest wait: for one batch, except the first one of an epoch. End: num_workers and
-prefetch_factor at the end."""
+first epoch from the first change on, divided by the time of the best fixed num_workers for the same batches; the whole
+epoch where the change comes at its end, as with too many workers at the start. Settled: batches until the last change.
+Longest wait: for one batch, except the first one of an epoch. End: num_workers and prefetch_factor at the end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,7 +174,7 @@ def page(found: Sequence[Played], cases: Sequence[Case], origin: str) -> str:
     names = ("first epoch", "after the change", "second epoch", "settled", "longest wait", "changes", "end")
     head = f"| training | method | start | {' | '.join(names)} |"
     return "\n\n".join([
-        "# Training runs whose loader tunes itself", _INTRODUCTION, f"{_found(tuned)} {origin}",
+        "# Training runs whose loader tunes itself", f"{_found(tuned)} {origin}", _INTRODUCTION,
         "## Training runs\n\n" + "\n".join([head, "|---" * 10 + "|", *(row.line for row in rows)]),
         "## About the training runs\n\n" + "\n".join(f"- {case.name}: {case.about}" for case in cases),
         "## Targets of autotune\n\n" + "\n".join(f"- {line}" for line in targets),
@@ -182,10 +182,11 @@ def page(found: Sequence[Played], cases: Sequence[Case], origin: str) -> str:
 
 
 def _found(tuned: "Sequence[Row]") -> str:
-    seconds = [row.second for row in tuned]
+    firsts, seconds = ([getattr(row, name) for row in tuned] for name in ("first", "second"))
     return (
-        f"With autotune the second epoch takes {statistics.median(seconds):.2f} times as long as with the best fixed "
-        f"num_workers in the median of {len(seconds)} starts, {min(seconds):.2f} to {max(seconds):.2f} times."
+        f"With autotune the first epoch takes {statistics.median(firsts):.2f} times as long as with the best fixed "
+        f"num_workers in the median of {len(firsts)} starts, {min(firsts):.2f} to {max(firsts):.2f} times; the second "
+        f"{statistics.median(seconds):.2f} times, {min(seconds):.2f} to {max(seconds):.2f} times."
     )
 
 

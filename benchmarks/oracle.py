@@ -14,8 +14,8 @@ CANDIDATES = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 
 _TOLERANCE = 0.03  # the default: the share of time that twice as many workers must save
 
-# One run of two may be off by a factor of 1.9 on a busy machine.
-_LOSES_AFTER_ONE, _LOSES_LATER = 2.0, 1.5
+# One run of two may be off by a factor of 2.5 on a busy machine.
+_LOSES_AFTER_ONE, _LOSES_LATER = 4.0, 1.5
 
 STEPS = (0.1, 0.0)  # of the best: how far its neighbours are that are measured, first and then
 Key = TypeVar("Key", int, tuple[int, int])

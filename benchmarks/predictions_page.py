@@ -23,7 +23,7 @@ Epochs predicted by replaying a short recording of the loader, compared with the
 - Measured: the whole loop, with start and end of the workers, after a first batch that is not counted, in a fresh
   process for each setting; epochs shorter than 1 s are repeated. One workload is done after the other.
 - predicted / measured: 1 is right. error: its distance from 1. inside: share of measured epochs within the predicted
-  interval. recorded: the longest of all repeats."""
+  interval, nominally 95 %. recorded: the longest of all repeats."""
 
 _HEAD = (
     "epochs | recorded (s) | predicted / measured: median | 10 % | 90 % | error: median | 90 % | inside |\n"
@@ -37,9 +37,9 @@ def page(found: Sequence[Forecast], workloads: Sequence[Workload], origin: str, 
     median, high = _errors(found)
     parts = [
         "# Predicted and measured epochs",
-        _INTRODUCTION,
         f"The error is {percent(median)} in the median of {len(found)} epochs, and at most {percent(high)} in 90 % of "
-        f"them. {origin}",
+        f"them; {percent(sum(one.is_inside for one in found) / len(found))} are within their 95 % interval. {origin}",
+        _INTRODUCTION,
         "## Workloads and settings",
         *(table(found, name) for name in ("workload", "workers", "prefetch_factor", "in_order")),
         "## Largest errors\n\n" + "\n".join(f"- {one.line}" for one in worst),

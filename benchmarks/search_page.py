@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from benchmarks.catalogue import Workload
-from benchmarks.methods import ADAPTIVE, about
+from benchmarks.methods import PLAIN, about
 from benchmarks.oracle import Truth
 from benchmarks.scores import Score, pooled, quantile
 from benchmarks.targets import advantages, percent, verdicts
@@ -14,13 +14,14 @@ _INTRODUCTION = """\
 How much slower than the best is the num_workers that a search method picks, and what does the search cost?
 *plain* is `nws_sweep.search` with default arguments, which searches prefetch_factor after num_workers; where it
 recommends another one than 2, the picks have it in brackets. *adaptive* is the same search with `prefetch_factor=2`,
-which all other methods have. These are methods of other projects, and rules of thumb, which cost nothing."""
+which all other methods have. The others are methods of other projects, and rules of thumb, which cost nothing."""
 
 _MEASURING = """\
 In each repeat every method runs once on every workload, in random order. Then an oracle times long plain loops, each
 in a fresh process and in random order: first its own values of num_workers, then neighbours of the best one (a tenth
 fewer and more, then one fewer and more) until the best no longer changes, and last the values that methods picked. The
-best is one of the oracle's own values. Values far slower than the best are left out of later passes. The oracle's own
+best is one of the oracle's own values. Values that are four times slower than the best after one run, or half again as
+slow after two, are left out of later passes. The oracle's own
 values have prefetch_factor=2; a pick with another one is timed with it.
 
 - regret: price of the value that the method picked / lowest price of the oracle's own values - 1. Only values that at
@@ -28,13 +29,13 @@ values have prefetch_factor=2; a pick with another one is timed with it.
   price is the median epoch x 1.03^log2(1 + workers): twice as many workers must save 3 %. Epochs are divided by the
   slowness of the machine in their pass, estimated from the values that all passes measured. In brackets: the 95th
   percentile over the repeats (of fewer than 20, the largest).
-- slower: epoch with the pick / epoch with the fastest num_workers, of all that were measured, - 1; median over the
-  repeats, in the first table also the 95th percentile.
+- slower: epoch with the pick / epoch with the fastest of the oracle's own values, - 1, negative if the pick was faster;
+  median over the repeats, in the first table also the 95th percentile.
 - processes: the most that ran at a time. Those of other programs count only if they were started meanwhile.
 - cost: wall time of the method with its processes and their start-up (all are forked from one fork server that has
   imported torch), in seconds and in epochs at the best setting in the same repeat; median over the repeats.
 - noise floor: the regret, by one half of the oracle's passes, of the best num_workers by the other half. Smaller
-  regrets are not significant.
+  regrets are not significant. There are few passes, so that 0.0 % does not mean that there is no noise.
 - An epoch is the time of the whole loop, with start and end of the workers, after a first batch that is not counted.
   Long epochs are stopped and projected: start + steady pace x remaining batches + end."""
 
@@ -52,19 +53,33 @@ def page(scores: Sequence[Score], truths: Mapping[str, Truth], workloads: Sequen
     methods = dict.fromkeys(score.method for score in scores)
     parts = [
         "# Regret and cost of search methods for num_workers",
+        f"{_found(scores)}{origin}",
         _INTRODUCTION,
-        origin,
         "## All workloads together\n\n" + totals(scores),
         "## Scores\n\n" + table(scores),
-        "## Where other methods are better than adaptive\n\nRules of thumb have no cost; their regret is compared.\n\n"
-        + _list(advantages(scores, truths) or ["nowhere" if ADAPTIVE in methods else "adaptive did not run"]),
+        "## Where other methods are better than plain\n\nRules of thumb have no cost; their regret is compared.\n\n"
+        + _list(advantages(scores, truths) or ["nowhere" if PLAIN in methods else "plain did not run"]),
         "## How it was measured\n\n" + _MEASURING,
         "## Methods\n\n" + _list(f"{method}: {about(method)}" for method in methods),
         "## Workloads\n\n" + "\n".join(workload.line for workload in workloads),
         "## The oracle\n\n" + "\n".join([_ORACLE_HEAD, *(_oracle_line(name, truth) for name, truth in truths.items())]),
-        "## Targets of adaptive\n\n" + _list(verdicts(scores, truths)),
+        "## Targets of plain\n\n" + _list(verdicts(scores, truths)),
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _found(scores: Sequence[Score]) -> str:
+    """The figures of the search with default arguments; empty if it did not run."""
+    own = [score for score in scores if score.method == PLAIN]
+    if not own:
+        return ""
+    median, high, worst = (_percent(pooled([score.slower for score in own], share)) for share in (0.5, 0.95, 1.0))
+    cost_s = statistics.median(score.cost_s for score in own)
+    return (
+        "With the answer of `nws_sweep.search` with default arguments (*plain*) an epoch takes "
+        f"{median} longer than with the fastest num_workers in the median of {len(own)} workloads, {high} in the 95th "
+        f"percentile and {worst} at most; the search takes {cost_s:.1f} s in the median.\n\n"
+    )
 
 
 def _list(lines: Iterable[str]) -> str:
@@ -73,15 +88,17 @@ def _list(lines: Iterable[str]) -> str:
 
 def totals(scores: Sequence[Score]) -> str:
     """A line per method over all its workloads; the cost is the median of those of the workloads."""
-    lines = ["| method | workloads | regret | slower | cost (epochs) | cost (s) |", "|---|---|---|---|---|---|"]
+    lines = ["| method | workloads | regret | largest | slower | cost (epochs) | cost (s) |", f"|{'---|' * 7}"]
     for method in dict.fromkeys(score.method for score in scores):
         own = [score for score in scores if score.method == method]
         shares = [score.regrets for score in own], [score.slower for score in own]
-        losses = " | ".join(_quantiles(pooled(each, 0.5), pooled(each, 0.95)) for each in shares)
+        regret, slower = (_quantiles(pooled(each, 0.5), pooled(each, 0.95)) for each in shares)
+        largest = pooled(shares[0], 1.0)
         epochs = [score.cost_epochs for score in own if score.cost_epochs is not None]
         cost_epochs = f"{statistics.median(epochs):.2f}" if epochs else ""
         cost_s = statistics.median(score.cost_s for score in own)
-        lines.append(f"| {method} | {len(own)} | {losses} | {cost_epochs} | {cost_s:.1f} |")
+        cells = (method, str(len(own)), regret, _percent(largest), slower, cost_epochs, f"{cost_s:.1f}")
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
@@ -99,7 +116,7 @@ def _line(score: Score) -> str:
         score.method,
         ", ".join(f"{pick} x{count}" if count > 1 else pick for pick, count in picks),
         _quantiles(score.regret, score.high_regret),
-        _slower(score.slower),
+        _percent(quantile(score.slower, 0.5)),
         "" if score.cost_epochs is None else f"{score.cost_epochs:.2f}",
         f"{score.cost_s:.1f}",
         str(score.most_processes or ""),
@@ -114,9 +131,8 @@ def _quantiles(median: float | None, high: float | None) -> str:
     return "no value" if median is None or high is None else f"{percent(median)} ({percent(high)})"
 
 
-def _slower(shares: Sequence[float | None]) -> str:
-    median = quantile(shares, 0.5)
-    return "no value" if median is None else percent(median)
+def _percent(share: float | None) -> str:
+    return "no value" if share is None else percent(share)
 
 
 def _range(numbers: Sequence[int]) -> str:

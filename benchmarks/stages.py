@@ -25,12 +25,12 @@ _PAIRS = 3  # of bare epochs with the stage and without
 _BYTES, _IMAGE = os.urandom(1 << 20), torch.rand(3, 160, 160)
 _INTRODUCTION = """\
 Datasets in which one stage of known cost is added to 1 ms of Python code, explained with the default arguments
-([explain](../guides/explain.md)). *Share* is that of a sample's time in the worker, without the copy into shared
-memory, and *bare* the same from a loop in one process with the stage and without. *Epoch without it* is the predicted
-epoch in which the stage takes no time, and *measured* a bare loop over a DataLoader with the same num_workers and a
-dataset without the stage. *Of the epoch* is that time / the time of the epoch with the stage: predicted / measured by
-the search, and of bare loops with the stage and without in turn, the median of {rounds} pairs. The machine's speed,
-which changes between a search and the loops after it, is not in these ratios.
+([explain](../guides/explain.md)), a row for each repeat. *Share* is that of a sample's time in the worker, without the
+copy into shared memory, and *bare* the same from a loop in one process with the stage and without. *Epoch without it*
+is the predicted epoch in which the stage takes no time, and *measured* a bare loop over a DataLoader with the same
+num_workers and a dataset without the stage. *Of the epoch* is that time / the time of the epoch with the stage:
+predicted / measured by the search, and of bare loops with the stage and without in turn, the median of {rounds} pairs.
+The machine's speed, which changes between a search and the loops after it, is not in these ratios.
 """
 
 
@@ -230,10 +230,10 @@ def _page(findings: Sequence[Finding], origin: str) -> str:
         f"{100 * max(errors):.1f} at most; the time without the stage / the epoch by "
         f"{units.share(statistics.median(of_epochs))}, {units.share(max(of_epochs))} at most; the time itself by "
         f"{units.share(statistics.median(ratios))}, {units.share(max(ratios))} at most, {sum(inside)} of {len(inside)} "
-        "inside their band."
+        "within their 95 % interval."
     )
     lines = [
-        "# Stages of a sample: planted and found\n", _INTRODUCTION.format(rounds=_PAIRS), f"{summary} {origin}\n",
+        "# Stages of a sample: planted and found\n", f"{summary} {origin}\n", _INTRODUCTION.format(rounds=_PAIRS),
         "| stage | share | bare | workers | of the epoch | bare | epoch without it | measured |",
         "|---|---|---|---|---|---|---|---|",
     ]  # fmt: skip

@@ -1,9 +1,9 @@
-"""Targets of the adaptive search, whether it meets them, and where other methods are better. Pure."""
+"""Targets of the search with default arguments, whether they are met, and where other methods are better. Pure."""
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 
-from benchmarks.methods import ADAPTIVE, EXHAUSTIVE, HEURISTICS, OTHER
+from benchmarks.methods import ADAPTIVE, EXHAUSTIVE, HEURISTICS, OTHER, PLAIN
 from benchmarks.oracle import Truth
 from benchmarks.scores import Score, pooled, quantile
 
@@ -17,7 +17,7 @@ MOST_OF_EXHAUSTIVE = 0.25
 
 def verdicts(scores: Sequence[Score], truths: Mapping[str, Truth]) -> list[str]:
     """One sentence per target: met, or missed by which workloads."""
-    own = _of(scores, ADAPTIVE)
+    own = _of(scores, PLAIN)
     everywhere = [score.regrets for score in own.values()]
     regrets, high_regrets = ([("all together", pooled(everywhere, share))] if own else [] for share in (0.5, 0.95))
     regrets += [(_with_floor(s, truths), s.regret) for s in own.values()]
@@ -134,9 +134,9 @@ def _ambiguous(own: Mapping[str, Score]) -> str:
 
 
 def advantages(scores: Sequence[Score], truths: Mapping[str, Truth]) -> list[str]:
-    """A line for each method and workload with a smaller regret or a lower cost than adaptive."""
-    own = _of(scores, ADAPTIVE)
-    others = [s for s in scores if s.method != ADAPTIVE and s.workload in own]
+    """A line for each method and workload with a smaller regret or a lower cost than plain."""
+    own = _of(scores, PLAIN)
+    others = [s for s in scores if s.method != PLAIN and s.workload in own]
     lines = [_less_regret(other, own[other.workload], truths.get(other.workload)) for other in others]
     lines += [_less_cost(other, own[other.workload]) for other in others if other.method not in HEURISTICS]
     return [line for line in lines if line]
@@ -149,7 +149,7 @@ def _less_regret(other: Score, own: Score, truth: Truth | None) -> str:
     within = floor is not None and own.regret is not None and own.regret - other.regret <= floor
     remark = " (a difference below the noise floor)" if within else ""
     return (
-        f"regret on {own.workload}: {other.method} {_shown(other.regret, percent)}, adaptive "
+        f"regret on {own.workload}: {other.method} {_shown(other.regret, percent)}, plain "
         f"{_shown(own.regret, percent)}{remark}"
     )
 
@@ -159,7 +159,7 @@ def _less_cost(other: Score, own: Score) -> str:
         return ""
     regret = f"with a regret of {_shown(other.regret, percent)}"
     return (
-        f"cost on {own.workload}: {other.method} {other.cost_s:.1f} s {regret}, adaptive {own.cost_s:.1f} s with "
+        f"cost on {own.workload}: {other.method} {other.cost_s:.1f} s {regret}, plain {own.cost_s:.1f} s with "
         f"{_shown(own.regret, percent)}"
     )
 

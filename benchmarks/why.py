@@ -16,9 +16,9 @@ from nws_sweep.system import host_lock
 
 _SPIN = "while True: pass"
 _INTRODUCTION = """\
-Workloads constructed to have one or two known bottlenecks, searched with the default rules, and their diagnoses: the
-share of an epoch at the recommended setting that is saved if one thing is taken away
-([bottlenecks](../understand/bottlenecks.md)).
+Workloads constructed to have one or two known bottlenecks, searched with prefetch_factor=2 and at most 32 workers
+("rising" 16, "spawning" 8), and their diagnoses: the share of an epoch at the recommended setting that is saved if
+one thing is taken away ([bottlenecks](../understand/bottlenecks.md)). Each case has a row for each repeat.
 A diagnosis is right if its first bottleneck is the expected one, it names the other expected ones, and it says what is
 special about the case. Some expectations were corrected after a first run, so the share of right diagnoses does not
 carry over to other workloads.
@@ -100,8 +100,8 @@ def _disturbance(case: Case) -> Iterator[None]:
 def _page(findings: Sequence[Finding], origin: str) -> str:
     lines = [
         "# Diagnoses of workloads with known bottlenecks\n",
+        f"{sum(finding.right for finding in findings)} of {len(findings)} diagnoses are right. {origin}\n",
         _INTRODUCTION,
-        f"{sum(finding.right for finding in findings)} of {len(findings)} right. {origin}\n",
         "| case | workload | right | best num_workers | diagnosis |\n|---|---|---|---|---|",
     ]
     for f in findings:
