@@ -94,6 +94,7 @@ class Estimates:
     def needs_another_round(self, one: Observation) -> bool:
         """Whether its only round is short, so that it may be wrong by much, and it is not far behind the answer.
 
+        With more workers than the answer it is repeated however far behind: it tells what still more workers promise.
         Likewise if it has two rounds of which one was probably disturbed, however far behind: reports compare with it.
         """
         if _is_long(one):
@@ -101,7 +102,7 @@ class Estimates:
         if len(one.by_round) == 2:
             return max(one.by_round.values()) > _DISTURBED * min(one.by_round.values())
         is_near = self.costs_s[one.settings] < _FAR_BEHIND * self.costs_s[self.answer]
-        return is_near and len(one.by_round) == 1
+        return (is_near or one.num_workers > self.answer.num_workers) and len(one.by_round) == 1
 
     def _excess(self, other: LoaderSettings) -> float:
         """Logarithm of the price of ``answer`` / that of ``other``, beyond what counts as equal for more workers."""
