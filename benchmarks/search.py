@@ -187,7 +187,7 @@ class _SearchBenchmark:
 
     def summary(self) -> list[str]:
         """The verdicts, and a line per advantage of another method."""
-        better = [f"better than adaptive: {line}" for line in advantages(self._scores, self._truths)]
+        better = [f"better than plain: {line}" for line in advantages(self._scores, self._truths)]
         return [*verdicts(self._scores, self._truths), *better]
 
     @property

@@ -17,18 +17,19 @@ recommends another one than 2, the picks have it in brackets. *adaptive* is the 
 which all other methods have. The others are methods of other projects, and rules of thumb, which cost nothing."""
 
 _MEASURING = """\
-In each repeat every method runs once on every workload, in random order. Then an oracle times long plain loops, each
-in a fresh process and in random order: first its own values of num_workers, then neighbours of the best one (a tenth
-fewer and more, then one fewer and more) until the best no longer changes, and last the values that methods picked. The
-best is one of the oracle's own values. Values that are four times slower than the best after one run, or half again as
-slow after two, are left out of later passes. The oracle's own
-values have prefetch_factor=2; a pick with another one is timed with it.
+In each repeat every method runs once on every workload, in random order. Then an oracle times long plain loops, each in
+a fresh process and in random order: first its own values of num_workers, then neighbours of the best one (a tenth fewer
+and more, then one fewer and more) until the best no longer changes, and last the values that methods picked. The best
+is one of the oracle's own values. Values that are four times slower than the best after one run, or half again as slow
+after two, are left out of later passes. The oracle's own values have prefetch_factor=2; a pick with another one is
+timed with it.
 
 - regret: price of the value that the method picked / lowest price of the oracle's own values - 1. Only values that at
   least half of the oracle's passes measured count. 0 is the best; a negative regret says that the pick was better. The
   price is the median epoch x 1.03^log2(1 + workers): twice as many workers must save 3 %. Epochs are divided by the
   slowness of the machine in their pass, estimated from the values that all passes measured. In brackets: the 95th
-  percentile over the repeats (of fewer than 20, the largest).
+  percentile over the repeats (of fewer than 20, the largest). The first table pools the repeats of all workloads; its
+  column *largest* is the largest regret.
 - slower: epoch with the pick / epoch with the fastest of the oracle's own values, - 1, negative if the pick was faster;
   median over the repeats, in the first table also the 95th percentile.
 - processes: the most that ran at a time. Those of other programs count only if they were started meanwhile.

@@ -27,8 +27,8 @@ def verdicts(scores: Sequence[Score], truths: Mapping[str, Truth]) -> list[str]:
                 regrets, MOST_REGRET, percent),
         verdict(f"regret, 95th percentile, at most {percent(MOST_HIGH_REGRET)} together and on each workload",
                 high_regrets, MOST_HIGH_REGRET, percent),
-        verdict("regret no larger than that of another version by more than the noise floor, on each workload",
-                _beyond_noise(scores, truths), 0, percent),
+        verdict("regret of adaptive no larger than that of another version by more than the noise floor, on each "
+                "workload", _beyond_noise(scores, truths), 0, percent),
         verdict(f"regret, the largest, at most {percent(WORST_REGRET)}",
                 [(_with_floor(s, truths), quantile(s.regrets, 1.0)) for s in own.values()], WORST_REGRET, percent),
         verdict(f"cost on {EPOCHS_OF} at most {MOST_EPOCHS:g} epochs", _epochs(own), MOST_EPOCHS, "{:.2f}".format),

@@ -81,7 +81,7 @@ def project(tmp_path: Path) -> Path:
     recorded = replace(recorded_trial(2, BatchCost(cpu_s=0.0, wait_s=0.064)), measurement=trial(2, 2.0).measurement)
     grid = store_grid(tmp_path, search_result(trial(0, 4.0), recorded))
     grid.rename(tmp_path / "DIR")
-    for name in ("DIR_A", "DIR_B"):
+    for name in ("DIR_A", "DIR_B", "shared/kinds"):
         shutil.copytree(tmp_path / "DIR", tmp_path / name)
     shutil.copytree(ROOT / "tests" / "projects" / "plain", tmp_path, dirs_exist_ok=True)
     return tmp_path

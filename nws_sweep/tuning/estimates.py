@@ -22,7 +22,7 @@ from nws_sweep.tuning.observations import Observation
 _PRIOR_SPREAD, _PRIOR_WEIGHT = 0.025, 3
 _PRIOR_WEIGHT_OF_INTERVALS = 1  # printed intervals of short searches would be too narrow with more
 FEWEST_ROUNDS = 3  # of an answer: an interval needs three
-_FAR_BEHIND = 1.4  # times the answer: one round is enough
+_FAR_BEHIND = 1.4  # times the answer: one round is enough, unless it has more workers
 _DISTURBED = 1.25  # slower round of two / the faster one
 _SHORT_SEARCH_S = 15.0  # within it, losses above ``choice.CLOSE`` are decided, later those above ``choice.PROMISING``
 _SHORT_EPOCH_S, _ALL_BUT = 2.0, 0.9  # shorter ones are measured several times; share of one that counts as all
