@@ -22,7 +22,7 @@ from nws_sweep.tuning.observations import Observation
 _PRIOR_SPREAD, _PRIOR_WEIGHT = 0.025, 3
 _PRIOR_WEIGHT_OF_INTERVALS = 1  # printed intervals of short searches would be too narrow with more
 FEWEST_ROUNDS = 3  # of an answer: an interval needs three
-_FAR_BEHIND = 1.4  # times the answer: one round is enough, unless it has more workers
+_FAR_BEHIND = 1.4  # times the answer: one round is enough, unless it has up to twice the workers
 _DISTURBED = 1.25  # slower round of two / the faster one
 _SHORT_SEARCH_S = 15.0  # within it, losses above ``choice.CLOSE`` are decided, later those above ``choice.PROMISING``
 _SHORT_EPOCH_S, _ALL_BUT = 2.0, 0.9  # shorter ones are measured several times; share of one that counts as all
@@ -94,7 +94,7 @@ class Estimates:
     def needs_another_round(self, one: Observation) -> bool:
         """Whether its only round is short, so that it may be wrong by much, and it is not far behind the answer.
 
-        With more workers than the answer it is repeated however far behind: it tells what still more workers promise.
+        With up to twice the workers of the answer it is repeated however far behind: predictions of more depend on it.
         Likewise if it has two rounds of which one was probably disturbed, however far behind: reports compare with it.
         """
         if _is_long(one):
@@ -102,7 +102,8 @@ class Estimates:
         if len(one.by_round) == 2:
             return max(one.by_round.values()) > _DISTURBED * min(one.by_round.values())
         is_near = self.costs_s[one.settings] < _FAR_BEHIND * self.costs_s[self.answer]
-        return (is_near or one.num_workers > self.answer.num_workers) and len(one.by_round) == 1
+        is_next = self.answer.num_workers < one.num_workers <= 2 * self.answer.num_workers
+        return (is_near or is_next) and len(one.by_round) == 1
 
     def _excess(self, other: LoaderSettings) -> float:
         """Logarithm of the price of ``answer`` / that of ``other``, beyond what counts as equal for more workers."""
