@@ -52,7 +52,9 @@ def run(repeats: int, output: Path, command: str) -> None:
     checks = {(curve, noise): _simulate(curve, noise, repeats) for curve in CURVES for noise in NOISES}
     origin = support.origin(command, repeats, "repeat")
     rows = [_row(*key, found) for key, found in checks.items()]
-    output.write_text("\n".join([f"{_found(checks.values())} {origin}", _INTRODUCTION, *_HEAD, *rows, ""]), "utf-8")
+    output.write_text(
+        "\n".join([_TITLE, f"{_found(checks.values())} {origin}", _INTRODUCTION, *_HEAD, *rows, ""]), "utf-8"
+    )
 
 
 def _simulate(curve: str, noise: float, repeats: int) -> list[Check]:
@@ -61,12 +63,12 @@ def _simulate(curve: str, noise: float, repeats: int) -> list[Check]:
 
 
 def _found(checks: Collection[Sequence[Check]]) -> str:
-    """The title of the page, and the ranges of its rows."""
+    """The ranges of the rows."""
     shares = ([_share(found, name)[0] for found in checks] for name in _INTERVALS)
     batch, gain, closest = (f"{100 * min(each):.1f} to {100 * max(each):.1f} %" for each in shares)
     bias = max(_median(found, "bias") for found in checks)
     return (
-        f"# Coverage of intervals\n\nPrinted intervals contain the true time of a batch in {batch} of simulated "
+        f"Printed intervals contain the true time of a batch in {batch} of simulated "
         f"searches, the speed-up in {gain}, the ratio to the closest alternative in {closest}. The answer looks at "
         f"most {units.share(bias - 1)} better than it is (median)."
     )
@@ -165,6 +167,7 @@ def _ratio_contains(base: Trial, other: Trial, truth: float) -> bool | None:
     return None if ends is None else ends[0] <= truth <= ends[1]
 
 
+_TITLE = "# Coverage of intervals\n"
 _INTRODUCTION = """
 How often the printed intervals contain the truth, in simulated searches whose true times are known; the target is
 95 %. Each search measures 0 workers in a first round, then six candidates, 0 to 16 workers (three, 0 to 3, with the

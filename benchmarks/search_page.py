@@ -74,7 +74,7 @@ def _found(scores: Sequence[Score]) -> str:
     own = [score for score in scores if score.method == PLAIN]
     if not own:
         return ""
-    median, high, worst = (_percent(pooled([score.slower for score in own], share)) for share in (0.5, 0.95, 1.0))
+    median, high, worst = (percent(pooled([score.slower for score in own], share)) for share in (0.5, 0.95, 1.0))
     cost_s = statistics.median(score.cost_s for score in own)
     return (
         "With the answer of `nws_sweep.search` with default arguments (*plain*) an epoch takes "
@@ -92,13 +92,12 @@ def totals(scores: Sequence[Score]) -> str:
     lines = ["| method | workloads | regret | largest | slower | cost (epochs) | cost (s) |", f"|{'---|' * 7}"]
     for method in dict.fromkeys(score.method for score in scores):
         own = [score for score in scores if score.method == method]
-        shares = [score.regrets for score in own], [score.slower for score in own]
-        regret, slower = (_quantiles(pooled(each, 0.5), pooled(each, 0.95)) for each in shares)
-        largest = pooled(shares[0], 1.0)
+        regrets, slower = [score.regrets for score in own], [score.slower for score in own]
+        regret, longer = (_quantiles(pooled(each, 0.5), pooled(each, 0.95)) for each in (regrets, slower))
         epochs = [score.cost_epochs for score in own if score.cost_epochs is not None]
         cost_epochs = f"{statistics.median(epochs):.2f}" if epochs else ""
         cost_s = statistics.median(score.cost_s for score in own)
-        cells = (method, str(len(own)), regret, _percent(largest), slower, cost_epochs, f"{cost_s:.1f}")
+        cells = (method, str(len(own)), regret, percent(pooled(regrets, 1.0)), longer, cost_epochs, f"{cost_s:.1f}")
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
@@ -117,7 +116,7 @@ def _line(score: Score) -> str:
         score.method,
         ", ".join(f"{pick} x{count}" if count > 1 else pick for pick, count in picks),
         _quantiles(score.regret, score.high_regret),
-        _percent(quantile(score.slower, 0.5)),
+        percent(quantile(score.slower, 0.5)),
         "" if score.cost_epochs is None else f"{score.cost_epochs:.2f}",
         f"{score.cost_s:.1f}",
         str(score.most_processes or ""),
@@ -130,10 +129,6 @@ def _line(score: Score) -> str:
 
 def _quantiles(median: float | None, high: float | None) -> str:
     return "no value" if median is None or high is None else f"{percent(median)} ({percent(high)})"
-
-
-def _percent(share: float | None) -> str:
-    return "no value" if share is None else percent(share)
 
 
 def _range(numbers: Sequence[int]) -> str:

@@ -148,19 +148,16 @@ def _less_regret(other: Score, own: Score, truth: Truth | None) -> str:
     floor = truth.noise_floor if truth else None
     within = floor is not None and own.regret is not None and own.regret - other.regret <= floor
     remark = " (a difference below the noise floor)" if within else ""
-    return (
-        f"regret on {own.workload}: {other.method} {_shown(other.regret, percent)}, plain "
-        f"{_shown(own.regret, percent)}{remark}"
-    )
+    return f"regret on {own.workload}: {other.method} {percent(other.regret)}, plain {percent(own.regret)}{remark}"
 
 
 def _less_cost(other: Score, own: Score) -> str:
     if other.cost_s >= own.cost_s:
         return ""
-    regret = f"with a regret of {_shown(other.regret, percent)}"
+    regret = f"with a regret of {percent(other.regret)}"
     return (
         f"cost on {own.workload}: {other.method} {other.cost_s:.1f} s {regret}, plain {own.cost_s:.1f} s with "
-        f"{_shown(own.regret, percent)}"
+        f"{percent(own.regret)}"
     )
 
 
@@ -168,6 +165,6 @@ def _shown(value: float | None, shown: Callable[[float], str]) -> str:
     return "no value" if value is None else shown(value)
 
 
-def percent(share: float) -> str:
+def percent(share: float | None) -> str:
     """A share in percent."""
-    return f"{100 * share:.1f} %"
+    return "no value" if share is None else f"{100 * share:.1f} %"

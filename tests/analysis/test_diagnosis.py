@@ -28,7 +28,7 @@ from nws_sweep.results import (
     Trial,
     TrialState,
     storage,
-)  # fmt: skip
+)
 from tests import factories
 from tests.factories import HOST, configuration, failed_trial, loader_settings, search_rules, store_run, trial
 
