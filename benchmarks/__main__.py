@@ -128,7 +128,8 @@ def _parser() -> argparse.ArgumentParser:
     one = add("intervals", "coverage of printed intervals, by simulation")
     _add(one, "--repeats", "searches of each curve and noise (default 1000)", type=_positive, default=1000)
 
-    add("demo", "run scripts/demo, and keep its tables, picture and report")
+    one = add("demo", "run scripts/demo, and keep its tables, picture and report")
+    _add(one, "--repeats", "default 3", type=_positive, default=3)
 
     one = add("samples", "cost of comparing the samples of workers during a search")
     _add(one, "--rounds", "pairs of searches of each workload (default 7)", type=_positive, default=7)

@@ -2,8 +2,10 @@
 
 import os
 import shutil
+import statistics
 import subprocess
 import tempfile
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from benchmarks import support
@@ -21,24 +23,29 @@ _PICTURE = "throughput_vs_num_workers.png"
 _HEADER = ["workload", "samples", "best num_workers", "CPU count", "speed-up over the CPU count", "the rule is"]
 _INTRODUCTION = """\
 What `scripts/demo` measures: a grid of configurations, and four workloads for which the rule of thumb "as many workers
-as CPUs" is right or wrong. [example-report.html](example-report.html) is the report of the grid."""
+as CPUs" is right or wrong. The first table is that of the last run, as are its report,
+[example-report.html](example-report.html), and the picture of the workloads. The second table has the median of all
+runs, and in brackets the lowest and the highest value where they differ."""
 
 
-def run(output: Path, command: str) -> None:
+def run(output: Path, repeats: int, command: str) -> None:
     """Writes the page, and beside it the report; the picture goes to ``images`` beside the folder of the page."""
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name) / "demo"
-        subprocess.run(["scripts/demo"], check=True, env={**os.environ, "DEMO_DIR": str(folder)})
-        grid, workloads = (summarise(storage.find(folder / part)) for part in ("photos", "workloads"))
-        output.write_text(page(grid, workloads, support.origin(command, 1, "run")), "utf-8")
-        shutil.copy(folder / "photos" / storage.PAGE, output.with_name("example-report.html"))
-        shutil.copy(folder / "workloads" / storage.PLOTS / _PICTURE, output.parent.parent / "images" / "demo.png")
+        folders = [Path(name) / f"demo-{number}" for number in range(repeats)]
+        for folder in folders:
+            subprocess.run(["scripts/demo"], check=True, env={**os.environ, "DEMO_DIR": str(folder)})
+        grid, last = (folders[-1] / part for part in ("photos", "workloads"))
+        workloads = [summarise(storage.find(folder / last.name)) for folder in folders]
+        origin = support.origin(command, repeats, "run")
+        output.write_text(page(summarise(storage.find(grid)), workloads, origin), "utf-8")
+        shutil.copy(grid / storage.PAGE, output.with_name("example-report.html"))
+        shutil.copy(last / storage.PLOTS / _PICTURE, output.parent.parent / "images" / "demo.png")
     support.print_line(f"written to {output}")
 
 
-def page(grid: Summary, workloads: Summary, origin: str) -> str:
-    """The page of these results."""
-    rows = [_row(configuration) for configuration in workloads.configurations]
+def page(grid: Summary, workloads: Sequence[Summary], origin: str) -> str:
+    """The page of a grid, and of the workloads in each run."""
+    rows = [_row(runs) for runs in zip(*(summary.configurations for summary in workloads), strict=True)]
     sections = [
         "# The demo",
         _INTRODUCTION,
@@ -49,13 +56,22 @@ def page(grid: Summary, workloads: Summary, origin: str) -> str:
     return "\n\n".join(section.strip() for section in sections) + "\n"
 
 
-def _row(summary: ConfigurationSummary) -> list[str]:
-    name = summary.run.folder.name.partition("=")[2].partition(",")[0]
-    best, gain, count = summary.best, summary.gain_over_reference, summary.run.result.host.usable_cpus
-    if best is None:
+def _row(runs: Sequence[ConfigurationSummary]) -> list[str]:
+    first, best = runs[0].run, [one.best.num_workers for one in runs if one.best]
+    name, count = first.folder.name.partition("=")[2].partition(",")[0], first.result.host.usable_cpus
+    if not best:
         return [name, _ABOUT[name], "", str(count), "", "not measured"]
-    times = f"{gain.value:.2f}x" if gain else ""
-    return [name, _ABOUT[name], str(best.num_workers), str(count), times, verdict(best.num_workers, count)]
+    gains = [one.gain_over_reference.value for one in runs if one.gain_over_reference]
+    judged = verdict(statistics.median_low(best), count)
+    return [name, _ABOUT[name], _spread(best, str), str(count), _spread(gains, "{:.2f}x".format), judged]
+
+
+def _spread(values: Sequence[float], text: Callable[[float], str]) -> str:
+    """Median, and lowest and highest value if they look different; empty without values."""
+    if not values:
+        return ""
+    median, low, high = (text(measure(values)) for measure in (statistics.median_low, min, max))
+    return median if low == high else f"{median} ({low} to {high})"
 
 
 def verdict(best: int, count: int) -> str:

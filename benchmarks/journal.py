@@ -79,6 +79,7 @@ class Forecast:
     interval_s: tuple[float, float]
     measured_s: float
     recorded_s: float  # windows of the trials whose records were replayed
+    again_s: float | None = None  # the same epoch after the others of its workload, measured for one of them
 
     @property
     def ratio(self) -> float:

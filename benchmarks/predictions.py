@@ -76,21 +76,26 @@ def _forecasts(workload: Workload, repeat: int, options: Options) -> list[Foreca
         queued = min(workload.batches, settings.num_workers * settings.prefetch_factor)
         return settings.num_workers >= workload.least_workers and queued * batch_bytes <= _MOST_QUEUED_BYTES
 
-    found = []
-    for settings in drawn(options.settings, fits, random.Random(f"{workload.name}-{repeat}")):
+    def measured_s(settings: QueueSettings) -> float:
         workers, prefetch, in_order = settings.num_workers, settings.prefetch_factor, settings.in_order
         recipe = bare.Recipe(
             workload=workload, num_workers=workers, prefetch_factor=prefetch, in_order=in_order, least_s=options.least_s
         )
-        measured_s, _ = child.call(bare.measure_epoch, recipe)
+        return child.call(bare.measure_epoch, recipe)[0]
+
+    def forecast(settings: QueueSettings) -> Forecast:
         predicted = model.predict(settings).epoch_s
-        forecast = Forecast(
-            workload=workload.name, repeat=repeat, workers=workers, prefetch_factor=prefetch, in_order=in_order,
-            predicted_s=predicted.value, interval_s=predicted.ends, measured_s=measured_s, recorded_s=recorded_s,
+        found = Forecast(
+            workload=workload.name, repeat=repeat, workers=settings.num_workers,
+            prefetch_factor=settings.prefetch_factor, in_order=settings.in_order, predicted_s=predicted.value,
+            interval_s=predicted.ends, measured_s=measured_s(settings), recorded_s=recorded_s,
         )  # fmt: skip
-        found.append(forecast)
-        print_line(f"repeat {repeat}/{options.repeats} {forecast.line}")
-    return found
+        print_line(f"repeat {repeat}/{options.repeats} {found.line}")
+        return found
+
+    settings = drawn(options.settings, fits, random.Random(f"{workload.name}-{repeat}"))
+    first, *others = map(forecast, settings)
+    return [replace(first, again_s=measured_s(settings[0])), *others]
 
 
 def recorded(trials: Sequence[Trial]) -> tuple[list[Trial], float]:

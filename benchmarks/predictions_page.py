@@ -22,6 +22,7 @@ Epochs predicted by replaying a short recording of the loader, compared with the
   Left out: num_workers below 4 or 8 where an epoch sleeps for 30 s or more, and queues of more than 4 GB.
 - Measured: the whole loop, with start and end of the workers, after a first batch that is not counted, in a fresh
   process for each setting; epochs shorter than 1 s are repeated. One workload is done after the other.
+- Measured again: the first epoch of each workload and repeat, after the others. What differs then is the machine.
 - predicted / measured: 1 is right. error: its distance from 1. inside: share of measured epochs within the predicted
   interval, nominally 95 %. recorded: the longest of all repeats."""
 
@@ -38,7 +39,8 @@ def page(found: Sequence[Forecast], workloads: Sequence[Workload], origin: str, 
     parts = [
         "# Predicted and measured epochs",
         f"The error is {percent(median)} in the median of {len(found)} epochs, and at most {percent(high)} in 90 % of "
-        f"them; {percent(sum(one.is_inside for one in found) / len(found))} are within their 95 % interval. {origin}",
+        f"them; {percent(sum(one.is_inside for one in found) / len(found))} are within their 95 % interval. "
+        f"{_noise(found)} {origin}",
         _INTRODUCTION,
         "## Workloads and settings",
         *(table(found, name) for name in ("workload", "workers", "prefetch_factor", "in_order")),
@@ -47,6 +49,16 @@ def page(found: Sequence[Forecast], workloads: Sequence[Workload], origin: str, 
         "## Targets\n\n" + "\n".join(f"- {line}" for line in verdicts(found, replayed_s)),
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _noise(found: Sequence[Forecast]) -> str:
+    """How much an epoch differs from itself."""
+    differences = [abs(one.again_s / one.measured_s - 1) for one in found if one.again_s is not None]
+    median, high = np.quantile(differences, [0.5, 0.9])
+    return (
+        f"An epoch that is measured again, up to a minute later, differs by {percent(median)} in the median of "
+        f"{len(differences)} epochs, and by at most {percent(high)} in 90 % of them."
+    )
 
 
 def verdicts(found: Sequence[Forecast], replayed_s: float) -> list[str]:
