@@ -20,8 +20,8 @@ _INTRODUCTION = """\
 configuration ([configuration](config.md)), and `-m` makes a grid of all values that are separated by commas.
 
 `autotune`, `explain`, `search` and `watch` run a program ([any program](../guides/any-program.md)): options of
-nws_sweep come before it, and the exit status is the program's; that of `search` and `explain` is [0 or
-1](#exit-status)."""
+nws_sweep come before it. The exit status of `autotune` and `watch` is the program's, that of `search` and `explain` is
+[in the table below](#exit-status)."""
 _STATUS = """\
 ## Exit status
 
