@@ -45,8 +45,8 @@ _HEAD = (
     "failures |\n|---|---|---|---|---|---|---|---|---|---|---|"
 )
 _ORACLE_HEAD = (
-    "*best* is the fastest of the oracle's own values. Values that only a method picked, and those that fewer than half\n"
-    "of the passes measured, are in the last column alone.\n\n"
+    "*best* is the fastest of the oracle's own values. Values that only a method picked, and those that fewer than\n"
+    "half of the passes measured, are in the last column alone.\n\n"
     "| workload | best | epoch (s) | passes | noise floor | epoch (s) by num_workers |\n|---|---|---|---|---|---|"
 )
 
