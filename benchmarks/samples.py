@@ -14,7 +14,7 @@ from nws_sweep.system import host_lock
 
 NAMES = ("latency", "cpu", "memory", "jpeg", "cifar")
 BEGIN, END = "<!-- written by scripts/benchmark samples -->\n", "<!-- end -->\n"
-# All candidates and five windows each, so that searches differ only in the comparison.
+# All candidates and six windows each, so that searches differ only in the comparison.
 _CANDIDATES = (0, 1, 2, 4, 8)
 _MEASURE = MeasureRules(precision=1.0, window_s=0.25)
 

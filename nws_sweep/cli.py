@@ -256,10 +256,5 @@ def version(arguments: Sequence[str]) -> int:
 
 
 COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
-    "report": report,
-    "best": best,
-    "compare": compare,
-    "explain": explain,
-    "predict": predict,
-    "--version": version,
-}
+    each.__name__: each for each in (report, best, compare, explain, predict)
+} | {"--version": version}

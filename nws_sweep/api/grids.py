@@ -67,13 +67,9 @@ def _searches(dataset: Any, keywords: Mapping[str, Any]) -> "list[_Search]":
     axes = {name: _named(value) for name, value in lists.items() if name not in _LISTS}
     if empty := [name for name, values in axes.items() if not values]:
         raise ConfigurationError(f"{empty[0]}=[]: an axis of a grid needs a value")
-    points = (dict(zip(axes, values, strict=True)) for values in itertools.product(*map(dict.items, axes.values())))
+    points = (dict(zip(axes, names, strict=True)) for names in itertools.product(*axes.values()))
     return [
-        _Search(
-            dataset,
-            {**keywords, **{axis: value for axis, (_, value) in point.items()}},
-            {axis: name for axis, (name, _) in point.items()},
-        )
+        _Search(dataset, {**keywords, **{axis: axes[axis][name] for axis, name in point.items()}}, point)
         for point in points
     ]
 

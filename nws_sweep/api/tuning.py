@@ -53,7 +53,7 @@ def tune(  # noqa: PLR0913
 
     Only ``num_workers``, the settings that are searched after it and, if the best number is 0, those that DataLoader
     then rejects differ: ``timeout``, ``prefetch_factor``, ``persistent_workers`` and ``multiprocessing_context``.
-    Class, attributes and the order of the samples stay the same. If the dataset has its own random number generators,
+    Class, attributes, sampler and generator stay the same. If the dataset has its own random number generators,
     ``worker_init_fn`` seeds them, so that workers do not draw the same numbers.
 
     Args:

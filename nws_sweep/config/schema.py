@@ -27,7 +27,7 @@ from nws_sweep.errors import ConfigurationError, one_line
 from nws_sweep.results import Configuration, LoaderSettings, MeasureRules, SearchRules, shown
 from nws_sweep.results.result_cache import REUSES
 from nws_sweep.results.storage import safe_name
-from nws_sweep.system import extras, host
+from nws_sweep.system import host
 from nws_sweep.tuning.strategy import SEARCHABLE, STRATEGIES
 
 AUTOTUNED = ("prefetch_factor",)  # settings that autotune may change besides num_workers
@@ -364,6 +364,11 @@ def explain(error: Exception, overrides: Sequence[str] = ()) -> ConfigurationErr
     return ConfigurationError(_about_override(error) or _about_key(error, overrides) or short or repr(error))
 
 
+def missing_launcher(extra: str) -> str:
+    """What to install for a launcher whose package is missing."""
+    return f"hydra/launcher: a package is missing; pip install '.[{extra}]' in the checkout of nws_sweep installs it"
+
+
 def _about_override(error: Exception) -> str | None:
     if isinstance(error, OverrideParseException):
         return f"{error.override}: not an override; expected key=value"
@@ -371,7 +376,7 @@ def _about_override(error: Exception) -> str | None:
         group, _, option = str(error.missing_cfg_file).rpartition("/")
         return f"{group}={option}: must be one of {', '.join(sorted(error.options))}"
     if match := re.search(r"Could not load 'hydra/launcher/(\w+)'", str(error)):
-        return extras.advice(match.group(1))
+        return missing_launcher("slurm") if match.group(1) in ("submitit_slurm", "submitit_local") else None
     if match := re.match(r"Ambiguous value for argument '(.*)'", str(error)):
         key, _, values = match.group(1).partition("=")
         if key == "num_workers":

@@ -35,12 +35,9 @@ def write(what: str, value: Any, path: Path, is_maker: bool = False, remedy: str
         with path.open("xb") as file:
             _Pickler(file).dump(value)
     except Exception as error:  # code of the user may raise anything
-        raise ConfigurationError(
-            one_line(
-                f"{what} of type {type(value).__name__} cannot be pickled for the trial process "
-                f"({type(error).__name__}: {error}){f'; {remedy}' if remedy else ''}"
-            )
-        ) from error
+        why = f"({type(error).__name__}: {error}){f'; {remedy}' if remedy else ''}"
+        what = f"{what} of type {type(value).__name__} cannot be pickled for the trial process"
+        raise ConfigurationError(one_line(f"{what} {why}")) from error
     # Spawned workers of a notebook do not get its classes in the user's process either.
     is_script = hasattr(sys.modules["__main__"], "__file__")
     return {"_target_": _LOAD, "path": str(path), "is_script": is_script, "is_maker": is_maker}
@@ -58,12 +55,9 @@ def load(path: str, is_script: bool, is_maker: bool = False) -> Any:
         with Path(path).open("rb") as file:
             loaded = cloudpickle.load(file)
     except Exception as error:
-        raise ConfigurationError(
-            one_line(
-                f"the object cannot be loaded in the trial process ({type(error).__name__}: {error}); "
-                "its classes must be importable there or be defined in the script or notebook itself"
-            )
-        ) from error
+        why = f"the object cannot be loaded in the trial process ({type(error).__name__}: {error})"
+        remedy = "its classes must be importable there or be defined in the script or notebook itself"
+        raise ConfigurationError(one_line(f"{why}; {remedy}")) from error
     return loaded() if is_maker else loaded
 
 

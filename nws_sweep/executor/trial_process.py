@@ -276,13 +276,9 @@ class ProcessWithBackground(ChildProcess):
     def usage(self) -> Usage:
         """Resources of the measured process; memory and shared memory are those of all ranks."""
         own, others = super().usage(), [process.usage() for process in self._background]
-        return replace(
-            own,
-            memory_bytes=usage.known_sum(one.memory_bytes for one in (own, *others)),
-            added_bytes=usage.known_sum(one.added_bytes for one in (own, *others)),
-            shm_bytes=usage.known_sum(one.shm_bytes for one in (own, *others)),
-            background_cpu_s=sum(one.cpu_s for one in others),
-        )
+        names = ("memory_bytes", "added_bytes", "shm_bytes")
+        sums: dict[str, Any] = {name: usage.known_sum(getattr(one, name) for one in (own, *others)) for name in names}
+        return replace(own, **sums, background_cpu_s=sum(one.cpu_s for one in others))
 
 
 @contextlib.contextmanager

@@ -8,6 +8,7 @@ without a result are lost then; they are not launched again, because their jobs 
 """
 
 import contextlib
+import importlib.util
 import itertools
 import logging
 import signal
@@ -33,7 +34,7 @@ from nws_sweep.errors import INTERRUPTED, ConfigurationError, NwsSweepError, one
 from nws_sweep.executor import trial_process
 from nws_sweep.hydra_app import grid, job, resuming
 from nws_sweep.results import SearchRecord, storage
-from nws_sweep.system import extras, host, platforms
+from nws_sweep.system import host, platforms
 
 logger = logging.getLogger(__name__)
 
@@ -109,7 +110,9 @@ class GridCallback(Callback):
 
     def _prepare(self, config: DictConfig, *, is_grid: bool, **kwargs: Any) -> None:
         try:
-            extras.require(".".join(_launcher(config).split(".")[:2]))
+            package = ".".join(_launcher(config).split(".")[:2])
+            if package == "hydra_plugins.hydra_ray_launcher" and importlib.util.find_spec(package) is None:
+                raise ConfigurationError(schema.missing_launcher("ray"))
             if current is None:
                 raise ConfigurationError("hydra.callbacks: GridCallback is for python -m nws_sweep only")
             prepare(config, current, is_grid=is_grid)

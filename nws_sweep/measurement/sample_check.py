@@ -11,6 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from itertools import zip_longest
+from operator import attrgetter
 
 from nws_sweep.errors import TrialError, WrongSamples
 from nws_sweep.measurement.candidate import Answer, Candidate
@@ -20,6 +21,7 @@ from nws_sweep.results import DatasetFacts, LoaderSettings, SampleMade, SamplePa
 
 Parts = tuple[SamplePart, ...]
 Reference = Mapping[int | str, Parts]
+_WORKER = attrgetter("worker")
 
 # Samples of each candidate that are loaded without workers, and the share of the candidate's time for that.
 _NEW_SAMPLES, _SHARE = 2, 0.01
@@ -219,16 +221,18 @@ def has_equal_draws(made: Iterable[SampleMade], random_parts: Iterable[int]) -> 
 
     At least ``_MIN_DRAWS`` values, all different: equal ones by chance would have few values.
     """
-    of_worker: dict[int, list[SampleMade]] = {}
-    for sample in made:
-        of_worker.setdefault(sample.worker, []).append(sample)
-    for one, other in itertools.combinations(of_worker.values(), 2):
+    for one, other in itertools.combinations(_by_worker(made), 2):
         pairs = [pair for pair in zip(one, other, strict=False) if pair[0].key != pair[1].key]
         for position in random_parts:
             drawn = [tuple(_content(sample, position) for sample in pair) for pair in pairs]
             if len(set(drawn)) == len(drawn) >= _MIN_DRAWS and all(mine == theirs != b"" for mine, theirs in drawn):
                 return True
     return False
+
+
+def _by_worker(made: Iterable[SampleMade]) -> list[list[SampleMade]]:
+    """The samples of each worker, in the order of making."""
+    return [list(own) for _, own in itertools.groupby(sorted(made, key=_WORKER), _WORKER)]
 
 
 def _content(sample: SampleMade, position: int) -> bytes:
@@ -242,11 +246,8 @@ def shared_handles_warning(facts: DatasetFacts) -> str:
 
 def comparable_samples(made: Iterable[SampleMade]) -> list[SampleMade]:
     """The samples to compare, the latest of each worker first: by then all workers load at the same time."""
-    of_worker: dict[int, list[SampleMade]] = {}
-    for sample in made:
-        if sample.worker < _MAX_WORKERS:
-            of_worker.setdefault(sample.worker, []).insert(0, sample)
-    return [sample for row in zip_longest(*of_worker.values()) for sample in row if sample is not None]
+    latest_first = (own[::-1] for own in _by_worker(made) if own[0].worker < _MAX_WORKERS)
+    return [sample for row in zip_longest(*latest_first) for sample in row if sample is not None]
 
 
 def differing(sample: SampleMade, reference: Reference) -> frozenset[int]:
@@ -266,13 +267,11 @@ def repeated(made: Iterable[SampleMade]) -> tuple[int, int, bool]:
     repeats. The third value says whether the length of an epoch need not be known: whole samples repeat that are all
     different within each stream.
     """
-    of_worker: dict[int, list[Parts]] = {}
-    for sample in made:
-        of_worker.setdefault(sample.worker, []).append(sample.parts)
-    length = min(map(len, of_worker.values()), default=0)
+    of_worker = [[sample.parts for sample in own] for own in _by_worker(made)]
+    length = min(map(len, of_worker), default=0)
     if len(of_worker) < 2 or length < _MIN_STREAM:
-        return 0, sum(map(len, of_worker.values())), False
-    streams = [stream[:length] for stream in of_worker.values()]
+        return 0, sum(map(len, of_worker)), False
+    streams = [stream[:length] for stream in of_worker]
     # Whole samples, then each part by itself: any part may identify the sample.
     whole = [[tuple((one.form, one.content) for one in parts) for parts in stream] for stream in streams]
     counts = [_repeated(whole)]

@@ -23,7 +23,6 @@ from nws_sweep.results import SearchRecord
 from nws_sweep.system import platforms, torch_internals
 
 if TYPE_CHECKING:
-    from nws_sweep.dataloading.hook import LoaderHook
     from nws_sweep.online.tuner import Tuner
 
 Wanted = int | str | None  # the number of a DataLoader, the class of its dataset, or None for the training DataLoader
@@ -73,16 +72,15 @@ class ProgramHook:
             allowed = "null, an integer of at least 1, or the name of a dataset's class"
             raise ConfigurationError(f"loader={loader!r}: must be {allowed}")
         self._reporting, self._wanted = reporting, loader
-        self._replaced: LoaderHook | None = None
+        self._restore: Callable[[], None] = lambda: None
         self._process: int | None = os.getpid()  # None if it has ended, or is not possible
         self.ending: SearchEnded | None = None
 
     def start(self) -> None:
         """Replaces them."""
-        from nws_sweep.dataloading.hook import LoaderHook  # imports torch
+        from nws_sweep.dataloading.hook import wrap_iterators  # imports torch
 
-        self._replaced = LoaderHook(self._get_iterator)
-        self._replaced.start()
+        self._restore = wrap_iterators(self._get_iterator)
 
     def end(self, program: str) -> None:
         """Restores them, and says what was found in the program, which has ended; once, and not in a forked process.
@@ -93,8 +91,7 @@ class ProgramHook:
             return
         self._process = None
         try:
-            if self._replaced is not None:
-                self._replaced.restore()
+            self._restore()
             self.conclude(program)
         except Exception as error:
             with contextlib.suppress(OSError, ValueError):  # standard error is closed

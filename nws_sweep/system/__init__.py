@@ -5,7 +5,7 @@ May import ``results``, ``units`` and ``errors``.
 - ``host``: facts about the machine, the CPUs that this process may use, and the files of its control groups
 - ``resources``: free memory, shared memory, open files and threads, and candidates that do not fit
 - ``usage``: what processes and the machine have used
-- ``accelerator``, ``extras``: the machine's accelerator; launchers that an extra installs
+- ``accelerator``: the machine's accelerator
 - ``torch_internals``: the private names of torch, and those that it lacks
 - ``fork_server``: forks processes from one that has imported modules or made a dataset
 - ``processes``: process groups and signals, such as Ctrl-C and SIGTERM

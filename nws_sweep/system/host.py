@@ -2,7 +2,7 @@
 
 These are the least of the process's affinity (which includes cpusets), the CPU quota of each of its control groups
 (versions 1 and 2, up to the root) and SLURM_CPUS_PER_TASK, divided by LOCAL_WORLD_SIZE, the ranks that a launcher such
-as torchrun has started on this host.
+as torchrun has started on this host. If the launcher has bound the ranks, its own affinity is divided.
 """
 
 import contextlib
@@ -55,7 +55,10 @@ def usable_cpus(ranks: int = 1) -> int:
 
 def usable_cores(ranks: int = 1) -> float:
     """CPUs, a fraction included, that this process may use, or each of several ranks measured at once."""
-    return shared_cores() / (local_ranks() if ranks == 1 else ranks)
+    if ranks == 1 and (launched := local_ranks()) > 1:
+        # A launcher may bind its ranks: those of a NUMA node share its CPUs, others have CPUs of their own.
+        return min(shared_cores(), shared_cores(process=os.getppid()) / launched)
+    return shared_cores() / ranks
 
 
 def local_ranks() -> int:
@@ -63,15 +66,15 @@ def local_ranks() -> int:
     return _number_in("LOCAL_WORLD_SIZE") or 1
 
 
-def shared_cores(root: Path = _ROOT) -> float:
+def shared_cores(root: Path = _ROOT, process: int = 0) -> float:
     """CPUs that all ranks of this host together may use."""
-    enforced = enforced_cores(root)
+    enforced = enforced_cores(root, process)
     return min(enforced, _number_in("SLURM_CPUS_PER_TASK") or enforced)
 
 
-def enforced_cores(root: Path = _ROOT) -> float:
-    """CPUs that the system lets this process use, regardless of environment variables."""
-    affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def enforced_cores(root: Path = _ROOT, process: int = 0) -> float:
+    """CPUs that the system lets a process, by default this one, use, regardless of environment variables."""
+    affinity = len(os.sched_getaffinity(process)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min([float(affinity), *(cpus for cpus, _ in _quotas(root))])
 
 
@@ -102,12 +105,8 @@ def group_folders(root: Path, controller: str) -> Iterator[tuple[int, Path]]:
     """
     for line in read(root / "proc/self/cgroup").splitlines():
         _, controllers, group = line.split(":", 2)
-        if not controllers:
-            mounts = {".": 2}
-        elif controller in controllers.split(","):
-            mounts = {controllers: 1, controller: 1}
-        else:
-            continue
+        own = {controllers: 1, controller: 1} if controller in controllers.split(",") else {}
+        mounts = own if controllers else {".": 2}
         inside = PurePosixPath(group.lstrip("/"))
         for name, version in mounts.items():
             yield from ((version, root / _MOUNT / name / part) for part in (inside, *inside.parents))

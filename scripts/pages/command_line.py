@@ -27,7 +27,7 @@ _STATUS = """\
 
 | status | meaning |
 |---|---|
-| 0 | everything was measured |
+| 0 | everything was measured, or a time limit ended the search |
 | 1 | a candidate or a configuration failed or was skipped: the report names it and the reason |
 | 1 of `best`, `predict`, `explain DIR` | a configuration has no best setting, no recorded costs or no timed calls |
 | 1 of `compare --fail-if` | times changed |

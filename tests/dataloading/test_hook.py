@@ -3,7 +3,7 @@ from typing import Any
 
 from torch.utils.data import DataLoader
 
-from nws_sweep.dataloading.hook import LoaderHook
+from nws_sweep.dataloading.hook import wrap_iterators
 from tests.user_datasets import Plain
 
 ORIGINAL = DataLoader._get_iterator
@@ -20,8 +20,7 @@ def test_each_iteration_is_replaced_also_in_classes_with_a_method_of_their_own_u
         seen.append(loader)
         return original(loader)
 
-    hook = LoaderHook(get_iterator)
-    hook.start()
+    restore = wrap_iterators(get_iterator)
 
     class After(Before):
         def _get_iterator(self) -> Any:
@@ -31,7 +30,7 @@ def test_each_iteration_is_replaced_also_in_classes_with_a_method_of_their_own_u
     assert (seen, type(loader)) == ([loader, loader], DataLoader)
     assert [len(list(kind(Plain(6)))) for kind in (Before, After)] == [6, 6]
     counted = len(seen)
-    hook.restore()
+    restore()
     assert [len(list(kind(Plain(6)))) for kind in (DataLoader, Before, After)] == [6, 6, 6]
     assert len(seen) == counted
     assert {type(one) for one in seen} == {DataLoader, Before, After}

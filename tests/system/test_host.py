@@ -54,12 +54,17 @@ def test_a_fraction_of_the_usable_cpus_is_kept(
 ) -> None:
     """A launcher with two ranks."""
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
-    monkeypatch.setattr(host, "shared_cores", lambda: 2 * cores)
+    monkeypatch.setattr(host, "shared_cores", lambda **_: 2 * cores)
     found = host.describe(ranks)
     assert (found.usable_cpus, found.usable_cores) == expected
 
 
-def test_ranks_measured_at_once_share_the_cpus_of_all_of_a_launchers_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ranks_share_the_cpus_of_all_of_a_launchers_ranks_also_if_they_are_bound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
-    monkeypatch.setattr(host, "shared_cores", lambda *_: 16.0)
-    assert [host.usable_cpus(ranks) for ranks in (1, 3, 4, 32)] == [4, 5, 4, 1]
+    monkeypatch.setattr(host, "_quotas", lambda root: ())
+    assert [host.usable_cpus(ranks) for ranks in (1, 3, 4, 32)] == [3, 4, 3, 1]
+    for bound, expected in ((2, 2), (3, 3), (6, 3)):
+        monkeypatch.setattr(os, "sched_getaffinity", lambda pid, own=bound: set(range(12 if pid else own)))
+        assert host.usable_cpus() == expected
