@@ -2,9 +2,9 @@
 
 In mode ``steady`` a trial discards a warm-up of the whole queue (prefetch_factor x num_workers batches), then takes
 windows of whole multiples of the workers: n workers deliver in multiples of n batches. The first warm-up is at least as
-long as a window, because a process is slower at first. After a pause, the batches that were ready or partly made, and at
-least one of each worker, are discarded. Windows end before the last batches of an epoch, for which the workers have no further work. If an
-epoch is too short for that, and in mode ``epoch``, whole epochs are measured.
+long as a window, because a process is slower at first. After a pause, the batches that were ready or partly made are
+discarded, and at least one of each worker. Windows end before the last batches of an epoch, for which the workers have
+no further work. If an epoch is too short for that, and in mode ``epoch``, whole epochs are measured.
 """
 
 from collections.abc import Iterable, Sequence
