@@ -46,16 +46,13 @@ class View:
 
     def announce(self, plan: Plan) -> None:
         """Prints the plan."""
-        count, tried = plan.configurations, plan.tried
-        among = "" if tried == len(plan.candidates) else f" of {len(plan.candidates)}"
+        count, tried, known = plan.configurations, plan.tried, len(plan.candidates)
+        most = units.counted(tried, "candidate") if tried == known else f"{tried} of {known} candidates"
         lengths = f"at most about {units.seconds(plan.at_most_s)}" if plan.at_most_s else "whole epochs"
         numbers = ", ".join(map(str, plan.candidates))
-        if len(plan.candidates) > 10:
+        if known > 10:
             numbers = f"{plan.candidates[0]} to {plan.candidates[-1]}"
-        self._print(
-            f"{units.counted(count, 'configuration')}, up to {tried}{among} candidates each "
-            f"(num_workers {numbers}), {lengths}"
-        )
+        self._print(f"{units.counted(count, 'configuration')}, up to {most} each (num_workers {numbers}), {lengths}")
         if plan.note:
             self.note(plan.note)
         self._planned, self._per_configuration = count, tried
