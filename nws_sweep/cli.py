@@ -255,6 +255,6 @@ def version(arguments: Sequence[str]) -> int:
     return 0
 
 
-COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
+COMMANDS: Mapping[str, Callable[[Sequence[str]], int]] = {
     each.__name__: each for each in (report, best, compare, explain, predict)
 } | {"--version": version}
