@@ -40,7 +40,7 @@ def page(found: Sequence[Forecast], workloads: Sequence[Workload], origin: str, 
         "# Predicted and measured epochs",
         f"The error is {percent(median)} in the median of {len(found)} epochs, and at most {percent(high)} in 90 % of "
         f"them; {percent(sum(one.is_inside for one in found) / len(found))} are within their 95 % interval. "
-        f"{_noise(found)} {origin}",
+        f"{_noise(found)}{origin}",
         _INTRODUCTION,
         "## Workloads and settings",
         *(table(found, name) for name in ("workload", "workers", "prefetch_factor", "in_order")),
@@ -52,12 +52,14 @@ def page(found: Sequence[Forecast], workloads: Sequence[Workload], origin: str, 
 
 
 def _noise(found: Sequence[Forecast]) -> str:
-    """How much an epoch differs from itself."""
+    """How much an epoch differs from itself; empty if none was measured again, as in journals of earlier versions."""
     differences = [abs(one.again_s / one.measured_s - 1) for one in found if one.again_s is not None]
-    median, high = np.quantile(differences, [0.5, 0.9])
+    if not differences:
+        return ""
+    median, high = _median_and_high(differences)
     return (
         f"An epoch that is measured again, up to a minute later, differs by {percent(median)} in the median of "
-        f"{len(differences)} epochs, and by at most {percent(high)} in 90 % of them."
+        f"{len(differences)} epochs, and by at most {percent(high)} in 90 % of them. "
     )
 
 
@@ -73,8 +75,12 @@ def verdicts(found: Sequence[Forecast], replayed_s: float) -> list[str]:
 
 
 def _errors(found: Sequence[Forecast]) -> tuple[float, float]:
+    return _median_and_high([one.error for one in found])
+
+
+def _median_and_high(values: Sequence[float]) -> tuple[float, float]:
     """The median and the 90th percentile."""
-    median, high = np.quantile([one.error for one in found], [0.5, 0.9])
+    median, high = np.quantile(values, [0.5, 0.9])
     return float(median), float(high)
 
 
