@@ -68,6 +68,17 @@ class Known:
         return replace(endless, cost_s=self.cost_s * self.factor / endless.factor)
 
     @property
+    def least_s(self) -> float:
+        """Seconds per batch that no schedule goes below.
+
+        The workers share the making of the batches, the CPUs all computing, and the training step is done once a batch.
+        """
+        loop, costs = self.records.loop, [record.cost for record in self.records.made]
+        making_s = statistics.fmean(sum(cost.parts) for cost in costs)
+        cpu_s = statistics.fmean(cost.cpu_s + cost.copy_s for cost in costs) + loop.receive_s + loop.step_cpu_s
+        return max(making_s / max(1, self.settings.num_workers), cpu_s / self.settings.cpus, loop.step_s)
+
+    @property
     def measured_factor(self) -> float:
         """Measured time / replayed time of the same batches; of at least one span."""
         return sum(one.measured_s for one in self.spans) / sum(one.replayed_s for one in self.spans)

@@ -76,15 +76,20 @@ def model_from(observations: Iterable[Observation], start_method: str) -> Model 
     return Model(tuple(known), start_method) if known else None
 
 
-def for_the_whole_epoch(one: Observation, model: Model) -> Observation:
-    """The observation with the time of the batches of the whole epoch, where batches differ much.
+def for_the_whole_epoch(observation: Observation, model: Model) -> Observation:
+    """The observation with the time of the batches of the whole epoch, where the batches of its trial differ much.
 
     Each round, and each candidate, takes other batches. Their measured time is divided by their replayed time and
-    multiplied by that of the epoch (the ratio estimator: Cochran, Sampling Techniques, 1977, section 6.2).
+    multiplied by the replayed time of the epoch (the ratio estimator: Cochran, Sampling Techniques, 1977, section 6.2).
+
+    Whether batches differ is asked of the trial alone: the records of other trials are scaled to it, and equal batches
+    seem to differ then. Where the product is less than any schedule can reach, the measured times stay.
     """
-    known = one.known
-    if known is None or not known.spans or not one.by_round or not model.records_for(one.num_workers).varies:
-        return one
-    cost_s = known.measured_factor * model.cost_s(known.settings) / model.factors.at(one.num_workers)
-    by_round = {number: cost_s * ratio for number, ratio in known.round_ratios.items() if number in one.by_round}
-    return replace(one, cost_s=cost_s, by_round=by_round)
+    known = observation.known
+    if known is None or not known.spans or not observation.by_round or not known.records.varies:
+        return observation
+    cost_s = known.measured_factor * model.cost_s(known.settings) / model.factors.at(observation.num_workers)
+    if cost_s < known.least_s:
+        return observation
+    by_round = {n: cost_s * ratio for n, ratio in known.round_ratios.items() if n in observation.by_round}
+    return replace(observation, cost_s=cost_s, by_round=by_round)
