@@ -116,6 +116,34 @@ def test_workers_of_a_tuned_loader_do_not_draw_the_same_numbers() -> None:
     assert lines[-1] == "workers seed the random number generators of the dataset (transform[0].inner.R)"
 
 
+class Reopened(Dataset[int]):
+    """Its file is opened again where it is unpickled, but not in a forked worker."""
+
+    def __init__(self) -> None:
+        self.file = open(__file__, "rb")  # noqa: SIM115, PTH123
+
+    def __len__(self) -> int:
+        return 8
+
+    def __getitem__(self, index: int) -> int:
+        return index
+
+    def __reduce__(self) -> Any:
+        return Reopened, ()
+
+
+@pytest.mark.usefixtures("answered")
+def test_tune_starts_no_workers_that_would_share_a_file() -> None:
+    lines: list[str] = []
+    loader: DataLoader[int] = DataLoader(Reopened(), batch_size=2)
+    tuned = nws_sweep.tune(loader, num_workers=[2], progress=lines.append)
+    assert tuned.num_workers == 0
+    shared = f"forked workers would share dataset.file (BufferedReader of {__file__})"
+    assert lines[-1] == f"{shared}: open or make it in __getitem__ at first use: the DataLoader is not changed"
+    assert cast(Any, tuned).tuning.reason.startswith(shared)
+    cast(Any, loader.dataset).file.close()
+
+
 def test_an_epoch_that_grows_with_the_workers_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     found = nws_sweep.SearchResult(search_result(trial(0, 8.0), trial(2, 4.0, warnings=(sample_check.LONGER,))))
     monkeypatch.setattr(searching, "_result", lambda *_: found)

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from nws_sweep.api.searching import Asked, Progress, TrainingStep, search_for_all_ranks
 from nws_sweep.config.expected_names import explained
-from nws_sweep.dataloading import generators, loaders
+from nws_sweep.dataloading import generators, loaders, sharing
 from nws_sweep.dataloading.generators import SeededGenerators
 from nws_sweep.dataloading.inputs import DATALOADER_DEFAULTS, LoaderInput, is_module, loader_input_of, loader_of_module
 from nws_sweep.errors import ConfigurationError, OutOfTime
 from nws_sweep.report.progress import announcer, printer_for
 from nws_sweep.report.search_result import SearchResult
-from nws_sweep.results import MeasureRules, Tuning
+from nws_sweep.results import LoaderSettings, MeasureRules, Tuning
 from nws_sweep.system import platforms
 
 if TYPE_CHECKING:
@@ -98,6 +98,9 @@ def tune(  # noqa: PLR0913
     except OutOfTime as error:
         return unchanged(str(error))
     tuned = _with_result(own(), result)
+    tuning = cast("Any", tuned).tuning
+    if not is_module(tuned) and tuning.after != result.settings:
+        announce(f"{tuning.reason}: the DataLoader is not changed")
     seeded = [] if is_module(tuned) else [loaders.unwrapped(tuned)]
     if seeded and isinstance(seeded[0].worker_init_fn, SeededGenerators):
         announce(generators.seeding(generators.of_loader(seeded[0])))
@@ -116,11 +119,20 @@ def _with_result(made: Made, result: SearchResult) -> Made:
         module: Any = copy.copy(made)
         module.train_dataloader, module.tuning = functools.partial(_loader_of, module, result), _tuning(result)
         return cast("Made", module)
-    inner = loaders.unwrapped(made)
-    made = loaders.with_inner(made, loaders.untuned(inner))
+    inner = loaders.untuned(loaders.unwrapped(made))
+    made = loaders.with_inner(made, inner)
+    if reason := _reason_against(inner, result.settings):
+        return _with_reason(made, reason)
     tuned: Any = loaders.with_settings(made, result.settings)
     tuned.tuning = _tuning(result)
     return cast("Made", tuned)
+
+
+def _reason_against(loader: "DataLoader[Any]", settings: LoaderSettings) -> str:
+    """Why the workers of these settings must not use the dataset of this process; empty if they may."""
+    if settings.num_workers in (0, loader.num_workers):
+        return ""
+    return sharing.reason_against_workers(loader)
 
 
 def _with_reason(made: Made, reason: str) -> Made:

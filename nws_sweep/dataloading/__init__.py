@@ -6,7 +6,8 @@ May import: ``datasets``, ``config`` and below.
 - ``inputs``: the arguments of the Python API; ``project``: the DataLoader of a project with its own Hydra configs.
 - ``pickling``: objects of the user's process for trial processes; ``fingerprints``: hashes of equal datasets.
 - ``recording``: what batches cost, and samples finished; ``digests``: hashes by which samples of loaders are compared.
-- ``objects``: Python objects and open files of a dataset that forked workers copy or share.
+- ``objects``: what a dataset reaches, and Python objects that forked workers copy; ``sharing``: open files and other
+  handles that they must not share.
 - ``generators``: random number generators of a dataset's own, seeded in workers.
 - ``hook``: replaces the iterators of the DataLoaders of an unchanged program.
 - ``training_steps``: what uses each batch: nothing, a sleep, or a training step.

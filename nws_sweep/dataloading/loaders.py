@@ -222,6 +222,11 @@ class KeptIterator:
     """Placeholder for an iterator in an attribute of a loader that is not iterated."""
 
 
+def keeps_iterators(loader: DataLoader[Any]) -> bool:
+    """Whether a loader keeps an iterator in an attribute, such as ultralytics' for all epochs."""
+    return bool(_kept_iterators(loader))
+
+
 def _kept_iterators(loader: DataLoader[Any]) -> list[str]:
     found = vars(loader).items()
     return [name for name, one in found if isinstance(one, KeptIterator) or torch_internals.is_iterator(one)]

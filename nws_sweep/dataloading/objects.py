@@ -1,23 +1,18 @@
-"""Finds Python objects of a dataset that forked workers copy, and open files that they share.
+"""Finds the objects that a dataset reaches, and containers of many Python objects, which forked workers copy.
 
 Forked processes share a memory page until one writes to it. Reading a Python object writes its reference count, so each
-worker copies the lists of file names that it reads; an array or a tensor is one object. Forked processes also share the
-position of an open file, and the documentation of sqlite3, HDF5 and LMDB forbids handles in a forked process: each
-worker needs its own.
+worker copies the lists of file names that it reads; an array or a tensor is one object.
 """
 
 import contextlib
 import functools
 import inspect
-import io
 import logging
-import os
-import stat
 import sys
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from itertools import chain, islice
-from pathlib import Path
 from types import BuiltinMethodType, FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -37,16 +32,6 @@ _ARRAY_BYTES = 128
 _PLAIN = (str, bytes, int, float, complex, bool, type(None), ModuleType, logging.Logger)
 _ATOMS = (*_PLAIN, type, FunctionType, MethodType)
 
-_POSITIONED = (io.BufferedReader, io.BufferedRandom, io.FileIO, io.TextIOWrapper)
-# Other classes whose objects must not be used after a fork, and their modules. Classes of C may name another module.
-_HANDLES = (
-    ("sqlite3", "Connection"), ("h5py", "File"), ("h5py", "Group"), ("h5py", "Dataset"), ("lmdb", "Environment"),
-    ("lmdb", "Transaction"), ("zipfile", "ZipFile"), ("tarfile", "TarFile"), ("tables", "File"),
-    ("socket", "socket"), ("psycopg2.extensions", "connection"), ("rasterio.io", "DatasetReader"),
-    ("netCDF4", "Dataset"), ("openslide", "OpenSlide"), ("cv2", "VideoCapture"), ("decord", "VideoReader"),
-    ("av.container.input", "InputContainer"),
-)  # fmt: skip
-
 
 def python_objects(dataset: Any) -> tuple[PythonObjects, ...]:
     """Containers of many Python objects in a dataset or in the datasets that it wraps, the largest first.
@@ -57,45 +42,65 @@ def python_objects(dataset: Any) -> tuple[PythonObjects, ...]:
     return tuple(sorted((found for found in large if found.bytes >= _LEAST_BYTES), key=lambda found: -found.bytes))
 
 
-def handles(files: Iterable[str], dataset: Any) -> tuple[str, ...]:
-    """Describes open handles of a dataset: those in attributes, then the other ``files``.
-
-    ``files`` are the paths of the files that were opened while the dataset was made.
-    """
-    imported = ((f"{module}.{name}", getattr(sys.modules.get(module), name, None)) for module, name in _HANDLES)
-    kinds = {kind: name for name, kind in imported if isinstance(kind, type)}
-    found: dict[str, str] = {}
-    for place, value in walk(dataset):
-        kind = next((name for one, name in kinds.items() if isinstance(value, one)), "")
-        is_file = isinstance(value, _POSITIONED) and not value.closed and value.readable()
-        if is_file or kind:
-            name = getattr(value, "name", None) or getattr(value, "filename", None)
-            path = os.path.realpath(name) if isinstance(name, str | os.PathLike) else ""
-            found[f"dataset.{place} ({f'{type(value).__name__} of {path}' if is_file else kind})"] = path
-    return (*found, *dict.fromkeys(f"the open file {path}" for path in files if path not in found.values()))
+def containers(dataset: Any) -> list[tuple[str, Any]]:
+    """The containers in a dataset with their places; of those in large ones, none."""
+    return [(f"dataset.{place}", value) for place, value in walk(dataset) if isinstance(value, CONTAINERS)]
 
 
-def containers(dataset: Any) -> list[Any]:
-    """The containers in a dataset; of those in large ones, none."""
-    return [value for _, value in walk(dataset) if isinstance(value, CONTAINERS)]
-
-
-def walk(value: Any) -> Iterator[tuple[str, Any]]:
+def walk(value: Any, *, sample: "Sample | None" = None) -> Iterator[tuple[str, Any]]:
     """The objects that a dataset reaches, the nearest first, with their places such as ``parts[0].samples``.
 
     They are reached by attributes, elements of small containers, closures, and the globals of functions and attributes
     of classes outside of libraries. Plain values are left out.
+
+    Args:
+        value: A dataset, or another object.
+        sample: Which of them; None for all elements of small containers and none of large ones.
     """
     seen: dict[int, Any] = {}  # holds references, so that no id is reused
     waiting = deque([("", value)])
-    while waiting and len(seen) < _MOST_OBJECTS:
+    most = sample.objects if sample else _MOST_OBJECTS
+    while waiting and len(seen) < most:
         path, value = waiting.popleft()
         if id(value) in seen or isinstance(value, _PLAIN):
             continue
         seen[id(value)] = value
         yield path, value
-        if not (_is_array(value) or _is_large(value)):
+        if sample is not None and sample.is_leaf(value):
+            continue
+        if sample is not None and _length(value) > sample.elements:
+            waiting.extend(_sampled(value, path, sample.elements))
+        elif not (_is_array(value) or _is_large(value)):
             waiting.extend(_parts(value, path))
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Some of the objects that a dataset reaches.
+
+    Attributes:
+        objects: At most.
+        elements: Of each container, at most, at even distances; of a mapping, values.
+        is_leaf: Whether what an object holds is left out.
+    """
+
+    objects: int
+    elements: int
+    is_leaf: Callable[[Any], bool]
+
+
+def _length(value: Any) -> int:
+    """Elements of a container; 0 for other objects."""
+    elements = _elements(value)
+    return 0 if elements is None else len(elements)
+
+
+def _sampled(container: Any, path: str, count: int) -> Iterator[tuple[str, Any]]:
+    elements = _elements(container)
+    step = len(elements) // count
+    numbered = container.items() if isinstance(container, dict) else enumerate(elements)
+    for key, inner in islice(numbered, 0, None, step):
+        yield f"{path}[{key!r}]", inner
 
 
 def _parts(value: Any, path: str) -> Iterator[tuple[str, Any]]:
@@ -183,36 +188,9 @@ def _elements(value: Any) -> Any:
 
 
 def _is_large(value: Any) -> bool:
-    elements = _elements(value)
-    return elements is not None and len(elements) >= _MANY
+    return _length(value) >= _MANY
 
 
 def _is_array(value: Any) -> bool:
     """Whether the values are not Python objects: arrays of NumPy and pyarrow, tensors, columns of pandas."""
     return hasattr(type(value), "nbytes") and _elements(value) is None
-
-
-def open_files() -> dict[int, str]:
-    """Paths, by descriptor, of the regular files that this process reads and has not mapped; empty without /proc.
-
-    Also of files that were deleted since, such as temporary ones, which psutil leaves out.
-    """
-    found: dict[int, str] = {}
-    if not Path("/proc/self/fd").is_dir():
-        return found
-    mapped = Path("/proc/self/maps").read_text(errors="replace")
-    for link in Path("/proc/self/fd").iterdir():
-        with contextlib.suppress(OSError):  # the descriptor of the folder itself
-            path, is_read = str(link.readlink()), link.lstat().st_mode & stat.S_IRUSR  # the link's mode is the file's
-            if is_read and stat.S_ISREG(link.stat().st_mode) and path not in mapped:
-                found[int(link.name)] = path
-    return found
-
-
-def positions(files: Mapping[int, str]) -> dict[int, int]:
-    """Position of each open file, B, by descriptor."""
-    found: dict[int, int] = {}
-    for descriptor in files:
-        with contextlib.suppress(OSError):  # closed since
-            found[descriptor] = os.lseek(descriptor, 0, os.SEEK_CUR)
-    return found

@@ -26,7 +26,7 @@ from hydra.errors import HydraException
 from torch.utils.data import IterableDataset
 
 from nws_sweep.config.hydra_versions import instantiate
-from nws_sweep.dataloading import device_clock, loaders, objects
+from nws_sweep.dataloading import device_clock, loaders, objects, sharing
 from nws_sweep.dataloading.clocks import run_delay_clock
 from nws_sweep.dataloading.digests import SampleLog, load_in_process, load_one_by_one
 from nws_sweep.dataloading.fingerprints import fingerprint
@@ -91,7 +91,7 @@ class _DatasetCommands:
 
     @cached_property
     def _data(self) -> _LoadedDataset:
-        chosen, before = self._spec.configuration, objects.open_files()
+        chosen, before = self._spec.configuration, sharing.open_files()
         torch.manual_seed(chosen.seed)
         made = _make("dataset", chosen.dataset, DatasetError)
         source = Source(made, chosen.seed, self._spec.rank, chosen.ranks)
@@ -103,8 +103,8 @@ class _DatasetCommands:
             raise DatasetError(f"dataset {target} is empty: 0 samples, at least 1 is needed")
         found = _found_in(dataset, objects.python_objects)
         is_shared = multiprocessing.get_start_method() == "fork"
-        files = {number: path for number, path in objects.open_files().items() if is_shared and number not in before}
-        handles = _found_in(dataset, partial(objects.handles, files.values())) if is_shared else ()
+        files = {number: path for number, path in sharing.open_files().items() if is_shared and number not in before}
+        handles = _found_in(dataset, partial(sharing.described, files=files.values())) if is_shared else ()
         return _LoadedDataset(source, found, files, handles, source.fingerprint())
 
     def make_template(self) -> str:
@@ -209,7 +209,7 @@ class _ChildCommands(_DatasetCommands):
             on_progress=_report_progress,
             find_device=device_clock.of_training,
         )
-        self._positions = objects.positions(self._data.files)
+        self._positions = sharing.positions(self._data.files)
         return self._batches
 
     def window(self, request: WindowRequest) -> Window:
@@ -251,7 +251,7 @@ class _ChildCommands(_DatasetCommands):
 
     def logged(self) -> SamplesLogged:
         files = self._data.files
-        moved = dict(objects.positions(files).items() - self._positions.items())
+        moved = dict(sharing.positions(files).items() - self._positions.items())
         samples = self._log.read() if self._log else ()
         return SamplesLogged(samples=samples, moved_files=tuple(files[number] for number in moved))
 

@@ -106,6 +106,7 @@ class TunedIterator:
     def __next__(self) -> Any:
         """The next batch, in the order of the sampler."""
         is_followed, waiting = self._epoch == self._tuner.epoch, self._tuner.waiting  # else another iterator is
+        self._pools.expect(self._returned)
         if self._observation is None and self._pools.change is None:
             return self._watched_batch(waiting) if is_followed and waiting else self._next_batch()
         if not is_followed:
@@ -132,6 +133,8 @@ class TunedIterator:
         waited_s = self._device.waited_s() if self._observation is not None else 0.0
         given, change = _moment(self._delay_s), self._pools.change
         self._pools.note_batch()
+        if self._tuner.tuning.is_decided:
+            self._observation = None
         if self._observation is not None:
             self._observation.given(given, batch, waited_s)
             if self._returned == self._batches:
@@ -178,9 +181,12 @@ class TunedIterator:
             seen.batches.asked(_moment(self._delay_s))
             if seen.ends_window:
                 _cut(seen, self._pools.current, self._tuner)
-                plan = self._tuner.plan(self._returned, self._batches) if self._pools.change is None else None
+                plan = self._pools.plan(self._returned, self._batches) if self._pools.change is None else None
                 if plan is not None:
                     self._pools.begin_change(plan)
+                if self._tuner.held:
+                    self._observe(0.0, self._returned - self._pool_began)
+                    return
                 is_full = len(seen.windows) >= _MOST_WINDOWS
                 if is_full or self._tuner.tuning.is_decided or self._tuner.planned is not None:  # observing takes time
                     self._observation = None

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from torch.utils.data import DataLoader, IterableDataset, MapDataPipe
 
 from nws_sweep.config.schema import autotune_options, reuse_of
-from nws_sweep.dataloading import generators, loaders
+from nws_sweep.dataloading import generators, loaders, sharing
 from nws_sweep.dataloading.inputs import DATALOADER_DEFAULTS, loader_input_of
 from nws_sweep.dataloading.pickling import placeholder
 from nws_sweep.errors import one_line
@@ -250,6 +250,8 @@ def tuner_of(
     is_too_large = max_workers is not None and first.num_workers > max(max_workers, base.num_workers)
     if is_too_large or (not searched and first.differing(base.with_workers(first.num_workers))):
         first = base  # the answer is of other limits
+    if first != base and sharing.reason_against_workers(loader):
+        first = base
     others = Agreement(kind_of(loader)) if rank0.has_other_ranks() and not reason else None
     tuner = (Watcher if watches else Tuner)(
         tuning=Tuning(before=base, after=first),
@@ -263,6 +265,7 @@ def tuner_of(
         others=others,
         own_generators=generators.of_loader(loader),
         has_own_state=safeguards.saves_by_iterators(loader),
+        is_endless=loaders.keeps_iterators(loader),
     )
     if reason:
         tuner.decide(reason)

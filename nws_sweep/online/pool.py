@@ -3,9 +3,9 @@
 A pool that follows another is started without index lists, while the other continues, and gets the first ones when all
 its workers are ready. Until then, the exit of one of them raises no error in the program.
 
-Pools draw the index lists of an epoch from its sampler in turn. A DataLoader takes the end of its sampler for the end
-of the epoch, and still delivers what it has drawn. A pool whose feed is closed does so too, while the next pool draws
-the following index lists.
+Pools draw the index lists of an epoch from its sampler in turn (``index_stream``). A DataLoader takes the end of its
+sampler for the end of the epoch, and still delivers what it has drawn. A pool whose feed is closed does so too, while
+the next pool draws the following index lists.
 """
 
 import contextlib
@@ -15,8 +15,6 @@ import itertools
 import multiprocessing
 import time
 import warnings
-from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -24,61 +22,14 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from nws_sweep.dataloading import loaders
 from nws_sweep.dataloading.recording import BatchLog, BatchTimer
+from nws_sweep.online.index_stream import Feed, IndexStream
 from nws_sweep.online.worker_probe import READY, STARTING, WorkerProbe, WorkerStates
 from nws_sweep.results import LoaderSettings
 from nws_sweep.system import processes, resources, torch_internals
 
 OF_POOL = "_nws_sweep_pool"  # attribute of the DataLoaders of pools
-_POLL_S, _START_WITHIN_S = 0.001, 300.0
+_POLL_S, _START_WITHIN_S = 0.001, 60.0
 _numbers = itertools.count()  # of the pools of this process with a separate seed
-
-
-@dataclass(eq=False)
-class IndexStream:
-    """The index lists of the current epoch.
-
-    Attributes:
-        sampler: The batch sampler of a DataLoader, or its sampler if the DataLoader does not make batches. ``iter`` of
-            it is called whenever a plain DataLoader would call it: some samplers draw random numbers then.
-        lists: Those that have not been drawn; indices if the DataLoader does not make batches.
-        latest: The list that was drawn last; None before the first one.
-    """
-
-    sampler: Any
-    lists: Iterator[Any] = field(default=iter(()), init=False)
-    latest: Any = field(default=None, init=False)
-
-
-@dataclass(eq=False)
-class Feed:
-    """The sampler of one pool: it draws from the stream while it is open.
-
-    Attributes:
-        stream: Which it draws from.
-        is_open: Whether it may draw.
-        starts: How often ``iter`` of it begins an epoch; afterwards it continues where another feed was closed.
-        has_drawn: Whether it has given an index list.
-    """
-
-    stream: IndexStream
-    is_open: bool
-    starts: int
-    has_drawn: bool = field(default=False, init=False)
-
-    def __iter__(self) -> Iterator[Any]:
-        if self.starts:
-            self.starts -= 1
-            self.stream.lists = iter(self.stream.sampler)
-        return self._draws()
-
-    def _draws(self) -> Iterator[Any]:
-        while self.is_open:
-            try:
-                drawn = next(self.stream.lists)
-            except StopIteration:
-                return
-            self.has_drawn, self.stream.latest = True, drawn
-            yield drawn
 
 
 class Pool:
@@ -89,7 +40,8 @@ class Pool:
         settings: Of the pool.
         stream: Index lists of the epoch.
         is_first: Whether it begins an epoch at once and draws a seed for its workers from the DataLoader's generator,
-            as a plain DataLoader does. Otherwise it has a separate seed.
+            as a plain DataLoader does. Otherwise it has a separate seed. Workers of a program that has none get index
+            lists when the first batch is requested: only then a DataLoader without workers draws the order.
         times_stages: Whether its workers time the stages of some of their batches.
         rehearsal: Index list of a batch that this process has made, which a worker makes again before the pool is
             ready; None for no rehearsal.
@@ -115,13 +67,16 @@ class Pool:
     ) -> None:
         self.settings, self.has_ended = settings, False
         self._has_own_iterators = self._is_new = torch_internals.makes_own_iterators(loader)
+        self._is_iterable = isinstance(loader.dataset, IterableDataset)
+        has_new_workers = settings.num_workers > 0 and not loader.num_workers
+        self._draws_at_next = is_first and has_new_workers and not self._is_iterable and not self._has_own_iterators
         # A plain DataLoader with workers iterates its sampler twice at the start.
-        self.feed = Feed(stream, is_open=is_first, starts=is_first * (1 + (loader.num_workers > 0)))
+        starts = is_first * (1 + (loader.num_workers > 0))
+        self.feed = Feed(stream, is_open=is_first and not self._draws_at_next, starts=starts)
         self.log = BatchLog(settings.num_workers) if settings.num_workers else None
         if self.log is not None and times_stages:
             self.log.stages.open(True)
         self._states = WorkerStates(settings.num_workers)
-        self._is_iterable = isinstance(loader.dataset, IterableDataset)
         is_own = settings.num_workers == loader.num_workers
         self._loader = self._copy(loader, rehearsal)
         if not is_first:
@@ -229,6 +184,9 @@ class Pool:
     def next_batch(self) -> Any:
         """The next batch; StopIteration once all that was drawn has been returned and the feed has ended."""
         self._is_new = False
+        if self._draws_at_next:
+            self._draws_at_next = False
+            self.take_over()
         return next(self.iterator)
 
     def end(self) -> None:

@@ -8,11 +8,15 @@ from typing import Any
 from torch.utils.data import DataLoader
 
 from nws_sweep.dataloading import loaders
+from nws_sweep.errors import one_line
+from nws_sweep.online.index_stream import IndexStream
 from nws_sweep.online.plan import Plan
-from nws_sweep.online.pool import IndexStream, Pool
+from nws_sweep.online.pool import Pool
 from nws_sweep.online.safeguards import Safeguards, loaded_workers
 from nws_sweep.online.tuner import REPEATED, Tuner
 from nws_sweep.results import LoaderSettings
+
+_WAITS_FOR_LOOP = "its sampler gives the next indices only after the training loop has used the batch before"
 
 
 @dataclass(eq=False)
@@ -52,24 +56,33 @@ class Pools:
         is_observed, made = not self._tuner.tuning.is_decided, self._tuner.made_without_workers
         return Pool(self._loader, settings, self._stream, is_first=is_first, times_stages=is_observed, rehearsal=made)
 
+    def expect(self, batch: int) -> None:
+        """The training loop requests this batch of the epoch, from 0: lists that a plain loader would have drawn."""
+        self._stream.due = batch + max(1, self._tuner.base.queued_batches)
+
     def change_between_epochs(self, batches: int | None) -> None:
         """Changes the settings if there is a plan; no second pool is needed."""
-        plan = self._tuner.plan(0, batches)
+        self._stream.due = self._tuner.base.queued_batches
+        plan = self.plan(0, batches)
         if plan is not None and self.safeguards.has_dataset_changed():
             self._tuner.decide("the dataset has been changed since its persistent workers were started")
-        elif plan is not None and self._is_safe(plan):
+        elif plan is not None and self._is_safe():
             self._tuner.switched(plan, 0)
+
+    def plan(self, batch: int, batches: int | None) -> Plan | None:
+        """The plan of the tuner, whose arguments these are; None while samples change the dataset."""
+        return None if self.safeguards.waits_for_dataset() else self._tuner.plan(batch, batches)
 
     def begin_change(self, plan: Plan) -> None:
         """Starts the pool of a plan, which takes over when it is ready."""
         if self.safeguards.has_dataset_changed():
             self._tuner.postpone(plan)
-        elif self._is_safe(plan):
+        elif self._is_safe():
             self.change = Change(plan, self.make(plan.settings))
 
-    def _is_safe(self, plan: Plan) -> bool:
-        """Whether workers of a plan may be started; decides against it if they may not."""
-        if reason := self.safeguards.reason_against(plan):
+    def _is_safe(self) -> bool:
+        """Whether other workers may use the dataset; decides against any change if they may not."""
+        if reason := self._tuner.shared():
             self._tuner.decide(reason)
         return not reason
 
@@ -110,10 +123,34 @@ class Pools:
             try:
                 return self.current.next_batch()
             except StopIteration:
-                if self.change is None or not self.change.draws or self.current is self.change.pool:
+                follower = self._follower()
+                if follower is None:
                     raise
                 self.current.end()
-                self.current = self.change.pool
+                self.current = follower
+            except Exception as error:
+                self._note_error(error)
+                raise
+
+    def _follower(self) -> Pool | None:
+        """The pool that continues the epoch where the current one has ended; None if the epoch has ended."""
+        if self.change is not None and self.change.draws and self.current is not self.change.pool:
+            return self.change.pool
+        if not self._stream.was_given_up:
+            return None
+        self._stream.was_given_up = False
+        self._tuner.give_up(_WAITS_FOR_LOOP)
+        follower = self.make(self._tuner.current)
+        follower.take_over()
+        return follower
+
+    def _note_error(self, error: Exception) -> None:
+        """An error of workers that the program would not have: from the next epoch on it has its own settings."""
+        settings = self.current.settings
+        if settings != self._tuner.base:
+            with contextlib.suppress(Exception):  # the program gets the error, whatever happens here
+                reason = f"{type(error).__name__} with num_workers={settings.num_workers}: {error}"
+                self._tuner.give_up(one_line(reason))
 
     def note_batch(self) -> None:
         """A batch has been made."""
@@ -128,7 +165,7 @@ class Pools:
             return False
         if failure := change.pool.failure:
             self.abandon()
-            self._tuner.decide(f"num_workers={change.plan.settings.num_workers} could not be started: {failure}")
+            self._tuner.give_up(f"num_workers={change.plan.settings.num_workers} could not be started: {failure}")
         elif change.pool.is_ready:
             self.current.feed.is_open = False
             change.pool.take_over()

@@ -5,14 +5,15 @@ fits the number of workers that has made it, and torchdata's own iterators save 
 the state that the next iterator begins with.
 """
 
+import weakref
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch.utils.data import DataLoader
 
-from nws_sweep.dataloading import loaders, objects
+from nws_sweep.dataloading import loaders, objects, sharing
 from nws_sweep.dataloading.fingerprints import fingerprint
-from nws_sweep.online.plan import Plan
 from nws_sweep.online.tuner import Tuner
 
 _LOADED = "next_iter_state"
@@ -30,16 +31,18 @@ class Safeguards:
         self._loader, self._tuner = loader, tuner
         self._may_draw = not tuner.base.num_workers and loaders.shuffles_by_default_generator(loader)
         self._copied = ""
-        self._lengths: list[tuple[Any, int]] = []  # of containers of the dataset before the program makes samples
-        self._batches = 0  # taken until then
+        # Containers of the dataset of a program without workers, by their places, and their lengths at the last look.
+        self._containers: dict[str, tuple[Any, int]] = {}
         self._state: torch.Tensor | None = None  # of the generator that shuffles, before a batch that may draw from it
+        tuner.shared = _weakly(self._shared)  # the tuner outlives the dataset of an epoch
 
     def note_start(self) -> None:
         """A pool is about to be made, with the dataset as it is."""
         self._copied = self._dataset_now()
+        if not self._tuner.batches:
+            self._tuner.handles_at_start = sharing.places(self._loader)
         if not self._tuner.base.num_workers and self._may_change:
-            self._batches = self._tuner.batches
-            self._lengths = [(one, len(one)) for one in objects.containers(self._loader.dataset)]
+            self._containers = {place: (one, len(one)) for place, one in objects.containers(self._loader.dataset)}
 
     def has_dataset_changed(self) -> bool:
         """Whether new workers would have a different dataset than those in use."""
@@ -57,22 +60,22 @@ class Safeguards:
     def _may_change(self) -> bool:
         """Whether the settings may; those of a loader that does not train, which is known after an epoch, do not."""
         tuner = self._tuner
-        return not tuner.tuning.is_decided and (tuner.epoch < 1 or tuner.may_change(tuner))
+        return tuner.changes_settings and not tuner.tuning.is_decided and (tuner.epoch < 1 or tuner.may_change(tuner))
 
-    def reason_against(self, plan: Plan) -> str:
-        """Why the workers of a plan must not be started, in a program that has none; empty if they may."""
-        if self._tuner.base.num_workers or not plan.settings.num_workers:
-            return ""
-        if self._keeps_samples():
-            return "making a sample adds to the dataset, as to a cache, which workers would not share"
-        is_forked = loaders.start_method(self._loader) == "fork"
-        shared = ", ".join(objects.handles((), self._loader.dataset)) if is_forked else ""
-        return f"forked workers would share {shared}; with num_workers=1, a worker opens it" if shared else ""
+    def _shared(self) -> str:
+        return sharing.reason_against_workers(self._loader, self._tuner.handles_at_start)
 
-    def _keeps_samples(self) -> bool:
-        """Whether each sample that the program's process has made has added an element to a container."""
-        made = (self._tuner.batches - self._batches) * (self._tuner.base.batch_size or 1)
-        return made > 0 and any(len(one) - before >= made for one, before in self._lengths)
+    def waits_for_dataset(self) -> bool:
+        """Whether the settings stay for now, since samples that this process makes change a container of the dataset.
+
+        Workers would not have what is added to a cache or a buffer later. A change is possible once the containers keep
+        their lengths, as a buffer that is full does, by what is observed from then on.
+        """
+        changed = [place for place, (container, length) in self._containers.items() if len(container) != length]
+        self._containers = {place: (container, len(container)) for place, (container, _) in self._containers.items()}
+        why = f"making samples changes the dataset ({changed[0]}), which workers would not share" if changed else ""
+        self._tuner.hold(why)
+        return bool(why)
 
     def before_batch(self, *, is_first: bool) -> None:
         """A batch is about to be made; the first one of an epoch draws for the order."""
@@ -83,6 +86,17 @@ class Safeguards:
         """The batch has been made."""
         if self._state is not None:
             self._tuner.draws_shuffle = not torch.equal(self._state, torch.default_generator.get_state())
+
+
+def _weakly(method: Callable[[], str]) -> Callable[[], str]:
+    """The method of an object that may be gone; it gives an empty text then."""
+    reference = weakref.WeakMethod(method)
+
+    def call() -> str:
+        alive = reference()
+        return alive() if alive else ""
+
+    return call
 
 
 def saves_by_iterators(loader: DataLoader[Any]) -> bool:

@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from nws_sweep import units
 from nws_sweep.dataloading.generators import seeding
@@ -43,9 +43,12 @@ class Tuner:
         may_change: Whether the settings of this loader, and not of another one, may change.
         own_generators: Places of the dataset's own random number generators, which new workers seed.
         has_own_state: Whether the loader has a ``state_dict``, which is for its number of workers.
+        is_endless: Whether the loader keeps one iterator for all epochs, and makes another one at a ``reset``.
         draws_shuffle: Whether samples that were made without workers have drawn from the generator that shuffles.
         length: Of epochs of an iterable dataset.
     """
+
+    changes_settings: ClassVar[bool] = True
 
     tuning: Tuning
     start: SearchRecord
@@ -60,6 +63,7 @@ class Tuner:
     may_change: Callable[["Tuner"], bool] = lambda _: True
     own_generators: Sequence[str] = ()
     has_own_state: bool = False
+    is_endless: bool = False
     draws_shuffle: bool = False
     length: EpochLength = field(init=False)
     trials: dict[LoaderSettings, Trial] = field(default_factory=dict)
@@ -70,6 +74,10 @@ class Tuner:
     distributes_among: int | None = None  # the most workers that do not repeat samples, as known; None for any
     made_without_workers: Any = None  # index list of the latest batch that the program's process has made; None if none
     planned: Plan | None = None  # for a later epoch
+    held: str = ""  # why the settings cannot change yet; empty if they can
+    handles_at_start: Sequence[str] = ()  # places of handles of the dataset before the first sample
+    # Says why no other forked workers than now may use the dataset; empty if they may, and without an iterator over it.
+    shared: Callable[[], str] = lambda: ""
     is_undone: bool = False
     earlier_switches: int = 0  # changes before the settings were reconsidered
     waiting: Waiting | None = None  # since the settings were decided; None if they never change again
@@ -183,6 +191,12 @@ class Tuner:
         self.tuning = replace(self.tuning, after=self.base, is_decided=False)
         self.decide(reason)
 
+    def hold(self, why: str) -> None:
+        """The settings cannot change yet, and what was timed until now does not count; empty if they can."""
+        self.held = why
+        if why:
+            self.observation = None
+
     def postpone(self, plan: Plan) -> None:
         """The epoch ended before the plan was carried out: it is for the next one."""
         self.planned = replace(plan, epoch=self.epoch + 1, batch=0)
@@ -192,7 +206,7 @@ class Tuner:
         seen = self.observation
         if seen is not None and seen.windows:
             self.trials[seen.settings] = seen.trial(self.configuration, self.cpus)
-        known = [switch.reason for switch in switches_of(self)[-1:]]
+        known = [switch.reason for switch in switches_of(self)[-1:]] or ([self.held] if self.held else [])
         latest = self.trials.get(self.current)
         if known and latest and pace_s(latest):
             known = [_why(self, latest)]
@@ -280,7 +294,8 @@ def _refusals(tuner: Tuner, *, is_new_epoch: bool) -> Callable[[LoaderSettings],
     has_ended = any(window.ended_epoch for window in tuner.trials[tuner.current].windows[-1:])
     if free.shm_bytes is not None and is_new_epoch and tuner.current.num_workers and not has_ended:
         free = replace(free, shm_bytes=free.shm_bytes + ranks * in_flight * needs.batch_bytes)
-    return lambda settings: resources.reason_not_fitting(settings, needs, free, ranks)
+    shared = tuner.shared()
+    return lambda settings: shared or resources.reason_not_fitting(settings, needs, free, ranks)
 
 
 def _tell_consequences(tuner: Tuner, since: str) -> None:
@@ -298,6 +313,8 @@ def _tell_consequences(tuner: Tuner, since: str) -> None:
             "later epochs may have a different order, and loading a state_dict() that was saved with "
             f"num_workers={after} needs this number or autotune"
         )
+    if tuner.is_endless and after > before:
+        consequences.append("reset() loses more batches that were drawn ahead, so that later epochs have another order")
     if before != after and consequences:
         tuner.tell(f"{tuner.tuning.changes} {since}: {'; '.join(consequences)}")
 

@@ -16,6 +16,8 @@ _LONG_S = 60.0  # of an epoch, which is recorded batch by batch
 class Watcher(Tuner):
     """Follows a loader for an epoch, at most for a minute, or until training ends."""
 
+    changes_settings = False
+
     def plan(self, batch: int, batches: int | None) -> Plan | None:
         """Never other settings; says what was found once a long epoch has lasted a minute."""
         seen = self.observation

@@ -1,10 +1,5 @@
-import contextlib
 import functools
-import socket
-import sqlite3
 import sys
-import types
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,7 +9,7 @@ import pytest
 import torch
 from torch.utils.data import ConcatDataset, Subset, TensorDataset, random_split
 
-from nws_sweep.dataloading.objects import handles, open_files, positions, python_objects
+from nws_sweep.dataloading.objects import python_objects
 from tests.user_datasets import With
 
 holder = functools.partial(With, 100_000)
@@ -106,51 +101,3 @@ def test_cycles_end_and_no_property_is_called() -> None:
     dataset = Lazy(100_000, files=names())
     vars(dataset).update(myself=dataset, parts=[dataset])
     assert found_in(dataset) == [("files", "list of str", 50_000)]
-    assert handles((), dataset) == ()
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    path = tmp_path / "data.bin"
-    path.write_bytes(bytes(10_000))
-    return path
-
-
-def found(before: dict[int, str], dataset: object) -> tuple[str, ...]:
-    new = [path for number, path in open_files().items() if number not in before]
-    return handles(new, dataset)
-
-
-def test_files_and_databases_are_named_by_the_attribute_that_holds_them_and_files_have_positions(path: Path) -> None:
-    before, connection = open_files(), sqlite3.connect(":memory:")
-    with path.open("rb") as binary, path.open() as text, contextlib.closing(connection), socket.socket() as client:
-        dataset = holder(parts=[holder(file=binary)], index=text, table=connection, store=client)
-        assert found(before, dataset) == (
-            f"dataset.index (TextIOWrapper of {path})",
-            "dataset.table (sqlite3.Connection)",
-            "dataset.store (socket.socket)",
-            f"dataset.parts[0].file (BufferedReader of {path})",
-        )
-        assert found(before, holder()) == (f"the open file {path}",)  # outside the dataset
-        path.unlink()  # files that are deleted count, too
-        numbers = dict.fromkeys(open_files().keys() - before.keys(), str(path))
-        before_reading = positions(numbers)
-        binary.read()
-        assert positions(numbers).items() - before_reading.items() == {(binary.fileno(), 10_000)}
-    assert positions(numbers) == {}
-
-
-def test_a_handle_is_known_by_its_class_whatever_module_the_class_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    kind = type("Environment", (), {"__module__": "builtins", "nbytes": 1})  # as that of lmdb 3, and an array of h5py
-    module = types.ModuleType("lmdb")
-    vars(module)["Environment"] = kind
-    monkeypatch.setitem(sys.modules, "lmdb", module)
-    assert handles((), holder(env=kind())) == ("dataset.env (lmdb.Environment)",)
-
-
-def test_files_that_processes_can_share_are_not_reported(path: Path) -> None:
-    before = open_files()
-    with path.open("rb") as closed:
-        pass
-    with path.with_suffix(".log").open("a"):
-        assert found(before, holder(mapped=np.memmap(path, mode="r"), closed=closed, array=np.zeros(3))) == ()

@@ -3,6 +3,7 @@
 import contextlib
 import random
 import signal
+import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -74,27 +75,32 @@ def test_a_file_that_the_program_has_opened_is_not_shared_by_workers(tmp_path: P
     dataset = Lazy()
     tuned = scripted(loader_of(dataset), {(0, 4): 2, (1, 0): 2})
     assert taken(tuned, 2) == [(list(range(48)), list(range(48)))] * 2
-    assert tuned.tuning.reason.startswith(f"forked workers would share dataset.file (BufferedReader of {path})")
+    shared = f"forked workers would share dataset.file (BufferedReader of {path}): it was opened or made with the first"
+    assert tuned.tuning.reason.startswith(shared)
     dataset.file.close()
 
 
-@pytest.mark.parametrize(("most", "reason"), [(48, "making a sample adds to the dataset"), (6, "")])
-def test_a_dataset_that_keeps_its_samples_has_no_workers(most: int, reason: str) -> None:
-    """Each epoch has new workers, which would begin with few of the samples."""
+@pytest.mark.parametrize(("most", "workers"), [(200, 0), (6, 2)])
+def test_a_dataset_that_keeps_its_samples_has_no_workers_until_it_keeps_no_more(most: int, workers: int) -> None:
+    """Workers would begin with few of the samples."""
 
     class Keeping(Numbers):
         def __init__(self) -> None:
             super().__init__()
-            self.kept: dict[int, Any] = {}
+            self.kept: list[Any] = []
 
         def __getitem__(self, index: int) -> tuple[int, float]:
-            if len(self.kept) < most:
-                self.kept[index] = index, 0.0
+            self.kept.append(index)
+            del self.kept[most:]
+            time.sleep(0.005)
             return super().__getitem__(index)
 
-    tuned = scripted(loader_of(Keeping()), {(0, 4): 2})
-    taken(tuned, 1)
-    assert tuned.tuning.reason.partition(",")[0] == reason
+    tuned = scripted(loader_of(Keeping()), {(0, batch): 2 for batch in range(4, 24)})
+    assert taken(tuned, 1) == taken(loader_of(Numbers()), 1)
+    assert tuned.num_workers == workers
+    if not workers:
+        held = "making samples changes the dataset (dataset.kept), which workers would not share"
+        assert tuned._own_tuner().held == held
 
 
 @pytest.mark.parametrize("is_persistent", [False, True])

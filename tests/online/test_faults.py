@@ -101,13 +101,15 @@ def test_a_sample_raises_at_the_same_batch_and_the_others_follow(script: dict[tu
     assert taken(scripted(plain, script)) == taken(plain)
 
 
-def test_a_worker_that_is_killed_raises_torchs_own_error() -> None:
+def test_a_worker_that_is_killed_raises_torchs_own_error_and_the_program_gets_its_own_workers_back() -> None:
     # Without tensors: receiving one from a killed worker may fail with a ConnectionResetError before torch notices.
     tuned = scripted(
         DataLoader(Special(60, kills_its_worker), batch_size=2, num_workers=2, collate_fn=repr), {(0, 3): 3}
     )
     with pytest.raises(RuntimeError, match=r"killed by signal|exited unexpectedly"):
         list(tuned)
+    assert tuned.num_workers == 2
+    assert tuned.tuning.reason.startswith("RuntimeError with num_workers=3: DataLoader worker")
 
 
 @pytest.mark.parametrize("change", [(0, 4), (1, 0)])

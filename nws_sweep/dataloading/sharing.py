@@ -1,0 +1,256 @@
+"""Whether other forked workers than now may use a dataset: the handles that they would share, or copy in use.
+
+Forked processes share the position of an open file, the stream of a socket and the elements of a queue between
+processes. The documentation of sqlite3, HDF5 and LMDB forbids their handles in a forked process. A forked process lacks
+the threads of a pool. Of a generator or an iterator each worker continues a copy, so that samples repeat or are lost.
+
+What pickling refuses for another reason is unknown: it may be a handle of a library.
+"""
+
+import asyncio
+import concurrent.futures
+import contextlib
+import copyreg
+import io
+import mmap
+import multiprocessing.connection
+import multiprocessing.pool
+import multiprocessing.queues
+import os
+import queue
+import stat
+import struct
+import sys
+import threading
+import types
+import weakref
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from ctypes import Structure
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from nws_sweep.dataloading import loaders, objects
+from nws_sweep.dataloading.fingerprints import attributes
+from nws_sweep.system import torch_internals
+
+_MOST_OBJECTS, _MOST_ELEMENTS = 5000, 64  # examined, and of each container: 50 ms
+_NAMED = 3  # handles in a sentence
+_FILES = (io.BufferedReader, io.BufferedRandom, io.FileIO, io.TextIOWrapper)
+# By the module and the name of a class, since none of these modules is imported here. Classes of C may name another
+# module than the one that has them.
+_OF_LIBRARIES = (
+    ("sqlite3", "Connection"), ("h5py", "File"), ("h5py", "Group"), ("h5py", "Dataset"), ("lmdb", "Environment"),
+    ("lmdb", "Transaction"), ("zipfile", "ZipFile"), ("tarfile", "TarFile"), ("tables", "File"),
+    ("socket", "socket"), ("psycopg2.extensions", "connection"), ("rasterio.io", "DatasetReader"),
+    ("netCDF4", "Dataset"), ("openslide", "OpenSlide"), ("cv2", "VideoCapture"), ("decord", "VideoReader"),
+    ("av.container.input", "InputContainer"), ("pyarrow", "NativeFile"), ("botocore.client", "BaseClient"),
+)  # fmt: skip
+_STANDARD = (
+    queue.Queue, queue.SimpleQueue, multiprocessing.queues.Queue, multiprocessing.queues.SimpleQueue, asyncio.Queue,
+    multiprocessing.pool.Pool, concurrent.futures.Executor, threading.Thread, multiprocessing.connection.Connection,
+    asyncio.AbstractEventLoop,
+)  # fmt: skip
+# Pickling refuses them, but each process may use its copy, or none has a state.
+_COPYABLE = (
+    memoryview, mmap.mmap, weakref.ReferenceType, *weakref.ProxyTypes, types.MappingProxyType, type({}.keys()),
+    type({}.values()), type({}.items()), Structure.__mro__[1], property, classmethod, staticmethod, types.CodeType,
+    types.CellType, types.FrameType, types.TracebackType, types.GetSetDescriptorType, types.MemberDescriptorType,
+    types.WrapperDescriptorType, types.MethodDescriptorType, types.ClassMethodDescriptorType, types.MethodWrapperType,
+    types.FunctionType, types.BuiltinFunctionType, types.MethodType, type, struct.Struct, type(threading.Lock()),
+    type(threading.RLock()), threading.local, torch.Generator, io.IOBase, torch.nn.Module,
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Handle:
+    """What forked workers would share or copy in use.
+
+    Attributes:
+        place: Such as ``dataset.parts[0].file``.
+        kind: Such as ``BufferedReader of /data/train.bin`` or ``sqlite3.Connection``.
+        path: Of its file; empty if it has none.
+        is_known: Whether it is known to be a handle; else pickling refuses it.
+    """
+
+    place: str
+    kind: str
+    path: str = ""
+    is_known: bool = True
+
+    def __str__(self) -> str:
+        return f"{self.place} ({self.kind})"
+
+
+def handles(dataset: Any, collate_fn: Any = None) -> list[Handle]:
+    """The handles that a dataset and a ``collate_fn`` reach; those that are known, or else those that may be some.
+
+    They are searched in attributes, slots, containers and closures, and in what these hold: at most 5000 objects, of
+    each container at most 64 elements. What a module of torch or another handle holds is left out.
+    """
+    known, unknown = [], []
+    pickled_by_holder: set[int] = set()  # id of what a class pickles itself, and of attributes of classes
+    for place, value in _reached(dataset, collate_fn):
+        value_class: Any = type(value)
+        if kind := _kind_of(value_class, len(sys.modules)):
+            if _is_open(value):
+                known.append(_handle(place, kind, value))
+        elif isinstance(value, type):
+            pickled_by_holder.update(id(member) for base in value.__mro__ for member in vars(base).values())
+        elif _pickles_itself(value_class):
+            pickled_by_holder.update(id(inner) for _, inner in attributes(value))
+        elif id(value) not in pickled_by_holder and _is_refused_by_pickling(value_class, value):
+            unknown.append(Handle(place, _name_of(value_class), is_known=False))
+    return known or unknown
+
+
+def described(dataset: Any, files: Iterable[str]) -> tuple[str, ...]:
+    """The known handles of a dataset, then the other ``files`` that were opened while the dataset was made."""
+    known = [handle for handle in handles(dataset) if handle.is_known]
+    paths = {handle.path for handle in known}
+    others = [f"the open file {path}" for path in files if path not in paths]
+    return (*dict.fromkeys(map(str, known)), *dict.fromkeys(others))
+
+
+def places(loader: DataLoader[Any]) -> tuple[str, ...]:
+    """The places of the handles that the dataset and the ``collate_fn`` of a DataLoader have now."""
+    return tuple(handle.place for handle in handles(loader.dataset, loader.collate_fn))
+
+
+def reason_against_workers(loader: DataLoader[Any], at_start: Collection[str] | None = None) -> str:
+    """Why no other workers than now may use the dataset of a DataLoader, with what to do; empty if they may.
+
+    Workers that are not forked have a dataset that was pickled.
+
+    Args:
+        loader: The DataLoader, with the dataset of the main process.
+        at_start: Places of handles that were there before the main process has made a sample; None for all.
+    """
+    obstacles = handles(loader.dataset, loader.collate_fn) if loaders.start_method(loader) == "fork" else []
+    if not obstacles:
+        return ""
+    named = ", ".join(map(str, obstacles[:_NAMED]))
+    if len(obstacles) > _NAMED:
+        named += f" and {len(obstacles) - _NAMED} more"
+    if not obstacles[0].is_known:
+        return f"it is unknown whether forked workers can use {named}: pickling refuses it"
+    remedy = "open or make it in __getitem__ at first use"
+    if at_start is not None and all(handle.place not in at_start for handle in obstacles):
+        remedy = "it was opened or made with the first samples; with num_workers=1 from the start, the worker does so"
+    return f"forked workers would share {named}: {remedy}"
+
+
+def _reached(dataset: Any, collate_fn: Any) -> Iterator[tuple[str, Any]]:
+    sample = objects.Sample(_MOST_OBJECTS, _MOST_ELEMENTS, _is_leaf)
+    for root, name in ((dataset, "dataset"), (collate_fn, "collate_fn")):
+        for place, value in objects.walk(root, sample=sample):
+            if not _iterates_over(value, dataset):
+                yield f"{name}.{place}".rstrip("."), value
+
+
+def _is_leaf(value: Any) -> bool:
+    value_class: Any = type(value)
+    return isinstance(value, torch.nn.Module) or bool(_kind_of(value_class, len(sys.modules)))
+
+
+def _iterates_over(value: Any, dataset: Any) -> bool:
+    """Whether it is the iterator of a training loop over the dataset, which is no part of the dataset."""
+    return isinstance(value, torch_internals.iterator_class()) and value._dataset is dataset
+
+
+def _handle(place: str, kind: str, value: Any) -> Handle:
+    path = _path_of(value)
+    return Handle(place, f"{kind} of {path}" if isinstance(value, _FILES) else kind, path)
+
+
+@lru_cache(maxsize=4096)
+def _kind_of(value_class: Any, _: int) -> str:
+    """What kind of handle objects of a class are; empty if they are none.
+
+    The second argument is the number of imported modules: a module that is imported later may have the class.
+    """
+    if issubclass(value_class, torch_internals.iterator_class()):
+        return "an iterator of a DataLoader"
+    if issubclass(value_class, _STANDARD):
+        return _name_of(value_class)
+    for module, name in _OF_LIBRARIES:
+        handle_class = getattr(sys.modules.get(module), name, None)
+        if isinstance(handle_class, type) and issubclass(value_class, handle_class):
+            return f"{module}.{name}"
+    if issubclass(value_class, _FILES):
+        return str(value_class.__name__)
+    if issubclass(value_class, Iterator) and not issubclass(value_class, Dataset | io.IOBase):
+        return "generator" if value_class is types.GeneratorType else f"an iterator, {_name_of(value_class)}"
+    return ""
+
+
+def _name_of(value_class: type[Any]) -> str:
+    return f"{value_class.__module__}.{value_class.__qualname__}".removeprefix("builtins.")
+
+
+def _is_open(value: Any) -> bool:
+    """Whether a handle may still be used: a file is open for reading, a thread runs, a generator has not ended."""
+    if isinstance(value, _FILES):
+        return not value.closed and value.readable()
+    if isinstance(value, threading.Thread):
+        return value.is_alive()
+    return not isinstance(value, types.GeneratorType) or value.gi_frame is not None
+
+
+def _path_of(value: Any) -> str:
+    with contextlib.suppress(Exception):  # the attributes of a library may do anything
+        name = getattr(value, "name", None) or getattr(value, "filename", None)
+        return os.path.realpath(name) if isinstance(name, str | os.PathLike) else ""
+    return ""
+
+
+@lru_cache(maxsize=4096)
+def _pickles_itself(value_class: Any) -> bool:
+    """Whether a class says how its objects are pickled, but for Cython's functions that refuse."""
+    if value_class in copyreg.dispatch_table or hasattr(value_class, "__getnewargs__"):
+        return True
+    if getattr(value_class, "__getstate__", None) is not getattr(object, "__getstate__", None):
+        return True
+    is_default = value_class.__reduce__ is object.__reduce__ and value_class.__reduce_ex__ is object.__reduce_ex__
+    return not is_default and getattr(value_class.__reduce__, "__name__", "") != "__reduce_cython__"
+
+
+def _is_refused_by_pickling(value_class: type, value: Any) -> bool:
+    """Whether pickling refuses an object that does not pickle itself; no code of its class is called."""
+    if issubclass(value_class, _COPYABLE):
+        return False
+    try:
+        value.__reduce_ex__(2)
+    except Exception:  # Cython's functions may raise anything
+        return True
+    return False
+
+
+def open_files() -> dict[int, str]:
+    """Paths, by descriptor, of the regular files that this process reads and has not mapped; empty without /proc.
+
+    Also of files that were deleted since, such as temporary ones, which psutil leaves out.
+    """
+    paths: dict[int, str] = {}
+    if not Path("/proc/self/fd").is_dir():
+        return paths
+    mapped = Path("/proc/self/maps").read_text(errors="replace")
+    for link in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):  # the descriptor of the folder itself
+            path, is_read = str(link.readlink()), link.lstat().st_mode & stat.S_IRUSR  # the link's mode is the file's
+            if is_read and stat.S_ISREG(link.stat().st_mode) and path not in mapped:
+                paths[int(link.name)] = path
+    return paths
+
+
+def positions(files: Mapping[int, str]) -> dict[int, int]:
+    """Position of each open file, B, by descriptor."""
+    positions_bytes: dict[int, int] = {}
+    for descriptor in files:
+        with contextlib.suppress(OSError):  # closed since
+            positions_bytes[descriptor] = os.lseek(descriptor, 0, os.SEEK_CUR)
+    return positions_bytes

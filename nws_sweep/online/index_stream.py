@@ -1,0 +1,155 @@
+"""The index lists of an epoch, which pools draw from the sampler in turn.
+
+A pool with more workers than the program draws further ahead. Some samplers wait for what the training loop does with
+the batch before, as in curriculum and active learning: what the program's own loader would not have drawn yet is drawn
+in a thread, so that the wait can be given up. What the thread draws later is the next list; none is lost.
+"""
+
+import queue
+import threading
+import time
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+# How long a list may take that is drawn ahead: this time, and as many times as long as any list so far; at most.
+_PATIENCE_S, _TIMES, _MOST_S = 1.0, 10.0, 30.0
+
+
+class GivenUpError(Exception):
+    """A list that is drawn ahead is not there within its limit; no exception of a sampler."""
+
+
+class IndexStream:
+    """The index lists of the current epoch.
+
+    Args:
+        sampler: The batch sampler of a DataLoader, or its sampler if the DataLoader does not make batches. ``iter`` of
+            it is called whenever a plain DataLoader would call it: some samplers draw random numbers then.
+
+    Attributes:
+        due: Lists that the program's own loader would have drawn by now.
+        latest: The list that was drawn last, or the index if the DataLoader does not make batches; None at first.
+        was_given_up: Whether a list that was drawn ahead took too long; the next list has no limit.
+    """
+
+    def __init__(self, sampler: Any) -> None:
+        self._sampler = sampler
+        self._may_wait = not all(map(_waits_for_nothing, _nested(sampler)))
+        self._lists: Iterator[Any] = iter(())
+        self._thread: _DrawingThread | None = None
+        self._drawn, self._longest_s = 0, 0.0
+        self.due, self.latest, self.was_given_up = 0, None, False
+
+    def begin(self) -> None:
+        """An epoch begins."""
+        self._lists, self._thread = iter(self._sampler), None
+        self._drawn, self.was_given_up = 0, False
+
+    def draw(self) -> Any:
+        """The next list; StopIteration after the last one, GivenUpError if one that is drawn ahead takes too long."""
+        is_ahead = self._may_wait and self._drawn >= self.due
+        began_s = time.perf_counter()
+        try:
+            self.latest = self._next(self._limit_s if is_ahead else None)
+        except GivenUpError:
+            self.was_given_up = True
+            raise
+        self._longest_s = max(self._longest_s, time.perf_counter() - began_s)
+        self._drawn += 1
+        return self.latest
+
+    @property
+    def _limit_s(self) -> float:
+        return min(_MOST_S, _PATIENCE_S + _TIMES * self._longest_s)
+
+    def _next(self, limit_s: float | None) -> Any:
+        if limit_s is None and not (self._thread and self._thread.is_drawing):
+            return next(self._lists)
+        if self._thread is None:
+            self._thread = _DrawingThread(self._lists)
+        return self._thread.next(limit_s)
+
+
+def _nested(sampler: Any) -> Iterator[Any]:
+    """A sampler and those that it draws from."""
+    while sampler is not None:
+        yield sampler
+        sampler = getattr(sampler, "sampler", None)
+
+
+def _waits_for_nothing(sampler: Any) -> bool:
+    return type(sampler).__module__.startswith("torch.") or isinstance(sampler, list | tuple | range)
+
+
+class _DrawingThread:
+    """Draws from an iterator in a thread, which may outlive the wait for it, and ends with this object."""
+
+    def __init__(self, elements: Iterator[Any]) -> None:
+        self.is_drawing = False  # an element that was asked for has not been given
+        self._requests: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        self._answers: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
+        arguments = elements, self._requests, self._answers
+        threading.Thread(target=_draw, args=arguments, name="nws_sweep sampler", daemon=True).start()
+        weakref.finalize(self, self._requests.put, False)
+
+    def next(self, limit_s: float | None) -> Any:
+        """The next element, or the exception that the iterator raises; GivenUpError after ``limit_s``."""
+        if not self.is_drawing:
+            self.is_drawing = True
+            self._requests.put(True)
+        try:
+            element, error = self._answers.get(timeout=limit_s)
+        except queue.Empty:
+            raise GivenUpError from None
+        self.is_drawing = False
+        if error is not None:
+            raise error
+        return element
+
+
+def _draw(
+    elements: Iterator[Any],
+    requests: "queue.SimpleQueue[bool]",
+    answers: "queue.SimpleQueue[tuple[Any, BaseException | None]]",
+) -> None:
+    while requests.get():
+        try:
+            answers.put((next(elements), None))
+        except BaseException as error:  # raised where the element is asked for
+            answers.put((None, error))
+
+
+class Feed:
+    """The sampler of one pool: it draws from the stream while it is open.
+
+    Args:
+        stream: Which it draws from.
+        is_open: Whether it may draw.
+        starts: How often ``iter`` of it begins an epoch; afterwards it continues where another feed was closed.
+
+    Attributes:
+        has_drawn: Whether it has given an index list.
+    """
+
+    def __init__(self, stream: IndexStream, *, is_open: bool, starts: int) -> None:
+        self._stream = stream
+        self.is_open, self.starts, self.has_drawn = is_open, starts, False
+
+    def __iter__(self) -> Iterator[Any]:
+        if self.starts:
+            self.starts -= 1
+            self._stream.begin()
+        return self._draws()
+
+    def _draws(self) -> Iterator[Any]:
+        while self.is_open:
+            try:
+                drawn = self._stream.draw()
+            except StopIteration:
+                return
+            except GivenUpError:  # the pool gives what it has drawn
+                self.is_open = False
+                return
+            self.has_drawn = True
+            yield drawn
