@@ -138,13 +138,16 @@ class SearchCallback(ProgramCallback):
             handler.addFilter(_is_about_a_failure)
 
     def on_job_end(self, config: DictConfig, job_return: JobReturn, **kwargs: Any) -> None:
-        """Makes the job one that has returned, unless the search failed."""
+        """Makes the job one that has returned, or one that has failed if the search failed or there was none."""
         vars(utils).pop("Exception", None)
         super().on_job_end(config, job_return, **kwargs)
-        ending = self._hook and self._hook.ending
-        if ending:  # also if the program has made another error of it
-            job_return.status = JobStatus.FAILED if ending.code else JobStatus.COMPLETED
-            job_return.return_value = ending if ending.code else None
+        hook = self._hook
+        if hook is None:
+            return
+        if hook.status and (hook.ending is not None or job_return.status is JobStatus.COMPLETED):
+            job_return.status, job_return.return_value = JobStatus.FAILED, SearchEnded(hook.status)
+        elif hook.ending is not None:  # also if the program has made another error of it
+            job_return.status, job_return.return_value = JobStatus.COMPLETED, None
 
 
 class AutotuneCallback(ProgramCallback):

@@ -30,6 +30,8 @@ _print = printer_for(True)  # on standard error
 def run(arguments: Sequence[str]) -> int:
     """Runs one of ``programs.COMMANDS``; exceptions and the exit status of the program leave it as exceptions.
 
+    A search that has not begun is an error, though the program has ended without one.
+
     Args:
         arguments: The command, its options, the program and the program's arguments.
     """
@@ -46,12 +48,14 @@ def run(arguments: Sequence[str]) -> int:
     script.after_torch(hook.start)
     try:
         program.run(options.program[1:])
-    except BaseException:
-        if hook.ending is None:  # else the status of the search counts, even if the program has changed it
+    except BaseException as error:
+        has_succeeded = isinstance(error, SystemExit) and not error.code
+        has_failed_search = hook.ending is not None or (has_succeeded and hook.status)
+        if not has_failed_search:
             raise
     finally:
         hook.end(program.name)
-    return int(hook.ending.code) if hook.ending and hook.ending.code else 0
+    return hook.status
 
 
 def parser_of(command: str) -> argparse.ArgumentParser:

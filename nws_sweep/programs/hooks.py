@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from nws_sweep.config.schema import RANGES, autotune_options, require
 from nws_sweep.errors import INTERRUPTED, ConfigurationError, one_line
 from nws_sweep.executor import rank0
-from nws_sweep.programs.reports import RANKS
+from nws_sweep.programs.reports import RANKS, is_first_rank
 from nws_sweep.report.progress import Print, announcer, printer_for
 from nws_sweep.results import SearchRecord
 from nws_sweep.system import platforms, torch_internals
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from nws_sweep.online.tuner import Tuner
 
 Wanted = int | str | None  # the number of a DataLoader, the class of its dataset, or None for the training DataLoader
+_NOT_FOLLOWED = "loaders of other libraries, such as fastai's, and processes that the program starts are not followed"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +75,13 @@ class ProgramHook:
         self._reporting, self._wanted = reporting, loader
         self._restore: Callable[[], None] = lambda: None
         self._process: int | None = os.getpid()  # None if it has ended, or is not possible
+        self._made_in = os.getpid()
         self.ending: SearchEnded | None = None
+
+    @property
+    def status(self) -> int:
+        """The exit status of a program that has ended without an error."""
+        return 0
 
     def start(self) -> None:
         """Replaces them."""
@@ -110,6 +117,10 @@ class ProgramHook:
     def conclude(self, program: str) -> None:
         """Says what was found; ``program`` is the name of the program."""
         raise NotImplementedError
+
+    def _say_that_none_was_seen(self, program: str) -> None:
+        nothing = f"{program} ended without iterating over a torch DataLoader in this process"
+        self._reporting.announce(f"{nothing} ({_NOT_FOLLOWED})")
 
     def _is_wanted(self, number: int, loader: Any) -> bool:
         return self._wanted in (number, type(loader.dataset).__name__)
@@ -160,6 +171,16 @@ class SearchHook(ProgramHook):
         self._seen: list[weakref.ref[Any]] = []
         self._has_all_ranks = any(name in os.environ for name in RANKS)  # a launcher has started them with a hook each
 
+    @property
+    def status(self) -> int:
+        """As the search has ended; 1 if nothing was searched.
+
+        It is 0 in a process that the program has forked, and in other ranks: torchrun would end the first one.
+        """
+        if self.ending is not None:
+            return int(self.ending.code or 0)
+        return int(os.getpid() == self._made_in and is_first_rank())
+
     def get_iterator(self, original: Callable[[Any], Any], loader: Any) -> Any:
         """The loader's own iterator, or one that ends the program."""
         if self.ending is None and not self._is_to_search(loader):
@@ -177,9 +198,13 @@ class SearchHook(ProgramHook):
 
     def conclude(self, program: str) -> None:
         """Says that no loader was searched, if so."""
-        if self.ending is None:
-            what = "the DataLoader to search" if self._seen else "a DataLoader"
-            self._reporting.announce(f"{program} ended without iterating over {what}; nothing was searched")
+        if self.ending is not None:
+            return
+        if not self._seen:
+            self._say_that_none_was_seen(program)
+            return
+        unreached = f"{program} ended without iterating over the DataLoader to search"
+        self._reporting.announce(f"{unreached}; nothing was searched")
 
     def _is_to_search(self, loader: Any) -> bool:
         from nws_sweep.dataloading.loaders import reason_not_training
@@ -279,9 +304,12 @@ class TuningHook(ProgramHook):
         if self._tunes_itself:
             self._reporting.announce(f"{program} has tuned its DataLoader itself")
             return
-        seen = ", ".join(one.name for one in self._followed)
-        what = f" of the class or number {self._wanted}, but over {seen}" if self._wanted and seen else ""
-        self._reporting.announce(f"{program} ended without iterating over a DataLoader{what}")
+        if not (self._wanted and self._followed):
+            self._say_that_none_was_seen(program)
+            return
+        names = ", ".join(followed.name for followed in self._followed)
+        missed = f"a DataLoader of the class or number {self._wanted}, but over {names}"
+        self._reporting.announce(f"{program} ended without iterating over {missed}")
 
     def get_iterator(self, original: Callable[[Any], Any], loader: Any) -> Any:
         """An iterator that tunes the loader."""

@@ -116,7 +116,10 @@ def test_the_job_ends_at_the_first_batch_of_training_or_when_the_program_has_cau
 
 def test_a_program_without_a_training_is_told_its_option(job: Job, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    assert job(lambda: list(validation_and_training()[0])).status is JobStatus.COMPLETED
+    done = job(lambda: list(validation_and_training()[0]))
+    assert done.status is JobStatus.FAILED
+    with pytest.raises(SystemExit, match="1"):
+        _ = done.return_value
     assert caplog.messages[0].endswith("; hydra.callbacks.nws_sweep.loader=1 searches it")
     assert caplog.messages[1].startswith("train ended without iterating over the DataLoader to search")
 
@@ -133,7 +136,9 @@ def test_a_program_that_ends_without_an_error_of_hydra_ends_its_hook_once(
     job(lambda: None, AutotuneCallback)
     for end in at_exit:
         end()
-    assert caplog.messages == ["train ended without iterating over a DataLoader"] * 2
+    assert [line.partition(" (")[0] for line in caplog.messages] == [
+        "train ended without iterating over a torch DataLoader in this process"
+    ] * 2
 
 
 def test_a_failed_search_is_a_line(job: Job, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:

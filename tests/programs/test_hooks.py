@@ -31,6 +31,12 @@ class Told:
         self.reporting = Reporting(announce=say, warn=say, keep=self.kept.append, progress=False, option="--loader ")
 
 
+NONE_SEEN = (
+    "train.py ended without iterating over a torch DataLoader in this process (loaders of other libraries, such as "
+    "fastai's, and processes that the program starts are not followed)"
+)
+
+
 @pytest.fixture
 def told() -> Told:
     return Told()
@@ -126,7 +132,7 @@ def test_a_loader_may_be_named(told: Told, searched: list[Any], wanted: int | st
 @pytest.mark.parametrize(
     ("program", "lines"),
     [
-        (lambda: None, ["train.py ended without iterating over a DataLoader; nothing was searched"]),
+        (lambda: None, [NONE_SEEN]),
         (lambda: list(validation_and_training()[0]), [
             "DataLoader 1 (Plain) is not searched: its order is fixed; --loader 1 searches it",
             "train.py ended without iterating over the DataLoader to search; nothing was searched",
@@ -136,9 +142,21 @@ def test_a_loader_may_be_named(told: Told, searched: list[Any], wanted: int | st
 def test_a_program_without_a_training_ends_with_a_line(
     told: Told, program: Callable[[], Any], lines: list[str]
 ) -> None:
-    assert run(SearchHook(told.reporting, None), program) is None
+    hook = SearchHook(told.reporting, None)
+    assert run(hook, program) is None
+    assert hook.status == 1
     assert told.lines == lines
     assert told.kept == []
+
+
+def test_a_forked_process_and_other_ranks_need_no_search(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An exit status of 1 would make torchrun end the first rank, which searches."""
+    hook = SearchHook(told.reporting, None)
+    with monkeypatch.context() as rank:
+        rank.setenv("RANK", "1")
+        assert hook.status == 0
+    monkeypatch.setattr(hook, "_made_in", -1)
+    assert hook.status == 0
 
 
 @pytest.mark.parametrize(
@@ -205,7 +223,7 @@ def test_of_several_trainings_the_longest_is_tuned_and_the_others_are_named(told
 
 def test_nothing_to_tune_is_a_line(told: Told) -> None:
     run(TuningHook(told.reporting, None), lambda: None)
-    assert told.lines == ["train.py ended without iterating over a DataLoader"]
+    assert told.lines == [NONE_SEEN]
     run(TuningHook(told.reporting, "MNIST", reuse="never"), lambda: list(DataLoader(Plain(4))))
     wanted = "of the class or number MNIST, but over DataLoader 1 (Plain)"
     assert told.lines[1:] == [f"train.py ended without iterating over a DataLoader {wanted}"]
