@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from nws_sweep import units
 from nws_sweep.analysis.diagnosis import Diagnosis
 from nws_sweep.measurement import sample_check
-from nws_sweep.results import NO_STEP, SearchRecord, Trial, TrialState, Verdict
+from nws_sweep.results import NO_STEP, ONLINE_STRATEGY, SearchRecord, Trial, TrialState, Verdict
 from nws_sweep.system import processes
 
 # Noise is reported above these limits: 0.2 CPUs, and shares that show in an interval of 5 %.
@@ -109,6 +109,8 @@ def _copies_unpinned(result: SearchRecord) -> bool:
     """Whether a training step may copy batches to an accelerator, and page-locked memory was not an option."""
     configuration = result.configuration
     if result.facts is None or result.facts.accelerator is None or configuration.loader.pin_memory:
+        return False
+    if configuration.search.strategy == ONLINE_STRATEGY:  # which has no such setting
         return False
     is_searched = "pin_memory" in configuration.search.searched(configuration.loader)
     return not is_searched and configuration.training_step.get("_target_") not in _WITHOUT_A_DEVICE

@@ -28,6 +28,7 @@ from nws_sweep.report.progress import Print, announcer, printer_for
 from nws_sweep.results import (
     ONLINE_STRATEGY,
     Configuration,
+    DatasetFacts,
     LoaderSettings,
     MeasureRules,
     SearchRecord,
@@ -36,7 +37,7 @@ from nws_sweep.results import (
     Verdict,
 )
 from nws_sweep.results.result_cache import ResultStore
-from nws_sweep.system import host, platforms, processes, torch_internals
+from nws_sweep.system import accelerator, host, platforms, processes, torch_internals
 from nws_sweep.tuning.runner import new_record
 
 logger = logging.getLogger(__name__)
@@ -255,7 +256,7 @@ def tuner_of(
     others = Agreement(kind_of(loader)) if rank0.has_other_ranks() and not reason else None
     tuner = (Watcher if watches else Tuner)(
         tuning=Tuning(before=base, after=first),
-        start=new_record(configuration),
+        start=replace(new_record(configuration), facts=_facts(loader, base)),
         changes_within_epochs=_changes_within_epochs(loader),
         most_workers=max_workers,
         prefetches="prefetch_factor" in searched,
@@ -288,6 +289,20 @@ def _configuration(loader: DataLoader[Any]) -> Configuration:
         loader=replace(given.settings, num_workers=0),
         measure=MeasureRules(),
         search=SearchRules(strategy=ONLINE_STRATEGY, candidates=(0,)),
+    )
+
+
+def _facts(loader: DataLoader[Any], base: LoaderSettings) -> DatasetFacts:
+    """Says what is known of the dataset without reading it; ``base`` are the settings that the program gave."""
+    dataset = loader.dataset
+    kind = type(dataset)
+    has_length = batches_of(loader) is not None
+    return DatasetFacts(
+        type=f"{kind.__module__}.{kind.__qualname__}",
+        iterable=isinstance(dataset, IterableDataset),
+        samples=loaders.samples_per_epoch(loader) if has_length else None,
+        accelerator=accelerator.available(),
+        loader=base,
     )
 
 

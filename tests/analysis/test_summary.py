@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from nws_sweep.analysis.summary import ConfigurationSummary, best_of
-from nws_sweep.results import Noise, PythonObjects, SearchRecord, Trial, TrialState, Verdict
+from nws_sweep.results import ONLINE_STRATEGY, Noise, PythonObjects, SearchRecord, Trial, TrialState, Verdict
 from nws_sweep.system import processes
 from tests.factories import (
     FACTS,
@@ -151,8 +151,9 @@ def pinned(accelerator: str | None) -> SearchRecord:
     return search_result(trial(0, 1.0), configuration=setting, facts=replace(FACTS, accelerator=accelerator))
 
 
-def unpinned(step: str) -> SearchRecord:
-    setting = configuration(training_step={"_target_": step})
+def unpinned(step: str, strategy: str = "adaptive") -> SearchRecord:
+    rules = search_rules(strategy=strategy)
+    setting = configuration(training_step={"_target_": step}, search=rules)
     return search_result(trial(0, 1.0), configuration=setting, facts=replace(FACTS, accelerator="cuda"))
 
 
@@ -163,6 +164,7 @@ def unpinned(step: str) -> SearchRecord:
         ((pinned("cuda"), unpinned("my.Step")), ()),
         ((unpinned("my.Step"), unpinned("my.Step")), ("pin_memory=true was not tried",)),
         ((unpinned("my.Step"), unpinned("nws_sweep.dataloading.training_steps.Sleep")), ()),
+        ((unpinned("my.Step"), unpinned("my.Step", strategy=ONLINE_STRATEGY)), ()),
     ],
 )  # fmt: skip
 def test_warnings_of_all_configurations_are_given_once(

@@ -28,11 +28,12 @@ from nws_sweep.config import hydra_versions
 from nws_sweep.errors import NwsSweepError
 from nws_sweep.hydra_app import program
 from nws_sweep.hydra_app.program import AutotuneCallback, SearchCallback, WatchCallback
+from nws_sweep.report import snippets
 from nws_sweep.results import ProjectFacts, storage
 from nws_sweep.results.settings import ONLINE_STRATEGY
 from tests.factories import FACTS, search_result, trial
 from tests.hosts import run_host, write_host, write_training_host
-from tests.user_datasets import validation_and_training
+from tests.user_datasets import Plain, validation_and_training
 
 Job = Callable[..., JobReturn]
 OTHER = "hydra.callbacks.nws_sweep.loader=2"  # the first one is that of the validation
@@ -139,6 +140,15 @@ def test_a_program_that_ends_without_an_error_of_hydra_ends_its_hook_once(
     assert [line.partition(" (")[0] for line in caplog.messages] == [
         "train ended without iterating over a torch DataLoader in this process"
     ] * 2
+
+
+def test_the_answer_of_autotune_has_the_keys_of_the_program(job: Job, tmp_path: Path) -> None:
+    """And leaves out the batch size, which the program has set itself."""
+    training = DataLoader(Plain(64), batch_size=8, shuffle=True)
+    assert job(lambda: list(training), AutotuneCallback, reuse="never").status is JobStatus.COMPLETED
+    found = summarise(storage.find(tmp_path / "run" / "nws_sweep")).configurations[0]
+    assert found.project == ProjectFacts(keys={"batch_size": "batch_size"})
+    assert (snippets.best_settings(found) or {}).keys() == {"num_workers"}
 
 
 def test_a_failed_search_is_a_line(job: Job, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
