@@ -14,7 +14,7 @@ from nws_sweep.errors import ConfigurationError, OutOfTime
 from nws_sweep.report.progress import announcer, printer_for
 from nws_sweep.report.search_result import SearchResult
 from nws_sweep.results import LoaderSettings, MeasureRules, Tuning
-from nws_sweep.system import platforms
+from nws_sweep.system import platforms, processes
 
 if TYPE_CHECKING:
     from torch.utils.data import DataLoader
@@ -86,7 +86,7 @@ def tune(  # noqa: PLR0913
         announce(f"{reason}: the DataLoader is not changed")
         return _with_reason(own(), reason)
 
-    if reason := platforms.reason_not("tuning"):
+    if reason := platforms.reason_not("tuning") or processes.reason_not_starting():
         return unchanged(reason)
 
     def loader_input() -> LoaderInput:

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any, TypeVar, cast
 
 from nws_sweep.errors import NwsSweepError, OutOfTime
+from nws_sweep.system import streams
 
 Answer = TypeVar("Answer")
 # A search takes minutes; the timeout of the program's own process group may be shorter.
@@ -25,8 +26,8 @@ def run_on_rank0(work: Callable[[], Answer]) -> Answer:
         return work()
     rank, ranks = distributed.get_rank(), distributed.get_world_size()
     # Without this line a program whose other ranks make no such call would hang silently.
-    line = f"nws_sweep: rank {rank} is waiting for the other ranks: all {ranks} ranks must call search or tune"
-    timer = threading.Timer(_NOTICE_AFTER_S, print, [line], {"file": sys.stderr, "flush": True})
+    line = f"rank {rank} is waiting for the other ranks: all {ranks} ranks must call search or tune"
+    timer = threading.Timer(_NOTICE_AFTER_S, streams.print_line, [line])
     timer.daemon = True
     timer.start()
     try:

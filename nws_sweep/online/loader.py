@@ -275,6 +275,8 @@ def tuner_of(
 
 def _reason_to_stay(loader: DataLoader[Any], base: LoaderSettings) -> str:
     """Why the settings must not change; empty if they may."""
+    if reason := processes.reason_not_starting():
+        return reason
     if not base.num_workers and processes.runs_main(loaders.start_method(loader)):
         return 'each new worker would run the main script, which has no if __name__ == "__main__"'
     return safeguards.reason_of_state(loader)

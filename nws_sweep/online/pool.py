@@ -85,6 +85,7 @@ class Pool:
         with contextlib.nullcontext() if is_own else warnings.catch_warnings():
             if not is_own:  # such as advice against more workers than CPUs; forked workers inherit all filters
                 warnings.filterwarnings("ignore", module=r"torch\.utils\.data\.dataloader|multiprocessing\.popen_fork")
+                warnings.filterwarnings("ignore", r"This DataLoader will create \d+ worker")  # torchdata's copy of it
             self.iterator: Any = torch_internals.new_iterator(self._loader)
         self.start_cpu_s = time.process_time() - began_s
         if is_first:

@@ -338,9 +338,21 @@ def named(settings: LoaderSettings, other: LoaderSettings) -> str:
 def _why(tuner: Tuner, latest: Trial) -> str:
     """Why the settings in use stay, with their trial."""
     switches = switches_of(tuner)
-    if switches and (first_s := pace_s(tuner.trials.get(switches[0].before))):
-        return f"{_now(latest)}; it took {units.seconds(first_s)} at first"
-    return f"{_now(latest)}; {no_gain(tuner)}"
+    first = tuner.trials.get(switches[0].before) if switches else None
+    if first is None or not pace_s(first):
+        return f"{_now(latest)}; {no_gain(tuner)}"
+    gained = _gained(first, latest)
+    return f"{_now(latest)}; {gained}" if gained else _now(latest)
+
+
+def _gained(first: Trial, latest: Trial) -> str:
+    """Says what took longer at first; empty if nothing did, as when the training step has become slower meanwhile."""
+    if pace_s(first) > pace_s(latest):
+        return f"it took {units.seconds(pace_s(first))} at first"
+    first_s, latest_s = first.objective_s, latest.objective_s
+    if first_s and latest_s and first_s > latest_s:  # of an epoch, whose start was slower
+        return f"an epoch takes {units.seconds(latest_s)}; it took {units.seconds(first_s)} at first"
+    return ""
 
 
 def no_gain(tuner: Tuner) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from nws_sweep.report import snippets
 from nws_sweep.results import SearchRecord, Trial
+from nws_sweep.system import streams
 
 Print = Callable[[str], None]
 logger = logging.getLogger(__name__)
@@ -50,7 +51,7 @@ def printer_for(progress: bool | Print | None) -> Print:
     ipython = sys.modules.get("IPython")
     if ipython and getattr(ipython.get_ipython(), "kernel", None) is not None:
         return print
-    return _on_standard_error if progress or sys.stderr.isatty() else _discard
+    return streams.print_line if progress or sys.stderr.isatty() else _discard
 
 
 def announcer(progress: bool | Print | None, print_line: Print) -> Print:
@@ -59,7 +60,7 @@ def announcer(progress: bool | Print | None, print_line: Print) -> Print:
     They are always logged at INFO. They are also printed as all lines are, or to standard error if there is no
     terminal; with ``progress=False`` they are only logged.
     """
-    shown = _on_standard_error if progress is None and print_line is _discard else print_line
+    shown = streams.print_line if progress is None and print_line is _discard else print_line
 
     def announce(line: str) -> None:
         logger.info(line)
@@ -70,8 +71,3 @@ def announcer(progress: bool | Print | None, print_line: Print) -> Print:
 
 def _discard(line: str) -> None:
     pass
-
-
-def _on_standard_error(line: str) -> None:
-    sys.stderr.write(f"nws_sweep: {line}\n")
-    sys.stderr.flush()

@@ -49,6 +49,13 @@ def start_method() -> str:
     return multiprocessing.get_start_method(allow_none=True) or multiprocessing.get_all_start_methods()[0]
 
 
+def reason_not_starting() -> str:
+    """Says why this process may not start others, such as the workers of a DataLoader; empty if it may."""
+    if multiprocessing.current_process().daemon:
+        return "this process is daemonic, and multiprocessing lets such a process start no workers"
+    return ""
+
+
 def main_path() -> str | None:
     """The path of the main script; None in a notebook."""
     path = getattr(sys.modules["__main__"], "__file__", None)

@@ -4,6 +4,7 @@ import contextlib
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 
 def prepare() -> None:
@@ -17,6 +18,27 @@ def prepare() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
+
+
+def print_line(line: str) -> None:
+    """Writes a line of nws_sweep to standard error, above the progress bars that tqdm shows there."""
+    text = f"nws_sweep: {line}"
+    bars = _bars()
+    try:
+        if bars is None:
+            sys.stderr.write(f"{text}\n")
+        else:  # without tqdm's lock, which a worker that was killed may hold for ever
+            bars.write(text, file=sys.stderr, nolock=True)
+    except RuntimeError:  # another thread has begun a bar meanwhile
+        sys.stderr.write(f"\n{text}\n")
+    sys.stderr.flush()
+
+
+def _bars() -> Any:
+    """Returns the class of tqdm's bars; None unless the program has imported tqdm and a bar is shown."""
+    kind = getattr(sys.modules.get("tqdm"), "tqdm", None)
+    has_bars = bool(getattr(kind, "_instances", None))
+    return kind if has_bars else None
 
 
 def silence_output() -> None:

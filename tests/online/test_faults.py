@@ -129,6 +129,16 @@ def test_batches_that_no_worker_can_make_or_send_are_still_made_without_workers(
     assert reason in tuned.tuning.reason
 
 
+def test_a_daemonic_process_may_not_start_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(vars(multiprocessing.current_process())["_config"], "daemon", True)
+    reason = "this process is daemonic, and multiprocessing lets such a process start no workers"
+    tuned: Any = nws_sweep.autotune(DataLoader(Items(8), batch_size=2), reuse=False, progress=False)
+    assert len(list(tuned)) == 4
+    assert (tuned.tuning.after.num_workers, tuned.tuning.reason) == (0, reason)
+    searched: Any = nws_sweep.tune(DataLoader(Items(8), batch_size=2), progress=False)
+    assert (searched.num_workers, searched.tuning.reason) == (0, reason)
+
+
 def test_new_workers_leave_the_start_method_of_the_program_open(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(multiprocessing.context._default_context, "_actual_context", None)
     tuned = scripted(DataLoader(Items(120), batch_size=2), {(0, 4): 2})  # far longer than workers take to start

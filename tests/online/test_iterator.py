@@ -5,6 +5,7 @@ import os
 import pickle
 import random
 import time
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
 from types import SimpleNamespace
@@ -221,3 +222,19 @@ def test_epochs_leave_no_file_open() -> None:
     for _ in range(3):
         list(tuned)
     assert set(os.listdir("/proc/self/fd")) <= before  # noqa: PTH208
+
+
+class Advising(DataLoader[Any]):
+    """Warns of many workers in a module of its own, as torchdata's StatefulDataLoader does."""
+
+    def _get_iterator(self) -> Any:
+        if self.num_workers > 1:
+            warnings.warn("This DataLoader will create 2 worker processes in total. Our suggested", stacklevel=1)
+        return super()._get_iterator()
+
+
+def test_advice_against_workers_that_the_program_did_not_ask_for_is_not_shown() -> None:
+    tuned = scripted(Advising(Items(8), batch_size=2), {(1, 0): 2})
+    for _ in range(2):
+        assert len(list(tuned)) == 4
+    assert tuned.tuning.after.num_workers == 2

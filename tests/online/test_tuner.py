@@ -1,6 +1,6 @@
 """What a tuner does with what it sees: simulated paces, no loader and no clock."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -26,28 +26,31 @@ class Seen(TrainingTrial):
 
     batch_s: Callable[[LoaderSettings], float]
     cost: BatchCost
+    epochs_s: Mapping[int, float]
     is_long_enough = True
 
     def trial(self, configuration: Configuration, cores: float) -> Trial:
         batch_s, workers = self.batch_s(self.settings), self.settings.num_workers
         loop = LoopCosts(step_s=STEP_S, fork_s=0.01 if workers else 0.0)
         found = measurement(
-            65.0, batch_s=factories.estimate(batch_s), stall_fraction=max(0.0, 1 - STEP_S / batch_s), epoch_s=None
-        )
+            65.0, batch_s=factories.estimate(batch_s), stall_fraction=max(0.0, 1 - STEP_S / batch_s),
+            epoch_s=self.epochs_s.get(workers),
+        )  # fmt: skip
         return replace(recorded_trial(workers, self.cost, loop), settings=self.settings, measurement=found)
 
 
 class Simulated(Tuner):
-    """Sees ``batch_s`` and ``cost``."""
+    """Sees ``batch_s``, ``cost`` and, by the number of workers, ``epochs_s``."""
 
     batch_s: Callable[[LoaderSettings], float]
+    epochs_s: Mapping[int, float]
     cost = COST
 
     def observe(self, batches_per_epoch: int | None) -> TrainingTrial | None:
         if self.tuning.is_decided:
             return None
         self.observation = seen = Seen(self.current, batches_per_epoch)
-        seen.batch_s, seen.cost = self.batch_s, self.cost
+        seen.batch_s, seen.cost, seen.epochs_s = self.batch_s, self.cost, self.epochs_s
         return seen
 
 
@@ -65,7 +68,7 @@ def tuner(start: int = 0, batch_s: Callable[[LoaderSettings], float] = as_predic
         "on_decided": lambda _: None, "tell": lambda _: None,
     }  # fmt: skip
     made = Simulated(**{**given, **changes})
-    made.batch_s = batch_s
+    made.batch_s, made.epochs_s = batch_s, {}
     return made
 
 
@@ -92,6 +95,25 @@ def test_one_change_in_the_first_epoch_then_it_is_decided() -> None:
     assert str(one.tuning) == (
         "num_workers=4 instead of 0: a batch takes 20.0 ms, 0 % of it waiting for the loader; it took 100 ms at first"
     )
+
+
+@pytest.mark.parametrize(
+    ("epochs_s", "gained"), [({}, ""), ({2: 9.0, 4: 8.0}, "; an epoch takes 8.00 s; it took 9.00 s at first")]
+)
+def test_a_time_that_has_become_longer_is_not_named_without_a_reason(epochs_s: dict[int, float], gained: str) -> None:
+    one = tuner(2, lambda settings: 0.04 if settings.num_workers == 2 else 0.05)
+    one.epochs_s = epochs_s
+    one.epoch += 1
+    one.observe(1000)
+    plan = one.plan(100, 1000)
+    assert plan
+    one.switched(plan, 100)
+    latest = one.observe(1000)
+    assert latest
+    one.trials[one.current] = latest.trial(one.configuration, 4.0)
+    one.end()
+    now = "num_workers=4 instead of 2: a batch takes 50.0 ms, 60 % of it waiting for the loader"
+    assert str(one.tuning) == f"{now}{gained}; training ended before more was timed"
 
 
 def test_a_change_that_is_no_better_is_undone_and_not_stored_and_no_other_is_tried() -> None:

@@ -1,7 +1,12 @@
+import re
 import subprocess
 import sys
+from typing import Any, NoReturn
 
 import pytest
+import tqdm
+
+from nws_sweep.system import streams
 
 _CODE = """
 import os, subprocess, sys
@@ -25,3 +30,20 @@ def test_characters_that_an_encoding_lacks_become_question_marks() -> None:
     command = [sys.executable, "-X", "utf8=0", "-c", _CODE]
     done = subprocess.run(command, env={"PYTHONIOENCODING": "latin-1"}, capture_output=True, check=False)
     assert done.stdout == b"5.0 ms \xb18 % ? ?\n"
+
+
+def fails(*_: Any, **__: Any) -> NoReturn:
+    raise RuntimeError("Set changed size during iteration")
+
+
+@pytest.mark.parametrize("is_disturbed", [False, True])
+def test_a_line_is_not_glued_to_a_bar(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, is_disturbed: bool
+) -> None:
+    if is_disturbed:
+        monkeypatch.setattr(tqdm.tqdm, "write", fails)
+    with tqdm.tqdm(total=2, file=sys.stderr):
+        streams.print_line("found")
+    streams.print_line("no bar is shown")
+    lines = re.split(r"[\r\n]+", capsys.readouterr().err)
+    assert {"nws_sweep: found", "nws_sweep: no bar is shown"} < {*lines}
