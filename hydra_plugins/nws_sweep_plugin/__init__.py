@@ -2,7 +2,8 @@
 
 Hydra 1.3 imports this module at the start of every program of an environment; 1.4 finds its classes as entry points of
 the group ``hydra.plugins``. It imports only ``nws_sweep.config.embedding`` and modules that Hydra has imported already,
-and adds one group, ``nws_sweep``, so that it does not affect a program with its own ``batch_size`` or ``dataset``.
+unless the program composes an option. It adds one group, ``nws_sweep``, so that it does not affect a program with its
+own ``batch_size`` or ``dataset``.
 """
 
 import warnings
@@ -55,6 +56,10 @@ class NwsSweepConfigSource(ConfigSource):
         place = embedding.served(self._normalize_file_name(config_path))
         if place is None or not place.is_file():
             raise ConfigLoadError(f"Config not found : {config_path}")
+        if place.parent == embedding.conf_folder():  # an option, such as +nws_sweep=search
+            from nws_sweep.hydra_app import composing
+
+            composing.note_composed(place.stem)
         text = place.read_text("utf-8")
         header, config = self._get_header_dict(text), OmegaConf.create(text)
         return ConfigResult(config=config, path=self.full_path(), provider=self.provider, header=header)

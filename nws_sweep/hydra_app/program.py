@@ -27,6 +27,7 @@ from nws_sweep.config.embedding import GROUP
 from nws_sweep.config.project_keys import keys_of
 from nws_sweep.config.schema import column_value, folder_name
 from nws_sweep.errors import NwsSweepError
+from nws_sweep.hydra_app import composing
 from nws_sweep.hydra_app.grid import without_hydra
 from nws_sweep.programs.hooks import ProgramHook, Reporting, SearchEnded, SearchHook, TuningHook, Wanted
 from nws_sweep.programs.reports import is_first_rank, report
@@ -61,6 +62,7 @@ class ProgramCallback(Callback):
 
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
         """Prepares the report."""
+        composing.note_callback()
         if is_first_rank():
             self._grid = Path(config.hydra.sweep.dir).absolute() / FOLDER
             # Hydra 1.3 does not call on_multirun_end after a failed job.
@@ -68,6 +70,7 @@ class ProgramCallback(Callback):
 
     def on_job_start(self, config: DictConfig, **kwargs: Any) -> None:
         """Starts the hook."""
+        composing.note_callback()
         reporting = Reporting(announce=logger.info, warn=logger.error, keep=self.keep, progress=False, option=_OPTION)
         try:
             self._hook = self.kind(reporting, **self._options)

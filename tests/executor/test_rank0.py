@@ -16,6 +16,7 @@ import nws_sweep
 from nws_sweep.errors import NwsSweepError, OutOfTime
 from nws_sweep.executor import rank0
 from nws_sweep.results import MeasureRules
+from nws_sweep.system import streams
 
 
 def joined(monkeypatch: pytest.MonkeyPatch, rank: int, sent: list[Any]) -> Mock:
@@ -77,11 +78,13 @@ def test_a_waiting_rank_prints_a_line(monkeypatch: pytest.MonkeyPatch, capsys: p
     monkeypatch.setattr(rank0, "_NOTICE_AFTER_S", 0.01)
     group, printed = joined(monkeypatch, 0, []), threading.Event()
 
-    def print_and_set(*line: str, **how: Any) -> None:
-        print(*line, **how)
+    print_line = streams.print_line
+
+    def print_and_set(line: str) -> None:
+        print_line(line)
         printed.set()
 
-    monkeypatch.setattr(rank0, "print", print_and_set, raising=False)
+    monkeypatch.setattr(streams, "print_line", print_and_set)
     group.new_group = lambda **how: printed.wait(60) and "group"
     assert rank0.run_on_rank0(lambda: 3) == 3
     line = "nws_sweep: rank 0 is waiting for the other ranks: all 2 ranks must call search or tune\n"

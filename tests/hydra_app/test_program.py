@@ -26,7 +26,7 @@ from nws_sweep import api
 from nws_sweep.analysis.summary import summarise
 from nws_sweep.config import hydra_versions
 from nws_sweep.errors import NwsSweepError
-from nws_sweep.hydra_app import program
+from nws_sweep.hydra_app import composing, program
 from nws_sweep.hydra_app.program import AutotuneCallback, SearchCallback, WatchCallback
 from nws_sweep.report import snippets
 from nws_sweep.results import ProjectFacts, storage
@@ -149,6 +149,28 @@ def test_the_answer_of_autotune_has_the_keys_of_the_program(job: Job, tmp_path: 
     found = summarise(storage.find(tmp_path / "run" / "nws_sweep")).configurations[0]
     assert found.project == ProjectFacts(keys={"batch_size": "batch_size"})
     assert (snippets.best_settings(found) or {}).keys() == {"num_workers"}
+
+
+def test_a_program_that_composes_its_configuration_itself_is_told_what_to_type(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    at_exit: list[Callable[[], None]] = []
+    monkeypatch.setattr(atexit, "register", lambda call, *values: at_exit.append(functools.partial(call, *values)))
+    monkeypatch.setattr(sys, "argv", ["train.py", "+nws_sweep=search", "hydra.callbacks.nws_sweep.patience=2", "lr=1"])
+    monkeypatch.setattr(sys.modules["__main__"], "__spec__", None)
+    for name, value in (("_composed", set()), ("_is_called", False)):
+        monkeypatch.setattr(composing, name, value)
+    with initialize_config_dir(config_dir=str(write_host(tmp_path) / "conf"), **hydra_versions.BASE):
+        for option in ("search", "search", "base"):
+            compose("config", overrides=[f"+nws_sweep={option}"])
+    (end,) = at_exit
+    end()
+    line = capsys.readouterr().err
+    assert line.startswith("nws_sweep: +nws_sweep=search had no effect: ")
+    assert line.endswith("; start it by `nws-sweep search train.py lr=1`\n")
+    composing.note_callback()  # of a program that composes within @hydra.main
+    end()
+    assert capsys.readouterr().err == ""
 
 
 def test_a_failed_search_is_a_line(job: Job, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
