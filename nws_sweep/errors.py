@@ -11,6 +11,14 @@ class ConfigurationError(NwsSweepError):
     """The command line or the configuration is wrong."""
 
 
+class UnpicklableError(ConfigurationError):
+    """An object of the user cannot be pickled for trial processes; ``cause`` is the message without a remedy."""
+
+    def __init__(self, cause: str, remedy: str = "") -> None:
+        super().__init__(f"{cause}; {remedy}" if remedy else cause)
+        self.cause = cause
+
+
 class DatasetError(NwsSweepError):
     """The dataset cannot be made, or is empty."""
 

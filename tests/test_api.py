@@ -1,9 +1,13 @@
 """``nws_sweep.search`` and ``nws_sweep.tune``."""
 
+import contextlib
 import doctest
 import inspect
+import os
 import random
+import signal
 import time
+from collections.abc import Callable, Iterator
 from threading import Lock
 from types import SimpleNamespace
 from typing import Any, cast
@@ -17,12 +21,12 @@ import nws_sweep
 from nws_sweep import api
 from nws_sweep.api import searching
 from nws_sweep.dataloading.inputs import DATALOADER_DEFAULTS, loader_input_of
-from nws_sweep.errors import ConfigurationError, NwsSweepError
+from nws_sweep.errors import ConfigurationError, NwsSweepError, UnpicklableError
 from nws_sweep.measurement import sample_check
 from nws_sweep.report import progress
 from nws_sweep.report.search_result import SearchResult
 from nws_sweep.results import BatchCost, LoaderSettings, MeasureRules
-from nws_sweep.system import processes
+from nws_sweep.system import host_lock, processes
 from tests import user_datasets
 from tests.dataloading.test_generators import Draws
 from tests.factories import configuration, failed_trial, recorded_trial, search_result, search_rules, trial
@@ -43,6 +47,37 @@ def held() -> Any:
 
 def fails() -> Any:
     raise KeyError("no data")
+
+
+def test_what_cannot_be_pickled_ends_a_search_before_it_waits_for_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextlib.contextmanager
+    def waiting(path: str, on_wait: Callable[[str], None]) -> Iterator[None]:
+        on_wait("waiting")
+        pytest.fail("it waits")
+        yield
+
+    monkeypatch.setattr(host_lock, "held", waiting)
+    with pytest.raises(UnpicklableError, match="pass a function that makes it"):
+        small(held())
+
+
+def test_a_signal_that_the_program_takes_ends_a_search_that_waits_for_another_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    taken: list[int] = []
+
+    @contextlib.contextmanager
+    def waiting(*_: object) -> Iterator[None]:
+        os.kill(os.getpid(), signal.SIGTERM)
+        yield
+
+    monkeypatch.setattr(host_lock, "held", waiting)
+    before = signal.signal(signal.SIGTERM, lambda number, _: taken.append(number))
+    try:
+        tuned: Any = nws_sweep.tune(DataLoader(slow()), reuse=False, progress=False, num_workers=[0], time_limit_s=1.0)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert (taken, tuned.tuning.reason) == ([signal.SIGTERM], "SIGTERM ended the search")
 
 
 def small(dataset: Any, **keywords: Any) -> nws_sweep.SearchResult:

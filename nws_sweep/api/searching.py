@@ -27,7 +27,7 @@ from nws_sweep.report.progress import Print, ProgressReporter, announcer, printe
 from nws_sweep.report.search_result import SearchResult
 from nws_sweep.results import NO_STEP, Configuration, MeasureRules, SearchRecord, SearchRules, TrialState
 from nws_sweep.results.result_cache import ResultStore
-from nws_sweep.system import host_lock, platforms, temporary
+from nws_sweep.system import host_lock, platforms, processes, temporary
 from nws_sweep.system.host import usable_cpus
 from nws_sweep.tuning.runner import limit_s, limit_spent, new_record
 from nws_sweep.tuning.runner import search as run_search
@@ -218,7 +218,14 @@ def record_here(start: SearchRecord, loader_input: LoaderInput, asked: Asked) ->
     reuse = asked.plan.reuse if loader_input.fingerprint else "never"
     if known := _cached(store, start, reuse, announce):
         return known, True
-    with host_lock.held(host_lock.usual(), announce):
+
+    def check_and_announce(line: str) -> None:
+        """What cannot be pickled ends the search before it waits for another one."""
+        with temporary.folder() as folder:
+            _pickled(start.configuration, loader_input, asked.training_step, Path(folder))
+        announce(line)
+
+    with processes.ended_by_taken_signals(), host_lock.held(host_lock.usual(), check_and_announce):
         # Another process may have finished the same search meanwhile, such as a rank without a process group.
         if known := _cached(store, start, reuse, announce):
             return known, True
@@ -273,16 +280,24 @@ def _measured(
     with ExitStack() as stack:
         folder = Path(stack.enter_context(temporary.folder()))
         dataset_server = stack.enter_context(DatasetServer())
-        chosen = replace(start.configuration, dataset=loader_input.pickle_into(folder))
-        if callable(training_step):
-            step = pickling.write("the training step", training_step, folder / "training_step")
-            chosen = replace(chosen, training_step=step)
+        chosen = _pickled(start.configuration, loader_input, training_step, folder)
         spec = spec_of(chosen, str(Path.cwd()))
         start_process = dataset_server.factory(lambda configuration: spec, reporter.print_line)
         if loader_input.settings_unknown:
             start = _with_settings_of_maker(start, start_process, began_s)
         environment = Environment(start_process=start_process, fork_s=forking.seconds_of_a_fork())
         return run_search(start, environment, reporter, began_s=began_s)
+
+
+def _pickled(
+    configuration: Configuration, loader_input: LoaderInput, training_step: TrainingStep, folder: Path
+) -> Configuration:
+    """Pickles the DataLoader and the training step into a folder; returns what trial processes make from them."""
+    chosen = replace(configuration, dataset=loader_input.pickle_into(folder))
+    if not callable(training_step):
+        return chosen
+    step = pickling.write("the training step", training_step, folder / "training_step")
+    return replace(chosen, training_step=step)
 
 
 def _with_settings_of_maker(start: SearchRecord, start_process: ProcessFactory, began_s: float) -> SearchRecord:

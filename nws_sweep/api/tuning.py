@@ -97,6 +97,8 @@ def tune(  # noqa: PLR0913
         result = search_for_all_ranks(loader_input, asked)
     except OutOfTime as error:
         return unchanged(str(error))
+    except processes.Interrupted as stop:  # a handler of the program has taken it, for the loop that follows
+        return unchanged(f"{stop} ended the search")
     tuned = _with_result(own(), result)
     tuning = cast("Any", tuned).tuning
     if not is_module(tuned) and tuning.after != result.settings:

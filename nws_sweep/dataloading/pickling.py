@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from nws_sweep.dataloading.loaders import KeptIterator
-from nws_sweep.errors import ConfigurationError, one_line
+from nws_sweep.errors import ConfigurationError, UnpicklableError, one_line
 from nws_sweep.system import torch_internals
 
 _LOAD = f"{__name__}.load"
@@ -28,16 +28,15 @@ _LOAD = f"{__name__}.load"
 def write(what: str, value: Any, path: Path, is_maker: bool = False, remedy: str = "") -> dict[str, Any]:
     """Pickles an object into a new file and returns the node by which Hydra's ``instantiate`` loads it.
 
-    A maker is a function that the trial process calls to make the object. ConfigurationError, in which the object is
+    A maker is a function that the trial process calls to make the object. UnpicklableError, in which the object is
     called ``what`` and the remedy is named, if it cannot be pickled.
     """
     try:
         with path.open("xb") as file:
             _Pickler(file).dump(value)
     except Exception as error:  # code of the user may raise anything
-        why = f"({type(error).__name__}: {error}){f'; {remedy}' if remedy else ''}"
         what = f"{what} of type {type(value).__name__} cannot be pickled for the trial process"
-        raise ConfigurationError(one_line(f"{what} {why}")) from error
+        raise UnpicklableError(one_line(f"{what} ({type(error).__name__}: {error})"), remedy) from error
     # Spawned workers of a notebook do not get its classes in the user's process either.
     is_script = hasattr(sys.modules["__main__"], "__file__")
     return {"_target_": _LOAD, "path": str(path), "is_script": is_script, "is_maker": is_maker}

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from nws_sweep.config.schema import RANGES, autotune_options, require
-from nws_sweep.errors import INTERRUPTED, ConfigurationError, one_line
+from nws_sweep.errors import INTERRUPTED, ConfigurationError, UnpicklableError, one_line
 from nws_sweep.executor import rank0
 from nws_sweep.programs.reports import RANKS, is_first_rank
 from nws_sweep.report.progress import Print, announcer, printer_for
@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 
 Wanted = int | str | None  # the number of a DataLoader, the class of its dataset, or None for the training DataLoader
 _NOT_FOLLOWED = "loaders of other libraries, such as fastai's, and processes that the program starts are not followed"
+_INSTEAD_OF_A_PICKLE = (
+    "in the program, open files and connections in __getitem__ at first use, not in __init__; or use autotune, which "
+    "copies nothing"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -222,7 +226,10 @@ class SearchHook(ProgramHook):
         return not reason
 
     def _search(self, loader: Any) -> int:
-        """Searches the loader; returns the exit status: 1 if the search or a candidate failed, 130 after Ctrl-C."""
+        """Searches the loader; returns the exit status.
+
+        It is 1 if the search or a candidate failed, 130 after Ctrl-C, and 143 after SIGTERM that the program handles.
+        """
         from nws_sweep import api
 
         if rank0.has_other_ranks() and not self._has_all_ranks:
@@ -232,9 +239,14 @@ class SearchHook(ProgramHook):
         try:
             found = api.search(loader, progress=self._reporting.progress, **self._options)
             return self._reporting.keep(found.record) or 0
-        except KeyboardInterrupt:  # the program might train on
-            self._reporting.warn("the search was interrupted")
-            return INTERRUPTED
+        except KeyboardInterrupt as stop:  # the program might train on
+            signal_name = str(stop)
+            by = f" by {signal_name}" if signal_name else ""
+            self._reporting.warn(f"the search was interrupted{by}")
+            return int(getattr(stop, "status", INTERRUPTED))
+        except UnpicklableError as error:
+            self._reporting.warn(f"the search failed: {error.cause}; {_INSTEAD_OF_A_PICKLE}")
+            return 1
         except Exception as error:  # the program must not handle it
             self._reporting.warn(f"the search failed: {one_line(str(error) or repr(error), 1000)}")
             return 1

@@ -151,6 +151,36 @@ class Interrupts:
             os.write(2, _NOTICE)
 
 
+@contextlib.contextmanager
+def ended_by_taken_signals() -> Iterator[None]:
+    """Raises Interrupted if a handler of the program takes one of ``ENDING_SIGNALS`` inside the block, and returns.
+
+    Such a handler, as Lightning's of SIGTERM, notes that the program should end: its loop, which would read the note,
+    waits for the block. In the main thread only.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    found: dict[int, Any] = {number: signal.getsignal(number) for number in ENDING_SIGNALS}
+    default = signal.default_int_handler  # which raises
+    own = {number: handler for number, handler in found.items() if callable(handler) and handler is not default}
+    is_inside = True
+
+    def take(number: int, frame: FrameType | None) -> None:
+        own[number](number, frame)
+        if is_inside:
+            raise Interrupted(number)
+
+    try:
+        for number in own:
+            signal.signal(number, take)
+        yield
+    finally:
+        is_inside = False
+        for number, handler in own.items():
+            signal.signal(number, handler)
+
+
 def signal_group(pid: int, number: int) -> None:
     """Sends a signal to a process group, if its leader runs."""
     with contextlib.suppress(ProcessLookupError, PermissionError):

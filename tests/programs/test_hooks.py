@@ -3,6 +3,7 @@
 import contextlib
 import gc
 import queue
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -15,9 +16,10 @@ from torch.utils.data import DataLoader, SubsetRandomSampler
 
 import nws_sweep
 from nws_sweep.dataloading.loaders import KeptIterator
-from nws_sweep.errors import ConfigurationError
+from nws_sweep.errors import ConfigurationError, UnpicklableError
 from nws_sweep.programs.hooks import ProgramHook, Reporting, SearchEnded, SearchHook, TrainerHook, TuningHook
 from nws_sweep.results import SearchRecord
+from nws_sweep.system.processes import Interrupted
 from tests.user_datasets import Endless, Plain, With, validation_and_training
 
 
@@ -79,14 +81,28 @@ def test_a_search_ends_the_program_at_the_first_batch_of_its_training(told: Told
     assert len(list(training)) == 8
 
 
-def test_ctrl_c_in_a_search_ends_the_program(told: Told, searched: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(*_: Any, **__: Any) -> None:
-        raise KeyboardInterrupt
+@pytest.mark.parametrize(
+    ("error", "status", "line"),
+    [
+        (KeyboardInterrupt(), 130, "the search was interrupted"),
+        (Interrupted(signal.SIGTERM), 143, "the search was interrupted by SIGTERM"),
+        (
+            UnpicklableError("no pickle", "pass a function"),
+            1,
+            "the search failed: no pickle; in the program, open files",
+        ),
+    ],
+)
+def test_a_search_that_is_not_possible_ends_the_program(
+    told: Told, monkeypatch: pytest.MonkeyPatch, error: BaseException, status: int, line: str
+) -> None:
+    def fails(*_: Any, **__: Any) -> None:
+        raise error
 
-    monkeypatch.setattr(nws_sweep.api, "search", interrupted)
+    monkeypatch.setattr(nws_sweep.api, "search", fails)
     _, training = validation_and_training()
-    assert run(SearchHook(told.reporting, None), lambda: list(training)) == 130
-    assert told.lines == ["the search was interrupted"]
+    assert run(SearchHook(told.reporting, None), lambda: list(training)) == status
+    assert [text[: len(line)] for text in told.lines] == [line]
 
 
 def test_a_search_in_a_thread_ends_the_program_that_waits_for_its_batches(told: Told, searched: list[Any]) -> None:

@@ -49,6 +49,25 @@ def test_the_first_signal_during_a_measurement_is_deferred(numbers: list[int], c
     assert capfd.readouterr().err.count("Press Ctrl-C again to stop now") == 1
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_that_a_handler_of_the_program_takes_ends_the_block_too(number: int) -> None:
+    taken: list[int] = []
+    before = signal.signal(number, lambda number, _: taken.append(number))
+    try:
+        with pytest.raises(Interrupted) as raised, processes.ended_by_taken_signals():
+            send(number)
+        send(number)
+    finally:
+        signal.signal(number, before)
+    assert (taken, raised.value.status) == ([number, number], 128 + number)
+
+
+def test_pythons_own_handler_ends_the_block_as_without() -> None:
+    with pytest.raises(KeyboardInterrupt) as raised, processes.ended_by_taken_signals():
+        send(signal.SIGINT)
+    assert raised.type is KeyboardInterrupt
+
+
 def test_an_error_precedes_a_deferred_signal() -> None:
     with Interrupts() as interrupts:
         with suppress(ZeroDivisionError), interrupts.deferred():
