@@ -171,8 +171,8 @@ def _with_savings(diagnosis: Diagnosis, replayed: Counterfactual) -> Diagnosis:
         Bottleneck.STARTUP: not own.persistent_workers, Bottleneck.COMPETITION: own.num_workers == 0,
         Bottleneck.ORDER: unordered is not None, Bottleneck.STEP: diagnosis.has_step,
     }  # fmt: skip
-    removable = [each for each in REMOVABLE if applies.get(each, True)]
-    saved: dict[Bottleneck, float] = {each: replayed.without(each) for each in removable}
+    removable = [bottleneck for bottleneck in REMOVABLE if applies.get(bottleneck, True)]
+    saved = {taken[0]: share for taken, share in _worth_a_replay([(bottleneck,) for bottleneck in removable], replayed)}
     if unordered:
         saved[Bottleneck.ORDER] = replayed.with_settings(unordered)  # as ``suggestions`` says
     refused = (replace(own, num_workers=trial.num_workers) for trial in diagnosis.refused)
@@ -183,7 +183,16 @@ def _with_savings(diagnosis: Diagnosis, replayed: Counterfactual) -> Diagnosis:
     if limiting := {each: saved[each] for each in order if saved[each] >= _LEAST_SAVED}:
         return replace(diagnosis, saved=limiting)
     removable.sort(key=lambda each: each is Bottleneck.STARTUP)  # seldom what to change
-    both = {pair: replayed.without(*pair) for pair in itertools.combinations(removable, 2)}
-    pair = max(both, key=lambda each: both[each])
-    limiting = dict.fromkeys(pair, both[pair]) if both[pair] >= _LEAST_SAVED else {}
+    both = dict(_worth_a_replay([*itertools.combinations(removable, 2)], replayed))
+    pair = max(both, key=lambda taken: both[taken], default=())
+    limiting = dict.fromkeys(pair, both[pair]) if pair and both[pair] >= _LEAST_SAVED else {}
     return replace(diagnosis, saved=limiting, together=bool(limiting))
+
+
+def _worth_a_replay(
+    taken: Iterable[tuple[Bottleneck, ...]], replayed: Counterfactual
+) -> Iterator[tuple[tuple[Bottleneck, ...], float]]:
+    """What is saved without these bottlenecks, except without any that cannot save ``_LEAST_SAVED``."""
+    for bottlenecks in taken:
+        if replayed.most_saved(*bottlenecks) >= _LEAST_SAVED:
+            yield bottlenecks, replayed.without(*bottlenecks)

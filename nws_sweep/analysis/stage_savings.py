@@ -22,19 +22,34 @@ _MISFIT = 0.03  # relative error of a replay beside that of its inputs
 NO_TIME = 0.01  # share of the epoch below which a stage saves no time
 
 
-def stages_of(result: SearchRecord, best: Trial, replayed: Counterfactual | None) -> tuple[Stage, ...]:
+def stages_of(
+    result: SearchRecord, best: Trial, replayed: Counterfactual | None, *, with_workers: bool = True
+) -> tuple[Stage, ...]:
     """The stages of a configuration's samples, the most expensive first; empty if none were timed.
 
     Args:
         result: The search.
         best: Its recommended trial.
         replayed: The epoch at the best setting; None if it is unknown.
+        with_workers: Whether to find the workers and the epoch without each stage, which takes many more replays.
     """
     trials = [trial for trial in result.trials if trial.state is TrialState.OK and trial.num_workers]
     costs = stage_costs(trials, best.settings.batch_size or _measured_size(best), best.num_workers)
     dear = [cost for cost in costs if cost.share >= _LEAST_SHARE][:_MOST]
-    found = {stage.name: stage for stage in _without(dear, replayed, best, result)} if replayed else {}
-    return tuple(found.get(cost.name, cost) for cost in costs)
+    if replayed is None:
+        return costs
+    savings = {stage.name: stage for stage in _with_savings(dear, replayed)}
+    if with_workers:
+        savings = {stage.name: stage for stage in _with_workers([*savings.values()], replayed, best, result)}
+    return tuple(savings.get(cost.name, cost) for cost in costs)
+
+
+def _with_savings(costs: Sequence[Stage], replayed: Counterfactual) -> Iterator[Stage]:
+    """The stages with what is saved without them, with the workers in use."""
+    model, settings = replayed.model, replayed.best
+    now_s = model.cost_s(settings, most=_BATCHES)
+    for cost in costs:
+        yield replace(cost, saved=1 - model.cost_s(settings, without=(cost,), most=_BATCHES) / now_s)
 
 
 def _measured_size(best: Trial) -> int:
@@ -43,12 +58,16 @@ def _measured_size(best: Trial) -> int:
     return round(found.samples_per_s * found.batch_s.value) if found and found.samples_per_s and found.batch_s else 1
 
 
-def _without(costs: Sequence[Stage], replayed: Counterfactual, best: Trial, result: SearchRecord) -> Iterator[Stage]:
+def _with_workers(
+    costs: Sequence[Stage], replayed: Counterfactual, best: Trial, result: SearchRecord
+) -> Iterator[Stage]:
+    """The stages with the workers and the epoch without them."""
     model, own = replayed.model, replayed.best
     tolerance, now_s = result.configuration.search.tolerance, model.cost_s(own, most=_BATCHES)
     for cost in costs:
+        bare = replace(cost, saved=None)  # as ``_with_savings`` has taken it away: the model remembers the result
 
-        def costs_s(numbers: Sequence[int], taken: Stage = cost) -> Mapping[QueueSettings, float]:
+        def costs_s(numbers: Sequence[int], taken: Stage = bare) -> Mapping[QueueSettings, float]:
             settings = (replace(own, num_workers=number) for number in numbers)
             return {one: model.cost_s(one, without=(taken,), most=_BATCHES) for one in settings}
 
@@ -57,7 +76,7 @@ def _without(costs: Sequence[Stage], replayed: Counterfactual, best: Trial, resu
         fewer = choice.choose(near, tolerance)
         ratios = [then_s / now_s for then_s in (near[own], near[fewer], *ends)]
         epoch_s = _epoch(best, ratios)
-        yield replace(cost, saved=1 - ratios[0], workers_without=fewer.num_workers, epoch_without_s=epoch_s)
+        yield replace(cost, workers_without=fewer.num_workers, epoch_without_s=epoch_s)
 
 
 def _with_error(cost: Stage) -> Iterator[Stage]:

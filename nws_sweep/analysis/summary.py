@@ -3,7 +3,7 @@
 import functools
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from nws_sweep.analysis import advice, caveats, node_kinds, what_if
@@ -11,10 +11,32 @@ from nws_sweep.analysis.diagnosis import Diagnosis, diagnose, worker_trials
 from nws_sweep.analysis.stage_savings import stages_of
 from nws_sweep.analysis.time_ratios import Ratio, ratio_of
 from nws_sweep.replay import choice
+from nws_sweep.replay.bottlenecks import Bottleneck
 from nws_sweep.replay.stages import Stage
 from nws_sweep.results import Configuration, Estimate, Host, SearchRecord, Trial, TrialState, varying_columns
 from nws_sweep.results.search_record import ProjectFacts
 from nws_sweep.results.storage import Stored, StoredRun
+
+MOST_DETAILED = 100  # configurations whose stages are reported in full; of more only those of the fastest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conclusions:
+    """What the records of the batches of a configuration say, without the records, which need much memory.
+
+    Attributes:
+        diagnosis: Of the only configuration, with its records; None for one of several.
+        bottlenecks: The most important first; None if batches were not recorded.
+        stages: What makes a sample expensive, the most expensive first; empty if no calls were timed.
+        explanation: Why the best is the best: bottlenecks, further gains, which training steps it feeds.
+        warnings: Lines that question the answer or suggest how to improve it.
+    """
+
+    diagnosis: Diagnosis | None
+    bottlenecks: tuple[Bottleneck, ...] | None
+    stages: tuple[Stage, ...]
+    explanation: tuple[str, ...]
+    warnings: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)  # without slots, for cached properties
@@ -28,22 +50,42 @@ class ConfigurationSummary:
     gain_over_reference: Ratio | None  # speed-up over num_workers = usable CPUs (reference)
     searched: tuple[str, ...]  # names of the DataLoader settings that were searched, or that vary in the grid
     is_only: bool = False  # no other configuration was measured
+    is_detailed: bool = True  # ``conclusions`` say how many workers the epoch needs without each stage
 
     @functools.cached_property
+    def conclusions(self) -> "Conclusions":
+        """What the records of batches say; they are read from the disk, and not kept for several configurations."""
+        recorded = self.run.recorded
+        found = diagnose(recorded, self.best)
+        stages: tuple[Stage, ...] = ()
+        if self.best:
+            stages = stages_of(recorded, self.best, found.replayed if found else None, with_workers=self.is_detailed)
+        lines = [advice.sentence(found, stages), *advice.further(found)] if found else []
+        if self.is_only:
+            lines.append(_fed_steps(recorded, self.best))
+        return Conclusions(
+            diagnosis=found if self.is_only else None,
+            bottlenecks=found.bottlenecks if found else None,
+            stages=stages,
+            explanation=tuple(filter(None, lines)),
+            warnings=tuple(caveats.on(self.run.result, self.best, found)),
+        )
+
+    @property
     def diagnosis(self) -> Diagnosis | None:
         """The bottlenecks at the best setting; None if batches were not recorded."""
-        return diagnose(self.run.recorded, self.best)
+        return self.conclusions.diagnosis if self.is_only else diagnose(self.run.recorded, self.best)
 
-    @functools.cached_property
+    @property
     def stages(self) -> tuple[Stage, ...]:
         """What makes a sample expensive, the most expensive first; empty if no calls were timed."""
-        replayed = self.diagnosis.replayed if self.diagnosis else None
-        return stages_of(self.run.recorded, self.best, replayed) if self.best else ()
+        detailed = self if self.is_detailed else replace(self, is_detailed=True)
+        return detailed.conclusions.stages
 
-    @functools.cached_property
+    @property
     def warnings(self) -> tuple[str, ...]:
         """Lines that question the answer or suggest how to improve it."""
-        return tuple(caveats.on(self.run.result, self.best, self.diagnosis))
+        return self.conclusions.warnings
 
     @property
     def configuration(self) -> Configuration:
@@ -58,15 +100,7 @@ class ConfigurationSummary:
     @property
     def explanation(self) -> tuple[str, ...]:
         """Why the best is the best: its bottlenecks first, then further gains, and which training steps it feeds."""
-        found = self.diagnosis
-        bottlenecks, gains = (advice.sentence(found, self.stages), advice.further(found)) if found else ("", ())
-        return tuple(line for line in (bottlenecks, *gains, self.fed_steps) if line)
-
-    @functools.cached_property
-    def fed_steps(self) -> str:
-        """How many workers feed a training step; empty with a training step, and for several configurations."""
-        recorded = what_if.of(self.run.recorded, self.best) if self.is_only else None
-        return advice.fed_steps(recorded.feeding()) if recorded and not recorded.step_s else ""
+        return self.conclusions.explanation
 
     @property
     def best_rate(self) -> float:
@@ -122,7 +156,7 @@ class Summary:
         """The distinct hosts, in the order of measuring."""
         return tuple(dict.fromkeys(run.result.host for run in self.stored.runs))
 
-    @property
+    @functools.cached_property
     def fastest(self) -> ConfigurationSummary | None:
         """The configuration whose best loads the most samples per second; None if nothing was measured."""
         return max((c for c in self.configurations if c.best), key=lambda c: c.best_rate, default=None)
@@ -132,7 +166,7 @@ class Summary:
         """The unit of ``ConfigurationSummary.rate``: of an epoch, unless the length of one is unknown."""
         return f"samples per second{' of an epoch' if self.has_lengths else ''}"
 
-    @property
+    @functools.cached_property
     def has_lengths(self) -> bool:
         """Whether the length of an epoch of all measured candidates is known."""
         trials = (trial for one in self.configurations for trial in one.worker_trials)
@@ -209,7 +243,14 @@ def _configuration(run: StoredRun, varying: Sequence[str], stored: Stored) -> Co
         gain_over_reference=_gain(result, best, result.configuration.search.reference),
         searched=(*(result.configuration.search.settings or ()), *varying, *stored.axes),
         is_only=len(stored.runs) == 1,
+        is_detailed=len(stored.runs) <= MOST_DETAILED,
     )
+
+
+def _fed_steps(recorded: SearchRecord, best: Trial | None) -> str:
+    """How many workers feed a training step; empty with a training step, and without records."""
+    found = what_if.of(recorded, best)
+    return advice.fed_steps(found.feeding()) if found and not found.step_s else ""
 
 
 def _gain(result: SearchRecord, best: Trial | None, num_workers: int | None) -> Ratio | None:

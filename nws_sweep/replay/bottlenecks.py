@@ -58,7 +58,7 @@ class Epoch(NamedTuple):
                 costs = [BatchCost((making if settings.num_workers else 1.0) * one.cpu_s, one.wait_s) for one in costs]
                 loop = replace(loop, receive_s=0.0, receive_wait_s=0.0)
             case Bottleneck.LATENCY:
-                costs = [replace(cost, wait_s=0.0) for cost in costs]
+                costs = [BatchCost(cost.cpu_s, 0.0, cost.copy_s) for cost in costs]
             case Bottleneck.CPU:
                 loop, settings = undisturbed, replace(settings, cpus=math.inf)
             case _:

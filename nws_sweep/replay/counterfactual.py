@@ -7,7 +7,7 @@ taken away, none of them is predicted to be faster than the best setting: the se
 import functools
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ from nws_sweep.replay.model import Model
 from nws_sweep.replay.prediction import MOST_BATCHES
 from nws_sweep.replay.queue import QueueSettings
 
-_FEW_BATCHES = 250  # replayed with values of num_workers other than the best
+_FEW_BATCHES = 250  # replayed with other values of num_workers than the best, and of batches of similar costs
 
 
 class MeanCosts(NamedTuple):
@@ -45,15 +45,25 @@ class Counterfactual:
 
     def without(self, *taken: Taken, cpus: float | None = None) -> float:
         """What is saved without these things; with ``cpus`` CPUs."""
-        now_s, times_s = self._now_s[self.best.num_workers], []
-        for number, own_s in self._now_s.items():
+        least_s = math.inf
+        for settings, slower in self._settings(cpus):
+            if slower * self._bound_s(settings, taken) < least_s:
+                least_s = min(least_s, slower * self._cost_s(settings, taken))
+        return 1 - least_s / self.now_s
+
+    def most_saved(self, *taken: Taken) -> float:
+        """An upper bound of what is saved without these things, without replays."""
+        return 1 - min(slower * self._bound_s(settings, taken) for settings, slower in self._settings()) / self.now_s
+
+    def _settings(self, cpus: float | None = None) -> Iterator[tuple[QueueSettings, float]]:
+        """The best and the other settings, and a factor with which they are not faster than the best now."""
+        for number, other_s in sorted(self._now_s.items(), key=lambda now: now[0] != self.best.num_workers):
             settings = replace(self.best, num_workers=number, cpus=cpus or self.best.cpus)
-            times_s.append(self._cost_s(settings, taken) * max(1.0, now_s / own_s))
-        return 1 - min(times_s) / now_s
+            yield settings, max(1.0, self.now_s / other_s)
 
     def with_settings(self, settings: QueueSettings) -> float:
         """What is saved with other settings as predicted, whether the number of workers is allowed or not."""
-        return 1 - self.model.cost_s(settings) / self.model.cost_s(self.best)
+        return 1 - self._cost_s(settings) / self._cost_s(self.best)
 
     @property
     def free_loader(self) -> float:
@@ -91,5 +101,12 @@ class Counterfactual:
         return {number: self._cost_s(replace(self.best, num_workers=number)) for number in self.allowed}
 
     def _cost_s(self, settings: QueueSettings, taken: Sequence[Taken] = ()) -> float:
-        most = MOST_BATCHES if settings.num_workers == self.best.num_workers else _FEW_BATCHES
-        return self.model.cost_s(settings, without=taken, most=most)
+        return self.model.cost_s(settings, without=taken, most=self._most(settings))
+
+    def _bound_s(self, settings: QueueSettings, taken: Sequence[Taken]) -> float:
+        return self.model.least_s(settings, taken, self._most(settings))
+
+    def _most(self, settings: QueueSettings) -> int:
+        """The batches that are replayed: more with the workers of the best, if their costs differ."""
+        is_best = settings.num_workers == self.best.num_workers
+        return MOST_BATCHES if is_best and self.model.records_for(settings.num_workers).varies else _FEW_BATCHES

@@ -5,16 +5,15 @@ a factor for what the replay does not model (``known``).
 """
 
 import math
-import random
 import statistics
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from nws_sweep.replay.bottlenecks import Epoch, Taken
 from nws_sweep.replay.known import FEW_CPUS, Factors, Known, beside_others, doublings, known_of, square_beyond_noise
 from nws_sweep.replay.prediction import MOST_BATCHES, MOST_ORDERS, Prediction, Records, epoch_and_batch_s, predict
-from nws_sweep.replay.queue import QueueSettings
+from nws_sweep.replay.queue import QueueSettings, least_batch_s
 from nws_sweep.results import BatchCost, BatchRecord, LoopCosts, Trial
 
 _SMALL_KIND, _CHEAP = 0.05, 0.8  # shares of all costs, and of the usual costs; see ``_ratios``
@@ -42,7 +41,7 @@ class Model:
         settings: QueueSettings,
         *,
         step_s: float | None = None,
-        without: Iterable[Taken] = (),
+        without: Sequence[Taken] = (),
         most: int = MOST_BATCHES,
         like: Known | None = None,
     ) -> float:
@@ -56,17 +55,36 @@ class Model:
                 the mean over as many orders of a short epoch as have this many batches.
             like: The trial as which the workers make batches; None for all that are known.
         """
-        records, factor = self._like(like) if like else self._inputs(settings.num_workers, step_s)
+        place = settings, step_s, tuple(without), most, like.settings if like else None
+        if place not in self._costs_s:
+            records, factor = self._like(like) if like else self._inputs(settings.num_workers, step_s)
+            epochs = self._epochs(records, settings, without, most)
+            epoch_s = statistics.fmean(epoch_and_batch_s(*epoch, records)[0] for epoch in epochs)
+            self._costs_s[place] = factor * epoch_s / records.batches
+        return self._costs_s[place]
+
+    @cached_property
+    def _costs_s(self) -> dict[Hashable, float]:
+        """The results of ``cost_s`` so far: diagnoses ask again."""
+        return {}
+
+    def least_s(self, settings: QueueSettings, without: Sequence[Taken], most: int) -> float:
+        """A lower bound of ``cost_s``, without a replay."""
+        records, factor = self._inputs(settings.num_workers, None)
+        return factor * least_batch_s(*next(self._epochs(records, settings, without, most)))
+
+    def _epochs(
+        self, records: Records, settings: QueueSettings, without: Sequence[Taken], most: int
+    ) -> Iterator[Epoch]:
+        """The epochs that ``cost_s`` replays."""
         settings = beside_others(settings, self.known[0])
         count = min(most, records.most) if len(records.made) > 1 else _EQUAL_BATCHES
-        epochs_s = []
         for seed in range(max(1, min(MOST_ORDERS, count // records.batches))):
-            costs = records.epoch(random.Random(seed), max(count, _QUEUES * settings.queued_batches))
+            costs = records.epoch(seed, max(count, _QUEUES * settings.queued_batches))
             epoch = Epoch(costs, records.loop, settings)
             for taken in without:
                 epoch = epoch.without(taken, self.making, self.undisturbed(epoch.loop))
-            epochs_s.append(epoch_and_batch_s(*epoch, records)[0])
-        return factor * statistics.fmean(epochs_s) / records.batches
+            yield epoch
 
     def predict(self, settings: QueueSettings, step_s: float | None = None) -> Prediction:
         """An epoch and a batch at the steady pace, with their bands."""

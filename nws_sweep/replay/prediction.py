@@ -70,13 +70,24 @@ class Records:
         ratio = statistics.fmean((later - earlier) ** 2 for earlier, later in pairwise(logs)) / spread
         return _NEAR if ratio < 2 - _SIGNIFICANT * 2 / math.sqrt(len(logs)) else 1.0
 
-    def epoch(self, draw: random.Random, most: int | None = None) -> list[BatchCost]:
+    def epoch(self, seed: int, most: int | None = None) -> list[BatchCost]:
         """The costs of at most ``most`` batches in the order of an epoch, which they represent.
 
         Each record is used as often as any other, to within one, in any order; if costs have an order, a batch gets the
         cost of a record within ``reach`` of its position, however many there are of each part of the epoch.
         """
-        count, made = min(self.batches, most or self.most), self.in_order
+        count = min(self.batches, most or self.most)
+        if (seed, count) not in self._epochs:
+            self._epochs[seed, count] = self._drawn(random.Random(seed), count)
+        return self._epochs[seed, count]
+
+    @cached_property
+    def _epochs(self) -> dict[tuple[int, int], list[BatchCost]]:
+        """The results of ``epoch`` so far: the same epoch is replayed with one thing after the other taken away."""
+        return {}
+
+    def _drawn(self, draw: random.Random, count: int) -> list[BatchCost]:
+        made = self.in_order
         if self.reach < 1:
             indices = (bisect.bisect(made, (place + 0.5) / count, key=position_of) for place in range(count))
             return [self._near(index, draw).cost for index in indices]
@@ -116,7 +127,7 @@ class Prediction(NamedTuple):
 
 def epoch_of(records: Records, settings: QueueSettings, seed: int = 0) -> tuple[float, float]:
     """Seconds of an epoch and of a batch at the steady pace, without a band; the same for the same seed."""
-    costs = records.epoch(random.Random(seed))
+    costs = records.epoch(seed)
     if len(records.made) == 1:  # equal batches have their pace from the second queue on
         costs = costs[: max(50, 4 * settings.queued_batches)]
     return epoch_and_batch_s(costs, records.loop, settings, records)

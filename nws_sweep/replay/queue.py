@@ -64,6 +64,19 @@ def replay(batches: Sequence[BatchCost], loop: LoopCosts, settings: QueueSetting
     return _Epoch(batches, loop, settings).run()
 
 
+def least_batch_s(batches: Sequence[BatchCost], loop: LoopCosts, settings: QueueSettings) -> float:
+    """A lower bound of the time per batch of ``replay``: what the CPUs, the workers and the main process have to do."""
+    if settings.num_workers == 0:
+        return _without_workers(batches, loop, settings.cpus).epoch_s / len(batches)
+    making_cpu_s = sum(batch.cpu_s + batch.copy_s for batch in batches) / len(batches)
+    waiting_s = sum(batch.wait_s for batch in batches) / len(batches)
+    return max(
+        (making_cpu_s + loop.receive_s + loop.step_cpu_s) / settings.cpus,
+        (making_cpu_s + waiting_s) / settings.num_workers,
+        loop.receive_s + loop.receive_wait_s + loop.step_s,
+    )
+
+
 def _without_workers(batches: Sequence[BatchCost], loop: LoopCosts, cpus: float) -> Replayed:
     now, returned = 0.0, []
     step_s = max(loop.step_s, loop.step_cpu_s / cpus)
@@ -132,9 +145,10 @@ class _Epoch:
         self._returned_s: list[float] = []
 
     def run(self) -> Replayed:
-        next(self._processes[-1])
+        processes, advance = self._processes, self._machine.advance
+        next(processes[-1])
         while not self._is_done:
-            next(self._processes[self._machine.advance()])
+            next(processes[advance()])
         settings = self._settings
         stop_s = self._loop.stop_s * max(1.0, settings.num_workers / settings.cpus)
         return Replayed(tuple(self._returned_s), self._machine.now + (0.0 if settings.persistent_workers else stop_s))
@@ -164,12 +178,7 @@ class _Epoch:
 
     def _main_process(self, own: int) -> Iterator[None]:
         machine, loop, in_order = self._machine, self._loop, self._settings.in_order
-        for worker in self._processes[:-1]:
-            machine.compute(own, loop.fork_s)
-            yield
-            next(worker)
-        for _ in range(self._settings.queued_batches):
-            self._assign()
+        yield from self._start_workers(own)
         threads = max(1.0, loop.step_cpu_s / loop.step_s) if loop.step_s else 1.0
         step_wait_s = loop.step_s - loop.step_cpu_s / threads
         received: dict[int, int] = {}  # the worker of each batch that is kept until its turn
@@ -188,12 +197,22 @@ class _Epoch:
             self._outstanding[received.pop(expected)] -= 1
             self._assign()
             self._returned_s.append(machine.now)
-            machine.compute(own, loop.step_cpu_s, threads)
-            yield
-            machine.wait(own, step_wait_s)
-            yield
+            if loop.step_cpu_s:
+                machine.compute(own, loop.step_cpu_s, threads)
+                yield
+            if step_wait_s:
+                machine.wait(own, step_wait_s)
+                yield
         self._is_done = True
         yield
+
+    def _start_workers(self, own: int) -> Iterator[None]:
+        for worker in self._processes[:-1]:
+            self._machine.compute(own, self._loop.fork_s)
+            yield
+            next(worker)
+        for _ in range(self._settings.queued_batches):
+            self._assign()
 
     def _assign(self) -> None:
         """Assigns the next batch of the epoch, if any is left, to the next worker in turn that may get one."""

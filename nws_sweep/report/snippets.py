@@ -248,12 +248,13 @@ def option_names(points: Sequence[Mapping[str, Any]]) -> list[str]:
     A point has the values that vary between the configurations; a single configuration has none.
     """
     names: list[str] = []
+    taken: set[str] = set()
     for point in points:
         # Each part has its key, since Hydra does not accept a number or null as a name; a name must not end in .yaml.
         wanted = "--".join(f"{key}-{shown(value)}" for key, value in point.items()) or "run"
         wanted = storage.safe_name(wanted, r"[^A-Za-z0-9_.-]|\.(?=ya?ml$)")
-        taken = {name.casefold() for name in names}  # some file systems ignore case
         names.append(next(name for name in storage.numbered(wanted) if name.casefold() not in taken))
+        taken.add(names[-1].casefold())  # some file systems ignore case
     return names
 
 

@@ -46,7 +46,7 @@ def best(summary: Summary) -> Rows:
 
 
 def _best_row(summary: ConfigurationSummary) -> dict[str, Any]:
-    best, result = summary.best, summary.run.result
+    best, result, bottlenecks = summary.best, summary.run.result, summary.conclusions.bottlenecks
     timing = timing_row(best, result) if best else {}
     return {
         **identifying(summary.configuration),
@@ -54,7 +54,7 @@ def _best_row(summary: ConfigurationSummary) -> dict[str, Any]:
         "gain_over_zero": summary.gain_over_zero.value if summary.gain_over_zero else None,
         "gain_over_cpu_count": summary.gain_over_reference.value if summary.gain_over_reference else None,
         "fastest_num_workers": result.verdict.fastest.num_workers if result.verdict else None,
-        "bottlenecks": "+".join(one.value for one in summary.diagnosis.bottlenecks) if summary.diagnosis else None,
+        "bottlenecks": None if bottlenecks is None else "+".join(bottleneck.value for bottleneck in bottlenecks),
         "stop_reason": result.stop_reason,
         "error": result.error,
     }

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -37,7 +37,7 @@ _Content = TypeVar("_Content")
 _LONGEST_NAME = 120  # bytes, without the hash; file systems allow 255
 
 
-@dataclass(frozen=True, kw_only=True)  # without slots, for a cached property
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StoredRun:
     """The result of one configuration and its folder."""
 
@@ -45,9 +45,9 @@ class StoredRun:
     result: SearchRecord
     batches_error: str = ""  # why batches.csv cannot be read; empty if it can, or does not exist
 
-    @cached_property
+    @property
     def recorded(self) -> SearchRecord:
-        """The result with the records of its batches, if costs.csv exists and can be read."""
+        """The result with the records of its batches, if costs.csv exists and can be read; each use reads it."""
         if not any(trial.records for trial in self.result.trials):
             with contextlib.suppress(NotARunError):
                 return with_records(self)

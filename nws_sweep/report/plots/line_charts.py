@@ -86,7 +86,9 @@ def _time(trial: Trial, quantity: Quantity) -> Estimate | None:
 def _chart(summary: Summary, quantity: str, measure: _Measure) -> Chart:
     within, divided = facets.facets(summary)
     looks: dict[str, int] = {}  # of the labels, those of the configurations nearest to the fastest of their panel first
-    most = {title: max(c.best_rate for other, c in divided if other == title) for title, _ in divided}
+    most: dict[str, float] = {}  # samples per second of the fastest of each panel
+    for title, c in divided:
+        most[title] = max(most.get(title, 0.0), c.best_rate)
     panels: dict[str, list[Curve]] = {title: [] for title in most}
     for title, c in sorted(divided, key=lambda each: -each[1].best_rate / (most[each[0]] or 1.0)):
         label = facets.label(c, within)
@@ -104,8 +106,9 @@ def _curve(c: ConfigurationSummary, best: Trial, label: str, measure: _Measure) 
 
 def _merged(curves: Sequence[Curve]) -> list[Curve]:
     """The curves, those of the same candidates and best that differ little as one with the intervals of all."""
+    named = [curve for curve in curves if curve.look is not None]
     merged: list[Curve] = []
-    for curve in curves:
+    for curve in named:
         for place, other in enumerate(merged):
             if _are_alike(curve, other):
                 points = {n: _spanning(one, curve.points[n]) for n, one in other.points.items()}
@@ -113,14 +116,14 @@ def _merged(curves: Sequence[Curve]) -> list[Curve]:
                 break
         else:
             merged.append(curve)
-    return merged
+    return merged + [curve for curve in curves if curve.look is None]
 
 
 def _are_alike(one: Curve, other: Curve) -> bool:
     if (one.best, one.changed) != (other.best, other.changed) or one.points.keys() != other.points.keys():
         return False
     pairs = zip(one.values, other.values, strict=False)
-    return None not in (one.look, other.look) and all(abs(a.value / b.value - 1) <= _ALIKE for a, b in pairs)
+    return all(abs(a.value / b.value - 1) <= _ALIKE for a, b in pairs)
 
 
 def _spanning(one: Estimate, other: Estimate) -> Estimate:
