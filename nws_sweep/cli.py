@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nws_sweep import __version__, programs
+from nws_sweep.config.options import OptionParser, no_such_command, not_empty
 from nws_sweep.errors import INTERRUPTED, ConfigurationError, NwsSweepError, one_line
 from nws_sweep.results import shown, storage, varying_columns
 from nws_sweep.system import streams
@@ -37,9 +38,8 @@ def main() -> None:
 
 def run(arguments: Sequence[str]) -> int:
     """Runs one command and returns its exit status; prints an error as one line on standard error."""
-    command = COMMANDS.get(arguments[0]) if arguments else None
     try:
-        status = command(arguments[1:]) if command else sweep(arguments)
+        status = _command(arguments)
         sys.stdout.flush()
         return status
     except BrokenPipeError:  # such as a pipe into head
@@ -50,6 +50,16 @@ def run(arguments: Sequence[str]) -> int:
         return WRONG_USAGE
     except KeyboardInterrupt as stop:
         return int(getattr(stop, "status", INTERRUPTED))
+
+
+def _command(arguments: Sequence[str]) -> int:
+    if arguments and arguments[0] in COMMANDS:
+        return COMMANDS[arguments[0]](arguments[1:])
+    # Hydra's overrides have an equals sign, or begin with ~; its flags with a hyphen.
+    if arguments and "=" not in arguments[0] and not arguments[0].startswith(("-", "~")):
+        names = [name for name in (*COMMANDS, *programs.COMMANDS) if not name.startswith("-")]
+        raise ConfigurationError(one_line(no_such_command(arguments, names)))
+    return sweep(arguments)
 
 
 def sweep(arguments: Sequence[str]) -> int:
@@ -76,8 +86,8 @@ def sweep(arguments: Sequence[str]) -> int:
     raise explain(error, arguments) from error
 
 
-def _parser(command: Callable[..., int], *folders: str, selects: bool = False) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(f"nws_sweep {command.__name__}", description=command.__doc__)
+def _parser(command: Callable[..., int], *folders: str, selects: bool = False) -> OptionParser:
+    parser = OptionParser(f"nws_sweep {command.__name__}", description=command.__doc__)
     newest = {"nargs": "?", "type": _folder_or_newest, "default": ""} if folders == ("DIR",) else {"type": Path}
     for name in folders:
         help_ = "a folder of outputs/runs or outputs/sweeps" + (" (default: the newest)" if "nargs" in newest else "")
@@ -120,6 +130,7 @@ def best(arguments: Sequence[str]) -> int:
     )  # fmt: skip
     parser.add_argument(
         "--key",
+        type=not_empty,
         help="the node of the settings in your program's configuration: with --key data the overrides are "
         "++data.num_workers=4, LightningCLI's arguments --data.num_workers=4 (the default), and Hydra composes the "
         "YAML under data",
@@ -218,8 +229,11 @@ def predict(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--num-workers", metavar="LIST", default="0..64", help="such as 2,4,8 or 0..16 (default: %(default)s)"
     )
-    parser.add_argument("--prefetch-factor", metavar="LIST", help="such as 2,4,8 (default: that of the best)")
-    parser.add_argument("--in-order", metavar="LIST", help="true, false or true,false (default: that of the best)")
+    parser.add_argument(
+        "--prefetch-factor", type=not_empty, metavar="LIST", help="such as 2,4,8 (default: that of the best)"
+    )
+    help_ = "true, false or true,false (default: that of the best)"
+    parser.add_argument("--in-order", type=not_empty, metavar="LIST", help=help_)
     options = parser.parse_args(arguments)
     from nws_sweep.report import command_text
 
@@ -227,16 +241,21 @@ def predict(arguments: Sequence[str]) -> int:
 
 
 def _print_each(summary: "Summary", text: Callable[["ConfigurationSummary"], str]) -> int:
-    """Prints a text about each configuration, and the reasons of those that have none; an error if all have none."""
-    texts, errors = [], []
+    """Prints a text about each configuration as soon as it is there, then the reasons of configurations without one.
+
+    The first reason is raised as an error if no configuration has a text.
+    """
+    printed, errors = 0, []
     for configuration in summary.configurations:
         try:
-            texts.append(text(configuration))
+            paragraph = text(configuration)
         except NwsSweepError as error:
             errors.append(error)
-    if not texts:
+        else:
+            print("\n" * bool(printed) + paragraph, end="", flush=True)
+            printed += 1
+    if not printed:
         raise errors[0]
-    print("\n".join(texts), end="")
     for missing in errors:
         print(f"nws_sweep: {missing}", file=sys.stderr)
     return 1 if errors else 0

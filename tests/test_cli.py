@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from nws_sweep import __version__, cli
+from nws_sweep.analysis.summary import ConfigurationSummary
 from nws_sweep.config import hydra_versions
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.results import storage
@@ -70,6 +71,47 @@ def test_python_3_14_refuses_hydra_1_3(monkeypatch: pytest.MonkeyPatch, capsys: 
     assert cli.run(["batch_size=8"]) == 2
     refusal = r"nws_sweep: Hydra \S+ does not start on Python 3\.14: .*Hydra 1\.4.*\n"
     assert re.fullmatch(refusal, capsys.readouterr().err)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "meant"),
+    [
+        (["reprot", "outputs/x"], "did you mean `nws-sweep report outputs/x`?"),
+        (["serach", "train.py", "--lr", "3"], "did you mean `nws-sweep search train.py --lr 3`?"),
+        (["tune", "train.py"], "did you mean `nws-sweep search train.py`?"),
+        (["train.py", "--name=a b"], "did you mean `nws-sweep search train.py '--name=a b'`?"),
+        (["."], "did you mean `nws-sweep report .`?"),
+        (["xyzzy"], "--help lists them"),
+    ],
+)
+def test_a_word_that_is_no_command_is_an_error_with_what_was_meant(
+    arguments: list[str], meant: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(arguments) == 2
+    assert capsys.readouterr().err == f"nws_sweep: {arguments[0]}: neither a command nor key=value; {meant}\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["predict", ".", "--prefetch-factor="], ["predict", ".", "--in-order="], ["best", ".", "--key="]],
+    ids="".join,
+)
+def test_an_empty_option_is_an_error_in_one_line(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        cli.run(arguments)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"argument {arguments[2][:-1]}: needs a value, but it is empty" in line
+
+
+def test_each_configuration_is_printed_before_the_next_one_is_predicted(capsys: pytest.CaptureFixture[str]) -> None:
+    summary, before = summary_of_grid(*(search_result(trial(0, 1.0)) for _ in range(3))), []
+
+    def text(configuration: ConfigurationSummary) -> str:
+        before.append(capsys.readouterr().out)
+        return "predicted\n"
+
+    assert cli._print_each(summary, text) == 0
+    assert before == ["", "predicted\n", "\npredicted\n"]
 
 
 def test_flags_of_hydra_work(shared_nws: Command, nws: Command, tmp_path: Path) -> None:

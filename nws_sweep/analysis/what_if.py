@@ -8,6 +8,7 @@ from typing import Any
 
 from nws_sweep import units
 from nws_sweep.analysis.diagnosis import loader_of, model_of_search
+from nws_sweep.config.schema import MOST_WORKERS
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.measurement.quantities import is_step
 from nws_sweep.replay import choice
@@ -19,7 +20,7 @@ from nws_sweep.results import Estimate, Measurement, SearchRecord, Trial, TrialS
 
 NOTHING_RECORDED = "no costs of batches were recorded, so nothing can be predicted"
 _RANGES: dict[str, tuple[Any, float, float]] = {
-    "num_workers": (Integral, 0, 4096),
+    "num_workers": (Integral, 0, MOST_WORKERS),
     "prefetch_factor": (Integral, 1, 4096),
     "cpus": (Real, 0.01, 100_000),
     "training_step": (Real, 0, 86_400),

@@ -17,7 +17,7 @@ from nws_sweep.config.schema import Embedded
 from nws_sweep.dataloading import pickling
 from nws_sweep.dataloading.fingerprints import fingerprint
 from nws_sweep.dataloading.inputs import DATALOADER_DEFAULTS, LoaderInput, loader_input_of
-from nws_sweep.errors import ConfigurationError, NwsSweepError, OutOfTime, TimeLimitReached
+from nws_sweep.errors import ConfigurationError, OutOfTime, TimeLimitReached
 from nws_sweep.executor import forking, rank0
 from nws_sweep.executor.dataset_server import DatasetServer, spec_of
 from nws_sweep.measurement.environment import Environment, ProcessFactory
@@ -180,11 +180,7 @@ def search_for_all_ranks(make_loader_input: Callable[[], LoaderInput], asked: As
 
     All ranks raise OutOfTime if rank 0 does.
     """
-    try:
-        result = rank0.run_on_rank0(lambda: _result(make_loader_input, asked))
-    except NwsSweepError as error:
-        error.args = (in_python(str(error)),)
-        raise
+    result = rank0.run_on_rank0(lambda: _result(make_loader_input, asked))
     wrong = (trial for trial in result.trials if trial.state is TrialState.WRONG_SAMPLES)
     excluded = (f"num_workers={trial.num_workers} is excluded: {trial.reason}" for trial in wrong)
     sound = (trial for trial in result.trials if trial.state is TrialState.OK)

@@ -1,8 +1,11 @@
-"""Names of keys and arguments in other tools: an error says what they are called here."""
+"""Names of keys and arguments: an error says what they are called here, and in the notation of Python."""
 
 import functools
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
+
+from nws_sweep.config.python_notation import in_python
+from nws_sweep.errors import NwsSweepError
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -13,12 +16,19 @@ CALLED = {
 
 
 def explained(function: Callable[P, R]) -> Callable[P, R]:
-    """Raises TypeError with the name used here if a keyword argument has another one."""
+    """Raises TypeError with the name used here if a keyword argument has another one.
+
+    Other errors of ours name settings in the notation of Python.
+    """
 
     @functools.wraps(function)
     def checked(*arguments: P.args, **keywords: P.kwargs) -> R:
         for name in set(keywords) & set(CALLED):
             raise TypeError(f"{function.__name__}() has no argument {name}; it is called {CALLED[name]}")
-        return function(*arguments, **keywords)
+        try:
+            return function(*arguments, **keywords)
+        except NwsSweepError as error:
+            error.args = (in_python(str(error)),)
+            raise
 
     return checked

@@ -52,6 +52,13 @@ def _or_null(permitted: Allowed) -> Allowed:
     return Allowed(f"null or {permitted.text}", lambda value: value is None or permitted.test(value))
 
 
+# Candidates are listed: more workers than any machine runs would fill the memory with numbers.
+MOST_WORKERS = 4096
+_WORKERS = Allowed(
+    f"an integer from 0 to {MOST_WORKERS}", lambda value: _is_integer(value) and 0 <= value <= MOST_WORKERS
+)
+
+
 def _at_least(least: int) -> Allowed:
     return Allowed(f"an integer of at least {least}", lambda value: _is_integer(value) and value >= least)
 
@@ -66,8 +73,8 @@ def _one_of(*options: str | None) -> Allowed:
 
 _YES_OR_NO = Allowed("true, false or null")  # null for the DataLoader's own
 _CANDIDATES = Allowed(
-    "a list of different integers of at least 0, such as [0,2,4]",
-    lambda value: len(value) > 0 and all(map(_at_least(0).test, value)) and len(set(value)) == len(value),
+    f"a list of different integers from 0 to {MOST_WORKERS}, such as [0,2,4]",
+    lambda value: len(value) > 0 and all(map(_WORKERS.test, value)) and len(set(value)) == len(value),
 )
 _SECONDS = Allowed("seconds, a number above 0", lambda value: 0 < value < math.inf)
 _SECONDS_OR_0 = Allowed("seconds, a number of at least 0", lambda value: 0 <= value < math.inf)
@@ -96,8 +103,8 @@ _KEYS: dict[str, tuple[Any, Allowed]] = {
     ),
     "strategy": (str, _one_of(*STRATEGIES)),
     "num_workers": (list[int] | None, _or_null(_CANDIDATES)),
-    "max_workers": (int | None, _or_null(_at_least(0))),
-    "reference": (int | None, _or_null(_at_least(0))),
+    "max_workers": (int | None, _or_null(_WORKERS)),
+    "reference": (int | None, _or_null(_WORKERS)),
     "tolerance": (float, Allowed("a number from 0 to 1", lambda value: 0 <= value <= 1)),
     "settings": (list[str] | None, _or_null(_SETTINGS)),
     "time_limit_s": (float | None, _or_null(_SECONDS)),

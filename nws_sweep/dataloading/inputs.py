@@ -66,6 +66,7 @@ def loader_input_of(dataset: Any, keywords: Mapping[str, Any]) -> LoaderInput:
     if loaders.is_loader(dataset):
         _refuse_keywords(keywords)
         inner = loaders.unwrapped(dataset)
+        loaders.check_length(inner.dataset)
         own = loaders.untuned(inner)
         wrapper = "" if inner is dataset else type(dataset).__name__
         return replace(_of_template(loaders.without_workers(own), loaders.settings_of(own)), wrapper=wrapper)
@@ -73,10 +74,13 @@ def loader_input_of(dataset: Any, keywords: Mapping[str, Any]) -> LoaderInput:
     of_workers = {name: keywords[name] for name in _OF_WORKERS} | {"timeout": float(keywords["timeout"])}
     for name in ("prefetch_factor", "multiprocessing_context", "timeout"):
         schema.require(name, of_workers[name])
+    schema.require("batch_size", keywords["batch_size"])
     has_samples = hasattr(dataset, "__getitem__") or hasattr(dataset, "__iter__")
     is_maker = isinstance(dataset, type) or (callable(dataset) and not has_samples)
     if not isinstance(dataset, IterableDataset):
         _check_dataset(dataset, is_maker, keywords["sampler"] is not None or keywords["batch_sampler"] is not None)
+    if not is_maker:
+        loaders.check_length(dataset)
     stand_in: Any = range(1)  # for the dataset that the function will make
     template: DataLoader[Any] = DataLoader(stand_in if is_maker else dataset, **_without_workers(keywords))
     settings = replace(loaders.settings_of(template), **of_workers)

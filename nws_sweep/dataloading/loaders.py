@@ -7,6 +7,7 @@ This module is the only one that reads the settings of a DataLoader (``settings_
 import copy
 import itertools
 import multiprocessing
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +22,7 @@ from nws_sweep.dataloading import generators
 from nws_sweep.dataloading.fingerprints import fingerprint
 from nws_sweep.dataloading.generators import SeededGenerators
 from nws_sweep.dataloading.recording import WorkerStart
-from nws_sweep.errors import ConfigurationError
+from nws_sweep.errors import ConfigurationError, DatasetError, one_line
 from nws_sweep.measurement.stats import GOLDEN
 from nws_sweep.results import DEFAULT_PREFETCH, LoaderSettings, ProjectFacts
 from nws_sweep.system import processes, torch_internals
@@ -267,11 +268,22 @@ def samples_per_epoch(loader: DataLoader[Any]) -> int | None:
 
 
 def length(sized: Any) -> int | None:
-    """``len`` of a dataset, sampler or loader; None if it has none."""
+    """``len`` of a dataset, sampler or loader; None if it has none, or returns a number that Python refuses."""
     try:
         return len(sized)
-    except (TypeError, NotImplementedError):
+    except (TypeError, NotImplementedError, ValueError, OverflowError):
         return None
+
+
+def check_length(dataset: Any) -> None:
+    """Raises DatasetError if the length of a dataset is negative or too large for Python."""
+    try:
+        len(dataset)
+    except (ValueError, OverflowError) as error:
+        name = f"{type(dataset).__name__}.__len__()"
+        raise DatasetError(one_line(f"{name}: {error}; must return an integer from 0 to {sys.maxsize}")) from error
+    except (TypeError, NotImplementedError):  # it has no length
+        return
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -99,6 +99,7 @@ class _DatasetCommands:
         if not (hasattr(dataset, "__getitem__") or hasattr(dataset, "__iter__")):
             kind = type(dataset).__name__
             raise DatasetError(f"dataset {target}: got {kind}, which has neither __getitem__ nor __iter__")
+        loaders.check_length(dataset)
         if source.samples == 0:
             raise DatasetError(f"dataset {target} is empty: 0 samples, at least 1 is needed")
         found = _found_in(dataset, objects.python_objects)

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from nws_sweep.config.options import OptionParser, not_empty
 from nws_sweep.config.schema import is_seconds
 from nws_sweep.errors import ConfigurationError, NwsSweepError
 from nws_sweep.programs import script
@@ -58,9 +59,9 @@ def run(arguments: Sequence[str]) -> int:
     return hook.status
 
 
-def parser_of(command: str) -> argparse.ArgumentParser:
+def parser_of(command: str) -> OptionParser:
     """The parser of one of ``programs.COMMANDS``."""
-    parser = argparse.ArgumentParser(f"nws-sweep {command}", description=_ABOUT[command], allow_abbrev=False)
+    parser = OptionParser(f"nws-sweep {command}", description=_ABOUT[command], allow_abbrev=False)
     parser.add_argument(
         "--loader", type=_loader, metavar="NUMBER|CLASS",
         help="which DataLoader: its number in the order of first iteration, or the class of its dataset (default: the "
@@ -75,7 +76,7 @@ def parser_of(command: str) -> argparse.ArgumentParser:
 
 
 def _loader(text: str) -> int | str:
-    return int(text) if text.lstrip("-").isdigit() else text
+    return int(text) if text.lstrip("-").isdigit() else not_empty(text)
 
 
 def _numbers(text: str) -> list[int]:
@@ -101,7 +102,11 @@ _OF_SEARCH: Mapping[str, Mapping[str, Any]] = {
 _OPTIONS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "autotune": {
         "max_workers": _MOST,
-        "reuse": {"default": "fresh", "help": "begin with an earlier answer: fresh (default), always or never"},
+        "reuse": {
+            "type": not_empty,
+            "default": "fresh",
+            "help": "begin with an earlier answer: fresh (default), always or never",
+        },
         "once": {"action": "store_true", "help": "decide once, even if the settings no longer fit later"},
     },
     "explain": _OF_SEARCH,

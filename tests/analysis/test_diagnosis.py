@@ -13,7 +13,7 @@ import pytest
 from nws_sweep.analysis.advice import further, sentence
 from nws_sweep.analysis.diagnosis import Diagnosis, diagnose
 from nws_sweep.analysis.summary import best_of, summarise, summarise_record
-from nws_sweep.replay.bottlenecks import Bottleneck
+from nws_sweep.replay.bottlenecks import REMOVABLE, Bottleneck
 from nws_sweep.replay.prediction import Records, epoch_of
 from nws_sweep.replay.queue import QueueSettings, replay
 from nws_sweep.results import (
@@ -30,7 +30,16 @@ from nws_sweep.results import (
     storage,
 )
 from tests import factories
-from tests.factories import HOST, configuration, failed_trial, loader_settings, search_rules, store_run, trial
+from tests.factories import (
+    HOST,
+    configuration,
+    failed_trial,
+    loader_settings,
+    search_rules,
+    store_grid,
+    store_run,
+    trial,
+)
 
 pytestmark = pytest.mark.usefixtures("forked_workers")
 
@@ -192,6 +201,27 @@ def test_a_stored_run_is_diagnosed_from_its_costs_and_not_without_them(
     (earlier,) = summarise(storage.find(folder)).configurations
     assert (earlier.diagnosis, earlier.explanation) == (None, ())
     assert diagnose(found.run.result, None) is None
+
+
+def test_records_of_several_configurations_are_not_kept(tmp_path: Path) -> None:
+    result = replace(COMPUTING, batches=100).result
+    columns = [{**result.configuration.columns, "batch_size": size} for size in (32, 64)]
+    results = (replace(result, configuration=replace(result.configuration, columns=each)) for each in columns)
+    first, second = summarise(storage.find(store_grid(tmp_path, *results))).configurations
+    assert first.explanation[0].startswith("CPU-bound: ")
+    assert first.conclusions.diagnosis is None
+    assert not any(trial.records for trial in first.run.result.trials)
+    first.run.folder.joinpath(storage.COSTS).unlink()
+    assert first.explanation[0].startswith("CPU-bound: ")  # drawn once
+    assert second.conclusions.bottlenecks == (Bottleneck.CPU,)
+
+
+def test_what_cannot_save_a_tenth_is_known_without_a_replay() -> None:
+    replayed = COMPUTING.diagnosis.replayed
+    assert replayed is not None
+    for bottleneck in REMOVABLE:
+        assert replayed.most_saved(bottleneck) >= replayed.without(bottleneck) - 0.01
+    assert replayed.most_saved(Bottleneck.LATENCY) < 0.1 < replayed.most_saved(Bottleneck.CPU)
 
 
 def test_costs_that_depend_on_the_position_are_reported() -> None:

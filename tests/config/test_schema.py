@@ -76,8 +76,9 @@ _OUT_OF_RANGE = {
     "a number from 0 to 1": ["tolerance=2.0"],
     "seconds, a number above 0": ["measure.window_s=0.0", "measure.trial_limit_s=inf"],
     "null or seconds, a number above 0": ["time_limit_s=0.0", "measure.kill_after_s=inf"],
-    "null or a list of different integers of at least 0, such as [0,2,4]": [
-        "num_workers=[]", "num_workers=[1, 1]", "num_workers=[-1, 2]", "num_workers=4",
+    "null or an integer from 0 to 4096": ["max_workers=1000000000000"],
+    "null or a list of different integers from 0 to 4096, such as [0,2,4]": [
+        "num_workers=[]", "num_workers=[0, 4097]", "num_workers=[1, 1]", "num_workers=[-1, 2]", "num_workers=4",
     ],
     "null or a list of different names out of prefetch_factor, pin_memory, persistent_workers, "
     "multiprocessing_context, in_order": ["settings=['batch_size']"],

@@ -1,3 +1,4 @@
+import math
 import multiprocessing
 from dataclasses import replace
 from types import SimpleNamespace
@@ -19,7 +20,7 @@ import nws_sweep
 from nws_sweep.dataloading import loaders
 from nws_sweep.dataloading.inputs import DATALOADER_DEFAULTS, loader_input_of
 from nws_sweep.dataloading.loaders import Source
-from nws_sweep.errors import ConfigurationError
+from nws_sweep.errors import ConfigurationError, DatasetError
 from nws_sweep.results import LoaderSettings
 from tests.user_datasets import Endless, Plain, SizedStream, Stream
 
@@ -41,6 +42,22 @@ def full(**changed: Any) -> DataLoader[Any]:
 
 def changed_copy(loader: Any, **changed: Any) -> Any:
     return loaders.with_settings(loader, replace(loaders.settings_of(loader), **changed).canonical())
+
+
+@pytest.mark.parametrize(("length", "problem"), [(-1, "should return >= 0"), (10**30, "cannot fit 'int'")])
+@pytest.mark.parametrize("kind", [Plain, SizedStream])
+def test_a_length_that_python_refuses_is_an_error_in_one_line(kind: type, length: int, problem: str) -> None:
+    dataset = kind(length)
+    for given in (dataset, DataLoader(dataset)):
+        with pytest.raises(DatasetError, match=f"^{kind.__name__}.__len__.*{problem}.*must return an integer from 0"):
+            loader_input_of(given, DATALOADER_DEFAULTS)
+    assert loaders.length(dataset) is None  # autotune and watch leave the error to the program
+
+
+@pytest.mark.parametrize("size", [math.nan, 0, 2.5, True, "8"])
+def test_a_batch_size_out_of_range_is_an_error_of_ours(size: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"^batch_size=.*: must be null or an integer of at least 1$"):
+        loader_input_of(DATA, {**DATALOADER_DEFAULTS, "batch_size": size})
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,39 @@
+"""Options and names of commands: an error is one line."""
+
+import argparse
+import difflib
+import shlex
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+_CALLED = {"tune": "search"}  # commands that Python's names suggest
+
+
+class OptionParser(argparse.ArgumentParser):
+    """Prints an error as one line, without the usage, which has several."""
+
+    def error(self, message: str) -> NoReturn:
+        """Ends the program with exit status 2."""
+        self.exit(2, f"{self.prog}: {message}; --help lists the options\n")
+
+
+def not_empty(text: str) -> str:
+    """The value of an option; ArgumentTypeError if it is empty, as after ``--key=``."""
+    if not text:
+        raise argparse.ArgumentTypeError("needs a value, but it is empty")
+    return text
+
+
+def no_such_command(arguments: Sequence[str], commands: Iterable[str]) -> str:
+    """The message for a first argument that is neither a command nor ``key=value``, with what may have been meant."""
+    name, *others = arguments
+    if Path(name).is_dir():
+        wanted = ["report", *arguments]
+    elif name.endswith(".py") or Path(name).is_file():
+        wanted = ["search", *arguments]
+    else:
+        close = _CALLED.get(name) or next(iter(difflib.get_close_matches(name, commands, n=1)), None)
+        wanted = [close, *others] if close else []
+    meant = f"did you mean `{shlex.join(['nws-sweep', *wanted])}`?" if wanted else "--help lists them"
+    return f"{name}: neither a command nor key=value; {meant}"
