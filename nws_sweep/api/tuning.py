@@ -11,7 +11,7 @@ from nws_sweep.dataloading import generators, loaders, sharing
 from nws_sweep.dataloading.generators import SeededGenerators
 from nws_sweep.dataloading.inputs import DATALOADER_DEFAULTS, LoaderInput, is_module, loader_input_of, loader_of_module
 from nws_sweep.errors import ConfigurationError, OutOfTime
-from nws_sweep.report.progress import announcer, printer_for
+from nws_sweep.report.progress import Print, announcer, printer_for
 from nws_sweep.report.search_result import SearchResult
 from nws_sweep.results import LoaderSettings, MeasureRules, Tuning
 from nws_sweep.system import platforms, processes
@@ -100,13 +100,18 @@ def tune(  # noqa: PLR0913
     except processes.Interrupted as stop:  # a handler of the program has taken it, for the loop that follows
         return unchanged(f"{stop} ended the search")
     tuned = _with_result(own(), result)
-    tuning = cast("Any", tuned).tuning
-    if not is_module(tuned) and tuning.after != result.settings:
-        announce(f"{tuning.reason}: the DataLoader is not changed")
-    seeded = [] if is_module(tuned) else [loaders.unwrapped(tuned)]
-    if seeded and isinstance(seeded[0].worker_init_fn, SeededGenerators):
-        announce(generators.seeding(generators.of_loader(seeded[0])))
+    if not is_module(tuned):
+        _announce_consequences(tuned, result, announce)
     return tuned
+
+
+def _announce_consequences(tuned: Any, result: SearchResult, announce: Print) -> None:
+    """Says that a loader is not changed, or that its workers seed generators of the dataset."""
+    if tuned.tuning.after != result.settings:
+        announce(f"{tuned.tuning.reason}: the DataLoader is not changed")
+    inner = loaders.unwrapped(tuned)
+    if isinstance(inner.worker_init_fn, SeededGenerators):
+        announce(generators.seeding(generators.of_loader(inner)))
 
 
 def _measured(make: Callable[[], Any]) -> "DataLoader[Any]":

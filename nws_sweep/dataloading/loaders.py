@@ -30,6 +30,8 @@ from nws_sweep.system import processes, torch_internals
 AnyLoader = TypeVar("AnyLoader")
 Loader = TypeVar("Loader", bound="DataLoader[Any]")
 _MOST_LISTED, _MOST_INDICES = 100_000, 4_000_000  # batches held in memory, and their samples: 150 MB within a second
+# A sampler that is listed takes less than this: once, and for each index, as many samplers written in Python do.
+_LISTING_S, _LISTED_INDEX_S = 0.1, 2e-6
 _RUN_S, _LEAST_RUN, _FEWEST_RUNS = 0.5, 8, 4  # time and batches of a run of neighbours, and runs of an epoch
 
 
@@ -401,22 +403,33 @@ class BatchesInRuns:
 def in_runs(loader: DataLoader[Any], queued_batches: int, place: float = 0.0) -> BatchesInRuns | None:
     """Makes a DataLoader take batches from the whole epoch instead of its beginning; None if it already does.
 
-    A random sampler does; an iterable dataset has one order, and so does a sampler of too many batches to list.
+    A random sampler does; an iterable dataset has one order, and so does a sampler that is not listed.
     """
     sampler, is_stream = loader.batch_sampler, isinstance(loader.dataset, IterableDataset)
     if sampler is None or is_stream or isinstance(loader.sampler, RandomSampler):
         return None
-    batches, indices = [], 0
-    for batch in sampler:
-        batches.append(batch)
-        indices += length(batch) or 1
-        if len(batches) > _MOST_LISTED or indices > _MOST_INDICES:
-            return None
-    if len(batches) < 2:
+    batches = _listed(sampler)
+    if batches is None or len(batches) < 2:
         return None
     least = min(max(_LEAST_RUN, 2 * queued_batches), max(1, len(batches) // _FEWEST_RUNS))
     vars(loader)["batch_sampler"] = runs = BatchesInRuns(batches, least, place)
     return runs
+
+
+def _listed(sampler: Any) -> list[Any] | None:
+    """The batches of a sampler; None for too many, and for a sampler whose own time would be missing then.
+
+    Such a sampler reads data, for example: the training loop waits for it, whatever the number of workers.
+    """
+    batches, indices = [], 0
+    began_s = time.perf_counter()
+    for batch in sampler:
+        batches.append(batch)
+        indices += length(batch) or 1
+        is_slow = time.perf_counter() - began_s > _LISTING_S + indices * _LISTED_INDEX_S
+        if is_slow or len(batches) > _MOST_LISTED or indices > _MOST_INDICES:
+            return None
+    return batches
 
 
 class RotatedBatches:

@@ -1,5 +1,6 @@
 import itertools
 import time
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -123,6 +124,24 @@ def test_batches_of_an_iterable_dataset_or_of_too_many_samples_are_not_listed(da
     vars(loader)["batch_sampler"] = (range(number, number + 400_000) for number in numbers)
     assert loaders.in_runs(loader, queued_batches=2) is None
     assert next(numbers) == listed
+
+
+@pytest.mark.parametrize(("slow_s", "is_listed"), [(0.01, True), (0.2, False)])
+def test_a_sampler_that_takes_long_is_not_listed_since_its_time_counts(
+    slow_s: float, is_listed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_s = 0.0
+
+    def slow() -> Iterator[list[int]]:
+        nonlocal now_s
+        for number in range(4):
+            now_s += slow_s
+            yield [number]
+
+    monkeypatch.setattr(time, "perf_counter", lambda: now_s)
+    loader: DataLoader[Any] = DataLoader(Planted())
+    vars(loader)["batch_sampler"] = slow()
+    assert (loaders.in_runs(loader, queued_batches=2) is not None) == is_listed
 
 
 @pytest.mark.parametrize("batch_size", [2, None])
