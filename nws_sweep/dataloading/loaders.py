@@ -15,7 +15,16 @@ from numbers import Integral
 from typing import Any, TypeVar, cast
 
 import torch
-from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset, RandomSampler, SequentialSampler
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    Dataset,
+    IterableDataset,
+    RandomSampler,
+    SequentialSampler,
+    SubsetRandomSampler,
+    WeightedRandomSampler,
+)
 from torch.utils.data.distributed import DistributedSampler
 
 from nws_sweep.dataloading import generators
@@ -32,7 +41,7 @@ Loader = TypeVar("Loader", bound="DataLoader[Any]")
 _MOST_LISTED, _MOST_INDICES = 100_000, 4_000_000  # batches held in memory, and their samples: 150 MB within a second
 # A sampler that is listed takes less than this: once, and for each index, as many samplers written in Python do.
 _LISTING_S, _LISTED_INDEX_S = 0.1, 2e-6
-_RUN_S, _LEAST_RUN, _FEWEST_RUNS = 0.5, 8, 4  # time and batches of a run of neighbours, and runs of an epoch
+_LEAST_RUN, _FEWEST_RUNS = 4, 4  # batches of a run of neighbours, unless the queue holds more, and runs of an epoch
 
 
 def settings_of(loader: DataLoader[Any], in_effect: bool = False) -> LoaderSettings:
@@ -70,6 +79,13 @@ def reason_not_training(loader: DataLoader[Any]) -> str:
     is_fixed = isinstance(order, SequentialSampler) or not getattr(order, "shuffle", True)  # a DistributedSampler's
     is_random = not is_fixed or isinstance(loader.dataset, IterableDataset)
     return NOT_TRAINING[1 + is_random if torch.is_grad_enabled() else 0]
+
+
+def is_shuffled(loader: DataLoader[Any]) -> bool:
+    """Whether a sampler of torch draws a random order; custom samplers may give batches in any order."""
+    order = _innermost_sampler(index_sampler(loader))
+    draws = isinstance(order, RandomSampler | SubsetRandomSampler | WeightedRandomSampler)
+    return draws or (isinstance(order, DistributedSampler) and order.shuffle)
 
 
 def shuffles_by_default_generator(loader: DataLoader[Any]) -> bool:
@@ -328,6 +344,12 @@ class Source:
         loader: DataLoader[Any] = DataLoader(self.dataset) if self._template is None else self._template
         return () if loader.worker_init_fn else generators.of_loader(loader)
 
+    def is_shuffled(self, settings: LoaderSettings) -> bool:
+        """Whether a DataLoader with these settings has batches in a random order, as far as is known."""
+        if isinstance(self.dataset, IterableDataset):
+            return False
+        return settings.shuffle if self._template is None else is_shuffled(self._template)
+
     @property
     def samples(self) -> int | None:
         """Samples per epoch, of all ranks if a sampler shares them among ranks; None if unknown."""
@@ -359,21 +381,21 @@ class Source:
 
 
 class BatchesInRuns:
-    """The batches of a sampler in runs of neighbours from the whole epoch, as many as the time allows.
+    """The batches of a sampler in runs of neighbours from the whole epoch.
 
-    Neighbours profit from what was read for them, such as a compressed chunk; an epoch may cost more at its end. A run
-    has at least ``least`` batches and takes ``_RUN_S``. Runs begin at blocks of that many batches: block i at the rank
-    of i times the golden ratio modulo 1, a sequence of low discrepancy (Niederreiter, Random Number Generation and
-    Quasi-Monte Carlo Methods, 1992, section 3.1), from ``place`` on, and elsewhere in each epoch: windows do not reach
-    its last batches.
+    Neighbours profit from what was read for them, such as a compressed chunk; an epoch may cost more at its end, and a
+    slow candidate takes only tens of batches in a window. So runs are short. They begin at multiples of their length:
+    run i at the rank of i times the golden ratio modulo 1, a sequence of low discrepancy (Niederreiter, Random Number
+    Generation and Quasi-Monte Carlo Methods, 1992, section 3.1), from ``place`` on, and elsewhere in each epoch:
+    windows do not reach its last batches.
 
     Attributes:
         order: The numbers, in the sampler's order, of the batches given in this epoch.
         is_whole: Whether to give the whole epoch in the sampler's order.
     """
 
-    def __init__(self, batches: Sequence[Any], least: int, place: float) -> None:
-        self._batches, self._least, self._place = batches, least, place
+    def __init__(self, batches: Sequence[Any], run_length: int, place: float) -> None:
+        self._batches, self._run_length, self._place = batches, run_length, place
         self.order: list[int] = []
         self.is_whole = False
 
@@ -387,17 +409,11 @@ class BatchesInRuns:
         return len(self._batches)
 
     def _numbers(self) -> Iterator[int]:
-        blocks, place = -(-len(self) // self._least), self._place
-        left, self._place = set(range(blocks)), (place + GOLDEN) % 1
-        for start in sorted(left, key=lambda block: (block * GOLDEN - place) % 1):
-            if start not in left:
-                continue
-            until_s = time.monotonic() + _RUN_S
-            for block in itertools.takewhile(left.__contains__, range(start, blocks)):
-                left.remove(block)
-                yield from range(len(self))[block * self._least : (block + 1) * self._least]
-                if time.monotonic() >= until_s:
-                    break
+        place = self._place
+        self._place = (place + GOLDEN) % 1
+        runs = range(-(-len(self) // self._run_length))
+        for run in sorted(runs, key=lambda run: (run * GOLDEN - place) % 1):
+            yield from range(len(self))[run * self._run_length : (run + 1) * self._run_length]
 
 
 def in_runs(loader: DataLoader[Any], queued_batches: int, place: float = 0.0) -> BatchesInRuns | None:
@@ -411,8 +427,8 @@ def in_runs(loader: DataLoader[Any], queued_batches: int, place: float = 0.0) ->
     batches = _listed(sampler)
     if batches is None or len(batches) < 2:
         return None
-    least = min(max(_LEAST_RUN, 2 * queued_batches), max(1, len(batches) // _FEWEST_RUNS))
-    vars(loader)["batch_sampler"] = runs = BatchesInRuns(batches, least, place)
+    run_length = min(max(_LEAST_RUN, queued_batches), max(1, len(batches) // _FEWEST_RUNS))
+    vars(loader)["batch_sampler"] = runs = BatchesInRuns(batches, run_length, place)
     return runs
 
 

@@ -174,6 +174,7 @@ class _ChildCommands(_DatasetCommands):
             accelerator=accelerator.available(),
             objects=data.objects,
             handles=data.handles,
+            is_shuffled=source.is_shuffled(chosen.loader),
             generators=_found_in(source, Source.unseeded_generators),
             code=fingerprint(data.code, self._collate_fn),
             loader=source.settings,

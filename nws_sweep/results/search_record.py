@@ -36,6 +36,7 @@ class DatasetFacts:
     accelerator: str | None  # that copies from pinned memory
     objects: tuple[PythonObjects, ...] = ()  # the largest first
     handles: tuple[str, ...] = ()  # descriptions of open files and other handles that forked workers share
+    is_shuffled: bool = True  # whether the sampler draws a random order, so that any batches stand for the epoch
     generators: tuple[str, ...] = ()  # places of its own random number generators that no worker_init_fn may seed
     code: str = ""  # hash of the dataset, its code and what this code reaches
     loader: LoaderSettings | None = None  # of the DataLoader that contained the dataset, if any

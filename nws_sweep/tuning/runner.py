@@ -126,6 +126,8 @@ def _observations(search: SearchProgress) -> list[Observation]:
     for trial, candidate in sorted(trials, key=lambda pair: pair[0].num_workers):
         instead = next((o.known.records for o in found if o.known), None)
         found.append(_observation(trial, search, candidate, instead))
+    if search.facts is not None and not search.facts.is_shuffled:
+        return found  # which batches come together matters, and a replay would put them together at random
     base = search.start.configuration.loader
     model = model_from((o for o in found if o.settings == base.with_workers(o.num_workers)), processes.start_method())
     return [for_the_whole_epoch(o, model) for o in found] if model else found

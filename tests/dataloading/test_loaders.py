@@ -44,6 +44,23 @@ def changed_copy(loader: Any, **changed: Any) -> Any:
     return loaders.with_settings(loader, replace(loaders.settings_of(loader), **changed).canonical())
 
 
+@pytest.mark.parametrize(
+    ("sampler", "expected"),
+    [
+        (RandomSampler(DATA), True), (WeightedRandomSampler([1.0] * 40, 40), True), (SequentialSampler(DATA), False),
+        (DistributedSampler(DATA, 1, 0), True), (DistributedSampler(DATA, 1, 0, shuffle=False), False),
+        ([3, 1, 2], False),
+    ],
+)  # fmt: skip
+def test_only_random_samplers_of_torch_are_known_to_shuffle(sampler: Any, expected: bool) -> None:
+    loader = DataLoader(DATA, batch_size=4, sampler=sampler)
+    assert loaders.is_shuffled(loader) == expected
+    settings = loaders.settings_of(loader)
+    assert Source(loader, 0).is_shuffled(settings) == expected
+    assert Source(DATA, 0).is_shuffled(replace(settings, shuffle=True))
+    assert not Source(Stream(8), 0).is_shuffled(settings)
+
+
 @pytest.mark.parametrize(("length", "problem"), [(-1, "should return >= 0"), (10**30, "cannot fit 'int'")])
 @pytest.mark.parametrize("kind", [Plain, SizedStream])
 def test_a_length_that_python_refuses_is_an_error_in_one_line(kind: type, length: int, problem: str) -> None:

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset, SequentialSampler, TensorDataset
@@ -95,19 +94,21 @@ def test_cpu_time_beside_batches_is_shared_by_all() -> None:
     assert (record.cost.copy_s, log.start_s) == (1.0, 1.0)
 
 
-def test_batches_of_a_sequential_sampler_come_in_runs_from_the_whole_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
-    now_s = itertools.count(step=0.2)  # each block is asked for 0.2 s later than the one before
-    monkeypatch.setattr(time, "monotonic", lambda: next(now_s))
+@pytest.mark.parametrize(("queued_batches", "run_length"), [(0, 4), (16, 16)])
+def test_batches_of_a_sequential_sampler_come_in_runs_from_the_whole_epoch(
+    queued_batches: int, run_length: int
+) -> None:
     loader = DataLoader(TensorDataset(torch.arange(800)), batch_size=2)
     before = list(loader.batch_sampler or ())
-    found = loaders.in_runs(loader, queued_batches=2)
+    found = loaders.in_runs(loader, queued_batches)
     assert found is not None
-    given = list(itertools.islice(loader.batch_sampler or (), 120))
-    assert [before[number] for number in found.order] == given
-    runs = np.split(found.order, np.flatnonzero(np.diff(found.order) != 1) + 1)  # of neighbours
-    assert all(len(run) >= 24 for run in runs[:-1])  # three blocks of eight
-    gaps = [b - a for a, b in itertools.pairwise(sorted([0, *(run[0] for run in runs), 400]))]
-    assert max(gaps) <= 3 * 400 / len(runs)  # no part of the epoch is missing
+    count = 6 * run_length
+    given = list(itertools.islice(loader.batch_sampler or (), count))
+    assert [before[number] for number in found.order[:count]] == given
+    starts = found.order[:count:run_length]
+    assert found.order[:count] == [start + place for start in starts for place in range(run_length)]
+    gaps = [later - earlier for earlier, later in itertools.pairwise([0, *sorted(starts), 400])]
+    assert max(gaps) <= 2 * 400 / len(starts)  # no part of the epoch is missing, however few batches are taken
     assert sorted(loader.batch_sampler or ()) == before
     found.is_whole = True
     assert list(loader.batch_sampler or ()) == before

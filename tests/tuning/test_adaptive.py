@@ -17,7 +17,7 @@ from nws_sweep.results import BatchCost, LoaderSettings, MeasureRules, Noise, Se
 from nws_sweep.tuning.adaptive import Adaptive
 from nws_sweep.tuning.observations import Decision, MeasureRound, Observation
 from tests import factories
-from tests.fakes import FakeClock, FakeMachine, SimulatedLoader
+from tests.fakes import FACTS, FakeClock, FakeMachine, SimulatedLoader
 from tests.searching import run_search
 
 CANDIDATES = tuple(range(65))
@@ -98,6 +98,21 @@ def computing(cores: int) -> Truth:
 def peaked(best: int) -> Truth:
     """Workers that slow each other down beyond the best number."""
     return Truth(make_s=lambda n: 0.2 * max(1, n) / max(1, min(n, best)) * (1 + 0.05 * max(0, n - best)), cpu_s=0.01)
+
+
+def test_batches_in_a_fixed_order_have_their_measured_time() -> None:
+    """Every fourth batch, which the same worker of four always makes, takes ten times as long."""
+    clock = FakeClock()
+
+    def loader(settings: LoaderSettings) -> SimulatedLoader:
+        return SimulatedLoader(clock, 1000, lambda batch: 0.02 if batch % 4 else 0.2, settings.num_workers, batch_size=8)
+
+    facts = replace(FACTS, is_shuffled=False)
+    machine = FakeMachine(loader, 1000, clock, facts=facts, position=lambda batch: batch / 1000)
+    rules = SearchRules(strategy="exhaustive", candidates=(0, 4))
+    record, _ = run_search(factories.configuration(loader=BASE, search=rules, measure=MeasureRules()), machine)
+    found = [trial.measurement for trial in record.trials]
+    assert [one.batch_s.value for one in found if one and one.batch_s] == pytest.approx([0.065, 0.05], rel=0.1)
 
 
 COMPUTES = BatchCost(cpu_s=0.04, wait_s=0.0)  # a batch, on two CPUs
