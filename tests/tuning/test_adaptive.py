@@ -105,7 +105,8 @@ def test_batches_in_a_fixed_order_have_their_measured_time() -> None:
     clock = FakeClock()
 
     def loader(settings: LoaderSettings) -> SimulatedLoader:
-        return SimulatedLoader(clock, 1000, lambda batch: 0.02 if batch % 4 else 0.2, settings.num_workers, batch_size=8)
+        workers = settings.num_workers
+        return SimulatedLoader(clock, 1000, lambda batch: 0.02 if batch % 4 else 0.2, workers, batch_size=8)
 
     facts = replace(FACTS, is_shuffled=False)
     machine = FakeMachine(loader, 1000, clock, facts=facts, position=lambda batch: batch / 1000)
