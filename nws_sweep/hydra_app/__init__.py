@@ -2,5 +2,5 @@
 
 May import: everything but ``cli``. Modules: ``app`` (callback, sweeper and task of Hydra), ``grid`` (its points),
 ``job`` (one of them, and what all share), ``resuming`` (results of earlier calls), ``terminal`` (output), ``program``
-(callbacks in another program).
+(callbacks in another program), ``composing`` (a program that calls no callbacks).
 """
