@@ -207,7 +207,10 @@ def test_a_training_step_and_a_loader_returned_by_a_function_are_measured() -> N
         ({"num_workers": 4}, "num_workers=4: must be None or a list of different integers"),
         ({"ranks": True}, "ranks=True: must be an integer of at least 1"),
         ({"num_workers": np.array([0, -1])}, r"num_workers=array\(\[ 0, -1\]\): must be None or a list of different"),
-        ({"measure": MeasureRules(interleave=0)}, r"measure=MeasureRules\(interleave=0\): must be an integer of at least 1"),
+        (
+            {"measure": MeasureRules(interleave=0)},
+            r"measure=MeasureRules\(interleave=0\): must be an integer of at least 1",
+        ),
         ({"training_step": -1.0}, "training_step=-1.0: must be None, seconds of at least 0, or a function"),
         ({"batch_size": (4, 8)}, r"batch_size=\(4, 8\): a search takes one value; nws_sweep.sweep\(\) takes several"),
         ({"reuse": "perhaps"}, "reuse='perhaps': must be never or fresh or always"),

@@ -67,9 +67,9 @@ class Pool:
     ) -> None:
         self.settings, self.has_ended = settings, False
         self._has_own_iterators = self._is_new = torch_internals.makes_own_iterators(loader)
-        self._is_iterable = isinstance(loader.dataset, IterableDataset)
         has_new_workers = settings.num_workers > 0 and not loader.num_workers
-        self._draws_at_next = is_first and has_new_workers and not self._is_iterable and not self._has_own_iterators
+        has_order = not isinstance(loader.dataset, IterableDataset) and not self._has_own_iterators
+        self._draws_at_next = is_first and has_new_workers and has_order
         # A plain DataLoader with workers iterates its sampler twice at the start.
         starts = is_first * (1 + (loader.num_workers > 0))
         self.feed = Feed(stream, is_open=is_first and not self._draws_at_next, starts=starts)
@@ -95,6 +95,7 @@ class Pool:
 
     def _copy(self, loader: DataLoader[Any], rehearsal: Any) -> DataLoader[Any]:
         other, rehearse = loaders.seeded_copy(loader, self.settings), None
+        is_iterable = isinstance(loader.dataset, IterableDataset)
         starts_first = not loader.num_workers and self.settings.num_workers > 0
         if starts_first:
             resources.allow_open_files()  # the program may keep batches, whose tensors hold one each from now on
@@ -106,16 +107,20 @@ class Pool:
         if not self._has_own_iterators:  # they save the state of the sampler
             own["sampler" if loader.batch_sampler is None else "batch_sampler"] = self.feed
         if self.log is not None:
-            if rehearsal is not None and not self._is_iterable:
+            if rehearsal is not None and not is_iterable:
                 fetcher, _ = torch_internals.fetchers()
                 makes_batches = loader.batch_sampler is not None
                 one = fetcher(loader.dataset, makes_batches, loader.collate_fn, drop_last=False)
                 rehearse = functools.partial(one.fetch, rehearsal)
             other.worker_init_fn = WorkerProbe(
-                BatchTimer(self.log), self._states, other.worker_init_fn, self._is_iterable, loader.collate_fn,
+                BatchTimer(self.log), self._states, other.worker_init_fn, is_iterable, loader.collate_fn,
                 rehearse, starts_first,
             )  # fmt: skip
         return other
+
+    @property
+    def _is_iterable(self) -> bool:
+        return isinstance(self._loader.dataset, IterableDataset)
 
     @property
     def pids(self) -> list[int]:

@@ -129,7 +129,7 @@ class Pools:
                 self.current.end()
                 self.current = follower
             except Exception as error:
-                self._note_error(error)
+                _give_up_after(error, self.current.settings, self._tuner)
                 raise
 
     def _follower(self) -> Pool | None:
@@ -143,14 +143,6 @@ class Pools:
         follower = self.make(self._tuner.current)
         follower.take_over()
         return follower
-
-    def _note_error(self, error: Exception) -> None:
-        """An error of workers that the program would not have: from the next epoch on it has its own settings."""
-        settings = self.current.settings
-        if settings != self._tuner.base:
-            with contextlib.suppress(Exception):  # the program gets the error, whatever happens here
-                reason = f"{type(error).__name__} with num_workers={settings.num_workers}: {error}"
-                self._tuner.give_up(one_line(reason))
 
     def note_batch(self) -> None:
         """A batch has been made."""
@@ -178,3 +170,10 @@ class Pools:
         if change is not None and change.pool is not self.current:
             self.current.feed.is_open = True
             change.pool.end()
+
+
+def _give_up_after(error: Exception, settings: LoaderSettings, tuner: Tuner) -> None:
+    """After an error with other settings than the program's, it has its own from the next epoch on."""
+    if settings != tuner.base:
+        with contextlib.suppress(Exception):  # the program gets the error, whatever happens here
+            tuner.give_up(one_line(f"{type(error).__name__} with num_workers={settings.num_workers}: {error}"))

@@ -57,8 +57,8 @@ class Model:
         """
         place = settings, step_s, tuple(without), most, like.settings if like else None
         if place not in self._costs_s:
-            records, factor = self._like(like) if like else self._inputs(settings.num_workers, step_s)
-            epochs = self._epochs(records, settings, without, most)
+            records, factor = _like(self, like) if like else self._inputs(settings.num_workers, step_s)
+            epochs = _epochs(self, records, settings, without, most)
             epoch_s = statistics.fmean(epoch_and_batch_s(*epoch, records)[0] for epoch in epochs)
             self._costs_s[place] = factor * epoch_s / records.batches
         return self._costs_s[place]
@@ -71,20 +71,7 @@ class Model:
     def least_s(self, settings: QueueSettings, without: Sequence[Taken], most: int) -> float:
         """A lower bound of ``cost_s``, without a replay."""
         records, factor = self._inputs(settings.num_workers, None)
-        return factor * least_batch_s(*next(self._epochs(records, settings, without, most)))
-
-    def _epochs(
-        self, records: Records, settings: QueueSettings, without: Sequence[Taken], most: int
-    ) -> Iterator[Epoch]:
-        """The epochs that ``cost_s`` replays."""
-        settings = beside_others(settings, self.known[0])
-        count = min(most, records.most) if len(records.made) > 1 else _EQUAL_BATCHES
-        for seed in range(max(1, min(MOST_ORDERS, count // records.batches))):
-            costs = records.epoch(seed, max(count, _QUEUES * settings.queued_batches))
-            epoch = Epoch(costs, records.loop, settings)
-            for taken in without:
-                epoch = epoch.without(taken, self.making, self.undisturbed(epoch.loop))
-            yield epoch
+        return factor * least_batch_s(*next(_epochs(self, records, settings, without, most)))
 
     def predict(self, settings: QueueSettings, step_s: float | None = None) -> Prediction:
         """An epoch and a batch at the steady pace, with their bands."""
@@ -115,11 +102,6 @@ class Model:
         """What is replayed, and the factor; of another training step, the factor is in the records."""
         records, factor = self.records_for(num_workers), self.factors.at(num_workers)
         return (records, factor) if step_s is None else (_with_step(records, step_s, factor), 1.0)
-
-    def _like(self, one: Known) -> tuple[Records, float]:
-        """What workers replay of a trial, and its factor; that of a trial without workers is not one of workers."""
-        number = one.settings.num_workers
-        return self._records[number, True], one.factor if number else 1.0
 
     def undisturbed(self, loop: LoopCosts) -> LoopCosts:
         """The loop with the training step as on free CPUs."""
@@ -155,41 +137,62 @@ class Model:
         start_s = _FORKED_S if self.start_method == "fork" else _SPAWNED_S
         found: dict[tuple[int, bool], Records] = {}
         for one in self.known:
-            number, pooled = one.settings.num_workers, self._pooled(one)
+            number, pooled = one.settings.num_workers, _pooled(one, self._with_workers)
             started = pooled if number else replace(pooled, loop=replace(pooled.loop, start_s=start_s))
             found |= {(number, False): pooled, (number, True): started}
         return found
-
-    def _pooled(self, chosen: Known) -> Records:
-        """The records of a trial, and those of other trials of batches that it has not made.
-
-        Costs that depend on the number of workers show as the ratio of the means over the batches that two trials have
-        in common. They have none, and all count, if the data are a stream or larger than memory. What was stopped is
-        the last choice.
-        """
-        own = {_batch(record): record.cost for record in chosen.records.made if not record.was_stopped}
-        scaled = [(record, [1.0] * 3) for record in chosen.records.made]
-        for other in self._with_workers:
-            if other is not chosen:
-                theirs = _comparable(other, own) if not chosen.settings.num_workers else other.records.made
-                whole = {_batch(one): one.cost for one in theirs if not one.was_stopped}
-                both = [batch for batch in whole if batch in own]
-                ratios = _ratios(
-                    [own[n] for n in both or own],
-                    [whole[n] for n in both or whole],
-                    _mean(whole.values()),
-                )
-                scaled += [(record, ratios) for record in theirs]
-        first: dict[Hashable, tuple[BatchRecord, Sequence[float]]] = {}
-        for record, ratios in sorted(scaled, key=lambda each: each[0].was_stopped):
-            first.setdefault(_batch(record), (record, ratios))
-        made = (replace(record, cost=record.cost.scaled(ratios)) for record, ratios in first.values())
-        return replace(chosen.records, made=tuple(made))
 
     def _nearest(self, num_workers: int) -> Known:
         """The trial whose records stand for this number of workers: without workers only for itself, if possible."""
         known = self._with_workers if num_workers else self.known[:1]
         return min(known or self.known, key=lambda one: abs(doublings(one, num_workers)))
+
+
+def _epochs(
+    model: Model, records: Records, settings: QueueSettings, without: Sequence[Taken], most: int
+) -> Iterator[Epoch]:
+    """The epochs that ``Model.cost_s`` replays."""
+    settings = beside_others(settings, model.known[0])
+    count = min(most, records.most) if len(records.made) > 1 else _EQUAL_BATCHES
+    for seed in range(max(1, min(MOST_ORDERS, count // records.batches))):
+        costs = records.epoch(seed, max(count, _QUEUES * settings.queued_batches))
+        epoch = Epoch(costs, records.loop, settings)
+        for taken in without:
+            epoch = epoch.without(taken, model.making, model.undisturbed(epoch.loop))
+        yield epoch
+
+
+def _like(model: Model, one: Known) -> tuple[Records, float]:
+    """What workers replay of a trial, and its factor; that of a trial without workers is not one of workers."""
+    number = one.settings.num_workers
+    return model._records[number, True], one.factor if number else 1.0
+
+
+def _pooled(chosen: Known, with_workers: Sequence[Known]) -> Records:
+    """The records of a trial, and those of other trials of batches that it has not made.
+
+    Costs that depend on the number of workers show as the ratio of the means over the batches that two trials have
+    in common. They have none, and all count, if the data are a stream or larger than memory. What was stopped is
+    the last choice.
+    """
+    own = {_batch(record): record.cost for record in chosen.records.made if not record.was_stopped}
+    scaled = [(record, [1.0] * 3) for record in chosen.records.made]
+    for other in with_workers:
+        if other is not chosen:
+            theirs = _comparable(other, own) if not chosen.settings.num_workers else other.records.made
+            whole = {_batch(one): one.cost for one in theirs if not one.was_stopped}
+            both = [batch for batch in whole if batch in own]
+            ratios = _ratios(
+                [own[n] for n in both or own],
+                [whole[n] for n in both or whole],
+                _mean(whole.values()),
+            )
+            scaled += [(record, ratios) for record in theirs]
+    first: dict[Hashable, tuple[BatchRecord, Sequence[float]]] = {}
+    for record, ratios in sorted(scaled, key=lambda each: each[0].was_stopped):
+        first.setdefault(_batch(record), (record, ratios))
+    made = (replace(record, cost=record.cost.scaled(ratios)) for record, ratios in first.values())
+    return replace(chosen.records, made=tuple(made))
 
 
 def promised_s(model: Model, settings: QueueSettings) -> float:
