@@ -23,7 +23,8 @@ BEGIN, END = "<!-- written by scripts/test-foreign -->\n", "<!-- end -->\n"
 MOST_WORKERS, EPOCHS, LIMIT_S = 8, 4, 120
 PACKAGES = (
     "timm", "accelerate", "monai", "torchdata", "litdata", "mosaicml-streaming", "webdataset", "lhotse", "datasets",
-    "lmdb", "h5py",
+    "lmdb", "h5py", "pyarrow", "zarr", "torchio", "ultralytics", "fastai", "torchvision", "albumentations",
+    "opencv-python-headless", "tokenizers", "transformers", "torch-geometric",
 )  # fmt: skip
 RANDOM = "resampled"  # in names of programs whose samples differ from epoch to epoch
 HEAD = "| loader | search | tune | autotune, fourth epoch |\n|---|---|---|---|\n"

@@ -267,3 +267,260 @@ def hdf5(folder: Path) -> Any:
     with h5py.File(folder / "data", "w") as made:
         made["x"] = np.arange(COUNT)
     return DataLoader(_Hdf5(folder), batch_size=BATCH, num_workers=1)
+
+
+class _Reading(Items):
+    """Reads with a function that has an open file; the file is opened before the program makes a loader."""
+
+    def __init__(self, read: Callable[[int], Any]) -> None:
+        self.read = read
+
+    def __getitem__(self, index: int) -> Any:
+        return slow(int(self.read(index)))
+
+
+def _reading(read: Callable[[int], Any], **settings: Any) -> Any:
+    return DataLoader(_Reading(read), batch_size=BATCH, num_workers=1, **settings)
+
+
+@program
+def lmdb_in_init(folder: Path) -> Any:
+    import lmdb
+
+    environment = lmdb.open(str(folder / "data"))
+    with environment.begin(write=True) as transaction:
+        for number in range(COUNT):
+            transaction.put(str(number).encode(), str(number).encode())
+
+    def read(index: int) -> Any:
+        with environment.begin() as transaction:
+            return transaction.get(str(index).encode())
+
+    return _reading(read)
+
+
+@program
+def hdf5_in_init(folder: Path) -> Any:
+    import h5py
+
+    with h5py.File(folder / "file", "w") as made:
+        made["x"] = np.arange(COUNT)
+    return _reading(h5py.File(folder / "file")["x"].__getitem__)
+
+
+@program
+def sqlite3_in_init(folder: Path) -> Any:
+    import sqlite3
+
+    connection = sqlite3.connect(folder / "file")
+    connection.execute("create table numbers (number integer)")
+    connection.executemany("insert into numbers values (?)", [(number,) for number in range(COUNT)])
+    connection.commit()
+    query = "select number from numbers where rowid = ?"
+    return _reading(lambda index: connection.execute(query, (index + 1,)).fetchone()[0])
+
+
+def _parquet(folder: Path) -> str:
+    import pyarrow.parquet
+
+    path = str(folder / "file")
+    pyarrow.parquet.write_table(pyarrow.table({"x": range(COUNT)}), path, row_group_size=10)
+    return path
+
+
+@program
+def pyarrow_parquet_file_in_init(folder: Path) -> Any:
+    from pyarrow.parquet import ParquetFile
+
+    opened = ParquetFile(_parquet(folder))
+    return _reading(lambda index: opened.read_row_group(index // 10)["x"][index % 10].as_py())
+
+
+@program
+def pyarrow_os_file_in_init(folder: Path) -> Any:
+    import pyarrow
+
+    (folder / "file").write_bytes(np.arange(COUNT, dtype="<i8").tobytes())
+    opened = pyarrow.OSFile(str(folder / "file"))
+
+    def read(index: int) -> Any:
+        opened.seek(8 * index)
+        return int.from_bytes(opened.read(8), "little")
+
+    return _reading(read)
+
+
+@program
+def zarr_directory(folder: Path) -> Any:
+    import zarr
+
+    array = zarr.create_array(str(folder / "array"), shape=(COUNT,), chunks=(10,), dtype="i4")
+    array[:] = np.arange(COUNT)
+    return _reading(array.__getitem__)
+
+
+@program
+def zarr_zip_store(folder: Path) -> Any:
+    import zarr
+
+    with zarr.storage.ZipStore(folder / "array.zip", mode="w") as store:
+        zarr.create_array(store, shape=(COUNT,), chunks=(10,), dtype="i4")[:] = np.arange(COUNT)
+    return _reading(zarr.open_array(zarr.storage.ZipStore(folder / "array.zip", mode="r"), mode="r").__getitem__)
+
+
+def _numbers_of(samples: Any) -> Any:
+    return torch.tensor([int(sample["number"]) for sample in samples])
+
+
+@program
+def torchio_queue(folder: Path) -> Any:
+    import torchio
+
+    subjects = [
+        torchio.Subject(image=torchio.ScalarImage(tensor=torch.zeros(1, 4, 4, 4)), number=number)
+        for number in range(COUNT // 4)
+    ]
+    dataset = torchio.SubjectsDataset(subjects, transform=slow)
+    queue = torchio.Queue(dataset, 16, 4, torchio.UniformSampler(2), num_workers=2)
+    return DataLoader(queue, batch_size=BATCH, num_workers=0, collate_fn=_numbers_of)
+
+
+@program
+def torchio_subjects_dataset(folder: Path) -> Any:
+    import torchio
+
+    image = torchio.ScalarImage(tensor=torch.zeros(1, 4, 4, 4))
+    subjects = [torchio.Subject(image=image, number=number) for number in range(COUNT)]
+    transform = torchio.Compose([torchio.RandomFlip(), slow])
+    return torchio.SubjectsLoader(torchio.SubjectsDataset(subjects, transform=transform), batch_size=BATCH)
+
+
+@program
+def ultralytics_infinite_dataloader(folder: Path) -> Any:
+    from ultralytics.data.build import InfiniteDataLoader
+
+    return InfiniteDataLoader(dataset=Items(), batch_size=BATCH, shuffle=True, num_workers=1)
+
+
+@program
+def ultralytics_infinite_dataloader_reset(folder: Path) -> Any:
+    """Of a program that calls ``reset`` between epochs, as the name says."""
+    return ultralytics_infinite_dataloader(folder)
+
+
+@program
+def fastai_dataloader(folder: Path) -> Any:
+    from fastai.data.load import DataLoader as FastaiLoader
+
+    return FastaiLoader(Items(), bs=BATCH, shuffle=True, num_workers=1)
+
+
+@program
+def fastai_image_dataloaders(folder: Path) -> Any:
+    from fastai.vision.all import ImageDataLoaders
+
+    _write_pictures(folder)
+    return ImageDataLoaders.from_folder(folder / "pictures", valid_pct=0.1, bs=BATCH, num_workers=1).train
+
+
+def _write_pictures(folder: Path) -> Path:
+    """Pictures of one colour each: the red, 0 to 199, is their number."""
+    from PIL import Image
+
+    for number in range(COUNT):
+        path = folder / "pictures" / str(number % 2) / f"{number}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (8, 8), (number, 0, 0)).save(path)
+    return folder / "pictures"
+
+
+def _red(pictures: Any) -> Any:
+    """The numbers of pictures of the range 0 to 1."""
+    return torch.stack([(255 * picture[0, 0, 0]).round() for picture, _ in pictures])
+
+
+@program
+def torchvision_image_folder(folder: Path) -> Any:
+    from torchvision.datasets import ImageFolder
+    from torchvision.transforms import v2
+
+    steps = [v2.RandomHorizontalFlip(), v2.ToImage(), v2.ToDtype(torch.float32, scale=True), slow]
+    pictures = ImageFolder(str(_write_pictures(folder)), v2.Compose(steps))
+    return DataLoader(pictures, batch_size=BATCH, shuffle=True, collate_fn=_red)
+
+
+@program
+def timm_image_dataset(folder: Path) -> Any:
+    from timm.data import ImageDataset, create_transform
+
+    steps = create_transform(8, is_training=True, mean=(0, 0, 0), std=(1, 1, 1), color_jitter=None)
+    steps.transforms.append(slow)
+    pictures = ImageDataset(str(_write_pictures(folder)), transform=steps)
+    return DataLoader(pictures, batch_size=BATCH, shuffle=True, collate_fn=_red)
+
+
+class _Transformed(Items):
+    """Transforms a sample, and gives its index."""
+
+    def __init__(self, transform: Callable[[int], Any]) -> None:
+        self.transform = transform
+
+    def __getitem__(self, index: int) -> Any:
+        self.transform(index)
+        return slow(index)
+
+
+@program
+def albumentations(folder: Path) -> Any:
+    import albumentations as library
+
+    steps = library.Compose(
+        [library.RandomCrop(8, 8), library.HorizontalFlip(), library.CLAHE(p=1), library.Normalize()]
+    )
+    image = np.zeros((16, 16, 3), np.uint8)
+    return DataLoader(_Transformed(lambda _: steps(image=image)), batch_size=BATCH, shuffle=True)
+
+
+@program
+def opencv_clahe(folder: Path) -> Any:
+    import cv2
+
+    clahe, image = cv2.createCLAHE(), np.zeros((16, 16), np.uint8)
+    return DataLoader(_Transformed(lambda _: clahe.apply(image)), batch_size=BATCH, shuffle=True)
+
+
+def _tokenizer() -> Any:
+    import tokenizers
+
+    words = {"[UNK]": 0, "a": 1, "b": 2}
+    made = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="[UNK]"))
+    made.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    return made
+
+
+@program
+def tokenizers(folder: Path) -> Any:
+    tokenizer = _tokenizer()
+    return DataLoader(_Transformed(lambda _: tokenizer.encode("a b c").ids), batch_size=BATCH, shuffle=True)
+
+
+@program
+def transformers_fast_tokenizer(folder: Path) -> Any:
+    from transformers import PreTrainedTokenizerFast
+
+    fast = PreTrainedTokenizerFast(tokenizer_object=_tokenizer(), unk_token="[UNK]")
+    return DataLoader(_Transformed(lambda _: fast(["a b c"] * 4)), batch_size=BATCH, shuffle=True)
+
+
+@program
+def torch_geometric_in_memory_dataset(folder: Path) -> Any:
+    from torch_geometric.data import Data, InMemoryDataset
+    from torch_geometric.loader import DataLoader as GraphLoader
+
+    class Graphs(InMemoryDataset):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__(transform=slow)
+            graphs = [Data(x=torch.ones(3, 2), y=torch.tensor([number])) for number in range(COUNT)]
+            self.data, self.slices = self.collate(graphs)
+
+    return GraphLoader(Graphs(), batch_size=BATCH, shuffle=True)

@@ -29,6 +29,7 @@ _MOST_DEPTH = 5  # of sizes
 _MOST_OBJECTS = 20_000  # some tens of milliseconds
 _PAGE_BYTES = 4096  # copied of a large object: the page with its reference count
 _ARRAY_BYTES = 128
+_IN_MEMORY = ("numpy", "torch", "pandas", "pyarrow", "polars")  # whose arrays and tables hold no handles
 _PLAIN = (str, bytes, int, float, complex, bool, type(None), ModuleType, logging.Logger)
 _ATOMS = (*_PLAIN, type, FunctionType, MethodType)
 
@@ -70,7 +71,7 @@ def walk(value: Any, *, sample: "Sample | None" = None) -> Iterator[tuple[str, A
             continue
         if sample is not None and _length(value) > sample.elements:
             waiting.extend(_sampled(value, path, sample.elements))
-        elif not (_is_array(value) or _is_large(value)):
+        elif not (_is_large(value) or _is_array(value)) or (sample is not None and _reads_from_store(value)):
             waiting.extend(_parts(value, path))
 
 
@@ -189,6 +190,12 @@ def _elements(value: Any) -> Any:
 
 def _is_large(value: Any) -> bool:
     return _length(value) >= _MANY
+
+
+def _reads_from_store(value: Any) -> bool:
+    """Whether an array is of another library, such as zarr and xarray: it holds the store that it reads from."""
+    library, _, _ = type(value).__module__.partition(".")
+    return _is_array(value) and library not in _IN_MEMORY
 
 
 def _is_array(value: Any) -> bool:

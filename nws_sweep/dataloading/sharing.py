@@ -4,13 +4,16 @@ Forked processes share the position of an open file, the stream of a socket and 
 processes. The documentation of sqlite3, HDF5 and LMDB forbids their handles in a forked process. A forked process lacks
 the threads of a pool. Of a generator or an iterator each worker continues a copy, so that samples repeat or are lost.
 
-What pickling refuses for another reason is unknown: it may be a handle of a library.
+What pickling refuses for another reason may be a handle of a library. It is taken for a handle if this process has an
+open file or a socket: without them there is nothing whose position forked processes could share.
 """
 
 import asyncio
 import concurrent.futures
 import contextlib
+import contextvars
 import copyreg
+import hashlib
 import io
 import mmap
 import multiprocessing.connection
@@ -18,13 +21,14 @@ import multiprocessing.pool
 import multiprocessing.queues
 import os
 import queue
+import ssl
 import stat
 import struct
 import sys
 import threading
 import types
 import weakref
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping
 from ctypes import Structure
 from dataclasses import dataclass
 from functools import lru_cache
@@ -40,6 +44,7 @@ from nws_sweep.system import torch_internals
 
 _MOST_OBJECTS, _MOST_ELEMENTS = 5000, 64  # examined, and of each container: 50 ms
 _NAMED = 3  # handles in a sentence
+_STANDARD_ERROR = 2  # the last descriptor of the standard streams
 _FILES = (io.BufferedReader, io.BufferedRandom, io.FileIO, io.TextIOWrapper)
 # By the module and the name of a class, since none of these modules is imported here. Classes of C may name another
 # module than the one that has them.
@@ -49,6 +54,12 @@ _OF_LIBRARIES = (
     ("socket", "socket"), ("psycopg2.extensions", "connection"), ("rasterio.io", "DatasetReader"),
     ("netCDF4", "Dataset"), ("openslide", "OpenSlide"), ("cv2", "VideoCapture"), ("decord", "VideoReader"),
     ("av.container.input", "InputContainer"), ("pyarrow", "NativeFile"), ("botocore.client", "BaseClient"),
+)  # fmt: skip
+# Classes whose objects read a mapped file, or read at an offset that they pass to the system, not at a position that
+# forked processes share. Tried with eight workers.
+_SHAREABLE_OF_LIBRARIES = (
+    ("pyarrow", "MemoryMappedFile"), ("pyarrow", "BufferReader"), ("pyarrow._parquet", "ParquetReader"),
+    ("pyarrow.lib", "_RecordBatchFileReader"), ("safetensors", "safe_open"), ("cv2", "Algorithm"),
 )  # fmt: skip
 _STANDARD = (
     queue.Queue, queue.SimpleQueue, multiprocessing.queues.Queue, multiprocessing.queues.SimpleQueue, asyncio.Queue,
@@ -62,7 +73,8 @@ _COPYABLE = (
     types.CellType, types.FrameType, types.TracebackType, types.GetSetDescriptorType, types.MemberDescriptorType,
     types.WrapperDescriptorType, types.MethodDescriptorType, types.ClassMethodDescriptorType, types.MethodWrapperType,
     types.FunctionType, types.BuiltinFunctionType, types.MethodType, type, struct.Struct, type(threading.Lock()),
-    type(threading.RLock()), threading.local, torch.Generator, io.IOBase, torch.nn.Module,
+    type(threading.RLock()), threading.local, torch.Generator, io.IOBase, torch.nn.Module, ssl.SSLContext,
+    contextvars.ContextVar, type(hashlib.sha256()),
 )  # fmt: skip
 
 
@@ -86,18 +98,23 @@ class Handle:
         return f"{self.place} ({self.kind})"
 
 
-def handles(dataset: Any, collate_fn: Any = None) -> list[Handle]:
+def handles(dataset: Any, collate_fn: Any = None, *, has_workers: bool = False) -> list[Handle]:
     """The handles that a dataset and a ``collate_fn`` reach; those that are known, or else those that may be some.
 
     They are searched in attributes, slots, containers and closures, and in what these hold: at most 5000 objects, of
     each container at most 64 elements. What a module of torch or another handle holds is left out.
+
+    Args:
+        dataset: Of the main process.
+        collate_fn: Of its DataLoader.
+        has_workers: Whether forked workers use the dataset already: without threads, and with copies of queues.
     """
     known, unknown = [], []
     pickled_by_holder: set[int] = set()  # id of what a class pickles itself, and of attributes of classes
     for place, value in _reached(dataset, collate_fn):
         value_class: Any = type(value)
         if kind := _kind_of(value_class, len(sys.modules)):
-            if _is_open(value):
+            if _is_open(value, has_workers):
                 known.append(_handle(place, kind, value))
         elif isinstance(value, type):
             pickled_by_holder.update(id(member) for base in value.__mro__ for member in vars(base).values())
@@ -105,7 +122,9 @@ def handles(dataset: Any, collate_fn: Any = None) -> list[Handle]:
             pickled_by_holder.update(id(inner) for _, inner in attributes(value))
         elif id(value) not in pickled_by_holder and _is_refused_by_pickling(value_class, value):
             unknown.append(Handle(place, _name_of(value_class), is_known=False))
-    return known or unknown
+    if not known and unknown and _has_positions():
+        return unknown
+    return known
 
 
 def described(dataset: Any, files: Iterable[str]) -> tuple[str, ...]:
@@ -130,7 +149,9 @@ def reason_against_workers(loader: DataLoader[Any], at_start: Collection[str] | 
         loader: The DataLoader, with the dataset of the main process.
         at_start: Places of handles that were there before the main process has made a sample; None for all.
     """
-    obstacles = handles(loader.dataset, loader.collate_fn) if loaders.start_method(loader) == "fork" else []
+    if loaders.start_method(loader) != "fork":
+        return ""
+    obstacles = handles(loader.dataset, loader.collate_fn, has_workers=loader.num_workers > 0)
     if not obstacles:
         return ""
     named = ", ".join(map(str, obstacles[:_NAMED]))
@@ -164,7 +185,9 @@ def _iterates_over(value: Any, dataset: Any) -> bool:
 
 def _handle(place: str, kind: str, value: Any) -> Handle:
     path = _path_of(value)
-    return Handle(place, f"{kind} of {path}" if isinstance(value, _FILES) else kind, path)
+    if path and isinstance(value, _FILES):
+        kind = f"{kind} of {path}"
+    return Handle(place, kind, path)
 
 
 @lru_cache(maxsize=4096)
@@ -177,14 +200,21 @@ def _kind_of(value_class: Any, _: int) -> str:
         return "an iterator of a DataLoader"
     if issubclass(value_class, _STANDARD):
         return _name_of(value_class)
-    for module, name in _OF_LIBRARIES:
-        handle_class = getattr(sys.modules.get(module), name, None)
-        if isinstance(handle_class, type) and issubclass(value_class, handle_class):
-            return f"{module}.{name}"
+    if name := _name_among(_OF_LIBRARIES, value_class):
+        return "" if _name_among(_SHAREABLE_OF_LIBRARIES, value_class) else name
     if issubclass(value_class, _FILES):
         return str(value_class.__name__)
-    if issubclass(value_class, Iterator) and not issubclass(value_class, Dataset | io.IOBase):
+    if issubclass(value_class, Iterator | AsyncIterator) and not issubclass(value_class, Dataset | io.IOBase):
         return "generator" if value_class is types.GeneratorType else f"an iterator, {_name_of(value_class)}"
+    return ""
+
+
+def _name_among(library_classes: Iterable[tuple[str, str]], value_class: Any) -> str:
+    """The name of the first of these classes that a class is, or is derived from; empty if there is none."""
+    for module, name in library_classes:
+        library_class = getattr(sys.modules.get(module), name, None)
+        if isinstance(library_class, type) and issubclass(value_class, library_class):
+            return f"{module}.{name}"
     return ""
 
 
@@ -192,13 +222,26 @@ def _name_of(value_class: type[Any]) -> str:
     return f"{value_class.__module__}.{value_class.__qualname__}".removeprefix("builtins.")
 
 
-def _is_open(value: Any) -> bool:
-    """Whether a handle may still be used: a file is open for reading, a thread runs, a generator has not ended."""
+def _is_open(value: Any, has_workers: bool) -> bool:
+    """Whether forked workers would share a handle, or continue what it has begun."""
     if isinstance(value, _FILES):
-        return not value.closed and value.readable()
+        return not value.closed and value.readable() and _has_descriptor(value)
     if isinstance(value, threading.Thread):
-        return value.is_alive()
+        return value.is_alive() and not has_workers
+    if isinstance(value, queue.Queue):
+        return bool(value.queue) or not has_workers
+    if isinstance(value, concurrent.futures.ThreadPoolExecutor):
+        return bool(value._threads)  # it starts them at first use
     return not isinstance(value, types.GeneratorType) or value.gi_frame is not None
+
+
+def _has_descriptor(file: Any) -> bool:
+    """Whether a file is one of the system, not a buffer over memory or over what another file decompresses."""
+    try:
+        file.fileno()
+    except OSError:
+        return False
+    return True
 
 
 def _path_of(value: Any) -> str:
@@ -221,7 +264,7 @@ def _pickles_itself(value_class: Any) -> bool:
 
 def _is_refused_by_pickling(value_class: type, value: Any) -> bool:
     """Whether pickling refuses an object that does not pickle itself; no code of its class is called."""
-    if issubclass(value_class, _COPYABLE):
+    if issubclass(value_class, _COPYABLE) or _name_among(_SHAREABLE_OF_LIBRARIES, value_class):
         return False
     try:
         value.__reduce_ex__(2)
@@ -236,15 +279,40 @@ def open_files() -> dict[int, str]:
     Also of files that were deleted since, such as temporary ones, which psutil leaves out.
     """
     paths: dict[int, str] = {}
-    if not Path("/proc/self/fd").is_dir():
+    if not _has_proc():
         return paths
     mapped = Path("/proc/self/maps").read_text(errors="replace")
     for link in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(OSError):  # the descriptor of the folder itself
             path, is_read = str(link.readlink()), link.lstat().st_mode & stat.S_IRUSR  # the link's mode is the file's
-            if is_read and stat.S_ISREG(link.stat().st_mode) and path not in mapped:
+            if is_read and _has_bytes(link) and path not in mapped:
                 paths[int(link.name)] = path
     return paths
+
+
+def _has_bytes(link: Path) -> bool:
+    """Whether a descriptor is of a regular file with contents, which files of locks and of /proc have not."""
+    status = link.stat()
+    return stat.S_ISREG(status.st_mode) and status.st_size > 0
+
+
+def _has_positions() -> bool:
+    """Whether this process has an open file or a socket besides its standard streams, as far as the system says."""
+    if not _has_proc():
+        return True
+    if any(number > _STANDARD_ERROR for number in open_files()):
+        return True
+    return any(_is_socket(link) for link in Path("/proc/self/fd").iterdir())
+
+
+def _is_socket(link: Path) -> bool:
+    with contextlib.suppress(OSError):  # the descriptor of the folder itself
+        return stat.S_ISSOCK(link.stat().st_mode)
+    return False
+
+
+def _has_proc() -> bool:
+    return Path("/proc/self/fd").is_dir()
 
 
 def positions(files: Mapping[int, str]) -> dict[int, int]:

@@ -10,14 +10,16 @@ import queue
 import re
 import socket
 import sqlite3
+import ssl
 import struct
 import sys
 import threading
 import types
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from xml.parsers.expat import ParserCreate
 
 import numpy as np
 import pytest
@@ -25,7 +27,8 @@ import torch
 from PIL import Image
 from torch.utils.data import DataLoader, TensorDataset
 
-from nws_sweep.dataloading.sharing import described, handles, open_files, positions, reason_against_workers
+from nws_sweep.dataloading import sharing
+from nws_sweep.dataloading.sharing import _kind_of, described, handles, open_files, positions, reason_against_workers
 from tests.user_datasets import With
 
 pytestmark = pytest.mark.usefixtures("forked_workers")
@@ -45,6 +48,13 @@ def path(tmp_path: Path) -> Path:
     path = tmp_path / "data.bin"
     path.write_bytes(bytes(10_000))
     return path
+
+
+@pytest.fixture
+def open_socket() -> Iterator[None]:
+    """Without a file or a socket, there is nothing that forked processes could share."""
+    with socket.socket():
+        yield
 
 
 def opened_since(before: dict[int, str], dataset: object) -> tuple[str, ...]:
@@ -85,7 +95,20 @@ class Slotted:
         self.source = source
 
 
+class Stored:
+    """An array of a library that reads from a store, as zarr's from a ZIP file."""
+
+    nbytes = 1
+
+    def __init__(self, store: Any) -> None:
+        self.store = store
+
+
 def numbers() -> Iterator[int]:
+    yield 1
+
+
+async def arriving() -> AsyncIterator[int]:
     yield 1
 
 
@@ -100,6 +123,8 @@ def in_a_closure(source: Any) -> Any:
 def in_use() -> dict[str, tuple[Any, str]]:
     """Datasets with a handle, and what is said of it."""
     waiting: queue.Queue[int] = queue.Queue()
+    used = concurrent.futures.ThreadPoolExecutor(1)
+    used.submit(int)
     ended = numbers()
     list(ended)
     return {
@@ -116,14 +141,17 @@ def in_use() -> dict[str, tuple[Any, str]]:
             "dataset.q (multiprocessing.queues.Queue)",
         ),
         "pool": (
-            holder(pool=concurrent.futures.ThreadPoolExecutor(1)),
+            holder(pool=used),
             "dataset.pool (concurrent.futures.thread.ThreadPoolExecutor)",
         ),
-        "opaque": (holder(digest=hashlib.sha256()), "dataset.digest (_hashlib.HASH)"),
+        "opaque": (holder(parser=ParserCreate()), "dataset.parser (pyexpat.xmlparser)"),
+        "asynchronous": (holder(source=arriving()), "dataset.source (an iterator, async_generator)"),
+        "array of a store": (holder(array=Stored(waiting)), "dataset.array.store (queue.Queue)"),
     }
 
 
 @pytest.mark.parametrize("name", in_use())
+@pytest.mark.usefixtures("open_socket")
 def test_what_is_in_use_is_found_wherever_pickling_would_go(name: str) -> None:
     dataset, expected = in_use()[name]
     assert named(dataset) == [expected]
@@ -144,11 +172,51 @@ def test_what_processes_can_share_or_copy_is_no_handle(path: Path) -> None:
             memory=io.BytesIO(), lock=threading.Lock(), condition=threading.Condition(), pattern=re.compile("a"),
             layout=struct.Struct("<I"), keys={}.keys(), draw=np.random.default_rng(0), generator=torch.Generator(),
             module=torch.nn.Linear(1, 1), counter=multiprocessing.get_context("fork").Value("i"),
-            thread=threading.Thread(),
+            thread=threading.Thread(), digest=hashlib.sha256(), context=ssl.create_default_context(),
+            unused=concurrent.futures.ThreadPoolExecutor(), text=io.TextIOWrapper(io.BytesIO()),
         )  # fmt: skip
         assert named(dataset) == []
         assert opened_since(before, dataset) == ()
         assert reason_of(dataset) == ""
+
+
+def test_what_pickling_refuses_is_no_handle_where_nothing_is_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    opaque = holder(parser=ParserCreate())
+    descriptors: dict[int, str] = {}
+    monkeypatch.setattr(sharing, "open_files", lambda: descriptors)
+    monkeypatch.setattr(sharing, "_is_socket", lambda _: False)
+    descriptors[0] = "/data/program.py"  # standard input
+    assert named(opaque) == []
+    descriptors[3] = "/data/samples"
+    assert named(opaque) == ["dataset.parser (pyexpat.xmlparser)"]
+
+
+def test_files_without_bytes_are_no_open_files_as_those_of_locks(tmp_path: Path) -> None:
+    with (tmp_path / "lock").open("w+") as lock:
+        assert lock.fileno() not in open_files()
+
+
+def test_workers_that_a_program_has_already_lack_threads_and_have_copies_of_queues() -> None:
+    ending = threading.Event()
+    thread = threading.Thread(target=ending.wait)
+    thread.start()
+    filled: queue.Queue[int] = queue.Queue()
+    filled.put(1)
+    refreshed = holder(thread=thread, decoders=queue.Queue())
+    consumed = holder(subjects=filled)
+    assert "dataset.thread (threading.Thread), dataset.decoders (queue.Queue)" in reason_of(refreshed)
+    assert reason_against_workers(DataLoader(refreshed, num_workers=1)) == ""
+    assert "dataset.subjects (queue.Queue)" in reason_against_workers(DataLoader(consumed, num_workers=1))
+    ending.set()
+
+
+def test_classes_of_libraries_that_were_tried_with_workers_are_no_handles(monkeypatch: pytest.MonkeyPatch) -> None:
+    parent = type("NativeFile", (), {})
+    mapped = type("MemoryMappedFile", (parent,), {})
+    module = SimpleNamespace(NativeFile=parent, MemoryMappedFile=mapped)
+    monkeypatch.setitem(sys.modules, "pyarrow", module)
+    _kind_of.cache_clear()
+    assert named(holder(file=mapped(), opened=parent())) == ["dataset.opened (pyarrow.NativeFile)"]
 
 
 def test_the_iterator_of_the_training_loop_over_a_dataset_is_no_part_of_it() -> None:
