@@ -33,16 +33,20 @@ HEAD = "| loader | search | tune | autotune, fourth epoch |\n|---|---|---|---|\n
 def ids(batch: Any) -> list[int]:
     import torch
 
+    batch = getattr(batch, "y", batch)  # of PyTorch Geometric
     while isinstance(batch, dict | list | tuple) and not all(isinstance(one, int) for one in batch):
         batch = list(batch.values())[-1] if isinstance(batch, dict) else batch[-1]
     return [int(one) for one in torch.as_tensor(batch).flatten().tolist()]
 
 
-def epoch(loader: Any) -> tuple[collections.Counter[int], float]:
+def epoch(loader: Any, *, resets: bool = False) -> tuple[collections.Counter[int], float]:
     began_s, found = time.perf_counter(), collections.Counter[int]()
     for batch in loader:
         found.update(ids(batch))
-    return found, time.perf_counter() - began_s
+    time_s = time.perf_counter() - began_s
+    if resets:
+        loader.reset()
+    return found, time_s
 
 
 def tried(name: str, how: str, folder: Path) -> str:
@@ -64,7 +68,7 @@ def tried(name: str, how: str, folder: Path) -> str:
             made = getattr(nws_sweep, how)(loader, **options)
             if how == "tune":
                 plain, plain_s = epoch(loader)
-            epochs = [epoch(made) for _ in range(EPOCHS if how == "autotune" else 1)]
+            epochs = [epoch(made, resets="reset" in name) for _ in range(EPOCHS if how == "autotune" else 1)]
         except nws_sweep.NwsSweepError as error:
             return f"refused: {error}"
     wrong = [

@@ -242,13 +242,17 @@ class _Lmdb(_Opened):
             return slow(int(transaction.get(str(index).encode())))
 
 
-@program
-def lmdb(folder: Path) -> Any:
+def _write_lmdb(folder: Path) -> None:
     import lmdb
 
     with lmdb.open(str(folder / "data")) as made, made.begin(write=True) as transaction:
         for number in range(COUNT):
             transaction.put(str(number).encode(), str(number).encode())
+
+
+@program
+def lmdb(folder: Path) -> Any:
+    _write_lmdb(folder)
     return DataLoader(_Lmdb(folder), batch_size=BATCH, num_workers=1)
 
 
@@ -287,10 +291,8 @@ def _reading(read: Callable[[int], Any], **settings: Any) -> Any:
 def lmdb_in_init(folder: Path) -> Any:
     import lmdb
 
-    environment = lmdb.open(str(folder / "data"))
-    with environment.begin(write=True) as transaction:
-        for number in range(COUNT):
-            transaction.put(str(number).encode(), str(number).encode())
+    _write_lmdb(folder)
+    environment = lmdb.open(str(folder / "data"), readonly=True, lock=False)
 
     def read(index: int) -> Any:
         with environment.begin() as transaction:
@@ -376,23 +378,23 @@ def _numbers_of(samples: Any) -> Any:
 def torchio_queue(folder: Path) -> Any:
     import torchio
 
-    subjects = [
+    patients = [
         torchio.Subject(image=torchio.ScalarImage(tensor=torch.zeros(1, 4, 4, 4)), number=number)
         for number in range(COUNT // 4)
     ]
-    dataset = torchio.SubjectsDataset(subjects, transform=slow)
+    dataset = torchio.SubjectsDataset(patients, transform=slow)
     queue = torchio.Queue(dataset, 16, 4, torchio.UniformSampler(2), num_workers=2)
     return DataLoader(queue, batch_size=BATCH, num_workers=0, collate_fn=_numbers_of)
 
 
 @program
-def torchio_subjects_dataset(folder: Path) -> Any:
+def torchio_dataset(folder: Path) -> Any:
     import torchio
 
     image = torchio.ScalarImage(tensor=torch.zeros(1, 4, 4, 4))
-    subjects = [torchio.Subject(image=image, number=number) for number in range(COUNT)]
+    patients = [torchio.Subject(image=image, number=number) for number in range(COUNT)]
     transform = torchio.Compose([torchio.RandomFlip(), slow])
-    return torchio.SubjectsLoader(torchio.SubjectsDataset(subjects, transform=transform), batch_size=BATCH)
+    return torchio.SubjectsLoader(torchio.SubjectsDataset(patients, transform=transform), batch_size=BATCH)
 
 
 @program

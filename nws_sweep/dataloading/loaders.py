@@ -238,12 +238,20 @@ def copy_with(loader: Loader, settings: LoaderSettings) -> Loader:
 
 
 class KeptIterator:
-    """Placeholder for an iterator in an attribute of a loader that is not iterated."""
+    """Placeholder for an iterator in an attribute of a loader that is not iterated, and in a pickled dataset."""
+
+    def __next__(self) -> Any:
+        """Says why a dataset that takes its samples from an inner DataLoader cannot make one."""
+        why = "the dataset holds an iterator of a DataLoader, of which no other process can have a copy"
+        raise TypeError(f"{why}; pass a function that makes both, such as lambda: DataLoader(...)")
 
 
-def keeps_iterators(loader: DataLoader[Any]) -> bool:
-    """Whether a loader keeps an iterator in an attribute, such as ultralytics' for all epochs."""
-    return bool(_kept_iterators(loader))
+def batches_of_endless(loader: DataLoader[Any]) -> int:
+    """Batches of an epoch, if the class of a plain loader takes epochs from an iterator by itself, as ultralytics'.
+
+    Its iterator may be one for all epochs. 0 for other loaders, and if the length is unknown.
+    """
+    return 0 if type(loader).__iter__ is DataLoader.__iter__ else length(loader) or 0
 
 
 def _kept_iterators(loader: DataLoader[Any]) -> list[str]:

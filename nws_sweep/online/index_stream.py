@@ -20,44 +20,68 @@ class GivenUpError(Exception):
     """A list that is drawn ahead is not there within its limit; no exception of a sampler."""
 
 
+class PausedError(Exception):
+    """The next list is of an epoch that the program has not begun."""
+
+
 class IndexStream:
     """The index lists of the current epoch.
 
     Args:
         sampler: The batch sampler of a DataLoader, or its sampler if the DataLoader does not make batches. ``iter`` of
             it is called whenever a plain DataLoader would call it: some samplers draw random numbers then.
+        pause_every: Lists of an epoch of the program, if its epochs are parts of an endless one and it has no workers:
+            the order of an epoch is drawn when the program begins it. 0 if there are no pauses.
 
     Attributes:
         due: Lists that the program's own loader would have drawn by now.
         latest: The list that was drawn last, or the index if the DataLoader does not make batches; None at first.
         was_given_up: Whether a list that was drawn ahead took too long; the next list has no limit.
+        was_paused: Whether the next list was not drawn, since the program has not begun the epoch of that list.
     """
 
-    def __init__(self, sampler: Any) -> None:
-        self._sampler = sampler
+    def __init__(self, sampler: Any, pause_every: int = 0) -> None:
+        self._sampler, self._pause_every = sampler, pause_every
         self._may_wait = not all(map(_waits_for_nothing, _nested(sampler)))
         self._lists: Iterator[Any] = iter(())
         self._thread: _DrawingThread | None = None
         self._drawn, self._longest_s = 0, 0.0
-        self.due, self.latest, self.was_given_up = 0, None, False
+        self.due, self.latest, self.was_given_up, self.was_paused = 0, None, False, False
 
     def begin(self) -> None:
         """An epoch begins."""
         self._lists, self._thread = iter(self._sampler), None
-        self._drawn, self.was_given_up = 0, False
+        self._drawn, self.was_given_up, self.was_paused = 0, False, False
 
     def draw(self) -> Any:
-        """The next list; StopIteration after the last one, GivenUpError if one that is drawn ahead takes too long."""
-        is_ahead = self._may_wait and self._drawn >= self.due
+        """The next list; StopIteration after the last one.
+
+        Raises:
+            PausedError: If it is of an epoch that has not begun.
+            GivenUpError: If one that is drawn ahead takes too long.
+        """
+        is_ahead = self._drawn >= self.due
+        if is_ahead and self._is_between_epochs:
+            self.was_paused = True
+            raise PausedError
         began_s = time.perf_counter()
         try:
-            self.latest = self._next(self._limit_s if is_ahead else None)
+            self.latest = self._next(self._limit_s if is_ahead and self._may_wait else None)
         except GivenUpError:
             self.was_given_up = True
             raise
         self._longest_s = max(self._longest_s, time.perf_counter() - began_s)
         self._drawn += 1
         return self.latest
+
+    @property
+    def pauses(self) -> bool:
+        """Whether it pauses between the epochs of the program."""
+        return self._pause_every > 0
+
+    @property
+    def _is_between_epochs(self) -> bool:
+        return self.pauses and self._drawn > 0 and self._drawn % self._pause_every == 0
 
     @property
     def _limit_s(self) -> float:
@@ -148,7 +172,7 @@ class Feed:
                 drawn = self._stream.draw()
             except StopIteration:
                 return
-            except GivenUpError:  # the pool gives what it has drawn
+            except (GivenUpError, PausedError):  # the pool gives what it has drawn
                 self.is_open = False
                 return
             self.has_drawn = True

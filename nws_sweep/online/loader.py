@@ -266,7 +266,7 @@ def tuner_of(
         others=others,
         own_generators=generators.of_loader(loader),
         has_own_state=safeguards.saves_by_iterators(loader),
-        is_endless=loaders.keeps_iterators(loader),
+        endless_batches=loaders.batches_of_endless(loader),
     )
     if reason:
         tuner.decide(reason)

@@ -67,9 +67,9 @@ class Pool:
     ) -> None:
         self.settings, self.has_ended = settings, False
         self._has_own_iterators = self._is_new = torch_internals.makes_own_iterators(loader)
-        has_new_workers = settings.num_workers > 0 and not loader.num_workers
+        has_workers = settings.num_workers > 0
         has_order = not isinstance(loader.dataset, IterableDataset) and not self._has_own_iterators
-        self._draws_at_next = is_first and has_new_workers and has_order
+        self._draws_at_next = is_first and has_workers and not loader.num_workers and has_order
         # A plain DataLoader with workers iterates its sampler twice at the start.
         starts = is_first * (1 + (loader.num_workers > 0))
         self.feed = Feed(stream, is_open=is_first and not self._draws_at_next, starts=starts)
@@ -79,6 +79,8 @@ class Pool:
         self._states = WorkerStates(settings.num_workers)
         is_own = settings.num_workers == loader.num_workers
         self._loader = self._copy(loader, rehearsal)
+        if stream.pauses and has_workers:
+            vars(self._loader)["persistent_workers"] = True  # they continue after a pause
         if not is_first:
             self._loader.generator = _new_generator(loader.generator or torch.default_generator)
         began_s = time.process_time()

@@ -45,7 +45,8 @@ class Pools:
 
     def __init__(self, loader: DataLoader[Any], tuner: Tuner) -> None:
         self._loader, self._tuner = loader, tuner
-        self._stream = IndexStream(loaders.index_sampler(loader))
+        pause_every = 0 if tuner.base.num_workers else tuner.endless_batches
+        self._stream = IndexStream(loaders.index_sampler(loader), pause_every)
         self.change: Change | None = None
         self.safeguards = Safeguards(loader, tuner)
 
@@ -123,14 +124,23 @@ class Pools:
             try:
                 return self.current.next_batch()
             except StopIteration:
-                follower = self._follower()
-                if follower is None:
+                if not self._continues():
                     raise
-                self.current.end()
-                self.current = follower
             except Exception as error:
                 _give_up_after(error, self.current.settings, self._tuner)
                 raise
+
+    def _continues(self) -> bool:
+        """Whether the epoch continues where the current pool has ended: with another pool, or after a pause."""
+        if follower := self._follower():
+            self.current.end()
+            self.current = follower
+        elif self._stream.was_paused:
+            self._stream.was_paused = False
+            self.current.take_over()
+        else:
+            return False
+        return True
 
     def _follower(self) -> Pool | None:
         """The pool that continues the epoch where the current one has ended; None if the epoch has ended."""

@@ -43,7 +43,7 @@ class Tuner:
         may_change: Whether the settings of this loader, and not of another one, may change.
         own_generators: Places of the dataset's own random number generators, which new workers seed.
         has_own_state: Whether the loader has a ``state_dict``, which is for its number of workers.
-        is_endless: Whether the loader keeps one iterator for all epochs, and makes another one at a ``reset``.
+        endless_batches: Of an epoch, if the loader's class takes all epochs from one iterator; 0 for other loaders.
         draws_shuffle: Whether samples that were made without workers have drawn from the generator that shuffles.
         length: Of epochs of an iterable dataset.
     """
@@ -63,7 +63,7 @@ class Tuner:
     may_change: Callable[["Tuner"], bool] = lambda _: True
     own_generators: Sequence[str] = ()
     has_own_state: bool = False
-    is_endless: bool = False
+    endless_batches: int = 0
     draws_shuffle: bool = False
     length: EpochLength = field(init=False)
     trials: dict[LoaderSettings, Trial] = field(default_factory=dict)
@@ -313,8 +313,9 @@ def _tell_consequences(tuner: Tuner, since: str) -> None:
             "later epochs may have a different order, and loading a state_dict() that was saved with "
             f"num_workers={after} needs this number or autotune"
         )
-    if tuner.is_endless and after > before:
-        consequences.append("reset() loses more batches that were drawn ahead, so that later epochs have another order")
+    if before and 0 < tuner.endless_batches < tuner.current.queued_batches:
+        ahead = f"{tuner.current.queued_batches} batches are drawn ahead, more than an epoch of {tuner.endless_batches}"
+        consequences.append(f"{ahead}, so that epochs after a reset() have another order")
     if before != after and consequences:
         tuner.tell(f"{tuner.tuning.changes} {since}: {'; '.join(consequences)}")
 

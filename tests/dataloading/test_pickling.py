@@ -54,6 +54,12 @@ def test_a_loader_in_use_is_pickled_without_its_workers_and_with_the_state_of_it
     assert len(list(loaders.with_settings(other, loaders.settings_of(other)))) == 3
 
 
+def test_a_dataset_that_takes_samples_from_an_inner_loader_says_why_a_copy_cannot(tmp_path: Path) -> None:
+    inner = iter(DataLoader(TensorDataset(torch.arange(6))))
+    with pytest.raises(TypeError, match=r"holds an iterator of a DataLoader, .*pass a function that makes both"):
+        next(pickled([inner], tmp_path)[0])
+
+
 @pytest.mark.parametrize(("mode", "rest"), [("r", "second\n"), ("rb", b"second\n")])
 def test_an_open_file_is_opened_again_at_its_position(tmp_path: Path, mode: str, rest: Any) -> None:
     (tmp_path / "data").write_text("first\nsecond\n")

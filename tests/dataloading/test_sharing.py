@@ -203,10 +203,10 @@ def test_workers_that_a_program_has_already_lack_threads_and_have_copies_of_queu
     filled: queue.Queue[int] = queue.Queue()
     filled.put(1)
     refreshed = holder(thread=thread, decoders=queue.Queue())
-    consumed = holder(subjects=filled)
+    consumed = holder(stored=filled)
     assert "dataset.thread (threading.Thread), dataset.decoders (queue.Queue)" in reason_of(refreshed)
     assert reason_against_workers(DataLoader(refreshed, num_workers=1)) == ""
-    assert "dataset.subjects (queue.Queue)" in reason_against_workers(DataLoader(consumed, num_workers=1))
+    assert "dataset.stored (queue.Queue)" in reason_against_workers(DataLoader(consumed, num_workers=1))
     ending.set()
 
 

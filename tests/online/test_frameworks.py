@@ -14,6 +14,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from nws_sweep.online.iterator import TunedIterator
 from nws_sweep.results import Tuning
+from tests.online.test_iterator import Items, scripted
 from tests.test_examples import run, shown
 
 DOCUMENT, BEFORE, SAMPLES = "docs/guides/online-tuning.md", "docs/guides/lightning.md", 1280
@@ -111,6 +112,36 @@ def test_the_callback_of_lightning(tmp_path: Path, capsys: pytest.CaptureFixture
     with pytest.raises(ValueError, match="out of luck"):
         trainer_class(max_epochs=1, callbacks=trainer.callbacks[:1]).fit(module, loader)
     assert not isinstance(iter(loader), TunedIterator)
+
+
+@pytest.mark.parametrize("reload_every", [0, 1])
+@pytest.mark.parametrize("mode", ["max_size_cycle", "min_size"])
+def test_two_loaders_of_lightning_keep_their_orders_and_the_random_numbers(
+    tmp_path: Path, mode: str, reload_every: int
+) -> None:
+    """Lightning makes iterators that it drops when it loads the loaders again."""
+    lightning = pytest.importorskip("lightning")
+
+    def trained(tuned: Any) -> list[Any]:
+        torch.manual_seed(0)
+        module, trainer_class = of_lightning(lightning, tmp_path)
+        steps: list[Any] = []
+
+        def training_step(batch: Any, batch_idx: int) -> Any:
+            indices = [part[0].tolist() for part in batch]
+            steps.append((indices, torch.rand(()).item()))
+            return module.model.weight.sum()
+
+        def train_dataloader() -> Any:
+            plain_loaders = [DataLoader(Items(count), 2, shuffle=True) for count in (12, 8)]
+            return lightning.pytorch.utilities.CombinedLoader([tuned(plain) for plain in plain_loaders], mode)
+
+        module.training_step, module.train_dataloader = training_step, train_dataloader
+        trainer_class(max_epochs=4, reload_dataloaders_every_n_epochs=reload_every).fit(module)
+        return steps
+
+    changes = {(0, 2): 1, (1, 0): 2, (2, 0): 3}
+    assert trained(lambda plain: scripted(plain, changes)) == trained(lambda plain: plain)
 
 
 def test_the_callback_of_transformers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -126,3 +126,47 @@ def test_workers_of_a_program_without_any_draw_the_order_when_the_first_batch_is
         return found
 
     assert orders(is_tuned=True) == orders(is_tuned=False)
+
+
+class EndlessLoader(DataLoader[Any]):
+    """Takes all epochs from one iterator, as the InfiniteDataLoader of ultralytics."""
+
+    kept: Any = None
+
+    def __iter__(self) -> Any:
+        self.kept = self.kept or self._get_iterator()
+        for _ in range(6):
+            yield next(self.kept)
+
+    def reset(self) -> None:
+        self.kept = None
+
+
+class Endless(Sampler[list[int]]):
+    def __init__(self) -> None:
+        self.orders = RandomSampler(range(12))
+
+    def __iter__(self) -> Iterator[list[int]]:
+        while True:
+            yield from BatchSampler(self.orders, 2, drop_last=False)
+
+    def __len__(self) -> int:
+        return 6
+
+
+@pytest.mark.parametrize("is_reset", [False, True])
+def test_an_epoch_of_an_endless_iterator_is_drawn_when_the_program_without_workers_begins_it(is_reset: bool) -> None:
+    def drawn(*, is_tuned: bool) -> list[Any]:
+        torch.manual_seed(0)
+        loader: Any = EndlessLoader(Items(12), batch_sampler=Endless())
+        if is_tuned:
+            loader = scripted(loader, {(0, 2): 2, (0, 14): 3, (1, 0): 2})
+        numbers: list[Any] = []
+        for _ in range(4):
+            numbers += [indices.tolist() for indices, _ in loader]
+            numbers.append(torch.rand(()).item())
+            if is_reset:
+                loader.reset()
+        return numbers
+
+    assert drawn(is_tuned=True) == drawn(is_tuned=False)
