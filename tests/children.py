@@ -5,8 +5,11 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
-from collections.abc import Iterator
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 from tests.conftest import ROOT
 
@@ -34,6 +37,28 @@ def line_of(process: Child) -> str:
     line = process.stdout.readline().strip()
     assert line, "the child gave no line"
     return line
+
+
+def as_user(user: int, act: Callable[[], object]) -> int:
+    """The exit status of a forked process that does something as another user; only root can."""
+    if process := os.fork():
+        return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+    try:
+        os.setgid(user)
+        os.setuid(user)
+        act()
+        os._exit(0)
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
+
+
+@contextlib.contextmanager
+def shared_folder() -> Iterator[Path]:
+    """A folder such as /tmp, where all users may write; pytest's are closed to them."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as name:
+        Path(name).chmod(0o1777)
+        yield Path(name)
 
 
 def tell(process: Child, line: str = "") -> None:

@@ -47,8 +47,10 @@ def folder_lock(folder: Path) -> filelock.BaseFileLock:
 def check(folder: Path, describe: Callable[[int], Host], *, is_grid: bool, nodes_differ: bool) -> None:
     """Raises ConfigurationError if a folder has results of another host or versions, or of the other kind of run.
 
-    ``describe`` returns this host for a number of ranks. If nodes differ, only the versions must be equal.
+    The same if it has links that lead elsewhere: its files and logs would be written there. ``describe`` returns this
+    host for a number of ranks. If nodes differ, only the versions must be equal.
     """
+    atomic.refuse_links_out(folder, folder.rglob("*"))
     option = "hydra.sweep.dir" if is_grid else "hydra.run.dir"
     is_run = (folder / storage.RESULT).exists()
     if is_grid is is_run and storage.holds_results(folder):  # a report shows one kind

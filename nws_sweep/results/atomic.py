@@ -1,9 +1,13 @@
-"""Atomic writing: a file has its old content or its whole new content."""
+"""Atomic writing: a file has its old content or its whole new content. What others may have put in its place."""
 
+import contextlib
+import errno
 import itertools
 import os
 import secrets
+import stat
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 from nws_sweep.errors import ConfigurationError
@@ -31,8 +35,33 @@ def write_bytes(path: Path, content: bytes, *, durable: bool = False) -> None:
 
 
 def write_text(path: Path, text: str, *, durable: bool = False) -> None:
-    """Writes text in UTF-8 as ``write_bytes`` does."""
-    write_bytes(path, text.encode(), durable=durable)
+    """Writes text in UTF-8 as ``write_bytes`` does; parts of names of files that are no text become question marks."""
+    write_bytes(path, text.encode(errors="replace"), durable=durable)
+
+
+def read_bytes(path: Path) -> bytes:
+    """Reads a file. OSError for anything else, such as a pipe, which may never end."""
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))  # to open a pipe would wait
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file")
+        return file.read()
+
+
+def read_text(path: Path) -> str:
+    """Reads text in UTF-8 as ``read_bytes`` does."""
+    return read_bytes(path).decode()
+
+
+def refuse_links_out(folder: Path, paths: Iterable[Path]) -> None:
+    """Raises ConfigurationError if a path below a folder is a link that leads out of the folder.
+
+    Who writes into a folder from elsewhere would write through the link.
+    """
+    top = folder.resolve()
+    for path in paths:
+        if path.is_symlink() and not (leads_to := path.resolve()).is_relative_to(top):
+            raise ConfigurationError(f"{path}: a link to {leads_to}, out of the folder; remove it")
 
 
 def remove_temporary(folder: Path) -> None:
@@ -63,4 +92,26 @@ def expand_user(path: str) -> Path:
     except RuntimeError:
         if (first := Path(path).parts[0]) != "~":
             raise ConfigurationError(f"{path}: there is no user {first[1:]}; use ~ or a whole path") from None
-        return Path(tempfile.gettempdir()) / f"nws_sweep_home_of_{os.getuid()}" / Path(path).relative_to("~")
+        return _home_without_home() / Path(path).relative_to("~")
+
+
+def _home_without_home() -> Path:
+    """A private folder with a fixed name in the temporary folder, where others may have taken the first names."""
+    name = f"nws_sweep_home_of_{os.getuid()}"
+    for number in itertools.count(1):
+        folder = Path(tempfile.gettempdir(), name if number == 1 else f"{name}-{number}")
+        with contextlib.suppress(OSError):
+            folder.mkdir(mode=0o700)
+        if is_private(folder) or not os.path.lexists(folder):
+            return folder
+    raise AssertionError  # counting does not end
+
+
+def is_private(folder: Path) -> bool:
+    """Whether this is a folder, no link, that this user owns and no other user may enter."""
+    try:
+        status = folder.lstat()
+    except OSError:
+        return False
+    is_closed = not status.st_mode & (stat.S_IRWXG | stat.S_IRWXO)
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid() and is_closed

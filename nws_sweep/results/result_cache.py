@@ -20,13 +20,18 @@ REUSES = ("never", "fresh", "always")
 FRESH_FOR = timedelta(days=30)
 
 
+def usual_folder() -> Path:
+    """This user's cache folder, unless another one is configured."""
+    usual = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return atomic.expand_user(os.environ.get("NWS_SWEEP_CACHE_DIR") or f"{usual}/nws_sweep")
+
+
 class ResultStore:
     """Results in a folder of this user's cache folder, or of another one; the first result creates the folder."""
 
     def __init__(self, cache_dir: str | None = None) -> None:
-        usual = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-        cache = cache_dir or os.environ.get("NWS_SWEEP_CACHE_DIR") or f"{usual}/nws_sweep"
-        self._folder = atomic.expand_user(cache) / "results"
+        cache = atomic.expand_user(cache_dir) if cache_dir else usual_folder()
+        self._folder = cache / "results"
 
     def add(self, record: SearchRecord, working_folder: str = "") -> None:
         """Stores a completed search with a verdict; for ``working_folder`` see ``find``."""
@@ -48,13 +53,13 @@ class ResultStore:
         """
         path = self._path(configuration, host, working_folder)
         try:
-            record = codec.from_text(path.read_text("utf-8"))
+            record = codec.from_text(atomic.read_text(path))
         except (OSError, *codec.UNREADABLE):
             return None
         if reuse == "never" or (reuse == "fresh" and staleness(record, host)):
             return None
         with contextlib.suppress(OSError, *codec.UNREADABLE):  # only predictions need the costs of batches
-            record = codec.with_records(record, path.with_suffix(".csv").read_text("utf-8"))
+            record = codec.with_records(record, atomic.read_text(path.with_suffix(".csv")))
         return replace(record, configuration=configuration)
 
     def _path(self, configuration: Configuration, host: Host, working_folder: str) -> Path:

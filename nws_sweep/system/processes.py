@@ -264,17 +264,24 @@ def is_alive(process: psutil.Process) -> bool:
 
 
 def remove_shared_memory(pids: Iterable[int]) -> None:
-    """Removes the segments that killed processes have not unlinked.
+    """Removes the segments of this user that killed processes have not unlinked.
 
     A process of another container may have the same ID and the same /dev/shm (``--ipc=host``), so segments that a
     process uses stay.
     """
     deadline = time.monotonic() + _CLOSED_WITHIN_S  # the kernel closes the files of a killed process after its exit
-    for segment in [found for pid in pids for found in Path("/dev/shm").glob(f"torch_{pid}_*")]:
+    for segment in [found for pid in pids for found in Path("/dev/shm").glob(f"torch_{pid}_*") if _is_own(found)]:
         while not (is_unused := _is_unused(segment)) and segment.exists() and time.monotonic() < deadline:
             time.sleep(_POLL_S)
         if is_unused:
             segment.unlink(missing_ok=True)
+
+
+def _is_own(path: Path) -> bool:
+    """Whether the file is this user's; root could remove files of all users."""
+    with contextlib.suppress(FileNotFoundError):  # removed meanwhile
+        return path.lstat().st_uid == os.geteuid()
+    return False
 
 
 def _is_unused(path: Path) -> bool:

@@ -6,6 +6,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+# Not through a link, which would lead out of the folder of the run, and not waiting for the reader of a pipe.
+_APPENDING = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+
 
 def prepare() -> None:
     """Opens closed streams and replaces characters that their encoding lacks."""
@@ -54,6 +57,6 @@ def redirect(log_path: str | None) -> None:
         log = null
         if log_path:
             with contextlib.suppress(OSError):  # the folder is missing or full: writing the results reports that
-                log = stack.enter_context(Path(log_path).open("ab", 0))
+                log = stack.enter_context(os.fdopen(os.open(log_path, _APPENDING, 0o666), "ab", 0))
         for number, file in enumerate((null, log, log)):
             os.dup2(file.fileno(), number)

@@ -1,16 +1,22 @@
-"""Temporary folders with a lock, by which folders of killed programs are recognised."""
+"""Temporary folders with a lock, by which folders of killed programs are recognised.
+
+Any user can make folders with such names in the temporary folder: only private ones of this user are looked at.
+"""
 
 import contextlib
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from nws_sweep.results import atomic
 from nws_sweep.system import processes
 
 _PREFIX = "nws_sweep-"  # short: macOS allows 103 characters for the path of a socket in it
 _UNLOCKED, _LOCK, _PROCESS = ".begun", ".in_use", ".process"
+_PROCESS_ID = re.compile(r"[1-9][0-9]{0,8}")
 
 
 @contextlib.contextmanager
@@ -35,6 +41,8 @@ def register_process(path: str) -> None:
 def remove_stale() -> None:
     """Removes the folders of programs that have exited, and the shared memory of their processes."""
     for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        if not atomic.is_private(path):
+            continue
         with _locked(path / _LOCK) as is_locked:
             if is_locked:
                 _remove(path)
@@ -42,7 +50,7 @@ def remove_stale() -> None:
 
 def _remove(path: Path, after_s: float = 0.0) -> None:
     """Removes its processes' shared memory, and the folder unless a process still runs."""
-    registered = [int(file.stem) for file in path.glob(f"*{_PROCESS}")]
+    registered = [int(file.stem) for file in path.glob(f"*{_PROCESS}") if _PROCESS_ID.fullmatch(file.stem)]
     running = processes.running(registered, after_s)
     processes.remove_shared_memory(set(registered).difference(running))
     if not running:

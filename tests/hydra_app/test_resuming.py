@@ -163,6 +163,21 @@ def test_a_run_and_a_grid_do_not_share_a_folder_and_a_run_has_one_configuration(
         resuming.refuse_another(run, configuration(seed=7))
 
 
+def test_nothing_is_written_through_links_out_of_a_folder_from_others(tmp_path: Path) -> None:
+    grid = store_grid(tmp_path, search_result(trial(0, 8.0)))
+    (run,) = (path for path in grid.iterdir() if path.is_dir())
+    (tmp_path / "mine").touch()
+    for name in ("trial.log", ".hydra"):
+        (run / name).symlink_to(tmp_path / "mine")
+        with pytest.raises(
+            ConfigurationError, match=rf"{name}: a link to {tmp_path}/mine, out of the folder; remove it$"
+        ):
+            check(grid)
+        (run / name).unlink()
+    (grid / "latest").symlink_to(run)
+    check(grid)
+
+
 def test_only_one_program_locks_a_folder_until_it_is_killed(tmp_path: Path) -> None:
     """Two programs started in the same second would overwrite each other's files."""
     script = """

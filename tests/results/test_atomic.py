@@ -50,7 +50,9 @@ def test_a_durable_file_is_synced_before_it_is_renamed(tmp_path: Path, monkeypat
     assert synced == ["file, there: False"]
 
 
-def test_the_home_folder_is_expanded_or_replaced_by_a_folder_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_home_folder_is_expanded_or_replaced_by_a_private_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HOME", "/home/me")
     assert atomic.expand_user("~/.cache/x") == Path("/home/me/.cache/x")
     assert atomic.expand_user("data/~x") == Path("data/~x")
@@ -59,8 +61,15 @@ def test_the_home_folder_is_expanded_or_replaced_by_a_folder_of_the_user(monkeyp
         raise RuntimeError("Could not determine home directory.")
 
     monkeypatch.setattr(Path, "expanduser", unknown)
-    instead = Path(tempfile.gettempdir()) / f"nws_sweep_home_of_{os.getuid()}"
-    assert atomic.expand_user("~/.cache/x") == instead / ".cache" / "x"
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    name = f"nws_sweep_home_of_{os.getuid()}"
+    (tmp_path / name).symlink_to(tmp_path)  # anybody could have made these
+    (tmp_path / f"{name}-2").mkdir(0o755)
+    for _ in range(2):
+        assert atomic.expand_user("~/.cache/x") == tmp_path / f"{name}-3" / ".cache" / "x"
+    assert atomic.is_private(tmp_path / f"{name}-3")
+    monkeypatch.setattr(tempfile, "tempdir", "/dev/null")
+    assert atomic.expand_user("~/x") == Path("/dev/null", name, "x"), "who needs it says that it cannot be made"
     with pytest.raises(ConfigurationError, match=r"^~anna/x: there is no user anna; use ~ or a whole path$"):
         atomic.expand_user("~anna/x")
 

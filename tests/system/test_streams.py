@@ -1,6 +1,8 @@
+import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
@@ -24,6 +26,22 @@ def test_closed_streams_are_opened_here_and_in_children(closed: str) -> None:
     """A file with the number of standard output would get the printed text."""
     done = subprocess.run(["sh", "-c", f'exec "$0" -c "$1" {closed}', sys.executable, _CODE], check=False)
     assert done.returncode == 11
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe"])
+def test_no_log_is_written_through_a_link_or_waits_for_a_reader(tmp_path: Path, kind: str) -> None:
+    log, target = tmp_path / "trial.log", tmp_path / "target"
+    target.touch()
+    if kind == "link":
+        log.symlink_to(target)
+    else:
+        os.mkfifo(log)
+    if (process := os.fork()) == 0:
+        streams.redirect(str(log))
+        os.write(1, b"output")
+        os._exit(0)
+    assert os.waitpid(process, 0)[1] == 0
+    assert target.read_bytes() == b""
 
 
 def test_characters_that_an_encoding_lacks_become_question_marks() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nws_sweep.system import processes, temporary
-from tests.children import child, line_of
+from tests.children import as_user, child, line_of, shared_folder
 
 _PROGRAM = """
 import sys, tempfile
@@ -39,6 +39,46 @@ def test_only_folders_of_killed_programs_are_removed(place: Path) -> None:
         assert not left.exists()
         assert {path.name for path in place.iterdir()} == {*theirs, Path(mine).name}
     assert not Path(mine).exists()
+
+
+def test_a_folder_that_others_may_enter_is_not_looked_at(place: Path) -> None:
+    """Another user could name the shared memory that is removed."""
+    left = left_by_a_killed_program(place)
+    segment = register_with_segment(left, 4_000_000)
+    left.chmod(0o701)
+    (place / "nws_sweep-link").symlink_to(left)
+    temporary.remove_stale()
+    assert (left.exists(), segment.exists()) == (True, True)
+    left.chmod(0o700)
+    for name in ("foo", "-1", "0", "9" * 30, "²"):
+        (left / f"{name}.process").touch()
+    temporary.remove_stale()
+    assert (left.exists(), segment.exists()) == (False, False)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become other users")
+def test_folders_of_another_user_disturb_no_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    segment = Path("/dev/shm/torch_4000001_test")
+    with shared_folder() as shared:
+        monkeypatch.setattr(tempfile, "tempdir", str(shared))
+
+        names = "foo", "-1", "4000001"
+
+        def plant() -> None:
+            os.umask(0)
+            for name in names:
+                folder = shared / f"nws_sweep-{name}"
+                folder.mkdir()
+                for file in (".in_use", f"{name}.process"):
+                    (folder / file).touch()
+
+        assert as_user(12345, plant) == 0
+        assert as_user(12346, segment.touch) == 0
+        for user in (0, 12346):  # root may remove any file
+            assert as_user(user, temporary.remove_stale) == 0
+        processes.remove_shared_memory([4000001])
+        assert (segment.exists(), len([*shared.iterdir()])) == (True, len(names))
+    segment.unlink()
 
 
 def test_a_folder_that_is_being_made_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
