@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from nws_sweep import __version__, programs
 from nws_sweep.config.options import OptionParser, no_such_command, not_empty
-from nws_sweep.errors import INTERRUPTED, ConfigurationError, NwsSweepError, one_line
+from nws_sweep.errors import INTERRUPTED, ConfigurationError, NwsSweepError, one_line, printable
 from nws_sweep.results import shown, storage, varying_columns
 from nws_sweep.system import streams
 
@@ -46,7 +46,7 @@ def run(arguments: Sequence[str]) -> int:
         streams.silence_output()
         return BROKEN_PIPE
     except (NwsSweepError, OSError) as error:
-        print(f"nws_sweep: {error}", file=sys.stderr)
+        _note(f"nws_sweep: {error}")
         return WRONG_USAGE
     except KeyboardInterrupt as stop:
         return int(getattr(stop, "status", INTERRUPTED))
@@ -60,6 +60,15 @@ def _command(arguments: Sequence[str]) -> int:
         names = [name for name in (*COMMANDS, *programs.COMMANDS) if not name.startswith("-")]
         raise ConfigurationError(one_line(no_such_command(arguments, names)))
     return sweep(arguments)
+
+
+def _show(text: str) -> None:
+    """Prints what was asked for, which may contain names and reasons of others."""
+    print(printable(text), end="", flush=True)
+
+
+def _note(line: str) -> None:
+    print(printable(line), file=sys.stderr)
 
 
 def sweep(arguments: Sequence[str]) -> int:
@@ -102,7 +111,7 @@ def _folder_or_newest(text: str) -> Path:
     if text:
         return Path(text)
     folder = storage.newest()
-    print(f"nws_sweep: {folder}", file=sys.stderr)
+    _note(f"nws_sweep: {folder}")
     return folder
 
 
@@ -138,9 +147,9 @@ def best(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     summary = _summary(options.dir, options.where)
     rendered = render(summary, options.format, options.key)
-    print(rendered.text, end="")
+    _show(rendered.text)
     for line in rendered.comments:
-        print(f"# {line}", file=sys.stderr)
+        _note(f"# {line}")
     return 0 if rendered.text and all(configuration.best for configuration in summary.configurations) else 1
 
 
@@ -163,7 +172,7 @@ def compare(arguments: Sequence[str]) -> int:
 
     a, b = (_summary(folder, options.where, f"{folder}: ") for folder in (options.a, options.b))
     comparison = comparing.compare(a, b, options.within / 100)
-    print(command_text.of_comparison(comparison), end="")
+    _show(command_text.of_comparison(comparison))
     return 1 if options.fail_if and comparison.alarming(options.fail_if) else 0
 
 
@@ -252,12 +261,12 @@ def _print_each(summary: "Summary", text: Callable[["ConfigurationSummary"], str
         except NwsSweepError as error:
             errors.append(error)
         else:
-            print("\n" * bool(printed) + paragraph, end="", flush=True)
+            _show("\n" * bool(printed) + paragraph)
             printed += 1
     if not printed:
         raise errors[0]
     for missing in errors:
-        print(f"nws_sweep: {missing}", file=sys.stderr)
+        _note(f"nws_sweep: {missing}")
     return 1 if errors else 0
 
 
@@ -270,7 +279,7 @@ def _percent(text: str) -> float:
 
 def version(arguments: Sequence[str]) -> int:
     """Prints the version of nws_sweep; Hydra's --version would print that of Hydra."""
-    print(f"nws_sweep {__version__}")
+    _show(f"nws_sweep {__version__}\n")
     return 0
 
 

@@ -1,5 +1,7 @@
 """The errors of nws_sweep; the command line prints their message as one line and exits with status 2."""
 
+import re
+
 INTERRUPTED = 130  # exit status after Ctrl-C: 128 and the number of the signal, as of a shell
 
 
@@ -59,7 +61,29 @@ class TimeLimitReached(Exception):  # noqa: N818 - no error
     """The time budget of a search is spent."""
 
 
+# Control characters but the tabulator and the end of a line, marks that change the direction of text, and surrogates.
+_UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def printable(text: str) -> str:
+    """The text with control characters as Python writes them: a terminal would obey some of them.
+
+    >>> printable("\\x1b]0;title\\x07, two\\nlines")
+    '\\\\x1b]0;title\\\\x07, two\\nlines'
+    """
+    return _UNPRINTABLE.sub(_as_written, text)
+
+
+def _as_written(found: re.Match[str]) -> str:
+    return found[0].encode("unicode_escape").decode("ascii")
+
+
+def joined_lines(text: object) -> str:
+    """A text in a single line, without control characters."""
+    return printable(" ".join(str(text).split()))
+
+
 def one_line(text: object, limit: int = 300) -> str:
     """Joins the lines of a message and cuts it to ``limit`` characters."""
-    folded = " ".join(str(text).split())
+    folded = joined_lines(text)
     return folded if len(folded) <= limit else folded[: limit - 1] + "…"

@@ -40,7 +40,7 @@ def percent(value: float) -> str:
 
 def uncertainty(estimate: Estimate | None) -> float | None:
     """Half the relative width of the interval; None without an interval."""
-    if estimate is None or estimate.low is None or estimate.high is None:
+    if estimate is None or estimate.low is None or estimate.high is None or not estimate.value:
         return None
     return (estimate.high - estimate.low) / (2 * estimate.value)
 

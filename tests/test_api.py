@@ -205,7 +205,7 @@ def test_a_training_step_and_a_loader_returned_by_a_function_are_measured() -> N
     [
         ({"strategy": "random"}, "strategy='random': must be adaptive or"),
         ({"num_workers": 4}, "num_workers=4: must be None or a list of different integers"),
-        ({"ranks": True}, "ranks=True: must be an integer of at least 1"),
+        ({"ranks": True}, "ranks=True: must be an integer from 1 to 4096"),
         ({"num_workers": np.array([0, -1])}, r"num_workers=array\(\[ 0, -1\]\): must be None or a list of different"),
         (
             {"measure": MeasureRules(interleave=0)},

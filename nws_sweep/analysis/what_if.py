@@ -8,7 +8,6 @@ from typing import Any
 
 from nws_sweep import units
 from nws_sweep.analysis.diagnosis import loader_of, model_of_search
-from nws_sweep.config.schema import MOST_WORKERS
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.measurement.quantities import is_step
 from nws_sweep.replay import choice
@@ -17,17 +16,18 @@ from nws_sweep.replay.model import Model
 from nws_sweep.replay.prediction import MOST_BATCHES
 from nws_sweep.replay.queue import QueueSettings
 from nws_sweep.results import Estimate, Measurement, SearchRecord, Trial, TrialState
+from nws_sweep.results.ranges import FEWEST_CPUS, MOST_CPUS, MOST_WORKERS
 
 NOTHING_RECORDED = "no costs of batches were recorded, so nothing can be predicted"
 _RANGES: dict[str, tuple[Any, float, float]] = {
     "num_workers": (Integral, 0, MOST_WORKERS),
     "prefetch_factor": (Integral, 1, 4096),
-    "cpus": (Real, 0.01, 100_000),
+    "cpus": (Real, FEWEST_CPUS, MOST_CPUS),
     "training_step": (Real, 0, 86_400),
 }
 _MOST_LISTED = 16  # values of num_workers; of more only those of a ladder
 _MOSTLY = 0.5  # share of CPU time from which on a training step computes, so that more CPUs would change it
-_UNLIMITED = 100_000.0  # CPUs
+_UNLIMITED = float(MOST_CPUS)
 FED_STEPS_S = (0.2, 0.1, 0.05, 0.02, 0.01, 0.005)  # training steps of ``feeding``
 _RARELY_WAITS = 0.05  # share of the time
 _FEW_BATCHES = 500  # replayed for ``feeding``

@@ -17,7 +17,7 @@ from nws_sweep.config.schema import Embedded
 from nws_sweep.dataloading import pickling
 from nws_sweep.dataloading.fingerprints import fingerprint
 from nws_sweep.dataloading.inputs import DATALOADER_DEFAULTS, LoaderInput, loader_input_of
-from nws_sweep.errors import ConfigurationError, OutOfTime, TimeLimitReached
+from nws_sweep.errors import ConfigurationError, OutOfTime, TimeLimitReached, printable
 from nws_sweep.executor import forking, rank0
 from nws_sweep.executor.dataset_server import DatasetServer, spec_of
 from nws_sweep.measurement.environment import Environment, ProcessFactory
@@ -186,7 +186,7 @@ def search_for_all_ranks(make_loader_input: Callable[[], LoaderInput], asked: As
     sound = (trial for trial in result.trials if trial.state is TrialState.OK)
     longer = (line for trial in sound for line in trial.warnings if line.startswith(LONGER))
     for line in filter(None, (next(excluded, ""), next(longer, ""))):
-        warnings.warn(f"nws_sweep: {in_python(line)}", stacklevel=3)
+        warnings.warn(f"nws_sweep: {in_python(printable(line))}", stacklevel=3)
     return result
 
 

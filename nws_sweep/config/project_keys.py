@@ -1,15 +1,19 @@
 """DataLoader settings in another project's config: their keys, and overrides with the best."""
 
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
+from hydra.core.override_parser.types import Quote, QuotedString
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from nws_sweep.errors import ConfigurationError
-from nws_sweep.results import ProjectFacts, shown
+from nws_sweep.results import ProjectFacts, ranges, shown
 
 SETTINGS = ("batch_size", "num_workers", "pin_memory", "prefetch_factor", "persistent_workers")
+# Words that Hydra's command line reads as text without quotes.
+_WORD = re.compile(r"(?!(true|false|null|inf|nan)\Z)[a-z_][a-z0-9_-]*", re.IGNORECASE)
 # Prefixes of the names of nodes that belong to one split of the data.
 _SPLITS = {"train": "train|fit", "val": "val|eval", "test": "test", "predict": "predict"}
 
@@ -18,7 +22,7 @@ def keys_of(composed: DictConfig, key: str, split: str = "train") -> ProjectFact
     """The outermost dotted keys at or below a node with the names of DataLoader settings; an empty key is the top.
 
     In mappings and among nodes named after splits only those of the measured split (``train``, ``val``, ``test`` or
-    ``predict``) count.
+    ``predict``) count. Keys that Hydra's command line cannot spell are left out.
 
     Returns:
         Settings with one key, such as ``{"num_workers": "data.num_workers.train"}``, and unclear ones with several
@@ -26,7 +30,8 @@ def keys_of(composed: DictConfig, key: str, split: str = "train") -> ProjectFact
     """
     by_depth: dict[str, dict[int, list[str]]] = {}
     for depth, name, dotted in _settings_below(OmegaConf.select(composed, key), f"{key}." if key else "", split, 0):
-        by_depth.setdefault(name, {}).setdefault(depth, []).append(dotted)
+        if ranges.fits(dotted, ranges.DottedKey):
+            by_depth.setdefault(name, {}).setdefault(depth, []).append(dotted)
     places = {name: depths[min(depths)] for name, depths in by_depth.items()}
     keys = {name: dotted[0] for name, dotted in places.items() if len(dotted) == 1}
     unclear = {name: tuple(dotted) for name, dotted in places.items() if len(dotted) > 1}
@@ -85,8 +90,21 @@ def left_out(settings: Mapping[str, Any], project: ProjectFacts) -> Iterator[str
         if name not in project.keys:
             has, keys = "no key for it", project.unclear.get(name)
             if keys:
-                has = f"{', '.join(keys)}; add the key of the measured loader, such as ++{keys[0]}={shown(value)}"
+                has = f"{', '.join(keys)}; add the key of the measured loader, such as {override(keys[0], value)}"
             yield f"{name}={shown(value)} is left out: the project's config has {has}"
+
+
+def override(key: str, value: Any, mark: str = "++") -> str:
+    """``++data.num_workers=4``, quoted as Hydra's command line and a shell need it.
+
+    ``++`` makes Hydra set a key whether or not it exists. The settings of a result need no quotes, so that a shell also
+    takes them from ``$(nws-sweep best DIR --format overrides)``, whose quotes would stay.
+    """
+    text = shown(value)
+    if isinstance(value, str) and not _WORD.fullmatch(value):
+        literal = value.replace("${", "\\${")  # no interpolation
+        text = QuotedString(text=literal, quote=Quote.single).with_quotes()
+    return shlex.quote(f"{mark}{key}={text}")
 
 
 def refuse_mapping(settings: Mapping[str, Any], project: ProjectFacts, key: str) -> None:

@@ -11,7 +11,6 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, make_dataclass, replace
-from numbers import Integral
 from typing import Any, cast
 
 import msgspec
@@ -24,11 +23,10 @@ from nws_sweep.config.embedding import conf_folder, register_resolvers
 from nws_sweep.config.expected_names import CALLED
 from nws_sweep.config.hydra_versions import register_resolver
 from nws_sweep.errors import ConfigurationError, one_line
-from nws_sweep.results import Configuration, LoaderSettings, MeasureRules, SearchRules, shown
+from nws_sweep.results import SEARCHABLE, Configuration, LoaderSettings, MeasureRules, SearchRules, ranges, shown
 from nws_sweep.results.result_cache import REUSES
 from nws_sweep.results.storage import safe_name
 from nws_sweep.system import host
-from nws_sweep.tuning.strategy import SEARCHABLE, STRATEGIES
 
 AUTOTUNED = ("prefetch_factor",)  # settings that autotune may change besides num_workers
 _GROUPS = ("dataset", "measure", "training_step", "paths", "experiment")
@@ -52,80 +50,64 @@ def _or_null(permitted: Allowed) -> Allowed:
     return Allowed(f"null or {permitted.text}", lambda value: value is None or permitted.test(value))
 
 
-# Candidates are listed: more workers than any machine runs would fill the memory with numbers.
-MOST_WORKERS = 4096
-_WORKERS = Allowed(
-    f"an integer from 0 to {MOST_WORKERS}", lambda value: _is_integer(value) and 0 <= value <= MOST_WORKERS
-)
-
-
-def _at_least(least: int) -> Allowed:
-    return Allowed(f"an integer of at least {least}", lambda value: _is_integer(value) and value >= least)
-
-
-def _is_integer(value: Any) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool)
-
-
-def _one_of(*options: str | None) -> Allowed:
-    return Allowed(" or ".join(option or "null" for option in options), lambda value: value in options)
+def _in(kind: Any) -> Allowed:
+    """The range that results have, too: one of the types of ``results.ranges``."""
+    return Allowed(ranges.text_of(kind), lambda value: ranges.fits(value, kind))
 
 
 _YES_OR_NO = Allowed("true, false or null")  # null for the DataLoader's own
 _CANDIDATES = Allowed(
-    f"a list of different integers from 0 to {MOST_WORKERS}, such as [0,2,4]",
-    lambda value: len(value) > 0 and all(map(_WORKERS.test, value)) and len(set(value)) == len(value),
+    f"a list of different integers from 0 to {ranges.MOST_WORKERS}, such as [0,2,4]",
+    lambda value: len(value) > 0 and all(map(_in(ranges.Workers).test, value)) and len(set(value)) == len(value),
 )
-_SECONDS = Allowed("seconds, a number above 0", lambda value: 0 < value < math.inf)
-_SECONDS_OR_0 = Allowed("seconds, a number of at least 0", lambda value: 0 <= value < math.inf)
 _SETTINGS = Allowed(
     f"a list of different names out of {', '.join(SEARCHABLE)}",
     lambda value: set(value) <= set(SEARCHABLE) and len(set(value)) == len(value),
 )
 # Every dotted key with its type and range.
 _KEYS: dict[str, tuple[Any, Allowed]] = {
-    "batch_size": (int | None, _or_null(_at_least(1))),
+    "batch_size": (int | None, _or_null(_in(ranges.Count))),
     "pin_memory": (bool | None, _YES_OR_NO),
-    "prefetch_factor": (int | None, _or_null(_at_least(1))),
-    "patience": (int, _at_least(0)),
-    "ranks": (int, _at_least(1)),
+    "prefetch_factor": (int | None, _or_null(_in(ranges.Count))),
+    "patience": (int, _in(ranges.CountOr0)),
+    "ranks": (int, _in(ranges.Ranks)),
     # Keywords of DataLoader; null for those of the DataLoader that the dataset comes in.
     "shuffle": (bool | None, _YES_OR_NO),
     "drop_last": (bool | None, _YES_OR_NO),
     "persistent_workers": (bool | None, _YES_OR_NO),
-    "multiprocessing_context": (str | None, _one_of("fork", "spawn", "forkserver", None)),
-    "timeout": (float | None, _or_null(_SECONDS_OR_0)),
+    "multiprocessing_context": (str | None, _or_null(_in(ranges.StartMethod))),
+    "timeout": (float | None, _or_null(_in(ranges.SecondsOr0))),
     "in_order": (bool | None, _YES_OR_NO),
     # OmegaConf cannot set a key of a mapping whose type is known and whose value is null.
     "collate_fn": (
         Any,
         Allowed("a _target_ with its arguments, or null", lambda value: value is None or "_target_" in value),
     ),
-    "strategy": (str, _one_of(*STRATEGIES)),
+    "strategy": (str, _in(ranges.Strategy)),
     "num_workers": (list[int] | None, _or_null(_CANDIDATES)),
-    "max_workers": (int | None, _or_null(_WORKERS)),
-    "reference": (int | None, _or_null(_WORKERS)),
-    "tolerance": (float, Allowed("a number from 0 to 1", lambda value: 0 <= value <= 1)),
+    "max_workers": (int | None, _or_null(_in(ranges.Workers))),
+    "reference": (int | None, _or_null(_in(ranges.Workers))),
+    "tolerance": (float, _in(ranges.Share)),
     "settings": (list[str] | None, _or_null(_SETTINGS)),
-    "time_limit_s": (float | None, _or_null(_SECONDS)),
-    "measure.mode": (str, _one_of("steady", "epoch")),
-    "measure.precision": (float, Allowed("a number above 0 and up to 1", lambda value: 0 < value <= 1)),
-    "measure.window_s": (float, _SECONDS),
-    "measure.windows": (int, _at_least(1)),
-    "measure.trial_limit_s": (float, _SECONDS),
-    "measure.epochs": (int, _at_least(1)),
-    "measure.kill_after_s": (float | None, _or_null(_SECONDS)),
-    "measure.interleave": (int, _at_least(1)),
-    "measure.cache": (str, _one_of("auto", "warm", "cold")),
+    "time_limit_s": (float | None, _or_null(_in(ranges.Seconds))),
+    "measure.mode": (str, _in(ranges.Mode)),
+    "measure.precision": (float, _in(ranges.Precision)),
+    "measure.window_s": (float, _in(ranges.Seconds)),
+    "measure.windows": (int, _in(ranges.Count)),
+    "measure.trial_limit_s": (float, _in(ranges.Seconds)),
+    "measure.epochs": (int, _in(ranges.Count)),
+    "measure.kill_after_s": (float | None, _or_null(_in(ranges.Seconds))),
+    "measure.interleave": (int, _in(ranges.Count)),
+    "measure.cache": (str, _in(ranges.Cache)),
     "measure.cache_files": (list[str] | None, _or_null(Allowed("a list of files and folders, such as [data/train]"))),
-    "measure.memory_budget_bytes": (int | None, _or_null(_at_least(1))),
+    "measure.memory_budget_bytes": (int | None, _or_null(_in(ranges.Count))),
     "paths.cache_dir": (str, Allowed("a folder")),
     "paths.data_dir": (str, Allowed("a folder")),
     "paths.output_dir": (str, Allowed("a folder")),
     "paths.lock_file": (str | None, Allowed("a file, or null")),
     "seed": (int, Allowed("an integer")),
     "check_samples": (bool | None, _YES_OR_NO),
-    "reuse": (str, _one_of(*REUSES)),
+    "reuse": (str, Allowed(" or ".join(REUSES), lambda value: value in REUSES)),
 }
 RANGES: Mapping[str, Allowed] = {key: permitted for key, (_, permitted) in _KEYS.items()}
 

@@ -11,6 +11,7 @@ import contextlib
 import importlib.util
 import itertools
 import logging
+import shlex
 import signal
 import warnings
 from collections.abc import Iterable, Sequence
@@ -91,11 +92,11 @@ def conclude(folder: Path, session: job.Session) -> int:
     try:
         summary, written = writer.write(folder)
     except KeyboardInterrupt:
-        session.view.note(f"the report is not finished: nws-sweep report {folder}")
+        session.view.note(f"the report is not finished: nws-sweep report {shlex.quote(str(folder))}")
         raise
     except OSError as error:  # such as a full disk
         summary, written = summarise(storage.find(folder)), []
-        remedy = f"the measurements are kept: nws-sweep report {folder}"
+        remedy = f"the measurements are kept: nws-sweep report {shlex.quote(str(folder))}"
         session.view.note(f"the report could not be written ({error}); {remedy}")
     session.view.conclude(summary, written)
     return 0 if summary.succeeded and written else 1

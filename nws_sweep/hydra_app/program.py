@@ -12,6 +12,7 @@ ends. Hydra turns an exception in a callback into a warning, so a wrong option r
 import atexit
 import logging
 import os
+import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -163,7 +164,7 @@ class AutotuneCallback(ProgramCallback):
         if folder := self.save(record):
             for configuration in summarise(storage.find(folder)).configurations:
                 atomic.write_text(folder / storage.BEST, snippets.best_file(configuration).file)
-            logger.info("`python -m nws_sweep report %s` shows more", folder)
+            logger.info("`python -m nws_sweep report %s` shows more", shlex.quote(str(folder)))
 
 
 class WatchCallback(ProgramCallback):

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from nws_sweep import units
 from nws_sweep.analysis.summary import Summary
+from nws_sweep.errors import printable
 from nws_sweep.hydra_app.grid import Plan
 from nws_sweep.report import snippets
 from nws_sweep.results import Configuration, SearchRecord, Trial
@@ -62,7 +63,7 @@ class View:
         """Shows what the program is waiting for."""
         if self._console.is_terminal:
             self._progress.start()
-            self._progress.update(self._task, description=text)
+            self._progress.update(self._task, description=printable(text))
         else:
             self._print(text)
 
@@ -91,7 +92,7 @@ class View:
     def slice_started(self, num_workers: int) -> None:
         """Shows which candidate is being measured."""
         self._progress.start()
-        self._progress.update(self._task, description=f"{self._label}  num_workers={num_workers}")
+        self._progress.update(self._task, description=printable(f"{self._label}  num_workers={num_workers}"))
 
     def trial_finished(self, trial: Trial, configuration: Configuration) -> None:
         """Prints a line for a candidate."""
@@ -128,8 +129,7 @@ class View:
         self._progress.stop()
 
     def _print(self, line: str) -> None:
-        # Text, because names may look like rich's markup; no wrapping, because users copy paths.
-        self._progress.console.print(Text(line), soft_wrap=True)
+        self._progress.console.print(_text(line), soft_wrap=True)  # no wrapping, because users copy paths
 
 
 class _Console(Console):
@@ -141,11 +141,16 @@ class _Console(Console):
         streams.silence_output()
 
 
+def _text(text: str) -> Text:
+    """Text as it is: names may look like rich's markup, or contain control characters."""
+    return Text(printable(text))
+
+
 def _best_table(summary: Summary) -> Table:
     header = snippets.best_header(summary)
-    table = Table(title=Text("Best settings"), title_justify="left")
+    table = Table(title=_text("Best settings"), title_justify="left")
     for index, name in enumerate(header):
-        table.add_column(Text(name), justify="left" if index < len(summary.varying) else "right", overflow="fold")
+        table.add_column(_text(name), justify="left" if index < len(summary.varying) else "right", overflow="fold")
     for configuration in summary.configurations:
-        table.add_row(*(Text(cell) for cell in snippets.best_cells(summary, configuration)))
+        table.add_row(*(_text(cell) for cell in snippets.best_cells(summary, configuration)))
     return table

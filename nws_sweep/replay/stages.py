@@ -105,7 +105,9 @@ def stage_costs(trials: Iterable[Trial], samples: int, num_workers: int) -> tupl
             timed += _latest(trial)
     if not timed:
         return ()
-    calls = [call for place, record in enumerate(timed) for call in _calls(place, record)]
+    calls = [call for place, record in enumerate(timed) for call in _timed(place, record)]
+    if not calls:
+        return ()
     costs = _costs(calls, timed[0].stages[0].name, samples * len(timed))
     return tuple(sorted(costs, key=lambda one: -one.share))
 
@@ -114,6 +116,12 @@ def _latest(trial: Trial) -> Iterator[BatchRecord]:
     """The latest timed batch of each worker: early ones have more of a worker's start."""
     timed = (one for one in trial.records if one.stages and not one.was_stopped)
     yield from {one.number % max(1, trial.num_workers): one for one in timed}.values()
+
+
+def _timed(batch: int, record: BatchRecord) -> Sequence[_Call]:
+    """The calls of a batch; none if they took no time, of which there are no shares."""
+    calls = [*_calls(batch, record)]
+    return calls if _seconds(calls) else ()
 
 
 def _calls(batch: int, record: BatchRecord) -> Iterator[_Call]:

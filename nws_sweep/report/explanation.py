@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from nws_sweep import units
 from nws_sweep.analysis.stage_savings import NO_TIME
 from nws_sweep.analysis.summary import ConfigurationSummary, summarise_record
-from nws_sweep.errors import NwsSweepError
+from nws_sweep.errors import NwsSweepError, printable
 from nws_sweep.replay.stages import Stage
 from nws_sweep.report import snippets
 from nws_sweep.report.tables import Rows
@@ -58,7 +58,8 @@ class Explanation:
     def __repr__(self) -> str:
         epoch = f"; the epoch takes {units.seconds(self.epoch_s)}" if self.epoch_s else ""
         first = f"a worker takes {units.seconds(self.sample_s)} for a sample{epoch} with num_workers={self.num_workers}"
-        return "\n".join([stage_table(self.stages), first, *sentences(self.stages, self.num_workers)])
+        lines = [stage_table(self.stages), first, *sentences(self.stages, self.num_workers)]
+        return printable("\n".join(lines))
 
     _repr_html_ = snippets.preformatted
 

@@ -1,6 +1,7 @@
 """The report as HTML, a self-contained file, and as Markdown; text from outside is escaped in both.
 
-The templates get a summary, tables of formatted text, and functions that give the phrases of an answer.
+The templates get a summary, tables of formatted text, and functions that give the phrases of an answer. HTML is escaped
+by Jinja; ``report.md`` calls ``line`` for each text and ``rows`` for each table.
 """
 
 import base64
@@ -9,6 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
@@ -16,6 +18,7 @@ from nws_sweep import units
 from nws_sweep.analysis import caveats
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary
 from nws_sweep.analysis.time_ratios import ratio_of
+from nws_sweep.errors import joined_lines, printable
 from nws_sweep.report import explanation, plots, snippets
 from nws_sweep.results import Trial
 
@@ -115,7 +118,7 @@ def drawn(one: ConfigurationSummary) -> list[tuple[str, Path]]:
 
 
 def rendered(template: str, **values: Any) -> str:
-    """The text of one of ``templates/`` with these values; text from outside is escaped in HTML."""
+    """The text of one of ``templates/`` with these values, without control characters; in HTML values are escaped."""
     return _environment().get_template(template).render(values)
 
 
@@ -123,8 +126,27 @@ def rendered(template: str, **values: Any) -> str:
 def _environment() -> Environment:
     environment = Environment(
         loader=PackageLoader("nws_sweep.report"), autoescape=select_autoescape(), undefined=StrictUndefined,
-        trim_blocks=True, lstrip_blocks=True,
+        trim_blocks=True, lstrip_blocks=True, finalize=_finalized,
     )  # fmt: skip
+    environment.filters.update(line=_in_markdown, rows=_rows_in_markdown, target=_target_in_markdown)
     functions = (setting, pace, gains, certainty, drawn, explanation.stage_table)
     environment.globals.update({each.__name__: each for each in functions}, snippets=snippets, units=units)
     return environment
+
+
+def _finalized(value: Any) -> Any:
+    return printable(value) if type(value) is str else value  # subclasses are HTML already
+
+
+def _in_markdown(text: str) -> str:
+    """The text in one line in which Markdown finds no HTML, links and pictures."""
+    return _rows_in_markdown(joined_lines(text))
+
+
+def _rows_in_markdown(table: str) -> str:
+    return re.sub(r"(\\*)([\[\]])", r"\1\1\\\2", table).replace("<", "&lt;")
+
+
+def _target_in_markdown(path: Path) -> str:
+    """The path of a picture in angle brackets; names of folders may have any characters."""
+    return quote(path.as_posix(), safe="/=,+~@[]")

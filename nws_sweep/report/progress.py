@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from nws_sweep.errors import printable
 from nws_sweep.report import snippets
 from nws_sweep.results import SearchRecord, Trial
 from nws_sweep.system import streams
@@ -50,7 +51,7 @@ def printer_for(progress: bool | Print | None) -> Print:
         return _discard
     ipython = sys.modules.get("IPython")
     if ipython and getattr(ipython.get_ipython(), "kernel", None) is not None:
-        return print
+        return _in_notebook
     return streams.print_line if progress or sys.stderr.isatty() else _discard
 
 
@@ -63,7 +64,7 @@ def announcer(progress: bool | Print | None, print_line: Print) -> Print:
     shown = streams.print_line if progress is None and print_line is _discard else print_line
 
     def announce(line: str) -> None:
-        logger.info(line)
+        logger.info(printable(line))
         shown(line)
 
     return announce
@@ -71,3 +72,7 @@ def announcer(progress: bool | Print | None, print_line: Print) -> Print:
 
 def _discard(line: str) -> None:
     pass
+
+
+def _in_notebook(line: str) -> None:
+    sys.stdout.write(f"{printable(line)}\n")

@@ -9,7 +9,7 @@ from nws_sweep.analysis.diagnosis import Diagnosis
 from nws_sweep.analysis.summary import Summary
 from nws_sweep.analysis.what_if import Predicted
 from nws_sweep.config.python_notation import in_python
-from nws_sweep.errors import ConfigurationError, NwsSweepError, OutOfTime
+from nws_sweep.errors import ConfigurationError, NwsSweepError, OutOfTime, printable
 from nws_sweep.report import snippets, tables, writer
 from nws_sweep.results import LoaderSettings, SearchRecord, Trial, codec, storage
 
@@ -186,6 +186,6 @@ class SearchResult:
         warnings = (f"warning: {line}" for line in self.warnings)
         table = snippets.trial_table(self._summary.configurations[0]).rstrip()
         best = f"best: {snippets.kwargs(self.best_params)}"
-        return "\n".join([best, *self.explanation, *warnings, *when, "", table])
+        return printable("\n".join([best, *self.explanation, *warnings, *when, "", table]))
 
     _repr_html_ = snippets.preformatted

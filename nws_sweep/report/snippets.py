@@ -12,8 +12,18 @@ import yaml
 from nws_sweep import units
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary, best_of
 from nws_sweep.config import project_keys
-from nws_sweep.errors import ConfigurationError, one_line
-from nws_sweep.results import Configuration, Host, LoaderSettings, SearchRecord, Trial, TrialState, shown, storage
+from nws_sweep.errors import ConfigurationError, joined_lines, one_line, printable
+from nws_sweep.results import (
+    Configuration,
+    Host,
+    LoaderSettings,
+    SearchRecord,
+    Trial,
+    TrialState,
+    ranges,
+    shown,
+    storage,
+)
 
 FORMATS = ("table", "overrides", "kwargs", "lightning", "transformers", "yaml", "json")
 
@@ -80,7 +90,7 @@ class Rendered:
     @property
     def file(self) -> str:
         """Comments and text as YAML."""
-        return "".join(f"# {line}\n" for line in self.comments) + self.text
+        return "".join(f"# {joined_lines(line)}\n" for line in self.comments) + self.text
 
 
 def best_settings(summary: ConfigurationSummary) -> dict[str, Any] | None:
@@ -115,7 +125,7 @@ def render(summary: Summary, format_name: str, key: str | None = None) -> Render
         ConfigurationError: If the key is invalid, or a setting below it is a mapping of the project's config, or the
             format holds one configuration and there are several datasets.
     """
-    if key and not re.fullmatch(r"[\w-]+(\.[\w-]+)*", key):
+    if key and not ranges.fits(key, ranges.DottedKey):
         raise ConfigurationError(one_line(f"--key {key}: must be names joined by dots, such as data.loader"))
     number = len(summary.configurations)
     if format_name in ("table", "json") or (format_name == "yaml" and key is None):
@@ -199,12 +209,9 @@ def overrides_in_place(configuration: ConfigurationSummary) -> str:
 
 
 def arguments(settings: Settings, mark: str, key: str | None = None) -> str:
-    """``++data.num_workers=4 ...``: ``++`` makes Hydra set a key whether or not it exists.
-
-    ``--`` gives the arguments of a LightningDataModule to LightningCLI.
-    """
-    prefix = f"{mark}{key}." if key else mark
-    return " ".join(f"{prefix}{name}={shown(value)}" for name, value in settings.items())
+    """``++data.num_workers=4 ...`` for Hydra; ``--`` gives the arguments of a LightningDataModule to LightningCLI."""
+    prefix = f"{key}." if key else ""
+    return " ".join(project_keys.override(f"{prefix}{name}", value, mark) for name, value in settings.items())
 
 
 def kwargs(settings: Settings) -> str:
@@ -343,13 +350,18 @@ def as_markdown_table(summary: Summary) -> str:
 
 def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A Markdown table with aligned columns, readable as plain text; HTML in cells is not escaped."""
-    escaped = str.maketrans({"|": "\\|", "\n": " "})
-    columns = [[cell.translate(escaped) for cell in column] for column in zip(header, *rows, strict=True)]
+    columns = [[_in_cell(cell) for cell in column] for column in zip(header, *rows, strict=True)]
     widths = [max(map(len, column)) for column in columns]
     padded = ([cell.ljust(width) for cell in column] for column, width in zip(columns, widths, strict=True))
     lines = [f"| {' | '.join(row)} |" for row in zip(*padded, strict=True)]
     lines.insert(1, f"|{'|'.join('-' * (width + 2) for width in widths)}|")
     return "\n".join(lines) + "\n"
+
+
+def _in_cell(text: str) -> str:
+    """The text in a line, without a mark of the end of a cell."""
+    line = printable(text).replace("\n", " ")
+    return re.sub(r"(\\*)\|", r"\1\1\\|", line)  # a backslash before the bar would undo its escape
 
 
 def preformatted(result: object) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary
 from nws_sweep.config.python_notation import in_python
-from nws_sweep.errors import NwsSweepError
+from nws_sweep.errors import NwsSweepError, printable
 from nws_sweep.report import snippets, tables
 from nws_sweep.report.search_result import SearchResult
 
@@ -70,6 +70,7 @@ class SweepResult:
 
     def __str__(self) -> str:
         best = [f"best: {snippets.kwargs(self.best_params)}"] if self._summary.fastest else []
-        return "\n".join([*best, snippets.as_markdown_table(self._summary), *self.failures, f"in {self.folder}"])
+        table = snippets.as_markdown_table(self._summary)
+        return printable("\n".join([*best, table, *self.failures, f"in {self.folder}"]))
 
     _repr_html_ = snippets.preformatted

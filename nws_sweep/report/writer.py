@@ -1,6 +1,7 @@
 """Writes the report of a run or a grid from its files: tables, pictures, best settings, Markdown and HTML."""
 
 import logging
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -21,12 +22,14 @@ def write(folder: Path) -> tuple[Summary, list[Path]]:
 
     Raises:
         NotARunError: If the folder is neither.
+        ConfigurationError: If a folder in it is a link that leads out of it.
     """
     from nws_sweep.report import figures, page
 
     summary = summarise(storage.find(folder))
     is_grid = summary.stored.is_grid
     place = folder / storage.PLOTS if is_grid else folder
+    atomic.refuse_links_out(folder, [place, folder / storage.BEST_GROUP])
     place.mkdir(exist_ok=True)
     pictures = [(one.title, one.alt, one.save(place)) for one in figures.of(summary, _batches)]
     texts = {
@@ -64,7 +67,9 @@ def try_pictures(run_folder: Path) -> None:
         for one in figures.of_configuration(configuration, _batches):
             one.save(run_folder)
     except Exception:
-        logger.exception("the pictures could not be drawn; `nws-sweep report %s` tries again", run_folder)
+        logger.exception(
+            "the pictures could not be drawn; `nws-sweep report %s` tries again", shlex.quote(str(run_folder))
+        )
 
 
 def has_pictures(run_folder: Path) -> bool:
@@ -89,5 +94,6 @@ def write_options(group: Path, options: Mapping[str, str]) -> None:
         atomic.write_text(group / f"{name}.yaml", text)
     kept = {name.casefold() for name in options}
     for path in group.glob("*.yaml"):
-        if path.stem.casefold() not in kept and snippets.OPTION_MARK.encode() in path.read_bytes():
+        is_obsolete = path.is_file() and path.stem.casefold() not in kept
+        if is_obsolete and snippets.OPTION_MARK.encode() in path.read_bytes():
             path.unlink()

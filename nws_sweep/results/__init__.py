@@ -2,7 +2,8 @@
 
 May import: ``errors``. Names end in their unit; an undefined value is None, never 0.
 
-- Values: ``settings`` (requested values), ``measurements`` (windows, trials), ``search_record`` (searches, tuning).
+- Values: ``ranges`` (what they may be), ``settings`` (requested values), ``measurements`` (windows, trials),
+  ``search_record`` (searches, tuning).
 - Files: ``storage`` (folders and files), ``codec`` (their text), ``result_cache`` (earlier results),
   ``atomic`` (writing).
 """
@@ -11,11 +12,12 @@ from nws_sweep.results.measurements import (
     BatchCost, BatchRecord, BatchTime, Estimate, LoopCosts, MachineTime, Measurement, Noise, Span, StageTime, TimeSlice,
     Trial, TrialState, Usage, Window, WindowKind, WindowRequest,
 )  # fmt: skip
+from nws_sweep.results.ranges import ONLINE_STRATEGY, SEARCHABLE, STRATEGIES
 from nws_sweep.results.search_record import (
     DatasetFacts, Host, MACHINE, ProjectFacts, PythonObjects, SampleMade, SamplePart,
     SamplesLogged, SamplesSeen, SearchRecord, Switch, Tuning, VERSIONS, Verdict,
 )  # fmt: skip
 from nws_sweep.results.settings import (
-    Configuration, DEFAULT_PREFETCH, LoaderSettings, MeasureRules, NO_STEP, ONLINE_STRATEGY, ProcessSpec,
-    ProcessState, SearchRules, shown, varying_columns,
+    Configuration, DEFAULT_PREFETCH, LoaderSettings, MeasureRules, NO_STEP, ProcessSpec, ProcessState,
+    SearchRules, shown, varying_columns,
 )  # fmt: skip

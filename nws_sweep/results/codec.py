@@ -3,7 +3,7 @@
 import csv
 import io
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from itertools import count, groupby
@@ -12,15 +12,20 @@ from typing import Any
 
 import msgspec
 
-from nws_sweep.results.measurements import BatchRecord, BatchTime, Trial, Window, WindowKind
+from nws_sweep.errors import printable
+from nws_sweep.results.measurements import BatchRecord, BatchTime, StageTime, Trial, Window, WindowKind
 from nws_sweep.results.search_record import SearchRecord
 from nws_sweep.results.settings import Configuration, plain
 
 # Version of result.json: raised when its keys change.
 SCHEMA_VERSION = 6
 
-# Errors of reading: invalid JSON, a missing key, or a value of the wrong type or out of range.
-UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, csv.Error)  # msgspec.ValidationError is a ValueError
+# Errors of reading: invalid JSON, a missing key, a value of the wrong type or out of range, or too much of something.
+# The errors of msgspec are ValueErrors.
+UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, csv.Error, RecursionError, MemoryError)
+
+_LONGEST_TEXT = 2**17  # Linux takes no longer argument of a command line
+_DEEPEST = 100  # Hydra composes nothing that is nested deeper
 
 TIMING_COLUMNS = (
     "num_workers", "startup_s", "batch_s", "batch_s_low", "batch_s_high", "samples_per_s", "wait_s", "step_s",
@@ -32,6 +37,7 @@ BATCH_COLUMNS = tuple(field.name for field in fields(BatchTime))
 COST_COLUMNS = (
     "num_workers", "epoch", "number", "position", "cpu_s", "wait_s", "copy_s", "was_stopped", "settings", "stages",
 )  # fmt: skip
+_OF_FORMULAS = ("=", "+", "-", "@", "\t")  # how a cell begins that a spreadsheet computes
 _WINDOW = attrgetter("num_workers", "settings", "window", "warm_up")
 
 
@@ -40,15 +46,40 @@ def to_text(result: SearchRecord) -> str:
     trials = tuple(replace(trial, windows=(), records=()) for trial in result.trials)
     data = msgspec.to_builtins(replace(result, trials=trials), enc_hook=plain)
     data["configuration"]["fingerprint"] = result.configuration.fingerprint
-    return json.dumps({"schema_version": SCHEMA_VERSION, **data}, indent=1) + "\n"
+    return json.dumps({"schema_version": SCHEMA_VERSION, **data}, indent=1, ensure_ascii=False) + "\n"
 
 
 def from_text(text: str) -> SearchRecord:
     """Reads result.json, without windows; ``UNREADABLE`` if it is not valid or of another version."""
-    data = json.loads(text)
+    data = msgspec.json.decode(text)
     if data["schema_version"] != SCHEMA_VERSION:
         raise ValueError(f"schema version {data['schema_version']}, this program reads {SCHEMA_VERSION}")
-    return msgspec.convert(data, SearchRecord)
+    _refuse_oversized(data)
+    record = msgspec.convert(data, SearchRecord)
+    _refuse_repeated(record)
+    return record
+
+
+def _refuse_oversized(value: Any, levels: int = 0) -> None:
+    """Raises ValueError for a text that is too long, or values that are nested too deeply, to be shown."""
+    if isinstance(value, str):
+        if len(value) > _LONGEST_TEXT:
+            raise ValueError(f"{value[:20]!r}... has {len(value)} characters, more than {_LONGEST_TEXT}")
+        return
+    if not isinstance(value, dict | list):
+        return
+    if levels > _DEEPEST:
+        raise ValueError(f"values are nested in more than {_DEEPEST} levels")
+    for inner in (*value, *value.values()) if isinstance(value, dict) else value:
+        _refuse_oversized(inner, levels + 1)
+
+
+def _refuse_repeated(record: SearchRecord) -> None:
+    """Raises ValueError if a candidate was measured twice, which no search does."""
+    counts = Counter(_key(trial, record) for trial in record.trials)
+    for (num_workers, settings), times in counts.items():
+        if times > 1:
+            raise ValueError(f"num_workers={num_workers} {settings}".rstrip() + f" has {times} trials")
 
 
 def batches_text(result: SearchRecord) -> str:
@@ -83,7 +114,7 @@ def costs_text(result: SearchRecord) -> str:
     return _csv_text(rows)
 
 
-def _csv_text(rows: Iterable[Sequence[Any]]) -> str:
+def _csv_text(rows: Iterable[Iterable[Any]]) -> str:
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(rows)
     return text.getvalue()
@@ -94,11 +125,20 @@ def with_records(result: SearchRecord, costs: str) -> SearchRecord:
     records: dict[tuple[int, str], list[BatchRecord]] = defaultdict(list)
     for row in csv.DictReader(io.StringIO(costs, newline=""), strict=True):
         values = {name: value for name, value in row.items() if value != ""}
-        stages = json.loads(row.get("stages") or "[]")
+        stages = msgspec.json.decode(row.get("stages") or "[]")
         data = {**values, "began_s": 0.0, "ended_s": 0.0, "cost": values, "stages": stages}
-        records[int(row["num_workers"]), row["settings"]].append(msgspec.convert(data, BatchRecord, strict=False))
+        record = msgspec.convert(data, BatchRecord, strict=False)
+        _refuse_cycles(record.stages)
+        records[int(row["num_workers"]), row["settings"]].append(record)
     trials = (replace(trial, records=tuple(records[_key(trial, result)])) for trial in result.trials)
     return replace(result, trials=tuple(trials))
+
+
+def _refuse_cycles(stages: Sequence[StageTime]) -> None:
+    """Raises ValueError unless each stage stands behind the stage that calls it."""
+    for place, stage in enumerate(stages):
+        if not -1 <= stage.parent < place:
+            raise ValueError(f"the stage {stage.name!r}, number {place}, has the parent {stage.parent}")
 
 
 def with_windows(result: SearchRecord, batches: str) -> SearchRecord:
@@ -126,7 +166,24 @@ def timings_text(result: SearchRecord) -> str:
 def table_text(columns: Iterable[str], rows: Iterable[Mapping[str, Any]]) -> str:
     """A table as CSV; missing values are empty cells, and repeated columns are left out."""
     names = list(dict.fromkeys(columns))
-    return _csv_text([names, *([row.get(name) for name in names] for row in rows)])
+    cells = ([_cell(row.get(name)) for name in names] for row in rows)
+    return _csv_text([map(_cell, names), *cells])
+
+
+def _cell(value: Any) -> Any:
+    """The value; a text that a spreadsheet would take for a formula begins with an apostrophe instead."""
+    if not isinstance(value, str):
+        return value
+    text = printable(value)
+    return f"'{text}" if text.startswith(_OF_FORMULAS) and not _is_number(text) else text
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def identifying(configuration: Configuration) -> dict[str, Any]:

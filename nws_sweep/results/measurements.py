@@ -4,16 +4,10 @@ import enum
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Annotated, Any
+from typing import Any
 
-import msgspec
-
-from nws_sweep.results.settings import Count, LoaderSettings
-
-Positive = Annotated[float, msgspec.Meta(ge=1e-12, le=1e18)]
-NotNegative = Annotated[float, msgspec.Meta(ge=0, le=1e18)]
-Finite = Annotated[float, msgspec.Meta(ge=-1e18, le=1e18)]
-Bytes = Annotated[int, msgspec.Meta(ge=0, le=10**18)]
+from nws_sweep.results.ranges import Bytes, Cost, Count, Duration, Finite, NotNegative, Positive
+from nws_sweep.results.settings import LoaderSettings
 
 
 class TrialState(str, enum.Enum):
@@ -53,9 +47,9 @@ class WindowRequest:
 class BatchCost:
     """What one batch costs the worker that makes it."""
 
-    cpu_s: float  # CPU seconds for making it
-    wait_s: float  # in which the worker neither ran nor was ready to run
-    copy_s: float = 0.0  # CPU seconds of the worker for the transfer: pickling, and copying into shared memory
+    cpu_s: Cost  # CPU seconds for making it
+    wait_s: Cost  # in which the worker neither ran nor was ready to run
+    copy_s: Cost = 0.0  # CPU seconds of the worker for the transfer: pickling, and copying into shared memory
 
     @property
     def parts(self) -> tuple[float, float, float]:
@@ -80,10 +74,10 @@ class StageTime:
     file: str = ""
     line: int = 0
     calls: int = 1
-    cpu_s: float = 0.0  # of the thread that makes batches
-    wait_s: float = 0.0  # in which this thread neither ran nor was ready to run
-    all_cpu_s: float = 0.0  # of all threads of the worker
-    overhead_s: float = 0.0  # what timing has cost
+    cpu_s: Duration = 0.0  # of the thread that makes batches
+    wait_s: Duration = 0.0  # in which this thread neither ran nor was ready to run
+    all_cpu_s: Duration = 0.0  # of all threads of the worker
+    overhead_s: Duration = 0.0  # what timing has cost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,22 +100,22 @@ class BatchRecord:
 class LoopCosts:
     """What the main process and the life of workers cost, in seconds."""
 
-    receive_s: float = 0.0  # CPU time for receiving one batch from a worker
-    receive_wait_s: float = 0.0  # besides it, until a batch that is finished has been received
-    step_s: float = 0.0  # of the training step per batch, with all CPUs free
-    step_cpu_s: float = 0.0  # CPU time of all threads in ``step_s``
-    fork_s: float = 0.0  # CPU time of the main process for starting one worker
-    start_s: float = 0.0  # CPU time of a worker before its first batch
-    stop_s: float = 0.0  # CPU time for ending one worker
+    receive_s: Duration = 0.0  # CPU time for receiving one batch from a worker
+    receive_wait_s: Duration = 0.0  # besides it, until a batch that is finished has been received
+    step_s: Duration = 0.0  # of the training step per batch, with all CPUs free
+    step_cpu_s: Duration = 0.0  # CPU time of all threads in ``step_s``
+    fork_s: Duration = 0.0  # CPU time of the main process for starting one worker
+    start_s: Duration = 0.0  # CPU time of a worker before its first batch
+    stop_s: Duration = 0.0  # CPU time for ending one worker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
     """Seconds in which the training step took the batches of one window: measured, and as replayed with their costs."""
 
-    measured_s: float
-    replayed_s: float
-    batches: int
+    measured_s: Positive
+    replayed_s: Positive
+    batches: Count
     round: int | None = None  # of the time slice; None before the rounds
 
 
@@ -178,8 +172,8 @@ class BatchTime:
     window: int
     index: int  # in the trial, from 0
     warm_up: bool
-    wait_s: float
-    step_s: float
+    wait_s: Duration
+    step_s: Duration
     settings: str = ""  # that differ from the configuration, except num_workers
 
 

@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from nws_sweep.results.measurements import Finite, NotNegative, Positive, Trial
-from nws_sweep.results.settings import Configuration, Count, LoaderSettings
+from nws_sweep.results.measurements import Trial
+from nws_sweep.results.ranges import FEWEST_CPUS, Bytes, Cores, Cpus, DottedKey, Finite, NotNegative
+from nws_sweep.results.settings import Configuration, LoaderSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,9 +22,16 @@ class PythonObjects:
 class ProjectFacts:
     """The places of the measured DataLoader's settings in a project's config."""
 
-    keys: Mapping[str, str]  # dotted keys of the settings, by setting
+    keys: Mapping[str, DottedKey]  # dotted keys of the settings, by setting
     # Settings with several keys in the config, of which the one of the measured loader is unknown.
-    unclear: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    unclear: Mapping[str, tuple[DottedKey, ...]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuses a key that does not name its setting, which could be any value of another program."""
+        named = [*self.keys.items(), *((name, key) for name, keys in self.unclear.items() for key in keys)]
+        for name, key in named:
+            if name not in key.split("."):
+                raise ValueError(f"{name} has the key {key}, which does not contain it")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,14 +73,14 @@ class Host:
     hostname: str
     platform: str
     cpu_model: str
-    cpu_count: Count
-    usable_cpus: Count
-    memory_bytes: int
+    cpu_count: Cpus
+    usable_cpus: Cpus
+    memory_bytes: Bytes
     python: str
     torch: str
     torchvision: str
     nws_sweep: str
-    usable_cores: Positive | None = None  # the usable CPUs with their fraction; None without one
+    usable_cores: Cores | None = None  # the usable CPUs with their fraction; None without one
 
     def difference(self, now: "Host", names: Sequence[str] = (*MACHINE, *VERSIONS)) -> str:
         """A sentence on the first of the named attributes that differs; empty if all are equal."""
@@ -148,7 +156,8 @@ class SearchRecord:
     @property
     def cpus(self) -> float:
         """CPUs of the measured loader: the usable ones, shared by the ranks."""
-        return round((self.host.usable_cores or self.host.usable_cpus) / self.configuration.ranks, 2)
+        cpus = (self.host.usable_cores or self.host.usable_cpus) / self.configuration.ranks
+        return max(FEWEST_CPUS, round(cpus, 2))
 
     @property
     def provisional(self) -> str:

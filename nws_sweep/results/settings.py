@@ -4,15 +4,25 @@ import hashlib
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Annotated, Any
+from typing import Any
 
-import msgspec
-
-# Reading a result checks these ranges, and refuses NaN and infinity.
-Count = Annotated[int, msgspec.Meta(ge=1)]
-Candidates = Annotated[tuple[Annotated[int, msgspec.Meta(ge=0)], ...], msgspec.Meta(min_length=1)]
-
-ONLINE_STRATEGY = "online"  # the candidates are settings of a running training program
+from nws_sweep.results.ranges import (
+    ONLINE_STRATEGY,
+    AnyStrategy,
+    Cache,
+    Candidates,
+    Count,
+    CountOr0,
+    Mode,
+    Precision,
+    Ranks,
+    Searchable,
+    Seconds,
+    SecondsOr0,
+    Share,
+    StartMethod,
+    Workers,
+)
 
 # Tuned keywords.
 _TUNED = (
@@ -28,14 +38,14 @@ class LoaderSettings:
     """Keyword arguments of a DataLoader, under its own names."""
 
     batch_size: Count | None  # None if a batch_sampler or the dataset makes the batches
-    num_workers: int = 0  # worker processes; 0 loads in the main process
+    num_workers: Workers = 0  # worker processes; 0 loads in the main process
     pin_memory: bool = False  # copy batches into page-locked memory; no effect without an accelerator
-    prefetch_factor: int | None = None  # batches that each worker loads ahead; None without workers
+    prefetch_factor: Count | None = None  # batches that each worker loads ahead; None without workers
     persistent_workers: bool = False  # keep workers between epochs; False without workers
     shuffle: bool = False  # a new random order each epoch; False for an iterable dataset
     drop_last: bool = False  # omit an incomplete last batch
-    multiprocessing_context: str | None = None  # start method of the workers; None for the default
-    timeout: float = 0.0  # seconds to wait for a batch from the workers; 0 for no limit
+    multiprocessing_context: StartMethod | None = None  # start method of the workers; None for the default
+    timeout: SecondsOr0 = 0.0  # seconds to wait for a batch from the workers; 0 for no limit
     in_order: bool = True  # deliver batches in order, else as they are finished (torch 2.6 and later)
 
     def canonical(self) -> "LoaderSettings":
@@ -87,32 +97,32 @@ class LoaderSettings:
 class MeasureRules:
     """How a trial measures and when it has converged; presets are in conf/measure."""
 
-    mode: str = "steady"  # or ``epoch``: whole epochs
-    precision: float = 0.05  # half-width of the 95 % interval to reach, as a share of the mean
-    window_s: float = 0.5  # least duration of a window
-    windows: int = 5  # least number of windows, in mode ``steady``; an interval needs three
-    trial_limit_s: float = 20.0  # no window begins later in a trial
-    epochs: int = 1  # least number of epochs, in mode ``epoch``
-    kill_after_s: float | None = 600.0  # a trial that takes longer is killed; None for no limit
-    interleave: int = 8  # candidates measured in interleaved time slices; 1 measures one after the other
-    cache: str = "auto"  # or ``warm``, or ``cold``: files are dropped from the page cache before each time slice
+    mode: Mode = "steady"  # or ``epoch``: whole epochs
+    precision: Precision = 0.05  # half-width of the 95 % interval to reach, as a share of the mean
+    window_s: Seconds = 0.5  # least duration of a window
+    windows: Count = 5  # least number of windows, in mode ``steady``; an interval needs three
+    trial_limit_s: Seconds = 20.0  # no window begins later in a trial
+    epochs: Count = 1  # least number of epochs, in mode ``epoch``
+    kill_after_s: Seconds | None = 600.0  # a trial that takes longer is killed; None for no limit
+    interleave: Count = 8  # candidates measured in interleaved time slices; 1 measures one after the other
+    cache: Cache = "auto"  # or ``warm``, or ``cold``: files are dropped from the page cache before each time slice
     cache_files: tuple[str, ...] | None = None  # files and folders that ``cold`` drops, which needs them
-    memory_budget_bytes: int | None = None  # of all trial processes together; None for most of the free memory
+    memory_budget_bytes: Count | None = None  # of all trial processes together; None for most of the free memory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchRules:
     """Which candidates are measured and how the best is chosen."""
 
-    strategy: str  # ``adaptive``, ``patience``, ``exhaustive`` or ``online``
+    strategy: AnyStrategy  # ``adaptive``, ``patience``, ``exhaustive`` or ``online``
     candidates: Candidates  # allowed values of num_workers, ascending and distinct
-    patience: int = 3  # consecutive candidates without improvement allowed before the search stops
-    max_workers: int | None = None  # the user's limit; None for none
-    tolerance: float = 0.03  # share of the time that twice as many workers must save
-    reference: int | None = None  # num_workers for comparison; dropped if it is not a candidate; None for none
-    time_limit_s: float | None = None  # ends the search with the best so far; None for the runner's default
+    patience: CountOr0 = 3  # consecutive candidates without improvement allowed before the search stops
+    max_workers: Workers | None = None  # the user's limit; None for none
+    tolerance: Share = 0.03  # share of the time that twice as many workers must save
+    reference: Workers | None = None  # num_workers for comparison; dropped if it is not a candidate; None for none
+    time_limit_s: Seconds | None = None  # ends the search with the best so far; None for the runner's default
     # Names of settings to search after num_workers; None for prefetch_factor, unless it was given.
-    settings: tuple[str, ...] | None = ()
+    settings: tuple[Searchable, ...] | None = ()
 
     def searched(self, own: LoaderSettings) -> tuple[str, ...]:
         """The settings to search after num_workers in a loader with settings ``own``; by itself if adaptive, online."""
@@ -137,7 +147,7 @@ class Configuration:
     seed: int = 0  # of torch in each trial
     # Compared samples: None for a few of each candidate, True also for an epoch of an iterable dataset, False for none.
     check_samples: bool | None = None
-    ranks: int = 1  # loaders that run at the same time on this host, of which one is measured; settings are of each
+    ranks: Ranks = 1  # loaders that run at the same time on this host, of which one is measured; settings are of each
 
     def label_of(self, columns: Iterable[str]) -> str:
         """The given identifying columns as one line of ``key=value``."""

@@ -126,15 +126,15 @@ def set_aside(folder: Path, why: str) -> Path:
 def copy_batches(folder: Path) -> None:
     """Copies batches.csv as interrupted, if it has rows and no copy is equal: unfinished trials are measured again."""
     path = folder / BATCHES
-    copies = [copy.read_bytes() for copy in folder.glob(f"{BATCHES}.interrupted-*")]
-    if has_rows(path) and (content := path.read_bytes()) not in copies:
+    copies = [atomic.read_bytes(copy) for copy in folder.glob(f"{BATCHES}.interrupted-*")]
+    if has_rows(path) and (content := atomic.read_bytes(path)) not in copies:
         atomic.write_bytes(atomic.free_name(path, "interrupted"), content)
 
 
 def has_rows(path: Path) -> bool:
     """Whether a CSV file exists and has more than its header."""
-    with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
-        return bool(file.readline() and file.readline())
+    with contextlib.suppress(FileNotFoundError):
+        return atomic.read_bytes(path).count(b"\n") > 1
     return False
 
 
@@ -211,6 +211,6 @@ def read_batches(folder: Path) -> list[BatchTime]:
 def _read(path: Path, parse: Callable[[str], _Content]) -> _Content:
     """The parsed content of a file; NotARunError if it cannot be read or is wrong."""
     try:
-        return parse(path.read_text("utf-8"))
+        return parse(atomic.read_text(path))
     except (*codec.UNREADABLE, OSError) as error:
         raise NotARunError(f"{path}: cannot be read ({one_line(repr(error), 120)})") from error

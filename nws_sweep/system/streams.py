@@ -6,6 +6,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from nws_sweep.errors import printable
+
 # Not through a link, which would lead out of the folder of the run, and not waiting for the reader of a pipe.
 _APPENDING = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
@@ -25,7 +27,7 @@ def prepare() -> None:
 
 def print_line(line: str) -> None:
     """Writes a line of nws_sweep to standard error, above the progress bars that tqdm shows there."""
-    text = f"nws_sweep: {line}"
+    text = f"nws_sweep: {printable(line)}"
     bars = _bars()
     try:
         if bars is None:

@@ -17,8 +17,6 @@ from nws_sweep.tuning.adaptive import MOST_PREDICTED, Adaptive
 from nws_sweep.tuning.estimates import Estimates, estimates_of, undecided
 from nws_sweep.tuning.observations import Decision, Measure, MeasureRound, Observation, Stop, Strategy, model_from
 
-STRATEGIES = ("adaptive", "patience", "exhaustive")
-SEARCHABLE = ("prefetch_factor", "pin_memory", "persistent_workers", "multiprocessing_context", "in_order")
 _MOST_ROUNDS, _MOST_TIMED_S = 8, 8.0  # of a value: a round may be a whole epoch
 _PREDICTED = ("prefetch_factor", "in_order")
 

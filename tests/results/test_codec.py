@@ -10,7 +10,18 @@ import pytest
 from nws_sweep.analysis.summary import summarise
 from nws_sweep.errors import NotARunError
 from nws_sweep.report import page, tables
-from nws_sweep.results import BatchCost, LoopCosts, SearchRecord, Span, StageTime, Verdict, WindowKind, codec, storage
+from nws_sweep.results import (
+    BatchCost,
+    LoopCosts,
+    ProjectFacts,
+    SearchRecord,
+    Span,
+    StageTime,
+    Verdict,
+    WindowKind,
+    codec,
+    storage,
+)
 from tests import factories
 from tests.factories import FACTS, HOST, failed_trial, loader_settings, search_result, store_run, trial, window, windows
 
@@ -29,10 +40,18 @@ def whole() -> SearchRecord:
         trial(2, 1 / 3, windows=windows(), records=records, loop=LoopCosts(0.001, 0.02), spans=spans),
         trial(2, 0.7, settings=other, windows=(window(WindowKind.EPOCH, 5, startup_s=1.5),)),
         host=replace(HOST, usable_cores=8.5),
-        facts=replace(FACTS, iterable=True, samples=None),
+        facts=replace(FACTS, iterable=True, samples=None, project=ProjectFacts(keys={"num_workers": "a.num_workers"})),
         configuration=factories.configuration(columns, collate_fn={"_target_": "package.pad"}),
         verdict=Verdict(recommended=other, fastest=loader_settings(4), tied=(loader_settings(3),)),
     )
+
+
+def nested(levels: int) -> dict[str, Any]:
+    """Mappings within mappings."""
+    found: dict[str, Any] = {}
+    for _ in range(levels):
+        found = {"a": found}
+    return found
 
 
 def test_numbers_of_numpy_are_read_back_as_numbers() -> None:
@@ -68,6 +87,21 @@ def test_loading_and_saving_a_result_changes_no_byte(tmp_path: Path, result: Sea
         ("configuration.search.candidates", []), ("configuration.search.candidates", [-1]), ("cost_s", -1.0),
         ("trials", {}), ("host", "here"), ("cost_s", "8.0"), ("stop_reason", None), ("configuration", {}),
         ("host.usable_cores", 0.0), ("trials.0.batches", 0),
+        # What a configuration may not be, either.
+        ("configuration.ranks", 10**12), ("trials.2.settings.num_workers", 10**15), ("verdict.fastest.timeout", -1.0),
+        ("trials.2.settings.multiprocessing_context", "x hydra.callbacks.x._target_=shutil.copyfile"),
+        ("configuration.search.settings", ["batch_size"]), ("configuration.search.strategy", "online\n"),
+        ("configuration.measure.cache", "hot"), ("configuration.loader.prefetch_factor", 0),
+        # Keys of another program.
+        *(("facts.project.keys", {"num_workers": key}) for key in (
+            "hydra.num_workers", "num_workers=1 ++x", "a.num_workers\n", "num_workers.$(id)", "trainer.lr",
+            "größe.num_workers",
+        )),
+        ("facts.project.unclear", {"num_workers": ["b[0]"]}),
+        # Too much of something.
+        ("host.usable_cores", 1e15), ("stop_reason", "x" * 10**6), ("configuration.columns", {"x" * 10**6: 1}),
+        ("configuration.dataset", nested(101)), ("stop_reason", "\ud800"),
+        ("trials.1.settings", loader_settings(0).keywords),
     ],
 )  # fmt: skip
 def test_values_of_another_type_or_out_of_range_are_refused(place: str, value: Any) -> None:
@@ -78,6 +112,22 @@ def test_values_of_another_type_or_out_of_range_are_refused(place: str, value: A
     node[name] = value
     with pytest.raises(codec.UNREADABLE):
         codec.from_text(json.dumps(data))
+
+
+def test_values_that_are_nested_deeply_are_refused() -> None:
+    text = codec.to_text(whole()).replace('"all 4 candidates were measured"', "[" * 10**5 + "]" * 10**5)
+    with pytest.raises(codec.UNREADABLE):
+        codec.from_text(text)
+
+
+@pytest.mark.parametrize("parent", [1, 2, 10**6, -2])
+def test_stages_that_call_each_other_in_a_circle_are_refused(parent: int) -> None:
+    """They would be followed for ever."""
+    inner = StageTime(name="read", parent=parent), StageTime(name="decode", parent=1)
+    record = factories.batch_record(0, BatchCost(0.1, 0.0), stages=(StageTime(name="load"), *inner))
+    costs = codec.costs_text(search_result(trial(0, 1.0, records=(record,))))
+    with pytest.raises(codec.UNREADABLE):
+        codec.with_records(search_result(trial(0, 1.0)), costs)
 
 
 def test_damaged_results_are_refused_or_reported_without_a_traceback(tmp_path: Path) -> None:

@@ -1,10 +1,12 @@
 import csv
+import io
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from nws_sweep.errors import NotARunError
-from nws_sweep.results import BatchTime, TrialState, WindowKind, storage
+from nws_sweep.results import BatchTime, TrialState, WindowKind, codec, storage
 from tests.factories import failed_trial, loader_settings, search_result, store_grid, store_run, trial, window
 
 
@@ -32,6 +34,19 @@ def test_timings_csv_has_a_row_for_each_trial_whose_undefined_cells_are_empty(tm
         "num_workers": "4", "state": "out_of_memory", "reason": 'ValueError: "a", b', "windows": "0", "cache": "auto",
         "cost_s": "0.5",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "cell"),
+    [
+        *((start + "cmd|' /C calc'!A0", f"'{start}cmd|' /C calc'!A0") for start in "=+-@\t"),
+        *((text, text) for text in ("-5", "+1e3", "a=b", "two\nlines")), ("\x1b[31m\rnew,row", "\\x1b[31m\\rnew,row"),
+    ],
+)  # fmt: skip
+def test_no_cell_is_a_formula_and_pandas_reads_it_back(text: str, cell: str) -> None:
+    row = {text: 1, "reason": text, "memory_growth_bytes": -5.5}
+    frame = pd.read_csv(io.StringIO(codec.table_text(row, [row])), dtype={"reason": str})
+    assert frame.to_dict("records") == [{cell: 1, "reason": cell, "memory_growth_bytes": -5.5}]
 
 
 def test_batches_are_read_in_order_with_window_and_warm_up(tmp_path: Path) -> None:
@@ -68,7 +83,7 @@ def test_a_grid_is_found_in_the_order_of_measuring_with_a_line_for_an_unreadable
     ("content", "message"),
     [
         (None, "/run: not a run or a grid of nws_sweep (no result.json in it or in a folder in it)"),
-        ("{", "/run/result.json: cannot be read (JSONDecodeError("),
+        ("{", "/run/result.json: cannot be read (DecodeError("),
         (b"\xff", "/run/result.json: cannot be read (UnicodeDecodeError("),
         ('{"schema_version": 4}', "schema version 4, this program reads 6"),
     ],
