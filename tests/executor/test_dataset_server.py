@@ -91,7 +91,7 @@ def test_folders_of_killed_programs_and_the_start_method_of_joblib_are_removed(
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr("multiprocessing.context._default_context._actual_context", Made(_name="loky"))
-    (tmp_path / "nws_sweep-left").mkdir()
+    (tmp_path / "nws_sweep-left").mkdir(0o700)
     (tmp_path / "nws_sweep-left/.in_use").touch()
     DatasetServer()
     assert list(tmp_path.iterdir()) == []
