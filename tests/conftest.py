@@ -207,15 +207,15 @@ def no_leftovers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     The children of a trial process are listed before it is killed: orphans have another parent afterwards.
     """
     family: list[psutil.Process] = []
-    kill_tree = processes.kill_tree
+    kill_family = processes.kill_family
 
-    def noted(child: ForkedProcess | BaseProcess) -> None:
+    def noted(child: ForkedProcess | BaseProcess) -> list[int]:
         with contextlib.suppress(psutil.NoSuchProcess):  # dead already
             process = psutil.Process(child.pid)
             family.extend([process, *process.children(recursive=True)])
-        kill_tree(child)
+        return kill_family(child)
 
-    monkeypatch.setattr(processes, "kill_tree", noted)
+    monkeypatch.setattr(processes, "kill_family", noted)
     before = orphaned_segments()  # of others, killed ones say
     yield
     left = [child for child in family if processes.is_alive(child)]

@@ -293,6 +293,9 @@ class FakeProcess:
         self._machine.running.add(self)
         self._loader.resume()
 
+    def end(self) -> None:
+        self._machine.alive_at_ends.append(len(self._machine.alive))
+
     def usage(self) -> Usage:
         held_bytes = self._machine.process_bytes + 10 * self.settings.num_workers
         return Usage(
@@ -315,6 +318,7 @@ class FakeMachine:
     running: set[FakeProcess] = field(default_factory=set)
     alive: list[FakeProcess] = field(default_factory=list)
     most_alive: int = 0
+    alive_at_ends: list[int] = field(default_factory=list)  # how many processes were alive when each was told to end
     idle_waits: int = 0
     distort: Callable[[Window], Window] = lambda window: window
     read: Callable[[int], int] = lambda batches: 0

@@ -1,5 +1,6 @@
 """``search``, and what it shares with ``tune`` and ``sweep``: the arguments, and the search in rank 0."""
 
+import functools
 import math
 import time
 import warnings
@@ -215,10 +216,14 @@ def record_here(start: SearchRecord, loader_input: LoaderInput, asked: Asked) ->
     if known := _cached(store, start, reuse, announce):
         return known, True
 
-    def check_and_announce(line: str) -> None:
-        """What cannot be pickled ends the search before it waits for another one."""
+    @functools.cache
+    def check_pickling() -> None:
         with temporary.folder() as folder:
             _pickled(start.configuration, loader_input, asked.training_step, Path(folder))
+
+    def check_and_announce(line: str) -> None:
+        """What cannot be pickled ends the search before it waits for another one."""
+        check_pickling()
         announce(line)
 
     with processes.ended_by_taken_signals(), host_lock.held(host_lock.usual(), check_and_announce):

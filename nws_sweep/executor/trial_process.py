@@ -76,6 +76,8 @@ class ChildProcess(TrialProcess):
         self._failure: TrialError | TimeLimitReached | None = None  # of a command without an answer
         self._pauses_s: list[tuple[float, float]] = []  # on the clock of ``BatchRecord``
         self._paused_at_s: float | None = None
+        self._ends_by_s: float | None = None  # moment until which an orderly exit may take; None before ``end``
+        self._killed: Sequence[int] | None = None  # its descendants; None before it is killed
 
     wait_until_idle = _sent(TrialProcess.wait_until_idle)
     warned = _sent(TrialProcess.warned)
@@ -188,20 +190,38 @@ class ChildProcess(TrialProcess):
             return TrialError(f"{error} (shared memory, /dev/shm, is too small for the batches in flight)")
         return error
 
-    def close(self) -> None:
-        """Kills the trial process and its descendants, after an orderly exit of workers that share semaphores."""
+    def end(self) -> None:
+        """Begins to end the trial process and its descendants, so that several end at the same time."""
+        if self._ends_by_s is not None:
+            return
         settings = self.settings
         method = (settings and settings.multiprocessing_context) or self._start_method
-        try:  # killed forked workers leave nothing behind; others must release their semaphores
-            if settings and settings.num_workers and method != "fork":
-                processes.signal_group(self.pid, signal.SIGCONT)
-                with contextlib.suppress(OSError):
-                    self.connection.send(None)
-                    wait([self._child.sentinel], _ORDERLY_EXIT_S)
+        self._ends_by_s = time.perf_counter()
+        # Killed forked workers leave nothing behind; others must release their semaphores.
+        if settings and settings.num_workers and method != "fork":
+            processes.signal_group(self.pid, signal.SIGCONT)
+            with contextlib.suppress(OSError):
+                self.connection.send(None)
+                self._ends_by_s += _ORDERLY_EXIT_S
+        else:
+            self._kill()
+
+    def close(self) -> None:
+        """Kills the trial process and its descendants, after an orderly exit of workers that share semaphores."""
+        try:
+            self.end()
+            wait([self._child.sentinel], max(0.0, (self._ends_by_s or 0.0) - time.perf_counter()))
         finally:
             with processes.uninterrupted():
                 self.connection.close()
-                processes.kill_tree(self._child)
+                processes.await_exit(self._child, self._kill())
+
+    def _kill(self) -> Sequence[int]:
+        """Kills its processes, once: their IDs may be those of others later. Returns the IDs of its descendants."""
+        if self._killed is None:
+            with processes.uninterrupted():
+                self._killed = processes.kill_family(self._child)
+        return self._killed
 
 
 def _without_pauses(record: BatchRecord, pauses_s: Sequence[tuple[float, float]]) -> BatchRecord:
@@ -272,6 +292,12 @@ class ProcessWithBackground(ChildProcess):
         for process in self._background:
             process.resume()
         super().resume()
+
+    def end(self) -> None:
+        """Begins to end the processes of all ranks."""
+        super().end()
+        for process in self._background:
+            process.end()
 
     def usage(self) -> Usage:
         """Resources of the measured process; memory and shared memory are those of all ranks."""

@@ -71,6 +71,9 @@ class TrialProcess(Protocol):
     def usage(self) -> Usage:
         """Resources used so far by all its processes."""
 
+    def end(self) -> None:
+        """Begins to end all its processes, without waiting; the end of the context that started it waits."""
+
 
 # Starts a trial process, and ends it: for a configuration, with a memory limit (bytes, None for no limit) and with the
 # moment on the environment's clock after which its commands raise TimeLimitReached (infinite for none).

@@ -9,8 +9,10 @@ import errno
 import os
 import shlex
 import stat
+import time
 from collections.abc import Callable, Iterator
 
+from nws_sweep import units
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.results import result_cache
 
@@ -26,7 +28,8 @@ def usual() -> str:
 def held(path: str | None, say: Callable[[str], None] = lambda text: None) -> Iterator[None]:
     """Holds the lock of a file that all users share; without a path there is no lock.
 
-    ``say`` is called with a line if another process holds it, and if this user's own lock is held instead.
+    ``say`` is called with a line before the wait for another process and, after it, with its length, and if this user's
+    own lock is held instead.
     """
     if not path:
         yield
@@ -53,7 +56,9 @@ def _wait_for(descriptor: int, path: str, say: Callable[[str], None]) -> None:
     except BlockingIOError:
         names = f"`fuser {shlex.quote(path)}` names it"
         say(f"waiting for another measurement: one at a time on this machine ({names})")
+        began_s = time.monotonic()
         fcntl.flock(descriptor, fcntl.LOCK_EX)
+        say(f"waited {units.seconds(time.monotonic() - began_s)} for another measurement")
 
 
 def _release(descriptor: int) -> None:

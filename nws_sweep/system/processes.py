@@ -10,7 +10,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -230,18 +230,29 @@ def set_socket_folder(folder: str) -> None:
 
 def kill_tree(process: "ForkedProcess | BaseProcess") -> None:
     """Kills a process and its descendants, waits for their exit, and removes their shared memory."""
-    pid, family = process.pid, []
+    await_exit(process, kill_family(process))
+
+
+def kill_family(process: "ForkedProcess | BaseProcess") -> list[int]:
+    """Kills a process and its descendants without waiting; the IDs of the descendants."""
+    pid, family = process.pid, list[psutil.Process]()
     assert pid is not None
     with contextlib.suppress(psutil.NoSuchProcess):
         family = psutil.Process(pid).children(recursive=True)
     signal_group(pid, signal.SIGKILL)
     process.kill()
-    process.join(GONE_WITHIN_S)
     for member in family:  # also those in other process groups
         with contextlib.suppress(psutil.NoSuchProcess):
             member.kill()
-    running([member.pid for member in family], GONE_WITHIN_S)
-    remove_shared_memory([pid, *(member.pid for member in family)])
+    return [member.pid for member in family]
+
+
+def await_exit(process: "ForkedProcess | BaseProcess", family: Sequence[int]) -> None:
+    """Waits for the exit of a process and its descendants, which were killed, and removes their shared memory."""
+    assert process.pid is not None
+    process.join(GONE_WITHIN_S)
+    running(family, GONE_WITHIN_S)
+    remove_shared_memory([process.pid, *family])
 
 
 def running(pids: Iterable[int], after_s: float = 0.0) -> list[int]:

@@ -19,7 +19,7 @@ with host_lock.held(sys.argv[1], print):
 """
 
 
-def test_a_second_measurement_waits_and_says_so_once(tmp_path: Path) -> None:
+def test_a_second_measurement_waits_and_says_so_with_the_length_of_the_wait(tmp_path: Path) -> None:
     lock_file = tmp_path / "nws.lock"
     with child(HOLDER, lock_file) as holder:
         line_of(holder)
@@ -27,12 +27,14 @@ def test_a_second_measurement_waits_and_says_so_once(tmp_path: Path) -> None:
 
         def waiting(text: str) -> None:
             lines.append(text)
-            assert holder.poll() is None
-            tell(holder)  # the holder releases the lock now
+            if len(lines) == 1:
+                assert holder.poll() is None
+                tell(holder)  # the holder releases the lock now
 
         with host_lock.held(str(lock_file), waiting):
             pass
-        (line,) = lines
+        line, waited = lines
+        assert re.fullmatch(r"waited [\d.]+ \S+ for another measurement", waited)
         assert line.endswith(f": one at a time on this machine (`fuser {lock_file}` names it)")
         holder.wait()
 

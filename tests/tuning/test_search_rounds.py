@@ -81,6 +81,9 @@ def test_a_time_budget_ends_the_search_to_within_a_window_with_the_best_so_far(b
     assert result.stop_reason == f"time_limit_s={budget_s:g} was spent"
     windows = [window.elapsed_s for trial in result.trials for window in trial.windows]
     assert budget_s <= machine.clock.now <= budget_s + max(windows) + 0.5
+    alive = machine.alive_at_ends[0]
+    assert machine.alive_at_ends[:alive] == [alive] * alive  # all end at the same time
+    assert machine.alive == []
     nothing, _ = run_search(configuration(time_limit_s=1e-6, strategy=strategy), sleeping())
     assert nothing.error == "no candidate was measured: time_limit_s=1e-06 was spent"
     assert (nothing.verdict, nothing.complete) == (None, False)  # it is repeated
