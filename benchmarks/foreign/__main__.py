@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import textwrap
 import time
 import warnings
 from collections.abc import Sequence
@@ -117,7 +118,8 @@ def main(arguments: Sequence[str]) -> None:
         print(rows[title], flush=True)
         known = [line for one in PROGRAMS if (line := rows.get(one.replace("_", " ", 1)))]
         made = ", ".join(f"{package} {version(package)}" for package in ("torch", *PACKAGES))
-        text = "\n".join([*known, "", f"Made by `scripts/test-foreign` on {time.strftime('%Y-%m-%d')}: {made}."])
+        latest = f"Rows made last by `scripts/test-foreign` on {time.strftime('%Y-%m-%d')}: {made}."
+        text = "\n".join([*known, "", textwrap.fill(latest, 120, break_on_hyphens=False)])
         PAGE.write_text(f"{before}{BEGIN}{HEAD}{text}\n{END}{after}", "utf-8")
 
 
