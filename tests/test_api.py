@@ -51,7 +51,7 @@ def fails() -> Any:
 
 def test_what_cannot_be_pickled_ends_a_search_before_it_waits_for_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
     @contextlib.contextmanager
-    def waiting(path: str, on_wait: Callable[[str], None]) -> Iterator[None]:
+    def waiting(path: str, on_wait: Callable[[str], None], warn: object) -> Iterator[None]:
         on_wait("waiting")
         pytest.fail("it waits")
         yield

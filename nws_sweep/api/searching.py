@@ -226,7 +226,7 @@ def record_here(start: SearchRecord, loader_input: LoaderInput, asked: Asked) ->
         check_pickling()
         announce(line)
 
-    with processes.ended_by_taken_signals(), host_lock.held(host_lock.usual(), check_and_announce):
+    with processes.ended_by_taken_signals(), host_lock.held(host_lock.usual(), check_and_announce, announce):
         # Another process may have finished the same search meanwhile, such as a rank without a process group.
         if known := _cached(store, start, reuse, announce):
             return known, True

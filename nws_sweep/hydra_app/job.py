@@ -124,7 +124,7 @@ def measure(
     atomic.remove_temporary(folder)
     try:
         storage.save(folder, start)
-        with host_lock.held(composed.paths.lock_file, session.view.status):
+        with host_lock.held(composed.paths.lock_file, session.view.status, session.view.note):
             result = _search(start, folder, session, recorder, working_folder)
             _draw(folder, session)  # while no other job of this machine measures
         session.remember(result)

@@ -16,6 +16,7 @@ from nws_sweep import units
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.results import result_cache
 
+Say = Callable[[str], None]
 _USUAL = "/tmp/nws_sweep.lock"
 
 
@@ -24,21 +25,25 @@ def usual() -> str:
     return os.environ.get("NWS_SWEEP_LOCK_FILE", _USUAL)
 
 
+def _say_nothing(line: str) -> None:
+    pass
+
+
 @contextlib.contextmanager
-def held(path: str | None, say: Callable[[str], None] = lambda text: None) -> Iterator[None]:
+def held(path: str | None, on_wait: Say = _say_nothing, warn: Say = _say_nothing) -> Iterator[None]:
     """Holds the lock of a file that all users share; without a path there is no lock.
 
-    ``say`` is called with a line before the wait for another process and, after it, with its length, and if this user's
-    own lock is held instead.
+    ``on_wait`` is called with a line before the wait for another process and, after it, with its length; ``warn`` if
+    this user's own lock is held instead.
     """
     if not path:
         yield
         return
     with contextlib.ExitStack() as stack:
         try:
-            descriptor = _usable(path, say)
+            descriptor = _usable(path, warn)
             stack.callback(os.close, descriptor)
-            _wait_for(descriptor, path, say)
+            _wait_for(descriptor, path, on_wait)
         except OSError as error:
             raise ConfigurationError(
                 f"paths.lock_file={path}: the lock cannot be taken ({error.strerror}); must be a file in a folder that "
@@ -48,17 +53,17 @@ def held(path: str | None, say: Callable[[str], None] = lambda text: None) -> It
         yield
 
 
-def _wait_for(descriptor: int, path: str, say: Callable[[str], None]) -> None:
+def _wait_for(descriptor: int, path: str, on_wait: Say) -> None:
     import fcntl  # Windows, where nothing is measured, has none
 
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         names = f"`fuser {shlex.quote(path)}` names it"
-        say(f"waiting for another measurement: one at a time on this machine ({names})")
+        on_wait(f"waiting for another measurement: one at a time on this machine ({names})")
         began_s = time.monotonic()
         fcntl.flock(descriptor, fcntl.LOCK_EX)
-        say(f"waited {units.seconds(time.monotonic() - began_s)} for another measurement")
+        on_wait(f"waited {units.seconds(time.monotonic() - began_s)} for another measurement")
 
 
 def _release(descriptor: int) -> None:
@@ -67,7 +72,7 @@ def _release(descriptor: int) -> None:
     fcntl.flock(descriptor, fcntl.LOCK_UN)
 
 
-def _usable(path: str, say: Callable[[str], None]) -> int:
+def _usable(path: str, warn: Say) -> int:
     """The descriptor of the file, or of this user's own if something else is in its place."""
     try:
         return _opened(path)
@@ -76,7 +81,7 @@ def _usable(path: str, say: Callable[[str], None]) -> int:
             raise
         why = "a link" if error.errno == errno.ELOOP else error.strerror
     own = result_cache.usual_folder() / "nws_sweep.lock"
-    say(f"{path} cannot be locked ({why}): waits only for other measurements of this user, by {own}")
+    warn(f"{path} cannot be locked ({why}): waits only for other measurements of this user, by {own}")
     own.parent.mkdir(parents=True, exist_ok=True)
     return _opened(str(own))
 

@@ -81,7 +81,10 @@ def test_something_else_in_the_place_of_the_lock_stops_no_search_and_is_not_foll
     if kind == "a link":
         target.touch(0o600)
     lines: list[str] = []
-    with host_lock.held(str(lock_file), lines.append), child(HOLDER, tmp_path / "cache/nws_sweep.lock") as second:
+    with (
+        host_lock.held(str(lock_file), pytest.fail, lines.append),
+        child(HOLDER, tmp_path / "cache/nws_sweep.lock") as second,
+    ):
         assert line_of(second).startswith("waiting for another measurement"), "other programs of the user wait"
     (line,) = lines
     assert re.fullmatch(rf"{lock_file} cannot be locked \(.*\): waits only .* by {tmp_path}/cache/nws_sweep.lock", line)
@@ -103,7 +106,7 @@ def test_a_lock_file_that_another_user_has_closed_stops_no_search(
         said: list[str] = []
 
         def lock() -> None:
-            with host_lock.held(str(lock_file), said.append):
+            with host_lock.held(str(lock_file), pytest.fail, said.append):
                 assert len(said) == lines
 
         assert as_user(12345, lock) == 0
