@@ -161,7 +161,8 @@ class Tuner:
             why = f"other settings were not tried: {refusal}" if refusal else _why(self, trial)
             return Plan(self.current, why)
         predicted_s = pace_s(trial) * better.predicted_s / better.current_s
-        return Plan(better.settings, f"{before}; {units.seconds(predicted_s)} predicted", self.epoch + is_new_epoch)
+        predicted = f"; {units.seconds(predicted_s)} predicted" if predicted_s else ""
+        return Plan(better.settings, f"{before}{predicted}", self.epoch + is_new_epoch)
 
     def switched(self, plan: Plan, batch: int) -> None:
         """The settings have changed as planned, from ``batch`` on."""
@@ -327,8 +328,11 @@ def _epoch_of(tuner: Tuner, settings: LoaderSettings, batch: int) -> int:
 
 
 def _now(trial: Trial) -> str:
+    batch_s = pace_s(trial)
+    if not batch_s:
+        return "how long a batch takes is unknown, since too few were timed"
     waiting = units.share(decision.waiting_share(trial))
-    return f"a batch takes {units.seconds(pace_s(trial))}, {waiting} of it waiting for the loader"
+    return f"a batch takes {units.seconds(batch_s)}, {waiting} of it waiting for the loader"
 
 
 def named(settings: LoaderSettings, other: LoaderSettings) -> str:
@@ -340,7 +344,7 @@ def _why(tuner: Tuner, latest: Trial) -> str:
     """Why the settings in use stay, with their trial."""
     switches = switches_of(tuner)
     first = tuner.trials.get(switches[0].before) if switches else None
-    if first is None or not pace_s(first):
+    if first is None or not pace_s(first) or not pace_s(latest):
         return f"{_now(latest)}; {no_gain(tuner)}"
     gained = _gained(first, latest)
     return f"{_now(latest)}; {gained}" if gained else _now(latest)

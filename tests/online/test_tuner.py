@@ -116,6 +116,15 @@ def test_a_time_that_has_become_longer_is_not_named_without_a_reason(epochs_s: d
     assert str(one.tuning) == f"{now}{gained}; training ended before more was timed"
 
 
+def test_a_time_that_was_not_measured_is_unknown_and_not_zero(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decision, "choose", lambda *_, **__: None)
+    one = tuner()
+    trial = replace(recorded_trial(0, COST), measurement=measurement(65.0, batch_s=None))
+    one.trials[one.current] = trial
+    reason = one.better(trial, 0, 1000).reason
+    assert reason.startswith("how long a batch takes is unknown, since too few were timed; no other setting")
+
+
 def test_a_change_that_is_no_better_is_undone_and_not_stored_and_no_other_is_tried() -> None:
     one = tuner(2, lambda settings: 0.04 if settings.num_workers == 2 else 0.05)
     assert train(one) == [(0, 100, 4), (0, 200, 2)]
