@@ -28,6 +28,7 @@ from types import ModuleType
 from typing import Any
 
 _LIBRARIES = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+_INSTALLED = frozenset({"site-packages", "dist-packages"})  # folders of installed packages, of any environment
 _OWN = str(Path(__file__).parents[1]) + os.sep  # this package has a version too
 _SAMPLED = 64  # elements of a container
 _MOST_VALUES = 20_000  # of one object, some tens of milliseconds
@@ -188,7 +189,8 @@ def _imported(code: types.CodeType, module: str) -> Iterator[str]:
 
 def is_library(path: str) -> bool:
     """Whether a file belongs to the standard library, an installed package or this package."""
-    return path.startswith((*_LIBRARIES, _OWN, "<frozen"))
+    is_installed = not _INSTALLED.isdisjoint(Path(path).parts)  # also where PYTHONPATH names another environment
+    return is_installed or path.startswith((*_LIBRARIES, _OWN, "<frozen"))
 
 
 def is_of_library(kind: type) -> bool:

@@ -18,7 +18,7 @@ from PIL import Image
 from torch.utils.data import ConcatDataset, Subset
 from torchvision.transforms import v2
 
-from nws_sweep.dataloading.fingerprints import fingerprint
+from nws_sweep.dataloading.fingerprints import fingerprint, is_library
 from tests.conftest import ROOT
 from tests.dataloading.test_generators import Slotted
 
@@ -144,6 +144,12 @@ def test_globals_of_a_library_do_not_count(monkeypatch: pytest.MonkeyPatch) -> N
     before = fingerprint(textwrap.wrap)
     monkeypatch.setattr(textwrap, "TextWrapper", None)
     assert fingerprint(textwrap.wrap) == before
+
+
+def test_packages_of_another_environment_on_the_path_are_libraries_too() -> None:
+    assert is_library("/opt/shared/lib/python3.11/site-packages/torch/__init__.py")
+    assert is_library("/usr/lib/python3/dist-packages/numpy/__init__.py")
+    assert not is_library("/home/user/project/site_packages.py")
 
 
 def test_fingerprints_are_equal_in_another_process(tmp_path: Path) -> None:
