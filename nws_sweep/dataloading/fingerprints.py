@@ -187,6 +187,7 @@ def _imported(code: types.CodeType, module: str) -> Iterator[str]:
             yield from (instruction.argval, f"{(module or '').rpartition('.')[0]}.{instruction.argval}")
 
 
+@functools.lru_cache(maxsize=4096)
 def is_library(path: str) -> bool:
     """Whether a file belongs to the standard library, an installed package or this package."""
     is_installed = not _INSTALLED.isdisjoint(Path(path).parts)  # also where PYTHONPATH names another environment
