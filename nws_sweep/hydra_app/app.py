@@ -75,6 +75,7 @@ def _run_and_conclude(session: job.Session) -> int:
         logger.exception("a job failed")
         session.view.note(one_line(f"a job failed: {type(error).__name__}: {error}"))
         status = 1
+    session.restore()
     folder = _folder_of_results(session)
     return max(status, conclude(folder, session)) if folder else status
 

@@ -46,6 +46,7 @@ class Session:
     folder: Path | None = None
     # Searches of this process, without windows, from which later searches learn.
     results: list[SearchRecord] = field(default_factory=list)
+    _folders: list[Path] = field(default_factory=list)  # of these results
     interrupts: Interrupts = field(default_factory=Interrupts)
     dataset_server: DatasetServer = field(default_factory=DatasetServer)
     resources: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
@@ -75,9 +76,21 @@ class Session:
                 raise DatasetError(f"dataset {name} cannot be made: {error}") from error
         return self._facts[key]
 
-    def remember(self, result: SearchRecord) -> None:
+    def remember(self, result: SearchRecord, folder: Path) -> None:
         """Makes a result available to later searches, without windows to save memory."""
         self.results.append(replace(result, trials=tuple(replace(trial, windows=()) for trial in result.trials)))
+        self._folders.append(folder)
+
+    def restore(self) -> None:
+        """Writes the results again whose folders something has removed meanwhile."""
+        for folder, result in zip(self._folders, self.results, strict=True):
+            if (folder / storage.RESULT).exists():
+                continue
+            try:
+                storage.save(folder, result)
+                self.view.note(f"{folder} was removed: its result is written again, without the times of batches")
+            except OSError as error:
+                self.view.note(f"{folder} was removed, and its result cannot be written again: {error}")
 
     def close(self) -> None:
         """Ends the processes, releases the folder and restores the terminal."""
@@ -117,7 +130,7 @@ def measure(
     recorder = _Recorder(folder, session)
     if start.complete:
         recorder.search_finished(start)
-        session.remember(start)
+        session.remember(start, folder)
         _draw(folder, session)
         return start
     start = replace(start, error="", stop_reason="", verdict=None)  # a failed search is repeated
@@ -127,7 +140,7 @@ def measure(
         with host_lock.held(composed.paths.lock_file, session.view.status, session.view.note):
             result = _search(start, folder, session, recorder, working_folder)
             _draw(folder, session)  # while no other job of this machine measures
-        session.remember(result)
+        session.remember(result, folder)
         store.add(result, working_folder)
     except (Exception, SystemExit) as error:  # a service may call sys.exit
         logger.exception("the search failed")
@@ -152,7 +165,7 @@ def _start(
 
 def skip_finished(run: storage.StoredRun, session: Session) -> None:
     """Shows a result that an earlier program finished, and makes it available to later searches."""
-    session.remember(run.result)
+    session.remember(run.result, run.folder)
     session.view.configuration_finished(_label(run.result.configuration, session), run.result)
     if not writer.has_pictures(run.folder):  # the earlier program was killed before it had drawn them
         atomic.remove_temporary(run.folder)

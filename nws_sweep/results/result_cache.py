@@ -73,4 +73,5 @@ def staleness(record: SearchRecord, host: Host) -> str:
     if difference := record.host.difference(host):
         return difference
     age = datetime.now().astimezone() - datetime.fromisoformat(record.started_at)
-    return f"measured {age.days} days ago" if age > FRESH_FOR else ""
+    # The clock may have been wrong then, or be wrong now.
+    return f"measured {abs(age.days)} days {'ago' if age.days > 0 else 'ahead'}" if abs(age) > FRESH_FOR else ""

@@ -1,11 +1,15 @@
+import shutil
 import signal
-from types import FrameType
+from pathlib import Path
+from types import FrameType, SimpleNamespace
 
 import pytest
 from omegaconf import OmegaConf
 
 from nws_sweep.hydra_app import app
-from tests.factories import endless_trial, failed_trial, search_result, trial
+from nws_sweep.hydra_app.job import Session
+from nws_sweep.results import storage
+from tests.factories import endless_trial, failed_trial, search_result, store_run, trial
 
 
 def handler_of_submitit(number: int, frame: FrameType | None) -> None:
@@ -28,6 +32,21 @@ def test_signals_of_a_batch_system_end_submitit_jobs(number: signal.Signals, mon
     finally:
         signal.signal(number, before)
     assert found == [signal.SIG_DFL, signal.SIG_IGN]
+
+
+def test_a_result_whose_folder_was_removed_during_the_run_is_written_again(tmp_path: Path) -> None:
+    notes: list[str] = []
+    session = Session()
+    session.__dict__["view"] = SimpleNamespace(note=notes.append)
+    for name in ("kept", "removed"):
+        session.remember(search_result(trial(0, 8.0)), store_run(tmp_path, search_result(trial(0, 8.0)), name))
+    shutil.rmtree(tmp_path / "removed")
+    session.restore()
+    stored = storage.load(tmp_path / "removed").result
+    assert [each.measurement for each in stored.trials] == [trial(0, 8.0).measurement]
+    assert notes == [f"{tmp_path / 'removed'} was removed: its result is written again, without the times of batches"]
+    session.restore()
+    assert len(notes) == 1
 
 
 def test_a_job_returns_the_time_of_its_best_for_sweepers_that_minimize(monkeypatch: pytest.MonkeyPatch) -> None:

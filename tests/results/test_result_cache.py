@@ -37,6 +37,7 @@ def test_a_result_is_found_for_an_equal_configuration_with_other_identifying_col
 
 
 OLD = (datetime.now().astimezone() - FRESH_FOR - timedelta(days=2)).isoformat()
+AHEAD = (datetime.now().astimezone() + FRESH_FOR + timedelta(days=2)).isoformat()
 
 
 @pytest.mark.parametrize(
@@ -44,6 +45,7 @@ OLD = (datetime.now().astimezone() - FRESH_FOR - timedelta(days=2)).isoformat()
     [
         ({"torch": "0.0"}, {}, "measured with torch 2.4.0, this is 0.0"),
         ({}, {"started_at": OLD}, "measured 32 days ago"),
+        ({}, {"started_at": AHEAD}, "measured 32 days ahead"),  # the clock was wrong
         ({"hostname": "other"}, {}, None),  # another machine: no result
         ({}, {"verdict": None}, None),  # an incomplete search is not stored
         ({}, {"error": "broken"}, None),
