@@ -31,8 +31,7 @@ class Safeguards:
         self._loader, self._tuner = loader, tuner
         self._may_draw = not tuner.base.num_workers and loaders.shuffles_by_default_generator(loader)
         self._copied = ""
-        # Containers of the dataset of a program without workers, by their places, and their lengths at the last look.
-        self._containers: dict[str, tuple[Any, int]] = {}
+        self._containers: dict[str, Any] = {}  # of the dataset of a program without workers, by their places
         self._state: torch.Tensor | None = None  # of the generator that shuffles, before a batch that may draw from it
         tuner.shared = _weakly(self._shared)  # the tuner outlives the dataset of an epoch
 
@@ -41,8 +40,8 @@ class Safeguards:
         self._copied = self._dataset_now()
         if not self._tuner.batches:
             self._tuner.handles_at_start = sharing.places(self._loader)
-        if not self._tuner.base.num_workers and self._may_change:
-            self._containers = {place: (one, len(one)) for place, one in objects.containers(self._loader.dataset)}
+        if not self._tuner.lengths:
+            self._tuner.lengths = self._lengths_now()
 
     def has_dataset_changed(self) -> bool:
         """Whether new workers would have a different dataset than those in use."""
@@ -71,11 +70,22 @@ class Safeguards:
         Workers would not have what is added to a cache or a buffer later. A change is possible once the containers keep
         their lengths, as a buffer that is full does, by what is observed from then on.
         """
-        changed = [place for place, (container, length) in self._containers.items() if len(container) != length]
-        self._containers = {place: (container, len(container)) for place, (container, _) in self._containers.items()}
+        if self._tuner.batches == self._tuner.looked_after:
+            return bool(self._tuner.held)  # no sample has been made since
+        before, self._tuner.lengths = self._tuner.lengths, self._lengths_now()
+        self._tuner.looked_after = self._tuner.batches
+        changed = [place for place, length in self._tuner.lengths.items() if before.get(place, length) != length]
         why = f"making samples changes the dataset ({changed[0]}), which workers would not share" if changed else ""
         self._tuner.hold(why)
         return bool(why)
+
+    def _lengths_now(self) -> dict[str, int]:
+        """The lengths of the containers by their places; none if the program has workers, or nothing may change."""
+        if self._tuner.base.num_workers or not self._may_change:
+            return {}
+        if not self._containers:
+            self._containers = dict(objects.containers(self._loader.dataset))
+        return {place: len(container) for place, container in self._containers.items()}
 
     def before_batch(self, *, is_first: bool) -> None:
         """A batch is about to be made; the first one of an epoch draws for the order."""

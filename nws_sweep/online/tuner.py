@@ -5,7 +5,7 @@ All epochs of a loader, and all its iterators, share one tuner. Only the newest 
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -75,6 +75,8 @@ class Tuner:
     made_without_workers: Any = None  # index list of the latest batch that the program's process has made; None if none
     planned: Plan | None = None  # for a later epoch
     held: str = ""  # why the settings cannot change yet; empty if they can
+    lengths: Mapping[str, int] = field(default_factory=dict)  # of containers of the dataset at the last look, by place
+    looked_after: int = 0  # batches, of all epochs, at that look
     handles_at_start: Sequence[str] = ()  # places of handles of the dataset before the first sample
     # Says why no other forked workers than now may use the dataset; empty if they may, and without an iterator over it.
     shared: Callable[[], str] = lambda: ""

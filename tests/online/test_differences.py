@@ -95,8 +95,8 @@ def test_a_dataset_that_keeps_its_samples_has_no_workers_until_it_keeps_no_more(
             time.sleep(0.005)
             return super().__getitem__(index)
 
-    tuned = scripted(loader_of(Keeping()), {(0, batch): 2 for batch in range(4, 24)})
-    assert taken(tuned, 1) == taken(loader_of(Numbers()), 1)
+    tuned = scripted(loader_of(Keeping()), {(0, batch): 2 for batch in range(4, 24)} | {(1, 0): 2})
+    assert taken(tuned, 2) == taken(loader_of(Numbers()), 2)
     assert tuned.num_workers == workers
     if not workers:
         held = "making samples changes the dataset (dataset.kept), which workers would not share"

@@ -90,18 +90,19 @@ def test_samplers_that_wait_for_nothing_are_drawn_without_a_thread(inner: Any) -
 
 
 @pytest.mark.usefixtures("impatient")
-@pytest.mark.parametrize("workers", [0, 1])
-def test_a_training_whose_sampler_waits_for_the_loop_ends_with_its_own_workers(workers: int) -> None:
+@pytest.mark.parametrize(("workers", "change"), [(0, 0), (1, 0), (0, 4)])
+def test_a_training_whose_sampler_waits_for_the_loop_ends_with_its_own_workers(workers: int, change: int) -> None:
     """The plain loader draws two batches ahead with one worker."""
     sampler = Told(*range(2 + 4 * workers))
-    tuned = scripted(DataLoader(Items(200), 2, sampler=sampler, num_workers=workers), {(0, 4): 3})
+    tuned = scripted(DataLoader(Items(300), 2, sampler=sampler, num_workers=workers), {(0, change): 3})
+    count = 300 if change else 40  # far longer than workers take to start in the middle of the epoch
     taken: list[int] = []
     for indices, _ in tuned:
         taken += indices.tolist()
         following = len(taken) + 4 * workers
         for number in range(following, following + 2):
-            sampler.numbers.put(number if number < 80 else None)
-    assert taken == list(range(80))
+            sampler.numbers.put(number if number < count else None)
+    assert taken == list(range(count))
     assert tuned.num_workers == workers
     assert tuned.tuning.reason.startswith("its sampler gives the next indices only after the training loop has used")
 
