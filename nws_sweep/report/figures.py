@@ -74,7 +74,7 @@ def _what_if(c: ConfigurationSummary) -> Iterator[Illustration]:
 def _curves(name: str, chart: Chart, choose: Callable[..., Any]) -> Iterator[Illustration]:
     if not chart.panels:
         return
-    alt = f"{chart.quantity.capitalize()} against num_workers."
+    alt = f"{chart.quantity.capitalize()} against num_workers{chart.left_out}."
     if chart.recommended:
         panel, curve, best = choose(chart.recommended, key=lambda found: found[2].value)
         settings = f"num_workers={curve.best} {curve.changed}".rstrip()
@@ -97,7 +97,7 @@ def _heat(summary: Summary) -> Iterator[Illustration]:
         least, most = (choose(rates, key=lambda rate: rate.value) for choose in (min, max))
         each = ", of each dataset" if len(chart.panels) > 1 else ""
         alt = (
-            f"A map of the best throughput over {chart.across} and {chart.down}{each}: "
+            f"A map of the best throughput over {chart.across} and {chart.down}{each}{chart.left_out}: "
             f"{units.rate(least)} to {units.rate(most)} {summary.rate_unit}."
         )
         draw = partial(best_charts.draw_heat_map, chart, unit=summary.rate_unit)

@@ -56,6 +56,18 @@ def curves_of(**axes: Sequence[Any]) -> Chart:
     return line_charts.throughput(summary_of_grid(*results))
 
 
+def test_of_many_datasets_the_fastest_are_drawn_and_the_title_says_so() -> None:
+    names = [f"data{number}" for number in range(facets.MOST_PANELS + 3)]
+    chart = curves_of(dataset=names)
+    assert list(chart.panels) == names[: facets.MOST_PANELS]
+    assert chart.left_out == " (the 24 fastest of 27 datasets)"
+    assert curves_of(dataset=names[:2]).left_out == ""
+    wide = [search_result(trial(0, 8.0), columns=columns) for columns in points(dataset=names, seed=(1, 2), patience=(1, 2))]
+    map_ = best_charts.heat_map(summary_of_grid(*wide))
+    assert map_ is not None
+    assert (len(map_.panels), map_.left_out) == (facets.MOST_PANELS, chart.left_out)
+
+
 def test_throughput_of_a_run_is_one_curve_with_the_ends_of_its_intervals() -> None:
     chart = line_charts.throughput(summary_of_run(search_result(trial(4, 8.0), failed_trial(2), trial(0, 32.0))))
     found = {n: Estimate(value=rate, low=rate / 1.5, high=rate / 0.75, n=5) for n, rate in ((0, 256.0), (4, 1024.0))}

@@ -91,6 +91,7 @@ class HeatMap:
     # What was measured, by title (one panel, or one per dataset), and by the values across and down.
     panels: Mapping[str, Mapping[tuple[str, str], Best]]
     over: tuple[str, ...]  # further columns; each cell is the best over their values
+    left_out: str = ""  # what the title says if there are too many panels
 
 
 def heat_map(summary: Summary) -> HeatMap | None:
@@ -107,9 +108,11 @@ def heat_map(summary: Summary) -> HeatMap | None:
         panels.setdefault(title, {})[one.cells[across], one.cells[down]] = one
     if not panels:
         return None
+    rates = {title: max(one.rate.value for one in cells.values()) for title, cells in panels.items()}
+    shown, left_out = facets.of_many(dict(sorted(panels.items())), rates)
     return HeatMap(
-        across=across, down=down, columns=values[across], rows=values[down], panels=dict(sorted(panels.items())),
-        over=tuple(over),
+        across=across, down=down, columns=values[across], rows=values[down], panels=shown, over=tuple(over),
+        left_out=left_out,
     )  # fmt: skip
 
 
@@ -118,7 +121,7 @@ def draw_heat_map(chart: HeatMap, title: str, unit: str) -> Figure:
     """Darker cells are faster; each shows its rate, and num_workers if there is room."""
     columns = 1 if len(chart.panels) == 1 or len(chart.columns) > 8 else 2
     height = max(_LOWEST, min(_TALLEST, 7.0 / len(chart.rows))) * len(chart.rows)
-    figure, all_axes = style.panels(title, len(chart.panels), columns, height + 0.7)
+    figure, all_axes = style.panels(title + chart.left_out, len(chart.panels), columns, height + 0.7)
     over = f", the best over {', '.join(chart.over)}" if chart.over else ""
     about = f"{unit} with the best setting{over}; in brackets num_workers"
     figure.supxlabel(style.fitting(about, WIDTH), x=0.01, ha="left", fontsize="medium")

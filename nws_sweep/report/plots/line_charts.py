@@ -54,6 +54,7 @@ class Chart:
     quantity: str  # label of the vertical axis, with its unit
     legend_title: str  # columns of the curves' labels; empty if there is one curve in each panel
     panels: dict[str, list[Curve]]  # by title
+    left_out: str = ""  # what the title says if there are too many panels
 
     @property
     def recommended(self) -> list[tuple[str, Curve, Estimate]]:
@@ -96,7 +97,8 @@ def _chart(summary: Summary, quantity: str, measure: _Measure) -> Chart:
         if c.best and (curve := _curve(c, c.best, label, measure)).points:
             panels[title].append(replace(curve, look=look if look < _MOST_NAMED else None))
     merged = {title: _merged(curves) for title, curves in panels.items() if curves}
-    return Chart(quantity=quantity, legend_title=BETWEEN.join(within), panels=merged)
+    shown, left_out = facets.of_many(merged, most)
+    return Chart(quantity=quantity, legend_title=BETWEEN.join(within), panels=shown, left_out=left_out)
 
 
 def _curve(c: ConfigurationSummary, best: Trial, label: str, measure: _Measure) -> Curve:
@@ -135,7 +137,7 @@ def draw(chart: Chart, title: str) -> Figure:
     """The panels with a legend below."""
     count = len(chart.panels)
     columns = 1 if count == 1 else 2 if count in (2, 4) else 3
-    figure, panels = style.panels(title, count, columns, 3.4 if count == 1 else 2.0)
+    figure, panels = style.panels(title + chart.left_out, count, columns, 3.4 if count == 1 else 2.0)
     for axes, (name, curves) in zip(panels, chart.panels.items(), strict=True):
         axes.set_title(style.fitting(name, WIDTH / columns - 0.6))
         _draw_panel(axes, curves)
