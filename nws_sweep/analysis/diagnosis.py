@@ -112,7 +112,8 @@ class Diagnosis:
     def _promising(self, others: Iterable[QueueSettings]) -> Iterator[tuple[QueueSettings, float]]:
         """Of other settings those that ``replay.choice`` would measure, if any, and the share that they save."""
         if self.replayed is not None:
-            left = {one: 1.0 - self.replayed.with_settings(one) for one in others}
+            hopeful = (other for other in others if self.replayed.most_saved_with(other) >= choice.PROMISING)
+            left = {other: 1.0 - self.replayed.with_settings(other) for other in hopeful}
             tolerance = self.result.configuration.search.tolerance
             if found := choice.promising({self.replayed.best: 1.0}, left, tolerance):
                 yield found, 1.0 - left[found]

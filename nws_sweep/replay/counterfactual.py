@@ -65,6 +65,10 @@ class Counterfactual:
         """What is saved with other settings as predicted, whether the number of workers is allowed or not."""
         return 1 - self._cost_s(settings) / self._cost_s(self.best)
 
+    def most_saved_with(self, settings: QueueSettings) -> float:
+        """An upper bound of ``with_settings``, without a replay."""
+        return 1 - self._bound_s(settings, ()) / self.now_s
+
     @property
     def free_loader(self) -> float:
         """Time of the epoch / its time with a loader that takes no time."""

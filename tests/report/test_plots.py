@@ -62,7 +62,9 @@ def test_of_many_datasets_the_fastest_are_drawn_and_the_title_says_so() -> None:
     assert list(chart.panels) == names[: facets.MOST_PANELS]
     assert chart.left_out == " (the 24 fastest of 27 datasets)"
     assert curves_of(dataset=names[:2]).left_out == ""
-    wide = [search_result(trial(0, 8.0), columns=columns) for columns in points(dataset=names, seed=(1, 2), patience=(1, 2))]
+    wide = [
+        search_result(trial(0, 8.0), columns=columns) for columns in points(dataset=names, seed=(1, 2), patience=(1, 2))
+    ]
     map_ = best_charts.heat_map(summary_of_grid(*wide))
     assert map_ is not None
     assert (len(map_.panels), map_.left_out) == (facets.MOST_PANELS, chart.left_out)
