@@ -113,17 +113,12 @@ class Rounds(ExitStack):
 
     def __exit__(self, *error: Any) -> bool | None:
         """Ends all trial processes at the same time: a busy machine takes seconds for each of them."""
-        self.end_processes()
+        self.search.end_processes()
         return super().__exit__(*error)
 
-    def end_processes(self) -> None:
-        """Begins to end all trial processes."""
-        for candidate in self.search.candidates:
-            if candidate.process.running is not None:
-                candidate.process.running.end()
-
     def stop(self, note: str) -> None:
-        """Finishes the trials that have figures with a note, and ends all trial processes."""
+        """Finishes the trials that have figures with a note, and ends all trial processes, at the same time."""
+        self.search.end_processes()
         self._end(self.search.candidates, lambda candidate: candidate.retire(note))
 
     def _compare_threads(self, candidate: Candidate) -> None:

@@ -60,6 +60,12 @@ class SearchProgress:
         held = sum(candidate.process.usage.added_bytes or 0 for candidate in self.candidates)
         return max(0, self._budget_bytes - held)
 
+    def end_processes(self) -> None:
+        """Begins to end all trial processes."""
+        for candidate in self.candidates:
+            if candidate.process.running is not None:
+                candidate.process.running.end()
+
     def notice_size(self, candidate: Candidate) -> str:
         """After a first time slice: a line if the data are larger than memory, so that no batch may be read twice.
 

@@ -92,7 +92,6 @@ def _follow(strategy: Strategy, rounds: Rounds) -> tuple[str, bool]:
                 return f"workers deliver wrong samples: {rounds.search.stream_error}", False
     except TimeLimitReached:
         spent = limit_spent(configuration)
-        rounds.end_processes()
         rounds.stop(f"stopped when {spent}")
         return spent, True
 
