@@ -12,8 +12,8 @@ from benchmarks.bias_page import page, rows_of, verdicts
 from benchmarks.catalogue import WORKLOADS, Workload, chosen
 from benchmarks.journal import BARE_AFTER, BARE_BEFORE, KINDS, NWS_SWEEP, Figure, Journal
 from benchmarks.support import print_line
-from nws_sweep.measurement import stats
 from nws_sweep.results import SearchRules, Trial
+from nws_sweep.searching import stats
 from nws_sweep.system import host, host_lock
 
 

@@ -10,13 +10,13 @@ from pathlib import Path
 from benchmarks import support
 from nws_sweep import units
 from nws_sweep.analysis.time_ratios import times_of
-from nws_sweep.measurement.quantities import SEQUENTIAL
-from nws_sweep.measurement.stats import estimate_mean
 from nws_sweep.replay import choice
 from nws_sweep.results import Estimate, LoaderSettings, Measurement, Trial, TrialState
-from nws_sweep.tuning.adaptive import is_eliminated
-from nws_sweep.tuning.estimates import Estimates, estimates_of
-from nws_sweep.tuning.observations import Observation
+from nws_sweep.searching.adaptive import is_eliminated
+from nws_sweep.searching.estimates import Estimates, estimates_of
+from nws_sweep.searching.observations import Observation
+from nws_sweep.searching.quantities import SEQUENTIAL
+from nws_sweep.searching.stats import estimate_mean
 
 _TOLERANCE = 0.03
 _FEWEST_ROUNDS, _MOST_ROUNDS = 3, 12

@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from nws_sweep.dataloading.windows import LoaderSession, made_without_workers
 from nws_sweep.errors import TrialError
-from nws_sweep.measurement.batch_costs import made_without_workers
-from nws_sweep.measurement.environment import Environment
-from nws_sweep.measurement.windows import LoaderSession
+from nws_sweep.executor.environment import Environment
 from nws_sweep.results import (
     BatchCost,
     BatchRecord,

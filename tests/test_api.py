@@ -22,10 +22,10 @@ from nws_sweep import api
 from nws_sweep.api import searching
 from nws_sweep.dataloading.inputs import DATALOADER_DEFAULTS, loader_input_of
 from nws_sweep.errors import ConfigurationError, NwsSweepError, UnpicklableError
-from nws_sweep.measurement import sample_check
 from nws_sweep.report import progress
 from nws_sweep.report.search_result import SearchResult
 from nws_sweep.results import BatchCost, LoaderSettings, MeasureRules
+from nws_sweep.searching import sample_check
 from nws_sweep.system import host_lock, processes
 from tests import user_datasets
 from tests.dataloading.test_generators import Draws

@@ -22,7 +22,7 @@ from nws_sweep.results import storage
 from nws_sweep.results.storage import Stored
 from tests.conftest import Command
 from tests.factories import search_result, summary_of_grid, summary_of_run, trial
-from tests.searching import check_rows
+from tests.simulated import check_rows
 
 # One process for the commands of all tests that share it: it takes seconds to start.
 pytestmark = pytest.mark.xdist_group("shared")

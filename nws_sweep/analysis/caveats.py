@@ -4,8 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from nws_sweep import units
 from nws_sweep.analysis.diagnosis import Diagnosis
-from nws_sweep.measurement import sample_check
-from nws_sweep.results import NO_STEP, ONLINE_STRATEGY, SearchRecord, Trial, TrialState, Verdict
+from nws_sweep.results import NO_STEP, ONLINE_STRATEGY, SearchRecord, Trial, TrialState, Verdict, dataset_facts
 from nws_sweep.system import processes
 
 # Noise is reported above these limits: 0.2 CPUs, and shares that show in an interval of 5 %.
@@ -62,9 +61,9 @@ def _about_edge(diagnosis: Diagnosis | None) -> Iterator[str]:
 def _about_dataset(result: SearchRecord, best: Trial) -> Iterator[str]:
     """What workers share although each needs a separate one, and the reverse."""
     if result.facts and result.facts.handles and best.num_workers > 1:
-        yield sample_check.shared_handles_warning(result.facts)
+        yield dataset_facts.shared_handles_warning(result.facts)
     if result.facts and result.facts.generators and best.num_workers:
-        yield sample_check.equal_draws_warning(", ".join(result.facts.generators))
+        yield dataset_facts.equal_draws_warning(", ".join(result.facts.generators))
     yield from _about_objects(result)
 
 

@@ -11,12 +11,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from nws_sweep.measurement.quantities import is_step
 from nws_sweep.replay import choice
 from nws_sweep.replay.bottlenecks import REMOVABLE, Bottleneck
 from nws_sweep.replay.counterfactual import Counterfactual
 from nws_sweep.replay.known import queue_settings
-from nws_sweep.replay.model import Model, model_of
+from nws_sweep.replay.model import Model, is_step, model_of
 from nws_sweep.replay.prediction import MOST_BATCHES
 from nws_sweep.replay.queue import QueueSettings
 from nws_sweep.results import LoaderSettings, SearchRecord, Trial, TrialState

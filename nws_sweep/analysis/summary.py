@@ -13,8 +13,16 @@ from nws_sweep.analysis.time_ratios import Ratio, ratio_of
 from nws_sweep.replay import choice
 from nws_sweep.replay.bottlenecks import Bottleneck
 from nws_sweep.replay.stages import Stage
-from nws_sweep.results import Configuration, Estimate, Host, SearchRecord, Trial, TrialState, varying_columns
-from nws_sweep.results.search_record import ProjectFacts
+from nws_sweep.results import (
+    Configuration,
+    Estimate,
+    Host,
+    ProjectFacts,
+    SearchRecord,
+    Trial,
+    TrialState,
+    varying_columns,
+)
 from nws_sweep.results.storage import Stored, StoredRun
 
 MOST_DETAILED = 100  # configurations whose stages are reported in full; of more only those of the fastest

@@ -9,10 +9,9 @@ from typing import Any
 from nws_sweep import units
 from nws_sweep.analysis.diagnosis import loader_of, model_of_search
 from nws_sweep.errors import ConfigurationError
-from nws_sweep.measurement.quantities import is_step
 from nws_sweep.replay import choice
 from nws_sweep.replay.known import ENDLESS, queue_settings
-from nws_sweep.replay.model import Model
+from nws_sweep.replay.model import Model, is_step
 from nws_sweep.replay.prediction import MOST_BATCHES
 from nws_sweep.replay.queue import QueueSettings
 from nws_sweep.results import Estimate, Measurement, SearchRecord, Trial, TrialState

@@ -18,9 +18,9 @@ from nws_sweep.report import writer
 from nws_sweep.report.progress import Print, announcer, printer_for
 from nws_sweep.report.sweep_result import SweepResult
 from nws_sweep.results import SearchRecord, shown, storage
+from nws_sweep.searching import earlier_results
+from nws_sweep.searching.search import new_record
 from nws_sweep.system import platforms
-from nws_sweep.tuning import earlier_results
-from nws_sweep.tuning.runner import new_record
 
 _LISTS = ("num_workers", "settings", "sampler", "batch_sampler", "config")  # arguments that may be lists themselves
 

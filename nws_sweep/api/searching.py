@@ -21,17 +21,17 @@ from nws_sweep.dataloading.inputs import DATALOADER_DEFAULTS, LoaderInput, loade
 from nws_sweep.errors import ConfigurationError, OutOfTime, TimeLimitReached, printable
 from nws_sweep.executor import forking, rank0
 from nws_sweep.executor.dataset_server import DatasetServer, spec_of
-from nws_sweep.measurement.environment import Environment, ProcessFactory
-from nws_sweep.measurement.sample_check import LONGER
+from nws_sweep.executor.environment import Environment, ProcessFactory
 from nws_sweep.report import snippets
 from nws_sweep.report.progress import Print, ProgressReporter, announcer, printer_for
 from nws_sweep.report.search_result import SearchResult
 from nws_sweep.results import NO_STEP, Configuration, MeasureRules, SearchRecord, SearchRules, TrialState
 from nws_sweep.results.result_cache import ResultStore
+from nws_sweep.searching.sample_check import LONGER
+from nws_sweep.searching.search import limit_s, limit_spent, new_record
+from nws_sweep.searching.search import search as run_search
 from nws_sweep.system import host_lock, platforms, processes, temporary
 from nws_sweep.system.host import usable_cpus
-from nws_sweep.tuning.runner import limit_s, limit_spent, new_record
-from nws_sweep.tuning.runner import search as run_search
 
 TrainingStep = float | Callable[[Any], object] | None
 Progress = bool | Print | None

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from nws_sweep.measurement.windows import Device
+from nws_sweep.dataloading.windows import Device
 from nws_sweep.system import accelerator
 
 

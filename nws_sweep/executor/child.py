@@ -33,10 +33,9 @@ from nws_sweep.dataloading.fingerprints import fingerprint
 from nws_sweep.dataloading.loaders import Source
 from nws_sweep.dataloading.recording import BatchLog, BatchTimer, WorkerStart, position
 from nws_sweep.dataloading.thread_times import thread_times
+from nws_sweep.dataloading.windows import PROGRESS_EVERY_S, LoaderSession, made_without_workers
 from nws_sweep.errors import ConfigurationError, DatasetError, NwsSweepError, TrialError, one_line
 from nws_sweep.executor import forking, process_state
-from nws_sweep.measurement import batch_costs
-from nws_sweep.measurement.windows import PROGRESS_EVERY_S, LoaderSession
 from nws_sweep.results import (
     DatasetFacts,
     LoaderSettings,
@@ -226,7 +225,7 @@ class _ChildCommands(_DatasetCommands):
         if log is None:
             numbers = range(self._session.taken - window.batches, self._session.taken)
             places = [position(number, self._order, self._batches) for number in numbers]
-            return replace(window, records=tuple(batch_costs.made_without_workers(window, numbers.start, places)))
+            return replace(window, records=tuple(made_without_workers(window, numbers.start, places)))
         is_iterable = isinstance(self._data.source.dataset, IterableDataset)
         if window.ended_epoch and is_iterable and (idle := log.idle()):
             reason = "there are fewer shards than workers, or the dataset does not distribute its shards"

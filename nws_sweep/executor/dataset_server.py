@@ -12,8 +12,8 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 
 from nws_sweep.executor import process_state, trial_process
+from nws_sweep.executor.environment import ProcessFactory, TrialProcess
 from nws_sweep.executor.trial_process import UNLIMITED, ChildProcess, ProcessWithBackground, Supervision
-from nws_sweep.measurement.environment import ProcessFactory, TrialProcess
 from nws_sweep.results import Configuration, ProcessSpec
 from nws_sweep.system import platforms, processes, temporary
 

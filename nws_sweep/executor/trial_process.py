@@ -15,7 +15,7 @@ from multiprocessing.connection import wait
 from typing import Any, TypeVar, cast
 
 from nws_sweep.errors import NwsSweepError, TimeLimitReached, TrialError, TrialOutOfMemory, TrialTimeout, one_line
-from nws_sweep.measurement.environment import TrialProcess
+from nws_sweep.executor.environment import TrialProcess
 from nws_sweep.results import BatchRecord, LoaderSettings, ProcessSpec, Usage, Window, WindowRequest
 from nws_sweep.system import fork_server, processes, resources, temporary, usage
 from nws_sweep.system.fork_server import ForkedProcess, ForkServer

@@ -13,8 +13,8 @@ from omegaconf import DictConfig, OmegaConf
 from nws_sweep.config import schema
 from nws_sweep.errors import ConfigurationError, NwsSweepError
 from nws_sweep.results import Configuration, DatasetFacts, varying_columns
-from nws_sweep.tuning.runner import limit_s
-from nws_sweep.tuning.strategy import most_candidates
+from nws_sweep.searching.search import limit_s
+from nws_sweep.searching.strategy import most_candidates
 
 # Start of the process, dataset and workers, and warm-up of a trial. Used for the plan only.
 _TRIAL_OVERHEAD_S = 2.0

@@ -15,17 +15,17 @@ from omegaconf import DictConfig
 from nws_sweep.config.hydra_versions import instantiate
 from nws_sweep.errors import ConfigurationError, DatasetError, NotARunError, NwsSweepError, TrialError, one_line
 from nws_sweep.executor.dataset_server import DatasetServer, spec_of
+from nws_sweep.executor.environment import Environment
 from nws_sweep.executor.trial_process import Supervision
 from nws_sweep.hydra_app import resuming
 from nws_sweep.hydra_app.grid import Plan
-from nws_sweep.measurement.environment import Environment
 from nws_sweep.report import writer
 from nws_sweep.results import Configuration, DatasetFacts, SearchRecord, Trial, atomic, storage
 from nws_sweep.results.result_cache import ResultStore
+from nws_sweep.searching import earlier_results
+from nws_sweep.searching.search import new_record, search
 from nws_sweep.system import host, host_lock
 from nws_sweep.system.processes import Interrupts
-from nws_sweep.tuning import earlier_results
-from nws_sweep.tuning.runner import new_record, search
 
 if TYPE_CHECKING:
     from nws_sweep.hydra_app.terminal import View

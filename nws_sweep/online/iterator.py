@@ -10,8 +10,8 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from nws_sweep.dataloading import device_clock, loaders
 from nws_sweep.dataloading.clocks import run_delay_clock
+from nws_sweep.dataloading.windows import Device, Moment
 from nws_sweep.errors import one_line
-from nws_sweep.measurement.windows import Device, Moment
 from nws_sweep.online.observation import TrainingTrial
 from nws_sweep.online.pool import Pool
 from nws_sweep.online.pools import Pools

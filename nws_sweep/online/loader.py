@@ -37,8 +37,8 @@ from nws_sweep.results import (
     Verdict,
 )
 from nws_sweep.results.result_cache import ResultStore
+from nws_sweep.searching.search import new_record
 from nws_sweep.system import accelerator, host, platforms, processes, torch_internals
-from nws_sweep.tuning.runner import new_record
 
 logger = logging.getLogger(__name__)
 AnyLoader = TypeVar("AnyLoader")

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from nws_sweep.measurement.batch_costs import made_without_workers
-from nws_sweep.measurement.trial_progress import TrialProgress
-from nws_sweep.measurement.windows import Moment, WindowBuilder
+from nws_sweep.dataloading.windows import Moment, WindowBuilder, made_without_workers
 from nws_sweep.results import BatchRecord, Configuration, LoaderSettings, TimeSlice, Trial, Window, WindowKind
+from nws_sweep.searching.trial_progress import TrialProgress
 
 _FIRST_BATCHES = 3  # of training, whose steps take longer: compilers, allocators
 _FEWEST_BATCHES = 8  # that are timed

@@ -23,6 +23,9 @@ _FORKED_S, _SPAWNED_S = 0.01, 2.0
 _QUEUES, _EQUAL_BATCHES = 3, 50  # equal batches have their pace from the second queue on
 _FEW = 300  # batches of similar costs that are replayed for each of many settings, while what is measured is paused
 
+# A training step with less time, or with a smaller share of the time, does nothing: the time is that of the call.
+_MIN_STEP_S, _MIN_STEP_SHARE = 50e-6, 0.01
+
 
 @dataclass(frozen=True)
 class Model:
@@ -307,3 +310,8 @@ def _with_step(records: Records, step_s: float, factor: float) -> Records:
     """Another training step, which takes no CPU time, beside loading that costs ``factor`` times as much."""
     slower = records.slower(factor)
     return replace(slower, loop=replace(slower.loop, step_s=step_s, step_cpu_s=0.0))
+
+
+def is_step(step_s: float, batch_s: float) -> bool:
+    """Whether a training step of ``step_s`` per batch does anything; a batch takes ``batch_s``, step included."""
+    return step_s >= max(_MIN_STEP_S, _MIN_STEP_SHARE * batch_s)

@@ -8,13 +8,14 @@ May import: ``errors``. Names end in their unit; an undefined value is None, nev
   ``atomic`` (writing).
 """
 
+from nws_sweep.results.dataset_facts import DatasetFacts, ProjectFacts, PythonObjects
 from nws_sweep.results.measurements import (
     BatchCost, BatchRecord, BatchTime, Estimate, LoopCosts, MachineTime, Measurement, Noise, Span, StageTime, TimeSlice,
     Trial, TrialState, Usage, Window, WindowKind, WindowRequest,
 )  # fmt: skip
 from nws_sweep.results.ranges import ONLINE_STRATEGY, SEARCHABLE, STRATEGIES
 from nws_sweep.results.search_record import (
-    DatasetFacts, Host, MACHINE, ProjectFacts, PythonObjects, SampleMade, SamplePart,
+    Host, MACHINE, SampleMade, SamplePart,
     SamplesLogged, SamplesSeen, SearchRecord, Switch, Tuning, VERSIONS, Verdict,
 )  # fmt: skip
 from nws_sweep.results.settings import (

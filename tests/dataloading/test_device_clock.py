@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from nws_sweep.dataloading.device_clock import DeviceClock
-from nws_sweep.measurement.batch_costs import made_without_workers
-from nws_sweep.measurement.windows import LoaderSession
+from nws_sweep.dataloading.windows import LoaderSession, made_without_workers
 from nws_sweep.results import WindowKind, WindowRequest
 from tests.fakes import Device, FakeClock, SimulatedLoader
 

@@ -11,11 +11,11 @@ import pytest
 from torch.utils.data import DataLoader, DistributedSampler
 
 import nws_sweep
+from nws_sweep.dataloading.windows import LoaderSession
 from nws_sweep.errors import TrialError
 from nws_sweep.executor.child import _ChildCommands
 from nws_sweep.executor.dataset_server import DatasetServer, of_rank
 from nws_sweep.executor.trial_process import ChildProcess, Supervision
-from nws_sweep.measurement.windows import LoaderSession
 from nws_sweep.results import LoaderSettings, MeasureRules, ProcessState, WindowKind, WindowRequest
 from tests import factories
 from tests.conftest import becomes

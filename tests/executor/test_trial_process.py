@@ -20,7 +20,8 @@ import pytest
 import torch
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset, SequentialSampler, TensorDataset
 
-from nws_sweep.dataloading.loaders import BatchesInRuns, Source
+from nws_sweep.dataloading.loaders import Source
+from nws_sweep.dataloading.orders import BatchesInRuns
 from nws_sweep.dataloading.recording import WorkerStart
 from nws_sweep.errors import (
     ConfigurationError,

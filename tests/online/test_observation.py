@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from nws_sweep.measurement.windows import Moment
+from nws_sweep.dataloading.windows import Moment
 from nws_sweep.online.observation import TrainingTrial
 from nws_sweep.results import BatchCost, BatchRecord, WindowKind
 from tests.factories import loader_settings

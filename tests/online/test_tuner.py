@@ -13,8 +13,8 @@ from nws_sweep.online.observation import TrainingTrial
 from nws_sweep.online.plan import Plan
 from nws_sweep.online.tuner import Tuner, better_choice, watch_on
 from nws_sweep.results import BatchCost, Configuration, LoaderSettings, LoopCosts, Trial, Tuning
+from nws_sweep.searching.search import new_record
 from nws_sweep.system import resources
-from nws_sweep.tuning.runner import new_record
 from tests import factories
 from tests.factories import loader_settings, measurement, recorded_trial
 

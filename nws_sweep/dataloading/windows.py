@@ -1,0 +1,347 @@
+"""Cuts an iteration over a DataLoader into windows: of a trial process, and of a training program that is tuned.
+
+A trial process takes windows of batches from any iterable and times them with any clock (``LoaderSession``). The code
+that iterates reads the clocks when a batch is requested and when it is received. The step is the time between receiving
+a batch and requesting the next one, so waits and steps add up to the elapsed time. If an accelerator is still busy with
+the step when the next batch is requested, the step lasts until it has finished. Imports no torch.
+"""
+
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from nws_sweep.results import BatchCost, BatchRecord, Window, WindowKind, WindowRequest
+
+_END = object()
+PROGRESS_EVERY_S = 5.0  # less than a window without progress may take
+
+
+class Moment(NamedTuple):
+    """Readings of the clocks of the process that iterates, s."""
+
+    clock_s: float
+    cpu_s: float  # of all threads
+    delay_s: float  # in which its main thread was ready to run and did not
+
+
+class Device:
+    """No accelerator: steps have ended when the process requests a batch. ``dataloading.device_clock`` has another."""
+
+    def pace(self) -> None:
+        """A step has been queued: waits until the device has finished the step before it."""
+
+    def ask(self) -> None:
+        """A batch is requested."""
+
+    def waited_s(self) -> float:
+        """The batch has been received: for how long the device has been idle; infinite if all of the time."""
+        return math.inf
+
+    def finish(self) -> None:
+        """Waits until the device has finished all steps."""
+
+
+@dataclass(eq=False)
+class WindowBuilder:
+    """The batches since the last window.
+
+    Args:
+        batch_length: Samples of a batch without a length.
+        gives_samples: Each batch is one sample.
+    """
+
+    batch_length: int = 1
+    gives_samples: bool = False
+    wait_s: list[float] = field(default_factory=list)  # one per batch, the start of an epoch included
+    step_s: list[float] = field(default_factory=list)  # one per batch whose step has ended
+    _overlap_s: list[float] = field(default_factory=list)  # one per batch
+    _samples: int = 0
+    _asked: Moment = Moment(0.0, 0.0, 0.0)
+    _given: Moment | None = None  # of a batch whose step has not ended
+    _began_s: float = 0.0
+    _start: tuple[float, float] | None = None  # of an epoch that began in this window: seconds, CPU seconds
+    _sizes: tuple[int | None, int | None] = (None, None)  # of the first batch of an epoch
+    _receive_cpu_s: float = 0.0
+    _receive_delay_s: float = 0.0
+    _step_cpu_s: float = 0.0
+
+    def begin_epoch(self, start_s: float, start_cpu_s: float) -> None:
+        """Workers have been started, which took these seconds and CPU seconds; an open window is dropped."""
+        self._clear()
+        self._start, self._given = (start_s, start_cpu_s), None
+
+    def asked(self, now: Moment) -> None:
+        """A batch is requested; the step of the batch before has ended. The latest call counts."""
+        if self._given is not None:
+            self.step_s.append(now.clock_s - self._given.clock_s)
+            self._step_cpu_s += now.cpu_s - self._given.cpu_s
+        if not self.wait_s:
+            self._began_s = now.clock_s - (self._start[0] if self._start else 0.0)
+        self._asked, self._given = now, None
+
+    def end_step(self, step_s: float) -> float:
+        """The step of the latest batch counts as this long; returns when it ended, on the clock of ``Moment``."""
+        assert self._given is not None
+        self.asked(self._given._replace(clock_s=self._given.clock_s + step_s))
+        return self._asked.clock_s
+
+    def idle(self, clock_s: float) -> float:
+        """On an accelerator the step of the batch before has lasted until this moment; returns by how much longer, s.
+
+        If a window has been cut since, this time belongs to its last step, and the next window begins later.
+        """
+        later_s = clock_s - self._asked.clock_s
+        if later_s <= 0:
+            return 0.0
+        self._asked = self._asked._replace(clock_s=clock_s)
+        if self.step_s:
+            self.step_s[-1] += later_s
+        else:
+            self._began_s += later_s
+        return later_s
+
+    def given(self, now: Moment, batch: Any, waited_s: float = math.inf) -> float:
+        """The requested batch has been received.
+
+        Args:
+            now: The moment.
+            batch: The batch.
+            waited_s: For how long an accelerator has been idle until now.
+
+        Returns:
+            The time since the request in which an accelerator was busy, s.
+        """
+        busy_s = self.idle(now.clock_s - waited_s)
+        self._overlap_s.append(busy_s)
+        wait_s = now.clock_s - self._asked.clock_s
+        if self._start and not self.wait_s:
+            wait_s += self._start[0]
+            self._sizes = tensor_sizes(batch)
+        self.wait_s.append(wait_s)
+        self._samples += 1 if self.gives_samples else batch_length(batch, self.batch_length)
+        self._receive_cpu_s += now.cpu_s - self._asked.cpu_s
+        self._receive_delay_s += now.delay_s - self._asked.delay_s
+        self._given = now
+        return busy_s
+
+    def cut(self, kind: WindowKind, ended_s: float | None = None) -> Window:
+        """The batches since the last window, whose steps have all ended, as a window.
+
+        Args:
+            kind: Of the window.
+            ended_s: When the epoch ended, on the clock of ``Moment``, if it has.
+        """
+        start_s, start_cpu_s = self._start or (None, None)
+        window = Window(
+            kind=kind,
+            startup_s=self.wait_s[0] if start_s is not None and self.wait_s else None,
+            wait_s=tuple(self.wait_s),
+            step_s=tuple(self.step_s),
+            overlap_s=tuple(self._overlap_s) if any(self._overlap_s) else (),
+            samples=self._samples,
+            end_s=None if ended_s is None else max(0.0, ended_s - self._asked.clock_s),
+            batch_bytes=self._sizes[0],
+            batch_tensors=self._sizes[1],
+            receive_cpu_s=self._receive_cpu_s,
+            receive_delay_s=self._receive_delay_s,
+            began_s=self._began_s,
+            step_cpu_s=self._step_cpu_s,
+            start_cpu_s=start_cpu_s,
+        )
+        self._clear()
+        self._start, self._began_s = None, self._asked.clock_s
+        return window
+
+    def _clear(self) -> None:
+        self.wait_s.clear()
+        self.step_s.clear()
+        self._overlap_s.clear()
+        self._samples, self._sizes = 0, (None, None)
+        self._receive_cpu_s = self._receive_delay_s = self._step_cpu_s = 0.0
+
+
+@dataclass(eq=False)
+class LoaderSession:
+    """The iteration over one loader, epoch after epoch, in windows.
+
+    A window starts where the previous window stopped. The end of an epoch ends its window; the next window starts a new
+    epoch, whose start-up is reported separately.
+    """
+
+    loader: Iterable[Any]  # ``iter(loader)`` starts an epoch
+    training_step: Callable[[Any], object]  # called with each batch
+    default_batch_length: int = 1  # samples of a batch without a length
+    clock: Callable[[], float] = time.perf_counter  # seconds from any fixed point
+    produced: Callable[[], int | None] = lambda: None  # samples that the workers have finished; None if not counted
+    # Take the rest of an epoch, untimed, before a new epoch: persistent workers would finish it during the start-up.
+    drain: bool = False
+    queued_batches: int = 0  # that fit into the queue
+    batches_per_epoch: int | None = None  # None if unknown
+    cpu_clock: Callable[[], float] = lambda: 0.0  # CPU seconds of this process
+    delay_clock: Callable[[], float] = lambda: 0.0  # seconds in which this thread was ready to run and did not
+    on_epoch: Callable[[], None] = lambda: None  # called before an epoch starts
+    on_progress: Callable[[], None] = lambda: None  # called every 5 s of a window in which batches arrive
+    find_device: Callable[[], Device | None] = lambda: None  # on which steps run; None as long as none is known
+    gives_samples: bool = False  # each batch is one sample
+    taken: int = field(default=0, init=False)  # batches of this epoch
+    stop_s: float | None = field(default=None, init=False)  # the latest of the windows' that is known
+    _device: Device = field(default_factory=Device, init=False)
+    _iterator: Any = field(default=None, init=False)
+    _produced_before: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        """Nothing has been taken."""
+        self._batches = WindowBuilder(self.default_batch_length, self.gives_samples)
+
+    def window(self, request: WindowRequest) -> Window:
+        """Takes batches until the request is satisfied or the epoch ends."""
+        stop_s = self._leave_epoch() if request.fresh or request.kind is WindowKind.EPOCH else None
+        self.stop_s = self.stop_s if stop_s is None else stop_s
+        covered = self._buffered_batches() if request.cover_buffer and self._iterator is not None else 0
+        return replace(self._take(replace(request, min_batches=max(request.min_batches, covered))), stop_s=stop_s)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the queue is full, so that all workers are idle; True if the samples are not counted."""
+        produced, length = self.produced(), self.batches_per_epoch
+        if self._iterator is None or produced is None:
+            return True
+        if length is not None and length - self.taken <= self.queued_batches:
+            return self.taken + self._buffered_batches() >= length  # the last batch is shorter
+        # Every sample counts: the worker of an unfinished batch is not idle.
+        return produced - self._produced_before >= (self.taken + self.queued_batches) * self.default_batch_length
+
+    def _leave_epoch(self) -> float | None:
+        """Ends the workers, or takes what they still make; the seconds if, as at the end of an epoch, all were idle."""
+        if self.drain and self._iterator is not None:
+            for _ in self._iterator:
+                pass
+        is_end = not self.drain and self._iterator is not None and self.produced() is not None and self.is_idle
+        began_s = self.clock()
+        self._iterator = None
+        return self.clock() - began_s if is_end else None
+
+    def _take(self, request: WindowRequest) -> Window:
+        produced_before, ended_s, taken = self.produced(), None, 0
+        now = began = reported = self._now()
+        while ended_s is None and not _is_satisfied(request, taken, now.clock_s - began.clock_s):
+            if self._iterator is None:
+                now = self._begin_epoch(now)
+            self._batches.asked(now)
+            batch, waited_s = next(self._iterator, _END), self._device.waited_s()
+            if batch is _END:
+                self._iterator, ended_s = None, self._ended(waited_s)
+                continue
+            self._batches.given(self._now(), batch, waited_s)
+            self.training_step(batch)
+            self._device.pace()
+            self._device.ask()
+            now = self._now()
+            taken += 1
+            if now.clock_s - reported.clock_s >= PROGRESS_EVERY_S:
+                self.on_progress()
+                reported = now
+        if ended_s is None:
+            self._finish()
+            self._batches.asked(self._now())  # the last step has ended
+        self.taken += taken
+        produced = self.produced()
+        made = None if produced is None or produced_before is None else produced - produced_before
+        return replace(self._batches.cut(request.kind, ended_s), produced=made)
+
+    def _finish(self) -> None:
+        """Ends the queued steps: a window that a pause may follow contains its own steps, and no others."""
+        if type(self._device) is Device:  # the first step may have been the first to use it
+            self._device = self.find_device() or self._device
+        self._device.finish()
+
+    def _ended(self, waited_s: float) -> float:
+        """The moment at which the epoch ended, s; an accelerator had been idle for ``waited_s``, or is still busy."""
+        idle_s = self.clock() - waited_s
+        self._finish()
+        ended_s = self.clock()
+        self._batches.idle(idle_s if waited_s else ended_s)
+        return ended_s
+
+    def _begin_epoch(self, began: Moment) -> Moment:
+        self.taken, self._produced_before = 0, self.produced() or 0
+        self.on_epoch()
+        self._iterator, now = iter(self.loader), self._now()
+        self._batches.begin_epoch(now.clock_s - began.clock_s, now.cpu_s - began.cpu_s)
+        return now
+
+    def _now(self) -> Moment:
+        return Moment(self.clock(), self.cpu_clock(), self.delay_clock())
+
+    def _buffered_batches(self) -> int:
+        """Batches of this epoch that were made, unfinished ones included, and not taken; 0 if unknown."""
+        produced = self.produced()
+        if produced is None:
+            return 0
+        made = math.ceil((produced - self._produced_before) / self.default_batch_length)
+        return max(0, made - self.taken)
+
+
+def _is_satisfied(request: WindowRequest, batches: int, elapsed_s: float) -> bool:
+    """Whether a window within an epoch has what was requested; a whole epoch ends with the epoch."""
+    if request.kind is WindowKind.EPOCH or not batches:
+        return False
+    if request.max_batches is not None and batches >= request.max_batches:
+        return True
+    enough = batches >= request.min_batches and elapsed_s >= request.min_seconds
+    return enough and batches % request.multiple_of == 0
+
+
+def tensor_sizes(batch: Any) -> tuple[int | None, int | None]:
+    """Bytes and number of all tensors and arrays in a batch; None and None if it has none."""
+    sizes = list(_tensor_bytes(batch))
+    return (sum(sizes), len(sizes)) if sizes else (None, None)
+
+
+def _tensor_bytes(value: Any) -> Iterator[int]:
+    size = None
+    with suppress(Exception):  # RuntimeError of sparse tensors; a class of the program may raise any
+        size = value.nbytes
+    if isinstance(size, int):
+        yield size
+    elif isinstance(value, Mapping | Sequence) and not isinstance(value, str | bytes):
+        for inner in value.values() if isinstance(value, Mapping) else value:
+            yield from _tensor_bytes(inner)
+
+
+def batch_length(batch: Any, default: int) -> int:
+    """Samples in a batch: the first dimension of its first tensor or array; ``default`` if it has none.
+
+    Searches tuples, lists and mappings, which DataLoader's default collate_fn builds.
+    """
+    with suppress(Exception):  # no shape, a shape without dimensions; a class of the program may raise any
+        return int(batch.shape[0])
+    if isinstance(batch, Mapping):
+        return batch_length(next(iter(batch.values()), None), default)
+    if isinstance(batch, Sequence) and not isinstance(batch, str) and batch:
+        return batch_length(batch[0], default)
+    return default
+
+
+def made_without_workers(window: Window, first: int, positions: Sequence[float | None]) -> Iterator[BatchRecord]:
+    """The main process makes the batches; the first one of an epoch, which contains the start, is left out.
+
+    While it makes a batch an accelerator may do the step before.
+
+    Args:
+        window: Of an epoch.
+        first: Number of its first batch.
+        positions: Of its batches in the order of the sampler, from 0 to 1; None if unknown.
+    """
+    overlap_s = window.overlap_s or (0.0,) * window.batches
+    made_s = [waited + overlapped for waited, overlapped in zip(window.wait_s, overlap_s, strict=True)]
+    all_s = sum(made_s)
+    share = min(1.0, (window.receive_cpu_s or 0.0) / all_s) if all_s else 0.0
+    delayed = min(1 - share, window.receive_delay_s / all_s) if all_s else 0.0
+    for number, (one_s, position) in enumerate(zip(made_s, positions, strict=True), first):
+        cost = BatchCost(cpu_s=one_s * share, wait_s=one_s * (1 - share - delayed))
+        if number:
+            yield BatchRecord(number=number, position=position, began_s=0.0, ended_s=one_s, cost=cost)

@@ -1,0 +1,239 @@
+"""Predict, then measure: the recorded costs of batches predict every number of workers, and measurements decide.
+
+The profile, a short measurement without workers, predicts the first candidate; the program's own num_workers and
+the reference are measured beside it. All records together then predict all candidates. Whichever promises to save a few
+percent of the price (``replay.choice``) is measured next, until none does. Rounds end when the expected loss of the
+answer is small.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from nws_sweep import units
+from nws_sweep.replay import choice
+from nws_sweep.replay.known import queue_settings
+from nws_sweep.replay.model import Model, promised_s, with_and_without_others
+from nws_sweep.results import LoaderSettings
+from nws_sweep.searching.estimates import Estimates, estimates_of, undecided
+from nws_sweep.searching.observations import Decision, MeasureRound, Observation, Stop, Strategy, model_from
+
+_SHORT_WINDOW_S, _SHORT_ROUNDS = 0.2, 3  # duration of the first windows, and the rounds that have it
+_FIRST_STEP, _STEP = 8, 4  # most workers started at first, and most workers / those measured
+MOST_PREDICTED = 6  # candidates started for their prediction, besides those that the patience allows
+# Candidates without success after which one starts only beside the answer, and if it promises to save this share.
+_MOST_IN_VAIN, _BESIDE_GAIN = 3, 0.15
+_FITTING = 0.75  # share of the fewest workers that failed: the most that are started
+_MOST_AT_A_TIME = 100  # workers with which other candidates stay when one is started
+_NEAR, _NEAR_GAIN = 0.125, 0.1  # doublings between num_workers with the same time, unless this share is saved
+_ELIMINATED = 0.1  # of the loss at which rounds end: a candidate that promises less is ended
+_NOTHING = 0.005  # share of the time that is not worth mentioning
+# Share of the time that the last doubling saves where no limit is near (half is the most); how many times the workers
+# are tried then.
+_NO_LIMIT, _MORE = 0.4, 1.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adaptive(Strategy):
+    """Compares the candidates that may be the best."""
+
+    cores: float  # CPUs that a candidate may use
+    guess: int | None = None  # the best num_workers of a similar configuration; one of the first candidates
+    start_method: str = "fork"  # of workers: fork, spawn or forkserver
+
+    def decide(self, observations: Sequence[Observation]) -> Decision:
+        """The next round, or the reason to stop."""
+        profiled = self.rules.candidates[0]
+        if all(o.num_workers != profiled for o in observations):  # a resumed search may have others
+            return self._round([self.base.with_workers(profiled)])
+        if unknown := [o.settings for o in observations if o.may_continue and o.cost_s is None]:
+            return self._round(unknown)
+        found = estimates_of(observations, self.rules.tolerance)
+        model = model_from(observations, self.start_method)
+        if found is None or model is None:
+            return self._after_failures(observations)
+        new = self._new(observations, found, model)
+        active = [o for o in found.observations if o.may_continue]
+        dropped = [o for o in active if is_eliminated(o, found, makes_room=bool(new))]
+        displaced: list[Observation] = []
+        if new:
+            others = [o for o in active if o not in dropped and o.settings != found.answer]
+            displaced = _without_room(others, found, found.of_answer.num_workers + sum(one.num_workers for one in new))
+        if any(
+            found.needs_another_round(o) and found.is_undecided(o) for o in displaced
+        ):  # it might end as the answer by chance
+            new, displaced = [], []
+        staying = [o for o in active if o.settings == found.answer] if new else undecided(found, active, self.measure)
+        if not new and not staying:
+            return Stop(reason=self._reason(observations, found, model))
+        measured = max((len(o.by_round) for o in staying), default=0)
+        kept = [o.settings for o in staying if o not in dropped]
+        return self._round([*new, *kept], dropped, displaced, rounds=measured)
+
+    def _round(
+        self,
+        candidates: Iterable[LoaderSettings],
+        dropped: Iterable[Observation] = (),
+        displaced: Iterable[Observation] = (),
+        *,
+        rounds: int = 0,
+    ) -> MeasureRound:
+        return MeasureRound(
+            candidates=tuple(candidates),
+            dropped=tuple(o.settings for o in dropped),
+            displaced=tuple(o.settings for o in displaced),
+            window_s=min(self.measure.window_s, _SHORT_WINDOW_S * 2 ** max(0, rounds - _SHORT_ROUNDS + 1)),
+        )
+
+    def _after_failures(self, observations: Sequence[Observation]) -> Decision:
+        """The next candidate after failures only, within the patience."""
+        untried = self._untried(observations)
+        if len(observations) > self.rules.patience or not untried:
+            return Stop(reason=f"{units.counted(len(observations), 'candidate')} could not be measured")
+        return self._round([self.base.with_workers(untried[0])])
+
+    def _untried(self, observations: Iterable[Observation]) -> list[int]:
+        tried = {o.num_workers for o in observations}
+        return [n for n in self._allowed if n not in tried]
+
+    @property
+    def _allowed(self) -> Sequence[int]:
+        """The candidates, and the program's own num_workers unless the user set a limit."""
+        is_limited = self.rules.max_workers is not None
+        return self.rules.candidates if is_limited else sorted({*self.rules.candidates, self.base.num_workers})
+
+    def _new(self, observations: Sequence[Observation], found: Estimates, model: Model) -> list[LoaderSettings]:
+        """The candidates to start."""
+        fitting, measured_s = self._fitting(observations), found.costs_s
+        most = _STEP * max(one.num_workers for one in measured_s)
+        if self.rules.max_workers is None:
+            most = min(most, choice.most_workers(self.cores, measured_s))
+        fits = [n for n in fitting if n <= max(most, _FIRST_STEP, 2 * self.cores)] or fitting[:1]
+        wanted = {self.guess, self.rules.reference, self.base.num_workers}  # a resumed search may lack some of them
+        if len({o.num_workers for o in found.observations}) == 1:
+            # Other programs may end at any moment.
+            predictions = (self._predicted(fits, one) for one in with_and_without_others(model))
+            firsts = (choice.promising({}, predicted_s, self.rules.tolerance) for predicted_s in predictions)
+            wanted |= {first.num_workers for first in firsts if first}
+        if new := [self.base.with_workers(n) for n in fitting if n in wanted]:
+            return new
+        if len(observations) >= MOST_PREDICTED + self.rules.patience:
+            return []
+        # A prediction is compared with predictions too: else all would be promising after one slow measurement.
+        known_s = {
+            one: min(cost_s, model.cost_s(queue_settings(one, self.cores))) for one, cost_s in measured_s.items()
+        }
+        predicted_s = {
+            one: cost_s
+            for one, cost_s in self._predicted(fits, model).items()
+            if all(cost_s < (1 - _NEAR_GAIN) * known_s[other] for other in known_s if _are_near(one, other))
+        }
+        if self._enough(observations, found):  # the best may be beside the answer, as with a worker for each disk
+            most_s = (1 - _BESIDE_GAIN) * known_s[found.answer]
+            predicted_s = {one: s for one, s in predicted_s.items() if s < most_s and _is_beside_answer(one, found)}
+        best = choice.promising(known_s, predicted_s, self.rules.tolerance) or self._beyond(found, model, predicted_s)
+        return [best] if best else []
+
+    def _enough(self, observations: Sequence[Observation], found: Estimates) -> str:
+        """Why no candidate is started but beside the answer, whatever is predicted; empty if one may be."""
+        if len(observations) >= MOST_PREDICTED + self.rules.patience:
+            return f"{len(observations)} candidates were measured"
+        in_vain = _started_since(found.observations, found.of_answer)
+        return f"the last {in_vain} that were predicted to be faster were not" if in_vain >= _MOST_IN_VAIN else ""
+
+    def _beyond(
+        self, found: Estimates, model: Model, predicted_s: Mapping[LoaderSettings, float]
+    ) -> LoaderSettings | None:
+        """The best of more workers although none is promising: the last doubling saved nearly half, as measured.
+
+        The records of many workers are mostly first batches, for which a new worker takes more CPU time than for later
+        ones, so that the CPUs seem to be the limit.
+        """
+        largest, half, saved = choice.last_doubling(found.costs_s)
+        least = min(_MORE * largest, max((one.num_workers for one in predicted_s), default=0))  # within the limit
+        more = {one: cost_s for one, cost_s in predicted_s.items() if one.num_workers >= least > largest}
+        is_limited = self._keeps_the_step_busy(found, model) or half <= self.cores or saved < _NO_LIMIT
+        if is_limited or found.answer.num_workers < largest or not more:
+            return None
+        return choice.choose(more, self.rules.tolerance)
+
+    def _keeps_the_step_busy(self, found: Estimates, model: Model) -> bool:
+        """Whether no candidate can be faster than the answer, since the training step never waits for it."""
+        return found.costs_s[found.answer] <= model.loop.step_s * (1 + self.rules.tolerance)
+
+    def _predicted(self, numbers: Sequence[int], model: Model) -> Mapping[LoaderSettings, float]:
+        """The predicted costs of some of these values of num_workers, and of those near the best of them."""
+
+        def costs_s(numbers: Iterable[int]) -> dict[LoaderSettings, float]:
+            settings = (self.base.with_workers(n) for n in numbers)
+            return {one: promised_s(model, queue_settings(one, self.cores)) for one in settings}
+
+        return choice.costs_near_the_best(numbers, costs_s, self.rules.tolerance)
+
+    def _fitting(self, observations: Sequence[Observation]) -> list[int]:
+        """The untried candidates well below the fewest workers that failed, unless more workers succeeded."""
+        most = max((o.num_workers for o in observations if o.cost_s is not None), default=0)
+        failed = [o.num_workers for o in observations if o.cost_s is None and o.num_workers > most]
+        ceiling = max(_FITTING * min(failed), math.sqrt(most * min(failed))) if failed else math.inf
+        return [n for n in self._untried(observations) if n <= ceiling]
+
+    def _reason(self, observations: Sequence[Observation], found: Estimates, model: Model) -> str:
+        answer, costs_s = found.answer, found.costs_s
+        reason = f"{_named(answer, self.base)} is the fastest"
+        if costs_s[found.fastest] < (1 - _NOTHING) * costs_s[answer]:
+            saved = units.share(1 - costs_s[found.fastest] / costs_s[answer])
+            reason = f"{_named(answer, self.base)}: {_named(found.fastest, self.base)} would save only {saved}"
+        if self._keeps_the_step_busy(found, model):
+            return f"{reason}; no candidate can be faster, since it keeps the training step busy all the time"
+        if answer.num_workers == self._allowed[-1]:
+            return f"{reason}; it is the largest candidate"
+        slower = sorted({o.num_workers for o in found.observations if costs_s[o.settings] > costs_s[answer]})
+        if more := [n for n in slower if n > answer.num_workers]:
+            reason += f"; more workers ({', '.join(map(str, more))}) were not faster"
+        if failed := sorted({o.num_workers for o in observations if o.cost_s is None}):
+            reason += f"; num_workers={', '.join(map(str, failed))} could not be measured"
+        enough = self._enough(observations, found)
+        return f"{reason}; {enough or f'no other candidate is predicted to save {units.share(choice.PROMISING)}'}"
+
+
+def _named(settings: LoaderSettings, base: LoaderSettings) -> str:
+    other = settings.differing(base.with_workers(settings.num_workers))
+    return f"num_workers={settings.num_workers}" + (f" {other}" if other else "")
+
+
+def _are_near(one: LoaderSettings, other: LoaderSettings) -> bool:
+    """Whether the predictions for them differ by chance, unless by much, as with slow batches at regular intervals."""
+    return abs(math.log2((1 + one.num_workers) / (1 + other.num_workers))) < _NEAR
+
+
+def _is_beside_answer(one: LoaderSettings, found: Estimates) -> bool:
+    """Whether its num_workers is between the answer's and the nearest measured ones."""
+    numbers = sorted({other.num_workers for other in found.observations})
+    place = numbers.index(found.answer.num_workers)
+    return numbers[max(0, place - 1)] < one.num_workers < numbers[min(place + 1, len(numbers) - 1)]
+
+
+def _started_since(observations: Iterable[Observation], answer: Observation) -> int:
+    """How many candidates were started after the answer, so that their predictions were wrong."""
+    began = min(answer.by_round, default=0)
+    return sum(min(one.by_round, default=0) > began for one in observations)
+
+
+def _without_room(others: Iterable[Observation], found: Estimates, workers: int) -> list[Observation]:
+    """Those that would make more than ``_MOST_AT_A_TIME`` of these workers; the least promising first."""
+    displaced = []
+    for one in sorted(others, key=lambda one: found.loss(one.settings), reverse=True):
+        if workers + one.num_workers > _MOST_AT_A_TIME:
+            displaced.append(one)
+        else:
+            workers += one.num_workers
+    return displaced
+
+
+def is_eliminated(one: Observation, found: Estimates, *, makes_room: bool = False) -> bool:
+    """Whether further rounds are not expected to make it the answer.
+
+    Before other candidates are started, one that is probably not the answer is ended to make room for their workers.
+    """
+    most = _ELIMINATED * choice.CLOSE * (5 if makes_room else 1)
+    return one.settings != found.answer and found.loss(one.settings) <= most and not found.needs_another_round(one)

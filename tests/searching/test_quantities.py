@@ -1,0 +1,389 @@
+"""Quantities of trials against values computed by hand and simulations with a known truth."""
+
+import math
+import random
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from nws_sweep.results import (
+    LoaderSettings,
+    MachineTime,
+    Measurement,
+    MeasureRules,
+    TimeSlice,
+    Usage,
+    Window,
+    WindowKind,
+)
+from nws_sweep.searching.counters import came_from_storage, noise_of
+from nws_sweep.searching.quantities import converged, costs_by_round, violation
+from nws_sweep.searching.schedule import Conditions
+from tests import factories
+from tests.conftest import rounds
+from tests.searching.test_schedule import figures, pace, simulate
+
+
+def conditions(num_workers: int = 4, batches: int | None = None, **rules: Any) -> Conditions:
+    settings = LoaderSettings(batch_size=8, num_workers=num_workers).canonical()
+    return Conditions(settings=settings, rules=MeasureRules(**rules), batches_per_epoch=batches, cores=2.0)
+
+
+def window(kind: WindowKind = WindowKind.STEADY, batches: int = 8, batch_s: float = 0.25, **changes: Any) -> Window:
+    """Each batch of 8 samples waits 0.25 s, and the training step takes 0.25 s."""
+    samples = 8 * batches
+    defaults = {"wait_s": (batch_s,) * batches, "step_s": (0.25,) * batches, "samples": samples, "produced": samples}
+    return factories.window(kind, batches, **{**defaults, **changes})
+
+
+START = TimeSlice(windows=(window(WindowKind.WARM_UP, startup_s=1.0),))
+
+
+def slices(*windows: Window) -> list[TimeSlice]:
+    return [START, *(TimeSlice(windows=(each,)) for each in windows)]
+
+
+def waiting(*means_s: float, **changes: Any) -> list[TimeSlice]:
+    """Windows of 8 batches without a training step."""
+    return slices(*(window(batch_s=mean_s, step_s=(0.0,) * 8, **changes) for mean_s in means_s))
+
+
+def measured(*windows: Window, num_workers: int = 4) -> Measurement:
+    return figures(slices(*windows), conditions(num_workers))
+
+
+@pytest.mark.parametrize(
+    ("windows", "batch_s", "bias_bound"),
+    [
+        # The batches taken differ from window to window, the samples made hardly do.
+        ([window(batches=4, produced=60), window(batches=12, produced=70), window(produced=70)], 12.0 / 25, 1 / 24),
+        # The queue fills: a slow training step, or batches behind a slow batch.
+        ([window(produced=80), window(produced=72), window(produced=80)], 0.5, 5 / 24),
+        ([window(produced=80)], 0.5, 2 / 8),
+        # The queue empties: 4 batches made while 8 were taken.
+        ([window(batch_s=0.0, produced=32)] * 2, 0.5, 1 / 2),
+        # Without counts the queue may have changed from full to empty.
+        ([window(produced=None)] * 2, 0.5, 8 / 16),
+    ],
+)
+def test_the_pace_is_of_the_slower_end_of_the_queue(windows: list[Window], batch_s: float, bias_bound: float) -> None:
+    found = measured(*windows)
+    assert pace(found) == pytest.approx(batch_s)
+    assert found.bias_bound == pytest.approx(bias_bound)
+
+
+def test_waits_and_training_step_add_up_to_the_pace() -> None:
+    found = measured(window(produced=40), window(produced=40))  # 10 batches made in 8 s, 16 taken
+    assert (found.wait_s, found.step_s, found.stall_fraction) == pytest.approx((0.55, 0.25, 0.6875))
+    assert measured(window(produced=None), num_workers=0).bias_bound == 0.0
+
+
+@pytest.mark.parametrize(
+    ("kind", "batch_size", "counted", "length"),
+    [
+        (WindowKind.STEADY, 8, 24, 8.0),  # counted were the channels of the first image of each batch
+        (WindowKind.STEADY, 8, 640, 8.0),  # the steps of sequences
+        (WindowKind.STEADY, None, 48, 6.0),
+        (WindowKind.EPOCH, 8, 58, 7.25),  # the last batch has 2 samples
+        (WindowKind.EPOCH, 8, 24, 4.0),  # at least, as if each of 4 workers had a stream with a shorter last batch
+    ],
+)
+def test_samples_are_those_that_the_dataloader_puts_into_batches(
+    kind: WindowKind, batch_size: int | None, counted: int, length: float
+) -> None:
+    settings = replace(conditions().settings, batch_size=batch_size)
+    found = figures(slices(window(kind, samples=counted, produced=None)), replace(conditions(), settings=settings))
+    assert (found.samples_per_s or 0.0) * pace(found) == pytest.approx(length)
+
+
+@pytest.mark.parametrize("num_workers", [0, 1, 3, 8])
+@pytest.mark.parametrize("step_s", [0.0, 0.05, 0.3, 2.0])
+@pytest.mark.parametrize("batches", [96, 397])
+def test_the_projected_epoch_is_that_of_a_stopwatch(num_workers: int, step_s: float, batches: int) -> None:
+    """Up to the time of one batch: at the end of an epoch some workers are idle."""
+    _, projected = simulate(num_workers, step_s=step_s, batches=batches, start_s=2.0)
+    whole = MeasureRules(mode="epoch")
+    _, stopped = simulate(num_workers, step_s=step_s, batches=batches, start_s=2.0, rules=whole)
+    assert projected.epoch_s
+    assert stopped.epoch_s
+    assert abs(projected.epoch_s - stopped.epoch_s) <= 1.0 + 0.02 * stopped.epoch_s
+    if not num_workers or batches % num_workers == 0:
+        assert projected.epoch_s == pytest.approx(stopped.epoch_s, rel=0.03)
+
+
+def epoch_start(startup_s: float, **changes: Any) -> TimeSlice:
+    """A time slice that starts an epoch; its first 8 batches arrive together."""
+    first = {"wait_s": (startup_s,) + (0.0,) * 7, "step_s": (0.0,) * 8, **changes}
+    return TimeSlice(windows=(window(WindowKind.WARM_UP, startup_s=startup_s, **first),))
+
+
+def test_the_start_of_an_epoch_is_the_mean_of_all_starts_but_the_first() -> None:
+    starts = [epoch_start(9.0), epoch_start(4.0, stop_s=0.25), epoch_start(2.0, stop_s=0.75)]
+    found = figures([*starts, *slices(window())[1:]], conditions(batches=100))
+    assert found.epoch_s == 3.0 + 92 * 0.5 + 0.5  # the workers of the epochs that were left ended in 0.5 s
+    assert measured(window()).epoch_s is None  # of unknown length
+
+
+def test_the_first_step_of_a_process_is_not_a_part_of_an_epoch() -> None:
+    """It takes 30 s: a compiler, or the context of a device. Others of the start take 0.25 and 0.5 s."""
+    usual, first = (window(WindowKind.WARM_UP, startup_s=1.0, step_s=(a_s, *(0.25,) * 6, 0.5)) for a_s in (0.5, 30.0))
+    epochs_s = [
+        figures([TimeSlice(windows=(one,)), *waiting(0.25)[1:]], conditions(4, 100)).epoch_s for one in (usual, first)
+    ]
+    assert epochs_s[0] == epochs_s[1]
+    whole = TimeSlice(windows=(replace(first, kind=WindowKind.EPOCH, end_s=0.0),), round=0)
+    in_rounds = costs_by_round([whole], conditions(4, 8, mode="epoch"))
+    assert in_rounds == {0: figures([whole], conditions(4, 8, mode="epoch")).epoch_s}
+    later = [START, TimeSlice(windows=(window(),)), TimeSlice(windows=(first,))]
+    assert (figures(later, conditions(4, 100)).epoch_s or 0.0) > 30.0
+
+
+def persistent(batches: int, **rules: Any) -> Conditions:
+    settings = LoaderSettings(batch_size=8, num_workers=4, persistent_workers=True)
+    return replace(conditions(batches=batches, **rules), settings=settings)
+
+
+@pytest.mark.parametrize(
+    ("starts_s", "epochs", "expected"),
+    [
+        ((4.0, 2.0, 2.0), 1, 50.0), ((4.0, 2.0, 2.0), 2, 49.0), ((4.0, 2.0, 2.0), 10, 48.2),
+        ((14.0,), 1, 60.0), ((14.0,), 10, 51.0),  # 100 batches at the steady pace take 50 s
+    ],
+)  # fmt: skip
+def test_the_start_of_persistent_workers_is_shared_by_the_epochs(
+    starts_s: tuple[float, ...], epochs: int, expected: float
+) -> None:
+    """Only the first of the epochs starts workers, for any number of measured epochs."""
+    found = figures([*map(epoch_start, starts_s), *slices(window())[1:]], persistent(100, epochs=epochs))
+    assert found.epoch_s == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("taken", "expected"),
+    [
+        ([(WindowKind.EPOCH, 14.0), (WindowKind.EPOCH, 4.0), (WindowKind.EPOCH, 6.0)], {1: 4.9, 2: 6.9}),
+        # The first epoch ended in the warm-up: the length of a stream was unknown.
+        ([(WindowKind.WARM_UP, 14.0), (WindowKind.EPOCH, 4.0), (WindowKind.EPOCH, 6.0)], {1: 4.9, 2: 6.9}),
+        ([(WindowKind.EPOCH, 14.0)], {0: 14.0}),
+    ],
+)
+def test_rounds_differ_by_later_epochs_of_persistent_workers(
+    taken: list[tuple[WindowKind, float]], expected: dict[int, float]
+) -> None:
+    """Of ten epochs, of which the first one takes 14 s and the others 5 s, the mean is 5.9 s."""
+    each_s = [(kind, window(kind, batch_s=s / 8, step_s=(0.0,) * 8, startup_s=s / 8)) for kind, s in taken]
+    rounds = [TimeSlice(windows=(one,), round=number) for number, (_, one) in enumerate(each_s)]
+    assert costs_by_round(rounds, persistent(8, epochs=10)) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("num_workers", "drop_last", "waits_s", "samples", "batch_s", "rate"),
+    [
+        (0, False, (0.08, 0.01), 9, 0.045, 100.0),  # no full batch without the start is left
+        (0, False, (0.08, 0.08, 0.01), 17, 0.08, 100.0),
+        (0, True, (0.16, 0.08), 16, 0.08, 100.0),
+        (2, False, (0.08, 0.0) * 4, 57, 0.04, 200.0),
+    ],
+)
+def test_the_shorter_last_batch_of_an_epoch_is_not_a_part_of_the_steady_pace(
+    num_workers: int, drop_last: bool, waits_s: tuple[float, ...], samples: int, batch_s: float, rate: float
+) -> None:
+    """A sample takes a worker 10 ms."""
+    held = conditions(num_workers, len(waits_s))
+    held = replace(held, settings=replace(held.settings, drop_last=drop_last))
+    none = (0.0,) * len(waits_s)
+    whole = window(
+        WindowKind.EPOCH, len(waits_s), wait_s=waits_s, step_s=none, samples=samples, startup_s=waits_s[0], end_s=0.0
+    )
+    found = figures([TimeSlice(windows=(whole,))], held)
+    assert (pace(found), found.samples_per_s) == pytest.approx((batch_s, rate))
+
+
+def test_the_start_of_a_second_epoch_does_not_replace_the_first_one_that_was_measured_whole() -> None:
+    whole = window(WindowKind.EPOCH, batches=100, batch_s=0.1, step_s=(0.0,) * 100, startup_s=1.0, produced=800)
+    found = figures([TimeSlice(windows=(whole,)), epoch_start(30.0)], conditions(batches=100))
+    assert found.epoch_s == pytest.approx(10.0)
+
+
+# CPU time, memory, bytes from storage.
+
+
+def used(cpu_s: float, memory: int | None = None, disk: int | None = None, shm: int | None = None) -> Usage:
+    return Usage(cpu_s=cpu_s, memory_bytes=memory, added_bytes=memory, disk_bytes=disk, shm_bytes=shm)
+
+
+def using(cpu_s: float, *windows: Window, elapsed_s: float = 4.0) -> TimeSlice:
+    return TimeSlice(windows=windows, after=used(cpu_s), elapsed_s=elapsed_s)
+
+
+def test_cpu_time_and_bytes_from_disk_are_per_batch_made_and_exclude_the_start() -> None:
+    taken = [
+        TimeSlice(windows=START.windows, before=used(0.0, disk=0), after=used(9.0, disk=9000)),
+        TimeSlice(windows=(window(produced=80),), before=used(9.0, disk=9000), after=used(14.0, disk=9000)),
+        TimeSlice(windows=(window(produced=80),), before=used(14.0, disk=9000), after=used(19.0, disk=9600)),
+    ]
+    found = figures(taken, conditions())
+    assert (found.cpu_s, found.disk_bytes) == (0.5, 30.0)
+
+
+@pytest.mark.parametrize(("produced", "batches", "cpu_s"), [(64, 8, 0.5), (2, 1, 4.0)])
+def test_in_a_single_slice_the_start_counts_and_a_short_batch_is_one(produced: int, batches: int, cpu_s: float) -> None:
+    epoch = window(WindowKind.EPOCH, batches=batches, startup_s=0.25, produced=produced)
+    assert figures([using(4.0, epoch)], conditions()).cpu_s == cpu_s
+
+
+def test_missing_counters_give_none_and_no_reads_give_zero() -> None:
+    found = measured(window())
+    assert [found.cpu_s, found.memory_bytes, found.shm_bytes, found.memory_growth_bytes, found.disk_bytes] == [None] * 5
+    quiet = TimeSlice(windows=(window(),), before=used(0, disk=7), after=used(1, disk=7))
+    assert figures([START, quiet], conditions()).disk_bytes == 0.0
+
+
+@pytest.mark.parametrize(("memory", "growth_bytes"), [([500, 100, 108, 116], 1000.0), ([500, 100, 108], None)])
+def test_memory_is_the_most_seen_and_growth_is_after_the_start(memory: list[int], growth_bytes: float | None) -> None:
+    """8 bytes in each time slice of 8 batches; no slope below three points."""
+    taken = [
+        TimeSlice(windows=(window(startup_s=0.1 if index == 0 else None),), after=used(1.0, held, shm=held // 100))
+        for index, held in enumerate(memory)
+    ]
+    found = figures(taken, conditions())
+    assert (found.memory_bytes, found.shm_bytes) == (500, 5)
+    assert found.memory_growth_bytes == (growth_bytes and pytest.approx(growth_bytes))
+
+
+@pytest.mark.parametrize(
+    ("read_bytes", "faults", "expected"),
+    [
+        (2**20, 0, False),  # of libraries
+        (2**20 + 1, 0, True),
+        (27_000_000, 1, True),
+        (27_000_000, 4, False),  # page faults
+    ],
+)
+def test_a_slice_is_from_storage_if_it_read_more_than_the_program(read_bytes: int, faults: int, expected: bool) -> None:
+    before = Usage(cpu_s=0, disk_bytes=10, major_faults=2)
+    after = Usage(cpu_s=0, disk_bytes=10 + read_bytes, major_faults=2 + faults)
+    assert came_from_storage(TimeSlice(windows=(window(),), before=before, after=after)) is expected
+    assert not came_from_storage(TimeSlice(windows=(window(),)))
+
+
+# Whether a trial is possible: 8 batches of 0.5 s on two CPUs, with a margin of 5 %.
+
+
+EPOCH = window(WindowKind.EPOCH, startup_s=0.25, end_s=4.0)
+
+
+@pytest.mark.parametrize(
+    ("taken", "possible"),
+    [
+        ([using(8.3, window())], True),
+        ([using(8.5, window())], False),
+        # Without an interval the slowest window is compared: the CPU time may be its own.
+        ([using(12.0, window()), using(12.0, window(batch_s=0.75))], True),
+        ([using(17.0, window()), using(17.0, window(batch_s=0.75))], False),
+        # With an interval its upper end is compared.
+        ([using(8.8, window(batch_s=each)) for each in (0.24, 0.25, 0.26)], True),
+        ([using(10.0, window(batch_s=each)) for each in (0.24, 0.25, 0.26)], False),
+        # In the 2 s outside the window two CPUs may have spent 4 s.
+        ([using(12.3, window(), elapsed_s=6.0)], True),
+        ([using(12.5, window(), elapsed_s=6.0)], False),
+        # Starts and ends of workers take CPU time, which no batch needs.
+        ([using(99.0, *START.windows, window())], True),
+        ([using(99.0, window(end_s=0.5))], True),
+        # Whole epochs include start and end in both figures: 8 s.
+        ([using(16.7, EPOCH, elapsed_s=8.0)], True),
+        ([using(17.0, EPOCH, elapsed_s=8.0)], False),
+        ([START], True),
+    ],
+)
+def test_a_batch_takes_at_least_its_cpu_time_on_all_usable_cpus(taken: list[TimeSlice], possible: bool) -> None:
+    assert (violation([START, *taken], conditions()) == "") is possible
+
+
+def test_a_batch_takes_at_least_the_training_steps_time() -> None:
+    """Samples counted in a later window than they were made in do not make a batch faster than its training step."""
+    taken = slices(*[window()] * 97, *[window(produced=8 * 400)] * 3)
+    assert violation(taken, conditions()).endswith("ms a batch is impossible: the training step alone takes 250 ms")
+
+
+# Noise.
+
+
+def disturbed(batch_s: float = 0.5, **machine: float) -> TimeSlice:
+    """A time slice of 10 s with 5 s of CPU time, and 1 s of background loaders."""
+    windows = window(WindowKind.WARM_UP, batch_s=99.0), window(batch_s=batch_s)
+    before, after = Usage(cpu_s=1.0, background_cpu_s=3.0), Usage(cpu_s=6.0, background_cpu_s=4.0)
+    return TimeSlice(windows=windows, before=before, after=after, elapsed_s=10.0, machine=MachineTime(**machine))
+
+
+@pytest.mark.parametrize(
+    ("busy_s", "total_s", "other_cpus"),
+    [
+        # 25 s busy in 20 s, 12 s by the trial; a coarser counter
+        ((20.0, 5.0), 0.0, 0.65), ((4.9,), 0.0, 0.0),
+        # 15 s busy in 10 s; CPUs beyond the two of this job disturb nothing
+        ((15.0,), 20.0, 0.9), ((15.0,), 25.0, 0.4), ((15.0,), 640.0, 0.0),
+    ],
+)  # fmt: skip
+def test_other_cpus_are_busy_time_without_that_of_the_trial(busy_s: Any, total_s: float, other_cpus: float) -> None:
+    noise = noise_of([disturbed(busy_s=each, total_s=total_s, steal_s=2.0, throttled_s=1.0) for each in busy_s], 2.0)
+    assert noise is not None
+    assert (noise.other_cpus, noise.steal, noise.throttled) == pytest.approx((other_cpus, 0.1, 0.1))
+    assert noise_of([], 2.0) is None
+
+
+# Convergence.
+
+
+@pytest.mark.parametrize(
+    ("taken", "expected"),
+    [
+        (waiting(1.0, 1.01, 1.0, 0.99, 1.0, 1.01), True),
+        (waiting(1.0, 1.01, 1.0, 0.99, 1.0), False),
+        # The precision must hold for two windows in succession.
+        (waiting(1.0, 1.0, 1.06, 0.94, 1.0, 1.0), False),
+        (waiting(1.0, 1.0, 1.06, 0.94, 1.0, 1.0, 1.0), True),
+        (waiting(1.0, 1.5, 1.0, 1.5, 1.0, 1.5, 1.0), False),
+        (waiting(*[1.0] * 8, produced=80), False),  # a quarter more made than taken
+        (waiting(*[1.0] * 8, produced=None), False),  # not counted: 8 of 64 may have been ready
+        (waiting(*[1.0] * 21, produced=None), True),
+        ([START], False),
+    ],
+)
+def test_a_trial_converges_with_enough_windows_that_agree(taken: list[TimeSlice], expected: bool) -> None:
+    assert converged(taken, conditions()) is expected
+
+
+@pytest.mark.parametrize(
+    ("lengths_s", "expected"), [((1.0, 1.01, 1.0, 1.0), True), ((1.0, 1.01, 1.0), False), ((1.0, 1.5, 1.0, 1.5), False)]
+)
+def test_a_trial_of_whole_epochs_converges_when_they_agree(lengths_s: tuple[float, ...], expected: bool) -> None:
+    whole = (window(WindowKind.EPOCH, batch_s=s / 8, step_s=(0.0,) * 8, startup_s=s / 8) for s in lengths_s)
+    assert converged([TimeSlice(windows=(each,)) for each in whole], conditions(batches=8, windows=3)) is expected
+
+
+def noisy_trial(rng: random.Random, correlation: float, outlier_share: float, spread: float, per_window: int) -> Any:
+    """A trial that stops when converged, on correlated batches with outliers, of 0.01 s on average."""
+    serial = Conditions(settings=LoaderSettings(batch_size=1), rules=MeasureRules(), batches_per_epoch=None)
+    taken, state = [TimeSlice(windows=(factories.window(WindowKind.WARM_UP, 1, startup_s=0.01),))], rng.gauss(0.0, 1.0)
+    while len(taken) < 40 and not converged(taken, serial):
+        waits = []
+        for _ in range(per_window):
+            state = correlation * state + math.sqrt(1 - correlation**2) * rng.gauss(0.0, 1.0)
+            slow = 5.0 if rng.random() < outlier_share else 1.0
+            waits.append(0.01 * slow * math.exp(spread * state - spread**2 / 2) / (1 + 4 * outlier_share))
+        one = factories.window(wait_s=tuple(waits), step_s=(0.0,) * per_window, samples=per_window)
+        taken.append(TimeSlice(windows=(one,)))
+    return figures(taken, serial).batch_s
+
+
+@pytest.mark.parametrize(
+    ("correlation", "outlier_share", "spread"), [(0.0, 0.0, 0.1), (0.5, 0.1, 0.2), (0.8, 0.1, 0.1)]
+)
+def test_a_95_per_cent_interval_covers_the_truth(correlation: float, outlier_share: float, spread: float) -> None:
+    """Trials stop when converged; windows have 12 to 200 batches."""
+    rng = random.Random(f"{correlation}-{outlier_share}-{spread}")
+    sizes = [size for size, count in ((12, rounds(100)), (50, rounds(50)), (200, rounds(15))) for _ in range(count)]
+    found = [noisy_trial(rng, correlation, outlier_share, spread, size) for size in sizes]
+    assert sum(estimate.low <= 0.01 <= estimate.high for estimate in found) / len(found) >= 0.93

@@ -1,0 +1,186 @@
+import multiprocessing
+from collections.abc import Mapping
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from nws_sweep.results import LoaderSettings, MeasureRules, SearchRules
+from nws_sweep.searching import strategy
+from nws_sweep.searching.estimates import estimates_of
+from nws_sweep.searching.observations import Measure, MeasureRound, Observation, Stop, Strategy
+from nws_sweep.searching.strategy import OtherSettingsSearch, make
+from tests.factories import loader_settings, search_rules
+
+Costs = Mapping[int, float | None]
+BASE = loader_settings(prefetch_factor=2)
+
+
+def seen(num_workers: int, cost_s: float | None) -> Observation:
+    return Observation(settings=BASE.with_workers(num_workers), cost_s=cost_s)
+
+
+def settings(*num_workers: int) -> tuple[LoaderSettings, ...]:
+    return tuple(BASE.with_workers(n) for n in num_workers)
+
+
+def made(rules: SearchRules, **others: Any) -> Strategy:
+    return make(rules, BASE, MeasureRules(), **others)
+
+
+def search(strategy: Strategy, costs: Costs) -> tuple[list[int], str]:
+    """The candidates in the order of measuring, and the reason to stop."""
+    observations: list[Observation] = []
+    while isinstance(decision := strategy.decide(observations), Measure):
+        observations += [seen(chosen.num_workers, costs[chosen.num_workers]) for chosen in decision.candidates]
+    assert isinstance(decision, Stop)
+    return [observation.num_workers for observation in observations], decision.reason
+
+
+@pytest.mark.parametrize(
+    ("patience", "costs", "tried", "reason"),
+    [
+        (3, [9, 5, 6, 6, 6, 6, 1], 6, "4 candidates after num_workers=1 did not improve on it (patience 3)"),
+        # Any improvement of the best resets the count; an improvement on the previous candidate does not.
+        (1, [9, 9.5, 8.999, 9.5, 9.5, 1], 5, "2 candidates after num_workers=2 did not improve on it (patience 1)"),
+        (1, [4, None, None, 1], 3, "2 candidates after num_workers=0 did not improve on it (patience 1)"),
+        (1, [None, None, None, None], 2, "2 candidates could not be measured (patience 1)"),
+        (0, [2], 1, "all 1 candidates were measured within patience 0"),
+        (None, [1, 5, None, 9, 9, 9], 6, "all 6 candidates were measured"),
+    ],
+)
+def test_patience_stops_after_more_candidates_without_improvement_and_exhaustive_never(
+    patience: int | None, costs: list[float | None], tried: int, reason: str
+) -> None:
+    rules = search_rules(tuple(range(len(costs))), patience=patience or 0)
+    strategy = made(replace(rules, strategy="exhaustive" if patience is None else "patience"))
+    assert search(strategy, dict(enumerate(costs))) == (list(range(tried)), reason)
+
+
+def test_candidates_that_are_certain_to_be_measured_are_decided_together_beside_the_best() -> None:
+    strategy = made(search_rules(tuple(range(10)), strategy="patience", patience=2))
+    assert strategy.decide([]) == Measure(candidates=settings(0, 1, 2))
+    with_reference = replace(strategy, rules=replace(strategy.rules, reference=8))
+    assert with_reference.decide([]) == Measure(candidates=settings(0, 1, 2, 8))
+    observed = [seen(0, 5.0), seen(1, 3.0), seen(2, 4.0)]
+    assert strategy.decide(observed) == Measure(candidates=settings(3, 4), beside=settings(1))
+    # An observation out of order counts when the order reaches it.
+    assert strategy.decide([seen(8, 1.0)]) == Measure(candidates=settings(0, 1, 2))
+    assert isinstance(strategy.decide([seen(8, 1.0), *(seen(n, 5.0 + n) for n in range(4))]), Stop)
+
+
+def by_rounds(chosen: LoaderSettings, *costs: float) -> Observation:
+    """A candidate with these costs in consecutive rounds that may continue."""
+    mean_s = sum(costs) / len(costs)
+    return Observation(settings=chosen, cost_s=mean_s, by_round=dict(enumerate(costs)), may_continue=True)
+
+
+def also(*names: str) -> Strategy:
+    return made(search_rules((2,), settings=names), cores=2.0)
+
+
+def prefetching(factor: int) -> LoaderSettings:
+    return replace(BASE.with_workers(2), prefetch_factor=factor)
+
+
+def test_a_faster_value_continues_until_all_others_are_decided() -> None:
+    costs_s = {2: (1.0, 1.0, 1.0), 1: (2.0, 2.0, 2.0), 4: (0.8, 0.8, 0.8), 8: (0.7, 0.85, 0.9)}
+    decision = also("prefetch_factor").decide([by_rounds(prefetching(n), *each) for n, each in costs_s.items()])
+    assert decision == MeasureRound(
+        candidates=(prefetching(2), prefetching(4), prefetching(8)), dropped=(prefetching(1),), window_s=0.5
+    )
+
+
+def test_values_that_stay_close_have_eight_rounds_or_eight_seconds() -> None:
+    def goes_on(rounds: int, epoch_s: float) -> bool:
+        costs = [(1.0, 1.4)[number % 2] for number in range(rounds)]
+        other = replace(by_rounds(replace(prefetching(2), pin_memory=True), *costs), timed_s=rounds * epoch_s)
+        best = replace(by_rounds(prefetching(2), *reversed(costs)), timed_s=100.0)
+        return isinstance(also("pin_memory").decide([best, other]), MeasureRound)
+
+    assert [goes_on(rounds, 0.5) for rounds in (4, 6, 8)] == [True, True, False]
+    assert [goes_on(rounds, 2.5) for rounds in (2, 4)] == [True, False]
+
+
+def test_the_next_setting_is_compared_with_the_best_value_of_the_previous_one() -> None:
+    strategy = also("prefetch_factor", "pin_memory")
+    assert isinstance(strategy, OtherSettingsSearch)
+    known = [by_rounds(prefetching(factor), *[cost] * 6) for factor, cost in ((2, 1.0), (1, 2.0), (4, 0.8), (8, 0.9))]
+    pinned = replace(prefetching(4), pin_memory=True)
+    assert strategy.decide(known) == MeasureRound(candidates=(prefetching(4), pinned), window_s=0.5)
+    stop = replace(strategy, has_accelerator=False).decide(known)
+    assert isinstance(stop, Stop)
+    assert stop.reason.endswith("takes 20 % less time; pin_memory has no effect without an accelerator")
+    known.append(by_rounds(pinned, *[0.8] * 6))
+    assert strategy.decide(known) == Stop(
+        reason="all 1 candidates were measured; prefetch_factor=4 takes 20 % less time; no other pin_memory is faster"
+    )
+    found = estimates_of(known, 0.03)
+    assert found is not None
+    assert found.answer == prefetching(4)
+
+
+@pytest.mark.parametrize(
+    ("before_s", "reason"), [(1.0, "all 2 candidates were measured"), (1.2, "num_workers=5 was the fastest")]
+)
+def test_rounds_beside_other_settings_do_not_reopen_the_search_of_num_workers(before_s: float, reason: str) -> None:
+    """The machine is slower in the later rounds; earlier times may be others as replayed with later records."""
+    best = BASE.with_workers(5)
+    known = [by_rounds(BASE.with_workers(3), *[1.1] * 3), by_rounds(best, *[before_s] * 3, *[2.0] * 3)]
+    variants = [replace(best, prefetch_factor=factor) for factor in (1, 4, 8)]
+    known += [replace(by_rounds(one, 1.8), by_round=dict.fromkeys((3, 4, 5), 1.8)) for one in variants]
+    decision = made(search_rules((3, 5), settings=("prefetch_factor",)), cores=2.0).decide(known)
+    assert decision == Stop(reason=f"{reason}; prefetch_factor=1 takes 10 % less time")
+
+
+@pytest.mark.parametrize(("spent_s", "goes_on"), [(0.0, True), (1.0, False)])
+def test_a_setting_measured_by_an_earlier_program_ends_no_search_of_num_workers(spent_s: float, goes_on: bool) -> None:
+    """Its rounds are unknown; one of this program that failed has none."""
+    known = Observation(settings=replace(prefetching(2), pin_memory=True), cost_s=None, spent_s=spent_s)
+    decision = made(search_rules((0, 2), settings=("pin_memory",))).decide([seen(0, 2.0), known])
+    assert (decision == Measure(candidates=settings(2), beside=settings(0))) == goes_on
+
+
+@pytest.mark.parametrize(
+    ("name", "workers", "values"),
+    [
+        ("prefetch_factor", 2, (1, 4, 8)),
+        ("prefetch_factor", 0, ()),
+        ("persistent_workers", 2, (True,)),
+        ("multiprocessing_context", 2, tuple(multiprocessing.get_all_start_methods()[1:])),
+    ],
+)
+def test_the_values_of_a_setting_to_measure(name: str, workers: int, values: tuple[object, ...]) -> None:
+    best = BASE.with_workers(workers)
+    decision = made(search_rules((workers,), settings=(name,)), cores=8.0).decide([by_rounds(best, 1.0, 1.0, 1.0)])
+    tried = decision.candidates[1:] if isinstance(decision, MeasureRound) else ()
+    assert sorted(map(str, (getattr(one, name) for one in tried))) == sorted(map(str, values))
+
+
+def test_the_best_predicted_value_is_measured_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    costs_s = {2: 1.0, 1: 2.0, 4: 0.8, 8: 0.7}
+    model = SimpleNamespace(cost_s=lambda settings: costs_s[settings.prefetch_factor])
+    monkeypatch.setattr(strategy, "model_from", lambda *_: model)
+    search, best = also("prefetch_factor"), by_rounds(prefetching(2), *[1.0] * 6)
+    assert search.decide([best]) == MeasureRound(candidates=(prefetching(2), prefetching(8)), window_s=0.5)
+    costs_s.update({4: 0.6, 8: 1.0})  # as predicted after the first round
+    untimed = replace(by_rounds(prefetching(8), 0.7), cost_s=None, by_round={})  # its first window did not count
+    assert search.decide([best, untimed]) == MeasureRound(candidates=(prefetching(8),), window_s=0.5)
+    decision = search.decide([best, by_rounds(prefetching(8), 0.7)])
+    assert decision == MeasureRound(candidates=(prefetching(2), prefetching(8)), window_s=0.5)
+    costs_s.update(dict.fromkeys((1, 4, 8), 1.0))
+    assert search.decide([best]) == Stop(
+        reason="all 1 candidates were measured; no other prefetch_factor is predicted to be faster"
+    )
+
+
+def test_twice_the_workers_with_a_shorter_queue_are_tried_if_they_did_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = SimpleNamespace(cost_s=lambda settings: 1.0 / settings.num_workers)
+    monkeypatch.setattr(strategy, "model_from", lambda *_: model)
+    search = made(search_rules((4, 8), settings=("prefetch_factor",)))
+    best, more = (BASE.with_workers(n) for n in (4, 8))
+    known = by_rounds(best, *[1.0] * 6)
+    shorter = replace(more, prefetch_factor=1)
+    assert search.decide([known, seen(8, None)]) == MeasureRound(candidates=(best, shorter), window_s=0.5)
+    assert isinstance(search.decide([known, by_rounds(more, *[2.0] * 6)]), Stop)
