@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import itemgetter
 
+from nws_sweep.replay.limits import least_batch_s
 from nws_sweep.replay.prediction import Records, epoch_of
 from nws_sweep.replay.queue import QueueSettings
 from nws_sweep.results import BatchCost, BatchRecord, LoaderSettings, LoopCosts, Span, Trial
@@ -69,14 +70,9 @@ class Known:
 
     @property
     def least_s(self) -> float:
-        """Seconds per batch that no schedule goes below.
-
-        The workers share the making of the batches, the CPUs all computing, and the training step is done once a batch.
-        """
-        loop, costs = self.records.loop, [record.cost for record in self.records.made]
-        making_s = statistics.fmean(sum(cost.parts) for cost in costs)
-        cpu_s = statistics.fmean(cost.cpu_s + cost.copy_s for cost in costs) + loop.receive_s + loop.step_cpu_s
-        return max(making_s / max(1, self.settings.num_workers), cpu_s / self.settings.cpus, loop.step_s)
+        """Seconds per batch that no schedule goes below."""
+        costs = [record.cost for record in self.records.made]
+        return least_batch_s(costs, self.records.loop, self.settings.num_workers, self.settings.cpus)
 
     @property
     def measured_factor(self) -> float:

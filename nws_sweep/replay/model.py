@@ -12,8 +12,9 @@ from functools import cached_property
 
 from nws_sweep.replay.bottlenecks import Epoch, Taken
 from nws_sweep.replay.known import FEW_CPUS, Factors, Known, beside_others, doublings, known_of, square_beyond_noise
+from nws_sweep.replay.limits import least_batch_s
 from nws_sweep.replay.prediction import MOST_BATCHES, MOST_ORDERS, Prediction, Records, epoch_and_batch_s, predict
-from nws_sweep.replay.queue import QueueSettings, least_batch_s
+from nws_sweep.replay.queue import QueueSettings
 from nws_sweep.results import BatchCost, BatchRecord, LoopCosts, Trial
 
 _SMALL_KIND, _CHEAP = 0.05, 0.8  # shares of all costs, and of the usual costs; see ``_ratios``
@@ -74,7 +75,8 @@ class Model:
     def least_s(self, settings: QueueSettings, without: Sequence[Taken], most: int) -> float:
         """A lower bound of ``cost_s``, without a replay."""
         records, factor = self._inputs(settings.num_workers, None)
-        return factor * least_batch_s(*next(_epochs(self, records, settings, without, most)))
+        costs, loop, replayed = next(_epochs(self, records, settings, without, most))
+        return factor * least_batch_s(costs, loop, replayed.num_workers, replayed.cpus)
 
     def predict(self, settings: QueueSettings, step_s: float | None = None) -> Prediction:
         """An epoch and a batch at the steady pace, with their bands."""

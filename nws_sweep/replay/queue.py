@@ -64,19 +64,6 @@ def replay(batches: Sequence[BatchCost], loop: LoopCosts, settings: QueueSetting
     return _Epoch(batches, loop, settings).run()
 
 
-def least_batch_s(batches: Sequence[BatchCost], loop: LoopCosts, settings: QueueSettings) -> float:
-    """A lower bound of the time per batch of ``replay``: what the CPUs, the workers and the main process have to do."""
-    if settings.num_workers == 0:
-        return _without_workers(batches, loop, settings.cpus).epoch_s / len(batches)
-    making_cpu_s = sum(batch.cpu_s + batch.copy_s for batch in batches) / len(batches)
-    waiting_s = sum(batch.wait_s for batch in batches) / len(batches)
-    return max(
-        (making_cpu_s + loop.receive_s + loop.step_cpu_s) / settings.cpus,
-        (making_cpu_s + waiting_s) / settings.num_workers,
-        loop.receive_s + loop.receive_wait_s + loop.step_s,
-    )
-
-
 def _without_workers(batches: Sequence[BatchCost], loop: LoopCosts, cpus: float) -> Replayed:
     now, returned = 0.0, []
     step_s = max(loop.step_s, loop.step_cpu_s / cpus)
