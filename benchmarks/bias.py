@@ -12,8 +12,8 @@ from benchmarks.bias_page import page, rows_of, verdicts
 from benchmarks.catalogue import WORKLOADS, Workload, chosen
 from benchmarks.journal import BARE_AFTER, BARE_BEFORE, KINDS, NWS_SWEEP, Figure, Journal
 from benchmarks.support import print_line
+from nws_sweep import units
 from nws_sweep.results import SearchRules, Trial
-from nws_sweep.searching import stats
 from nws_sweep.system import host, host_lock
 
 
@@ -119,7 +119,7 @@ def figure_of(workload: Workload, trial: Trial, number: int) -> Figure:
         kind=NWS_SWEEP,
         batch_s=batch.value if batch else None,
         epoch_s=valid.epoch_s if valid else None,
-        half_width=stats.half_width(batch) if batch and batch.low else None,
+        half_width=units.uncertainty(batch) if batch else None,
         detail={
             "state": trial.state.value,
             "reason": trial.reason,

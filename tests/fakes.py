@@ -209,6 +209,7 @@ class FakeProcess:
         self.disk_bytes = 0
         self._stalled = False
         self.on_stall: Callable[[], object] = lambda: None
+        self.deadline_s = math.inf
 
     def open(self, settings: LoaderSettings, place: float = 0.0) -> None:
         machine = self._machine

@@ -114,14 +114,17 @@ def times_of(base: Trial, other: Trial) -> Times | None:
 def ratio_of(best: Trial, other: Trial) -> Ratio | None:
     """How many times as long as the best another trial takes, by the time that ranks trials; None if one has none.
 
-    The interval is that of their batches: a start-up is not repeated often enough for one.
+    The best is the answer of a search, with whose rounds the interval was found; without it the interval is that of
+    their batches.
     """
     if not best.objective_s or other.objective_s is None:
         return None
     if best.settings == other.settings:
         return Ratio(value=1.0, half_width=0.0)
-    times = times_of(best, other)
-    return Ratio(value=other.objective_s / best.objective_s, half_width=times.ratio.half_width if times else None)
+    half_width = other.measurement.ratio_half_width if other.measurement else None
+    if half_width is None and (times := times_of(best, other)):
+        half_width = times.ratio.half_width
+    return Ratio(value=other.objective_s / best.objective_s, half_width=half_width)
 
 
 def time_of(trial: Trial, quantity: Quantity) -> Estimate | None:

@@ -22,13 +22,14 @@ from nws_sweep.errors import ConfigurationError, OutOfTime, TimeLimitReached, pr
 from nws_sweep.executor import forking, rank0
 from nws_sweep.executor.dataset_server import DatasetServer, spec_of
 from nws_sweep.executor.environment import Environment, ProcessFactory
+from nws_sweep.executor.on_demand import START_LIMIT_S
 from nws_sweep.report import snippets
 from nws_sweep.report.progress import Print, ProgressReporter, announcer, printer_for
 from nws_sweep.report.search_result import SearchResult
 from nws_sweep.results import NO_STEP, Configuration, MeasureRules, SearchRecord, SearchRules, TrialState
 from nws_sweep.results.result_cache import ResultStore
 from nws_sweep.searching.sample_check import LONGER
-from nws_sweep.searching.search import limit_s, limit_spent, new_record
+from nws_sweep.searching.search import limit_s, new_record
 from nws_sweep.searching.search import search as run_search
 from nws_sweep.system import host_lock, platforms, processes, temporary
 from nws_sweep.system.host import usable_cpus
@@ -235,7 +236,7 @@ def record_here(start: SearchRecord, loader_input: LoaderInput, asked: Asked) ->
         try:
             record = _measured(start, loader_input, asked.training_step, ProgressReporter(print_line, announce))
         except TimeLimitReached:  # while the dataset was made
-            raise OutOfTime(f"no candidate was measured: {limit_spent(start.configuration)}") from None
+            raise OutOfTime(f"the dataset was not made within {units.seconds(START_LIMIT_S)}") from None
     if loader_input.fingerprint:
         store.add(record)
     return record, False
@@ -277,7 +278,6 @@ def _announcement(name: str, configuration: Configuration) -> str:
 def _measured(
     start: SearchRecord, loader_input: LoaderInput, training_step: TrainingStep, reporter: ProgressReporter
 ) -> SearchRecord:
-    began_s = time.perf_counter()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(temporary.folder()))
         dataset_server = stack.enter_context(DatasetServer())
@@ -285,9 +285,9 @@ def _measured(
         spec = spec_of(chosen, str(Path.cwd()))
         start_process = dataset_server.factory(lambda configuration: spec, reporter.print_line)
         if loader_input.settings_unknown:
-            start = _with_settings_of_maker(start, start_process, began_s)
+            start = _with_settings_of_maker(start, start_process)
         environment = Environment(start_process=start_process, fork_s=forking.seconds_of_a_fork())
-        return run_search(start, environment, reporter, began_s=began_s)
+        return run_search(start, environment, reporter)
 
 
 def _pickled(
@@ -301,10 +301,10 @@ def _pickled(
     return replace(chosen, training_step=step)
 
 
-def _with_settings_of_maker(start: SearchRecord, start_process: ProcessFactory, began_s: float) -> SearchRecord:
+def _with_settings_of_maker(start: SearchRecord, start_process: ProcessFactory) -> SearchRecord:
     """With the settings of the DataLoader that a function returned, or DataLoader's defaults for a dataset."""
     configuration = start.configuration
-    with start_process(configuration, None, began_s + limit_s(configuration)) as process:
+    with start_process(configuration, None, time.perf_counter() + START_LIMIT_S) as process:
         made = process.facts.loader
     assert made is not None  # the trial process always reports it
     own = {name: getattr(made, name) for name in configuration.columns if hasattr(made, name)}

@@ -33,6 +33,7 @@ class TrialProcess(Protocol):
     facts: DatasetFacts
     batches_per_epoch: int | None
     memory_limit_bytes: int | None  # of all its processes; None for no limit
+    deadline_s: float  # moment on the environment's clock after which its commands raise TimeLimitReached
     on_stall: Callable[[], object]  # called when a command makes no progress for 10 s
 
     def open(self, settings: LoaderSettings, place: float = 0.0) -> None:
@@ -75,8 +76,8 @@ class TrialProcess(Protocol):
         """Begins to end all its processes, without waiting; the end of the context that started it waits."""
 
 
-# Starts a trial process, and ends it: for a configuration, with a memory limit (bytes, None for no limit) and with the
-# moment on the environment's clock after which its commands raise TimeLimitReached (infinite for none).
+# Starts a trial process, and ends it: for a configuration, with a memory limit (bytes, None for no limit) and with its
+# first ``deadline_s``, infinite for none.
 ProcessFactory = Callable[[Configuration, int | None, float], AbstractContextManager[TrialProcess]]
 
 

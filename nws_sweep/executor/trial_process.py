@@ -68,7 +68,7 @@ class ChildProcess(TrialProcess):
         self.pid, self.connection, self._child = child.pid, child.connection, child
         self._start_method, self._supervision, self._template = start_method, supervision, template
         self._left_s = supervision.kill_after_s
-        self.memory_limit_bytes = supervision.memory_budget_bytes
+        self.memory_limit_bytes, self.deadline_s = supervision.memory_budget_bytes, supervision.deadline_s
         self.on_stall = lambda: None
         self.batches_per_epoch = None
         self.settings: LoaderSettings | None = None  # of the DataLoader; None before ``open``
@@ -151,13 +151,13 @@ class ChildProcess(TrialProcess):
     def _receive(self, deadline: float, stall_at: float) -> Any:
         pause_s = _WATCH_EVERY_S
         while True:
-            remaining = max(0.0, min(deadline, self._supervision.deadline_s) - time.perf_counter())
+            remaining = max(0.0, min(deadline, self.deadline_s) - time.perf_counter())
             ready = wait([self.connection, self._child.sentinel], min(remaining, pause_s))
             if self.connection in ready:
                 return self.connection.recv()
             if ready:
                 raise EOFError
-            if remaining == 0 and self._supervision.deadline_s <= deadline:
+            if remaining == 0 and self.deadline_s <= deadline:
                 raise TimeLimitReached
             if remaining == 0:
                 limit = f"measure.kill_after_s={self._supervision.kill_after_s:g} s"
@@ -272,6 +272,7 @@ class ProcessWithBackground(ChildProcess):
         command = _IN_BACKGROUND.get(name, self._in_background)
         with _failures_named():
             for process in self._background if command != self._in_background else ():
+                process.deadline_s = self.deadline_s
                 process.request(command)
         self._in_background = command
         answer = super().request(name, *arguments)

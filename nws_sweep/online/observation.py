@@ -8,7 +8,8 @@ from typing import Any
 
 from nws_sweep.dataloading.windows import Moment, WindowBuilder, made_without_workers
 from nws_sweep.results import BatchRecord, Configuration, LoaderSettings, TimeSlice, Trial, Window, WindowKind
-from nws_sweep.searching.trial_progress import TrialProgress
+from nws_sweep.searching.rows import Figures
+from nws_sweep.searching.schedule import Conditions
 
 _FIRST_BATCHES = 3  # of training, whose steps take longer: compilers, allocators
 _FEWEST_BATCHES = 8  # that are timed
@@ -152,10 +153,11 @@ class TrainingTrial:
 
     def trial(self, configuration: Configuration, cores: float) -> Trial:
         """The trial of this setting so far; it has no measurement before the first batch."""
-        progress = TrialProgress(self.settings, configuration, cores, self.batches_per_epoch)
-        progress.slices += [TimeSlice(windows=(window,), round=n) for n, window in enumerate(self.windows)]
-        progress.done = True
-        return progress.trial
+        slices = tuple(TimeSlice(windows=(window,), round=number) for number, window in enumerate(self.windows))
+        conditions = Conditions(
+            settings=self.settings, rules=configuration.measure, batches_per_epoch=self.batches_per_epoch, cores=cores
+        )
+        return replace(Figures(slices, conditions, configuration.ranks).trial(), windows=tuple(self.windows))
 
 
 def _pauses(steps_s: Sequence[float]) -> dict[float, float]:

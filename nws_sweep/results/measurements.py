@@ -1,9 +1,8 @@
 """Measured values: windows of batches, the resources they used, and the quantities of a trial."""
 
 import enum
-import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from nws_sweep.results.ranges import Bytes, Cost, Count, Duration, Finite, NotNegative, Positive
@@ -268,23 +267,9 @@ class Measurement:
     shm_bytes: Bytes | None = None  # shared memory, likewise
     memory_growth_bytes: Finite | None = None  # per 1000 batches, without pages of files
     disk_bytes: NotNegative | None = None  # per batch, from storage
-
-    def slower(self, factor: float) -> "Measurement":
-        """The same training step with batches and epochs that take ``factor`` times as long."""
-        longer = replace(self, epoch_s=self.epoch_s and self.epoch_s * factor)
-        if self.batch_s is None:
-            return longer
-        batch_s, rate = self.batch_s.scaled(factor), self.samples_per_s and self.samples_per_s / factor
-        wait_s = max(0.0, batch_s.value - (self.step_s or 0.0))
-        share = wait_s / batch_s.value
-        return replace(longer, batch_s=batch_s, samples_per_s=rate, wait_s=wait_s, stall_fraction=share)
-
-    def with_interval(self, half_width: float | None) -> "Measurement":
-        """The same with an interval of ``batch_s``, if this has none; see ``Trial.scaled_to``."""
-        if self.batch_s is None or self.batch_s.low is not None or half_width is None:
-            return self
-        factor, value = math.exp(half_width), self.batch_s.value
-        return replace(self, batch_s=replace(self.batch_s, low=value / factor, high=value * factor))
+    # Half the width of the 95 % interval of the logarithm of the objective / that of the search's answer, by the rounds
+    # that both were measured in; None without rounds.
+    ratio_half_width: NotNegative | None = None
 
     @property
     def rate(self) -> Estimate | None:
@@ -330,18 +315,6 @@ class Trial:
     def num_workers(self) -> int:
         """Number of workers of the candidate."""
         return self.settings.num_workers
-
-    def scaled_to(self, objective_s: float, half_width: float | None = None) -> "Trial":
-        """The trial with this objective, s; all its times but that of the training step in proportion.
-
-        ``half_width`` is that of the 95 % interval of the logarithm of ``batch_s``, if this has no interval yet.
-        """
-        if self.measurement is None or not self.objective_s:
-            return self
-        found = self.measurement.with_interval(half_width)
-        if not math.isclose(objective_s, self.objective_s):  # a rounding error would change a finished trial
-            found = found.slower(objective_s / self.objective_s)
-        return replace(self, measurement=found)
 
     @property
     def objective_s(self) -> float | None:

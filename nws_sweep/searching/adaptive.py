@@ -14,9 +14,9 @@ from nws_sweep import units
 from nws_sweep.replay import choice
 from nws_sweep.replay.known import queue_settings
 from nws_sweep.replay.model import Model, promised_s, with_and_without_others
-from nws_sweep.results import LoaderSettings
+from nws_sweep.results import DatasetFacts, LoaderSettings
 from nws_sweep.searching.estimates import Estimates, estimates_of, undecided
-from nws_sweep.searching.observations import Decision, MeasureRound, Observation, Stop, Strategy, model_from
+from nws_sweep.searching.observations import Decision, Observation, Round, Stop, Strategy, model_from
 
 _SHORT_WINDOW_S, _SHORT_ROUNDS = 0.2, 3  # duration of the first windows, and the rounds that have it
 _FIRST_STEP, _STEP = 8, 4  # most workers started at first, and most workers / those measured
@@ -41,7 +41,7 @@ class Adaptive(Strategy):
     guess: int | None = None  # the best num_workers of a similar configuration; one of the first candidates
     start_method: str = "fork"  # of workers: fork, spawn or forkserver
 
-    def decide(self, observations: Sequence[Observation]) -> Decision:
+    def decide(self, observations: Sequence[Observation], facts: DatasetFacts | None = None) -> Decision:
         """The next round, or the reason to stop."""
         profiled = self.rules.candidates[0]
         if all(o.num_workers != profiled for o in observations):  # a resumed search may have others
@@ -66,22 +66,20 @@ class Adaptive(Strategy):
         staying = [o for o in active if o.settings == found.answer] if new else undecided(found, active, self.measure)
         if not new and not staying:
             return Stop(reason=self._reason(observations, found, model))
-        measured = max((len(o.by_round) for o in staying), default=0)
+        measured = max((len(o.paces_s) for o in staying), default=0)
         kept = [o.settings for o in staying if o not in dropped]
-        return self._round([*new, *kept], dropped, displaced, rounds=measured)
+        return self._round([*new, *kept], [*dropped, *displaced], rounds=measured)
 
     def _round(
         self,
         candidates: Iterable[LoaderSettings],
-        dropped: Iterable[Observation] = (),
-        displaced: Iterable[Observation] = (),
+        ended: Iterable[Observation] = (),
         *,
         rounds: int = 0,
-    ) -> MeasureRound:
-        return MeasureRound(
+    ) -> Round:
+        return Round(
             candidates=tuple(candidates),
-            dropped=tuple(o.settings for o in dropped),
-            displaced=tuple(o.settings for o in displaced),
+            ended=tuple(o.settings for o in ended),
             window_s=min(self.measure.window_s, _SHORT_WINDOW_S * 2 ** max(0, rounds - _SHORT_ROUNDS + 1)),
         )
 
@@ -215,8 +213,8 @@ def _is_beside_answer(one: LoaderSettings, found: Estimates) -> bool:
 
 def _started_since(observations: Iterable[Observation], answer: Observation) -> int:
     """How many candidates were started after the answer, so that their predictions were wrong."""
-    began = min(answer.by_round, default=0)
-    return sum(min(one.by_round, default=0) > began for one in observations)
+    began = min(answer.paces_s, default=0)
+    return sum(min(one.paces_s, default=0) > began for one in observations)
 
 
 def _without_room(others: Iterable[Observation], found: Estimates, workers: int) -> list[Observation]:

@@ -1,261 +1,348 @@
-"""One candidate while it is measured: its trial process, and the windows of a time slice into its trial."""
+"""One candidate while it is measured: its trial process, the windows of its time slices, and the trial they make."""
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
-from typing import TypeVar
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields, replace
 
-from nws_sweep import units
+from nws_sweep import errors, units
 from nws_sweep.errors import TimeLimitReached, TrialError, TrialTimeout
-from nws_sweep.executor.environment import Environment, TrialProcess
+from nws_sweep.executor.environment import TrialProcess
+from nws_sweep.executor.on_demand import OnDemandProcess
+from nws_sweep.replay.known import Known
 from nws_sweep.results import (
-    Configuration,
-    DatasetFacts,
     LoaderSettings,
     SamplesLogged,
     TimeSlice,
-    Usage,
+    Trial,
+    TrialState,
     Window,
     WindowKind,
     WindowRequest,
 )
-from nws_sweep.searching import schedule
-from nws_sweep.searching.trial_progress import TrialProgress
+from nws_sweep.searching import counters, schedule
+from nws_sweep.searching.observations import Observation
+from nws_sweep.searching.rows import Figures
+from nws_sweep.searching.schedule import Conditions
+from nws_sweep.searching.timing import ALONE, Comparison
 from nws_sweep.system import processes, resources
 
 _LONG_WITHOUT_BATCH_S = 10.0  # a candidate that has given none for as long is named, though its limit is longer
+_PERIODS = 10  # of a CPU quota that a window has at least, where the quota throttles
+_SLOW_FORK_S = 0.01  # an empty process takes less than 1 ms, one of 1 GB 20 ms
 _STALLED = "it made no progress while the others were paused: a paused process may have held a lock that it needed"
-Answer = TypeVar("Answer")
-
-
-@dataclass(eq=False)
-class CandidateProcess:
-    """The trial process of one candidate, started on demand, paused between time slices, closed and started again."""
-
-    settings: LoaderSettings  # canonical
-    configuration: Configuration
-    environment: Environment
-    deadline_s: float  # moment on the environment's clock after which its commands raise TimeLimitReached
-    waits_until_idle: Callable[[], bool]  # True if workers must be idle before a pause: a paused one may hold a lock
-    running: TrialProcess | None = None  # None before the start and after ``close``
-    facts: DatasetFacts | None = None  # what the dataset reported about itself; None before the first start
-    usage: Usage = Usage()  # resources used up to the latest pause; nothing without a process
-    _stack: ExitStack = field(default_factory=ExitStack)
-
-    @property
-    def is_late(self) -> bool:
-        """Whether the search must end."""
-        return self.environment.clock() >= self.deadline_s
-
-    def start(self, memory_bytes: int | None, place: float) -> TrialProcess:
-        """Starts the trial process with a memory limit, and makes its DataLoader; TrialError if that fails.
-
-        Its batches begin at ``place``, a share of the epoch.
-        """
-        starting = self.environment.start_process(self.configuration, memory_bytes, self.deadline_s)
-        process = self._stack.enter_context(starting)
-        self.running, self.facts = process, process.facts
-        process.open(self.settings, place)
-        self.read_usage()
-        return process
-
-    def pause(self) -> None:
-        """Pauses its processes; if ``waits_until_idle``, not before the queue is full and the workers are idle."""
-        if self.running is not None:
-            if self.waits_until_idle():
-                with suppress(TrialError, TimeLimitReached):  # the next time slice raises it again
-                    self.running.wait_until_idle()
-            self.running.pause()
-
-    def read_usage(self) -> None:
-        """Reads the resources used so far; the next time slice counts what is used from now on."""
-        if self.running is not None:
-            self.usage = self.running.usage()
-
-    def ask(self, question: Callable[[TrialProcess], Answer]) -> Answer | None:
-        """The answer of the paused process; None without a process or if the process fails."""
-        if self.running is None:
-            return None
-        self.running.resume()
-        try:
-            return question(self.running)
-        except TrialError:  # the next time slice raises it again
-            return None
-        finally:
-            self.running.pause()
-            self.read_usage()
-
-    def close(self) -> None:
-        """Ends the trial process."""
-        self.running, self.usage = None, Usage()
-        self._stack.close()
+_STATES: Mapping[type[TrialError], TrialState] = {
+    errors.TrialTimeout: TrialState.TIMEOUT,
+    errors.TrialOutOfMemory: TrialState.OUT_OF_MEMORY,
+    errors.TrialSkipped: TrialState.SKIPPED,
+    errors.TrialMismeasured: TrialState.MISMEASURED,
+    errors.WrongSamples: TrialState.WRONG_SAMPLES,
+}
 
 
 @dataclass(eq=False)
 class Candidate:
-    """One setting of the DataLoader under a configuration, with its trial process and its trial."""
+    """One setting of the DataLoader under a configuration, and what was measured of it.
 
-    process: CandidateProcess
-    on_stall: Callable[["Candidate"], bool]  # called without progress for 10 s; resumes others, False if none is paused
-    next_place: Callable[[], float | None] = lambda: None  # where its batches begin; see SearchProgress
-    progress: TrialProgress = field(init=False)
-    logged: SamplesLogged | None = None  # some of the samples that its workers made; None before their first window
-    eliminated: bool = False  # ended because others are better
-    _stalled: bool = False
-    _stall_counted: bool = False
+    Attributes:
+        process: Its trial process.
+        slices: Time slices of the current trial process.
+        discarded: Time slices of earlier trial processes, which do not count.
+        notes: Lines for its row.
+        warnings: Lines about it for the user.
+        error: Why its trial failed.
+        is_finished: Whether its row is final.
+        was_ended: Whether it was ended because others are better.
+        batches_per_epoch: Length of an epoch; None if it is unknown or was found wrong.
+        seen_batches: Of an epoch of a stream without a length, once an epoch of any candidate has ended.
+        place: Where its batches begin, a share of the epoch; None if all candidates take the same batches.
+        logged: Some of the samples that its workers made; None before their first window.
+        is_exhausted: Whether the data can be read only once, and were.
+        must_restart: Whether the next time slice needs a new trial process.
+        cost_s: Seconds from its start on, without those of other candidates.
+    """
+
+    process: OnDemandProcess
+    slices: list[TimeSlice] = field(default_factory=list)
+    discarded: list[TimeSlice] = field(default_factory=list)
+    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    error: TrialError | None = None
+    is_finished: bool = False
+    was_ended: bool = False
+    batches_per_epoch: int | None = None
+    seen_batches: int | None = None
+    place: float | None = None
+    logged: SamplesLogged | None = None
+    is_exhausted: bool = False
+    must_restart: bool = False
+    cost_s: float = 0.0
+    _least_window_s: float = math.inf  # of this time slice, if below ``measure.window_s``
+    _was_impossible: bool = False
+    _process_warnings: tuple[str, ...] = ()
+    _stalls: int = 0
     _begins_epoch: bool = False  # a time slice was discarded: its windows do not say where the loader is
+    _figures: Figures | None = None  # of the latest time slices and conditions
 
     def __post_init__(self) -> None:
-        """Begins the trial without starting a process."""
-        environment = self.process.environment
-        method = self.process.settings.multiprocessing_context or processes.start_method()
-        self.progress = TrialProgress(
-            self.process.settings,
-            self.process.configuration,
-            environment.enforced_cores(),
-            fork_s=environment.fork_s if method == "fork" else 0.0,
-            quota_period_s=environment.quota_period_s(),
-        )
+        """Notes configured settings that have no meaning without workers, and slow forks."""
+        asked = replace(self.process.configuration.loader, num_workers=self.settings.num_workers)
+        used = asked.canonical()
+        if names := [item.name for item in fields(asked) if getattr(asked, item.name) != getattr(used, item.name)]:
+            self.note(f"num_workers=0 has no {', '.join(names)}")
+        if self._fork_s > _SLOW_FORK_S and self.settings.num_workers:
+            self.note(f"the program takes {units.seconds(self._fork_s)} to fork a worker, since it is large")
 
     @property
-    def alive(self) -> bool:
+    def settings(self) -> LoaderSettings:
+        """Its settings; canonical."""
+        return self.process.settings
+
+    @property
+    def _fork_s(self) -> float:
+        method = self.settings.multiprocessing_context or processes.start_method()
+        return self.process.environment.fork_s if method == "fork" else 0.0
+
+    @property
+    def is_alive(self) -> bool:
         """Whether it has a trial process."""
         return self.process.running is not None
 
     @property
     def may_continue(self) -> bool:
         """Whether further time slices are possible within the limits of a trial."""
-        return self.alive and not self.progress.limit
+        return (self.is_alive or not self.slices) and not self.is_finished and not self.limit
 
-    def time_slice(self, memory_left: int | None, number: int, window_s: float) -> None:
-        """Resumes or starts its trial process, takes warm-up and one window or epoch, pauses the process.
+    @property
+    def windows(self) -> Sequence[Window]:
+        """All windows of the current trial process."""
+        return counters.all_windows(self.slices)
 
-        An error ends the trial. If the trial is done, it ends the trial process and discards this time slice only.
+    @property
+    def conditions(self) -> Conditions:
+        """The conditions of the latest time slice."""
+        rules = self.process.configuration.measure
+        # A window that is shorter than the start of the workers would save little time.
+        started_s = max((window.startup_s or 0.0 for window in self.windows), default=0.0)
+        is_throttled = any(time_slice.machine.throttled_s for time_slice in self.slices)
+        least_s = _PERIODS * self.process.environment.quota_period_s() if is_throttled else 0.0
+        window_s = max(least_s, min(rules.window_s, max(self._least_window_s, started_s)))
+        return Conditions(
+            settings=self.settings,
+            rules=replace(rules, window_s=window_s),
+            batches_per_epoch=self.batches_per_epoch,
+            seen_batches=self.seen_batches,
+            cores=self.process.environment.enforced_cores(),
+        )
+
+    @property
+    def figures(self) -> Figures:
+        """What its time slices show; computed once for the same time slices, since it replays them."""
+        ranks = self.process.configuration.ranks
+        latest = Figures(tuple(self.slices), self.conditions, ranks, self._fork_s)
+        if self._figures != latest:
+            self._figures = latest
+        return self._figures
+
+    @property
+    def has_pace(self) -> bool:
+        """Whether windows that count have a pace."""
+        return self.error is None and self.figures.timing.batch_s is not None
+
+    def observation(self, costs: Known | None) -> Observation:
+        """What a strategy sees of it; ``costs`` are those of its batches."""
+        timing = self.figures.timing
+        return Observation(
+            settings=self.settings,
+            cost_s=timing.cost_s if self.has_pace else None,
+            paces_s=timing.paces_s if self.has_pace else {},
+            paced_share=timing.paced_share,
+            bias_bound=timing.bias_bound if self.has_pace else 0.0,
+            batches=self.conditions.length or None,
+            spent_s=self.cost_s,
+            timed_s=timing.timed_s,
+            may_continue=self.may_continue,
+            was_ended=self.was_ended,
+            known=costs,
+        )
+
+    def trial(self, compared: Comparison = ALONE) -> Trial:
+        """Its trial, finished or not, as compared with other candidates."""
+        figures = self.figures.trial(compared)
+        has_figures = self.error is None or isinstance(self.error, errors.TrialMismeasured)
+        uncounted = counters.all_windows([*map(counters.as_warm_up, self.discarded)])
+        return replace(
+            figures,
+            state=TrialState.OK if self.error is None else _STATES.get(type(self.error), TrialState.FAILED),
+            reason="" if self.error is None else str(self.error),
+            notes=self.notes,
+            warnings=(*self._process_warnings, *self.warnings),
+            measurement=figures.measurement if has_figures else None,
+            noise=figures.noise if has_figures else None,
+            finished=self.is_finished,
+            windows=(*uncounted, *self.windows),
+            cost_s=self.cost_s,
+        )
+
+    @property
+    def epoch_batches(self) -> int | None:
+        """Batches of the latest epoch that has ended; None if none has."""
+        windows = list(self.windows)
+        while windows and not windows[-1].ended_epoch:
+            windows.pop()
+        return schedule.taken_in_epoch(windows) if windows else None
+
+    @property
+    def limit(self) -> str:
+        """The limit that ends the trial before it is precise; empty if none is reached."""
+        if self.is_exhausted:
+            return "the end of the data, which can be read only once"
+        rules, windows = self.process.configuration.measure, self.windows
+        # In mode epoch, epochs are counted, not timed; otherwise at least one window or epoch is taken.
+        if rules.mode == "epoch" or not (schedule.steady_windows(windows) or schedule.epoch_windows(windows)):
+            return ""
+        is_spent = sum(window.elapsed_s for window in windows) >= rules.trial_limit_s
+        return f"measure.trial_limit_s={rules.trial_limit_s:g}" if is_spent else ""
+
+    def note(self, line: str) -> None:
+        """Adds a line to its row, once."""
+        if line not in self.notes:
+            self.notes += (line,)
+
+    def warn(self, line: str) -> None:
+        """Adds a warning for the user, once."""
+        if line not in self.warnings:
+            self.warnings += (line,)
+
+    def forget_length(self, reason: str) -> None:
+        """Treats the length of an epoch as unknown from now on."""
+        if self.batches_per_epoch is not None:
+            self.note(f"{reason}: candidates are ranked by seconds per batch")
+        self.batches_per_epoch = None
+
+    def take_slice(self, number: int, window_s: float, memory_left: int | None) -> None:
+        """Resumes or starts its trial process, takes warm-up and one window or epoch, and pauses the process.
+
+        An error ends the trial.
 
         Args:
-            memory_left: Memory that its processes may hold in addition to what they hold, B; None for no limit.
             number: The round.
             window_s: Least length of the window, s, if below ``measure.window_s``.
+            memory_left: Memory that its processes may hold in addition to what they hold, B; None for no limit.
         """
         memory_bytes = None if memory_left is None else memory_left + (self.process.usage.added_bytes or 0)
-        self.progress.window_s, self._stalled = window_s, False
+        self._least_window_s = window_s
         with self._errors_recorded():
-            if self.progress.must_restart:
-                self.progress.discard_slices()
-                self.process.close()
-            earlier = list(self.progress.slices)
-            try:
-                process = self.process.running or self._start(memory_bytes)
-                process.memory_limit_bytes = memory_bytes
-                process.resume()
-                self._take_windows(process, number)
-                resources.check_budget(self.process.usage.added_bytes, memory_bytes)
-            except TrialError:
-                if not self.progress.done:
-                    raise
-                self.progress.slices = earlier
-                self.process.close()
-                return
-            if self._stalled and not self._stall_counted:  # later stalls are caused by the candidate
-                persists = self.process.settings.persistent_workers  # they would first make the rest of their epoch
-                self._stall_counted, self.progress.slices = True, earlier
-                self.progress.must_restart, self._begins_epoch = persists, not persists
-            elif not self.progress.done:
-                self.progress.judge()
-                self._take_last_look()
+            if self.must_restart:
+                self._discard_slices()
+            stalls, before = self._stalls, list(self.slices)
+            process = self.process.resume(memory_bytes) or self._start(memory_bytes)
+            self._take_windows(process, number)
+            resources.check_budget(self.process.usage.added_bytes, memory_bytes)
+            if self._stalls > stalls == 0:  # later stalls are caused by the candidate
+                persists = self.settings.persistent_workers  # they would first make the rest of their epoch
+                self.slices, self.must_restart, self._begins_epoch = before, persists, not persists
+            else:
+                self._leave_out_first_slice()
+
+    def restart(self, reason: str) -> None:
+        """Measures it once more, since its pace is impossible for this reason; TrialMismeasured the second time."""
+        if self._was_impossible:
+            self.fail(errors.TrialMismeasured(f"{reason}; measured twice"))
+            return
+        self._was_impossible = True
+        self.note(f"measured again because {reason}")
+        self._discard_slices()
 
     def fail(self, error: TrialError) -> None:
-        """Ends the trial as failed, and its trial process."""
-        self.progress.error, self.progress.done = error, True
+        """Ends its trial as failed, and its trial process."""
+        self.error, self.is_finished = error, True
         self.process.close()
 
-    def conclude(self, note: str = "") -> None:
-        """Finishes the trial with what was measured, and adds a note.
+    def finish(self, note: str = "", half_width: float | None = None) -> None:
+        """Makes its row final, with a note; a row with an impossible pace has a reason instead of a time.
 
-        An impossible trial is restarted the first time. A trial without figures stays unfinished if it may continue.
+        Args:
+            note: For the row; empty for none.
+            half_width: Of the interval of its pace, as of ``Figures.impossible``.
         """
-        if self.progress.done:
+        if self.is_finished:
+            return
+        if not self.has_pace:
+            self.fail(TrialError("it was stopped, by a limit or to free resources, before it was timed"))
+            return
+        if note:
+            self.note(note)
+        if reason := self.figures.impossible(half_width):
+            self.fail(errors.TrialMismeasured(reason))
             return
         with self._errors_recorded():
-            if self.progress.by_round:
-                self.progress.finish()
-                self._take_last_look()
-            elif not self.may_continue:
-                raise TrialError("it was stopped, by a limit or to free resources, before it was timed")
-        if self.progress.done and note:
-            self.progress.note(note)
-
-    def retire(self, note: str, *, eliminated: bool = False) -> None:
-        """Finishes the trial if it has figures, without repetition, and ends its trial process.
-
-        ``eliminated`` if it ends because others are better.
-        """
-        self.eliminated = self.eliminated or eliminated
-        self.progress.violations += 1
-        if self.progress.by_round:
-            self.conclude(note)
-        self.process.close()
+            self._take_last_look()
+        self.is_finished = True
 
     @contextmanager
     def _errors_recorded(self) -> Iterator[None]:
         """Counts the time, and records errors as the trial's state and reason."""
         environment = self.process.environment
-        began = environment.clock()
+        began_s, started_in_s = environment.clock(), self.process.started_in_s
         try:
             yield
         except TrialError as error:
             environment.check_interrupts()  # an interrupt may have ended the trial process too
             self.fail(error)
         except TimeLimitReached:
-            waited_s = environment.clock() - began
-            if not self.progress.windows and waited_s >= _LONG_WITHOUT_BATCH_S:  # else the trial would have no row
+            waited_s = environment.clock() - began_s - (self.process.started_in_s - started_in_s)
+            if not self.windows and waited_s >= _LONG_WITHOUT_BATCH_S:  # else the trial would have no row
                 self.fail(TrialTimeout(f"no batch within {units.seconds(waited_s)}, until the search's time limit"))
             raise
         finally:
-            self.progress.cost_s += environment.clock() - began
+            self.cost_s += environment.clock() - began_s
+
+    def _discard_slices(self) -> None:
+        """Excludes what was measured so far; the next trial process starts from nothing."""
+        self.discarded, self.slices, self.must_restart = [*self.discarded, *self.slices], [], False
+        self.process.close()
 
     def _report_stall(self) -> None:
-        if self.on_stall(self):
-            self._stalled = True
-            self.progress.note(_STALLED)
+        if self.process.turns.resume_others(self.process):
+            self._stalls += 1
+            self.note(_STALLED)
 
     def _start(self, memory_bytes: int | None) -> TrialProcess:
-        place = self.next_place()
-        self.progress.has_own_batches = place is not None
-        process = self.process.start(memory_bytes, place or 0.0)
-        process.on_stall, self.progress.batches_per_epoch = self._report_stall, process.batches_per_epoch
+        process = self.process.start(memory_bytes, self.place or 0.0)
+        process.on_stall, self.batches_per_epoch = self._report_stall, process.batches_per_epoch
         return process
 
     def _take_windows(self, process: TrialProcess, number: int) -> None:
         """Takes windows up to the first that counts, pauses the process, and adds the time slice of a round."""
-        was_paused, environment = bool(self.progress.slices), self.process.environment
-        machine_before, began = environment.machine_time(), environment.clock()
+        was_paused, environment = bool(self.slices), self.process.environment
+        machine_before, began_s = environment.machine_time(), environment.clock()
         windows: list[Window] = []
         request = None
         try:
-            while request is None or (request.kind is WindowKind.WARM_UP and not self.progress.exhausted):
+            while request is None or (request.kind is WindowKind.WARM_UP and not self.is_exhausted):
                 if self.process.is_late:
                     raise TimeLimitReached
-                taken = [] if self._begins_epoch else [*self.progress.windows, *windows]
+                taken = [] if self._begins_epoch else [*self.windows, *windows]
                 is_after_pause, self._begins_epoch = was_paused and not windows, False
-                request = schedule.next_request(taken, self.progress.conditions, was_paused=is_after_pause)
+                request = schedule.next_request(taken, self.conditions, was_paused=is_after_pause)
                 windows.append(process.window(request))
                 self._check_end(request, windows)
-            self.progress.process_warnings = process.warned()
-            if self.process.settings.num_workers and self.logged is None:
+            self._process_warnings = process.warned()
+            if self.settings.num_workers and self.logged is None:
                 self.logged = process.logged()
         finally:
             self.process.pause()
             time_slice = TimeSlice(
                 windows=tuple(windows),
-                elapsed_s=environment.clock() - began,
+                elapsed_s=environment.clock() - began_s,
                 machine=environment.machine_time().since(machine_before),
                 before=self.process.usage,
                 after=process.usage(),
                 round=number,
             )
             self.process.usage = time_slice.after
-            self.progress.slices.append(time_slice)
+            self.slices.append(time_slice)
 
     def _check_end(self, request: WindowRequest, windows: list[Window]) -> None:
         """Drops the window of a new epoch without a batch: otherwise the loop would start epochs forever."""
@@ -263,32 +350,46 @@ class Candidate:
         if windows[-1].batches or not windows[-1].ended_epoch or not is_new:
             return
         windows.pop()
-        taken = [*self.progress.windows, *windows]
+        taken = [*self.windows, *windows]
         if not (schedule.steady_windows(taken) or schedule.epoch_windows(taken)):
             batch = "further batch" if taken else "batch"
-            of = "" if self.process.settings.batch_size is None else f" of {self.process.settings.batch_size}"
-            raise TrialError(f"the loader returned no {batch}{of} (drop_last={self.process.settings.drop_last})")
-        self.progress.exhausted = True
+            of = "" if self.settings.batch_size is None else f" of {self.settings.batch_size}"
+            raise TrialError(f"the loader returned no {batch}{of} (drop_last={self.settings.drop_last})")
+        self.is_exhausted = True
+
+    def _leave_out_first_slice(self) -> None:
+        """Leaves out a first time slice that read from storage: only the first candidate would meet a cold page cache.
+
+        Likewise the first short epoch, in which a process imports modules and fills caches. Persistent workers start in
+        the first epoch only, so their trial restarts, once.
+        """
+        persists = self.settings.persistent_workers
+        if len(self.slices) != 1 or (persists and self.discarded):
+            return
+        if self.process.configuration.measure.cache == "cold" or self.place is not None:
+            return
+        is_short = schedule.is_short_epoch(self.windows, self.conditions)
+        if is_short or counters.came_from_storage(self.slices[0]):
+            self.slices[0], self.must_restart = counters.as_warm_up(self.slices[0]), persists
 
     def _take_last_look(self) -> None:
         """After whole epochs, starts another one: for the memory of its workers, which end with each epoch, and for a
         second batch of each worker, whose calls are timed.
         """
-        process, conditions = self.process.running, self.progress.conditions
-        if not self.progress.done or process is None or not self.process.settings.num_workers:
+        process = self.process.running
+        if process is None or not self.settings.num_workers or self.is_exhausted or self.process.is_late:
             return
-        is_whole = self.progress.measurement is not None and schedule.whole_epochs(self.progress.windows, conditions)
-        if not is_whole or self.progress.exhausted or self.process.is_late:
+        if not schedule.whole_epochs(self.windows, self.conditions):
             return
         try:
             process.resume()
             began = process.window(WindowRequest(kind=WindowKind.WARM_UP, fresh=True))
             process.wait_until_idle()
             ready = process.window(WindowRequest(kind=WindowKind.WARM_UP))
-        except TrialError:
+        except (TrialError, TimeLimitReached):
             self.process.close()
             return
         self.process.pause()
         self.process.read_usage()
         used, records = self.process.usage, (*began.records, *ready.records)
-        self.progress.slices.append(TimeSlice(windows=(), before=used, after=used, records=records))
+        self.slices.append(TimeSlice(windows=(), before=used, after=used, records=records))

@@ -1,219 +1,212 @@
 """Measures candidates in rounds of time slices: while one candidate is timed, the others are paused.
 
-In each round every unfinished candidate has one time slice. The order is random in each round, so machine drift
+In each round every candidate of a decision has one time slice. The order is random in each round, so machine drift
 affects all candidates equally. Trial processes stay alive, paused, as long as resources are free.
 """
 
-import math
 import random
-from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 from nws_sweep import units
-from nws_sweep.errors import ConfigurationError, TimeLimitReached
-from nws_sweep.executor.environment import Observer
-from nws_sweep.results import LoaderSettings, MeasureRules
-from nws_sweep.searching.candidate import Candidate, CandidateProcess
+from nws_sweep.errors import TimeLimitReached
+from nws_sweep.executor.environment import Environment, Observer
+from nws_sweep.executor.on_demand import OnDemandProcess, Turns
+from nws_sweep.replay import choice
+from nws_sweep.replay.known import known_of
+from nws_sweep.replay.prediction import Records
+from nws_sweep.results import DatasetFacts, LoaderSettings, SearchRecord, Trial
+from nws_sweep.searching import threads
+from nws_sweep.searching.admission import Admission
+from nws_sweep.searching.candidate import Candidate
+from nws_sweep.searching.data import Data, cold_files
+from nws_sweep.searching.estimates import FEWEST_ROUNDS, Estimates, estimates_of
+from nws_sweep.searching.observations import Observation, Round, observation_of
 from nws_sweep.searching.sample_check import SampleChecker
-from nws_sweep.searching.search_progress import SearchProgress
-from nws_sweep.system import page_cache
 
-_COMPARE_THREADS_S = 0.5
-_FEWER_THREADS = 0.8  # share of the time with the program's own number of threads that is worth a warning
-
-
-def threads_warning(times_s: Mapping[int, float]) -> str:
-    """A warning if the program's number of torch's threads, the first one, is much slower than another; else empty."""
-    own, best = next(iter(times_s), 1), min(times_s, key=lambda number: times_s[number], default=1)
-    if not times_s or times_s[best] > _FEWER_THREADS * times_s[own]:
-        return ""
-    return (
-        f"without workers, torch.set_num_threads({best}), or OMP_NUM_THREADS={best}, would save "
-        f"{units.share(1 - times_s[best] / times_s[own])} of loading: a sample takes {units.seconds(times_s[best])} "
-        f"instead of {units.seconds(times_s[own])} with {own} threads"
-    )
-
-
-def cold_files(rules: MeasureRules) -> tuple[str, ...]:
-    """What ``measure.cache=cold`` drops from the page cache; ConfigurationError if there are no such files."""
-    if rules.cache != "cold":
-        return ()
-    named = rules.cache_files or ()
-    if files := page_cache.files_below(named):
-        return files
-    raise ConfigurationError(
-        f"measure.cache=cold: no files in measure.cache_files=[{', '.join(named)}]; "
-        "name the files or folders that the dataset reads"
-    )
+_LONG_START_S = 10.0  # starts of trial processes that take longer are named
 
 
 class Rounds(ExitStack):
-    """The rounds of one search; leaving the context ends all trial processes, also after an interrupt."""
+    """The state of one search; leaving the context ends all trial processes, also after an interrupt.
 
-    def __init__(self, search: SearchProgress, observer: Observer) -> None:
+    Attributes:
+        start: The record before the search; its finished trials are not measured again.
+        candidates: All that were started or skipped, in the order of their starts.
+        wrong_samples: Why every candidate with workers is wrong; empty if no such reason was found.
+    """
+
+    def __init__(self, start: SearchRecord, environment: Environment, observer: Observer, limit_s: float) -> None:
         super().__init__()
-        self.search = search
-        self._environment = search.environment
+        rules, ranks = start.configuration.measure, start.configuration.ranks
+        self.start = replace(start, trials=tuple(trial for trial in start.trials if trial.finished))
+        self.candidates: list[Candidate] = []
+        self.wrong_samples = ""
+        self.environment = environment
         self._observer = observer
-        self._samples = SampleChecker(self.search, observer, self._resume_others)
-        self._cold_files = cold_files(search.start.configuration.measure)  # dropped before each time slice
+        self._began_s = environment.clock()
+        self.turns = Turns(self._began_s + limit_s)
+        budget_bytes = environment.memory_budget(rules.memory_budget_bytes)
+        self._admission = Admission(environment, budget_bytes, ranks, rules.interleave)
+        self._samples = SampleChecker(self, observer)
+        self._data = Data(environment, rules)
+        self._cold_files = cold_files(rules)  # dropped before each time slice
         self._number = 0
-        self._waits_until_idle = False
-        self._resumed: list[Candidate] = []
-        self._reported: list[Candidate] = []  # whose trials have finished
-        self._has_compared_threads = False
-
-    def measure(self, chosen: Sequence[LoaderSettings], beside: Sequence[LoaderSettings] = ()) -> None:
-        """Measures new candidates until their trials are finished; those that do not fit start later.
-
-        Candidates ``beside`` them, if still alive, take part in ``measure.windows`` rounds. TimeLimitReached after the
-        deadline.
-        """
-        waiting = [self._candidate(settings) for settings in sorted(chosen, key=lambda s: s.num_workers)]
-        started: list[Candidate] = []
-        first = self._number
-        while not self.search.stream_error and (waiting or any(not candidate.progress.done for candidate in started)):
-            taking = [candidate for candidate in started if not candidate.progress.done]
-            if self._number - first < self.search.start.configuration.measure.windows:
-                taking += [candidate for candidate in self.search.candidates if candidate.process.settings in beside]
-            while waiting and not self.search.stream_error and self.search.admits(waiting[0], beside, started):
-                started.append(waiting.pop(0))
-                self._start(started[-1])
-            self._take_round(taking)
-
-    def end_trials(self, dropped: Sequence[LoaderSettings], note: str, *, eliminated: bool = False) -> None:
-        """Ends trials whose processes run; ``note`` says why, with a place for the number of rounds.
-
-        ``eliminated`` if they end because others are better.
-        """
-
-        def end(one: Candidate) -> None:
-            rounds = units.counted(len(one.progress.by_round), "round")
-            one.retire(note.format(rounds), eliminated=eliminated)
-
-        self._end([one for one in self.search.candidates if one.process.settings in dropped and one.alive], end)
-
-    def compare_in_round(self, chosen: Sequence[LoaderSettings], window_s: float = math.inf) -> None:
-        """Takes one round with windows of at least ``window_s``; starts new candidates.
-
-        TimeLimitReached after the deadline.
-        """
-        known = [candidate for candidate in self.search.candidates if candidate.process.settings in chosen]
-        new = [settings for settings in chosen if settings not in {candidate.process.settings for candidate in known}]
-        if new and self.search.start.configuration.measure.interleave == 1:  # no process may be paused for another
-            self.measure(new)
-        else:
-            self._take_round([*known, *map(self._candidate, new)], chosen, window_s)
-
-    def conclude(self) -> list[LoaderSettings]:
-        """Finishes all trials; the settings of those without figures, or that were impossible and restart."""
-        self._end(self.search.candidates, Candidate.conclude)
-        return [candidate.process.settings for candidate in self.search.candidates if not candidate.progress.done]
+        self._reported: set[LoaderSettings] = set()  # of candidates whose trials have finished
 
     def __exit__(self, *error: Any) -> bool | None:
-        """Ends all trial processes at the same time: a busy machine takes seconds for each of them."""
-        self.search.end_processes()
+        """Ends all trial processes at the same time."""
+        self.turns.end()
         return super().__exit__(*error)
 
-    def stop(self, note: str) -> None:
-        """Finishes the trials that have figures with a note, and ends all trial processes, at the same time."""
-        self.search.end_processes()
-        self._end(self.search.candidates, lambda candidate: candidate.retire(note))
+    @property
+    def facts(self) -> DatasetFacts | None:
+        """What the dataset reported about itself; None before the first trial process."""
+        reported = (candidate.process.facts for candidate in self.candidates)
+        return next((facts for facts in reported if facts is not None), self.start.facts)
 
-    def _compare_threads(self, candidate: Candidate) -> None:
-        """Warns, once, if another number of torch's threads loads samples faster without workers."""
-        is_beside_others = self.search.start.configuration.ranks > 1
-        if candidate.process.settings.num_workers or self._has_compared_threads or is_beside_others:
-            return
-        self._has_compared_threads = True
-        counts = (1, max(1, int(self._environment.cores(1))))
-        times_s = candidate.process.ask(lambda process: process.thread_times(counts, _COMPARE_THREADS_S))
-        if warning := threads_warning(times_s or {}):
-            candidate.progress.warnings += (warning,)
+    @property
+    def memory_left(self) -> int | None:
+        """Bytes of the memory budget that no candidate holds; None without a budget."""
+        return self._admission.memory_left(self.candidates)
 
-    def _end(self, candidates: Sequence[Candidate], end: Callable[[Candidate], object]) -> None:
-        try:
-            for candidate in candidates:
-                end(candidate)
-        finally:  # those that ended before a limit, too
-            self._report_ends()
+    def observations(self) -> list[Observation]:
+        """What is known of each candidate, finished trials of the start included."""
+        earlier = [(trial, None) for trial in self.start.trials]
+        trials: list[tuple[Trial, Candidate | None]] = [*earlier, *((c.trial(), c) for c in self.candidates)]
+        cores, epochs = self.environment.cores(self.start.configuration.ranks), self.start.configuration.measure.epochs
+        observations: list[Observation] = []
+        records: Records | None = None  # of a trial that has some
+        for trial, candidate in sorted(trials, key=lambda pair: pair[0].num_workers):
+            costs = known_of(trial, trial.batches, cores, records, epochs)
+            if records is None and costs is not None:
+                records = costs.records
+            observations.append(candidate.observation(costs) if candidate else observation_of(trial, costs))
+        return observations
 
-    def _report_ends(self) -> None:
-        """Reports the trials that have finished meanwhile."""
-        finished = [one for one in self.search.candidates if one.progress.done and one not in self._reported]
-        if not finished:  # a record replays batches of all trials
-            return
-        self._reported += finished
-        record = self.search.record
-        for trial in record.trials:
-            if trial.settings in [one.process.settings for one in finished]:
-                self._observer.trial_finished(record, trial)
+    @property
+    def record(self) -> SearchRecord:
+        """All trials and the cost of the search so far."""
+        estimates = self._estimates
+        rows: list[Trial] = []
+        for candidate in self.candidates:
+            if estimates is None or not candidate.has_pace:
+                rows.append(candidate.trial())
+            else:
+                rows.append(candidate.trial(estimates.comparison(candidate.settings)))
+        cost_s = self.start.cost_s + self.environment.clock() - self._began_s
+        return replace(self.start, trials=(*self.start.trials, *rows), facts=self.facts, cost_s=cost_s)
 
-    def _candidate(self, settings: LoaderSettings) -> Candidate:
-        search = self.search
-        process = CandidateProcess(
-            settings, search.start.configuration, self._environment, search.deadline_s, lambda: self._waits_until_idle
-        )
-        return Candidate(process, self._resume_others, search.next_place)
+    def take(self, decision: Round) -> None:
+        """Ends candidates, then takes one time slice of each candidate of a decision; starts new ones.
 
-    def _resume_others(self, stalled: Candidate | None = None) -> bool:
-        """Resumes all others: one may hold a lock. From then on processes are paused only when they are idle.
-
-        False if there are no others.
+        A new candidate that has to wait is not started. TimeLimitReached after the deadline.
         """
-        self._resumed = []
-        for other in self.search.candidates:
-            if other.process.running is not None and other is not stalled:
-                other.process.running.resume()
-                self._resumed.append(other)
-                self._waits_until_idle = True
-        return bool(self._resumed)
-
-    def _pause_others(self) -> None:
-        while self._resumed:
-            process = self._resumed.pop().process
-            process.pause()
-            process.read_usage()
-
-    def _take_round(
-        self, taking: list[Candidate], beside: Sequence[LoaderSettings] = (), window_s: float = math.inf
-    ) -> None:
-        """Takes a time slice of each candidate in random order; the first round, which sizes batches, in order."""
-        if any(candidate.progress.windows for candidate in self.search.candidates):
-            random.Random(f"{self.search.start.configuration.seed}-{self._number}").shuffle(taking)
-        for candidate in taking:
-            if self.search.stream_error:
+        self._end(decision)
+        wanted = (*decision.candidates, *decision.beside)
+        started = [candidate for candidate in self.candidates if candidate.settings in wanted]
+        random.Random(f"{self.start.configuration.seed}-{self._number}").shuffle(started)
+        for candidate in [*started, *self._new(decision)]:
+            if self.wrong_samples:
                 break
-            if candidate not in self.search.candidates:
-                self.search.admits(candidate, beside, ())
-                self._start(candidate, window_s)
-            elif candidate.alive:  # it may have been closed in this round to free resources
-                self._take_slice(candidate, window_s)
+            if candidate in started or self._is_admitted(candidate, decision):
+                self._take_slice(candidate, decision.window_s)
         self._number += 1
-        self._observer.round_finished(lambda: self.search.record)
+        self._measure_impossible_again()
+        self._observer.round_finished(lambda: self.record)
 
-    def _start(self, candidate: Candidate, window_s: float = math.inf) -> None:
-        self.search.candidates.append(candidate)
-        self.callback(candidate.process.close)
-        if candidate.progress.done:  # it was skipped
-            self._report_ends()
-        else:
-            self._take_slice(candidate, window_s)
+    def stop(self, note: str = "") -> None:
+        """Makes the rows of all candidates that have a pace final, with a note; ends all trial processes."""
+        if note:  # without time for a last look
+            self.turns.end()
+        for candidate in self.candidates:
+            if candidate.has_pace or not note:
+                self._finish(candidate, note or _note_of_limit(candidate))
+        self._report_finished()
+
+    def _new(self, decision: Round) -> list[Candidate]:
+        """The candidates of a decision that were not started; few workers first, which show what more would need."""
+        started = [candidate.settings for candidate in self.candidates]
+        settings = sorted(set(decision.candidates).difference(started), key=choice.size)
+        configuration = self.start.configuration
+        return [Candidate(OnDemandProcess(new, configuration, self.environment, self.turns)) for new in settings]
+
+    @property
+    def _estimates(self) -> Estimates | None:
+        return estimates_of(self.observations(), self.start.configuration.search.tolerance)
+
+    def _end(self, decision: Round) -> None:
+        """Makes the rows of candidates final, and ends their trial processes."""
+        for candidate in self.candidates:
+            if candidate.settings not in decision.ended or candidate.is_finished:
+                continue
+            candidate.was_ended = decision.are_worse
+            rounds = units.counted(len(candidate.figures.timing.paces_s), "round")
+            self._finish(candidate, f"ended after {rounds}" if decision.are_worse else _note_of_limit(candidate))
+            candidate.process.close()
+        self._report_finished()
+
+    def _finish(self, candidate: Candidate, note: str) -> None:
+        estimates = self._estimates
+        candidate.finish(note, estimates.half_width(candidate.settings) if estimates else None)
+
+    def _is_admitted(self, candidate: Candidate, decision: Round) -> bool:
+        is_admitted = self._admission.admits(candidate, self.candidates, decision)
+        if is_admitted or candidate.is_finished:  # it was skipped
+            self.candidates.append(candidate)
+            self.callback(candidate.process.close)
+            self._report_finished()
+        return is_admitted
 
     def _take_slice(self, candidate: Candidate, window_s: float) -> None:
-        self._environment.check_interrupts()
+        """Takes a time slice, unless the candidate was closed in this round to free resources."""
+        if not candidate.may_continue:
+            return
+        self.environment.check_interrupts()
         if candidate.process.is_late:
             raise TimeLimitReached
-        self._observer.slice_started(candidate.process.settings.num_workers)
-        self._environment.drop_files(self._cold_files)
-        candidate.time_slice(self.search.memory_left, self._number, window_s)
-        self._pause_others()
+        self._observer.slice_started(candidate.settings.num_workers)
+        self.environment.drop_files(self._cold_files)
+        self._data.place(candidate)
+        started_in_s = candidate.process.started_in_s
+        candidate.take_slice(self._number, window_s, self.memory_left)
+        self.turns.pause_others()
         self._samples.check(candidate)
-        self._pause_others()
-        self._compare_threads(candidate)
-        self._pause_others()
-        if noticed := self.search.notice_size(candidate):
-            self._observer.note(noticed)
-        self.search.notice_length(candidate)
-        self._report_ends()
+        self.turns.pause_others()
+        threads.compare(candidate, self.environment.cores(1))
+        self.turns.pause_others()
+        if (took_s := candidate.process.started_in_s - started_in_s) > _LONG_START_S:
+            took = f"starting a trial process took {units.seconds(took_s)}"
+            self._observer.note(f"{took}, which time_limit_s does not count: torch is imported, the dataset is made")
+        if line := self._data.notice_size(candidate):
+            self._observer.note(line)
+        self._data.notice_length(candidate, self.candidates)
+        self._report_finished()
+
+    def _measure_impossible_again(self) -> None:
+        """Measures candidates with an impossible pace once more; without a number if it stays impossible."""
+        estimates = self._estimates
+        for candidate in self.candidates:
+            if estimates is None or not candidate.may_continue:
+                continue
+            if len(candidate.figures.timing.paces_s) < FEWEST_ROUNDS:
+                continue
+            if reason := candidate.figures.impossible(estimates.half_width(candidate.settings)):
+                candidate.restart(reason)
+
+    def _report_finished(self) -> None:
+        """Reports the trials that have finished meanwhile."""
+        finished = [c for c in self.candidates if c.is_finished and c.settings not in self._reported]
+        if not finished:  # a record replays batches of all trials
+            return
+        settings = {candidate.settings for candidate in finished}
+        self._reported |= settings
+        record = self.record
+        for trial in record.trials:
+            if trial.settings in settings:
+                self._observer.trial_finished(record, trial)
+
+
+def _note_of_limit(candidate: Candidate) -> str:
+    return f"stopped at {candidate.limit}" if candidate.limit else ""

@@ -12,13 +12,22 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from itertools import zip_longest
 from operator import attrgetter
+from typing import Protocol
 
 from nws_sweep.errors import TrialError, WrongSamples
-from nws_sweep.executor.environment import Observer, TrialProcess
-from nws_sweep.results import DatasetFacts, LoaderSettings, SampleMade, SamplePart, SamplesLogged, SamplesSeen
+from nws_sweep.executor.environment import Environment, Observer, TrialProcess
+from nws_sweep.executor.on_demand import Answer, Turns
+from nws_sweep.results import (
+    DatasetFacts,
+    LoaderSettings,
+    SampleMade,
+    SamplePart,
+    SamplesLogged,
+    SamplesSeen,
+    SearchRecord,
+)
 from nws_sweep.results.dataset_facts import REMEDY, equal_draws_warning, shared_handles_warning
-from nws_sweep.searching.candidate import Answer, Candidate
-from nws_sweep.searching.search_progress import SearchProgress
+from nws_sweep.searching.candidate import Candidate
 
 Parts = tuple[SamplePart, ...]
 Reference = Mapping[int | str, Parts]
@@ -45,13 +54,28 @@ HOW_TO_SHARD = (
 )
 
 
+class Search(Protocol):
+    """What the check needs of a search."""
+
+    start: SearchRecord
+    environment: Environment
+    candidates: list[Candidate]
+    turns: Turns
+    wrong_samples: str
+
+    @property
+    def facts(self) -> DatasetFacts | None: ...  # noqa: D102
+
+    @property
+    def memory_left(self) -> int | None: ...  # noqa: D102
+
+
 class SampleChecker:
     """Checks the samples of each candidate of a search once."""
 
-    def __init__(self, search: SearchProgress, observer: Observer, on_stall: Callable[[], object]) -> None:
+    def __init__(self, search: Search, observer: Observer) -> None:
         self._search = search
         self._observer = observer
-        self._on_stall = on_stall  # resumes all candidates: a paused one may hold a lock
         self._checks_samples = search.start.configuration.check_samples
         self._checked: set[LoaderSettings] = set()
         self._handles_reported = False
@@ -62,7 +86,7 @@ class SampleChecker:
 
     def check(self, candidate: Candidate) -> None:
         """Fails a candidate with wrong samples; if the dataset is iterable, all candidates with workers."""
-        facts, settings, progress = candidate.process.facts, candidate.process.settings, candidate.progress
+        facts, settings = candidate.process.facts, candidate.settings
         if facts is None:
             return
         if facts.handles and not self._handles_reported:
@@ -74,27 +98,29 @@ class SampleChecker:
             return
         self._checked.add(settings)
         try:
-            warning = self.compare(candidate.logged, settings, facts, progress.cost_s)
-            progress.warnings += (warning,) if warning else ()
+            if warning := self.compare(candidate.logged, settings, facts, candidate.cost_s):
+                candidate.warn(warning)
         except WrongSamples as error:
-            self._search.stream_error = str(error) if facts.iterable else ""
-            for one in self._search.candidates if facts.iterable else [candidate]:
-                if one.process.settings.num_workers:
-                    one.fail(error)
+            self._search.wrong_samples = str(error) if facts.iterable else ""
+            self._fail([*self._search.candidates] if facts.iterable else [candidate], error)
+
+    def _fail(self, candidates: Sequence[Candidate], error: WrongSamples) -> None:
+        for candidate in candidates:
+            if candidate.settings.num_workers:
+                candidate.fail(error)
 
     def _compare_lengths(self, candidate: Candidate) -> None:
         """Warns of a stream of which each worker has a whole epoch: more workers have more batches."""
-        workers, progress = candidate.process.settings.num_workers, candidate.progress
-        if not (batches := progress.epoch_batches):
+        workers, batches = candidate.settings.num_workers, candidate.epoch_batches
+        if not batches:
             return
         self._epochs[workers] = batches
         fewest = min(self._epochs)
         if batches > _LONGER * self._epochs[fewest] + workers:
-            found = f"{self._epochs[fewest]} batches with {fewest}, {batches} with {workers}"
-            warning = (
-                f"{LONGER}{found}; divide the length that each worker has, such as that of with_epoch(), by num_workers"
+            lengths = f"{self._epochs[fewest]} batches with {fewest}, {batches} with {workers}"
+            candidate.warn(
+                f"{LONGER}{lengths}; divide the length that each worker has, such as with_epoch(), by num_workers"
             )
-            progress.warnings = tuple(dict.fromkeys((*progress.warnings, warning)))
 
     def ask(self, question: Callable[[TrialProcess], Answer]) -> Answer | None:
         """Asks a candidate without workers; a new process if a question would advance the candidate's stream.
@@ -104,12 +130,12 @@ class SampleChecker:
         search = self._search
         is_stream = search.facts is not None and search.facts.iterable
         for candidate in search.candidates:
-            if candidate.process.settings.num_workers == 0 and candidate.alive and not is_stream:
+            if candidate.settings.num_workers == 0 and candidate.is_alive and not is_stream:
                 return candidate.process.ask(question)
         try:
             start = search.environment.start_process
-            with start(search.start.configuration, search.memory_left, search.deadline_s) as process:
-                process.on_stall = self._on_stall
+            with start(search.start.configuration, search.memory_left, search.turns.deadline_s) as process:
+                process.on_stall = search.turns.resume_others
                 return question(process)
         except TrialError:
             return None

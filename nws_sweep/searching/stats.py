@@ -1,13 +1,20 @@
-"""Estimates with intervals. Pure functions over sequences of numbers."""
+"""Means and intervals of times that were measured in rounds. Pure functions over numbers.
+
+The logarithm of a time is the sum of the candidate's, the round's and noise: a drift from round to round affects all
+candidates of a round alike. Candidates are fixed effects, rounds are random ones: a mixed model, solved by Henderson's
+equations with variances by restricted maximum likelihood (Searle, Casella and McCulloch, Variance Components, 1992,
+sections 7.4 and 8.3). It gives the variance of each candidate's time, drift included, and of each ratio, without it.
+"""
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
 
 from nws_sweep.results import Estimate
-
-# Fewer windows have no interval: their spread is too uncertain.
-MIN_WINDOWS_FOR_INTERVAL = 3
 
 # 97.5 % quantiles of Student's t for 2 to 30 degrees of freedom (tests integrate the density).
 _T_975 = (
@@ -15,6 +22,12 @@ _T_975 = (
     2.1199, 2.1098, 2.1009, 2.0930, 2.0860, 2.0796, 2.0739, 2.0687, 2.0639, 2.0595, 2.0555, 2.0518, 2.0484, 2.0452,
     2.0423,
 )  # fmt: skip
+# Prior of the noise and of the drift: standard deviation of the logarithm of the time of a window, with the weight of
+# one window. Without it two equal windows would have no noise.
+_PRIOR_SPREAD = 0.02
+_PASSES = 30  # of the variances, which converge geometrically
+
+Times = Mapping[int, float]  # of one candidate, by round: seconds of any unit of work
 
 
 def student_t_975(degrees_of_freedom: int) -> float:
@@ -29,29 +42,75 @@ def student_t_975(degrees_of_freedom: int) -> float:
     return z + (z**3 + z) / (4 * degrees_of_freedom) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * degrees_of_freedom**2)
 
 
-def estimate_mean(window_means: Sequence[float], overall: float, widened_by: float = 1.0) -> Estimate:
-    """A mean per batch with its 95 % interval; the unit of replication is the window.
+def estimate_of(value: float, half_width: float | None, count: int) -> Estimate:
+    """A value with the interval whose logarithm has this half-width; None for no interval."""
+    if half_width is None or value <= 0:
+        return Estimate(value=value, low=None, high=None, n=count)
+    factor = math.exp(half_width)
+    return Estimate(value=value, low=value / factor, high=value * factor, n=count)
 
-    Batches inside a window are not independent, because n workers deliver in multiples of n. Their means over whole
-    multiples of the workers nearly are. The interval is Student's t on the logarithms: it stays above zero and fits
-    times, whose errors are proportional. Its centre is the overall mean, which weights each window by its length. Below
-    three windows, or if one took no time, there is no interval.
 
-    Args:
-        window_means: Seconds per batch of each window.
-        overall: Total seconds / total batches over all windows.
-        widened_by: Factor on the half-width of Student's interval (on the log scale).
+@dataclass(frozen=True)
+class Fit:
+    """Candidates compared by the rounds that they were measured in.
+
+    Attributes:
+        logs: Logarithm of the time of each candidate in a usual round; n of them.
+        effects: Logarithm of the time in a round / that in a usual round, by round.
+        noise: Standard deviation of the logarithm of one time, without the drift.
+        covariance: Of ``logs`` / the square of ``noise``, shape (n, n); the drift included.
+        freedom: Degrees of freedom of ``noise``, at least 1.
     """
-    n = len(window_means)
-    if n < MIN_WINDOWS_FOR_INTERVAL or min(window_means) <= 0:
-        return Estimate(value=overall, low=None, high=None, n=n)
-    spread = statistics.stdev(math.log(mean) for mean in window_means)
-    factor = math.exp(widened_by * student_t_975(n - 1) * spread / math.sqrt(n))
-    return Estimate(value=overall, low=overall / factor, high=overall * factor, n=n)
+
+    logs: Sequence[float]
+    effects: Times
+    noise: float
+    covariance: NDArray[np.float64]
+    freedom: float
+
+    def spread(self, candidate: int, other: int | None = None) -> float:
+        """Standard deviation of the logarithm of the time of a candidate, or of its ratio to another one's."""
+        variance = self.covariance[candidate, candidate]
+        if other is not None:
+            variance += self.covariance[other, other] - 2 * self.covariance[candidate, other]
+        return self.noise * math.sqrt(max(0.0, variance))
+
+    @property
+    def quantile(self) -> float:
+        """How many standard deviations a 95 % interval has on each side."""
+        return student_t_975(max(2, int(self.freedom)))
 
 
-def half_width(estimate: Estimate) -> float:
-    """Half the width of the interval as a share of the mean; infinite without an interval."""
-    if estimate.low is None or estimate.high is None:
-        return math.inf
-    return math.sqrt(estimate.high / estimate.low) - 1
+def fit(times: Sequence[Times]) -> Fit:
+    """Fits candidates, each with at least one round, whose times are more than 0."""
+    rounds = sorted({number for by_round in times for number in by_round})
+    design, logs = _design(times, rounds)
+    squares, products = design.T @ design, design.T @ logs
+    count = len(times)
+    is_round = np.arange(len(squares)) >= count
+    noise = drift = _PRIOR_SPREAD**2  # variances
+    for _ in range(_PASSES):
+        inverse = np.linalg.inv(squares + np.diag(is_round * noise / drift))
+        solution = inverse @ products
+        residual = max(0.0, float(logs @ (logs - design @ solution)))
+        effects, uncertain = solution[count:], noise * float(np.trace(inverse[count:, count:]))
+        noise = (residual + _PRIOR_SPREAD**2) / (len(logs) - count + 1)
+        drift = (float(effects @ effects) + uncertain + _PRIOR_SPREAD**2) / (len(rounds) + 1)
+    inverse = np.linalg.inv(squares + np.diag(is_round * noise / drift))
+    spent = len(rounds) - noise / drift * float(np.trace(inverse[count:, count:]))
+    return Fit(
+        logs=[float(log) for log in solution[:count]],
+        effects=dict(zip(rounds, map(float, solution[count:]), strict=True)),
+        noise=math.sqrt(noise),
+        covariance=inverse[:count, :count],
+        freedom=max(0.0, len(logs) - count - spent) + 1,
+    )
+
+
+def _design(times: Sequence[Times], rounds: Sequence[int]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """One row for each time: its candidate and its round are 1; and the logarithms of the times."""
+    placed = [(place, number, seconds) for place, by_round in enumerate(times) for number, seconds in by_round.items()]
+    design = np.zeros((len(placed), len(times) + len(rounds)))
+    for row, (place, number, _) in enumerate(placed):
+        design[row, place] = design[row, len(times) + rounds.index(number)] = 1
+    return design, np.log([seconds for *_, seconds in placed])

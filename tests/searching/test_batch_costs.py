@@ -11,9 +11,9 @@ from nws_sweep.replay.queue import QueueSettings, replay
 from nws_sweep.results import BatchCost, LoopCosts, TimeSlice, Window, WindowKind
 from nws_sweep.searching import batch_costs
 from nws_sweep.searching.batch_costs import spans_of
-from nws_sweep.searching.trial_progress import TrialProgress
-from tests.factories import batch_record, configuration, loader_settings, window
-from tests.searching.test_quantities import conditions
+from nws_sweep.searching.rows import Figures
+from tests.factories import batch_record, window
+from tests.searching.test_timing import conditions
 
 
 def test_the_time_to_receive_a_batch_is_that_of_batches_that_lay_ready() -> None:
@@ -73,9 +73,9 @@ def test_the_batches_of_a_rank_are_replayed_with_its_share_of_the_cpus(ranks: in
     returned_s = replay(costs, LoopCosts(), QueueSettings(4, 4.0 / ranks)).returned_s
     first, second = (taken(WindowKind.WARM_UP, returned_s, 0, 8, 1.0), taken(WindowKind.STEADY, returned_s, 8, 24, 1.0))
     records = tuple(batch_record(n, cost) for n, cost in enumerate(costs))
-    progress = TrialProgress(loader_settings(4), configuration(ranks=ranks), 4.0)
-    progress.slices = [TimeSlice(windows=(replace(first, records=records), second))]
-    assert [span.replayed_s for span in progress.trial.spans] == [pytest.approx(second.elapsed_s)]
+    slices = (TimeSlice(windows=(replace(first, records=records), second)),)
+    spans = Figures(slices, replace(conditions(4), cores=4.0), ranks).spans
+    assert [span.replayed_s for span in spans] == [pytest.approx(second.elapsed_s)]
 
 
 def test_without_workers_the_first_batch_which_has_no_record_counts_with_the_mean_cost() -> None:

@@ -14,10 +14,10 @@ BASE = loader_settings(prefetch_factor=2)
 
 def seen(workers: int, *costs: float, first_round: int = 0) -> Observation:
     """A candidate with these costs in consecutive rounds."""
-    by_round = {first_round + number: cost for number, cost in enumerate(costs)}
+    paces_s = {first_round + number: cost for number, cost in enumerate(costs)}
     cost_s = math.exp(sum(map(math.log, costs)) / len(costs))
     settings = BASE.with_workers(workers)
-    return Observation(settings=settings, cost_s=cost_s, by_round=by_round, spent_s=len(costs), may_continue=True)
+    return Observation(settings=settings, cost_s=cost_s, paces_s=paces_s, spent_s=len(costs), may_continue=True)
 
 
 def estimates(*observations: Observation) -> Estimates:
@@ -90,9 +90,9 @@ def test_a_candidate_that_was_eliminated_without_an_interval_is_not_the_answer()
     steady = seen(4, 1.0, 1.0, 1.0)
     early = seen(2, 0.9)
     assert estimates(early, steady).answer == early.settings
-    found = estimates(replace(early, may_continue=False, eliminated=True), steady)
+    found = estimates(replace(early, may_continue=False, was_ended=True), steady)
     assert (found.answer, found.fastest) == (steady.settings, steady.settings)
-    late = replace(seen(2, 0.9, 0.9, 0.9), may_continue=False, eliminated=True)
+    late = replace(seen(2, 0.9, 0.9, 0.9), may_continue=False, was_ended=True)
     assert estimates(late, steady).answer == late.settings
 
 
@@ -125,11 +125,14 @@ def test_a_candidate_of_which_one_round_was_disturbed_has_a_third_however_far_be
 def test_the_interval_of_a_candidate_has_the_noise_of_all_rounds_and_is_narrower_with_more() -> None:
     once, often = seen(0, 2.0), seen(4, 1.0, 1.05, 0.95)
     steady, disturbed = estimates(once, often), estimates(once, often, seen(2, 1.5, 4.0))
-    assert steady.half_width(once) == pytest.approx(math.sqrt(3) * steady.half_width(often))
-    assert disturbed.half_width(once) > 5 * steady.half_width(once)
+    def width(found: Estimates, of: Observation) -> float:
+        return found.half_width(of.settings) or math.nan
+
+    assert width(steady, once) == pytest.approx(math.sqrt(3) * width(steady, often), rel=0.1)
+    assert width(disturbed, once) > 5 * width(steady, once)
 
 
-@pytest.mark.parametrize(("ended", "continued"), [((1.0, 1.2, 0.8), (1.1, 0.9, 0.95)), ((1.1,), (1.0, 1.2))])
+@pytest.mark.parametrize(("ended", "continued"), [((1.0, 1.4, 0.7), (1.3, 0.8, 0.95)), ((1.1,), (1.0, 1.2))])
 def test_no_round_decides_against_one_that_has_ended(ended: tuple[float, ...], continued: tuple[float, ...]) -> None:
     for one, other in ((seen(4, *ended), seen(8, *continued)), (seen(8, *ended), seen(4, *continued))):
         pair = replace(one, may_continue=False), other

@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import math
 import random
 import re
 import time
@@ -17,8 +18,8 @@ import nws_sweep
 from nws_sweep.errors import WrongSamples
 from nws_sweep.results import LoaderSettings, MeasureRules, SampleMade, SamplePart, SamplesLogged, SamplesSeen
 from nws_sweep.searching import sample_check
+from nws_sweep.searching.rounds import Rounds
 from nws_sweep.searching.sample_check import MAX_COMPARED, Reference, SampleChecker
-from nws_sweep.searching.search_progress import SearchProgress
 from tests.factories import FACTS, configuration, search_result
 from tests.simulated import Recorder, machine_of
 from tests.user_datasets import Plain, Repeating, Stream
@@ -76,7 +77,7 @@ class World(SampleChecker):
         check_samples: bool | None = None,
     ) -> None:  # fmt: skip
         start = search_result(configuration=configuration(check_samples=check_samples))
-        super().__init__(SearchProgress(start, machine_of().environment(), 0.0), Recorder(), lambda: None)
+        super().__init__(Rounds(start, machine_of().environment(), Recorder(), math.inf), Recorder())
         self.alone, self.together, self.one_by_one = alone, together, one_by_one or (lambda index, worker: alone(index))
         self.epochs = list(epochs)
         self.loaded: list[int] = []

@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
+from nws_sweep.executor.on_demand import OnDemandProcess, Turns
 from nws_sweep.results import LoaderSettings, Measurement, MeasureRules, TimeSlice, Window, WindowKind
-from nws_sweep.searching.candidate import Candidate, CandidateProcess
+from nws_sweep.searching.candidate import Candidate
 from nws_sweep.searching.counters import all_windows
-from nws_sweep.searching.quantities import measurement_of
+from nws_sweep.searching.estimates import Estimates, is_precise
 from nws_sweep.searching.schedule import Conditions, next_request
+from nws_sweep.searching.timing import Timing
 from tests import factories
 from tests.fakes import FakeClock, FakeMachine, SimulatedLoader
 
@@ -31,9 +33,9 @@ class Simulation:
         simulated = SimulatedLoader(self.clock, batches, **{"make_s": 1.0, "num_workers": num_workers, **loader})
         self.machine = machine = FakeMachine(lambda _: simulated, length, self.clock, step_s)
         held = factories.configuration(measure=rules or MeasureRules(**RULES))
-        process = CandidateProcess(settings, held, machine.environment(), math.inf, lambda: False)
-        self.candidate = Candidate(process, lambda _: True)
-        self.progress = self.candidate.progress
+        self.rules = held.measure
+        self.turns = Turns(math.inf)
+        self.candidate = Candidate(OnDemandProcess(settings, held, machine.environment(), self.turns))
 
     def stalled(self, window: Window) -> Window:
         """The window, in which the process has stalled."""
@@ -41,15 +43,21 @@ class Simulation:
         return window
 
     def take_slice(self) -> None:
-        self.candidate.time_slice(None, 0, math.inf)
+        self.candidate.take_slice(len(self.candidate.slices), math.inf, None)
 
     def run(self, pause_s: float) -> tuple[list[Window], Measurement]:
         """A whole trial, with a pause between its time slices."""
-        while not self.candidate.progress.done:
+        while not self.is_precise and not self.candidate.limit:
             self.take_slice()
             self.clock.advance(pause_s)
-        slices = [one for one in self.progress.slices if one.round is not None]
-        return all_windows(slices), figures(slices, self.progress.conditions)
+        return all_windows(self.candidate.slices), figures(self.candidate.slices, self.candidate.conditions)
+
+    @property
+    def is_precise(self) -> bool:
+        observation = self.candidate.observation(None)
+        if observation.cost_s is None:
+            return False
+        return is_precise(observation, Estimates((observation,), 0.03), self.rules)
 
 
 def simulate(num_workers: int, *, pause_s: float = 7.0, **changes: Any) -> tuple[list[Window], Measurement]:
@@ -61,7 +69,7 @@ def kinds(windows: list[Window]) -> list[str]:
 
 
 def figures(slices: Sequence[TimeSlice], conditions: Conditions) -> Measurement:
-    found = measurement_of(slices, conditions)
+    found = Timing(slices, conditions).measurement()
     assert found is not None
     return found
 
@@ -85,7 +93,7 @@ def test_without_workers_loader_and_training_step_add_up_and_no_batch_is_discard
     windows, found = simulate(0, step_s=0.25)
     assert (pace(found), found.wait_s, found.step_s) == pytest.approx((1.25, 1.0, 0.25))
     assert found.stall_fraction == pytest.approx(0.8)
-    assert kinds(windows[1:]) == ["warm_up", "steady", "steady", "steady", "steady"]
+    assert kinds(windows[1:]) == ["warm_up", "steady", "steady", "steady"]
 
 
 @pytest.mark.parametrize("batches", [60, 10_000])  # in the short epoch the start-up is measured twice
@@ -106,10 +114,10 @@ def test_batches_that_became_ready_before_a_slice_are_discarded() -> None:
     simulated.candidate.process.running.resume()
     simulated.clock.advance(60.0)
     simulated.take_slice()
-    *warm_up, last = simulated.progress.slices[1].windows
+    *warm_up, last = simulated.candidate.slices[1].windows
     assert sum(window.batches for window in warm_up) >= 16
-    alone = [simulated.progress.slices[0], TimeSlice(windows=(last,))]
-    assert pace(figures(alone, simulated.progress.conditions)) == pytest.approx(0.08)
+    alone = [simulated.candidate.slices[0], TimeSlice(windows=(last,))]
+    assert pace(figures(alone, simulated.candidate.conditions)) == pytest.approx(0.08)
 
 
 @pytest.mark.parametrize("batch_size", [1, 16])
@@ -125,31 +133,33 @@ def test_after_a_pause_one_multiple_is_discarded_or_the_whole_queue_without_coun
     assert kinds(windows[:5]) == ["warm_up", "warm_up", "steady", "warm_up", "steady"]
     assert windows[3].batches == 4
     uncounted = Window(kind=WindowKind.STEADY, startup_s=1.0, wait_s=(1.0,) * 24, step_s=(0.0,) * 24, samples=24)
-    conditions = Simulation(4, prefetch_factor=5, declared=None).progress.conditions
+    conditions = Simulation(4, prefetch_factor=5, declared=None).candidate.conditions
     request = next_request([uncounted], conditions, was_paused=True)
     assert (request.kind, request.min_batches) == (WindowKind.WARM_UP, 20)
 
 
 @pytest.mark.parametrize("others_are_paused", [True, False])
-def test_after_a_stall_the_time_slice_is_discarded_and_the_next_one_begins_an_epoch(others_are_paused: bool) -> None:
+def test_after_a_stall_the_time_slice_is_discarded_and_the_next_one_begins_an_epoch(
+    others_are_paused: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The loader is further in its epoch than the windows that are left say."""
     simulated = Simulation(4)
-    simulated.candidate.on_stall = lambda _: others_are_paused
+    monkeypatch.setattr(simulated.turns, "resume_others", lambda _: others_are_paused)
     simulated.take_slice()
     simulated.machine.distort = simulated.stalled
     simulated.take_slice()
-    assert len(simulated.progress.slices) == (1 if others_are_paused else 2)
-    assert bool(simulated.progress.notes) is others_are_paused
+    assert len(simulated.candidate.slices) == (1 if others_are_paused else 2)
+    assert bool(simulated.candidate.notes) is others_are_paused
     simulated.machine.distort = lambda window: window
     simulated.take_slice()
-    assert (simulated.progress.slices[-1].windows[0].startup_s is not None) is others_are_paused
+    assert (simulated.candidate.slices[-1].windows[0].startup_s is not None) is others_are_paused
 
 
-def test_after_a_stall_of_persistent_workers_their_process_restarts() -> None:
+def test_after_a_stall_of_persistent_workers_their_process_restarts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise they would make the rest of their epoch first, in which nothing is timed."""
     simulated = Simulation(4)
     simulated.candidate.process.settings = replace(simulated.candidate.process.settings, persistent_workers=True)
-    simulated.candidate.on_stall = lambda _: True
+    monkeypatch.setattr(simulated.turns, "resume_others", lambda _: True)
     simulated.machine.distort = simulated.stalled
     simulated.take_slice()
     simulated.take_slice()
@@ -163,7 +173,7 @@ def test_windows_end_before_the_workers_run_out_of_work() -> None:
     for window in windows:
         position = window.batches if window.startup_s is not None else position + window.batches
         assert position <= 200 - 8
-    assert sum(window.startup_s is not None for window in windows) == 4  # an epoch has room for two windows of 80
+    assert sum(window.startup_s is not None for window in windows) == 3  # an epoch has room for two windows of 80
     assert {window.kind for window in windows if window.startup_s is not None} == {WindowKind.WARM_UP}
     assert (found.startup_s, pace(found)) == pytest.approx((6.0, 0.25))  # the start-up is no batch
 
@@ -179,15 +189,14 @@ def test_after_the_limit_of_a_trial_no_window_starts(changes: dict[str, Any], ba
     simulated = Simulation(0, rules=MeasureRules(windows=10, **changes))
     windows, _ = simulated.run(7.0)
     assert [window.batches for window in windows] == batches
-    limit = f"stopped at measure.trial_limit_s={changes['trial_limit_s']:g}"
-    assert simulated.progress.notes[-1] == f"{limit} before the interval was within measure.precision=0.05"
+    assert simulated.candidate.limit == f"measure.trial_limit_s={changes['trial_limit_s']:g}"
 
 
 def test_an_epoch_without_room_for_warm_up_and_windows_is_measured_whole() -> None:
     """Its end counts, which windows do not reach."""
     whole, in_whole = simulate(4, batches=20, end_s=5.0)
     by_window, in_windows = simulate(4, batches=20, end_s=5.0, prefetch_factor=1)
-    assert (kinds(whole), kinds(by_window)[0]) == (["epoch"] * 4, "warm_up")
+    assert (kinds(whole), kinds(by_window)[0]) == (["epoch"] * 3, "warm_up")
     assert in_whole.epoch_s == pytest.approx(5.0 + 5.0)
     assert in_windows.epoch_s == pytest.approx(5.0)
 
@@ -210,7 +219,7 @@ def test_a_batch_of_an_epoch_shorter_than_two_queues_takes_its_share_of_the_epoc
 def test_a_window_is_at_most_as_long_as_an_epoch() -> None:
     """An epoch of 200 batches takes 0.8 s, a window should take 1 s."""
     windows, found = simulate(0, make_s=0.004, batches=200, rules=MeasureRules(windows=3, window_s=1.0))
-    assert [window.batches for window in windows if window.kind is WindowKind.STEADY][1:] == [199] * 3
+    assert [window.batches for window in windows if window.kind is WindowKind.STEADY][1:] == [199] * 2
     assert pace(found) == pytest.approx(0.004)
 
 
@@ -235,7 +244,7 @@ def test_a_window_cut_short_by_the_end_of_an_epoch_of_unknown_length_does_not_co
     cut = [window for window in windows if window.kind is WindowKind.STEADY and window.ended_epoch]
     assert cut
     assert found.batch_s is not None
-    assert found.batch_s.n == 4
+    assert found.batch_s.n == 3
     assert sum(window.startup_s is not None for window in windows) == 1 + len(cut)
 
 

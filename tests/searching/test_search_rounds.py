@@ -65,7 +65,7 @@ def test_the_knee_is_predicted_and_found_in_a_fraction_of_an_epoch() -> None:
     assert trials[0].measurement is not None
     assert trials[0].measurement.batch_s is not None
     assert trials[0].measurement.batch_s.low is not None
-    assert (trials[0].state, trials[0].notes[-1]) == (TrialState.OK, "eliminated after 2 rounds")
+    assert (trials[0].state, trials[0].notes[-1]) == (TrialState.OK, "ended after 2 rounds")
     kinds = [request.kind for workers, request in machine.requests if workers == 0]
     assert kinds.count(WindowKind.STEADY) == 2
     assert kinds[-1] is WindowKind.STEADY

@@ -1,3 +1,4 @@
+import math
 import multiprocessing
 from collections.abc import Mapping
 from dataclasses import replace
@@ -7,11 +8,14 @@ from typing import Any
 import pytest
 
 from nws_sweep.results import LoaderSettings, MeasureRules, SearchRules
-from nws_sweep.searching import strategy
+from nws_sweep.searching import other_settings
 from nws_sweep.searching.estimates import estimates_of
-from nws_sweep.searching.observations import Measure, MeasureRound, Observation, Stop, Strategy
-from nws_sweep.searching.strategy import OtherSettingsSearch, make
+from nws_sweep.searching.observations import Observation, Round, Stop, Strategy
+from nws_sweep.searching.other_settings import OtherSettingsSearch
+from nws_sweep.searching.strategy import make
+from tests import factories
 from tests.factories import loader_settings, search_rules
+from tests.fakes import FACTS
 
 Costs = Mapping[int, float | None]
 BASE = loader_settings(prefetch_factor=2)
@@ -26,13 +30,19 @@ def settings(*num_workers: int) -> tuple[LoaderSettings, ...]:
 
 
 def made(rules: SearchRules, **others: Any) -> Strategy:
-    return make(rules, BASE, MeasureRules(), **others)
+    measure = MeasureRules(windows=1, precision=10.0)  # candidates are precise after one round
+    return make(factories.configuration(search=rules, loader=BASE, measure=measure), **others)
+
+
+def measured_out(*num_workers: int) -> Round:
+    """These candidates are measured until they are precise."""
+    return Round(candidates=settings(*num_workers), window_s=math.inf, waits=True, are_worse=False)
 
 
 def search(strategy: Strategy, costs: Costs) -> tuple[list[int], str]:
     """The candidates in the order of measuring, and the reason to stop."""
     observations: list[Observation] = []
-    while isinstance(decision := strategy.decide(observations), Measure):
+    while isinstance(decision := strategy.decide(observations), Round):
         observations += [seen(chosen.num_workers, costs[chosen.num_workers]) for chosen in decision.candidates]
     assert isinstance(decision, Stop)
     return [observation.num_workers for observation in observations], decision.reason
@@ -60,20 +70,23 @@ def test_patience_stops_after_more_candidates_without_improvement_and_exhaustive
 
 def test_candidates_that_are_certain_to_be_measured_are_decided_together_beside_the_best() -> None:
     strategy = made(search_rules(tuple(range(10)), strategy="patience", patience=2))
-    assert strategy.decide([]) == Measure(candidates=settings(0, 1, 2))
+    assert strategy.decide([]) == measured_out(0, 1, 2)
     with_reference = replace(strategy, rules=replace(strategy.rules, reference=8))
-    assert with_reference.decide([]) == Measure(candidates=settings(0, 1, 2, 8))
-    observed = [seen(0, 5.0), seen(1, 3.0), seen(2, 4.0)]
-    assert strategy.decide(observed) == Measure(candidates=settings(3, 4), beside=settings(1))
+    assert with_reference.decide([]) == measured_out(0, 1, 2, 8)
+    observed = [by_rounds(BASE.with_workers(n), cost_s) for n, cost_s in enumerate((5.0, 3.0, 4.0))]
+    assert strategy.decide(observed) == replace(measured_out(3, 4), beside=settings(1), ended=settings(0, 2))
+    beside = [by_rounds(BASE.with_workers(1), 3.0, 3.0), replace(by_rounds(BASE.with_workers(3), 3.0), cost_s=None)]
+    later = [*observed[::2], beside[0], replace(beside[1], paces_s={1: 3.0})]
+    assert strategy.decide(later) == replace(measured_out(3, 4), ended=settings(0, 2)), "one round beside is enough"
     # An observation out of order counts when the order reaches it.
-    assert strategy.decide([seen(8, 1.0)]) == Measure(candidates=settings(0, 1, 2))
+    assert strategy.decide([seen(8, 1.0)]) == measured_out(0, 1, 2)
     assert isinstance(strategy.decide([seen(8, 1.0), *(seen(n, 5.0 + n) for n in range(4))]), Stop)
 
 
 def by_rounds(chosen: LoaderSettings, *costs: float) -> Observation:
     """A candidate with these costs in consecutive rounds that may continue."""
     mean_s = sum(costs) / len(costs)
-    return Observation(settings=chosen, cost_s=mean_s, by_round=dict(enumerate(costs)), may_continue=True)
+    return Observation(settings=chosen, cost_s=mean_s, paces_s=dict(enumerate(costs)), may_continue=True)
 
 
 def also(*names: str) -> Strategy:
@@ -85,10 +98,10 @@ def prefetching(factor: int) -> LoaderSettings:
 
 
 def test_a_faster_value_continues_until_all_others_are_decided() -> None:
-    costs_s = {2: (1.0, 1.0, 1.0), 1: (2.0, 2.0, 2.0), 4: (0.8, 0.8, 0.8), 8: (0.7, 0.85, 0.9)}
+    costs_s = {2: (1.0, 1.0, 1.0), 1: (2.0, 2.0, 2.0), 4: (0.8, 0.8, 0.8), 8: (0.6, 1.0, 0.9)}
     decision = also("prefetch_factor").decide([by_rounds(prefetching(n), *each) for n, each in costs_s.items()])
-    assert decision == MeasureRound(
-        candidates=(prefetching(2), prefetching(4), prefetching(8)), dropped=(prefetching(1),), window_s=0.5
+    assert decision == Round(
+        candidates=(prefetching(2), prefetching(4), prefetching(8)), ended=(prefetching(1),), window_s=0.5
     )
 
 
@@ -97,7 +110,7 @@ def test_values_that_stay_close_have_eight_rounds_or_eight_seconds() -> None:
         costs = [(1.0, 1.4)[number % 2] for number in range(rounds)]
         other = replace(by_rounds(replace(prefetching(2), pin_memory=True), *costs), timed_s=rounds * epoch_s)
         best = replace(by_rounds(prefetching(2), *reversed(costs)), timed_s=100.0)
-        return isinstance(also("pin_memory").decide([best, other]), MeasureRound)
+        return isinstance(also("pin_memory").decide([best, other]), Round)
 
     assert [goes_on(rounds, 0.5) for rounds in (4, 6, 8)] == [True, True, False]
     assert [goes_on(rounds, 2.5) for rounds in (2, 4)] == [True, False]
@@ -108,13 +121,13 @@ def test_the_next_setting_is_compared_with_the_best_value_of_the_previous_one() 
     assert isinstance(strategy, OtherSettingsSearch)
     known = [by_rounds(prefetching(factor), *[cost] * 6) for factor, cost in ((2, 1.0), (1, 2.0), (4, 0.8), (8, 0.9))]
     pinned = replace(prefetching(4), pin_memory=True)
-    assert strategy.decide(known) == MeasureRound(candidates=(prefetching(4), pinned), window_s=0.5)
-    stop = replace(strategy, has_accelerator=False).decide(known)
+    assert strategy.decide(known) == Round(candidates=(prefetching(4), pinned), window_s=0.5)
+    stop = strategy.decide(known, replace(FACTS, accelerator=None))
     assert isinstance(stop, Stop)
     assert stop.reason.endswith("takes 20 % less time; pin_memory has no effect without an accelerator")
     known.append(by_rounds(pinned, *[0.8] * 6))
     assert strategy.decide(known) == Stop(
-        reason="all 1 candidates were measured; prefetch_factor=4 takes 20 % less time; no other pin_memory is faster"
+        reason="num_workers=2 was the fastest; prefetch_factor=4 takes 20 % less time; no other pin_memory is faster"
     )
     found = estimates_of(known, 0.03)
     assert found is not None
@@ -129,7 +142,7 @@ def test_rounds_beside_other_settings_do_not_reopen_the_search_of_num_workers(be
     best = BASE.with_workers(5)
     known = [by_rounds(BASE.with_workers(3), *[1.1] * 3), by_rounds(best, *[before_s] * 3, *[2.0] * 3)]
     variants = [replace(best, prefetch_factor=factor) for factor in (1, 4, 8)]
-    known += [replace(by_rounds(one, 1.8), by_round=dict.fromkeys((3, 4, 5), 1.8)) for one in variants]
+    known += [replace(by_rounds(one, 1.8), paces_s=dict.fromkeys((3, 4, 5), 1.8)) for one in variants]
     decision = made(search_rules((3, 5), settings=("prefetch_factor",)), cores=2.0).decide(known)
     assert decision == Stop(reason=f"{reason}; prefetch_factor=1 takes 10 % less time")
 
@@ -139,7 +152,7 @@ def test_a_setting_measured_by_an_earlier_program_ends_no_search_of_num_workers(
     """Its rounds are unknown; one of this program that failed has none."""
     known = Observation(settings=replace(prefetching(2), pin_memory=True), cost_s=None, spent_s=spent_s)
     decision = made(search_rules((0, 2), settings=("pin_memory",))).decide([seen(0, 2.0), known])
-    assert (decision == Measure(candidates=settings(2), beside=settings(0))) == goes_on
+    assert (decision == measured_out(2)) == goes_on
 
 
 @pytest.mark.parametrize(
@@ -154,21 +167,21 @@ def test_a_setting_measured_by_an_earlier_program_ends_no_search_of_num_workers(
 def test_the_values_of_a_setting_to_measure(name: str, workers: int, values: tuple[object, ...]) -> None:
     best = BASE.with_workers(workers)
     decision = made(search_rules((workers,), settings=(name,)), cores=8.0).decide([by_rounds(best, 1.0, 1.0, 1.0)])
-    tried = decision.candidates[1:] if isinstance(decision, MeasureRound) else ()
+    tried = decision.candidates[1:] if isinstance(decision, Round) else ()
     assert sorted(map(str, (getattr(one, name) for one in tried))) == sorted(map(str, values))
 
 
 def test_the_best_predicted_value_is_measured_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
     costs_s = {2: 1.0, 1: 2.0, 4: 0.8, 8: 0.7}
     model = SimpleNamespace(cost_s=lambda settings: costs_s[settings.prefetch_factor])
-    monkeypatch.setattr(strategy, "model_from", lambda *_: model)
+    monkeypatch.setattr(other_settings, "model_from", lambda *_: model)
     search, best = also("prefetch_factor"), by_rounds(prefetching(2), *[1.0] * 6)
-    assert search.decide([best]) == MeasureRound(candidates=(prefetching(2), prefetching(8)), window_s=0.5)
+    assert search.decide([best]) == Round(candidates=(prefetching(2), prefetching(8)), window_s=0.5)
     costs_s.update({4: 0.6, 8: 1.0})  # as predicted after the first round
-    untimed = replace(by_rounds(prefetching(8), 0.7), cost_s=None, by_round={})  # its first window did not count
-    assert search.decide([best, untimed]) == MeasureRound(candidates=(prefetching(8),), window_s=0.5)
+    untimed = replace(by_rounds(prefetching(8), 0.7), cost_s=None, paces_s={})  # its first window did not count
+    assert search.decide([best, untimed]) == Round(candidates=(prefetching(8),), window_s=0.5)
     decision = search.decide([best, by_rounds(prefetching(8), 0.7)])
-    assert decision == MeasureRound(candidates=(prefetching(2), prefetching(8)), window_s=0.5)
+    assert decision == Round(candidates=(prefetching(2), prefetching(8)), window_s=0.5)
     costs_s.update(dict.fromkeys((1, 4, 8), 1.0))
     assert search.decide([best]) == Stop(
         reason="all 1 candidates were measured; no other prefetch_factor is predicted to be faster"
@@ -177,10 +190,10 @@ def test_the_best_predicted_value_is_measured_to_its_end(monkeypatch: pytest.Mon
 
 def test_twice_the_workers_with_a_shorter_queue_are_tried_if_they_did_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     model = SimpleNamespace(cost_s=lambda settings: 1.0 / settings.num_workers)
-    monkeypatch.setattr(strategy, "model_from", lambda *_: model)
+    monkeypatch.setattr(other_settings, "model_from", lambda *_: model)
     search = made(search_rules((4, 8), settings=("prefetch_factor",)))
     best, more = (BASE.with_workers(n) for n in (4, 8))
     known = by_rounds(best, *[1.0] * 6)
     shorter = replace(more, prefetch_factor=1)
-    assert search.decide([known, seen(8, None)]) == MeasureRound(candidates=(best, shorter), window_s=0.5)
+    assert search.decide([known, seen(8, None)]) == Round(candidates=(best, shorter), window_s=0.5)
     assert isinstance(search.decide([known, by_rounds(more, *[2.0] * 6)]), Stop)

@@ -1,0 +1,87 @@
+"""Which candidates may have trial processes at the same time."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from nws_sweep.errors import TrialSkipped
+from nws_sweep.executor.environment import Environment
+from nws_sweep.searching.candidate import Candidate
+from nws_sweep.searching.observations import Round
+from nws_sweep.system.resources import reason_not_fitting, resource_needs
+
+
+@dataclass(frozen=True)
+class Admission:
+    """The resources of one search.
+
+    Attributes:
+        environment: Knows what is free.
+        budget_bytes: Memory that the processes of all candidates may hold; None for no limit.
+        ranks: Ranks of which each has the processes of a candidate.
+        most_alive: Candidates that may have trial processes at the same time.
+    """
+
+    environment: Environment
+    budget_bytes: int | None
+    ranks: int
+    most_alive: int
+
+    def memory_left(self, candidates: Sequence[Candidate]) -> int | None:
+        """Bytes of the memory budget that no candidate holds; None without a budget."""
+        if self.budget_bytes is None:
+            return None
+        held = sum(candidate.process.usage.added_bytes or 0 for candidate in candidates)
+        return max(0, self.budget_bytes - held)
+
+    def admits(self, new: Candidate, candidates: Sequence[Candidate], decision: Round) -> bool:
+        """Whether a new candidate may start now; trial processes are closed for it, the slowest candidates first.
+
+        Processes of candidates that take part in the same round are closed last, or not at all if ``new`` may wait. A
+        candidate that does not fit alone fails as skipped.
+
+        Args:
+            new: The candidate.
+            candidates: All that were started.
+            decision: The round that it starts in.
+        """
+        if reason := self._reason_not_fitting(new, candidates, alone=True):  # no process is closed for it
+            new.fail(TrialSkipped(reason))
+            return False
+        while True:
+            alive = [candidate for candidate in candidates if candidate.is_alive]
+            reason = self._reason_not_fitting(new, candidates)
+            if len(alive) < self.most_alive and not reason:
+                return True
+            closable = [candidate for candidate in alive if candidate.settings not in decision.candidates]
+            idle = [candidate for candidate in closable if candidate.settings not in decision.beside]
+            if not closable and alive and decision.waits:
+                return False
+            if not alive:
+                new.fail(TrialSkipped(reason))
+                return False
+            # The slowest candidate is the least likely to be measured again.
+            max(idle or closable or alive, key=_cost_s).process.close()
+
+    def _reason_not_fitting(self, new: Candidate, candidates: Sequence[Candidate], *, alone: bool = False) -> str:
+        """Why a candidate does not fit, from what is known of batches and workers; empty if it does.
+
+        ``alone`` if all others were closed: memory and /dev/shm as a whole are upper limits of what is free then.
+        """
+        started = [candidate for candidate in candidates if candidate.windows]
+        memory = {candidate.settings.num_workers: _most_bytes(candidate) for candidate in started}
+        windows = [window for candidate in started for window in candidate.windows]
+        needs = resource_needs(windows, {workers: held for workers, held in memory.items() if held})
+        free = self.environment.free_resources(self.memory_left(candidates))
+        if alone:
+            free = replace(free, shm_bytes=free.shm_size_bytes, memory_bytes=self.budget_bytes, threads=None)
+        return reason_not_fitting(new.settings, needs, free, self.ranks)
+
+
+def _most_bytes(candidate: Candidate) -> int:
+    return max((time_slice.after.added_bytes or 0 for time_slice in candidate.slices), default=0)
+
+
+def _cost_s(candidate: Candidate) -> float:
+    cost_s = candidate.figures.timing.cost_s
+    return math.inf if cost_s is None else cost_s

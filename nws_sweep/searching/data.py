@@ -1,0 +1,107 @@
+"""What time slices show about the data: the length of an epoch, and whether it is larger than memory."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nws_sweep import units
+from nws_sweep.dataloading.orders import GOLDEN
+from nws_sweep.errors import ConfigurationError
+from nws_sweep.executor.environment import Environment
+from nws_sweep.results import MeasureRules
+from nws_sweep.searching import counters
+from nws_sweep.searching.candidate import Candidate
+from nws_sweep.system import page_cache
+
+
+@dataclass(eq=False)
+class Data:
+    """The data of one search, as all its candidates have seen them.
+
+    Attributes:
+        environment: Knows the free memory.
+        rules: Of measuring.
+        seen_batches: Of an epoch of a stream without a length, once an epoch has ended.
+        wrong_length: An epoch that is not as long as the dataset's length says, in words.
+    """
+
+    environment: Environment
+    rules: MeasureRules
+    seen_batches: int | None = None
+    wrong_length: str = ""
+    _place: float | None = None  # where the batches of the latest trial process begin; None if all have the same
+
+    def place(self, candidate: Candidate) -> None:
+        """Before a trial process starts: its batches begin far from where the batches of other processes began.
+
+        All take the same batches unless the data are larger than memory.
+        """
+        if self._place is None or (candidate.slices and not candidate.must_restart):
+            return
+        self._place = (self._place + GOLDEN) % 1
+        candidate.place = self._place
+
+    def notice_size(self, candidate: Candidate) -> str:
+        """After a first time slice: a line if the data are larger than memory, so that no batch may be read twice.
+
+        Then the page cache has few of the batches that training reads, and all of those that the candidate before has
+        read. The trial restarts, since an earlier search may have read its batches.
+        """
+        batches, facts = candidate.batches_per_epoch, candidate.process.facts
+        if self._place is not None or self.rules.cache != "auto" or len(candidate.slices) != 1:
+            return ""
+        if facts is None or facts.iterable or batches is None:
+            return ""
+        epoch_bytes = round(batches * counters.read_bytes_per_batch(candidate.slices[0]))
+        free = self.environment.free_resources(None).memory_bytes if epoch_bytes else None
+        if free is None or epoch_bytes <= free:
+            return ""
+        self._place, candidate.must_restart = self.environment.random_place(), not candidate.is_finished
+        line = (
+            f"an epoch reads {units.memory(epoch_bytes)}, more than the free memory ({units.memory(free)}): each "
+            "candidate reads other batches, so that none finds them in the page cache"
+        )
+        candidate.note(line)
+        return line
+
+    def notice_length(self, candidate: Candidate, candidates: Sequence[Candidate]) -> None:
+        """After a time slice: what the end of an epoch shows about its length holds for all candidates."""
+        if not _is_divided(candidate):
+            self.wrong_length = self.wrong_length or _wrong_length(candidate)
+        if self.wrong_length:
+            self.seen_batches = None
+        elif candidate.batches_per_epoch is None:
+            self.seen_batches = self.seen_batches or candidate.epoch_batches
+        for known in candidates:
+            known.seen_batches = self.seen_batches
+            if self.wrong_length:
+                known.forget_length(self.wrong_length)
+
+
+def _is_divided(candidate: Candidate) -> bool:
+    """Whether an epoch may differ from its length because each worker ends its share with a shorter batch."""
+    facts = candidate.process.facts
+    if facts is None or not facts.iterable:
+        return False
+    more = (candidate.epoch_batches or 0) - (candidate.batches_per_epoch or 0)
+    return abs(more) <= candidate.settings.num_workers
+
+
+def _wrong_length(candidate: Candidate) -> str:
+    """An epoch that ended after another number of batches than its length, in words; else empty."""
+    batches, length = candidate.epoch_batches, candidate.batches_per_epoch
+    if length is None or batches in (None, length):
+        return ""
+    return f"an epoch ended after {batches} batches, but its length is {length}"
+
+
+def cold_files(rules: MeasureRules) -> tuple[str, ...]:
+    """What ``measure.cache=cold`` drops from the page cache; ConfigurationError if there are no such files."""
+    if rules.cache != "cold":
+        return ()
+    names = rules.cache_files or ()
+    if files := page_cache.files_below(names):
+        return files
+    raise ConfigurationError(
+        f"measure.cache=cold: no files in measure.cache_files=[{', '.join(names)}]; "
+        "name the files or folders that the dataset reads"
+    )

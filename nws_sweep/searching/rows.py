@@ -1,0 +1,145 @@
+"""The row of one candidate: its trial, made from its time slices by one function, and whether it is possible. Pure."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from nws_sweep import units
+from nws_sweep.replay.known import left_by, queue_settings
+from nws_sweep.replay.limits import Limit, physical_limits
+from nws_sweep.results import BatchCost, BatchRecord, LoopCosts, Noise, Span, TimeSlice, Trial, TrialState
+from nws_sweep.searching import batch_costs, counters
+from nws_sweep.searching.schedule import Conditions, epoch_windows
+from nws_sweep.searching.timing import ALONE, Comparison, Timing, batches_made, running_slices
+
+_MARGIN = 1.05  # CPU time, costs of batches and pace come from stretches that differ by a few batches
+_TICK_S = 0.01  # the CPU time of a process is exact to this at the end of a time slice (proc(5), stat)
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What the time slices of one candidate show.
+
+    Attributes:
+        slices: In order.
+        conditions: The settings and the rules of the trial.
+        ranks: Ranks that share the CPUs.
+        fork_s: CPU seconds in which the user's program forks a worker; 0 if it is no larger than a trial process.
+    """
+
+    slices: Sequence[TimeSlice]
+    conditions: Conditions
+    ranks: int = 1
+    fork_s: float = 0.0
+
+    @cached_property
+    def records(self) -> tuple[BatchRecord, ...]:
+        """What batches cost, in the order of the epoch."""
+        return batch_costs.batch_records(self.slices)
+
+    @cached_property
+    def loop(self) -> LoopCosts | None:
+        """What the main process and the life of workers cost; None before the first batch."""
+        loop = batch_costs.loop_costs(self.slices, self.conditions)
+        return loop and replace(loop, fork_s=max(loop.fork_s, self.fork_s))
+
+    @cached_property
+    def timing(self) -> Timing:
+        """The times, as the user's program would take them."""
+        settings = self.conditions.settings
+        loop = batch_costs.loop_costs(self.slices, self.conditions)
+        if loop is None or self.loop is None or settings.persistent_workers:
+            return Timing(self.slices, self.conditions)
+        return Timing(self.slices, self.conditions, settings.num_workers * (self.loop.fork_s - loop.fork_s))
+
+    @cached_property
+    def noise(self) -> Noise | None:
+        """What disturbed the trial; None without time slices."""
+        return counters.noise_of(self.slices, self.conditions.cores)
+
+    @cached_property
+    def spans(self) -> tuple[Span, ...]:
+        """Measured and replayed time of the windows that count: what the replay does not model."""
+        if self.loop is None:
+            return ()
+        # As in predictions, each rank has its share of the CPUs.
+        cpus = left_by(self.noise.other_cpus if self.noise else 0.0, self.conditions.cores / self.ranks)
+        queue = queue_settings(self.conditions.settings, cpus)
+        return batch_costs.spans_of(self.slices, self.records, self.loop, queue)
+
+    def trial(self, compared: Comparison = ALONE) -> Trial:
+        """The trial with its figures alone, as compared with other trials."""
+        measurement = self.timing.measurement(compared)
+        return Trial(
+            settings=self.conditions.settings,
+            state=TrialState.OK,
+            measurement=measurement,
+            noise=self.noise if measurement else None,
+            batches=self.conditions.length or None,
+            records=self.records,
+            loop=self.loop,
+            spans=self.spans,
+        )
+
+    def impossible(self, half_width: float | None = None) -> str:
+        """Why the pace is impossible, with the figures; empty if it is possible.
+
+        Args:
+            half_width: As of ``Comparison``: the upper end of the interval is compared; None for the slowest round.
+        """
+        pace_s = self._slowest_s(half_width)
+        if pace_s is None:
+            return ""
+        broken = [limit for limit in self._limits() if pace_s * _MARGIN < limit.batch_s]
+        if not broken:
+            return ""
+        limit = max(broken, key=lambda limit: limit.batch_s)
+        return (
+            f"{units.seconds(pace_s)} a batch is impossible: {limit.name} takes at least {units.seconds(limit.batch_s)}"
+        )
+
+    def _slowest_s(self, half_width: float | None) -> float | None:
+        """The longest time per batch that the windows allow."""
+        timing = self.timing
+        if timing.batch_s is None or timing.paced_s is None:
+            return None
+        slowest_s = max(timing.batch_s, timing.paced_s)
+        if half_width is None:
+            return max([slowest_s, *timing.paces_s.values()])
+        return slowest_s * math.exp(half_width)
+
+    def _limits(self) -> Sequence[Limit]:
+        """The physical limits of what the windows took."""
+        limits, cpu_s = [Limit("the training step", self.timing.step_s)], self._least_cpu_s()
+        if self.loop is not None and (costs := self._costs_in_windows()):
+            loop = replace(self.loop, step_s=self.timing.step_s)
+            cpus = self.conditions.cores if cpu_s is None else math.inf  # the counters have all CPU time
+            limits += physical_limits(costs, loop, self.conditions.settings.num_workers, cpus)
+        if cpu_s is not None:
+            name = "the CPU time of a batch, shared by the CPUs,"
+            limits.append(Limit(name, cpu_s / self.conditions.cores))
+        return limits
+
+    def _costs_in_windows(self) -> list[BatchCost]:
+        """The costs of the batches that the windows took; of batches whose calls were timed, there are none."""
+        taken: set[tuple[int, int]] = set()
+        for epoch, placed in enumerate(batch_costs.epochs(self.slices)):
+            number = 0
+            for window, _ in placed:
+                if window.counts:
+                    taken.update((epoch, number + index) for index in range(window.batches))
+                number += window.batches
+        return [record.cost for record in self.records if (record.epoch, record.number) in taken and not record.stages]
+
+    def _least_cpu_s(self) -> float | None:
+        """Lower bound of the CPU seconds of a batch, without the time between windows; None if unknown."""
+        running, cores = running_slices(self.slices), self.conditions.cores
+        windows = counters.all_windows(running)
+        if any(window.startup_s is not None or window.ended_epoch for window in windows) and not epoch_windows(windows):
+            return None
+        made, cpu_s = sum(batches_made(time_slice, self.conditions) for time_slice in running), 0.0
+        for time_slice in running:
+            beside_s = time_slice.elapsed_s - sum(window.elapsed_s for window in time_slice.windows) + _TICK_S
+            cpu_s += time_slice.used.cpu_s - cores * max(0.0, beside_s)
+        return max(0.0, cpu_s) / made if made else None
