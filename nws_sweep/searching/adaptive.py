@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from nws_sweep import units
 from nws_sweep.replay import choice
 from nws_sweep.replay.known import queue_settings
-from nws_sweep.replay.model import Model, promised_s, with_and_without_others
+from nws_sweep.replay.model import Model, with_and_without_others
+from nws_sweep.replay.promise import promised_s
 from nws_sweep.results import DatasetFacts, LoaderSettings
 from nws_sweep.searching.estimates import Estimates, estimates_of, undecided
 from nws_sweep.searching.observations import Decision, Observation, Round, Stop, Strategy, model_from
@@ -21,11 +22,9 @@ from nws_sweep.searching.observations import Decision, Observation, Round, Stop,
 _SHORT_WINDOW_S, _SHORT_ROUNDS = 0.2, 3  # duration of the first windows, and the rounds that have it
 _FIRST_STEP, _STEP = 8, 4  # most workers started at first, and most workers / those measured
 MOST_PREDICTED = 6  # candidates started for their prediction, besides those that the patience allows
-# Candidates without success after which one starts only beside the answer, and if it promises to save this share.
-_MOST_IN_VAIN, _BESIDE_GAIN = 3, 0.15
+_MOST_IN_VAIN = 3  # candidates without success after which one starts only beside the answer
 _FITTING = 0.75  # share of the fewest workers that failed: the most that are started
 _MOST_AT_A_TIME = 100  # workers with which other candidates stay when one is started
-_NEAR, _NEAR_GAIN = 0.125, 0.1  # doublings between num_workers with the same time, unless this share is saved
 _ELIMINATED = 0.1  # of the loss at which rounds end: a candidate that promises less is ended
 _NOTHING = 0.005  # share of the time that is not worth mentioning
 # Share of the time that the last doubling saves where no limit is near (half is the most); how many times the workers
@@ -117,18 +116,13 @@ class Adaptive(Strategy):
             return new
         if len(observations) >= MOST_PREDICTED + self.rules.patience:
             return []
+        predicted_s = self._predicted(fits, model, found)
+        if self._enough(observations, found):  # the best may be beside the answer, as with a worker for each disk
+            predicted_s = {new: cost_s for new, cost_s in predicted_s.items() if _is_beside_answer(new, found)}
         # A prediction is compared with predictions too: else all would be promising after one slow measurement.
         known_s = {
-            one: min(cost_s, model.cost_s(queue_settings(one, self.cores))) for one, cost_s in measured_s.items()
+            known: min(cost_s, model.cost_s(queue_settings(known, self.cores))) for known, cost_s in measured_s.items()
         }
-        predicted_s = {
-            one: cost_s
-            for one, cost_s in self._predicted(fits, model).items()
-            if all(cost_s < (1 - _NEAR_GAIN) * known_s[other] for other in known_s if _are_near(one, other))
-        }
-        if self._enough(observations, found):  # the best may be beside the answer, as with a worker for each disk
-            most_s = (1 - _BESIDE_GAIN) * known_s[found.answer]
-            predicted_s = {one: s for one, s in predicted_s.items() if s < most_s and _is_beside_answer(one, found)}
         best = choice.promising(known_s, predicted_s, self.rules.tolerance) or self._beyond(found, model, predicted_s)
         return [best] if best else []
 
@@ -159,12 +153,21 @@ class Adaptive(Strategy):
         """Whether no candidate can be faster than the answer, since the training step never waits for it."""
         return found.costs_s[found.answer] <= model.loop.step_s * (1 + self.rules.tolerance)
 
-    def _predicted(self, numbers: Sequence[int], model: Model) -> Mapping[LoaderSettings, float]:
-        """The predicted costs of some of these values of num_workers, and of those near the best of them."""
+    def _predicted(
+        self, numbers: Sequence[int], model: Model, estimates: Estimates | None = None
+    ) -> Mapping[LoaderSettings, float]:
+        """The predicted costs of some of these values of num_workers, and of those near the best of them.
+
+        With ``estimates``, what a candidate takes beyond the price of the answer does not count: it may be measured,
+        but will not be used.
+        """
+
+        def cost_s(settings: LoaderSettings) -> float:
+            most_s = estimates.as_cheap_s(settings) if estimates else math.inf
+            return promised_s(model, queue_settings(settings, self.cores), most_s)
 
         def costs_s(numbers: Iterable[int]) -> dict[LoaderSettings, float]:
-            settings = (self.base.with_workers(n) for n in numbers)
-            return {one: promised_s(model, queue_settings(one, self.cores)) for one in settings}
+            return {settings: cost_s(settings) for settings in map(self.base.with_workers, numbers)}
 
         return choice.costs_near_the_best(numbers, costs_s, self.rules.tolerance)
 
@@ -197,11 +200,6 @@ class Adaptive(Strategy):
 def _named(settings: LoaderSettings, base: LoaderSettings) -> str:
     other = settings.differing(base.with_workers(settings.num_workers))
     return f"num_workers={settings.num_workers}" + (f" {other}" if other else "")
-
-
-def _are_near(one: LoaderSettings, other: LoaderSettings) -> bool:
-    """Whether the predictions for them differ by chance, unless by much, as with slow batches at regular intervals."""
-    return abs(math.log2((1 + one.num_workers) / (1 + other.num_workers))) < _NEAR
 
 
 def _is_beside_answer(one: LoaderSettings, found: Estimates) -> bool:

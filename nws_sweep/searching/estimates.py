@@ -91,6 +91,11 @@ class Estimates:
         settled = [o.settings for o in self.observations if not o.was_ended or len(o.paces_s) >= FEWEST_ROUNDS]
         return {settings: self.costs_s[settings] for settings in settled or self.costs_s}
 
+    def as_cheap_s(self, settings: LoaderSettings) -> float:
+        """Seconds per batch with which other settings would have the price of the answer."""
+        answer_s = choice.price(self.costs_s[self.answer], self.answer.num_workers, self.tolerance)
+        return answer_s / choice.price(1.0, settings.num_workers, self.tolerance)
+
     def loss(self, settings: LoaderSettings) -> float:
         """Expected share of the price that is lost by choosing ``answer`` if ``settings`` are better."""
         return choice.expected_loss(self._excess(settings), self.spread(settings))

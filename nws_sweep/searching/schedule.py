@@ -97,11 +97,14 @@ def _needs_new_epoch(windows: Sequence[Window], conditions: Conditions, was_paus
 
 
 def _missing_warm_up_s(windows: Sequence[Window], conditions: Conditions) -> float:
-    """Seconds that the first warm-up is shorter than a window, if its epoch has enough batches left."""
+    """Seconds that the first warm-up is shorter than a window, if its epoch has enough batches left.
+
+    It begins with the first batch: workers that have just started are slower, the longer the more of them there are.
+    """
     left = _batches_left(windows, conditions)
     if steady_windows(windows) or (left is not None and left < 2 * conditions.worker_multiple):
         return 0.0
-    return conditions.rules.window_s - sum(window.elapsed_s for window in windows)
+    return conditions.rules.window_s - sum(window.elapsed_s - (window.startup_s or 0.0) for window in windows)
 
 
 def _discarded_after_pause(windows: Iterable[Window], conditions: Conditions) -> int:

@@ -166,7 +166,8 @@ def decision_on_doublings(costs_s: Mapping[int, float], rounds: int = 3, noise: 
     cost, seen = BatchCost(cpu_s=0.0125, wait_s=0.32), list[Observation]()
     for num_workers, cost_s in costs_s.items():
         times = {n: cost_s * (1 + noise * (-1) ** (n + len(seen))) for n in range(rounds)}
-        seen.append(observed(num_workers, cost_s, cost, 125_000, paces_s=times, may_continue=True))
+        mean_s = math.fsum(times.values()) / rounds
+        seen.append(observed(num_workers, mean_s, cost, 125_000, paces_s=times, may_continue=True))
     return adaptive(candidates=tuple(range(216))).decide(seen)
 
 

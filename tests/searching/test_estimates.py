@@ -125,6 +125,7 @@ def test_a_candidate_of_which_one_round_was_disturbed_has_a_third_however_far_be
 def test_the_interval_of_a_candidate_has_the_noise_of_all_rounds_and_is_narrower_with_more() -> None:
     once, often = seen(0, 2.0), seen(4, 1.0, 1.05, 0.95)
     steady, disturbed = estimates(once, often), estimates(once, often, seen(2, 1.5, 4.0))
+
     def width(found: Estimates, of: Observation) -> float:
         return found.half_width(of.settings) or math.nan
 
