@@ -7,14 +7,36 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import accelerator, bias, demo, intervals, online, oracle, predictions, samples, search, stages, why
-from benchmarks.catalogue import PREDICTED_WORKLOADS, QUICK_SEARCH_NAMES, SEARCH_WORKLOADS, WORKLOADS
+from benchmarks import (
+    accelerator,
+    demo,
+    intervals,
+    neighbours,
+    numbers,
+    online,
+    oracle,
+    predictions,
+    samples,
+    search,
+    stages,
+    why,
+)  # fmt: skip
+from benchmarks.catalogue import (
+    NUMBERS_WORKLOADS,
+    PREDICTED_WORKLOADS,
+    QUICK_NUMBERS_NAMES,
+    QUICK_SEARCH_NAMES,
+    SEARCH_WORKLOADS,
+)  # fmt: skip
 from benchmarks.causes import CASES
 from benchmarks.methods import METHODS
 
 # Defaults, without and with --quick.
 _DEFAULTS: Mapping[str, Mapping[str, tuple[Any, Any]]] = {
-    "bias": {"rounds": (3, 1), "workers": ((0, 1, 2, 4, 8), (0, 2, 4)), "least_s": (4.0, 1.0), "only": ((), ())},
+    "numbers": {
+        "repeats": (3, 1), "only": ((), QUICK_NUMBERS_NAMES), "least_s": (1.0, 0.3), "limit_s": (2.0, 1.0),
+        "beside": ((*neighbours.KINDS,), ("quiet",)),
+    },
     "search": {
         "repeats": (5, 1), "only": ((), QUICK_SEARCH_NAMES), "methods": (METHODS, METHODS), "least_s": (2.0, 1.0),
         "limit_s": (8.0, 3.0),
@@ -25,12 +47,13 @@ _DEFAULTS: Mapping[str, Mapping[str, tuple[Any, Any]]] = {
 
 
 _PAGES = {
-    "bias": "evidence/accuracy", "search": "evidence/search-cost", "predictions": "evidence/predictions",
+    "numbers": "evidence/accuracy", "search": "evidence/search-cost", "predictions": "evidence/predictions",
     "online": "evidence/online-trainings", "why": "evidence/diagnosis", "samples": "guides/samples",
     "demo": "evidence/demo", "intervals": "evidence/intervals", "stages": "evidence/stages",
     "accelerator": "evidence/accelerator",
 }  # fmt: skip
 _RUNS: Mapping[str, Callable[[dict[str, Any]], None]] = {
+    "numbers": lambda given: numbers.run(numbers.Options(**given)),
     "search": lambda given: search.run(search.Options(**given)),
     "predictions": lambda given: predictions.run(predictions.Options(**given)),
     "online": lambda given: online.run(online.Options(**given)),
@@ -55,9 +78,7 @@ def main(arguments: Sequence[str]) -> int:
     for key, by_quick in _DEFAULTS.get(name, {}).items():
         given[key] = given.get(key) or by_quick[given["quick"]]
     try:
-        if name == "bias":
-            bias.run(bias.Options(**given))
-        elif name in _RUNS:
+        if name in _RUNS:
             del given["quick"]
             _RUNS[name](given)
         else:
@@ -85,10 +106,17 @@ def _parser() -> argparse.ArgumentParser:
             one.add_argument("--quick", action="store_true", help="one repeat of few workloads or short epochs")
         return one
 
-    one = add("bias", "compare the times of nws_sweep with those of a plain loop", _epilog("workloads", WORKLOADS))
-    _add(one, "--rounds", "default 3, with --quick 1", type=_positive)
-    _add_names(one, "--only", [workload.name for workload in WORKLOADS], "all")
-    _add(one, "--workers", "default 0,1,2,4,8, with --quick 0,2,4", type=_numbers)
+    one = add(
+        "numbers",
+        "compare rows, answers and costs of searches with bare loops",
+        _epilog("workloads", NUMBERS_WORKLOADS),
+    )
+    _add(one, "--repeats", "default 3, with --quick 1", type=_positive)
+    _add_names(
+        one, "--only", [workload.name for workload in NUMBERS_WORKLOADS],
+        f"all, with --quick {' '.join(QUICK_NUMBERS_NAMES)}",
+    )  # fmt: skip
+    _add_names(one, "--beside", neighbours.KINDS, f"all, with --quick quiet: {' '.join(neighbours.KINDS)}")
 
     one = add("search", "compare search methods for num_workers", _epilog("workloads", SEARCH_WORKLOADS))
     _add(one, "--repeats", "default 5, with --quick 1", type=_positive)
@@ -100,7 +128,8 @@ def _parser() -> argparse.ArgumentParser:
     _add(one, "--candidates", about, type=_numbers, default=oracle.CANDIDATES)
     about = "folder with the source tree of another version, as made by git worktree add; named after the folder"
     _add(one, "--against", about, type=Path, metavar="DIR")
-    _add(one, "--passes", "of the oracle in each repeat (default 2)", type=_positive, default=2)
+    about = "of the oracle in each repeat (default 2); 0 compares costs only"
+    _add(one, "--passes", about, type=int, choices=range(100), metavar="N", default=2)
 
     one = add(
         "predictions", "compare predicted epochs with those of a plain loop", _epilog("workloads", PREDICTED_WORKLOADS)
@@ -142,7 +171,7 @@ def _add(parser: argparse.ArgumentParser, name: str, about: str, **how: Any) -> 
 
 
 def _add_names(parser: argparse.ArgumentParser, name: str, names: Iterable[str], default: str) -> None:
-    metavar = {"--methods": "METHOD"}.get(name, "NAME")
+    metavar = {"--methods": "METHOD", "--beside": "NEIGHBOUR"}.get(name, "NAME")
     parser.add_argument(
         name, nargs="+", action="extend", choices=names, metavar=metavar, default=[], help=f"default {default}"
     )

@@ -1,6 +1,6 @@
 """A plain timed loop over a DataLoader, as a user would write it, independent of how nws_sweep measures.
 
-``run_epochs``, ``measure_epoch`` and ``run_peer`` are called by ``child.call``, each in a fresh process.
+``measure_epoch`` and ``run_peer`` are called by ``child.call``, each in a fresh process.
 """
 
 from __future__ import annotations
@@ -10,10 +10,18 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from benchmarks.catalogue import Workload
-from benchmarks.epoch_times import PREFETCH_FACTOR, Timestamps, Until, enough, may_stop, projected_epoch_s, whole
+from benchmarks.epoch_times import (
+    PREFETCH_FACTOR,
+    Timestamps,
+    Until,
+    may_stop,
+    projected_epoch_s,
+    steady_batch_s,
+    whole,
+)  # fmt: skip
 from benchmarks.peers import PEERS, Task
 
 if TYPE_CHECKING:
@@ -32,40 +40,37 @@ class Recipe:
     limit_s: float = math.inf  # longer epochs of the oracle are stopped
 
 
-def run_epochs(recipe: Recipe) -> tuple[list[Timestamps], list[float]]:
-    """Whole epochs over one DataLoader, and the length of each with the end of its workers, s."""
-    dataset, training_step = made(recipe)
-    loader = open_loader(dataset, recipe)
-    epochs: list[Timestamps] = []
-    lengths_s: list[float] = []
-    while not enough(epochs, recipe.least_s):
-        began = time.perf_counter()
-        epochs.append(run_epoch(loader, training_step))
-        lengths_s.append(time.perf_counter() - began)
-    return epochs, lengths_s
+class Epochs(NamedTuple):
+    """Times of the epochs of a bare run."""
+
+    epoch_s: float  # mean length, with start and end of the workers
+    is_whole: bool  # whether no epoch was stopped and projected
+    batch_s: float | None  # steady seconds per batch; None if the epochs are too short
 
 
-def measure_epoch(recipe: Recipe) -> tuple[float, bool]:
-    """Mean length of an epoch after a first batch, s, and whether no epoch was stopped and projected.
-
-    The end of the workers is included.
-    """
+def measure_epoch(recipe: Recipe) -> Epochs:
+    """Times epochs after a first batch, which includes one-time work of the process."""
+    workload, workers = recipe.workload, recipe.num_workers
     dataset, training_step = made(recipe)
     loader = open_loader(dataset, recipe)
     training_step(next(iter(loader)))
-    batches, is_whole = recipe.workload.batches, True
+    epochs: list[Timestamps] = []
     lengths_s: list[float] = []
 
     def until(timestamps: Timestamps) -> bool:
-        return may_stop(timestamps, recipe.num_workers, recipe.limit_s)
+        return may_stop(timestamps, workers, recipe.limit_s, workload.period)
 
-    while is_whole and (not lengths_s or sum(lengths_s) < recipe.least_s):
+    while not epochs or (len(epochs[-1]) == workload.batches and sum(lengths_s) < recipe.least_s):
         began = time.perf_counter()
         timestamps = run_epoch(loader, training_step, until)
         end_s = time.perf_counter() - began - timestamps[-1]
-        lengths_s.append(projected_epoch_s(timestamps, batches, recipe.num_workers) + end_s)
-        is_whole = len(timestamps) == batches
-    return statistics.fmean(lengths_s), is_whole
+        epochs.append(timestamps)
+        lengths_s.append(projected_epoch_s(timestamps, workload.batches, workers) + end_s)
+    return Epochs(
+        epoch_s=statistics.fmean(lengths_s),
+        is_whole=len(epochs[-1]) == workload.batches,
+        batch_s=steady_batch_s(epochs, workload.batches, workers, workload.period),
+    )
 
 
 Probe = tuple[int, int, float]  # workers, batches taken, seconds until the last was taken
@@ -87,27 +92,19 @@ def run_peer(script: tuple[str, Recipe, Task]) -> tuple[int, list[Probe]]:
 
 def made(recipe: Recipe) -> tuple[Any, Callable[[Any], None]]:
     """The dataset and the training step."""
-    from nws_sweep.config.hydra_versions import instantiate
-
-    dataset, training_step = (
-        instantiate(node, _convert_="all") for node in (recipe.workload.dataset, recipe.workload.training_step)
-    )
-    return dataset, training_step
+    return recipe.workload.make_dataset(), recipe.workload.make_training_step()
 
 
 def open_loader(dataset: Any, recipe: Recipe) -> DataLoader[Any]:
     """The DataLoader of a recipe; TypeError if torch is older than 2.6 and ``in_order`` is False."""
     from torch.utils.data import DataLoader
 
-    others: dict[str, Any] = {} if recipe.in_order else {"in_order": False}
-    return DataLoader(
-        dataset,
-        batch_size=recipe.workload.batch_size,
-        shuffle=recipe.workload.shuffle,
-        num_workers=recipe.num_workers,
-        prefetch_factor=recipe.prefetch_factor if recipe.num_workers else None,
-        **others,
-    )
+    keywords = recipe.workload.loader_keywords()
+    if recipe.num_workers:
+        keywords["prefetch_factor"] = recipe.prefetch_factor
+    if not recipe.in_order:
+        keywords["in_order"] = False
+    return DataLoader(dataset, num_workers=recipe.num_workers, **keywords)
 
 
 def run_epoch(loader: DataLoader[Any], training_step: Callable[[Any], None], until: Until = whole) -> Timestamps:

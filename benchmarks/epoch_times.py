@@ -4,8 +4,8 @@ Position k is reached when k batches have been taken, at ``timestamps[k - 1]``. 
 batches of each worker.
 """
 
+import math
 from collections.abc import Callable, Sequence
-from typing import TypeVar
 
 PREFETCH_FACTOR = 2
 
@@ -13,7 +13,6 @@ PREFETCH_FACTOR = 2
 Timestamps = Sequence[float]
 # Called after each batch with the timestamps so far; True stops the epoch.
 Until = Callable[[Timestamps], bool]
-Epoch = TypeVar("Epoch", Timestamps, float)  # its timestamps or its length
 
 
 def whole(timestamps: Timestamps) -> bool:
@@ -26,21 +25,32 @@ def first_steady(workers: int) -> int:
     return max(1, PREFETCH_FACTOR * workers)
 
 
-def steady_span(batches: int, workers: int) -> tuple[int, int] | None:
+def steady_span(batches: int, workers: int, period: int = 1) -> tuple[int, int] | None:
     """First and last position between filling the queue and running out of batches to load; None if there are none.
 
-    Their distance is a multiple of the number of workers.
+    Their distance is a multiple of the number of workers, and of the period in which costs repeat if it is long enough.
     """
-    worker_multiple, first = max(1, workers), first_steady(workers)
-    last = first + (batches - PREFETCH_FACTOR * workers - first) // worker_multiple * worker_multiple
+    first = first_steady(workers)
+    length = batches - PREFETCH_FACTOR * workers - first
+    multiple = _multiple(workers, period)
+    if length < multiple:
+        multiple = max(1, workers)
+    last = first + length // multiple * multiple
     return (first, last) if last > first else None
 
 
-def may_stop(timestamps: Timestamps, workers: int, limit_s: float) -> bool:
-    """Whether an epoch may be stopped: it has lasted ``limit_s`` and at least two whole multiples of the workers."""
-    worker_multiple = max(1, workers)
+def _multiple(workers: int, period: int) -> int:
+    return math.lcm(max(1, workers), period)
+
+
+def may_stop(timestamps: Timestamps, workers: int, limit_s: float, period: int = 1) -> bool:
+    """Whether an epoch may be stopped: it has lasted ``limit_s`` and at least two whole multiples of the workers.
+
+    And of the period, in batches, in which the costs of data in a fixed order repeat.
+    """
+    multiple = _multiple(workers, period)
     steady = len(timestamps) - first_steady(workers)
-    return timestamps[-1] >= limit_s and steady >= 2 * worker_multiple and steady % worker_multiple == 0
+    return timestamps[-1] >= limit_s and steady >= 2 * multiple and steady % multiple == 0
 
 
 def projected_epoch_s(timestamps: Timestamps, batches: int, workers: int) -> float:
@@ -51,23 +61,13 @@ def projected_epoch_s(timestamps: Timestamps, batches: int, workers: int) -> flo
     return timestamps[-1] + (timestamps[-1] - timestamps[first - 1]) / (seen - first) * (batches - seen)
 
 
-def enough(epochs: Sequence[Timestamps], least_s: float) -> bool:
-    """Whether all epochs but the first last ``least_s`` together, or the first one twice as long."""
-    if not epochs:
-        return False
-    return epochs[0][-1] >= 2 * least_s or sum(timestamps[-1] for timestamps in epochs[1:]) >= least_s
-
-
-def counting(epochs: Sequence[Epoch]) -> Sequence[Epoch]:
-    """All epochs but the first, which includes one-time work of the process; the first if it is the only one."""
-    return epochs[1:] or epochs
-
-
-def steady_batch_s(epochs: Sequence[Timestamps], workers: int) -> float | None:
-    """Steady seconds per batch over all epochs; None if they are too short."""
-    elapsed_s, batches = 0.0, 0
+def steady_batch_s(epochs: Sequence[Timestamps], batches: int, workers: int, period: int = 1) -> float | None:
+    """Steady seconds per batch over all epochs, some of which were stopped; None if they are too short."""
+    elapsed_s, count = 0.0, 0
     for timestamps in epochs:
-        if span := steady_span(len(timestamps), workers):
+        is_whole = len(timestamps) == batches
+        span = steady_span(batches, workers, period) if is_whole else (first_steady(workers), len(timestamps))
+        if span:
             elapsed_s += timestamps[span[1] - 1] - timestamps[span[0] - 1]
-            batches += span[1] - span[0]
-    return elapsed_s / batches if batches else None
+            count += span[1] - span[0]
+    return elapsed_s / count if count else None

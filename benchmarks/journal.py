@@ -10,21 +10,21 @@ import msgspec
 
 from benchmarks.epoch_times import PREFETCH_FACTOR
 
-BARE_BEFORE, NWS_SWEEP, BARE_AFTER = KINDS = ("bare_before", "nws_sweep", "bare_after")
+QUIET = "quiet"  # no neighbour; see ``neighbours``
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Figure:
-    """Times of a plain loop or of nws_sweep for one workload with one num_workers."""
+class Row:
+    """A row of the table that a search prints; None for figures that it does not have."""
 
-    workload: str
     workers: int
-    round: int  # from 1
-    kind: str  # one of ``KINDS``
-    batch_s: float | None  # steady seconds per batch
-    epoch_s: float | None  # of an epoch with its start-up
-    half_width: float | None = None  # of nws_sweep's interval of batch_s, as a share
-    detail: Mapping[str, Any] = field(default_factory=dict)
+    prefetch_factor: int = PREFETCH_FACTOR
+    batch_s: float | None = None  # steady seconds per batch
+    low_s: float | None = None  # 95 % interval of ``batch_s``
+    high_s: float | None = None
+    epoch_s: float | None = None
+    batches: int = 0  # measured, without those of warm-ups
+    fault: str = ""  # why the candidate has no figures
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +42,8 @@ class Outcome:
     tried: tuple[int, ...] = ()  # the measured values of num_workers
     crashes: tuple[str, ...] = ()  # a line per failed trial, and for a failure of the method
     left_behind: tuple[str, ...] = ()  # a line per process that was alive afterwards
+    beside: str = QUIET  # the neighbour
+    rows: tuple[Row, ...] = ()
     detail: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -61,9 +63,11 @@ class Run:
     repeat: int  # from 1
     number: int  # of the pass in its repeat, from 1
     epoch_s: float | None  # length of an epoch with its start-up; None if the run failed
+    batch_s: float | None = None  # steady seconds per batch; None for short epochs
     whole: bool = True  # False if the end of an epoch was projected
     own: bool = True  # False if the number was measured only because a method picked it
     prefetch_factor: int = PREFETCH_FACTOR
+    beside: str = QUIET  # the neighbour
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,10 +128,10 @@ class Played:
     first_batch: int
 
 
-Record = Figure | Outcome | Run | Forecast | Played
-Kind = TypeVar("Kind", Figure, Outcome, Run, Forecast, Played)
+Record = Outcome | Run | Forecast | Played
+Kind = TypeVar("Kind", Outcome, Run, Forecast, Played)
 _TYPES: Mapping[str, type[Record]] = {
-    "figure": Figure, "outcome": Outcome, "run": Run, "forecast": Forecast, "played": Played,
+    "outcome": Outcome, "run": Run, "forecast": Forecast, "played": Played,
 }  # fmt: skip
 
 

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from benchmarks.catalogue import Workload
-from benchmarks.methods import PLAIN, about
+from benchmarks.methods import OTHER, PLAIN, about
 from benchmarks.oracle import Truth
 from benchmarks.scores import Score, pooled, quantile
 from benchmarks.targets import advantages, percent, verdicts
@@ -59,13 +59,14 @@ def page(scores: Sequence[Score], truths: Mapping[str, Truth], workloads: Sequen
         f"{_found(scores)}{origin}",
         _INTRODUCTION,
         "## All workloads together\n\n" + totals(scores),
+        *cost_ratios(scores),
         "## Scores\n\n" + table(scores),
         "## Where other methods are better than plain\n\nRules of thumb have no cost; their regret is compared.\n\n"
         + _list(advantages(scores, truths) or ["nowhere" if PLAIN in methods else "plain did not run"]),
         "## How it was measured\n\n" + _MEASURING,
         "## Methods\n\n" + _list(f"{method}: {about(method)}" for method in methods),
         "## Workloads\n\n" + "\n".join(workload.line for workload in workloads),
-        "## The oracle\n\n" + "\n".join([_ORACLE_HEAD, *(_oracle_line(name, truth) for name, truth in truths.items())]),
+        "## The oracle\n\n" + oracle_table(truths),
         "## Targets of plain\n\n" + _list(verdicts(scores, truths)),
     ]
     return "\n\n".join(parts) + "\n"
@@ -104,6 +105,42 @@ def totals(scores: Sequence[Score]) -> str:
     return "\n".join(lines)
 
 
+def cost_ratios(scores: Sequence[Score]) -> list[str]:
+    """The part about costs / costs of another version in the same repeat of the same workload; empty without one."""
+    by_key = {(score.method, score.workload): score for score in scores}
+    pairs: dict[str, list[tuple[Score, Score]]] = {}
+    for score in scores:
+        method, _, version = score.method.partition(OTHER)
+        if version and (method, score.workload) in by_key:
+            pairs.setdefault(score.method, []).append((by_key[method, score.workload], score))
+    return [_cost_ratios_of(method, compared) for method, compared in pairs.items()]
+
+
+def _cost_ratios_of(method: str, compared: Sequence[tuple[Score, Score]]) -> str:
+    ratios = [_ratios(new, old) for new, old in compared]
+    pooled_ratios = sorted(ratio for of_workload in ratios for ratio in of_workload)
+    low, high = (quantile(pooled_ratios, share) for share in (0.1, 0.9))
+    lines = [
+        f"## Costs / costs of {method}",
+        "",
+        f"{len(pooled_ratios)} pairs of searches, each of the same workload in the same repeat: median "
+        f"{statistics.median(pooled_ratios):.2f}, 10th to 90th percentile {low:.2f} to {high:.2f}, "
+        f"lowest to highest {pooled_ratios[0]:.2f} to {pooled_ratios[-1]:.2f}.",
+        "",
+        f"| workload | cost (s) | cost (s) of {method} | ratio | lowest to highest |",
+        "|---|---|---|---|---|",
+    ]
+    for (new, old), values in zip(compared, ratios, strict=True):
+        spread = f"{min(values):.2f} to {max(values):.2f}"
+        median = statistics.median(values)
+        lines.append(f"| {new.workload} | {new.cost_s:.1f} | {old.cost_s:.1f} | {median:.2f} | {spread} |")
+    return "\n".join(lines)
+
+
+def _ratios(new: Score, old: Score) -> list[float]:
+    return [new_s / old_s for new_s, old_s in zip(new.costs_s, old.costs_s, strict=False)]
+
+
 def table(scores: Sequence[Score]) -> str:
     """A line per score, and a line per crash and per process left behind."""
     lines = [_HEAD, *(_line(score) for score in scores)]
@@ -136,6 +173,11 @@ def _quantiles(median: float | None, high: float | None) -> str:
 def _range(numbers: Sequence[int]) -> str:
     low, high = min(numbers, default=0), max(numbers, default=0)
     return "" if not high else f"{low} to {high}" if low < high else str(low)
+
+
+def oracle_table(truths: Mapping[str, Truth]) -> str:
+    """A line per workload."""
+    return "\n".join([_ORACLE_HEAD, *(_oracle_line(name, truth) for name, truth in truths.items())])
 
 
 def _oracle_line(workload: str, truth: Truth) -> str:

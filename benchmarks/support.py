@@ -16,7 +16,7 @@ from nws_sweep.system.fork_server import ForkServer
 LOCK_FILE = host_lock.usual()
 _PRELOAD = (
     "torch", "torchvision.transforms", "hydra.utils", "nws_sweep.executor.child",
-    "nws_sweep.dataloading.training_steps", "benchmarks.workloads", "benchmarks.bias", "benchmarks.search",
+    "nws_sweep.dataloading.training_steps", "benchmarks.workloads", "benchmarks.search",
 )  # fmt: skip
 _MARK = "NWS_SWEEP_BENCHMARK"
 _GRACE_S = 2.0  # for killed processes to exit

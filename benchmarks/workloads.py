@@ -1,17 +1,20 @@
 """Datasets with known costs. A sample depends only on its index; ``samples`` is the length of the dataset."""
 
 import fcntl
+import hashlib
 import math
 import os
 import random
+import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from PIL import Image
-from torch.utils.data import Dataset, TensorDataset
+from torch.utils.data import Dataset, Sampler, TensorDataset
 from torchvision.transforms import Compose, Normalize, RandomCrop, RandomHorizontalFlip, RandomResizedCrop, ToTensor
 
 from nws_sweep.datasets.photos import Photos
@@ -60,6 +63,66 @@ class Bimodal(Latency):
 
     def _sleep_s(self, index: int) -> float:
         return self._mean_s * (100 if random.Random(index).random() < 1 / 50 else 1)
+
+
+class EveryEighth(Latency):
+    """Samples of every eighth batch take twenty times ``mean_s``, the others ``mean_s``."""
+
+    def __init__(self, samples: int, mean_s: float, batch_size: int) -> None:
+        super().__init__(samples, mean_s)
+        self._batch_size = batch_size
+
+    def _sleep_s(self, index: int) -> float:
+        is_dear = index // self._batch_size % 8 == 7
+        return self._mean_s * (20 if is_dear else 1)
+
+
+class Sorted(Latency):
+    """Times rise evenly from ``least_s`` for the first sample to ``most_s`` for the last."""
+
+    def __init__(self, samples: int, least_s: float, most_s: float) -> None:
+        super().__init__(samples, least_s)
+        self._rise_s = (most_s - least_s) / (samples - 1)
+
+    def _sleep_s(self, index: int) -> float:
+        return self._mean_s + index * self._rise_s
+
+
+class SlowSampler(Sampler[int]):
+    """The indices in order, each after a wait of ``wait_s``."""
+
+    def __init__(self, samples: int, wait_s: float) -> None:
+        self._samples, self._wait_s = samples, wait_s
+
+    def __len__(self) -> int:
+        return self._samples
+
+    def __iter__(self) -> Iterator[int]:
+        for index in range(self._samples):
+            time.sleep(self._wait_s)
+            yield index
+
+
+class Threads(_Sized):
+    """A thread of the dataset uses ``cpu_s`` of CPU time for each sample, without the interpreter's lock."""
+
+    def __init__(self, samples: int, cpu_s: float) -> None:
+        super().__init__(samples)
+        self._cpu_s = cpu_s
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        thread = threading.Thread(target=self._compute)
+        thread.start()
+        thread.join()
+        return torch.full((256,), float(index))
+
+    def _compute(self) -> None:
+        end_s = time.thread_time() + self._cpu_s
+        while time.thread_time() < end_s:
+            hashlib.sha256(_HASHED).digest()
+
+
+_HASHED = bytes(50_000)  # about 0.1 ms; hashlib holds the lock for small texts
 
 
 class ReadOnce(_Sized):

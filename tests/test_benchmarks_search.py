@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import child, epoch_times, intervals, peers, search, support
+from benchmarks import bare, child, epoch_times, intervals, peers, search, support
 from benchmarks.__main__ import main
 from benchmarks.journal import Outcome, Run
 from benchmarks.methods import MethodRun
@@ -98,16 +98,17 @@ def done_by(monkeypatch: pytest.MonkeyPatch, folder: Path, arguments: str) -> tu
         if function is search.count_gpus:
             return 0
         if not argument.least_s:  # a warm-up, with as many workers as CPUs
-            return 0.0, True
+            return bare.Epochs(0.0, True, None)
         done.append(f"run {argument.num_workers}")
         if argument.num_workers > 8:
             raise RuntimeError("too large")
-        return EPOCHS_S.get(argument.num_workers), True
+        return bare.Epochs(EPOCHS_S.get(argument.num_workers, 9.0), True, None)
 
-    def play(method_run: MethodRun, machine: object, print_line: object) -> Outcome:
+    def play(method_run: MethodRun, machine: object) -> Outcome:
         done.append(f"play {method_run.method} {method_run.repeat}")
         workload, method, repeat = method_run.workload.name, method_run.method, method_run.repeat
-        return Outcome(workload=workload, method=method, repeat=repeat, pick=4, cost_s=3.0)
+        cost_s = 6.0 if method_run.checkout else 3.0
+        return Outcome(workload=workload, method=method, repeat=repeat, pick=4, cost_s=cost_s)
 
     monkeypatch.setattr(support, "LOCK_FILE", str(folder / "lock"))
     monkeypatch.setattr(support, "start_fork_server", lambda: None)
@@ -134,6 +135,17 @@ def test_methods_precede_the_oracle_and_gaps_are_filled(monkeypatch: pytest.Monk
     done, text = done_by(monkeypatch, tmp_path, "--repeats 2 --methods adaptive zero cpus --resume")
     assert done == ["play cpus 1", "play cpus 2"]
     assert "| short | zero | 4 x2 |" in text
+
+
+def test_costs_are_compared_with_another_version(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    checkout = tmp_path / "old"
+    (checkout / "nws_sweep").mkdir(parents=True)
+    (checkout / "nws_sweep/__init__.py").touch()
+    arguments = f"--repeats 2 --methods plain --passes 0 --against {checkout}"
+    done, text = done_by(monkeypatch, tmp_path, arguments)
+    assert sorted(done) == ["play plain 1", "play plain 2", "play plain of old 1", "play plain of old 2"]
+    assert "2 pairs of searches, each of the same workload in the same repeat: median 0.50" in text
+    assert "| short | 3.0 | 6.0 | 0.50 | 0.50 to 0.50 |" in text
 
 
 @pytest.mark.extended

@@ -1,0 +1,320 @@
+"""The page of ``scripts/benchmark numbers``, in Markdown. Pure."""
+
+import statistics
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from benchmarks.catalogue import Workload
+from benchmarks.comparisons import Comparison, bare_errors, comparisons, coverage, errors, has_an_answer
+from benchmarks.journal import QUIET, Outcome, Run
+from benchmarks.neighbours import KINDS, ONE
+from benchmarks.oracle import Truth
+from benchmarks.scores import quantile
+from benchmarks.search_page import oracle_table
+from benchmarks.targets import percent
+
+_MOST_ROWS = 30  # in the table of the rows farthest from bare loops
+
+_MEASURING = """\
+In each repeat every workload is searched by `nws_sweep.search` with default arguments, in a process of its own: first
+beside each neighbour, then on the quiet machine, between two passes of bare loops over a DataLoader. Each bare loop
+runs in a fresh process; long epochs are stopped at a whole multiple of the workers and projected.
+
+- a row against bare loops: the seconds per batch that a row prints / the mean of the bare loops with the same settings
+  in the same repeat and beside the same neighbour, - 1, without its sign; of the whole epoch where it is too short for
+  steady batches. Beside a neighbour that comes and goes there is no steady time to compare with.
+- bare loop against bare loop: the same of the second bare loop and the first, so the noise of this machine, which is in
+  the errors of rows too.
+- a row beats a physical limit if a batch, or the epoch / its batches, takes less than the planted costs allow: the
+  making of a batch / workers, the CPU time of a batch / CPUs, the sampler and the training step. 3 % less are
+  tolerated, and two standard errors of the mean where costs are random.
+- J above the least: J = epoch x 1.03^log2(1 + workers), of the epoch with the answer as bare loops on the quiet machine
+  take it / the least J of the oracle's own settings, - 1.
+- without an answer: searches that fail, or that measured no candidate with workers.
+- coverage: the share of printed 95 % intervals of a batch that contain the mean of the bare loops, whose own noise
+  counts against the intervals.
+- cost: wall time of the call, with the start of its processes and the import of torch there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """What was measured."""
+
+    workloads: Sequence[Workload]
+    outcomes: Sequence[Outcome]
+    runs: Sequence[Run]
+    truths: Mapping[str, Truth]  # by workload, on the quiet machine
+    cpus: int
+
+    @property
+    def kinds(self) -> list[str]:
+        """The neighbours beside which something was searched."""
+        return [kind for kind in KINDS if any(outcome.beside == kind for outcome in self.outcomes)]
+
+    def beside(self, kind: str) -> list[Outcome]:
+        """The searches beside a neighbour."""
+        return [outcome for outcome in self.outcomes if outcome.beside == kind]
+
+    def compared(self, outcomes: Sequence[Outcome]) -> list[Comparison]:
+        """The rows of searches."""
+        return comparisons(outcomes, self.runs, self.workloads, self.cpus)
+
+    def regrets(self, outcomes: Sequence[Outcome]) -> list[float]:
+        """J above the least, of the answers whose bare epoch was measured."""
+        regrets = [self._regret(outcome) for outcome in outcomes]
+        return [regret for regret in regrets if regret is not None]
+
+    def _regret(self, outcome: Outcome) -> float | None:
+        truth = self.truths.get(outcome.workload)
+        return truth.regret(outcome.pick, outcome.prefetch_factor) if truth else None
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A figure of the summary; ``reached`` has as many values as ``most``, whose None stands for no target."""
+
+    figure: str
+    most: tuple[float | None, ...]
+    reached: tuple[float | None, ...]
+    shown: Callable[[float], str]
+    least: float | None = None
+    about: str = ""
+
+    @property
+    def is_missed(self) -> bool:
+        """Whether a value is outside its target, or a figure with a target was not measured."""
+        pairs = zip(self.reached, self.most, strict=True)
+        return any(most is not None and self._is_outside(value, most) for value, most in pairs)
+
+    def _is_outside(self, value: float | None, most: float) -> bool:
+        return value is None or value > most or (self.least is not None and value < self.least)
+
+    @property
+    def wanted(self) -> str:
+        """The targets."""
+        if self.least is not None:
+            return f"{self.shown(self.least)} to {self._joined(self.most)}"
+        return self._joined(self.most)
+
+    @property
+    def text(self) -> str:
+        """The values."""
+        return f"{self._joined(self.reached)} {self.about}".rstrip()
+
+    def _joined(self, values: Iterable[float | None]) -> str:
+        return ", ".join("-" if value is None else self.shown(value) for value in values)
+
+    @property
+    def row(self) -> str:
+        """The line of the table, whose missed values are marked."""
+        reached = f"**{self.text}** missed" if self.is_missed else self.text
+        return f"| {self.figure} | {self.wanted} | {reached} |"
+
+
+def lines_of(figures: Figures) -> list[Line]:
+    """The summary."""
+    return [
+        *(_limits(figures, kind) for kind in figures.kinds),
+        *(_errors(figures, kind) for kind in figures.kinds if _errors(figures, kind).about),
+        _noise(figures),
+        *(_regrets(figures, kind) for kind in figures.kinds),
+        *(_unanswered(figures, kind) for kind in figures.kinds),
+        *(_costs(figures, kind) for kind in figures.kinds),
+        *(_coverage(figures, kind) for kind in figures.kinds if _coverage(figures, kind).about),
+    ]
+
+
+def _limits(figures: Figures, kind: str) -> Line:
+    compared = [comparison for comparison in figures.compared(figures.beside(kind)) if comparison.limit_s]
+    count = sum(comparison.beats_the_limit for comparison in compared)
+    about = f"of {len(compared)} rows"
+    return Line(f"rows that beat a physical limit, {KINDS[kind]}", (0,), (count,), _count, about=about)
+
+
+def _errors(figures: Figures, kind: str) -> Line:
+    values = errors(figures.compared(figures.beside(kind)))
+    most = (0.03, 0.10) if kind == QUIET else (None, None)
+    return Line(
+        f"a row against bare loops, {KINDS[kind]}: median, 95th percentile",
+        most,
+        _quantiles(values, (0.5, 0.95)),
+        percent,
+        about=_of(values, "rows"),
+    )
+
+
+def _noise(figures: Figures) -> Line:
+    values = bare_errors(run for run in figures.runs if run.beside == QUIET)
+    reached = _quantiles(values, (0.5, 0.95))
+    about = _of(values, "pairs")
+    return Line("a bare loop against a bare loop: median, 95th percentile", (None, None), reached, percent, about=about)
+
+
+def _regrets(figures: Figures, kind: str) -> Line:
+    values = figures.regrets(figures.beside(kind))
+    most: tuple[float | None, ...] = {QUIET: (0.01, 0.05, 0.08), ONE: (0.03, 0.15, None)}.get(kind, (None, None, None))
+    return Line(
+        f"J of the answer above the least, {KINDS[kind]}: median, 95th percentile, worst",
+        most,
+        _quantiles(values, (0.5, 0.95, 1.0)),
+        percent,
+        about=_of(values, "answers"),
+    )
+
+
+def _unanswered(figures: Figures, kind: str) -> Line:
+    outcomes = figures.beside(kind)
+    count = sum(not has_an_answer(outcome) for outcome in outcomes)
+    about = f"of {len(outcomes)}"
+    return Line(f"searches without an answer, {KINDS[kind]}", (0,), (count,), _count, about=about)
+
+
+def _costs(figures: Figures, kind: str) -> Line:
+    costs_s = [outcome.cost_s for outcome in figures.beside(kind)]
+    most = (5.0, 15.0) if kind == QUIET else (None, None)
+    return Line(f"cost, {KINDS[kind]}: median, worst", most, _quantiles(costs_s, (0.5, 1.0)), _seconds)
+
+
+def _coverage(figures: Figures, kind: str) -> Line:
+    share, count = coverage(figures.compared(figures.beside(kind))) or (None, 0)
+    is_target = kind == QUIET
+    return Line(
+        f"coverage of printed 95 % intervals of rows, {KINDS[kind]}",
+        (0.97 if is_target else None,),
+        (share,),
+        percent,
+        least=0.93 if is_target else None,
+        about=f"of {count} rows" if count else "",
+    )
+
+
+def _quantiles(values: Sequence[float], shares: Sequence[float]) -> tuple[float | None, ...]:
+    return tuple(quantile(values, share) for share in shares)
+
+
+def _of(values: Sequence[float], what: str) -> str:
+    return f"of {len(values)} {what}" if values else ""
+
+
+def _count(value: float) -> str:
+    return f"{value:.0f}"
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.1f} s"
+
+
+def summary(figures: Figures) -> list[str]:
+    """A sentence per figure."""
+    lines = lines_of(figures)
+    return [f"{line.figure}: {line.text}{f' (wanted {line.wanted})' if line.is_missed else ''}" for line in lines]
+
+
+def page(figures: Figures, origin: str) -> str:
+    """The whole page."""
+    lines = lines_of(figures)
+    missed = sum(line.is_missed for line in lines)
+    targets = sum(any(most is not None for most in line.most) for line in lines)
+    parts = [
+        "# Numbers: rows, answers and costs of searches against bare loops",
+        f"{targets - missed} of {targets} targets are reached. {origin}",
+        "\n".join(["| figure | wanted | reached |", "|---|---|---|", *(line.row for line in lines)]),
+        "## Searches\n\nIn brackets: the worst of the repeats, and of their rows.\n\n" + _searches(figures),
+        "## Rows that beat a physical limit\n\n" + _rows([c for c in _all(figures) if c.beats_the_limit]),
+        f"## Rows farthest from bare loops\n\nAt most {_MOST_ROWS}.\n\n" + _rows(_farthest(figures)),
+        "## Searches without an answer\n\n" + _list(_unanswered_lines(figures)),
+        "## How it was measured\n\n" + _MEASURING,
+        "## Workloads\n\n" + "\n".join(workload.line for workload in figures.workloads),
+        "## The oracle\n\n" + oracle_table(figures.truths),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _all(figures: Figures) -> list[Comparison]:
+    return figures.compared(figures.outcomes)
+
+
+def _farthest(figures: Figures) -> list[Comparison]:
+    compared = [comparison for comparison in _all(figures) if comparison.error is not None]
+    return sorted(compared, key=lambda comparison: -abs(comparison.error or 0.0))[:_MOST_ROWS]
+
+
+def _searches(figures: Figures) -> str:
+    head = "| workload | beside | answers | J above the least | cost | rows against bare loops | beat a limit |"
+    groups = [
+        [outcome for outcome in figures.beside(kind) if outcome.workload == workload.name]
+        for workload in figures.workloads
+        for kind in figures.kinds
+    ]
+    return "\n".join([head, f"|{'---|' * 7}", *(_search_row(figures, group) for group in groups if group)])
+
+
+def _search_row(figures: Figures, group: Sequence[Outcome]) -> str:
+    answers = Counter(outcome.label or "none" for outcome in group).most_common()
+    compared = figures.compared(group)
+    beaten = sum(comparison.beats_the_limit for comparison in compared)
+    cells = (
+        group[0].workload,
+        group[0].beside,
+        ", ".join(f"{answer} x{count}" if count > 1 else answer for answer, count in answers),
+        _median_and_worst(figures.regrets(group), percent),
+        _median_and_worst([outcome.cost_s for outcome in group], _seconds),
+        _median_and_worst(errors(compared), percent),
+        f"{beaten} of {len(compared)}" if beaten else "",
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def _median_and_worst(values: Sequence[float], shown: Callable[[float], str]) -> str:
+    return f"{shown(statistics.median(values))} ({shown(max(values))})" if values else ""
+
+
+def _rows(compared: Sequence[Comparison]) -> str:
+    if not compared:
+        return "None."
+    head = "| workload | beside | repeat | workers | prefetch_factor | printed | interval | bare | off by | possible |"
+    return "\n".join([head, f"|{'---|' * 10}", *map(_row, compared)])
+
+
+def _row(comparison: Comparison) -> str:
+    row = comparison.row
+    has_interval = row.low_s is not None and row.high_s is not None
+    is_of_epochs = row.batch_s is None or (comparison.bare_batch_s is None and comparison.bare_epoch_s is not None)
+    printed_s, bare_s = (
+        (row.epoch_s, comparison.bare_epoch_s) if is_of_epochs else (row.batch_s, comparison.bare_batch_s)
+    )
+    cells = (
+        comparison.workload.name,
+        comparison.beside,
+        str(comparison.repeat),
+        str(row.workers),
+        str(row.prefetch_factor),
+        _milliseconds(printed_s) + (" an epoch" if is_of_epochs else ""),
+        f"{_milliseconds(row.low_s)} to {_milliseconds(row.high_s)}" if has_interval and not is_of_epochs else "",
+        _milliseconds(bare_s),
+        "" if comparison.error is None else f"{100 * comparison.error:+.1f} %",
+        _milliseconds(comparison.limit_s or None),
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def _milliseconds(seconds: float | None) -> str:
+    return "" if seconds is None else f"{1000 * seconds:.4g} ms"
+
+
+def _unanswered_lines(figures: Figures) -> list[str]:
+    return [
+        f"{outcome.workload} beside {outcome.beside}, repeat {outcome.repeat}: {_reason(outcome)}"
+        for outcome in figures.outcomes
+        if not has_an_answer(outcome)
+    ]
+
+
+def _reason(outcome: Outcome) -> str:
+    faults = [f"num_workers={row.workers}: {row.fault}" for row in outcome.rows if row.fault]
+    return "; ".join((*outcome.crashes, *faults)) or f"num_workers={outcome.pick} alone was measured"
+
+
+def _list(lines: Sequence[str]) -> str:
+    return "\n".join(f"- {line}" for line in lines) or "None."
