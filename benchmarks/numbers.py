@@ -71,14 +71,12 @@ class _NumbersBenchmark:
         for kind in _in_random_order(self._options.beside, f"{workload.name}-{repeat}"):
             if kind != QUIET:
                 self._measure_beside(workload, repeat, kind)
-        picks = self._picks(workload)
         first, second = (Place(workload=workload, repeat=repeat, number=number) for number in (1, 2))
-        self._passes.measure(first, picks)
-        if QUIET not in self._options.beside:
-            return
-        outcome = self._search(workload, repeat, QUIET)
-        self._passes.measure(second, picks | self._picks(workload))
-        self._passes.measure_settings(second, settings_of(outcome))
+        self._passes.measure(first, ())
+        if QUIET in self._options.beside:
+            outcome = self._search(workload, repeat, QUIET)
+            self._passes.measure_settings(second, settings_of(outcome))
+        self._passes.measure(second, self._picks(workload))
 
     def _measure_beside(self, workload: Workload, repeat: int, kind: str) -> None:
         with neighbours.beside(kind):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from benchmarks.catalogue import Workload
 from benchmarks.comparisons import Comparison, bare_errors, comparisons, coverage, errors, has_an_answer
 from benchmarks.journal import QUIET, Outcome, Run
-from benchmarks.neighbours import KINDS, ONE
+from benchmarks.neighbours import ALTERNATING, KINDS, ONE
 from benchmarks.oracle import Truth
 from benchmarks.scores import quantile
 from benchmarks.search_page import oracle_table
@@ -82,6 +82,11 @@ class Line:
     about: str = ""
 
     @property
+    def has_target(self) -> bool:
+        """Whether a value is wanted."""
+        return any(most is not None for most in self.most)
+
+    @property
     def is_missed(self) -> bool:
         """Whether a value is outside its target, or a figure with a target was not measured."""
         pairs = zip(self.reached, self.most, strict=True)
@@ -116,12 +121,12 @@ def lines_of(figures: Figures) -> list[Line]:
     """The summary."""
     return [
         *(_limits(figures, kind) for kind in figures.kinds),
-        *(_errors(figures, kind) for kind in figures.kinds if _errors(figures, kind).about),
+        *(_errors(figures, kind) for kind in figures.kinds if kind != ALTERNATING),
         _noise(figures),
         *(_regrets(figures, kind) for kind in figures.kinds),
         *(_unanswered(figures, kind) for kind in figures.kinds),
         *(_costs(figures, kind) for kind in figures.kinds),
-        *(_coverage(figures, kind) for kind in figures.kinds if _coverage(figures, kind).about),
+        *(_coverage(figures, kind) for kind in figures.kinds if kind != ALTERNATING),
     ]
 
 
@@ -129,14 +134,14 @@ def _limits(figures: Figures, kind: str) -> Line:
     compared = [comparison for comparison in figures.compared(figures.beside(kind)) if comparison.limit_s]
     count = sum(comparison.beats_the_limit for comparison in compared)
     about = f"of {len(compared)} rows"
-    return Line(f"rows that beat a physical limit, {KINDS[kind]}", (0,), (count,), _count, about=about)
+    return Line(f"rows that beat a physical limit, {kind}", (0,), (count,), _count, about=about)
 
 
 def _errors(figures: Figures, kind: str) -> Line:
     values = errors(figures.compared(figures.beside(kind)))
     most = (0.03, 0.10) if kind == QUIET else (None, None)
     return Line(
-        f"a row against bare loops, {KINDS[kind]}: median, 95th percentile",
+        f"a row against bare loops, {kind}: median, 95th percentile",
         most,
         _quantiles(values, (0.5, 0.95)),
         percent,
@@ -155,7 +160,7 @@ def _regrets(figures: Figures, kind: str) -> Line:
     values = figures.regrets(figures.beside(kind))
     most: tuple[float | None, ...] = {QUIET: (0.01, 0.05, 0.08), ONE: (0.03, 0.15, None)}.get(kind, (None, None, None))
     return Line(
-        f"J of the answer above the least, {KINDS[kind]}: median, 95th percentile, worst",
+        f"J of the answer above the least, {kind}: median, 95th percentile, worst",
         most,
         _quantiles(values, (0.5, 0.95, 1.0)),
         percent,
@@ -167,20 +172,20 @@ def _unanswered(figures: Figures, kind: str) -> Line:
     outcomes = figures.beside(kind)
     count = sum(not has_an_answer(outcome) for outcome in outcomes)
     about = f"of {len(outcomes)}"
-    return Line(f"searches without an answer, {KINDS[kind]}", (0,), (count,), _count, about=about)
+    return Line(f"searches without an answer, {kind}", (0,), (count,), _count, about=about)
 
 
 def _costs(figures: Figures, kind: str) -> Line:
     costs_s = [outcome.cost_s for outcome in figures.beside(kind)]
     most = (5.0, 15.0) if kind == QUIET else (None, None)
-    return Line(f"cost, {KINDS[kind]}: median, worst", most, _quantiles(costs_s, (0.5, 1.0)), _seconds)
+    return Line(f"cost, {kind}: median, worst", most, _quantiles(costs_s, (0.5, 1.0)), _seconds)
 
 
 def _coverage(figures: Figures, kind: str) -> Line:
     share, count = coverage(figures.compared(figures.beside(kind))) or (None, 0)
     is_target = kind == QUIET
     return Line(
-        f"coverage of printed 95 % intervals of rows, {KINDS[kind]}",
+        f"coverage of printed 95 % intervals of rows, {kind}",
         (0.97 if is_target else None,),
         (share,),
         percent,
@@ -215,11 +220,14 @@ def page(figures: Figures, origin: str) -> str:
     """The whole page."""
     lines = lines_of(figures)
     missed = sum(line.is_missed for line in lines)
-    targets = sum(any(most is not None for most in line.most) for line in lines)
+    targets = [line for line in lines if line.has_target]
+    others = [f"| {line.figure} | {line.text} |" for line in lines if not line.has_target]
     parts = [
         "# Numbers: rows, answers and costs of searches against bare loops",
-        f"{targets - missed} of {targets} targets are reached. {origin}",
-        "\n".join(["| figure | wanted | reached |", "|---|---|---|", *(line.row for line in lines)]),
+        f"{len(targets) - missed} of {len(targets)} targets are reached. {origin}",
+        "\n".join(["| figure | wanted | reached |", "|---|---|---|", *(line.row for line in targets)]),
+        "Without a target:\n\n" + "\n".join(["| figure | reached |", "|---|---|", *others]),
+        "Beside: " + "; ".join(f"*{kind}* {KINDS[kind]}" for kind in figures.kinds) + ".",
         "## Searches\n\nIn brackets: the worst of the repeats, and of their rows.\n\n" + _searches(figures),
         "## Rows that beat a physical limit\n\n" + _rows([c for c in _all(figures) if c.beats_the_limit]),
         f"## Rows farthest from bare loops\n\nAt most {_MOST_ROWS}.\n\n" + _rows(_farthest(figures)),
@@ -284,6 +292,7 @@ def _row(comparison: Comparison) -> str:
     printed_s, bare_s = (
         (row.epoch_s, comparison.bare_epoch_s) if is_of_epochs else (row.batch_s, comparison.bare_batch_s)
     )
+    limit_s = comparison.limit_s * (comparison.workload.batches if is_of_epochs else 1)
     cells = (
         comparison.workload.name,
         comparison.beside,
@@ -294,7 +303,7 @@ def _row(comparison: Comparison) -> str:
         f"{_milliseconds(row.low_s)} to {_milliseconds(row.high_s)}" if has_interval and not is_of_epochs else "",
         _milliseconds(bare_s),
         "" if comparison.error is None else f"{100 * comparison.error:+.1f} %",
-        _milliseconds(comparison.limit_s or None),
+        _milliseconds(limit_s or None),
     )
     return f"| {' | '.join(cells)} |"
 

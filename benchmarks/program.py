@@ -54,6 +54,8 @@ def main(workload: str, arguments: str, answer_path: str) -> None:
     from nws_sweep.system import processes
 
     processes.die_with_parent()
+    if not Path(nws_sweep.__file__).is_relative_to(Path(os.environ["PYTHONPATH"]).resolve()):
+        raise ImportError(f"nws_sweep is that of {nws_sweep.__file__}")
     chosen = catalogue.find(workload)
     dataset, keywords = chosen.make_dataset(), chosen.loader_keywords()
     keywords |= {"training_step": chosen.step_s or None, "reuse": False, **json.loads(arguments)}

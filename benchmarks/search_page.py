@@ -77,8 +77,11 @@ def _found(scores: Sequence[Score]) -> str:
     own = [score for score in scores if score.method == PLAIN]
     if not own:
         return ""
-    median, high, worst = (percent(pooled([score.slower for score in own], share)) for share in (0.5, 0.95, 1.0))
+    slower = [score.slower for score in own]
+    median, high, worst = (percent(pooled(slower, share)) for share in (0.5, 0.95, 1.0))
     cost_s = statistics.median(score.cost_s for score in own)
+    if pooled(slower, 0.5) is None:
+        return f"`nws_sweep.search` with default arguments (*plain*) takes {cost_s:.1f} s in the median.\n\n"
     return (
         "With the answer of `nws_sweep.search` with default arguments (*plain*) an epoch takes "
         f"{median} longer than with the fastest num_workers in the median of {len(own)} workloads, {high} in the 95th "
