@@ -374,27 +374,36 @@ def _numbers_of(samples: Any) -> Any:
     return torch.tensor([int(sample["number"]) for sample in samples])
 
 
-@program
-def torchio_queue(folder: Path) -> Any:
-    import torchio
-
-    patients = [
-        torchio.Subject(image=torchio.ScalarImage(tensor=torch.zeros(1, 4, 4, 4)), number=number)
-        for number in range(COUNT // 4)
-    ]
-    dataset = torchio.SubjectsDataset(patients, transform=slow)
-    queue = torchio.Queue(dataset, 16, 4, torchio.UniformSampler(2), num_workers=2)
-    return DataLoader(queue, batch_size=BATCH, num_workers=0, collate_fn=_numbers_of)
+def _voxels_of(patches: Any) -> Any:
+    return torch.tensor([int(slow(patch).image.data) for patch in patches])
 
 
 @program
-def torchio_dataset(folder: Path) -> Any:
+def torchio_grid_sampler(folder: Path) -> Any:
     import torchio
 
-    image = torchio.ScalarImage(tensor=torch.zeros(1, 4, 4, 4))
-    patients = [torchio.Subject(image=image, number=number) for number in range(COUNT)]
-    transform = torchio.Compose([torchio.RandomFlip(), slow])
-    return torchio.SubjectsLoader(torchio.SubjectsDataset(patients, transform=transform), batch_size=BATCH)
+    voxels = torch.arange(float(COUNT)).reshape(1, COUNT, 1, 1)
+    patient = torchio.Subject(image=torchio.ScalarImage(tensor=voxels))
+    return DataLoader(torchio.GridSampler(patient, patch_size=1), batch_size=BATCH, collate_fn=_voxels_of)
+
+
+class Patients(Items):
+    transform: Any = None
+
+    def __getitem__(self, index: int) -> Any:
+        import torchio
+
+        image = torchio.ScalarImage(tensor=torch.zeros(1, 4, 4, 4))
+        return self.transform(torchio.Subject(image=image, number=index))
+
+
+@program
+def torchio_transforms(folder: Path) -> Any:
+    import torchio
+
+    patients = Patients()
+    patients.transform = torchio.Compose([torchio.RandomFlip(), slow])
+    return DataLoader(patients, batch_size=BATCH, collate_fn=_numbers_of)
 
 
 @program
