@@ -106,6 +106,6 @@ def row_of(trial: Any) -> journal.Row:
 
 
 def prefetch_of(settings: Any) -> int:
-    """The batches that each worker loads ahead."""
-    prefetch_factor: int | None = settings.prefetch_factor
+    """The batches that each worker loads ahead; of no answer, the usual number."""
+    prefetch_factor: int | None = settings and settings.prefetch_factor
     return PREFETCH_FACTOR if prefetch_factor is None else prefetch_factor
