@@ -1,5 +1,6 @@
 import contextlib
 import gc
+import math
 import multiprocessing
 import os
 import signal
@@ -21,11 +22,12 @@ from hydra.core.global_hydra import GlobalHydra
 from nws_sweep.config import hydra_versions, schema
 from nws_sweep.report.figures import Illustration
 from nws_sweep.report.search_result import SearchResult
-from nws_sweep.results import MeasureRules
+from nws_sweep.results import MeasureRules, SearchRecord, storage
 from nws_sweep.system import processes, temporary
 from nws_sweep.system.fork_server import ForkedProcess
 from tests import factories, one_process
 from tests.one_process import SharedProcess
+from tests.simulated import check_limits
 
 if TYPE_CHECKING:
     from torch.utils.data import DataLoader
@@ -100,6 +102,19 @@ def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NWS_SWEEP_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("NWS_SWEEP_LOCK_FILE", str(tmp_path / "lock"))
     monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture(autouse=True)
+def possible_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No row of any file that a test writes beats a physical limit."""
+    save = storage.save
+
+    def save_possible(folder: Path, result: SearchRecord) -> None:
+        for trial in result.trials:
+            check_limits(trial, math.inf)
+        save(folder, result)
+
+    monkeypatch.setattr(storage, "save", save_possible)
 
 
 @pytest.fixture

@@ -1,8 +1,19 @@
 """Whole searches on simulated machines, and an observer that records their events."""
 
+import math
 from collections.abc import Callable, Iterable
 
-from nws_sweep.results import Configuration, LoaderSettings, SearchRecord, Trial, TrialState
+from nws_sweep.results import (
+    Configuration,
+    LoaderSettings,
+    MeasureRules,
+    SearchRecord,
+    TimeSlice,
+    Trial,
+    TrialState,
+)
+from nws_sweep.searching.rows import Figures
+from nws_sweep.searching.schedule import Conditions
 from nws_sweep.searching.search import search
 from tests import factories
 from tests.fakes import FakeClock, FakeMachine, SimulatedLoader
@@ -62,13 +73,20 @@ def run_search(chosen: Configuration, machine: FakeMachine) -> tuple[SearchRecor
     start = SearchRecord(configuration=chosen, host=factories.HOST)
     result = search(start, machine.environment(), recorder)
     assert not machine.alive, "a trial process is still alive"
-    check_rows(result.trials, machine.batches_per_epoch)
+    check_rows(result.trials, machine.batches_per_epoch, machine.cores)
     return result, recorder
 
 
-def check_rows(trials: Iterable[Trial], batches: int | None) -> None:
-    """Asserts that the figures of each row agree with each other; ``batches`` of an epoch, None if unknown."""
+def check_rows(trials: Iterable[Trial], batches: int | None, cpus: float = math.inf) -> None:
+    """Asserts that the figures of each row agree with each other, and beat no physical limit.
+
+    Args:
+        trials: The rows.
+        batches: Of an epoch; None if unknown.
+        cpus: CPUs that each trial may use.
+    """
     for trial in trials:
+        check_limits(trial, cpus)
         if trial.state is TrialState.OK:
             assert trial.objective_s is not None, trial
         found, queue = trial.measurement, trial.settings.queued_batches
@@ -77,6 +95,17 @@ def check_rows(trials: Iterable[Trial], batches: int | None) -> None:
         batch_s = found.batch_s.value
         least_s = (batches - queue - trial.num_workers) * batch_s
         assert 0.97 * least_s <= found.epoch_s <= 1.03 * (found.startup_s + (batches + queue) * batch_s), trial.settings
+
+
+def check_limits(trial: Trial, cpus: float) -> None:
+    """Asserts that a row with a time beats no physical limit of the batches that its windows took."""
+    measurement = trial.measurement
+    if trial.state is not TrialState.OK or measurement is None or measurement.batch_s is None or not trial.windows:
+        return
+    slices = tuple(TimeSlice(windows=(window,), round=number) for number, window in enumerate(trial.windows))
+    conditions = Conditions(settings=trial.settings, rules=MeasureRules(), batches_per_epoch=trial.batches, cores=cpus)
+    low, high = (math.log(end / measurement.batch_s.value) for end in measurement.batch_s.ends)
+    assert Figures(slices, conditions).impossible((high - low) / 2) == "", trial.settings
 
 
 def by_workers(result: SearchRecord) -> dict[int, Trial]:

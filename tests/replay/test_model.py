@@ -8,8 +8,9 @@ from statistics import fmean
 import pytest
 
 from nws_sweep.replay.known import ENDLESS, Known, known_of
-from nws_sweep.replay.model import Model, promised_s
+from nws_sweep.replay.model import Model
 from nws_sweep.replay.prediction import Records, epoch_of, predict
+from nws_sweep.replay.promise import promised_s
 from nws_sweep.replay.queue import QueueSettings, replay
 from nws_sweep.results import BatchCost, BatchRecord, LoopCosts, Span
 from tests.factories import batch_record, recorded_trial
@@ -173,8 +174,19 @@ def test_between_two_trials_a_slowdown_begins_anywhere_with_the_same_probability
     begins = [begin / 1000 for begin in range(1000)]
     for workers in (2, 4):
         share = math.log2(workers) / 3
-        mean = fmean(max(0.0, share - begin) / (1 - begin) for begin in begins)
-        assert promised_slowdown(workers, {below: 1.0, 8: 4.0}) == pytest.approx(4.0**mean, rel=0.02)
+        mean = fmean(4.0 ** (max(0.0, share - begin) / (1 - begin)) for begin in begins)
+        assert promised_slowdown(workers, {below: 1.0, 8: 4.0}) == pytest.approx(mean, rel=0.02)
+
+
+def test_what_settings_save_at_best_counts_and_not_what_they_lose_at_worst() -> None:
+    """With four workers, two in three chances that the slowdown of eight has begun."""
+    waiting = [BatchCost(0.0, 0.08)] * 4000
+    model = Model((of_trial(waiting, 1, 20, 1.0), of_trial(waiting, 8, 20, 4.0)))
+    settings, at_best_s = QueueSettings(4, 2.0), 0.02
+    expected_s = promised_s(model, settings)
+    assert promised_s(model, settings, 1.0) == pytest.approx(expected_s)
+    assert at_best_s < promised_s(model, settings, 0.03) < 0.03 < expected_s
+    assert promised_s(model, settings, at_best_s / 2) == at_best_s / 2
 
 
 @pytest.mark.parametrize(("fewer", "slowdown"), [((2, 4), 2.0**0.5), ((0,), 1.0)])

@@ -199,24 +199,24 @@ def test_a_close_candidate_ends_to_start_more_workers_unless_it_has_one_round() 
 
 HUMPS = (1, 2, 4, 8, 16), (1.0, 0.5, 0.25, 0.33, 0.15)
 LOGNORMAL = [random.Random(n).lognormvariate(-0.125, 0.5) for n in range(400)]
-# With the most that a search may take, s.
+# With the most that a search may take, s: a tenth more than the longest of ten.
 TRUTHS: dict[str, tuple[Truth, float]] = {
     "knee at 1": (waiting(1), 26),
-    "knee at 16": (waiting(16), 7),
+    "knee at 16": (waiting(16), 11.5),
     "CPUs 2": (computing(2), 2),
-    "CPUs 16": (computing(16), 3),
+    "CPUs 16": (computing(16), 4),
     "in memory": (Truth(make_s=lambda n: 0.002 if n == 0 else 0.004 * n, cpu_s=0.002), 3.5),
     "flat": (Truth(make_s=lambda n: 0.05 * max(1, n), cpu_s=0.005), 22),
-    "peak at 3": (peaked(3), 24),
-    "peak at 20": (peaked(20), 18),
-    "two humps": (Truth(make_s=lambda n: 0.1 * max(1, n) * np.interp(n, *HUMPS), cpu_s=0.004), 19),
-    "three disks": (Truth(make_s=lambda n: 0.032 if n <= 3 else 0.0213 * n, cpu_s=0.001), 30),
+    "peak at 3": (peaked(3), 32),
+    "peak at 20": (peaked(20), 33),
+    "two humps": (Truth(make_s=lambda n: 0.1 * max(1, n) * np.interp(n, *HUMPS), cpu_s=0.004), 37),
+    "three disks": (Truth(make_s=lambda n: 0.032 if n <= 3 else 0.0213 * n, cpu_s=0.001), 12),
     "training_step": (Truth(make_s=lambda n: 0.05 * max(1, n / 2), cpu_s=0.05, step_s=0.1), 8.5),
     "crashes above": (replace(waiting(16), crashes=range(10, 65)), 9),
-    "no length": (replace(waiting(4), batches=None), 10.5),
+    "no length": (replace(waiting(4), batches=None), 12),
     "short": (replace(waiting(16), batches=20, start_s=0.03), 12),
-    "lognormal": (replace(waiting(16), batches=400, weights=LOGNORMAL), 23),
-    "second half": (replace(waiting(16), batches=400, weights=[0.1, 1.9]), 15),
+    "lognormal": (replace(waiting(16), batches=400, weights=LOGNORMAL), 25),
+    "second half": (replace(waiting(16), batches=400, weights=[0.1, 1.9]), 26),
 }
 STEEP = ("peak at 3", "peak at 20")  # the peak may lie between the few numbers of workers that are measured
 
@@ -226,5 +226,5 @@ def test_the_recommended_candidate_is_close_to_the_best_and_costs_no_more_than_i
     truth, most_s = TRUTHS[name]
     prices = {n: truth.price(n) for n in CANDIDATES if n not in truth.crashes}
     found, cost_s = searched(truth)
-    assert prices[found] / min(prices.values()) - 1 <= (0.12 if name in STEEP else 0.1)
+    assert prices[found] / min(prices.values()) - 1 <= (0.18 if name in STEEP else 0.12)
     assert cost_s <= most_s

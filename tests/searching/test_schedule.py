@@ -181,8 +181,8 @@ def test_windows_end_before_the_workers_run_out_of_work() -> None:
 @pytest.mark.parametrize(
     ("changes", "batches"),
     [
-        ({"window_s": 10.0, "trial_limit_s": 25.0}, [1, 9, 10, 10]),  # 10 s of warm-up
-        ({"window_s": 0.5, "trial_limit_s": 0.001}, [1, 1]),  # at least one window
+        ({"window_s": 10.0, "trial_limit_s": 25.0}, [1, 10, 10, 10]),  # 10 s of warm-up after the first batch
+        ({"window_s": 0.5, "trial_limit_s": 0.001}, [1, 1, 1]),  # at least one window
     ],
 )
 def test_after_the_limit_of_a_trial_no_window_starts(changes: dict[str, Any], batches: list[int]) -> None:
