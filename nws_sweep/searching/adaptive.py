@@ -20,7 +20,7 @@ from nws_sweep.searching.estimates import Estimates, estimates_of, undecided
 from nws_sweep.searching.observations import Decision, Observation, Round, Stop, Strategy, model_from
 
 _SHORT_WINDOW_S, _SHORT_ROUNDS = 0.2, 3  # duration of the first windows, and the rounds that have it
-_FIRST_STEP, _STEP = 8, 4  # most workers started at first, and most workers / those measured
+_FIRST_STEP = 8  # most workers of the first candidate that is predicted, or twice the CPUs
 MOST_PREDICTED = 6  # candidates started for their prediction, besides those that the patience allows
 _MOST_IN_VAIN = 3  # candidates without success after which one starts only beside the answer
 _FITTING = 0.75  # share of the fewest workers that failed: the most that are started
@@ -102,12 +102,13 @@ class Adaptive(Strategy):
     def _new(self, observations: Sequence[Observation], found: Estimates, model: Model) -> list[LoaderSettings]:
         """The candidates to start."""
         fitting, measured_s = self._fitting(observations), found.costs_s
-        most = _STEP * max(one.num_workers for one in measured_s)
+        is_first = len({o.num_workers for o in found.observations}) == 1
+        most = max(_FIRST_STEP, 2 * self.cores) if is_first else math.inf
         if self.rules.max_workers is None:
             most = min(most, choice.most_workers(self.cores, measured_s))
-        fits = [n for n in fitting if n <= max(most, _FIRST_STEP, 2 * self.cores)] or fitting[:1]
+        fits = [n for n in fitting if n <= most] or fitting[:1]
         wanted = {self.guess, self.rules.reference, self.base.num_workers}  # a resumed search may lack some of them
-        if len({o.num_workers for o in found.observations}) == 1:
+        if is_first:
             # Other programs may end at any moment.
             predictions = (self._predicted(fits, one) for one in with_and_without_others(model))
             firsts = (choice.promising({}, predicted_s, self.rules.tolerance) for predicted_s in predictions)

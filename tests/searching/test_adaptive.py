@@ -210,7 +210,7 @@ TRUTHS: dict[str, tuple[Truth, float]] = {
     "peak at 3": (peaked(3), 32),
     "peak at 20": (peaked(20), 33),
     "two humps": (Truth(make_s=lambda n: 0.1 * max(1, n) * np.interp(n, *HUMPS), cpu_s=0.004), 37),
-    "three disks": (Truth(make_s=lambda n: 0.032 if n <= 3 else 0.0213 * n, cpu_s=0.001), 12),
+    "three disks": (Truth(make_s=lambda n: 0.032 if n <= 3 else 0.0213 * n, cpu_s=0.001), 14.5),
     "training_step": (Truth(make_s=lambda n: 0.05 * max(1, n / 2), cpu_s=0.05, step_s=0.1), 8.5),
     "crashes above": (replace(waiting(16), crashes=range(10, 65)), 9),
     "no length": (replace(waiting(4), batches=None), 12),
