@@ -2,23 +2,26 @@
 
 May import ``executor`` and below. All modules but ``search``, ``rounds``, ``candidate`` and ``sample_check`` are pure.
 
-Read first: ``search``, the loop. From a window to its row: ``candidate`` takes windows, ``quantities`` makes figures of
-them, ``estimates`` compares the candidates by round.
+Read first ``search``, the loop. From a window to its row: ``candidate`` takes windows, ``timing`` has their times,
+``estimates`` compares the candidates by round, ``rows`` makes the row.
 
 search           the search of one configuration
-strategy         patience, exhaustive, other settings; makes the strategy of the rules
+strategy         patience and exhaustive; makes the strategy of the rules
 adaptive         the default strategy
+other_settings   settings besides num_workers
 observations     what a strategy sees and decides
-estimates        expected times of candidates, by round
+estimates        expected times of candidates, and what a choice among them may lose
+stats            the fit of candidates and rounds
 earlier_results  what a search takes from earlier ones
-rounds           takes time slices of the candidates in turn
-search_progress  the candidates of a search, its record and cost, and which of them fits beside the others
-candidate        the trial process of one candidate, and the windows of its time slices
-trial_progress   what was measured of one candidate so far, and the ``Trial`` that it makes
+rounds           the state of a search: its candidates, in rounds of time slices
+candidate        the state of a candidate: its trial process, time slices and trial
+admission        which candidates may have trial processes at the same time
+data             what time slices show about the length of an epoch and the size of the data
 schedule         which window a trial takes next
-quantities       the quantities of a trial, whether they are precise enough, and whether they are possible
-stats            means with intervals
+timing           the times of one trial
+rows             the row of one candidate, and whether it is possible
 counters         CPU time, memory, storage and noise of time slices, from the counters of processes and machine
 batch_costs      what batches, the main process and the life of workers cost; measured and replayed time
 sample_check     compares the samples of workers with those loaded without workers
+threads          whether another number of torch's threads loads faster
 """

@@ -53,7 +53,7 @@ class Adaptive(Strategy):
             return self._after_failures(observations)
         new = self._new(observations, found, model)
         active = [o for o in found.observations if o.may_continue]
-        dropped = [o for o in active if is_eliminated(o, found, makes_room=bool(new))]
+        dropped = [o for o in active if is_behind(o, found, makes_room=bool(new))]
         displaced: list[Observation] = []
         if new:
             others = [o for o in active if o not in dropped and o.settings != found.answer]
@@ -227,7 +227,7 @@ def _without_room(others: Iterable[Observation], found: Estimates, workers: int)
     return displaced
 
 
-def is_eliminated(one: Observation, found: Estimates, *, makes_room: bool = False) -> bool:
+def is_behind(one: Observation, found: Estimates, *, makes_room: bool = False) -> bool:
     """Whether further rounds are not expected to make it the answer.
 
     Before other candidates are started, one that is probably not the answer is ended to make room for their workers.
