@@ -2,31 +2,60 @@
 
 import functools
 import os
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from multiprocessing import resource_sharer
 from typing import NamedTuple
 
 _MOST_READINGS = 3
+_CLOCK_OF_THREAD = getattr(time, "pthread_getcpuclockid", None)  # macOS has none: there other threads are unknown
+_FEEDER = "QueueFeederThread"  # of a queue of multiprocessing, which pickles batches
 
 
 class Clocks(NamedTuple):
-    """Readings of the clocks, s."""
+    """Readings of the clocks, or differences of them, s."""
 
     wall_s: float
     cpu_s: float  # of this thread
-    all_cpu_s: float  # of all threads of this process
+    all_cpu_s: float  # of all threads of this process but those that transfer batches
     delay_s: float = 0.0  # for which this thread was ready to run and did not
+    transfer_s: float = 0.0  # CPU time of the threads that transfer batches
+
+    def since(self, began: "Clocks") -> "Clocks":
+        """The differences to an earlier reading."""
+        return Clocks(*(now_s - then_s for now_s, then_s in zip(self, began, strict=True)))
 
 
-def read_clocks(delay_clock: Callable[[], float]) -> Clocks:
-    """Reads the clocks of this thread, again if it lost its CPU meanwhile; ``delay_clock`` is that of its run delay."""
+def read_clocks(delay_clock: Callable[[], float], transfer_clocks: Sequence[int] = ()) -> Clocks:
+    """Reads the clocks of this thread, again if it lost its CPU meanwhile.
+
+    Args:
+        delay_clock: Of the run delay of this thread.
+        transfer_clocks: Of the threads that transfer batches.
+    """
     delay_s = delay_clock()
     for _ in range(_MOST_READINGS):
-        found, earlier_s = (time.perf_counter(), time.thread_time(), time.process_time()), delay_s
+        # The kernel counts what a thread computes just now once the clock of the thread is read: so that is read first.
+        transfer_s = sum(map(time.clock_gettime, transfer_clocks))
+        wall_s, cpu_s, earlier_s = time.perf_counter(), time.thread_time(), delay_s
+        all_cpu_s = time.process_time() - transfer_s if _CLOCK_OF_THREAD else cpu_s
         delay_s = delay_clock()
         if delay_s == earlier_s:
             break
-    return Clocks(*found, delay_s)
+    return Clocks(wall_s, cpu_s, all_cpu_s, delay_s, transfer_s)
+
+
+def find_transfer_clocks() -> tuple[int, ...]:
+    """Finds the clocks of the threads that transfer batches: which pickle batches, and hand over open files of tensors.
+
+    The threads start with the first batch that is transferred.
+    """
+    if _CLOCK_OF_THREAD is None:
+        return ()
+    sharer = getattr(getattr(resource_sharer, "_resource_sharer", None), "_thread", None)
+    threads = [thread for thread in threading.enumerate() if thread.name == _FEEDER or thread is sharer]
+    return tuple(_CLOCK_OF_THREAD(thread.ident) for thread in threads if thread.ident)
 
 
 def run_delay_clock() -> Callable[[], float]:

@@ -2,8 +2,9 @@
 
 The time of a batch is split into CPU time of the thread that makes it, time in which this thread was ready to run
 and did not (the kernel's run delay), and waiting, which is the rest: a record taken on a crowded machine has the same
-waiting as one taken on an idle machine. What other threads of the worker do, among them torch's own that copies a batch
-into shared memory, is CPU time of the transfer.
+waiting as one taken on an idle machine. While the thread waits, or beside it, threads of the dataset may compute, which
+is making, too. What the threads do that pickle batches and copy them into shared memory is CPU time of the transfer, as
+is all between two batches.
 
 Batches reach the training step in multiples of the workers; samples, which are finished one by one, are counted too.
 For that, the class of the dataset in each worker is replaced by a subclass. User code that reads
@@ -12,6 +13,7 @@ For that, the class of the dataset in each worker is replaced by a subclass. Use
 
 import abc
 import contextlib
+import functools
 import time
 from collections.abc import Callable, Iterator, MutableSequence, Sequence
 from dataclasses import dataclass, field
@@ -20,15 +22,15 @@ from typing import Any
 
 from torch.utils.data import IterableDataset, get_worker_info
 
-from nws_sweep.dataloading.clocks import Clocks, read_clocks, run_delay_clock
+from nws_sweep.dataloading.clocks import Clocks, find_transfer_clocks, read_clocks, run_delay_clock
 from nws_sweep.dataloading.digests import STREAM_SAMPLES, SampleLog
 from nws_sweep.dataloading.stages.timing import StageSlots, StageTimer
 from nws_sweep.results import BatchCost, BatchRecord, StageTime
 from nws_sweep.system import processes, temporary, torch_internals
 
 _ROWS = 1024  # kept of each worker until they are read
-_FIELDS = 4  # of a row: moments of the start and the end, CPU time, waiting
-_TOTALS = 4  # of a worker: CPU time besides that of the rows, batches with it, CPU time before first batches, starts
+_FIELDS = 5  # of a row: moments of the start and the end, CPU time, waiting, threads
+_START, _FIRST_TRANSFER, _LATER_TRANSFER = range(3)  # of a worker: kinds of CPU time that no row has
 _UNCOUNTED = -1  # in place of the samples of a worker
 _END = object()
 # Faster samples are counted per batch; those of an iterable dataset are counted until enough of them are logged.
@@ -54,7 +56,8 @@ class BatchLog:
         self._workers, self._order, self._batches = num_workers, order, batches
         self._rows = RawArray("d", num_workers * _ROWS * _FIELDS)
         self._counts = RawArray("q", num_workers)
-        self._totals = RawArray("d", num_workers * _TOTALS)
+        # The seconds and how often, by kind and worker.
+        self._totals = [(RawArray("d", num_workers), RawArray("q", num_workers)) for _ in range(3)]
         self._read = [0] * num_workers
         self._first = [0] * num_workers
         self._pending: dict[int, Sequence[float]] = {}  # rows by number of the batch in the epoch
@@ -70,24 +73,37 @@ class BatchLog:
         counts = list(self.samples)
         return 0 if _UNCOUNTED in counts else counts.count(0)
 
-    def add(self, worker: int, *row: float, stages: Stages | None = None) -> None:
-        """Called in a worker: a batch is finished, see ``_FIELDS``; with its stages, if they were timed."""
+    def add(self, worker: int, began_s: float, ended_s: float, cost: BatchCost, stages: Stages | None = None) -> None:
+        """Called in a worker: a batch is finished, at a cost without its transfer; with its stages, if timed."""
         count = self._counts[worker]
         if stages is not None:
             with contextlib.suppress(Exception):  # such as the name of a file that cannot be encoded
                 self.stages.write(worker, count, stages)
         place = (worker * _ROWS + count % _ROWS) * _FIELDS
-        self._rows[place : place + _FIELDS] = list(row)
+        self._rows[place : place + _FIELDS] = [began_s, ended_s, cost.cpu_s, cost.wait_s, cost.threads]
         self._counts[worker] = count + 1
 
     def is_timed(self, worker: int) -> bool:
         """Called in a worker: whether the stages of its next batch are timed."""
         return self.stages.is_due(worker, self._counts[worker])
 
-    def add_totals(self, worker: int, *values: float) -> None:
-        """Called in a worker: adds CPU time outside of batches, see ``_TOTALS``."""
-        for offset, value in enumerate(values, worker * _TOTALS):
-            self._totals[offset] += value
+    def add_start(self, worker: int, cpu_s: float) -> None:
+        """Called in a worker: its first batch begins, after so much CPU time."""
+        self._add(_START, worker, cpu_s)
+
+    def add_transfer(self, worker: int, cpu_s: float) -> None:
+        """Called in a worker: another batch begins, after a transfer that took so much CPU time."""
+        starts, transfers = (self._totals[kind][1][worker] for kind in (_START, _FIRST_TRANSFER))
+        self._add(_FIRST_TRANSFER if transfers < starts else _LATER_TRANSFER, worker, cpu_s)
+
+    def _add(self, kind: int, worker: int, cpu_s: float) -> None:
+        seconds, counts = self._totals[kind]
+        seconds[worker] += cpu_s
+        counts[worker] += 1
+
+    def _mean_s(self, kind: int) -> float | None:
+        seconds, counts = self._totals[kind]
+        return sum(seconds) / sum(counts) if sum(counts) else None
 
     def begin_epoch(self) -> None:
         """Called before an epoch starts; no worker makes a batch."""
@@ -97,9 +113,20 @@ class BatchLog:
 
     @property
     def start_s(self) -> float | None:
-        """Mean CPU seconds of a worker before its first batch; None before the first batch of any."""
-        starts = sum(self._totals[3::_TOTALS])
-        return sum(self._totals[2::_TOTALS]) / starts if starts else None
+        """Mean CPU seconds of the start of a worker; None before the first batch of any.
+
+        What its first transfer takes longer than a later one belongs to it: threads start, modules are imported.
+        """
+        start_s, first_s = self._mean_s(_START), self._mean_s(_FIRST_TRANSFER)
+        later_s = self._mean_s(_LATER_TRANSFER)
+        longer_s = 0.0 if first_s is None or later_s is None else max(0.0, first_s - later_s)
+        return None if start_s is None else start_s + longer_s
+
+    @property
+    def copy_s(self) -> float:
+        """Mean CPU seconds of a transfer: of later ones, if any; 0 before any."""
+        later_s = self._mean_s(_LATER_TRANSFER)
+        return self._mean_s(_FIRST_TRANSFER) or 0.0 if later_s is None else later_s
 
     def new(self, *, has_ended: bool = False) -> tuple[BatchRecord, ...]:
         """Records of the epoch since the last call, up to the first batch that is not finished; all if it has ended.
@@ -118,15 +145,14 @@ class BatchLog:
             for index, row in whole.items():
                 self._pending[worker + (index - self._first[worker]) * self._workers] = row
         self._read = counts
-        copied = sum(self._totals[1::_TOTALS])
-        copy_s = sum(self._totals[0::_TOTALS]) / copied if copied else 0.0
+        copy_s = self.copy_s
         return tuple(
             BatchRecord(
                 number=number,
                 position=position(number, self._order, self._batches),
                 began_s=row[0],
                 ended_s=row[1],
-                cost=BatchCost(row[2], row[3], copy_s),
+                cost=BatchCost(row[2], row[3], copy_s, row[4]),
                 stages=self.stages.read(worker, self._first[worker] + index),
             )
             for number, row in self._taken(is_complete)
@@ -164,10 +190,11 @@ class BatchTimer:
 
     log: BatchLog
     _worker: int = field(default=0, init=False)
-    _run_delay_s: Callable[[], float] = field(default=float, init=False)
+    _read: Callable[[], Clocks] = field(default=lambda: Clocks(0.0, 0.0, 0.0), init=False)  # of the latest batch
     _is_open: bool = field(default=False, init=False)  # a batch has begun
     _began: Clocks | None = field(default=None, init=False)  # the latest batch; None before the first one
-    _cpu_s: float = field(default=0.0, init=False)  # of the latest batch, with that of timing its stages
+    _ended_s: float = field(default=0.0, init=False)  # the latest batch: CPU time of the process
+    _transfer_s: float = field(default=0.0, init=False)  # CPU time of transfers while the latest batch was made
     _parts: tuple[Any, Any] = field(default=(None, None), init=False)  # dataset and collate_fn
     _stages: StageTimer | None = field(default=None, init=False)  # of the open batch, if they are timed
 
@@ -176,7 +203,6 @@ class BatchTimer:
 
         With a torch whose private names are others, no batch is.
         """
-        self._run_delay_s = run_delay_clock()
         self._worker, self._parts = worker, (dataset, collate_fn)
         with contextlib.suppress(ImportError, AttributeError):
             for fetcher in torch_internals.fetchers():
@@ -204,29 +230,41 @@ class BatchTimer:
         self._is_open = True
         process_s = time.process_time()
         if self._began is None:
-            self.log.add_totals(self._worker, 0.0, 0, process_s, 1)
+            self.log.add_start(self._worker, process_s)
         else:
-            self.log.add_totals(self._worker, process_s - self._began.all_cpu_s - self._cpu_s, 1)
-            if self.log.is_timed(self._worker):
-                with contextlib.suppress(Exception):  # code of the user may raise anything when it is looked at
-                    self._stages = StageTimer(*self._parts, self._run_delay_s)
-        self._began = read_clocks(self._run_delay_s)
+            self.log.add_transfer(self._worker, process_s - self._ended_s + self._transfer_s)
+        self._read = functools.partial(read_clocks, run_delay_clock(), find_transfer_clocks())
+        if self._began is not None and self.log.is_timed(self._worker):
+            with contextlib.suppress(Exception):  # code of the user may raise anything when it is looked at
+                self._stages = StageTimer(*self._parts, self._read)
+        self._began = self._read()
 
     def end(self, *, is_made: bool = True) -> None:
         """The batch is finished, or failed."""
         self._is_open = False
-        began, ended = self._began, read_clocks(self._run_delay_s)
+        began, ended = self._began, self._read()
         if began is None:
             return
+        spent = ended.since(began)
         timer, self._stages = self._stages, None
         stages: Stages | None = None
         with contextlib.suppress(Exception):
             stages = timer.stop() if timer else None
-        self._cpu_s = time.thread_time() - began.cpu_s
+        self._ended_s, self._transfer_s = time.process_time(), spent.transfer_s
         if is_made:
-            cpu_s = ended.cpu_s - began.cpu_s
-            wait_s = ended.wall_s - began.wall_s - cpu_s - (ended.delay_s - began.delay_s)
-            self.log.add(self._worker, began.wall_s, ended.wall_s, cpu_s, max(0.0, wait_s), stages=stages)
+            self.log.add(self._worker, began.wall_s, ended.wall_s, cost_of(spent), stages)
+
+
+def cost_of(spent: Clocks) -> BatchCost:
+    """The cost of a batch, without its transfer.
+
+    Other threads compute while the thread that makes the batch waits, as far as possible, and only then beside it.
+    """
+    others_s = max(0.0, spent.all_cpu_s - spent.cpu_s)
+    ready_s = max(0.0, spent.wall_s - spent.delay_s)
+    wait_s = max(0.0, ready_s - spent.cpu_s - others_s)
+    cpu_s, computing_s = spent.cpu_s + others_s, ready_s - wait_s
+    return BatchCost(cpu_s, wait_s, threads=max(1.0, cpu_s / computing_s) if computing_s else 1.0)
 
 
 @dataclass(frozen=True, slots=True)

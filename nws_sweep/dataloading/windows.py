@@ -327,9 +327,9 @@ def batch_length(batch: Any, default: int) -> int:
 
 
 def made_without_workers(window: Window, first: int, positions: Sequence[float | None]) -> Iterator[BatchRecord]:
-    """The main process makes the batches; the first one of an epoch, which contains the start, is left out.
+    """Yields what the main process has made, without the first batch of an epoch, which contains the start.
 
-    While it makes a batch an accelerator may do the step before.
+    While it makes a batch an accelerator may do the step before, and threads of the dataset or of torch may compute.
 
     Args:
         window: Of an epoch.
@@ -338,10 +338,12 @@ def made_without_workers(window: Window, first: int, positions: Sequence[float |
     """
     overlap_s = window.overlap_s or (0.0,) * window.batches
     made_s = [waited + overlapped for waited, overlapped in zip(window.wait_s, overlap_s, strict=True)]
-    all_s = sum(made_s)
-    share = min(1.0, (window.receive_cpu_s or 0.0) / all_s) if all_s else 0.0
-    delayed = min(1 - share, window.receive_delay_s / all_s) if all_s else 0.0
-    for number, (one_s, position) in enumerate(zip(made_s, positions, strict=True), first):
-        cost = BatchCost(cpu_s=one_s * share, wait_s=one_s * (1 - share - delayed))
+    all_s = sum(made_s) or 1.0
+    cpus = (window.receive_cpu_s or 0.0) / all_s
+    computing = min(1.0, cpus)
+    delayed = min(1 - computing, window.receive_delay_s / all_s)
+    for number, (batch_s, position) in enumerate(zip(made_s, positions, strict=True), first):
+        wait_s = batch_s * (1 - computing - delayed)
+        cost = BatchCost(cpu_s=batch_s * cpus, wait_s=wait_s, threads=max(1.0, cpus))
         if number:
-            yield BatchRecord(number=number, position=position, began_s=0.0, ended_s=one_s, cost=cost)
+            yield BatchRecord(number=number, position=position, began_s=0.0, ended_s=batch_s, cost=cost)

@@ -56,7 +56,7 @@ def workers_may_not_help(trial: Trial) -> bool:
     if trial.loop is None or not trial.records or waiting_share(trial) < _RARELY_WAITS:
         return False
     costs = [record.cost for record in trial.records]
-    made_s = statistics.fmean(cost.cpu_s + cost.wait_s for cost in costs)
+    made_s = statistics.fmean(cost.making_s for cost in costs)
     handed_over_s = statistics.fmean(cost.copy_s for cost in costs) + trial.loop.receive_s + trial.loop.receive_wait_s
     return handed_over_s >= _MUCH * made_s
 

@@ -55,10 +55,11 @@ class Epoch(NamedTuple):
             case Bottleneck.STEP:
                 loop = replace(loop, step_s=0.0, step_cpu_s=0.0)
             case Bottleneck.TRANSFER:
-                costs = [BatchCost((making if settings.num_workers else 1.0) * one.cpu_s, one.wait_s) for one in costs]
+                kept = [making if settings.num_workers else 1.0, 1.0, 0.0]
+                costs = [cost.scaled(kept) for cost in costs]
                 loop = replace(loop, receive_s=0.0, receive_wait_s=0.0)
             case Bottleneck.LATENCY:
-                costs = [BatchCost(cost.cpu_s, 0.0, cost.copy_s) for cost in costs]
+                costs = [cost.scaled([1.0, 0.0, 1.0]) for cost in costs]
             case Bottleneck.CPU:
                 loop, settings = undisturbed, replace(settings, cpus=math.inf)
             case _:

@@ -85,7 +85,7 @@ class Counterfactual:
     def rise(self) -> float:
         """Cost of a batch in the last third of the epoch / in the first; 1 if costs do not depend on the position."""
         records = self.model.records_for(self.best.num_workers)
-        costs_s = [max(1e-9, one.cost.cpu_s + one.cost.wait_s) for one in records.in_order]
+        costs_s = [max(1e-9, one.cost.making_s) for one in records.in_order]
         third = len(costs_s) // 3
         return 1.0 if records.reach == 1 else statistics.fmean(costs_s[-third:]) / statistics.fmean(costs_s[:third])
 

@@ -37,7 +37,7 @@ def least_batch_s(costs: Sequence[BatchCost], loop: LoopCosts, num_workers: int,
 
 def _with_workers(costs: Sequence[BatchCost], loop: LoopCosts, workers: int, cpus: float) -> tuple[Limit, ...]:
     cpu_s = statistics.fmean(cost.cpu_s + cost.copy_s for cost in costs) + loop.receive_s + loop.step_cpu_s
-    making_s = statistics.fmean(cost.cpu_s + cost.wait_s for cost in costs)
+    making_s = statistics.fmean(cost.making_s for cost in costs)
     return (
         Limit("the training step", loop.step_s),
         Limit("the CPU time of a batch, shared by the CPUs,", cpu_s / cpus),
@@ -48,10 +48,10 @@ def _with_workers(costs: Sequence[BatchCost], loop: LoopCosts, workers: int, cpu
 
 def _without_workers(costs: Sequence[BatchCost], loop: LoopCosts, _: int, cpus: float) -> tuple[Limit, ...]:
     cpu_s = statistics.fmean(cost.cpu_s for cost in costs)
-    wait_s = statistics.fmean(cost.wait_s for cost in costs)
+    making_s = statistics.fmean(cost.cpu_s / min(cost.threads, cpus) + cost.wait_s for cost in costs)
     step_s = max(loop.step_s, loop.step_cpu_s / cpus)
     return (
         Limit("the training step", step_s),
         Limit("the CPU time of a batch, shared by the CPUs,", (cpu_s + loop.step_cpu_s) / cpus),
-        Limit("making a batch and the training step", cpu_s / min(1.0, cpus) + wait_s + step_s),
+        Limit("making a batch and the training step", making_s + step_s),
     )

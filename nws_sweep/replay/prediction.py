@@ -53,7 +53,7 @@ class Records:
     @cached_property
     def varies(self) -> bool:
         """Whether batches cost so different times that it matters which of them were timed."""
-        costs_s = [one.cost.cpu_s + one.cost.wait_s for one in self.made]
+        costs_s = [one.cost.making_s for one in self.made]
         return statistics.pstdev(costs_s) > _VARIED * statistics.fmean(costs_s)
 
     @cached_property
@@ -63,7 +63,7 @@ class Records:
         They have one if neighbours differ less than any two, by von Neumann's ratio of the logarithms (Annals of
         Mathematical Statistics 12, 1941), whose mean is 2 and whose variance is 4 / n without an order.
         """
-        logs = [math.log(max(1e-9, one.cost.cpu_s + one.cost.wait_s)) for one in self.in_order]
+        logs = [math.log(max(1e-9, one.cost.making_s)) for one in self.in_order]
         spread = statistics.pvariance(logs) if len(logs) > 2 else 0.0
         if spread <= 0 or any(one.position is None for one in self.made):
             return 1.0

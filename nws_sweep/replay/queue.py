@@ -68,7 +68,7 @@ def _without_workers(batches: Sequence[BatchCost], loop: LoopCosts, cpus: float)
     now, returned = 0.0, []
     step_s = max(loop.step_s, loop.step_cpu_s / cpus)
     for batch in batches:
-        now += batch.cpu_s / min(1.0, cpus) + batch.wait_s
+        now += batch.cpu_s / min(batch.threads, cpus) + batch.wait_s
         returned.append(now)
         now += step_s
     return Replayed(tuple(returned), now)
@@ -150,15 +150,17 @@ class _Epoch:
                 yield
             batch = assigned.popleft()
             cost, share = batches[batch]
-            later_s = cost.cpu_s + cost.copy_s
             if cost.wait_s:
-                earlier_s = share * cost.cpu_s
-                later_s -= earlier_s
-                machine.compute(number, earlier_s)
+                machine.compute(number, share * cost.cpu_s, cost.threads)
                 yield
                 machine.wait(number, cost.wait_s)
                 yield
-            machine.compute(number, later_s)
+            later_s = (1 - share) * cost.cpu_s if cost.wait_s else cost.cpu_s
+            if cost.threads > 1:
+                machine.compute(number, later_s, cost.threads)
+                yield
+                later_s = 0.0
+            machine.compute(number, later_s + cost.copy_s)
             yield
             self._finished.append((batch, number))
             self._wake(self._settings.num_workers)

@@ -73,21 +73,17 @@ class _Call:
         batch: Its place among the timed batches.
         stage: The stage.
         line: The names of the stage, of its caller, and so on up to the first stage.
-        cpu_s: CPU time, without what timing has cost.
-        wait_s: Waiting.
-        all_cpu_s: CPU time of all threads.
+        seconds: Of the thread that makes the batch, without what timing has cost.
+        cpu_s: CPU time of all threads, likewise.
+        wait_s: Waiting in which no thread computed.
     """
 
     batch: int
     stage: StageTime
     line: Sequence[str]
+    seconds: float
     cpu_s: float
     wait_s: float
-    all_cpu_s: float
-
-    @property
-    def seconds(self) -> float:
-        return self.cpu_s + self.wait_s
 
 
 def stage_costs(trials: Iterable[Trial], samples: int, num_workers: int) -> tuple[Stage, ...]:
@@ -127,17 +123,24 @@ def _timed(batch: int, record: BatchRecord) -> Sequence[_Call]:
 def _calls(batch: int, record: BatchRecord) -> Iterator[_Call]:
     """The transfer of a batch, and its calls without those that a search adds, whose names are empty."""
     stages, copy_s = record.stages, record.cost.copy_s
-    yield _Call(batch, StageTime(name=COPY), [COPY], copy_s, 0.0, copy_s)
+    yield _Call(batch, StageTime(name=COPY), [COPY], copy_s, copy_s, 0.0)
     inner = defaultdict[int, list[StageTime]](list)
     for stage in stages:
         inner[stage.parent].append(stage)
     for place, stage in enumerate(stages):
         line = [one.name for one in _line_of(stages, place)]
         if all(line):
-            cpu_s = stage.cpu_s - stage.overhead_s - sum(one.cpu_s - one.overhead_s for one in inner[place])
-            wait_s = stage.wait_s - sum(one.wait_s for one in inner[place])
-            all_cpu_s = stage.all_cpu_s - stage.overhead_s - sum(one.all_cpu_s - one.overhead_s for one in inner[place])
-            yield _Call(batch, stage, line, max(0.0, cpu_s), max(0.0, wait_s), max(0.0, all_cpu_s))
+            cpu_s = stage.cpu_s - stage.overhead_s - sum(part.cpu_s - part.overhead_s for part in inner[place])
+            wait_s = stage.wait_s - sum(part.wait_s for part in inner[place])
+            all_cpu_s = stage.all_cpu_s - stage.overhead_s
+            all_cpu_s -= sum(part.all_cpu_s - part.overhead_s for part in inner[place])
+            yield _call(batch, stage, line, *(max(0.0, seconds) for seconds in (cpu_s, wait_s, all_cpu_s)))
+
+
+def _call(batch: int, stage: StageTime, line: Sequence[str], cpu_s: float, wait_s: float, all_cpu_s: float) -> _Call:
+    """The call; while the thread that makes the batch waits, other threads compute, as in ``BatchCost``."""
+    others_s = max(0.0, all_cpu_s - cpu_s)
+    return _Call(batch, stage, line, cpu_s + wait_s, cpu_s + others_s, max(0.0, wait_s - others_s))
 
 
 def _line_of(stages: Sequence[StageTime], place: int) -> Iterator[StageTime]:
@@ -185,7 +188,7 @@ def _cost(stage: StageTime, found: Sequence[_Call], calls: Sequence[_Call], samp
         seconds=seconds / samples,
         share=share,
         spread=statistics.stdev(shares) / math.sqrt(len(shares)) if len(shares) > 2 else _SPREAD_OF_FEW * share,
-        cpu_share=min(1.0, sum(call.all_cpu_s for call in found) / seconds) if seconds else 0.0,
+        cpu_share=min(1.0, sum(call.cpu_s for call in found) / seconds) if seconds else 0.0,
         cpu=sum(call.cpu_s for call in found) / made_cpu_s if made_cpu_s and not is_copy else 0.0,
         wait=sum(call.wait_s for call in found) / made_wait_s if made_wait_s else 0.0,
         copy=float(is_copy),

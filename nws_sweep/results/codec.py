@@ -35,7 +35,8 @@ TIMING_COLUMNS = (
 )  # fmt: skip
 BATCH_COLUMNS = tuple(field.name for field in fields(BatchTime))
 COST_COLUMNS = (
-    "num_workers", "epoch", "number", "position", "cpu_s", "wait_s", "copy_s", "was_stopped", "settings", "stages",
+    "num_workers", "epoch", "number", "position", "cpu_s", "wait_s", "copy_s", "threads", "was_stopped", "settings",
+    "stages",
 )  # fmt: skip
 _OF_FORMULAS = ("=", "+", "-", "@", "\t")  # how a cell begins that a spreadsheet computes
 _WINDOW = attrgetter("num_workers", "settings", "window", "warm_up")
@@ -110,7 +111,7 @@ def costs_text(result: SearchRecord) -> str:
         for record in trial.records:
             place = num_workers, record.epoch, record.number, record.position
             stages = msgspec.json.encode(record.stages).decode() if record.stages else ""
-            rows.append((*place, *record.cost.parts, int(record.was_stopped), settings, stages))
+            rows.append((*place, *record.cost.parts, record.cost.threads, int(record.was_stopped), settings, stages))
     return _csv_text(rows)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from nws_sweep.results.ranges import Bytes, Cost, Count, Duration, Finite, NotNegative, Positive
+from nws_sweep.results.ranges import AtLeast1, Bytes, Cost, Count, Duration, Finite, NotNegative, Positive
 from nws_sweep.results.settings import LoaderSettings
 
 
@@ -46,19 +46,31 @@ class WindowRequest:
 class BatchCost:
     """What one batch costs the worker that makes it."""
 
-    cpu_s: Cost  # CPU seconds for making it
-    wait_s: Cost  # in which the worker neither ran nor was ready to run
+    cpu_s: Cost  # CPU seconds for making it, of the thread that makes batches and of threads of the dataset
+    wait_s: Cost  # in which no thread ran, and the thread that makes batches was not ready to run
     copy_s: Cost = 0.0  # CPU seconds of the worker for the transfer: pickling, and copying into shared memory
+    threads: AtLeast1 = 1.0  # that compute ``cpu_s`` together, on average
 
     @property
     def parts(self) -> tuple[float, float, float]:
-        """All of it."""
+        """The seconds of each kind."""
         return self.cpu_s, self.wait_s, self.copy_s
+
+    @property
+    def making_s(self) -> float:
+        """Seconds in which the worker makes the batch, with as many CPUs as threads."""
+        return self.cpu_s / self.threads + self.wait_s
 
     def scaled(self, factors: Sequence[float]) -> "BatchCost":
         """Another cost, with a factor for each part."""
         cpu, wait, copy = factors
-        return BatchCost(self.cpu_s * cpu, self.wait_s * wait, self.copy_s * copy)
+        return replace(self, cpu_s=self.cpu_s * cpu, wait_s=self.wait_s * wait, copy_s=self.copy_s * copy)
+
+    @classmethod
+    def mean_of(cls, costs: Sequence["BatchCost"]) -> "BatchCost":
+        """The mean of at least one cost, of each kind."""
+        fields = zip(*((*cost.parts, cost.threads) for cost in costs), strict=True)
+        return cls(*(math.fsum(values) / len(costs) for values in fields))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

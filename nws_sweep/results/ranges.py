@@ -49,6 +49,7 @@ Positive = Annotated[float, msgspec.Meta(ge=1e-12, le=1e18)]
 NotNegative = Annotated[float, msgspec.Meta(ge=0, le=1e18)]
 Finite = Annotated[float, msgspec.Meta(ge=-1e18, le=1e18)]
 Cost = Annotated[float, msgspec.Meta(ge=0, le=1e9)]  # seconds of one batch: thirty years are no measurement
+AtLeast1 = Annotated[float, msgspec.Meta(ge=1, le=1e9)]
 Duration = Annotated[float, msgspec.Meta(ge=-1e9, le=1e9)]  # a difference of several clocks, which may be below 0
 Bytes = Annotated[int, msgspec.Meta(ge=0, le=10**18)]
 

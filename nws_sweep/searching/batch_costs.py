@@ -128,7 +128,7 @@ def spans_of(
 
 def _costs_of(made: Sequence[BatchRecord], count: int) -> list[BatchCost]:
     known = {record.number: record.cost for record in made}
-    mean = BatchCost(*map(statistics.fmean, zip(*(one.cost.parts for one in made), strict=True)))
+    mean = BatchCost.mean_of([*known.values()])
     return [known.get(number, mean) for number in range(count)]
 
 

@@ -1,4 +1,5 @@
 import itertools
+import threading
 import time
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -9,8 +10,9 @@ import torch
 from torch.utils.data import DataLoader, Dataset, SequentialSampler, TensorDataset
 
 from nws_sweep.dataloading import clocks, loaders
-from nws_sweep.dataloading.recording import BatchLog, BatchTimer, WorkerStart
-from nws_sweep.results import StageTime
+from nws_sweep.dataloading.clocks import Clocks
+from nws_sweep.dataloading.recording import BatchLog, BatchTimer, WorkerStart, cost_of
+from nws_sweep.results import BatchCost, StageTime
 from tests.user_datasets import Stream
 
 BATCHES = 12
@@ -65,9 +67,9 @@ def test_records_end_before_the_first_batch_that_is_not_finished_unless_the_epoc
     """As of an iterable dataset, or with batches out of order: worker 0 had two batches, worker 1 had four."""
     log = BatchLog(2)
     for worker, began_s in ((1, 1.0), (1, 2.0), (1, 5.0), (1, 6.0), (0, 3.0)):
-        log.add(worker, began_s, began_s + 1, 0.25, 0.5)
+        log.add(worker, began_s, began_s + 1, BatchCost(0.25, 0.5))
     assert [(one.number, one.began_s) for one in log.new()] == [(0, 3.0), (1, 1.0)]
-    log.add(0, 4.0, 5.0, 0.25, 0.5)
+    log.add(0, 4.0, 5.0, BatchCost(0.25, 0.5))
     assert [(one.number, one.began_s) for one in log.new()] == [(2, 4.0), (3, 2.0)]
     assert [one.began_s for one in log.new(has_ended=True)] == [5.0, 6.0]
     assert log.new(has_ended=True) == ()
@@ -76,22 +78,76 @@ def test_records_end_before_the_first_batch_that_is_not_finished_unless_the_epoc
 def test_rows_that_were_overwritten_leave_a_gap() -> None:
     log = BatchLog(1)
     for number in range(3000):
-        log.add(0, float(number), number + 1.0, 0.0, 0.0)
+        log.add(0, float(number), number + 1.0, BatchCost(0.0, 0.0))
     numbers = [record.number for record in log.new()]
     assert numbers == list(range(3000 - 1023, 3000))  # the oldest may be about to be overwritten
-    log.add(0, 3000.0, 3001.0, 0.0, 0.0, stages=(StageTime(name="\udcff"),))  # as in a folder whose name is not UTF-8
+    unreadable = (StageTime(name="\udcff"),)  # as in a folder whose name is not UTF-8
+    log.add(0, 3000.0, 3001.0, BatchCost(0.0, 0.0), unreadable)
     assert [record.number for record in log.new()] == [3000]
 
 
-def test_cpu_time_beside_batches_is_shared_by_all() -> None:
+def test_what_the_first_transfer_of_a_worker_takes_longer_is_start() -> None:
     log = BatchLog(2)
-    log.add_totals(0, 0.0, 0, 0.5, 1)
-    log.add_totals(1, 0.0, 0, 1.5, 1)
-    log.add_totals(0, 3.0, 2)
-    log.add_totals(1, 1.0, 2)
-    log.add(0, 0.0, 1.0, 0.25, 0.5)
+    log.add_start(0, 0.5)
+    log.add_start(1, 1.5)
+    assert (log.start_s, log.copy_s) == (1.0, 0.0)
+    log.add_transfer(0, 20.0)  # imports a module
+    assert (log.start_s, log.copy_s) == (1.0, 20.0)  # no other transfer is known
+    for worker, cpu_s in ((0, 3.0), (1, 6.0), (1, 1.0)):
+        log.add_transfer(worker, cpu_s)
+    log.add(0, 0.0, 1.0, BatchCost(0.25, 0.5))
     (record,) = log.new()
-    assert (record.cost.copy_s, log.start_s) == (1.0, 1.0)
+    assert (record.cost.copy_s, log.start_s) == (2.0, 1.0 + 13.0 - 2.0)
+
+
+@pytest.mark.parametrize(
+    ("spent", "cost"),
+    [
+        (Clocks(wall_s=10.0, cpu_s=4.0, all_cpu_s=4.0, delay_s=1.0), BatchCost(4.0, 5.0)),
+        (Clocks(wall_s=10.0, cpu_s=1.0, all_cpu_s=7.0), BatchCost(7.0, 3.0)),
+        (Clocks(wall_s=10.0, cpu_s=1.0, all_cpu_s=31.0, delay_s=2.0), BatchCost(31.0, 0.0, threads=31 / 8)),
+        (Clocks(wall_s=0.0, cpu_s=0.0, all_cpu_s=-1e-9), BatchCost(0.0, 0.0)),
+    ],
+)
+def test_threads_of_the_dataset_compute_while_the_thread_that_makes_the_batch_waits(
+    spent: Clocks, cost: BatchCost
+) -> None:
+    assert cost_of(spent) == cost
+
+
+def _compute(seconds: float) -> None:
+    """Threads that are named take as much CPU time, and no more."""
+    end_s = time.thread_time() + seconds
+    while time.thread_time() < end_s:
+        pass
+
+
+def test_cpu_time_of_other_threads_is_of_the_transfer_only_in_threads_that_transfer_batches() -> None:
+    log = BatchLog(1)
+    timer = BatchTimer(log)
+    has_batch, is_last = threading.Event(), threading.Event()
+
+    def feed() -> None:
+        has_batch.wait()
+        _compute(0.03)
+        is_last.wait()
+
+    timer.begin()
+    timer.end()
+    feeder = threading.Thread(target=feed, name="QueueFeederThread")
+    feeder.start()
+    timer.begin()
+    has_batch.set()
+    of_dataset = threading.Thread(target=_compute, args=(0.02,))
+    of_dataset.start()
+    of_dataset.join()
+    timer.end()
+    is_last.set()
+    feeder.join()
+    cost = [record.cost for record in log.new()][1]
+    assert 0.019 <= cost.cpu_s < 0.03
+    timer.begin()
+    assert log.copy_s >= 0.029
 
 
 @pytest.mark.parametrize(("queued_batches", "run_length"), [(0, 4), (16, 16)])

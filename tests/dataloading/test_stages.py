@@ -15,7 +15,7 @@ from torch.utils.data import Dataset, IterableDataset, Subset, TensorDataset, de
 from torchvision.transforms import v2
 
 from nws_sweep.dataloading import recording
-from nws_sweep.dataloading.clocks import Clocks
+from nws_sweep.dataloading.clocks import Clocks, read_clocks
 from nws_sweep.dataloading.stages.clock import Stage, StageClock
 from nws_sweep.dataloading.stages.functions import StageFunctions, public_name
 from nws_sweep.dataloading.stages.timing import StageSlots, StageTimer
@@ -35,7 +35,7 @@ class Hands:
         return found
 
     def forward(self, cpu_s: float, wait_s: float = 0.0, delay_s: float = 0.0) -> None:
-        wall_s, own_s, all_s, delayed_s = self.now
+        wall_s, own_s, all_s, delayed_s, _ = self.now
         self.now = Clocks(wall_s + cpu_s + wait_s + delay_s, own_s + cpu_s, all_s + 2 * cpu_s, delayed_s + delay_s)
 
 
@@ -170,7 +170,7 @@ class Samples(Dataset[Any]):
 
 
 def stages_of(dataset: Any, samples: int = 4, make: Callable[[], Any] | None = None) -> dict[str, StageTime]:
-    timer = StageTimer(dataset, default_collate, lambda: 0.0)
+    timer = StageTimer(dataset, default_collate, partial(read_clocks, lambda: 0.0))
     try:
         make() if make else default_collate([dataset[index] for index in range(samples)])
     finally:

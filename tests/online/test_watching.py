@@ -16,6 +16,7 @@ from nws_sweep.online.iterator import _busy_share
 from nws_sweep.online.watching import Waiting
 from nws_sweep.replay import choice
 from nws_sweep.replay.queue import QueueSettings
+from nws_sweep.results import BatchCost
 from tests.conftest import rounds
 
 HOUR_S = 3600.0
@@ -137,6 +138,6 @@ def test_the_busy_share_is_that_of_the_batches_in_the_log(batches: int) -> None:
     log = BatchLog(2)
     for number in range(batches):
         for worker in range(2):
-            log.add(worker, 100.0 + number, 100.9 + number, 0.0, 0.0)
+            log.add(worker, 100.0 + number, 100.9 + number, BatchCost(0.0, 0.0))
     pool: Any = SimpleNamespace(log=log, pids=[1, 2])
     assert _busy_share(pool, 100.0 + batches) == pytest.approx(0.9)

@@ -77,6 +77,14 @@ def test_a_training_step_with_threads_uses_several_cpus() -> None:
     assert replay(waits(*[1.0] * 4), loop, settings(0, cpus=1.0)).epoch_s == pytest.approx(12.0)
 
 
+@pytest.mark.parametrize(
+    ("num_workers", "cpus", "epoch_s"), [(0, 4.0, 4.0), (1, 4.0, 4.0), (2, 4.0, 4.0), (2, 8.0, 2.0)]
+)
+def test_threads_of_a_dataset_use_several_cpus(num_workers: int, cpus: float, epoch_s: float) -> None:
+    made = [BatchCost(cpu_s=4.0, wait_s=0.0, threads=4.0)] * 4
+    assert replay(made, FREE, settings(num_workers, cpus)).epoch_s == pytest.approx(epoch_s)
+
+
 def test_workers_are_started_one_after_the_other_and_ended_with_the_epoch() -> None:
     loop = LoopCosts(fork_s=1.0, start_s=0.5, stop_s=2.0)
     found = replay(waits(1, 1), loop, settings(2))
@@ -88,7 +96,11 @@ def test_workers_are_started_one_after_the_other_and_ended_with_the_epoch() -> N
 def random_epoch(seed: int) -> tuple[list[BatchCost], LoopCosts, QueueSettings]:
     draw = random.Random(seed)
     scale = draw.choice([0.0, 0.1, 1.0])
-    batches = [BatchCost(scale * draw.expovariate(1), draw.lognormvariate(-1, 1)) for _ in range(draw.randint(1, 60))]
+    threads = draw.choice([1.0, 1.0, 3.0])
+    batches = [
+        BatchCost(scale * draw.expovariate(1), draw.lognormvariate(-1, 1), threads=threads)
+        for _ in range(draw.randint(1, 60))
+    ]
     loop = LoopCosts(*(draw.choice([0.0, 0.1 * draw.random()]) for _ in range(6)))
     loop = changed(loop, step_cpu_s=min(loop.step_cpu_s, loop.step_s))
     using = QueueSettings(
@@ -105,8 +117,8 @@ def test_no_epoch_is_faster_than_a_bound_or_slower_than_one_thing_at_a_time(seed
     own_s = count * (loop.receive_s + loop.step_cpu_s) + using.num_workers * (loop.fork_s + loop.start_s + loop.stop_s)
     bounds = [
         (work_s + own_s) / using.cpus,
-        sum(batch.cpu_s + batch.wait_s for batch in batches) / using.num_workers,
-        max(batch.cpu_s + batch.wait_s for batch in batches),
+        sum(batch.making_s for batch in batches) / using.num_workers,
+        max(batch.making_s for batch in batches),
         count * (loop.receive_s + loop.receive_wait_s + loop.step_s) + using.num_workers * loop.fork_s,
     ]
     assert len(found.returned_s) == count

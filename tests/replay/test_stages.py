@@ -11,10 +11,11 @@ from nws_sweep.results import BatchCost, LoopCosts, StageTime, Trial
 from tests.factories import batch_record, recorded_trial
 
 SAMPLES = 4
-# A batch of 1 s: a container, in it 0.3 s of CPU time and 0.4 s of waiting; 0.1 s of collating; 0.2 s of other code.
+# A batch of 1 s: a container, in it 0.3 s of CPU time and 0.4 s of waiting, for 0.1 s of which other threads compute;
+# 0.1 s of collating; 0.2 s of other code.
 STAGES = (
-    StageTime(name="data.Set.__getitem__", cpu_s=0.6, wait_s=0.4, all_cpu_s=0.6),
-    StageTime(name="Compose", parent=0, calls=4, cpu_s=0.31, wait_s=0.4, all_cpu_s=0.31),
+    StageTime(name="data.Set.__getitem__", cpu_s=0.6, wait_s=0.4, all_cpu_s=0.7),
+    StageTime(name="Compose", parent=0, calls=4, cpu_s=0.31, wait_s=0.4, all_cpu_s=0.41),
     StageTime(name="Blur", parent=1, calls=4, cpu_s=0.3, all_cpu_s=0.3, file="blur.py", line=7),
     StageTime(name="read", parent=1, calls=4, wait_s=0.4, all_cpu_s=0.1),
     StageTime(name="collate", parent=0, cpu_s=0.1, all_cpu_s=0.1),
@@ -39,14 +40,14 @@ def test_shares_are_those_of_a_samples_time_and_containers_are_left_out() -> Non
     assert sum(one.share for one in found.values()) == pytest.approx(1.0)
     assert [one.seconds for one in found.values()] == pytest.approx([0.1, 0.075, 0.0625, 0.05, 0.025])
     assert found["read"].cpu_share == pytest.approx(0.25)  # threads of a library
-    assert (found["read"].cpu, found["read"].wait) == pytest.approx((0.0, 1.0))
+    assert (found["read"].cpu, found["read"].wait) == pytest.approx((1 / 7, 1.0))
     assert (found["Blur"].file, found["Blur"].line, found["Blur"].calls) == ("blur.py", 7, 1.0)
     assert found["Blur"].within == "data.Set.__getitem__"
     # A batch without one of them.
-    cost = BatchCost(1.2, 0.8, 0.5)
-    assert found["read"].taken_from(cost) == BatchCost(1.2, 0.0, 0.5)
-    assert found["Blur"].taken_from(cost).cpu_s == pytest.approx(0.6)
-    assert found[COPY].taken_from(cost) == BatchCost(1.2, 0.8, 0.0)
+    cost = BatchCost(1.4, 0.6, 0.5)
+    assert found["read"].taken_from(cost).parts == pytest.approx((1.2, 0.0, 0.5))
+    assert found["Blur"].taken_from(cost).cpu_s == pytest.approx(0.8)
+    assert found[COPY].taken_from(cost) == BatchCost(1.4, 0.6, 0.0)
 
 
 def test_a_function_that_several_call_has_all_of_their_calls() -> None:

@@ -39,6 +39,12 @@ def test_without_workers_the_main_process_makes_the_batches_and_waits_for_a_cpu_
     assert found[0].cost == BatchCost(cpu_s=0.25, wait_s=0.5)
 
 
+def test_without_workers_several_threads_may_make_the_batches() -> None:
+    taken = window(batches=2, startup_s=1.0, wait_s=(1.0, 1.0), receive_cpu_s=6.0)
+    found = list(batch_costs.made_without_workers(taken, 0, [None] * 2))
+    assert found[0].cost == BatchCost(cpu_s=3.0, wait_s=0.0, threads=3.0)
+
+
 LOOP = LoopCosts(receive_s=0.001, step_s=0.002, fork_s=0.01, start_s=0.01)
 SETTINGS = QueueSettings(4, 2.0)
 

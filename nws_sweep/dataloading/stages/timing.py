@@ -4,7 +4,6 @@ The first batch of a worker includes one-time work, such as imports, and soon af
 the main process is copied. So an early batch is timed, and a later one if there is time.
 """
 
-import functools
 import importlib
 import sys
 from collections.abc import Callable
@@ -13,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from nws_sweep.dataloading.clocks import read_clocks
+from nws_sweep.dataloading.clocks import Clocks
 from nws_sweep.dataloading.stages.clock import StageClock
 from nws_sweep.dataloading.stages.functions import StageFunctions
 from nws_sweep.results import StageTime
@@ -67,12 +66,12 @@ class StageTimer:
 
     Args:
         dataset, collate_fn: Of the loader.
-        delay_clock: Of the run delay of this thread, s.
+        read: Reads the clocks of this thread.
     """
 
-    def __init__(self, dataset: Any, collate_fn: Any, delay_clock: Callable[[], float]) -> None:
+    def __init__(self, dataset: Any, collate_fn: Any, read: Callable[[], Clocks]) -> None:
         functions = StageFunctions(dataset, collate_fn)
-        self._clock = StageClock(functions.root, functools.partial(read_clocks, delay_clock))
+        self._clock = StageClock(functions.root, read)
         name = "monitoring" if sys.version_info >= (3, 12) else "exchanging"
         noticing: Any = importlib.import_module(f"{__package__}.{name}")
         self._end: Callable[[], None] | None = noticing.begin(self._clock, functions)
