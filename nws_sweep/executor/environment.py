@@ -119,5 +119,5 @@ class Environment:
     drop_files: Callable[[Sequence[str]], object] = page_cache.drop  # from the page cache
     # From 0 to 1; the random numbers of the program do not change.
     random_place: Callable[[], float] = random.SystemRandom().random
-    fork_s: float = 0.0  # seconds in which the program forks a process; 0 if it is no larger than a trial process
+    fork_s: float = 0.0  # CPU seconds in which the program forks a process; 0 if it is no larger than a trial process
     check_interrupts: Callable[[], None] = lambda: None  # raises KeyboardInterrupt after an interrupt

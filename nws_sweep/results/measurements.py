@@ -115,7 +115,7 @@ class LoopCosts:
     receive_wait_s: Duration = 0.0  # besides it, until a batch that is finished has been received
     step_s: Duration = 0.0  # of the training step per batch, with all CPUs free
     step_cpu_s: Duration = 0.0  # CPU time of all threads in ``step_s``
-    fork_s: Duration = 0.0  # CPU time of the main process for starting one worker
+    fork_s: Duration = 0.0  # CPU time of the main process for starting one worker, the least of all epochs
     start_s: Duration = 0.0  # CPU time of a worker before its first batch
     stop_s: Duration = 0.0  # CPU time for ending one worker
 

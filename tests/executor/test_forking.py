@@ -6,6 +6,8 @@ import sys
 import threading
 from pathlib import Path
 
+import pytest
+
 from nws_sweep.executor import forking
 
 
@@ -22,6 +24,13 @@ def test_threads_files_and_children_are_obstacles(tmp_path: Path) -> None:
             done.set()
             thread.join()
     assert forking.obstacle_since(before) == ""
+
+
+def test_a_fork_takes_the_least_of_several_readings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first forks of a program, and forks of a busy machine, take longer."""
+    readings_s = iter([0.084, 0.020, 0.008, 0.009, 0.001])
+    monkeypatch.setattr(forking, "_fork", lambda: next(readings_s))
+    assert forking.seconds_of_a_fork() == 0.008
 
 
 _WITH_OPENBLAS = """

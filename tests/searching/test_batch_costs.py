@@ -45,6 +45,18 @@ def test_without_workers_several_threads_may_make_the_batches() -> None:
     assert found[0].cost == BatchCost(cpu_s=3.0, wait_s=0.0, threads=3.0)
 
 
+@pytest.mark.parametrize(("is_persistent", "fork_s"), [(False, 0.05), (True, 0.2)])
+def test_a_fork_takes_the_least_of_all_starts_unless_only_the_first_starts_workers(
+    is_persistent: bool, fork_s: float
+) -> None:
+    starts_s = (0.4, 0.1, 0.9)
+    slices = [TimeSlice(windows=(window(startup_s=1.0, start_cpu_s=start_s),)) for start_s in starts_s]
+    settings = replace(loader_settings(2), persistent_workers=is_persistent)
+    found = batch_costs.loop_costs(slices, replace(conditions(2), settings=settings))
+    assert found is not None
+    assert found.fork_s == fork_s
+
+
 LOOP = LoopCosts(receive_s=0.001, step_s=0.002, fork_s=0.01, start_s=0.01)
 SETTINGS = QueueSettings(4, 2.0)
 
