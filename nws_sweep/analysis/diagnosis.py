@@ -149,7 +149,8 @@ def model_of_search(result: SearchRecord, best: Trial, most: int = MOST_BATCHES)
     succeeded = [trial for trial in worker_trials(result) if trial.objective_s is not None]
     method = loader_of(result, best).multiprocessing_context or processes.start_method()
     epochs = result.configuration.measure.epochs
-    return model_of(succeeded, best.batches, result.cpus, method, most, epochs)
+    shuffled = result.facts is None or result.facts.is_shuffled
+    return model_of(succeeded, best.batches, result.cpus, method, most, epochs, shuffled)
 
 
 def _is_known_in_order(torch: str) -> bool:

@@ -5,6 +5,7 @@ taken away, none of them is predicted to be faster than the best setting: the se
 """
 
 import functools
+import itertools
 import math
 import statistics
 from collections.abc import Iterator, Sequence
@@ -16,6 +17,7 @@ from nws_sweep.replay.model import Model
 from nws_sweep.replay.prediction import MOST_BATCHES
 from nws_sweep.replay.queue import QueueSettings
 
+_SIGNIFICANT = 2.33  # standard deviations: 1 % of epochs without an order are taken for ones with it
 _FEW_BATCHES = 250  # replayed with other values of num_workers than the best, and of batches of similar costs
 
 
@@ -83,11 +85,19 @@ class Counterfactual:
 
     @property
     def rise(self) -> float:
-        """Cost of a batch in the last third of the epoch / in the first; 1 if costs do not depend on the position."""
+        """Cost of a batch in the last third of the epoch / in the first; 1 if costs do not depend on the position.
+
+        They do if neighbours differ less than any two, by von Neumann's ratio of the logarithms (Annals of Mathematical
+        Statistics 12, 1941), whose mean is 2 and whose variance is 4 / n without an order.
+        """
         records = self.model.records_for(self.best.num_workers)
-        costs_s = [max(1e-9, one.cost.making_s) for one in records.in_order]
-        third = len(costs_s) // 3
-        return 1.0 if records.reach == 1 else statistics.fmean(costs_s[-third:]) / statistics.fmean(costs_s[:third])
+        costs_s = [max(1e-9, record.cost.making_s) for record in records.in_order]
+        logs, third = [*map(math.log, costs_s)], len(costs_s) // 3
+        if not records.has_places or not third or not (spread := statistics.pvariance(logs)):
+            return 1.0
+        ratio = statistics.fmean((later - earlier) ** 2 for earlier, later in itertools.pairwise(logs)) / spread
+        is_ordered = ratio < 2 - _SIGNIFICANT * 2 / math.sqrt(len(logs))
+        return statistics.fmean(costs_s[-third:]) / statistics.fmean(costs_s[:third]) if is_ordered else 1.0
 
     @functools.cached_property
     def means(self) -> MeanCosts:

@@ -98,7 +98,12 @@ class Known:
 
 
 def known_of(
-    trial: Trial, batches: int | None, cpus: float, instead: Records | None = None, epochs: int = 1
+    trial: Trial,
+    batches: int | None,
+    cpus: float,
+    instead: Records | None = None,
+    epochs: int = 1,
+    shuffled: bool = True,
 ) -> Known | None:
     """The costs of a trial as recorded; None before its first batch and if it failed.
 
@@ -107,24 +112,26 @@ def known_of(
         batches: Length of an epoch; None if unknown.
         cpus: CPUs that its processes may use.
         instead: The records of another trial, if this one has none; None for a batch with the mean cost.
-        epochs: See ``Records``.
+        epochs: See ``Records.shared_epochs``.
+        shuffled: See ``Records``.
     """
     settings, found = queue_settings(trial.settings, cpus), trial.measurement
     if found is None or (found.batch_s is None and (batches is None or found.epoch_s is None)):
         return None
     batch_s = found.batch_s.value if found.batch_s else (found.epoch_s or 0.0) / (batches or 1)
     cost_s = trial.objective_s / batches if batches and trial.objective_s else batch_s
+    length = batches or ENDLESS
     if trial.records and trial.loop:
         plain = [one for one in trial.records if not one.stages]  # the others are slower
         made = tuple(_with_usual_wait(plain or trial.records))
-        records = Records(made=made, loop=trial.loop, batches=batches or ENDLESS, epochs=epochs)
+        records = Records(made=made, loop=trial.loop, batches=length, shared_epochs=epochs, shuffled=shuffled)
         return Known(settings, records, cost_s, trial.spans, trial.noise.other_cpus if trial.noise else 0.0)
     workers, step_s = settings.num_workers, found.step_s or 0.0
     making_s = max(1e-9, batch_s * workers if workers else batch_s - step_s)
     if instead is None:
         cost = BatchCost(cpu_s := min(making_s, found.cpu_s or 0.0), making_s - cpu_s)
         made = (BatchRecord(number=0, began_s=0.0, ended_s=0.0, cost=cost),)
-        instead = Records(made=made, loop=LoopCosts(step_s=step_s), batches=batches or ENDLESS, epochs=epochs)
+        instead = Records(made=made, loop=LoopCosts(step_s=step_s), batches=length, shared_epochs=epochs)
     start_s = max(0.0, found.startup_s - making_s) / workers if workers else 0.0
     records = replace(instead, loop=replace(instead.loop, step_s=step_s, fork_s=start_s))
     return Known(settings, records, cost_s)

@@ -161,8 +161,8 @@ def _epochs(
     """The epochs that ``Model.cost_s`` replays."""
     settings = beside_others(settings, model.known[0])
     count = min(most, records.most) if len(records.made) > 1 else _EQUAL_BATCHES
-    for seed in range(max(1, min(MOST_ORDERS, count // records.batches))):
-        costs = records.epoch(seed, max(count, _QUEUES * settings.queued_batches))
+    seeds = range(max(1, min(MOST_ORDERS, count // records.batches)))
+    for costs in records.epochs(max(count, _QUEUES * settings.queued_batches), seeds):
         epoch = Epoch(costs, records.loop, settings)
         for taken in without:
             epoch = epoch.without(taken, model.making, model.undisturbed(epoch.loop))
@@ -216,6 +216,7 @@ def model_of(
     start_method: str,
     most: int = MOST_BATCHES,
     epochs: int = 1,
+    shuffled: bool = True,
 ) -> Model | None:
     """The model of all trials with records; None if there are none.
 
@@ -225,10 +226,11 @@ def model_of(
         cpus: CPUs that the processes of a trial may use.
         start_method: Of workers.
         most: Batches of a longer epoch that are replayed.
-        epochs: See ``Records``.
+        epochs: See ``Records.shared_epochs``.
+        shuffled: See ``Records``.
     """
     recorded = sorted((trial for trial in trials if trial.records), key=lambda trial: trial.num_workers)
-    known = [one for one in (known_of(trial, batches, cpus, epochs=epochs) for trial in recorded) if one]
+    known = [one for one in (known_of(trial, batches, cpus, None, epochs, shuffled) for trial in recorded) if one]
     shorter = (replace(one, records=replace(one.records, most=most)) for one in known)
     return Model(tuple(shorter), start_method) if known else None
 

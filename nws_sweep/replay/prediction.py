@@ -1,15 +1,15 @@
 """Predicts whole epochs with any settings from recorded costs of some of their batches. Pure.
 
-An epoch is put together from the records: each of its batches gets the cost of a record near its position, so that
-costs that depend on the position stay where they are. The band is that of a bootstrap over the records (Efron and
-Tibshirani, An Introduction to the Bootstrap, 1993, section 12.4: standard intervals).
+An epoch is put together from the records: in any order if the sampler draws one, else each batch stays in its place.
+The band is that of a bootstrap over the records (Efron and Tibshirani, An Introduction to the Bootstrap, 1993, section
+12.4: standard intervals).
 """
 
 import bisect
 import math
 import random
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import pairwise
@@ -23,8 +23,6 @@ MOST_BATCHES = 1000
 _DRAWS = 20  # epochs for a band
 MOST_ORDERS = 5  # of the same batches, of which a prediction is the mean
 _VARIED = 0.3  # standard deviation / mean of the costs of batches
-_NEAR = 0.05  # records within this share of the epoch stand for a position, if costs depend on it
-_SIGNIFICANT = 2.33  # standard deviations, 1 % of epochs without an order are taken for ones with it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,20 +33,17 @@ class Records:
         made: At least one batch, in any order.
         loop: Costs of the main process and of the workers' life.
         batches: Number of batches of an epoch, at least 1.
-        epochs: Over which the start of persistent workers is shared out, as in a measured time.
+        shared_epochs: Over which the start of persistent workers is shared out, as in a measured time.
         most: Batches of a longer epoch that are replayed; the rest has their pace.
+        shuffled: Whether the sampler draws a random order, so that batches may change places.
     """
 
     made: tuple[BatchRecord, ...]
     loop: LoopCosts
     batches: int
-    epochs: int = 1
+    shared_epochs: int = 1
     most: int = MOST_BATCHES
-
-    @cached_property
-    def in_order(self) -> list[BatchRecord]:
-        """The records by position; of more than are replayed, every second, third, ..."""
-        return sorted(self.made, key=position_of)[:: -(-len(self.made) // self.most)]
+    shuffled: bool = True
 
     @cached_property
     def varies(self) -> bool:
@@ -57,54 +52,82 @@ class Records:
         return statistics.pstdev(costs_s) > _VARIED * statistics.fmean(costs_s)
 
     @cached_property
-    def reach(self) -> float:
-        """The share of the epoch within which batches may change places: all of it if costs have no known order.
+    def in_order(self) -> list[BatchRecord]:
+        """The records by position."""
+        return sorted(self.made, key=position_of)
 
-        They have one if neighbours differ less than any two, by von Neumann's ratio of the logarithms (Annals of
-        Mathematical Statistics 12, 1941), whose mean is 2 and whose variance is 4 / n without an order.
+    @property
+    def has_places(self) -> bool:
+        """Whether the batches of an epoch are replayed in their places: they have one order, which is known."""
+        return not self.shuffled and all(record.position is not None for record in self.made)
+
+    def epochs(self, most: int, seeds: Sequence[int]) -> Iterator[list[BatchCost]]:
+        """Yields the costs of at most ``most`` batches in the order of an epoch, which they represent.
+
+        Each seed gives another random order; there is only one epoch if batches stay in their places.
         """
-        logs = [math.log(max(1e-9, one.cost.making_s)) for one in self.in_order]
-        spread = statistics.pvariance(logs) if len(logs) > 2 else 0.0
-        if spread <= 0 or any(one.position is None for one in self.made):
-            return 1.0
-        ratio = statistics.fmean((later - earlier) ** 2 for earlier, later in pairwise(logs)) / spread
-        return _NEAR if ratio < 2 - _SIGNIFICANT * 2 / math.sqrt(len(logs)) else 1.0
+        for seed in seeds[:1] if self.has_places else seeds:
+            yield self._epoch(seed, min(self.batches, most))
 
-    def epoch(self, seed: int, most: int | None = None) -> list[BatchCost]:
-        """The costs of at most ``most`` batches in the order of an epoch, which they represent.
-
-        Each record is used as often as any other, to within one, in any order; if costs have an order, a batch gets the
-        cost of a record within ``reach`` of its position, however many there are of each part of the epoch.
-        """
-        count = min(self.batches, most or self.most)
+    def _epoch(self, seed: int, count: int) -> list[BatchCost]:
         if (seed, count) not in self._epochs:
-            self._epochs[seed, count] = self._drawn(random.Random(seed), count)
+            draw = self._in_place(count) if self.has_places else self._in_any_order(random.Random(seed), count)
+            self._epochs[seed, count] = [*draw]
         return self._epochs[seed, count]
 
     @cached_property
     def _epochs(self) -> dict[tuple[int, int], list[BatchCost]]:
-        """The results of ``epoch`` so far: the same epoch is replayed with one thing after the other taken away."""
+        """The epochs so far: the same epoch is replayed with one thing after the other taken away."""
         return {}
 
-    def _drawn(self, draw: random.Random, count: int) -> list[BatchCost]:
-        made = self.in_order
-        if self.reach < 1:
-            indices = (bisect.bisect(made, (place + 0.5) / count, key=position_of) for place in range(count))
-            return [self._near(index, draw).cost for index in indices]
-        begin = draw.random()
-        places = [
-            (place + draw.uniform(-count, count), int((place + begin) * len(made) / count)) for place in range(count)
-        ]
-        return [made[index % len(made)].cost for _, index in sorted(places)]
+    def _in_any_order(self, draw: random.Random, count: int) -> Iterator[BatchCost]:
+        """Each record is used as often as any other, to within one."""
+        made, begin = self.in_order, draw.random()
+        indices = [int((place + begin) * len(made) / count) % len(made) for place in range(count)]
+        draw.shuffle(indices)
+        yield from (made[index].cost for index in indices)
 
-    def _near(self, index: int, draw: random.Random) -> BatchRecord:
-        """One of the records within ``reach`` of a place among them, in which a part without records has no length."""
-        near, last = max(1, round(self.reach * len(self.in_order))), len(self.in_order) - 1
-        return self.in_order[draw.randint(max(0, index - near), min(last, index + near))]
+    def _in_place(self, count: int) -> Iterator[BatchCost]:
+        """Each recorded batch has its place; between them, the nearest run of recorded batches goes on periodically.
+
+        In an epoch of another length each run stands for its part of the epoch. Batches keep their distances, so that
+        costs with a period meet the same workers.
+        """
+        runs = self._runs
+        ends = [(before[-1][0] + after[0][0]) / 2 for before, after in pairwise(runs)]
+        for number in range(count):
+            place = (number + 0.5) * self._length / count - 0.5
+            run = runs[bisect.bisect_left(ends, place)]
+            yield run[(number - run[0][0]) % len(run)][1].cost
+
+    @cached_property
+    def _length(self) -> int:
+        """Batches of the epoch in which the positions are: neighbours differ by the least."""
+        places = [position_of(record) for record in self.in_order]
+        gaps = [later - earlier for earlier, later in pairwise(places) if later > earlier]
+        return round(1 / min(gaps, default=1.0))
+
+    @cached_property
+    def _runs(self) -> list[list[tuple[int, BatchRecord]]]:
+        """The records, once each with their numbers in the order of the sampler, in runs of neighbours."""
+        numbered = {round(position_of(record) * self._length): record for record in self.in_order}
+        runs: list[list[tuple[int, BatchRecord]]] = []
+        for number, record in numbered.items():
+            if not runs or runs[-1][-1][0] != number - 1:
+                runs.append([])
+            runs[-1].append((number, record))
+        return runs
 
     def resampled(self, draw: random.Random) -> "Records":
-        """As many records, each drawn with replacement from those within ``reach`` of its position."""
-        return replace(self, made=tuple(self._near(index, draw) for index in range(len(self.in_order))))
+        """As many records, drawn with replacement: batches with places as runs, from each run and its neighbours."""
+        if not self.has_places or len(self._runs) == 1:
+            made = [replace(record, cost=draw.choice(self.made).cost) for record in self.made]
+            return replace(self, made=tuple(made))
+        made, last = [], len(self._runs) - 1
+        for place, run in enumerate(self._runs):
+            costs = [record.cost for _, record in self._runs[draw.randint(max(0, place - 1), min(last, place + 1))]]
+            made += [replace(record, cost=costs[n % len(costs)]) for n, (_, record) in enumerate(run)]
+        return replace(self, made=tuple(made))
 
     def slower(self, factor: float) -> "Records":
         """The same training step beside loading that costs ``factor`` times as much."""
@@ -125,12 +148,13 @@ class Prediction(NamedTuple):
     batch_s: Estimate
 
 
-def epoch_of(records: Records, settings: QueueSettings, seed: int = 0) -> tuple[float, float]:
-    """Seconds of an epoch and of a batch at the steady pace, without a band; the same for the same seed."""
-    costs = records.epoch(seed)
-    if len(records.made) == 1:  # equal batches have their pace from the second queue on
-        costs = costs[: max(50, 4 * settings.queued_batches)]
-    return epoch_and_batch_s(costs, records.loop, settings, records)
+def epoch_of(records: Records, settings: QueueSettings, seeds: Sequence[int] = (0,)) -> tuple[float, float]:
+    """Seconds of an epoch and of a batch at the steady pace, without a band, averaged over the orders of the seeds."""
+    few = max(50, 4 * settings.queued_batches)  # equal batches have their pace from the second queue on
+    most = few if len(records.made) == 1 else records.most
+    times = (epoch_and_batch_s(costs, records.loop, settings, records) for costs in records.epochs(most, seeds))
+    epoch_s, batch_s = map(statistics.fmean, zip(*times, strict=True))
+    return epoch_s, batch_s
 
 
 def epoch_and_batch_s(
@@ -142,7 +166,7 @@ def epoch_and_batch_s(
     start, when workers have made nothing yet, nor the end, when they no longer get batches, has that pace.
     """
     if settings.persistent_workers:
-        loop = replace(loop, fork_s=loop.fork_s / records.epochs, start_s=loop.start_s / records.epochs)
+        loop = replace(loop, fork_s=loop.fork_s / records.shared_epochs, start_s=loop.start_s / records.shared_epochs)
     found, count, workers = replay_queue(costs, loop, settings), len(costs), settings.num_workers
     full = count - 1 - workers * (1 + settings.prefetch_factor)
     full -= full % max(1, workers)  # equal workers return batches together
@@ -158,13 +182,12 @@ def predict(records: Records, factor: float, settings: QueueSettings, misfit: fl
     The band is that of bootstrap samples whose loading is slower by other factors; ``misfit`` is the standard deviation
     of their logarithm.
     """
-    arrangements = [epoch_of(records, settings, seed) for seed in range(MOST_ORDERS)]
-    epoch_s, batch_s = (factor * statistics.fmean(times) for times in zip(*arrangements, strict=True))
+    epoch_s, batch_s = (factor * seconds for seconds in epoch_of(records, settings, range(MOST_ORDERS)))
     replicates = []
     for number in range(1, _DRAWS + 1):
         draw = random.Random(number)
         slower = records.resampled(draw).slower(math.exp(draw.gauss(0.0, misfit)))
-        replicates.append(epoch_of(slower, settings, number))
+        replicates.append(epoch_of(slower, settings, [number]))
     epochs, paces = zip(*replicates, strict=True)
     return Prediction(epoch_s=_estimate(epoch_s, epochs), batch_s=_estimate(batch_s, paces))
 

@@ -40,6 +40,7 @@ from tests.factories import (
     store_run,
     trial,
 )
+from tests.fakes import FACTS
 
 pytestmark = pytest.mark.usefixtures("forked_workers")
 
@@ -226,9 +227,13 @@ def test_what_cannot_save_a_tenth_is_known_without_a_replay() -> None:
 
 def test_costs_that_depend_on_the_position_are_reported() -> None:
     rising = replace(WAITING, waits=(0.1,) * 500 + (1.9,) * 500)
-    first, *_ = further(rising.diagnosis)
+    in_order = replace(rising.result, facts=replace(FACTS, is_shuffled=False))
+    found = diagnose(in_order, best_of(in_order))
+    assert found is not None
+    first, *_ = further(found)
     assert first.startswith("a batch in the last third of the epoch costs 18 times as much as one in the first: ")
     assert list(further(WAITING.diagnosis)) == []
+    assert list(further(rising.diagnosis)) == []  # shuffled
 
 
 def test_settings_that_save_more_than_the_tolerance_are_suggested() -> None:

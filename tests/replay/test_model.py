@@ -34,7 +34,7 @@ def spread(costs: list[BatchCost], count: int) -> list[BatchRecord]:
 
 def of_trial(costs: list[BatchCost], num_workers: int, count: int, factor: float = 1.0) -> Known:
     settings, made = QueueSettings(num_workers, 2.0), spread(costs, count)
-    records = Records(made=tuple(made), loop=LOOP, batches=len(costs))
+    records = Records(made=tuple(made), loop=LOOP, batches=len(costs), shuffled=False)
     return Known(settings, records, factor * epoch_of(records, settings)[0] / len(costs))
 
 
@@ -48,6 +48,23 @@ def test_a_whole_epoch_is_predicted_from_a_fifth_of_it(kind: str, num_workers: i
     low, high = found.ends
     assert low / 1.05 <= truth_s <= high * 1.05
     assert kind != "equal" or high / low < 1.01
+
+
+@pytest.mark.parametrize("batches", [400, 4000])
+@pytest.mark.parametrize("num_workers", [0, 3, 4, 8, 12, 16])
+@pytest.mark.parametrize("shuffled", [False, True])
+def test_in_a_fixed_order_costs_with_a_period_meet_the_same_workers(
+    shuffled: bool, num_workers: int, batches: int
+) -> None:
+    """Every eighth batch is dear: one of eight workers makes all of them. Six runs of sixteen are recorded."""
+    costs = [BatchCost(0.0, 0.01 if n % 8 else 0.2) for n in range(batches)]
+    numbers = [run * (batches // 96) * 16 + n for run in range(6) for n in range(16)]
+    made = tuple(batch_record(n, costs[number], position=number / batches) for n, number in enumerate(numbers))
+    records = Records(made=made, loop=LoopCosts(), batches=batches, shuffled=shuffled)
+    settings = QueueSettings(num_workers, 2.0)
+    truth_s = replay(costs, LoopCosts(), settings).epoch_s
+    found_s = predict(records, 1.0, settings).epoch_s.value
+    assert (abs(found_s / truth_s - 1) < 0.05) == (not shuffled or num_workers == 0)
 
 
 @pytest.mark.parametrize("num_workers", [1, 4, 16, 24])
@@ -145,7 +162,7 @@ def test_batches_of_a_stream_have_no_order_and_are_those_of_no_other_trial() -> 
         settings = QueueSettings(num_workers, 4.0)
         made = tuple(batch_record(n, cost, position=None) for n, cost in enumerate(costs))
         records = Records(made=made, loop=LOOP, batches=ENDLESS)
-        assert records.reach == 1
+        assert not records.has_places
         known.append(Known(settings, records, 0.03 / num_workers))
     model = Model(tuple(known))
     for num_workers in (2, 8):
