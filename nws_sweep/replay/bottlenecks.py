@@ -36,12 +36,11 @@ class Epoch(NamedTuple):
     loop: LoopCosts
     settings: QueueSettings
 
-    def without(self, taken: Taken, making: float, undisturbed: LoopCosts) -> "Epoch":
+    def without(self, taken: Taken, undisturbed: LoopCosts) -> "Epoch":
         """The epoch with one thing taken away.
 
         Args:
             taken: One of ``REMOVABLE``, or a stage.
-            making: CPU time of making a batch without workers / in a worker.
             undisturbed: The loop with the training step as on free CPUs.
         """
         costs, loop, settings = self
@@ -55,8 +54,7 @@ class Epoch(NamedTuple):
             case Bottleneck.STEP:
                 loop = replace(loop, step_s=0.0, step_cpu_s=0.0)
             case Bottleneck.TRANSFER:
-                kept = [making if settings.num_workers else 1.0, 1.0, 0.0]
-                costs = [cost.scaled(kept) for cost in costs]
+                costs = [cost.scaled([1.0, 1.0, 0.0]) for cost in costs]
                 loop = replace(loop, receive_s=0.0, receive_wait_s=0.0)
             case Bottleneck.LATENCY:
                 costs = [cost.scaled([1.0, 0.0, 1.0]) for cost in costs]

@@ -16,6 +16,7 @@ from nws_sweep.replay.bottlenecks import Taken
 from nws_sweep.replay.model import Model
 from nws_sweep.replay.prediction import MOST_BATCHES
 from nws_sweep.replay.queue import QueueSettings
+from nws_sweep.results import BatchCost
 
 _SIGNIFICANT = 2.33  # standard deviations: 1 % of epochs without an order are taken for ones with it
 _FEW_BATCHES = 250  # replayed with other values of num_workers than the best, and of batches of similar costs
@@ -102,13 +103,11 @@ class Counterfactual:
     @functools.cached_property
     def means(self) -> MeanCosts:
         """Costs at the best setting, or with the fewest workers if it has none."""
-        making = self.model.making
         records = self.model.records_for(self.best.num_workers or self.model.ends[1].settings.num_workers)
         costs, loop = [one.cost for one in records.made], records.loop
-        cpu_s, wait_s = statistics.fmean(cost.cpu_s for cost in costs), statistics.fmean(cost.wait_s for cost in costs)
-        copy_s = statistics.fmean(cost.copy_s for cost in costs) + (1 - making) * cpu_s
-        hand_over_s = copy_s + loop.receive_s + loop.receive_wait_s
-        return MeanCosts(making * cpu_s + wait_s, wait_s, hand_over_s)
+        mean = BatchCost.mean_of(costs)
+        hand_over_s = mean.copy_s + loop.receive_s + loop.receive_wait_s
+        return MeanCosts(mean.making_s, mean.wait_s, hand_over_s)
 
     @functools.cached_property
     def _now_s(self) -> dict[int, float]:

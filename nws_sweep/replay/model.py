@@ -117,18 +117,6 @@ class Model:
             return loop
         return replace(loop, step_s=alone.step_s, step_cpu_s=alone.step_cpu_s)
 
-    @cached_property
-    def making(self) -> float:
-        """CPU time of making a batch without workers / with the fewest: the median of batches that both have made.
-
-        A worker makes each batch in new shared memory, which costs more than memory that is used again.
-        """
-        alone, fewest = self.ends
-        theirs = {_batch(one): one.cost.cpu_s for one in fewest.records.made}
-        pairs = [(one.cost.cpu_s, theirs.get(_batch(one))) for one in alone.records.made]
-        ratios = [own_s / their_s for own_s, their_s in pairs if their_s]
-        return min(1.0, statistics.median(ratios)) if ratios else 1.0
-
     @property
     def ends(self) -> tuple[Known, Known]:
         """The trials with the fewest workers: with none if possible, and with at least one; or the same trial twice."""
@@ -165,7 +153,7 @@ def _epochs(
     for costs in records.epochs(max(count, _QUEUES * settings.queued_batches), seeds):
         epoch = Epoch(costs, records.loop, settings)
         for taken in without:
-            epoch = epoch.without(taken, model.making, model.undisturbed(epoch.loop))
+            epoch = epoch.without(taken, model.undisturbed(epoch.loop))
         yield epoch
 
 

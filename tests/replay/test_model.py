@@ -7,6 +7,7 @@ from statistics import fmean
 
 import pytest
 
+from nws_sweep.replay.bottlenecks import Bottleneck, Epoch
 from nws_sweep.replay.known import ENDLESS, Known, known_of
 from nws_sweep.replay.model import Model
 from nws_sweep.replay.prediction import Records, epoch_of, predict
@@ -65,6 +66,14 @@ def test_in_a_fixed_order_costs_with_a_period_meet_the_same_workers(
     truth_s = replay(costs, LoopCosts(), settings).epoch_s
     found_s = predict(records, 1.0, settings).epoch_s.value
     assert (abs(found_s / truth_s - 1) < 0.05) == (not shuffled or num_workers == 0)
+
+
+def test_without_transfers_a_batch_is_made_as_before() -> None:
+    loop = LoopCosts(receive_s=1.0, receive_wait_s=2.0, step_s=3.0)
+    epoch = Epoch([BatchCost(4.0, 5.0, 6.0, threads=2.0)], loop, QueueSettings(2, 2.0))
+    found = epoch.without(Bottleneck.TRANSFER, loop)
+    assert found.costs == [BatchCost(4.0, 5.0, 0.0, threads=2.0)]
+    assert found.loop == LoopCosts(step_s=3.0)
 
 
 @pytest.mark.parametrize("num_workers", [1, 4, 16, 24])
