@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from nws_sweep.analysis.diagnosis import Diagnosis
 from nws_sweep.replay.bottlenecks import Bottleneck
-from nws_sweep.replay.counterfactual import Counterfactual
+from nws_sweep.replay.counterfactual import Counterfactual, MeanCosts
 from nws_sweep.replay.stages import Stage
 from nws_sweep.results import Measurement, Noise
 from nws_sweep.units import counted, ratio, seconds, share
@@ -122,6 +122,15 @@ def _noise(diagnosis: Diagnosis) -> str:
     return f"too much noise to identify the bottleneck: {took}; measure again on a quiet machine"
 
 
+def _transfer(means: MeanCosts, best: int) -> str:
+    if means.hand_over_s is None:
+        return "what a transfer takes is unknown: no candidate with workers was measured"
+    load, transfer = seconds(means.load_s), seconds(means.hand_over_s)
+    if not best and means.hand_over_s > means.load_s:
+        return f"loading a batch takes less time than its transfer ({load} against {transfer}), so workers cannot help"
+    return f"transferring a batch from a worker takes {transfer}"
+
+
 def _figures(diagnosis: Diagnosis, replayed: Counterfactual) -> dict[str, str]:
     best, found = diagnosis.best.num_workers, diagnosis.best.measurement or Measurement(startup_s=0)
     means, (alone, fewest) = replayed.means, replayed.model.ends
@@ -131,12 +140,7 @@ def _figures(diagnosis: Diagnosis, replayed: Counterfactual) -> dict[str, str]:
     if cpu_s is not None and batch_s:
         utilization = share(min(1.0, cpu_s / (cores * batch_s)))
         busy = f"CPU utilization {utilization}, {seconds(cpu_s)} of CPU time per batch"
-    load, hand_over = seconds(means.load_s), seconds(means.hand_over_s)
-    handed_over = f"transferring a batch from a worker takes {hand_over}"
-    if not best and means.hand_over_s > means.load_s:
-        handed_over = (
-            f"loading a batch takes less time than its transfer ({load} against {hand_over}), so workers cannot help"
-        )
+    load = seconds(means.load_s)
     method = replayed.model.start_method
     is_cpu_bound = Bottleneck.CPU in diagnosis.bottlenecks[:1]
     return {
@@ -151,7 +155,7 @@ def _figures(diagnosis: Diagnosis, replayed: Counterfactual) -> dict[str, str]:
         "cpus": counted(cores, "CPU"),
         "step": seconds(min(step_s, batch_s)),  # a mean; batch_s, a mean of logarithms, may be a little less
         "batch": seconds(batch_s),
-        "handed_over": handed_over,
+        "handed_over": _transfer(means, best),
         "more_cpus": counted(2 * cores, "CPU"),
         "with_more": share(replayed.without(Bottleneck.COMPETITION, cpus=2 * cores)) if is_cpu_bound else "",
         "busy": busy,

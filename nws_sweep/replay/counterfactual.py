@@ -27,7 +27,7 @@ class MeanCosts(NamedTuple):
 
     load_s: float  # in one process
     wait_s: float  # of ``load_s``: the process neither runs nor is ready to run
-    hand_over_s: float  # in a worker and in the main process
+    hand_over_s: float | None  # in a worker and in the main process; None without any trial with workers
 
 
 @dataclass(frozen=True)
@@ -103,11 +103,12 @@ class Counterfactual:
     @functools.cached_property
     def means(self) -> MeanCosts:
         """Costs at the best setting, or with the fewest workers if it has none."""
-        records = self.model.records_for(self.best.num_workers or self.model.ends[1].settings.num_workers)
+        fewest = self.model.ends[1].settings.num_workers
+        records = self.model.records_for(self.best.num_workers or fewest)
         costs, loop = [one.cost for one in records.made], records.loop
         mean = BatchCost.mean_of(costs)
         hand_over_s = mean.copy_s + loop.receive_s + loop.receive_wait_s
-        return MeanCosts(mean.making_s, mean.wait_s, hand_over_s)
+        return MeanCosts(mean.making_s, mean.wait_s, hand_over_s if fewest else None)
 
     @functools.cached_property
     def _now_s(self) -> dict[int, float]:

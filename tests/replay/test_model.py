@@ -68,6 +68,18 @@ def test_in_a_fixed_order_costs_with_a_period_meet_the_same_workers(
     assert (abs(found_s / truth_s - 1) < 0.05) == (not shuffled or num_workers == 0)
 
 
+def test_from_no_workers_alone_the_band_of_workers_is_wide() -> None:
+    """What a worker transfers is unknown then."""
+    costs, settings = epoch("equal"), QueueSettings(4, 2.0)
+    alone = of_trial(costs, 0, 60)
+    unknown, known = (Model(trials).predict(settings).epoch_s for trials in ((alone,), (alone, of_trial(costs, 2, 60))))
+    widths = [high / low for low, high in (unknown.ends, known.ends)]
+    assert widths[0] > 1.8
+    assert widths[1] < 1.3
+    low, high = Model((alone,)).predict(QueueSettings(0, 2.0)).epoch_s.ends
+    assert high / low < 1.1
+
+
 def test_without_transfers_a_batch_is_made_as_before() -> None:
     loop = LoopCosts(receive_s=1.0, receive_wait_s=2.0, step_s=3.0)
     epoch = Epoch([BatchCost(4.0, 5.0, 6.0, threads=2.0)], loop, QueueSettings(2, 2.0))
