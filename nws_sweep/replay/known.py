@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import itemgetter
 
-from nws_sweep.replay.limits import least_batch_s
 from nws_sweep.replay.prediction import Records, epoch_of
 from nws_sweep.replay.queue import QueueSettings
 from nws_sweep.results import BatchCost, BatchRecord, LoaderSettings, LoopCosts, Span, Trial
@@ -70,12 +69,6 @@ class Known:
         """The trial with the same factor in an epoch whose start and end take next to nothing."""
         endless = replace(self, records=replace(self.records, batches=ENDLESS))
         return replace(endless, cost_s=self.cost_s * self.factor / endless.factor)
-
-    @property
-    def least_s(self) -> float:
-        """Seconds per batch that no schedule goes below."""
-        costs = [record.cost for record in self.records.made]
-        return least_batch_s(costs, self.records.loop, self.settings.num_workers, self.settings.cpus)
 
     @property
     def measured_factor(self) -> float:

@@ -1,8 +1,9 @@
 """Measured values: windows of batches, the resources they used, and the quantities of a trial."""
 
 import enum
+import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from nws_sweep.results.ranges import AtLeast1, Bytes, Cost, Count, Duration, Finite, NotNegative, Positive

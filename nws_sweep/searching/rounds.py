@@ -76,10 +76,11 @@ class Rounds(ExitStack):
         earlier = [(trial, None) for trial in self.start.trials]
         trials: list[tuple[Trial, Candidate | None]] = [*earlier, *((c.trial(), c) for c in self.candidates)]
         cores, epochs = self.environment.cores(self.start.configuration.ranks), self.start.configuration.measure.epochs
+        is_shuffled = self.facts is None or self.facts.is_shuffled
         observations: list[Observation] = []
         records: Records | None = None  # of a trial that has some
         for trial, candidate in sorted(trials, key=lambda pair: pair[0].num_workers):
-            costs = known_of(trial, trial.batches, cores, records, epochs)
+            costs = known_of(trial, trial.batches, cores, records, epochs, is_shuffled)
             if records is None and costs is not None:
                 records = costs.records
             observations.append(candidate.observation(costs) if candidate else observation_of(trial, costs))

@@ -12,7 +12,7 @@ from nws_sweep.results import BatchCost, LoopCosts, TimeSlice, Window, WindowKin
 from nws_sweep.searching import batch_costs
 from nws_sweep.searching.batch_costs import spans_of
 from nws_sweep.searching.rows import Figures
-from tests.factories import batch_record, window
+from tests.factories import batch_record, loader_settings, window
 from tests.searching.test_timing import conditions
 
 
@@ -41,7 +41,7 @@ def test_without_workers_the_main_process_makes_the_batches_and_waits_for_a_cpu_
 
 def test_without_workers_several_threads_may_make_the_batches() -> None:
     taken = window(batches=2, startup_s=1.0, wait_s=(1.0, 1.0), receive_cpu_s=6.0)
-    found = list(batch_costs.made_without_workers(taken, 0, [None] * 2))
+    found = list(made_without_workers(taken, 0, [None] * 2))
     assert found[0].cost == BatchCost(cpu_s=3.0, wait_s=0.0, threads=3.0)
 
 
