@@ -24,12 +24,6 @@ _FIRST_STEP = 8  # most workers of the first candidate that is predicted, or twi
 MOST_PREDICTED = 6  # candidates started for their prediction, besides those that the patience allows
 _MOST_IN_VAIN = 3  # candidates without success after which one starts only beside the answer
 _FITTING = 0.75  # share of the fewest workers that failed: the most that are started
-_MOST_AT_A_TIME = 100  # workers with which other candidates stay when one is started
-_ELIMINATED = 0.1  # of the loss at which rounds end: a candidate that promises less is ended
-_NOTHING = 0.005  # share of the time that is not worth mentioning
-# Share of the time that the last doubling saves where no limit is near (half is the most); how many times the workers
-# are tried then.
-_NO_LIMIT, _MORE = 0.4, 1.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,21 +47,13 @@ class Adaptive(Strategy):
             return self._after_failures(observations)
         new = self._new(observations, found, model)
         active = [o for o in found.observations if o.may_continue]
-        dropped = [o for o in active if is_behind(o, found, makes_room=bool(new))]
-        displaced: list[Observation] = []
-        if new:
-            others = [o for o in active if o not in dropped and o.settings != found.answer]
-            displaced = _without_room(others, found, found.of_answer.num_workers + sum(one.num_workers for one in new))
-        if any(
-            found.needs_another_round(o) and found.is_undecided(o) for o in displaced
-        ):  # it might end as the answer by chance
-            new, displaced = [], []
+        ended = [o for o in active if is_behind(o, found)]
         staying = [o for o in active if o.settings == found.answer] if new else undecided(found, active, self.measure)
         if not new and not staying:
             return Stop(reason=self._reason(observations, found, model))
-        measured = max((len(o.paces_s) for o in staying), default=0)
-        kept = [o.settings for o in staying if o not in dropped]
-        return self._round([*new, *kept], [*dropped, *displaced], rounds=measured)
+        rounds = max((len(o.paces_s) for o in staying), default=0)
+        kept = [o.settings for o in staying if o not in ended]
+        return self._round([*new, *kept], ended, rounds=rounds)
 
     def _round(
         self,
@@ -124,7 +110,7 @@ class Adaptive(Strategy):
         known_s = {
             known: min(cost_s, model.cost_s(queue_settings(known, self.cores))) for known, cost_s in measured_s.items()
         }
-        best = choice.promising(known_s, predicted_s, self.rules.tolerance) or self._beyond(found, model, predicted_s)
+        best = choice.promising(known_s, predicted_s, self.rules.tolerance)
         return [best] if best else []
 
     def _enough(self, observations: Sequence[Observation], found: Estimates) -> str:
@@ -133,22 +119,6 @@ class Adaptive(Strategy):
             return f"{len(observations)} candidates were measured"
         in_vain = _started_since(found.observations, found.of_answer)
         return f"the last {in_vain} that were predicted to be faster were not" if in_vain >= _MOST_IN_VAIN else ""
-
-    def _beyond(
-        self, found: Estimates, model: Model, predicted_s: Mapping[LoaderSettings, float]
-    ) -> LoaderSettings | None:
-        """The best of more workers although none is promising: the last doubling saved nearly half, as measured.
-
-        The records of many workers are mostly first batches, for which a new worker takes more CPU time than for later
-        ones, so that the CPUs seem to be the limit.
-        """
-        largest, half, saved = choice.last_doubling(found.costs_s)
-        least = min(_MORE * largest, max((one.num_workers for one in predicted_s), default=0))  # within the limit
-        more = {one: cost_s for one, cost_s in predicted_s.items() if one.num_workers >= least > largest}
-        is_limited = self._keeps_the_step_busy(found, model) or half <= self.cores or saved < _NO_LIMIT
-        if is_limited or found.answer.num_workers < largest or not more:
-            return None
-        return choice.choose(more, self.rules.tolerance)
 
     def _keeps_the_step_busy(self, found: Estimates, model: Model) -> bool:
         """Whether no candidate can be faster than the answer, since the training step never waits for it."""
@@ -182,7 +152,7 @@ class Adaptive(Strategy):
     def _reason(self, observations: Sequence[Observation], found: Estimates, model: Model) -> str:
         answer, costs_s = found.answer, found.costs_s
         reason = f"{_named(answer, self.base)} is the fastest"
-        if costs_s[found.fastest] < (1 - _NOTHING) * costs_s[answer]:
+        if costs_s[found.fastest] < (1 - choice.CLOSE) * costs_s[answer]:
             saved = units.share(1 - costs_s[found.fastest] / costs_s[answer])
             reason = f"{_named(answer, self.base)}: {_named(found.fastest, self.base)} would save only {saved}"
         if self._keeps_the_step_busy(found, model):
@@ -216,21 +186,8 @@ def _started_since(observations: Iterable[Observation], answer: Observation) -> 
     return sum(min(one.paces_s, default=0) > began for one in observations)
 
 
-def _without_room(others: Iterable[Observation], found: Estimates, workers: int) -> list[Observation]:
-    """Those that would make more than ``_MOST_AT_A_TIME`` of these workers; the least promising first."""
-    displaced = []
-    for one in sorted(others, key=lambda one: found.loss(one.settings), reverse=True):
-        if workers + one.num_workers > _MOST_AT_A_TIME:
-            displaced.append(one)
-        else:
-            workers += one.num_workers
-    return displaced
-
-
-def is_behind(one: Observation, found: Estimates, *, makes_room: bool = False) -> bool:
-    """Whether further rounds are not expected to make it the answer.
-
-    Before other candidates are started, one that is probably not the answer is ended to make room for their workers.
-    """
-    most = _ELIMINATED * choice.CLOSE * (5 if makes_room else 1)
-    return one.settings != found.answer and found.loss(one.settings) <= most and not found.needs_another_round(one)
+def is_behind(observation: Observation, found: Estimates) -> bool:
+    """Whether further rounds are not expected to make it the answer."""
+    if observation.settings == found.answer or found.needs_another_round(observation):
+        return False
+    return found.loss(observation.settings) <= choice.CLOSE

@@ -2,7 +2,7 @@
 
 import math
 import random
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -161,40 +161,12 @@ def test_workers_that_are_spawned_are_fewer_in_a_short_epoch_since_each_takes_lo
     assert (spawned <= 2, 4 <= forked <= 16) == (True, True)
 
 
-def decision_on_doublings(costs_s: Mapping[int, float], rounds: int = 3, noise: float = 0.0) -> Decision:
-    """The decision on candidates up to 64 workers, whose records are as if the CPUs were the limit from there on."""
-    cost, seen = BatchCost(cpu_s=0.0125, wait_s=0.32), list[Observation]()
-    for num_workers, cost_s in costs_s.items():
-        times = {n: cost_s * (1 + noise * (-1) ** (n + len(seen))) for n in range(rounds)}
-        mean_s = math.fsum(times.values()) / rounds
-        seen.append(observed(num_workers, mean_s, cost, 125_000, paces_s=times, may_continue=True))
-    return adaptive(candidates=tuple(range(216))).decide(seen)
-
-
-@pytest.mark.parametrize(("largest", "time_s", "tried"), [(64, 0.0052, 96), (64, 0.0075, 64), (52, 0.0064, 64)])
-def test_while_doublings_save_nearly_half_more_workers_are_tried(largest: int, time_s: float, tried: int) -> None:
-    assert tried <= numbers(decision_on_doublings({0: 0.33, 8: 0.042, 32: 0.0104, largest: time_s}))[-1] < 1.5 * tried
-
-
 def test_after_three_wrong_predictions_a_number_beside_the_answer_is_tried() -> None:
     """As with a worker for each of three disks."""
     waits_s = {0: 0.032, 2: 0.032, 4: 0.0852, 16: 0.34, 32: 0.68}
     costs = ((n, wait_s / max(1, n), BatchCost(cpu_s=0.0, wait_s=wait_s)) for n, wait_s in waits_s.items())
     seen = [observed(*one, paces_s={place: one[1]}, may_continue=True) for place, one in enumerate(costs)]
     assert 3 in numbers(adaptive().decide(seen))
-
-
-def test_a_close_candidate_ends_to_start_more_workers_unless_it_has_one_round() -> None:
-    times_s = {0: 0.33, 32: 0.0104, 60: 0.00522, 64: 0.0052}
-    decision = decision_on_doublings(times_s, rounds=3, noise=0.05)
-    assert isinstance(decision, Round)
-    assert 60 in [one.num_workers for one in decision.ended]
-    again = decision_on_doublings(times_s, rounds=1)  # its only round may be wrong
-    assert isinstance(again, Round)
-    assert ([one.num_workers for one in again.candidates], 60 in [one.num_workers for one in again.ended]) == (
-        [60, 64],
-        False,
-    )
 
 
 HUMPS = (1, 2, 4, 8, 16), (1.0, 0.5, 0.25, 0.33, 0.15)
