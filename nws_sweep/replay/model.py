@@ -6,7 +6,7 @@ a factor for what the replay does not model (``known``).
 
 import math
 import statistics
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -15,9 +15,8 @@ from nws_sweep.replay.known import FEW_CPUS, Factors, Known, beside_others, doub
 from nws_sweep.replay.limits import least_batch_s
 from nws_sweep.replay.prediction import MOST_BATCHES, MOST_ORDERS, Prediction, Records, epoch_and_batch_s, predict
 from nws_sweep.replay.queue import QueueSettings
-from nws_sweep.results import BatchCost, BatchRecord, LoopCosts, Trial
+from nws_sweep.results import BatchRecord, LoopCosts, Trial
 
-_SMALL_KIND, _CHEAP = 0.05, 0.8  # shares of all costs, and of the usual costs; see ``_ratios``
 # CPU seconds to start a worker, until a trial with workers is known: 8 to 20 ms measured for fork, with the end of the
 # worker; 1.5 to 3 s for a new process that imports torch.
 _FORKED_S, _SPAWNED_S = 0.01, 2.0
@@ -164,30 +163,41 @@ def _like(model: Model, one: Known) -> tuple[Records, float]:
 
 
 def _pooled(chosen: Known, with_workers: Sequence[Known]) -> Records:
-    """The records of a trial, and those of other trials of batches that it has not made.
+    """The records of a trial, and those of other trials of batches that it has not made, scaled by ``_ratio``.
 
-    Costs that depend on the number of workers show as the ratio of the means over the batches that two trials have
-    in common. They have none, and all count, if the data are a stream or larger than memory. What was stopped is
-    the last choice.
+    What was stopped is the last choice.
     """
-    own = {_batch(record): record.cost for record in chosen.records.made if not record.was_stopped}
-    scaled = [(record, [1.0] * 3) for record in chosen.records.made]
+    own = chosen.records
+    scaled = [(record, 1.0) for record in own.made]
     for other in with_workers:
         if other is not chosen:
-            theirs = _comparable(other, own) if not chosen.settings.num_workers else other.records.made
-            whole = {_batch(one): one.cost for one in theirs if not one.was_stopped}
-            both = [batch for batch in whole if batch in own]
-            ratios = _ratios(
-                [own[n] for n in both or own],
-                [whole[n] for n in both or whole],
-                _mean(whole.values()),
-            )
-            scaled += [(record, ratios) for record in theirs]
-    first: dict[Hashable, tuple[BatchRecord, Sequence[float]]] = {}
-    for record, ratios in sorted(scaled, key=lambda each: each[0].was_stopped):
-        first.setdefault(_batch(record), (record, ratios))
-    made = (replace(record, cost=record.cost.scaled(ratios)) for record, ratios in first.values())
-    return replace(chosen.records, made=tuple(made))
+            made = other.records.made if chosen.settings.num_workers else _comparable(other, {*map(_batch, own.made)})
+            ratio = _ratio(own, made)
+            scaled += [(record, ratio) for record in made]
+    first: dict[Hashable, BatchRecord] = {}
+    for record, ratio in sorted(scaled, key=lambda pair: pair[0].was_stopped):
+        first.setdefault(_batch(record), replace(record, cost=record.cost.scaled([ratio] * 3)))
+    return replace(own, made=tuple(first.values()))
+
+
+def _ratio(own: Records, made: Sequence[BatchRecord]) -> float:
+    """Costs of batches of a trial / their costs in another trial: they may depend on the number of workers.
+
+    Trials have no batches in common, and all count, if the data are a stream or larger than memory. Where batches have
+    places, trials that have none in common have made other parts of the epoch: then the costs are not scaled.
+    """
+    costs_s, others_s = _whole_s(own.made), _whole_s(made)
+    both = costs_s.keys() & others_s.keys()
+    if not costs_s or not others_s or (own.has_places and not both):
+        return 1.0
+    mean_s = statistics.fmean(costs_s[batch] for batch in both or costs_s)
+    other_s = statistics.fmean(others_s[batch] for batch in both or others_s)
+    return mean_s / other_s if mean_s and other_s else 1.0
+
+
+def _whole_s(made: Iterable[BatchRecord]) -> dict[Hashable, float]:
+    """Seconds of each batch whose worker was not stopped."""
+    return {_batch(record): sum(record.cost.parts) for record in made if not record.was_stopped}
 
 
 def with_and_without_others(model: Model) -> tuple[Model, ...]:
@@ -232,37 +242,6 @@ def _comparable(other: Known, own: Collection[Hashable]) -> Sequence[BatchRecord
     """The records without the first of each worker, which has what a worker does once, if some are in ``own``."""
     later = [one for one in other.records.made if one.number >= other.settings.num_workers]
     return later if any(_batch(one) in own for one in later) else other.records.made
-
-
-def _mean(costs: Iterable[BatchCost]) -> Sequence[float]:
-    return [*map(statistics.fmean, zip(*(cost.parts for cost in costs), strict=True))]
-
-
-def _ratios(own_costs: Sequence[BatchCost], their_costs: Sequence[BatchCost], usual_s: Sequence[float]) -> list[float]:
-    """The ratios of the means of costs, one for each kind of cost; 1 if there are none.
-
-    The ratio of a kind that is a small share of either's costs is nearer to 1: one wait in batches that else only
-    compute would multiply the waits of other batches by thousands. So is the ratio of batches that cost less than
-    ``_CHEAP`` of the usual: what is added to each of them would multiply the others.
-
-    Args:
-        own_costs: Of batches of one trial.
-        their_costs: Of batches of another trial.
-        usual_s: Means of all batches of the other trial.
-    """
-    if not own_costs or not their_costs:
-        return [1.0] * 3
-    own, theirs = _mean(own_costs), _mean(their_costs)
-    own_s, theirs_s = sum(own) or 1.0, sum(theirs) or 1.0
-    known = min(1.0, theirs_s / (_CHEAP * sum(usual_s) or 1.0))
-    return [
-        _shrunk(one, other, min(one / own_s, other / theirs_s)) ** known for one, other in zip(own, theirs, strict=True)
-    ]
-
-
-def _shrunk(own_s: float, theirs_s: float, share: float) -> float:
-    weight = share**2 / (share**2 + _SMALL_KIND**2)
-    return float((own_s / theirs_s) ** weight) if share else 1.0
 
 
 def _with_step(records: Records, step_s: float, factor: float) -> Records:

@@ -77,7 +77,7 @@ def test_from_no_workers_alone_the_band_of_workers_is_wide() -> None:
     assert widths[0] > 1.8
     assert widths[1] < 1.3
     low, high = Model((alone,)).predict(QueueSettings(0, 2.0)).epoch_s.ends
-    assert high / low < 1.1
+    assert high / low < 1.3
 
 
 def test_without_transfers_a_batch_is_made_as_before() -> None:
