@@ -1,6 +1,9 @@
-"""The replayed queue, against epochs worked out by hand, and by properties of random ones."""
+"""The replayed queue, against epochs worked out by hand, by properties of random ones, and against an oracle."""
 
 import random
+import statistics
+from collections.abc import Iterable
+from dataclasses import asdict
 from dataclasses import replace as changed
 from itertools import pairwise
 
@@ -9,6 +12,7 @@ import pytest
 from nws_sweep.replay.limits import least_batch_s, physical_limits
 from nws_sweep.replay.queue import QueueSettings, Replayed, replay
 from nws_sweep.results import BatchCost, LoopCosts
+from tests.oracle import Load, simulate
 
 FREE = LoopCosts()
 
@@ -163,3 +167,97 @@ def test_the_largest_physical_limit_holds(
     holding = max(limits, key=lambda limit: limit.batch_s)
     assert holding.name == name
     assert holding.batch_s == pytest.approx(least_s)
+
+
+def load_of(batches: list[BatchCost], using: QueueSettings, loop: LoopCosts, **changes: object) -> Load:
+    """The load of which the oracle simulates the epoch that is replayed."""
+    load = Load(
+        cpu_s=[batch.cpu_s for batch in batches],
+        wait_s=[batch.wait_s for batch in batches],
+        num_workers=using.num_workers,
+        cpus=using.cpus,
+        prefetch_factor=using.prefetch_factor,
+        in_order=using.in_order,
+        **asdict(loop),
+    )
+    return changed(load, **changes)  # type: ignore[arg-type]
+
+
+def random_costs(draw: random.Random, *, computes: bool, waits: bool) -> list[BatchCost]:
+    ratio = draw.choice([0.3, 1.0, 3.0])
+    return [
+        BatchCost(computes * draw.lognormvariate(0, 0.6), waits * ratio * draw.lognormvariate(0, 0.6))
+        for _ in range(draw.randint(60, 160))
+    ]
+
+
+def random_loop(draw: random.Random) -> LoopCosts:
+    step_s = draw.choice([0.0, 0.2, 1.0])
+    return LoopCosts(
+        receive_s=draw.choice([0.0, 0.05]),
+        receive_wait_s=draw.choice([0.0, 0.05]),
+        step_s=step_s,
+        step_cpu_s=step_s * draw.choice([0.0, 0.5, 1.0, 2.0]),
+        fork_s=draw.choice([0.0, 0.5]),
+        start_s=draw.choice([0.0, 2.0]),
+        stop_s=draw.choice([0.0, 0.5]),
+    )
+
+
+def random_settings(draw: random.Random) -> QueueSettings:
+    return QueueSettings(
+        num_workers=draw.randint(1, 12),
+        cpus=draw.choice([1.0, 2.0, 4.0, 16.0]),
+        prefetch_factor=draw.randint(1, 4),
+        in_order=draw.random() < 0.7,
+    )
+
+
+def differences(seeds: Iterable[int], samples: int = 1, *, computes: bool, waits: bool) -> list[float]:
+    """By how much the replayed epochs differ from the oracle's, as shares, ascending."""
+    shares = []
+    for seed in seeds:
+        draw = random.Random(seed)
+        batches = random_costs(draw, computes=computes, waits=waits)
+        loop, using = random_loop(draw), random_settings(draw)
+        oracle_s = simulate(load_of(batches, using, loop, samples=samples))
+        found = replay(batches, loop, using)
+        shares.append(abs(found.epoch_s / oracle_s[-1] - 1))
+    return sorted(shares)
+
+
+@pytest.mark.parametrize(("computes", "waits"), [(True, False), (False, True)])
+def test_epochs_take_what_an_independent_simulation_says(computes: bool, waits: bool) -> None:
+    """Batches that only compute or only wait leave no choice: where receiving waits is all that may differ."""
+    shares = differences(range(100), computes=computes, waits=waits)
+    assert statistics.median(shares) < 1e-9
+    assert shares[-1] < 0.005
+
+
+def test_epochs_of_batches_that_compute_and_wait_differ_little_from_an_independent_simulation() -> None:
+    """The replay draws the moment of a batch at which its worker waits; the oracle waits for each of four samples."""
+    shares = differences(range(150), samples=4, computes=True, waits=True)
+    assert statistics.median(shares) < 0.003
+    assert shares[142] < 0.05  # the 95th percentile
+    assert shares[-1] < 0.2
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_without_workers_an_epoch_takes_what_an_independent_simulation_says(seed: int) -> None:
+    draw = random.Random(seed)
+    batches, loop = random_costs(draw, computes=True, waits=True), random_loop(draw)
+    using = settings(0, cpus=4.0)
+    oracle_s = simulate(load_of(batches, using, loop))
+    assert replay(batches, loop, using).epoch_s == pytest.approx(oracle_s[-1])
+
+
+def test_the_oracle_draws_indices_in_the_main_process() -> None:
+    """Two for each worker before the first batch is awaited, then one for each batch that is given, before it is."""
+    load = load_of(waits(*[0.5] * 6), settings(1), FREE, sampler_s=1.0)
+    assert simulate(load) == pytest.approx([3, 4, 5, 6, 6, 6.5, 6.5])
+    assert simulate(changed(load, num_workers=0)) == pytest.approx([1.5, 3, 4.5, 6, 7.5, 9, 9])
+
+
+def test_the_oracle_sends_a_batch_while_its_worker_makes_the_next() -> None:
+    load = load_of(waits(1, 1, 1, 1), settings(1), FREE, transfer_s=0.5)
+    assert simulate(load) == pytest.approx([1.5, 2.5, 3.5, 4.5, 4.5])

@@ -23,6 +23,7 @@ from nws_sweep.results import (
 from nws_sweep.searching.rounds import Rounds
 from tests import factories
 from tests.fakes import FACTS, FakeClock, FakeMachine, SimulatedLoader
+from tests.oracle import Load, simulate
 from tests.simulated import Recorder, by_workers, machine_of, run_search
 
 
@@ -79,6 +80,29 @@ def test_every_candidate_is_measured_and_reported_with_its_true_times() -> None:
     noise = by_workers(result)[4].noise
     assert noise is not None
     assert noise.other_cpus == pytest.approx(0.5, rel=0.2)  # in each batch of 0.25 s
+
+
+def steady_batch_s(wait_s: list[float], num_workers: int, step_s: float) -> float:
+    """Seconds per batch of an epoch without its first quarter, by an independent simulation."""
+    moments_s = simulate(Load(cpu_s=[0.0] * len(wait_s), wait_s=wait_s, num_workers=num_workers, step_s=step_s))
+    first = len(wait_s) // 4
+    return (moments_s[-1] - moments_s[first]) / (len(wait_s) - first)
+
+
+@pytest.mark.parametrize("step_s", [0.0, 0.3])
+@pytest.mark.parametrize("dear_s", [1.0, 6.0])
+def test_rows_have_the_pace_of_an_independent_simulation(step_s: float, dear_s: float) -> None:
+    wait_s = [dear_s if batch % 8 == 0 else 1.0 for batch in range(1000)]
+    clock = FakeClock()
+
+    def make_loader(settings: LoaderSettings) -> SimulatedLoader:
+        return SimulatedLoader(clock, 1000, wait_s.__getitem__, settings.num_workers, batch_size=8)
+
+    machine = FakeMachine(make_loader, 1000, clock, step_s)
+    rows = measured(configuration(candidates=(0, 1, 2, 3, 7, 8), window_s=200.0), machine)
+    paces_s = {number: (pace := found(trial).batch_s) and pace.value for number, trial in rows.items()}
+    truth_s = {number: steady_batch_s(wait_s, number, step_s) for number in rows}
+    assert paces_s == pytest.approx(truth_s, rel=0.03)
 
 
 def test_after_whole_epochs_workers_are_started_once_more_to_measure_their_memory() -> None:
