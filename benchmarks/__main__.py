@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import (
+    ablation,
     accelerator,
+    curves,
     demo,
-    intervals,
     neighbours,
     numbers,
     online,
@@ -18,6 +19,7 @@ from benchmarks import (
     predictions,
     samples,
     search,
+    simulated,
     stages,
     why,
 )  # fmt: skip
@@ -49,7 +51,7 @@ _DEFAULTS: Mapping[str, Mapping[str, tuple[Any, Any]]] = {
 _PAGES = {
     "numbers": "evidence/accuracy", "search": "evidence/search-cost", "predictions": "evidence/predictions",
     "online": "evidence/online-trainings", "why": "evidence/diagnosis", "samples": "guides/samples",
-    "demo": "evidence/demo", "intervals": "evidence/intervals", "stages": "evidence/stages",
+    "demo": "evidence/demo", "simulated": "evidence/simulated-searches", "stages": "evidence/stages",
     "accelerator": "evidence/accelerator",
 }  # fmt: skip
 _RUNS: Mapping[str, Callable[[dict[str, Any]], None]] = {
@@ -61,12 +63,13 @@ _RUNS: Mapping[str, Callable[[dict[str, Any]], None]] = {
 
 
 _OTHERS: Mapping[str, Callable[..., None]] = {
+    "ablation": ablation.run,
     "accelerator": accelerator.run,
     "stages": stages.run,
     "why": why.run,
     "samples": samples.run,
     "demo": demo.run,
-    "intervals": intervals.run,
+    "simulated": simulated.run,
 }
 
 
@@ -97,8 +100,9 @@ def _parser() -> argparse.ArgumentParser:
 
     def add(name: str, about: str, epilog: str | None = None) -> argparse.ArgumentParser:
         one = benchmarks.add_parser(name, help=about, epilog=epilog)
-        page = Path(f"docs/{_PAGES[name]}.md")
-        _add(one, "--output", f"the page (default {page})", type=Path, default=page)
+        if name in _PAGES:
+            page = Path(f"docs/{_PAGES[name]}.md")
+            _add(one, "--output", f"the page (default {page})", type=Path, default=page)
         if name in _DEFAULTS:
             path = Path(f"outputs/benchmarks/{name}.jsonl")
             _add(one, "--journal", f"raw figures, written while measuring (default {path})", type=Path, default=path)
@@ -154,8 +158,7 @@ def _parser() -> argparse.ArgumentParser:
     _add(one, "--repeats", "default 3", type=_positive, default=3)
     _add_names(one, "--only", accelerator.CASES, "all")
 
-    one = add("intervals", "coverage of printed intervals, by simulation")
-    _add(one, "--repeats", "searches of each curve and noise (default 1000)", type=_positive, default=1000)
+    _add_simulated(add)
 
     one = add("demo", "run scripts/demo, and keep its tables, picture and report")
     _add(one, "--repeats", "default 3", type=_positive, default=3)
@@ -164,6 +167,21 @@ def _parser() -> argparse.ArgumentParser:
     _add(one, "--rounds", "pairs of searches of each workload (default 7)", type=_positive, default=7)
     _add_names(one, "--only", samples.NAMES, f"all: {' '.join(samples.NAMES)}")
     return parser
+
+
+def _add_simulated(add: Callable[..., argparse.ArgumentParser]) -> None:
+    simulated_parser = add("simulated", "whole searches on simulated machines", _epilog("curves", curves.CURVES))
+    about = "searches of each curve and machine (default 20)"
+    _add(simulated_parser, "--repeats", about, type=_positive, default=20)
+    _add_names(simulated_parser, "--only", [curve.name for curve in curves.CURVES], "all")
+    _add(simulated_parser, "--jobs", "processes that simulate (default 1)", type=_positive, default=1)
+    about = "print what gets worse in simulated searches without each named number"
+    ablation_parser = add("ablation", about, _epilog("curves", curves.CURVES))
+    _add(ablation_parser, "--repeats", "searches of each curve and machine (default 2)", type=_positive, default=2)
+    quick = ", ".join(ablation.QUICK)
+    _add_names(ablation_parser, "--only", [curve.name for curve in curves.CURVES], quick.replace("%", "%%"))
+    _add(ablation_parser, "--names", "of the numbers (default all)", nargs="+", action="extend", default=[])
+    _add(ablation_parser, "--jobs", "processes that simulate (default 1)", type=_positive, default=1)
 
 
 def _add(parser: argparse.ArgumentParser, name: str, about: str, **how: Any) -> None:

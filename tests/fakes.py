@@ -341,12 +341,13 @@ class FakeMachine:
     free_bytes: int | None = None
     throttled_s: float = 0.0  # so far
     fork_s: float = 0.0
+    make_process: Callable[["FakeMachine"], FakeProcess] = FakeProcess
 
     @contextlib.contextmanager
     def start_process(
         self, configuration: Configuration, memory_bytes: int | None, deadline_s: float = math.inf
     ) -> Iterator[FakeProcess]:
-        process = FakeProcess(self)
+        process = self.make_process(self)
         self.alive.append(process)
         self.running.add(process)
         self.most_alive = max(self.most_alive, len(self.alive))

@@ -38,6 +38,18 @@ class Load:
     start_s: float = 0.0  # CPU time of a worker before its first batch
     stop_s: float = 0.0  # CPU time of a worker for ending
 
+    def make(self, batch: int) -> Process:
+        """``fetcher.fetch``: samples one after the other."""
+        for _ in range(self.samples):
+            yield SLEEP, self.wait_s[batch] / self.samples
+            yield CPU, self.cpu_s[batch] / self.samples
+
+    def step(self) -> Process:
+        """The training step."""
+        threads = math.ceil(self.step_cpu_s / self.step_s) if self.step_cpu_s else 1
+        yield CPU, self.step_cpu_s / threads, threads
+        yield SLEEP, self.step_s - self.step_cpu_s / threads
+
 
 @dataclass(eq=False)
 class Queue:
@@ -130,28 +142,16 @@ def _program(load: Load, machine: Machine, moments_s: list[float]) -> Process:
     yield from loader.start_workers()
     while (yield from loader.next_batch()) is not None:
         moments_s.append(machine.now_s)
-        if load.step_cpu_s > 0:
-            threads = math.ceil(load.step_cpu_s / load.step_s)
-            yield CPU, load.step_cpu_s / threads, threads
-            yield SLEEP, load.step_s - load.step_cpu_s / threads
-        else:
-            yield SLEEP, load.step_s
+        yield from load.step()
     yield from loader.shutdown_workers()
     moments_s.append(machine.now_s)
-
-
-def _make(load: Load, batch: int) -> Process:
-    """``fetcher.fetch``: samples one after the other."""
-    for _ in range(load.samples):
-        yield SLEEP, load.wait_s[batch] / load.samples
-        yield CPU, load.cpu_s[batch] / load.samples
 
 
 def _worker(load: Load, indices: Queue, unsent: Queue) -> Process:
     """``_worker_loop``: whatever is put into its queue is pickled by a feeder thread, while it goes on."""
     yield CPU, load.start_s
     while (batch := (yield GET, indices)) != FINAL_SIGNAL:
-        yield from _make(load, batch)
+        yield from load.make(batch)
         unsent.put(batch)
     yield CPU, load.stop_s
     unsent.put(FINAL_SIGNAL)
@@ -233,5 +233,5 @@ class Loader:
         batch = next(self.sampler, None)
         if batch is not None:
             yield CPU, self.load.sampler_s
-            yield from _make(self.load, batch)
+            yield from self.load.make(batch)
         return batch

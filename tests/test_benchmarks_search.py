@@ -1,18 +1,32 @@
 """The comparison of search methods, with simulated figures."""
 
 import math
+import sys
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from benchmarks import bare, child, epoch_times, intervals, peers, search, support
+from benchmarks import (
+    ablation,
+    bare,
+    child,
+    curves,
+    epoch_times,
+    peers,
+    search,
+    simulated,
+    simulated_machine,
+    support,
+)  # fmt: skip
 from benchmarks.__main__ import main
 from benchmarks.journal import Outcome, Run
 from benchmarks.methods import MethodRun
 from benchmarks.oracle import Truth, truth_of
 from benchmarks.peers import Task
+from nws_sweep.results import MeasureRules
 
 
 class FakeTimer:
@@ -148,15 +162,51 @@ def test_costs_are_compared_with_another_version(monkeypatch: pytest.MonkeyPatch
     assert "| short | 3.0 | 6.0 | 0.50 | 0.50 to 0.50 |" in text
 
 
+@pytest.mark.parametrize("name", ["step 20 ms", "step computes", "slow sampler"])
+def test_a_search_of_a_quiet_simulated_machine_prints_the_truth(name: str) -> None:
+    """No noise: what is left are the batches that a window has."""
+    curve = next(curve for curve in curves.CURVES if curve.name == name)
+    machine = simulated_machine.machine_of(curve, simulated_machine.Condition(name="quiet"), seed=0)
+    measure = MeasureRules(windows=3)
+    record = simulated.searched(machine, measure, strategy="exhaustive", candidates=(0, 1, 4))
+    for trial in record.trials:
+        assert trial.measurement is not None
+        assert trial.measurement.batch_s is not None
+        assert trial.measurement.batch_s.value == pytest.approx(curves.pace_s(curve, trial.num_workers), rel=0.02)
+    assert simulated.compared(curve, machine, record).impossible == 0
+
+
+def test_the_best_settings_of_a_curve_have_no_regret_and_workers_beyond_them_have_a_price() -> None:
+    free = dict.fromkeys(("fork_s", "start_s", "stop_s"), 0.0)
+    curve = curves.Curve(name="computing", about="", cpu_s=0.02, batches=200, most_workers=6, costs=free)
+    workers, prefetch_factor, _ = curves.best(curve)
+    assert (workers, curves.regret(curve, curves.settings_of(workers, prefetch_factor))) == (2, 0.0)
+    assert curves.regret(curve, curves.settings_of(4)) == pytest.approx(1.03 ** math.log2(5 / 3) - 1, abs=0.01)
+    assert curves.regret(curve, curves.settings_of(1)) > 0.7
+
+
+def test_a_number_is_set_in_its_module_and_where_it_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    limit = 1234.5
+    for name in ("nws_sweep.defines", "nws_sweep.imports", "nws_sweep.has_another", "program"):
+        monkeypatch.setitem(sys.modules, name, SimpleNamespace(LIMIT_S=limit))
+    another = ablation.Constant("nws_sweep.has_another", "LIMIT_S")
+    monkeypatch.setattr(ablation, "constants", lambda: [another])
+    ablation.set_value(ablation.Constant("nws_sweep.defines", "LIMIT_S"), 0.0)
+    values = [sys.modules[name].LIMIT_S for name in ("nws_sweep.defines", "nws_sweep.imports")]
+    assert (values, another.value, sys.modules["program"].LIMIT_S) == ([0.0, 0.0], limit, limit)
+
+
+def test_each_number_of_the_search_has_values_without_effect_that_are_not_its_own() -> None:
+    found = ablation.constants()
+    assert len(found) > 20
+    assert [constant.label for constant in found if constant.value in constant.neutral] == []
+
+
 @pytest.mark.extended
-def test_printed_intervals_contain_the_truth_and_the_answer_hardly_looks_better_than_it_is(tmp_path: Path) -> None:
-    page = tmp_path / "intervals.md"
-    assert main(["intervals", "--repeats", "60", "--output", str(page)]) == 0
-    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.read_text().splitlines() if "%" in line]
-    rows = [row for row in rows if len(row) == 7]
-    assert len(rows) == len(intervals.CURVES) * len(intervals.NOISES)
-    for row in rows:
-        # Of 60 intervals with 95 % at least 53; six of them, where no workers are mostly the answer, say nothing.
-        assert all(float(cell.split()[0]) >= 88.0 for cell in row[2:5] if not cell.endswith("(6)"))
-        # The best of few candidates in few rounds looks better by more.
-        assert float(row[6]) == pytest.approx(1.0, abs=0.2 if row[0] == "two CPUs" else 0.15)
+def test_simulated_searches_write_their_page(tmp_path: Path) -> None:
+    page = tmp_path / "simulated.md"
+    only = ["computing", "equal"]
+    assert main(["simulated", "--repeats", "1", "--only", *only, "--jobs", "2", "--output", str(page)]) == 0
+    rows = [line.split(" | ")[0].removeprefix("| ") for line in page.read_text().splitlines() if line.startswith("| ")]
+    machines = [condition.name for condition in simulated_machine.CONDITIONS]
+    assert rows == ["machine", *machines, "**all**", *["curve", *only] * len(machines)]

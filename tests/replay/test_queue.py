@@ -221,8 +221,7 @@ def differences(seeds: Iterable[int], samples: int = 1, *, computes: bool, waits
         batches = random_costs(draw, computes=computes, waits=waits)
         loop, using = random_loop(draw), random_settings(draw)
         oracle_s = simulate(load_of(batches, using, loop, samples=samples))
-        found = replay(batches, loop, using)
-        shares.append(abs(found.epoch_s / oracle_s[-1] - 1))
+        shares.append(abs(replay(batches, loop, using).epoch_s / oracle_s[-1] - 1))
     return sorted(shares)
 
 
