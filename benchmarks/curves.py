@@ -65,6 +65,7 @@ class Curve:
     batches: int = 3000  # of an epoch
     cpus: float = 2.0
     is_shuffled: bool = True
+    first_cpu_s: float = 0.01  # more CPU time for the first batch of a worker, which imports modules and fills caches
     costs: Mapping[str, float] = field(default_factory=dict, hash=False)  # of main process and workers, as in Load
     most_workers: int = 96  # that are compared for the best
 
@@ -74,7 +75,7 @@ class Curve:
         factors = [factor * self.slowdown(workers) for factor in (*shape[begin:], *shape[:begin])]
         usual = {"receive_s": 0.002, "fork_s": 0.002, "start_s": 0.02, "stop_s": 0.008}
         return Load(
-            cpu_s=[self.cpu_s * factor for factor in factors],
+            cpu_s=[self.cpu_s * factor + self.first_cpu_s * (n < workers) for n, factor in enumerate(factors)],
             wait_s=[self.wait_s * factor for factor in factors],
             num_workers=workers,
             prefetch_factor=settings.prefetched or 1,
@@ -87,7 +88,7 @@ class Curve:
     def limit_s(self, workers: int) -> float:
         """The least time of a batch that any schedule can reach."""
         load = self.load(settings_of(workers))
-        making_cpu_s = sum(load.cpu_s) / self.batches + load.transfer_s
+        making_cpu_s = (sum(load.cpu_s) - workers * self.first_cpu_s) / self.batches + load.transfer_s
         waiting_s = sum(load.wait_s) / self.batches
         main_cpu_s = load.sampler_s + (load.receive_s if workers else 0.0)
         return max(

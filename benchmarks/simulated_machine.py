@@ -183,17 +183,10 @@ class SimulatedProcess(FakeProcess):
         before_s, first_s = self.cpu_s, self._machine.clock.now
         window = self._session.window(request)
         self._machine.note(self, window, first_s, self.cpu_s - before_s)
-        if self.settings.num_workers:
-            records, self.records[:] = tuple(self.records), []
-            return replace(window, records=records)
-        return replace(window, records=tuple(self._made_without_workers(window)))
-
-    def _made_without_workers(self, window: Window) -> Iterator[BatchRecord]:
-        load, first = self.loader.load, self._session.taken - window.batches
-        for number in range(max(1, first), self._session.taken):
-            cost = BatchCost(load.cpu_s[number] * self.noise, load.wait_s[number] * self.noise)
-            made_s = sum(cost.parts)
-            yield BatchRecord(number=number, position=self._position(number), began_s=0.0, ended_s=made_s, cost=cost)
+        if not self.settings.num_workers:
+            return self._recorded_without_workers(window)
+        records, self.records[:] = tuple(self.records), []
+        return replace(window, records=records)
 
     def pause(self) -> None:
         self._machine.running.discard(self)

@@ -233,13 +233,16 @@ class FakeProcess:
         if machine.position and self.settings.num_workers:
             window = replace(window, records=self._loader.new_records(machine.position))
         if not self.settings.num_workers:
-            first, length = self._session.taken - window.batches, self.batches_per_epoch
-            places = [(first + n) / length if length else None for n in range(window.batches)]
-            window = replace(window, records=tuple(made_without_workers(window, first, places)))
+            window = self._recorded_without_workers(window)
         self.cpu_s += machine.cpu_s * window.batches
         self.disk_bytes += machine.read(window.batches)
         machine.busy_s += (machine.cpu_s + machine.other_cpu_s) * window.batches
         return window
+
+    def _recorded_without_workers(self, window: Window) -> Window:
+        first, length = self._session.taken - window.batches, self.batches_per_epoch
+        places = [(first + n) / length if length else None for n in range(window.batches)]
+        return replace(window, records=tuple(made_without_workers(window, first, places)))
 
     def _step(self, batch: Any) -> None:
         self._machine.clock.advance(self._machine.step_s)
