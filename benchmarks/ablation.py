@@ -38,7 +38,7 @@ _NEUTRAL: Mapping[str, tuple[float, ...]] = {
     "MOST_PREDICTED": (0, _MANY), "_MOST_IN_VAIN": (1, _MANY), "_BESIDE_GAIN": (0.0, 1.0), "_FITTING": (1.0,),
     "_MOST_AT_A_TIME": (_MANY,), "adaptive._NEAR": (0.0,), "_NEAR_GAIN": (0.0,), "_ELIMINATED": (0.0, 1.0),
     "_NO_LIMIT": (1.0, 0.0), "_MORE": (1.0, 2.0), "_PRIOR_SPREAD": (0.008, 0.075), "_PRIOR_WEIGHT": (1, 9),
-    "_PRIOR_WEIGHT_OF_INTERVALS": (_TINY, 3), "FEWEST_ROUNDS": (1, 5), "_FAR_BEHIND": (1.0, math.inf),
+    "_PRIOR_WEIGHT_OF_INTERVALS": (0.3, 3), "FEWEST_ROUNDS": (1, 5), "_FAR_BEHIND": (1.0, math.inf),
     "_DISTURBED": (math.inf, 1.0), "_SHORT_SEARCH_S": (0.0, math.inf), "_ALL_BUT": (1.0,), "_PASSES": (2, 60),
     "_MOST_LONGER": (math.inf,), "_LIMIT_S": (30.0, math.inf), "_MOST_ROUNDS": (3, _MANY),
     "_MOST_TIMED_S": (math.inf,), "SEQUENTIAL": (1.0,), "_MARGIN": (1.0, 1.5), "_BEYOND_CHANCE": (0.0, math.inf),
@@ -105,6 +105,7 @@ def run(repeats: int, only: Sequence[str], names: Sequence[str], jobs: int, comm
     wanted = [constant for constant in constants() if not names or constant.name in names]
     reached = _reached(task, wanted)
     print(f"{support.origin(command, repeats, 'repeat')} {len(usual)} searches with each value.\n")
+    print(f"Not reached by these searches: {_listed(set(wanted) - reached)}.\n")
     print("\n".join([*_HEAD, _row("**as it is**", "", usual, usual)]), flush=True)
     tried = [(constant, value) for constant in wanted if constant in reached for value in constant.neutral]
     tried.sort(key=lambda pair: pair[0].neutral.index(pair[1]))  # all numbers once, then further values
@@ -115,7 +116,6 @@ def run(repeats: int, only: Sequence[str], names: Sequence[str], jobs: int, comm
         shown = f"{constant.value:g} → {value:g}"
         print(outcomes if isinstance(outcomes, str) else _row(constant.label, shown, usual, outcomes), flush=True)
     print(f"\nNo search changes with other values of {_listed(unchanged)}.")
-    print(f"\nNot reached by these searches: {_listed(set(wanted) - reached)}.")
 
 
 def constants() -> list[Constant]:
