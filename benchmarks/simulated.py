@@ -8,16 +8,15 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from nws_sweep.tuning.runner import search
-
 from benchmarks import support
 from benchmarks.curves import BATCH_SIZE, CURVES, TOLERANCE, Curve, best, pace_s, regret, settings_of
 from benchmarks.simulated_machine import CONDITIONS, Condition, SimulatedMachine, machine_of
 from nws_sweep import units
 from nws_sweep.analysis.time_ratios import times_of
 from nws_sweep.results import LoaderSettings, MeasureRules, SearchRecord, SearchRules, Trial, TrialState
+from nws_sweep.searching.search import search
 from tests import factories
-from tests.searching import Recorder
+from tests.simulated import Recorder
 
 _BEATS = 0.97  # of the least time that a schedule can reach: a row below it is impossible
 _MEASURE = MeasureRules()

@@ -7,9 +7,8 @@ import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from nws_sweep.measurement.windows import LoaderSession
-
 from benchmarks.curves import BATCH_SIZE, Curve
+from nws_sweep.dataloading.windows import LoaderSession
 from nws_sweep.results import BatchCost, BatchRecord, LoaderSettings, Usage, Window, WindowRequest
 from tests.fakes import FACTS, FakeClock, FakeMachine, FakeProcess, SimulatedLoader
 from tests.oracle import CPU, SLEEP, Load, Loader, Machine, Process

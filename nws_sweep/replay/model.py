@@ -6,7 +6,7 @@ a factor for what the replay does not model (``known``).
 
 import math
 import statistics
-from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
