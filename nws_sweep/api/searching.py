@@ -22,7 +22,7 @@ from nws_sweep.errors import ConfigurationError, OutOfTime, TimeLimitReached, pr
 from nws_sweep.executor import forking, rank0
 from nws_sweep.executor.dataset_server import DatasetServer, spec_of
 from nws_sweep.measurement.environment import Environment, ProcessFactory
-from nws_sweep.measurement.sample_check import LONGER
+from nws_sweep.replay.epoch_length import LONGER
 from nws_sweep.report import snippets
 from nws_sweep.report.progress import Print, ProgressReporter, announcer, printer_for
 from nws_sweep.report.search_result import SearchResult

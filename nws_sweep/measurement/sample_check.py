@@ -17,6 +17,7 @@ from nws_sweep.errors import TrialError, WrongSamples
 from nws_sweep.measurement.candidate import Answer, Candidate
 from nws_sweep.measurement.environment import Observer, TrialProcess
 from nws_sweep.measurement.search_progress import SearchProgress
+from nws_sweep.replay import epoch_length
 from nws_sweep.results import DatasetFacts, LoaderSettings, SampleMade, SamplePart, SamplesLogged, SamplesSeen
 
 Parts = tuple[SamplePart, ...]
@@ -89,12 +90,10 @@ class SampleChecker:
             return
         self._epochs[workers] = batches
         fewest = min(self._epochs)
-        if batches > _LONGER * self._epochs[fewest] + workers:
-            found = f"{self._epochs[fewest]} batches with {fewest}, {batches} with {workers}"
-            warning = (
-                f"{LONGER}{found}; divide the length that each worker has, such as that of with_epoch(), by num_workers"
-            )
-            progress.warnings = tuple(dict.fromkeys((*progress.warnings, warning)))
+        usual = self._epochs[fewest]
+        if batches > usual and (longer := epoch_length.difference(batches, workers, usual, fewest)):
+            remedy = "divide the length that each worker has, such as that of with_epoch(), by num_workers"
+            progress.warnings = tuple(dict.fromkeys((*progress.warnings, f"{longer}; {remedy}")))
 
     def ask(self, question: Callable[[TrialProcess], Answer]) -> Answer | None:
         """Asks a candidate without workers; a new process if a question would advance the candidate's stream.
@@ -203,9 +202,6 @@ def _compare_epochs(settings: LoaderSettings, alone: SamplesSeen | None, shared:
     if not settings.drop_last:
         raise WrongSamples(f"samples are lost {found}")
     return f"samples are lost {found}: drop_last drops a shorter batch of each worker"
-
-
-LONGER = "the length of an epoch depends on num_workers: "
 
 
 def equal_draws_warning(where: str) -> str:

@@ -9,13 +9,13 @@ from typing import Any
 from nws_sweep.measurement.batch_costs import made_without_workers
 from nws_sweep.measurement.trial_progress import TrialProgress
 from nws_sweep.measurement.windows import Moment, WindowBuilder
+from nws_sweep.replay import epoch_length
 from nws_sweep.results import BatchRecord, Configuration, LoaderSettings, TimeSlice, Trial, Window, WindowKind
 
 _FIRST_BATCHES = 3  # of training, whose steps take longer: compilers, allocators
 _FEWEST_BATCHES = 8  # that are timed
 _LONG_S, _LONGEST_S = 0.5, 3.0  # time that they must cover; with few batches the longer one
 _WINDOW_S = 0.1  # least length of windows that count
-_LONGER = 1.25  # more batches of an epoch by this factor are not due to unequal shares of the workers
 _PAUSE = 20.0  # a step this many times as long as the median contains something else, such as a validation pass
 # Unless such steps are common, or one of steps that do nothing: a loop may take the batches of several steps at once.
 _RARE, _LEAST_STEP_S = 0.02, 1e-3
@@ -171,33 +171,24 @@ def _pauses(steps_s: Sequence[float]) -> dict[float, float]:
 class EpochLength:
     """The length of epochs of an iterable dataset, which must not depend on the number of workers.
 
-    Workers that share the samples have as many batches in all as without workers, but for a shorter last one each. A
-    stream of which each worker has a separate epoch, such as a resampled one of webdataset, has more with more
-    workers.
-
     Attributes:
         workers: Of the program.
-        plain: Batches of the latest epoch with them; None before the end of one.
+        usual: Batches of the latest epoch with the workers of the program; None before the end of one.
     """
 
     workers: int
-    plain: int | None = None
+    usual: int | None = None
 
     def most(self, workers: int) -> int | None:
-        """Batches after which an epoch with this many workers is too long; None if any length is right."""
-        if self.plain is None or workers <= self.workers:
+        """Counts the batches with which an epoch with these workers is too long; None if any length is right."""
+        if self.usual is None or workers <= self.workers:
             return None
-        return math.ceil(_LONGER * self.plain) + workers
+        return epoch_length.most_batches(self.usual, workers) + 1
 
     def notice(self, batches: int, workers: int) -> str:
-        """An epoch with this many workers has these batches; returns what is wrong with its length, or nothing."""
+        """Notes the length of an epoch with these workers; returns what is wrong with the length, or nothing."""
         if workers == self.workers:
-            self.plain = batches
-        most = self.most(workers)
-        if self.plain is None or (batches != most and _LONGER * batches + self.workers >= self.plain):
+            self.usual = batches
+        if self.usual is None:
             return ""
-        more = "more than " if batches == most else ""
-        return (
-            f"the length of an epoch depends on num_workers: {more}{batches} batches with {workers}, "
-            f"{self.plain} with {self.workers}"
-        )
+        return epoch_length.difference(batches, workers, self.usual, self.workers)
