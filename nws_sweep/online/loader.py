@@ -345,12 +345,11 @@ def _conclude(tuner: Tuner) -> None:
 
 def record(tuner: Tuner) -> SearchRecord:
     """What a tuner has found, as the record of a search; provisional unless the settings in use were timed."""
-    costs_s = {one.settings: one.objective_s for one in tuner.trials.values() if one.objective_s is not None}
-    tolerance, after = tuner.configuration.search.tolerance, tuner.tuning.after
-    settings = choice.choose(costs_s, tolerance) if costs_s else after
+    costs_s, after = tuner.times.batch_s, tuner.tuning.after
+    settings = choice.choose(costs_s, tuner.configuration.search.tolerance) if costs_s else after
     verdict = Verdict(
         recommended=settings,
-        fastest=min(costs_s, key=lambda one: costs_s[one], default=settings),
+        fastest=min(costs_s, key=costs_s.__getitem__, default=settings),
         provisional=tuner.tuning.is_provisional or after not in costs_s,
     )
     trials, reason = tuple(tuner.trials.values()), tuner.tuning.reason

@@ -13,7 +13,8 @@ from nws_sweep.online.index_stream import IndexStream
 from nws_sweep.online.plan import Plan
 from nws_sweep.online.pool import Pool
 from nws_sweep.online.safeguards import Safeguards, loaded_workers
-from nws_sweep.online.tuner import REPEATED, Tuner
+from nws_sweep.online.texts import REPEATED
+from nws_sweep.online.tuner import Tuner
 from nws_sweep.results import LoaderSettings
 
 _WAITS_FOR_LOOP = "its sampler gives the next indices only after the training loop has used the batch before"
