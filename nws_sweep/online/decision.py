@@ -1,7 +1,8 @@
 """Decides which settings a running training tries next, or keeps: the rule of a search (``replay.choice``). Pure.
 
-What was measured decides which settings stay; what is predicted decides which are tried. Predictions are compared with
-predictions, since those of measured settings agree with their measurements as far as noise allows.
+What was measured decides which settings stay; what is predicted decides which are tried, as long as predictions come
+true. Predictions are compared with predictions, since those of measured settings agree with their measurements as far
+as noise allows.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -18,9 +19,11 @@ class Observations:
     Attributes:
         base: Settings of the loader as the program made it.
         current: Settings in use.
-        measured_s: Times of the settings that were measured, all alike; the current settings are among them.
+        measured_s: Times of the settings that were measured, all alike and in turn; the current settings are among
+            them.
         predict_s: Predicts the seconds of a batch of those ahead with any settings.
         tolerance: Share of the time that twice as many workers must save.
+        patience: Settings that may be tried in vain, one after the other.
     """
 
     base: LoaderSettings
@@ -28,6 +31,18 @@ class Observations:
     measured_s: Mapping[LoaderSettings, float]
     predict_s: Callable[[LoaderSettings], float]
     tolerance: float
+    patience: int = 3
+
+    @property
+    def answer(self) -> LoaderSettings:
+        """The best of the measured settings."""
+        return choice.choose(self.measured_s, self.tolerance)
+
+    @property
+    def has_patience(self) -> bool:
+        """Whether predictions may be wrong once more; as in a search, settings in turn are in vain after the answer."""
+        in_turn = [*self.measured_s]
+        return len(in_turn) - 1 - in_turn.index(self.answer) < self.patience
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,12 +86,14 @@ class Keep:
 
 def decide(observed: Observations, limits: Limits) -> Try | Keep:
     """The settings to try next; without any, the settings to keep as measured, with why no others are tried."""
+    if not observed.has_patience:
+        return Keep(observed.answer)
     better, refusal = _promising(observed, limits, lambda _: True), ""
     if better is not None and (refusal := limits.refusal(better)):
         better = _promising(observed, limits, lambda settings: not limits.refusal(settings))
     if better is not None:
         return Try(better, observed.predict_s(better), observed.predict_s(observed.current))
-    return Keep(choice.choose(observed.measured_s, observed.tolerance), refusal)
+    return Keep(observed.answer, refusal)
 
 
 def _promising(

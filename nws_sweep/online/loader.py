@@ -179,8 +179,8 @@ def autotune(
 
     Args:
         loader: A DataLoader, or an object that wraps one, such as a loader of accelerate. It is not changed.
-        max_workers: Maximum number of workers; None for 32, four times the CPUs or four times the workers in use,
-            whichever is most, above 64 and twice the CPUs only after a large gain, as memory allows.
+        max_workers: Maximum number of workers; None for 64 or twice the CPUs, more only after a large gain, as memory
+            allows.
         settings: Further settings that may change: ``prefetch_factor``, or nothing; None for prefetch_factor unless the
             loader's value is not DataLoader's default, as in ``search``.
         reuse: Whether an earlier answer for the same map-style dataset and settings on this machine is used at first:

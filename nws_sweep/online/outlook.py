@@ -8,7 +8,7 @@ from nws_sweep.online.times import Measured
 from nws_sweep.replay import choice
 from nws_sweep.replay.bottlenecks import Bottleneck
 from nws_sweep.replay.known import queue_settings
-from nws_sweep.replay.model import model_of
+from nws_sweep.replay.model import model_of, promised_s
 from nws_sweep.results import LoaderSettings, Trial
 from nws_sweep.system import resources, usage
 
@@ -44,8 +44,11 @@ def predictor(
         return None
 
     def predict_s(settings: LoaderSettings) -> float:
+        queue = queue_settings(settings, cpus)
+        if settings not in trials:
+            return promised_s(model, queue)
         goes_on = settings == current and not is_new_epoch
-        return model.cost_s(queue_settings(settings, cpus), without=(Bottleneck.STARTUP,) if goes_on else ())
+        return model.cost_s(queue, without=(Bottleneck.STARTUP,) if goes_on else ())
 
     return predict_s
 

@@ -23,6 +23,7 @@ class Situation:
         trials: What was measured, by settings; the current settings are among them.
         switches: The changes since the settings were last decided.
         tolerance: Share of the time that twice as many workers must save.
+        patience: Settings that may be tried in vain, one after the other.
         epoch: Of the newest iterator.
         changes_within_epochs: Whether settings can change there, and not only before the next epoch.
         prefetches: Whether ``prefetch_factor`` may change.
@@ -39,6 +40,7 @@ class Situation:
     trials: Mapping[LoaderSettings, Trial]
     switches: Sequence[Switch]
     tolerance: float
+    patience: int
     epoch: int
     changes_within_epochs: bool
     prefetches: bool
@@ -127,6 +129,7 @@ class Situation:
             measured_s=self.times.batch_s or {self.current: predict_s(self.current)},
             predict_s=predict_s,
             tolerance=self.tolerance,
+            patience=self.patience,
         )
         return decide(observed, self._limits(is_new_epoch=is_new_epoch))
 

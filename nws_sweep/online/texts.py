@@ -13,8 +13,10 @@ UNKNOWN = "how long a batch takes is unknown, since too few were timed"
 
 
 def named(settings: LoaderSettings, beside: LoaderSettings) -> str:
-    """The number of workers, and what else differs from the settings beside."""
-    return f"num_workers={settings.num_workers} {settings.differing(beside)}".rstrip()
+    """The number of workers, and prefetch_factor if both have one and it differs."""
+    has_other_queue = settings.num_workers and settings.prefetched != beside.prefetched
+    queue = f" prefetch_factor={settings.prefetched}" if has_other_queue else ""
+    return f"num_workers={settings.num_workers}{queue}"
 
 
 def now(times: Times, settings: LoaderSettings, verb: str = "takes") -> str:

@@ -193,6 +193,7 @@ class Tuner:
             trials=dict(self.trials),
             switches=self.switches,
             tolerance=self.configuration.search.tolerance,
+            patience=self.configuration.search.patience,
             epoch=self.epoch,
             changes_within_epochs=self.changes_within_epochs,
             prefetches=self.prefetches,

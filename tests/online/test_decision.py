@@ -72,6 +72,14 @@ def test_settings_that_do_not_fit_are_replaced_by_the_best_that_do_or_named() ->
     assert decide(observed, none) == Keep(workers(2), "too large")
 
 
+@pytest.mark.parametrize(("in_vain", "is_last"), [(2, False), (3, True)])
+def test_predictions_that_did_not_come_true_are_not_followed_for_ever(in_vain: int, is_last: bool) -> None:
+    measured_s = {workers(2): 0.04} | {workers(2 + number): 0.05 for number in range(1, in_vain + 1)}
+    predicted_s = dict.fromkeys(range(2, in_vain + 3), 0.04) | {16: 0.01}
+    decision = decide(observations(measured_s, predicted_s), Limits(workers=range(17)))
+    assert decision == (Keep(workers(2)) if is_last else Try(workers(16), predicted_s=0.01, current_s=0.04))
+
+
 def test_fewer_workers_wait_for_a_new_epoch() -> None:
     observed = observations({workers(8): 0.02}, {8: 0.02, 2: 0.02})
     assert decide(observed, Limits(workers=range(9), must_save_time=True)) == Keep(workers(8))
