@@ -51,12 +51,12 @@ class TrainingTrial:
         """No batch has been taken."""
         self.batches = WindowBuilder(self.settings.batch_size or 1)
 
-    def begin(self, first: int, start_s: float, start_cpu_s: float, made: int = 0) -> None:
+    def begin(self, first: int, start_s: float, start_cpu_s: float, earlier_batches: int = 0) -> None:
         """Workers have been started, in ``start_s``; ``first`` is the number of their first batch in the epoch.
 
-        They may have given ``made`` batches before.
+        They may have given ``earlier_batches`` before.
         """
-        self._first, self._made, self._taken = first, made, 0
+        self._first, self._made, self._taken = first, earlier_batches, 0
         self._cut_before = len(self.windows)
         self.batches.begin_epoch(start_s, start_cpu_s)
 

@@ -55,8 +55,10 @@ class Pools:
         """Another pool; the first one begins an epoch."""
         with contextlib.suppress(Exception):  # the pool may be the only one that works
             self.safeguards.note_start()
-        is_observed, made = not self._tuner.tuning.is_decided, self._tuner.made_without_workers
-        return Pool(self._loader, settings, self._stream, is_first=is_first, times_stages=is_observed, rehearsal=made)
+        is_observed, rehearsal = not self._tuner.tuning.is_decided, self._tuner.made_without_workers
+        return Pool(
+            self._loader, settings, self._stream, is_first=is_first, times_stages=is_observed, rehearsal=rehearsal
+        )
 
     def expect(self, batch: int) -> None:
         """The training loop requests this batch of the epoch, from 0: lists that a plain loader would have drawn."""

@@ -77,13 +77,13 @@ def test_a_step_on_an_accelerator_goes_on_while_the_host_waits() -> None:
 
 def test_a_look_in_the_middle_of_an_epoch_has_records_of_its_own_batches() -> None:
     seen = TrainingTrial(loader_settings(1), batches_per_epoch=100)
-    seen.begin(40, 0.0, 0.0, made=30)
+    seen.begin(40, 0.0, 0.0, earlier_batches=30)
     for number in range(6):
         seen.batches.asked(Moment(100 + number, 0.0, 0.0))
         seen.given(Moment(100.5 + number, 0.0, 0.0), None)
     seen.batches.asked(Moment(107.0, 0.0, 0.0))
-    made = [BatchRecord(number=n, began_s=0.0, ended_s=0.0, cost=BatchCost(0.0, 0.5)) for n in (31, 32)]
-    seen.cut(made, None)
+    records = [BatchRecord(number=n, began_s=0.0, ended_s=0.0, cost=BatchCost(0.0, 0.5)) for n in (31, 32)]
+    seen.cut(records, None)
     assert [(record.number, record.position) for record in seen.windows[0].records] == [(1, 0.41), (2, 0.42)]
 
 
