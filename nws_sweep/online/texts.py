@@ -25,7 +25,16 @@ def now(times: Times, settings: LoaderSettings, verb: str = "takes") -> str:
     if measured is None:
         return UNKNOWN
     waiting = units.share(measured.waiting_share)
-    return f"{times.unit} {verb} {times.text(measured.batch_s)}, {waiting} of it waiting for the loader"
+    return f"{times.unit} {verb} {_time(times, settings)}, {waiting} of it waiting for the loader"
+
+
+def _time(times: Times, settings: LoaderSettings) -> str:
+    """The measured time with these settings, and of what, where that differs between settings."""
+    measured = times.measured[settings]
+    text = times.text(measured.batch_s)
+    if not times.is_mixed:
+        return text
+    return f"{text} (in whole epochs)" if measured.is_of_epochs else f"{text} (between start and end of an epoch)"
 
 
 def since_the_start(times: Times, first: LoaderSettings, current: LoaderSettings) -> str:
@@ -34,7 +43,7 @@ def since_the_start(times: Times, first: LoaderSettings, current: LoaderSettings
     It is not longer if the training step has become slower meanwhile.
     """
     first_s, current_s = (times.batch_s.get(settings, 0.0) for settings in (first, current))
-    took = f"; it took {times.text(first_s)} at first" if first_s > current_s > 0 else ""
+    took = f"; it took {_time(times, first)} at first" if first_s > current_s > 0 else ""
     return f"{now(times, current)}{took}"
 
 
@@ -50,10 +59,8 @@ def tried(times: Times, current: LoaderSettings, decision: Try) -> str:
 
 def returned(times: Times, current: LoaderSettings, better: LoaderSettings) -> str:
     """Why earlier settings are used again."""
-    seconds = times.batch_s
-    current_s, better_s = times.text(seconds[current]), times.text(seconds[better])
-    took = f"{times.unit} took {current_s} with {named(current, better)}"
-    return f"{took} and {better_s} with {named(better, current)}"
+    took = f"{times.unit} took {_time(times, current)} with {named(current, better)}"
+    return f"{took} and {_time(times, better)} with {named(better, current)}"
 
 
 def consequences(

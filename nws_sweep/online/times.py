@@ -1,7 +1,7 @@
 """What a training has measured of its settings: whole epochs, and the pace between their start and end. Pure.
 
 Whole epochs are compared with whole epochs, and a pace with a pace: an epoch has the start and the end of its workers.
-What was not measured is unknown.
+Where that is impossible, texts say which is which. What was not measured is unknown.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -15,18 +15,25 @@ Epoch = Sequence[Window]
 
 
 class Measured(NamedTuple):
-    """What was measured of one setting: seconds of a batch, and the share of the time spent waiting for batches."""
+    """What was measured of one setting.
+
+    Attributes:
+        batch_s: Seconds of a batch.
+        waiting_share: Share of the time spent waiting for batches.
+        is_of_epochs: Whether whole epochs were timed, their start and end included.
+    """
 
     batch_s: float
     waiting_share: float
+    is_of_epochs: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """What was measured of settings, of all of them in the same way.
+    """What was measured of settings.
 
     Attributes:
-        measured: By settings, in whole epochs or at the pace; empty if the settings were not measured alike.
+        measured: By settings, in whole epochs or at the pace; empty if some setting has neither.
         batches: Of an epoch, if whole epochs of a known length were timed; else None.
     """
 
@@ -39,6 +46,11 @@ class Times:
         return {settings: measured.batch_s for settings, measured in self.measured.items()}
 
     @property
+    def is_mixed(self) -> bool:
+        """Whether some settings have whole epochs only, others a pace only."""
+        return len({measured.is_of_epochs for measured in self.measured.values()}) > 1
+
+    @property
     def unit(self) -> str:
         """What the texts are about."""
         return "an epoch" if self.batches else "a batch"
@@ -49,11 +61,15 @@ class Times:
 
 
 def times_of(trials: Collection[Trial]) -> Times:
-    """What was measured in whole epochs, if all trials have timed some; else at the pace, if all have one."""
+    """What was measured in whole epochs, if all trials have timed some; else at the pace, if all have one; else mixed.
+
+    An epoch may be too short for a pace, and the settings before may have been left within an epoch.
+    """
     if in_epochs := _of_all(trials, in_whole_epochs):
         lengths = {trial.batches for trial in trials}
         return Times(in_epochs, lengths.pop() if len(lengths) == 1 else None)
-    return Times(_of_all(trials, at_the_pace))
+    at_paces = _of_all(trials, at_the_pace)
+    return Times(at_paces or _of_all(trials, at_the_pace_or_in_epochs))
 
 
 def _of_all(
@@ -76,7 +92,7 @@ def in_whole_epochs(trial: Trial) -> Measured | None:
     if not windows:
         return None
     elapsed_s, waits_s = duration_s(windows), sum(sum(window.wait_s) for window in windows)
-    return Measured(elapsed_s / sum(window.batches for window in windows), waits_s / elapsed_s)
+    return Measured(elapsed_s / sum(window.batches for window in windows), waits_s / elapsed_s, is_of_epochs=True)
 
 
 def at_the_pace(trial: Trial) -> Measured | None:
@@ -85,6 +101,11 @@ def at_the_pace(trial: Trial) -> Measured | None:
     if not (any(map(is_steady, trial.windows)) and figures and figures.batch_s and figures.stall_fraction is not None):
         return None
     return Measured(figures.batch_s.value, figures.stall_fraction)
+
+
+def at_the_pace_or_in_epochs(trial: Trial) -> Measured | None:
+    """The figures of the pace, else those of whole epochs; None if neither was timed."""
+    return at_the_pace(trial) or in_whole_epochs(trial)
 
 
 def is_steady(window: Window) -> bool:

@@ -12,7 +12,7 @@ from nws_sweep.online import texts
 from nws_sweep.online.loader_state import LoaderState
 from nws_sweep.online.observation import TrainingTrial
 from nws_sweep.online.plan import Plan
-from nws_sweep.online.times import at_the_pace, in_whole_epochs
+from nws_sweep.online.times import at_the_pace_or_in_epochs
 from nws_sweep.online.watching import Waiting
 from nws_sweep.results import Switch
 
@@ -90,14 +90,19 @@ class Tuner(LoaderState):
         return plan
 
     def _has_timed(self, batch: int) -> bool:
-        """Whether the settings in use were timed long enough, and as earlier settings were; notes their trial."""
+        """Whether the settings in use were timed long enough, and as earlier settings were if possible.
+
+        Notes their trial. A pace is not compared with whole epochs as long as a whole epoch may follow.
+        """
         latest = self.observation
         if latest is None:
             return False
         is_enough = latest.is_long_enough if batch else latest.suffices and self.others is None
         if is_enough:
             self.trials[latest.settings] = latest.trial(self.configuration, self.cpus)
-        return is_enough and bool(self.times.measured)
+        times = self.times
+        measured = times.measured.get(self.current)
+        return is_enough and measured is not None and (measured.is_of_epochs or not times.is_mixed)
 
     def _agreed(self, plan: Plan, batch: int) -> Plan:
         """The plan at a batch before which all ranks have looked for it, at the end of a window."""
@@ -188,7 +193,7 @@ class Tuner(LoaderState):
     def watch_on(self) -> None:
         """From now on the clock around ``next`` says whether the settings still fit; ranks would have to agree."""
         trial = self.trials.get(self.current)
-        measured = (at_the_pace(trial) or in_whole_epochs(trial)) if trial else None
+        measured = at_the_pace_or_in_epochs(trial) if trial else None
         if measured is not None and not self.once and self.others is None:
             share, workers = measured.waiting_share, self.current.num_workers
             self.waiting = Waiting(share, workers, time.perf_counter())

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from nws_sweep.online import texts
 from nws_sweep.online.times import Measured, times_of
 from nws_sweep.results import BatchCost, Trial, Window, WindowKind
 from tests import factories
@@ -31,17 +32,28 @@ def trial_with(num_workers: int, windows: Sequence[Window], *, persistent_worker
 def test_whole_epochs_count_where_all_settings_have_some() -> None:
     first, second = trial_with(1, [*epoch(1.0), *epoch(2.0)]), trial_with(2, epoch(0.5))
     times = times_of([first, second])
-    assert times.measured == {first.settings: Measured(1.5, 0.25), second.settings: Measured(0.5, 0.25)}
+    assert times.measured == {first.settings: Measured(1.5, 0.25, True), second.settings: Measured(0.5, 0.25, True)}
     assert (times.unit, times.text(1.5)) == ("an epoch", "6.00 s")
 
 
 def test_a_pace_is_compared_with_a_pace_and_with_nothing_else() -> None:
     steady = factories.window(WindowKind.STEADY, 4)
-    both, pace, whole = trial_with(1, [*epoch(1.0), steady]), trial_with(2, [steady]), trial_with(4, epoch(1.0))
+    both, pace = trial_with(1, [*epoch(1.0), steady]), trial_with(2, [steady])
     times = times_of([both, pace])
     assert times.measured == {both.settings: PACE, pace.settings: PACE}
     assert (times.unit, times.text(0.25)) == ("a batch", "250 ms")
-    assert not times_of([pace, whole]).measured
+    assert not times.is_mixed
+
+
+def test_an_epoch_too_short_for_a_pace_beside_settings_left_within_an_epoch_is_said_to_be_one() -> None:
+    steady = factories.window(WindowKind.STEADY, 4)
+    pace, short = trial_with(2, [steady]), trial_with(4, epoch(0.125))
+    times = times_of([pace, short])
+    assert times.is_mixed
+    assert texts.since_the_start(times, pace.settings, short.settings) == (
+        "a batch takes 125 ms (in whole epochs), 25 % of it waiting for the loader; "
+        "it took 250 ms (between start and end of an epoch) at first"
+    )
 
 
 @pytest.mark.parametrize("windows", [[], epoch(1.0)[1:], epoch(1.0, 2), [factories.window(WindowKind.WARM_UP, 4)]])
