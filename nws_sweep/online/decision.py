@@ -99,7 +99,7 @@ def decide(observed: Observations, limits: Limits) -> Try | Keep:
 def _promising(
     observed: Observations, limits: Limits, is_allowed: Callable[[LoaderSettings], bool]
 ) -> LoaderSettings | None:
-    """The settings that promise most, with another number of workers or another length of the queue."""
+    """The number of workers that promises most; without any, another length of the queue of the best measured."""
     measured_s = {settings: observed.predict_s(settings) for settings in observed.measured_s}
     most_s = (1 - choice.PROMISING) * measured_s[observed.current]
 
@@ -113,13 +113,12 @@ def _promising(
 
     predicted_s = choice.costs_near_the_best(limits.workers, costs_of_numbers, observed.tolerance)
     better = choice.promising(measured_s, predicted_s, observed.tolerance)
-    best = better or choice.choose(measured_s, observed.tolerance)
-    if not limits.prefetches or not best.num_workers:
+    best = observed.answer
+    if better or not limits.prefetches or not best.num_workers:
         return better
-    best_s = {best: (predicted_s | measured_s)[best]}
     queues_s = costs_s(_other_queues(best, limits.workers))
     untried_s = {settings: cost_s for settings, cost_s in queues_s.items() if settings not in measured_s}
-    return choice.promising(best_s, untried_s, observed.tolerance) or better
+    return choice.promising({best: measured_s[best]}, untried_s, observed.tolerance)
 
 
 def _other_queues(best: LoaderSettings, workers: range) -> list[LoaderSettings]:

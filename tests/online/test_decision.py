@@ -80,6 +80,16 @@ def test_predictions_that_did_not_come_true_are_not_followed_for_ever(in_vain: i
     assert decision == (Keep(workers(2)) if is_last else Try(workers(16), predicted_s=0.01, current_s=0.04))
 
 
+def test_the_queue_is_tried_with_the_best_as_measured_once_no_number_of_workers_promises() -> None:
+    """Without workers it was fastest, whatever is predicted of queues with two."""
+    measured_s = {workers(2): 0.04, workers(0): 0.01}
+    decision = decide(observations(measured_s, {}), Limits(workers=range(3), prefetches=True))
+    assert decision == Keep(workers(0))
+    observed = replace(observations({workers(2): 0.04}, {}), predict_s=lambda settings: 0.04 / settings.prefetched)
+    tried = decide(observed, Limits(workers=range(2, 3), prefetches=True))
+    assert (tried.settings.num_workers, tried.settings.prefetch_factor) == (2, 8)
+
+
 def test_fewer_workers_wait_for_a_new_epoch() -> None:
     observed = observations({workers(8): 0.02}, {8: 0.02, 2: 0.02})
     assert decide(observed, Limits(workers=range(9), must_save_time=True)) == Keep(workers(8))
@@ -128,7 +138,7 @@ def test_a_larger_prefetch_factor_is_chosen_where_batches_take_very_different_ti
     trial = trial_of(4, costs[0], 0.03)
     records = (replace(trial.records[0], number=n, position=n / 60, cost=cost) for n, cost in enumerate(costs))
     varied = replace(trial, records=tuple(records))
-    fixed, free = (decided(varied, prefetches=prefetches, most_workers=6) for prefetches in (False, True))
+    fixed, free = (decided(varied, prefetches=prefetches, most_workers=4) for prefetches in (False, True))
     assert free.settings.prefetch_factor in (4, 8)
     assert isinstance(fixed, Keep) or free.predicted_s < fixed.predicted_s
 
