@@ -82,7 +82,7 @@ class Situation:
         if any(switch.before == self.current for switch in self.switches):  # they were left, and are in use again
             return self.switches[-1].reason
         if self.distributes_among is not None and self.current.num_workers >= self.distributes_among:
-            return f"{texts.now(self.times, self.current)}; {texts.REPEATED}"
+            return f"{texts.now(self.times.of(self.current), self.current)}; {texts.REPEATED}"
         return ""
 
     def _none_may_be_faster(self) -> bool:
@@ -92,7 +92,7 @@ class Situation:
         return outlook.workers_may_not_help(self.trials[self.current], self.times.measured[self.current])
 
     def _without_workers(self, batch: int) -> Plan:
-        settings, before = self.base.with_workers(0), texts.now(self.times, self.current, "took")
+        settings, before = self.base.with_workers(0), texts.now(self.times.of(self.current), self.current, "took")
         reason = f"{before}, with {texts.named(self.current, settings)}; its transfer is expensive"
         return Plan(settings, reason, self.epoch_of(settings, batch))
 
@@ -104,7 +104,7 @@ class Situation:
         if self.switches:
             return Plan(self.current, texts.since_the_start(self.times, self.switches[0].before, self.current))
         why = f"other settings were not tried: {decision.refusal}" if decision.refusal else texts.NO_GAIN
-        return Plan(self.current, f"{texts.now(self.times, self.current)}; {why}")
+        return Plan(self.current, f"{texts.now(self.times.of(self.current), self.current)}; {why}")
 
     def decision(self, batches: int | None, *, is_new_epoch: bool) -> Try | Keep:
         """What ``decide`` decides for these batches.

@@ -42,6 +42,7 @@ def since_the_start(times: Times, first: LoaderSettings, current: LoaderSettings
 
     It is not longer if the training step has become slower meanwhile.
     """
+    times = times.of(first, current)
     first_s, current_s = (times.batch_s.get(settings, 0.0) for settings in (first, current))
     took = f"; it took {_time(times, first)} at first" if first_s > current_s > 0 else ""
     return f"{now(times, current)}{took}"
@@ -50,7 +51,7 @@ def since_the_start(times: Times, first: LoaderSettings, current: LoaderSettings
 def tried(times: Times, current: LoaderSettings, decision: Try) -> str:
     """Why other settings are tried."""
     measured = times.measured.get(current)
-    before = f"{now(times, current, 'took')}, with {named(current, decision.settings)}"
+    before = f"{now(times.of(current), current, 'took')}, with {named(current, decision.settings)}"
     if measured is None:
         return before
     predicted_s = measured.batch_s * decision.predicted_s / decision.current_s
@@ -59,6 +60,7 @@ def tried(times: Times, current: LoaderSettings, decision: Try) -> str:
 
 def returned(times: Times, current: LoaderSettings, better: LoaderSettings) -> str:
     """Why earlier settings are used again."""
+    times = times.of(current, better)
     took = f"{times.unit} took {_time(times, current)} with {named(current, better)}"
     return f"{took} and {_time(times, better)} with {named(better, current)}"
 

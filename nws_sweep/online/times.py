@@ -50,6 +50,10 @@ class Times:
         """Whether some settings have whole epochs only, others a pace only."""
         return len({measured.is_of_epochs for measured in self.measured.values()}) > 1
 
+    def of(self, *settings: LoaderSettings) -> "Times":
+        """The times of these settings alone, of those that were measured."""
+        return Times({timed: self.measured[timed] for timed in settings if timed in self.measured}, self.batches)
+
     @property
     def unit(self) -> str:
         """What the texts are about."""
@@ -69,7 +73,11 @@ def times_of(trials: Collection[Trial]) -> Times:
         lengths = {trial.batches for trial in trials}
         return Times(in_epochs, lengths.pop() if len(lengths) == 1 else None)
     at_paces = _of_all(trials, at_the_pace)
-    return Times(at_paces or _of_all(trials, at_the_pace_or_in_epochs))
+    return Times(at_paces or _of_all(trials, _in_epochs_or_at_the_pace))
+
+
+def _in_epochs_or_at_the_pace(trial: Trial) -> Measured | None:
+    return in_whole_epochs(trial) or at_the_pace(trial)
 
 
 def _of_all(

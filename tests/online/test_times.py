@@ -56,6 +56,17 @@ def test_an_epoch_too_short_for_a_pace_beside_settings_left_within_an_epoch_is_s
     )
 
 
+def test_of_settings_that_have_both_the_whole_epochs_count_beside_a_mixture() -> None:
+    """Else the pace would wait for a whole epoch to compare with, for ever; a text names what it compares only."""
+    steady = factories.window(WindowKind.STEADY, 4)
+    pace, short, both = trial_with(2, [steady]), trial_with(4, epoch(0.125)), trial_with(8, [*epoch(0.0625), steady])
+    times = times_of([pace, short, both])
+    assert times.measured[both.settings].is_of_epochs
+    assert texts.returned(times, short.settings, both.settings) == (
+        "a batch took 125 ms with num_workers=4 and 62.5 ms with num_workers=8"
+    )
+
+
 @pytest.mark.parametrize("windows", [[], epoch(1.0)[1:], epoch(1.0, 2), [factories.window(WindowKind.WARM_UP, 4)]])
 def test_what_was_not_measured_is_unknown(windows: Sequence[Window]) -> None:
     """The end of an epoch, a shorter epoch, a warm-up."""
