@@ -88,10 +88,8 @@ def _step(sleep: Callable[[Any], None], cpu_s: float) -> Callable[[Any], None]:
 
 def _tuned(loader: Any, method: str) -> Any:
     from nws_sweep import autotune
-    from nws_sweep.online.decision import pace_s
     from nws_sweep.online.plan import Plan
     from nws_sweep.online.tuner import Tuner
-    from nws_sweep.results import Trial
 
     tuned: Any = autotune(loader, reuse="never", progress=False)
     if method == ONLINE:
@@ -100,9 +98,10 @@ def _tuned(loader: Any, method: str) -> Any:
     class Climbing(Tuner):
         """Adds a worker as long as a batch then takes less time."""
 
-        def better(self, trial: Trial, batch: int, batches: int | None) -> Plan:
-            now_s = pace_s(trial)
-            before_s = pace_s(self.trials.get(self.tuning.switches[-1].before)) if self.tuning.switches else None
+        def better(self, batch: int, batches: int | None) -> Plan:
+            seconds = self.times.batch_s
+            now_s = seconds.get(self.current)
+            before_s = seconds.get(self.tuning.switches[-1].before) if self.tuning.switches else None
             if before_s and now_s and now_s > (1 - _GAIN) * before_s:
                 return Plan(self.current, "no gain")
             more = replace(self.base, num_workers=self.current.num_workers + 1, prefetch_factor=2).canonical()

@@ -22,10 +22,10 @@ from nws_sweep import api
 from nws_sweep.api import searching
 from nws_sweep.dataloading.inputs import DATALOADER_DEFAULTS, loader_input_of
 from nws_sweep.errors import ConfigurationError, NwsSweepError, UnpicklableError
+from nws_sweep.replay import epoch_length
 from nws_sweep.report import progress
 from nws_sweep.report.search_result import SearchResult
 from nws_sweep.results import BatchCost, LoaderSettings, MeasureRules
-from nws_sweep.searching import sample_check
 from nws_sweep.system import host_lock, processes
 from tests import user_datasets
 from tests.dataloading.test_generators import Draws
@@ -180,7 +180,7 @@ def test_tune_starts_no_workers_that_would_share_a_file() -> None:
 
 
 def test_an_epoch_that_grows_with_the_workers_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = nws_sweep.SearchResult(search_result(trial(0, 8.0), trial(2, 4.0, warnings=(sample_check.LONGER,))))
+    found = nws_sweep.SearchResult(search_result(trial(0, 8.0), trial(2, 4.0, warnings=(epoch_length.LONGER,))))
     monkeypatch.setattr(searching, "_result", lambda *_: found)
     with pytest.warns(UserWarning, match="nws_sweep: the length of an epoch depends on num_workers"):
         assert nws_sweep.search(slow()) is found

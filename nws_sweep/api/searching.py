@@ -23,12 +23,12 @@ from nws_sweep.executor import forking, rank0
 from nws_sweep.executor.dataset_server import DatasetServer, spec_of
 from nws_sweep.executor.environment import Environment, ProcessFactory
 from nws_sweep.executor.on_demand import START_LIMIT_S
+from nws_sweep.replay.epoch_length import LONGER
 from nws_sweep.report import snippets
 from nws_sweep.report.progress import Print, ProgressReporter, announcer, printer_for
 from nws_sweep.report.search_result import SearchResult
 from nws_sweep.results import NO_STEP, Configuration, MeasureRules, SearchRecord, SearchRules, TrialState
 from nws_sweep.results.result_cache import ResultStore
-from nws_sweep.searching.sample_check import LONGER
 from nws_sweep.searching.search import limit_s, new_record
 from nws_sweep.searching.search import search as run_search
 from nws_sweep.system import host_lock, platforms, processes, temporary

@@ -79,18 +79,22 @@ def tune(  # noqa: PLR0913
         raise ConfigurationError(
             f"tune({type(loader).__name__}): must be a DataLoader or a LightningDataModule; search() takes a dataset"
         )
-    own = cast("Callable[[], Made]", (lambda: loader) if is_given else loader)
+    make_loader = cast("Callable[[], Made]", (lambda: loader) if is_given else loader)
     announce = announcer(progress, printer_for(progress))
 
     def unchanged(reason: str) -> Made:
         announce(f"{reason}: the DataLoader is not changed")
-        return _with_reason(own(), reason)
+        return _with_reason(make_loader(), reason)
 
     if reason := platforms.reason_not("tuning") or processes.reason_not_starting():
         return unchanged(reason)
 
     def loader_input() -> LoaderInput:
-        measured = _measured(own) if is_given else functools.wraps(own)(functools.partial(_measured, own))
+        measured = (
+            _measured(make_loader)
+            if is_given
+            else functools.wraps(make_loader)(functools.partial(_measured, make_loader))
+        )
         return loader_input_of(measured, DATALOADER_DEFAULTS)
 
     try:
@@ -99,7 +103,7 @@ def tune(  # noqa: PLR0913
         return unchanged(str(error))
     except processes.Interrupted as stop:  # a handler of the program has taken it, for the loop that follows
         return unchanged(f"{stop} ended the search")
-    tuned = _with_result(own(), result)
+    tuned = _with_result(make_loader(), result)
     if not is_module(tuned):
         _announce_consequences(tuned, result, announce)
     return tuned
@@ -116,21 +120,21 @@ def _announce_consequences(tuned: Any, result: SearchResult, announce: Print) ->
 
 def _measured(make: Callable[[], Any]) -> "DataLoader[Any]":
     """The DataLoader itself; that of a LightningDataModule, of which a copy is set up."""
-    made = make()
-    return loaders.unwrapped(loader_of_module(copy.copy(made)) if is_module(made) else made)
+    loaded = make()
+    return loaders.unwrapped(loader_of_module(copy.copy(loaded)) if is_module(loaded) else loaded)
 
 
-def _with_result(made: Made, result: SearchResult) -> Made:
+def _with_result(loaded: Made, result: SearchResult) -> Made:
     """A copy with the best settings, and the attribute ``tuning``."""
-    if is_module(made):
-        module: Any = copy.copy(made)
+    if is_module(loaded):
+        module: Any = copy.copy(loaded)
         module.train_dataloader, module.tuning = functools.partial(_loader_of, module, result), _tuning(result)
         return cast("Made", module)
-    inner = loaders.untuned(loaders.unwrapped(made))
-    made = loaders.with_inner(made, inner)
+    inner = loaders.untuned(loaders.unwrapped(loaded))
+    loaded = loaders.with_inner(loaded, inner)
     if reason := _reason_against(inner, result.settings):
-        return _with_reason(made, reason)
-    tuned: Any = loaders.with_settings(made, result.settings)
+        return _with_reason(loaded, reason)
+    tuned: Any = loaders.with_settings(loaded, result.settings)
     tuned.tuning = _tuning(result)
     return cast("Made", tuned)
 
@@ -142,12 +146,12 @@ def _reason_against(loader: "DataLoader[Any]", settings: LoaderSettings) -> str:
     return sharing.reason_against_workers(loader)
 
 
-def _with_reason(made: Made, reason: str) -> Made:
+def _with_reason(loaded: Made, reason: str) -> Made:
     """The same object, with the attribute ``tuning`` if it is a DataLoader: a program may print it on each machine."""
-    if not is_module(made) and not hasattr(type(made), "tuning"):
-        settings = loaders.settings_of(loaders.unwrapped(made))
-        vars(made)["tuning"] = Tuning(before=settings, after=settings, is_decided=True, reason=reason)
-    return made
+    if not is_module(loaded) and not hasattr(type(loaded), "tuning"):
+        settings = loaders.settings_of(loaders.unwrapped(loaded))
+        vars(loaded)["tuning"] = Tuning(before=settings, after=settings, is_decided=True, reason=reason)
+    return loaded
 
 
 def _loader_of(module: Any, result: SearchResult) -> Any:
@@ -156,9 +160,9 @@ def _loader_of(module: Any, result: SearchResult) -> Any:
 
 def _tuning(result: SearchResult) -> Tuning:
     before = result.record.configuration.loader
-    found = ((one.settings, one.measurement and one.measurement.batch_s) for one in result.trials)
-    times_s = {settings: batch_s.value for settings, batch_s in found if batch_s}
-    batch_s = tuple(times_s[one] for one in (before.canonical(), result.settings) if one in times_s)
+    figures = ((trial.settings, trial.measurement and trial.measurement.batch_s) for trial in result.trials)
+    times_s = {settings: batch_s.value for settings, batch_s in figures if batch_s}
+    batch_s = tuple(times_s[settings] for settings in (before.canonical(), result.settings) if settings in times_s)
     reason = next(iter(result.explanation), result.stop_reason)
     return Tuning(
         before=before, after=result.settings, is_decided=True, is_provisional=bool(result.record.provisional),

@@ -59,8 +59,8 @@ class TunedIterator:
             self._begin_epoch(self._pools.next)
 
     def _begin_epoch(self, make: Callable[[], Pool]) -> None:
-        seen = self._tuner.observation
-        if seen is not None and self._try(seen.end_epoch):
+        latest = self._tuner.observation
+        if latest is not None and self._try(latest.end_epoch):
             self._try(lambda: self._tuner.end_epoch(self._batches or 0, is_stream=False))
         self._try(self._pools.change_between_epochs, self._batches)
         began_s = time.perf_counter()
@@ -70,7 +70,7 @@ class TunedIterator:
         self._epoch, self._pool_began = self._tuner.epoch, 0  # batches of the epoch that earlier pools have given
         self._device = device_clock.of_training() or Device()
         if self._tuner.waiting is not None:
-            self._tuner.waiting.begin_epoch(time.perf_counter())
+            self._tuner.waiting.begin_epoch()
         self._try(self._observe, time.perf_counter() - began_s)
 
     def _try(self, step: Callable[..., Any], *arguments: Any) -> Any:
@@ -89,13 +89,13 @@ class TunedIterator:
             self._tuner.waiting = None  # else the part that failed would be repeated at each batch
             return None
 
-    def _observe(self, start_s: float, made: int = 0) -> None:
-        """Observes the settings in use; ``start_s`` is of its workers, which have given ``made`` batches."""
+    def _observe(self, start_s: float, earlier_batches: int = 0) -> None:
+        """Observes the settings in use; ``start_s`` is of its workers, which have given ``earlier_batches``."""
         pool = self._pools.current
         self._tuner.worker_pids = pool.pids
         self._observation = self._tuner.observe(self._batches)
         if self._observation is not None:
-            self._observation.begin(self._returned, start_s, pool.start_cpu_s, made)
+            self._observation.begin(self._returned, start_s, pool.start_cpu_s, earlier_batches)
 
     def __iter__(self) -> "TunedIterator":
         return self
@@ -131,12 +131,12 @@ class TunedIterator:
     def _note(self, batch: Any) -> None:
         """A batch has been returned."""
         waited_s = self._device.waited_s() if self._observation is not None else 0.0
-        given, change = _moment(self._delay_s), self._pools.change
+        received, change = _moment(self._delay_s), self._pools.change
         self._pools.note_batch()
         if self._tuner.tuning.is_decided:
             self._observation = None
         if self._observation is not None:
-            self._observation.given(given, batch, waited_s)
+            self._observation.given(received, batch, waited_s)
             if self._returned == self._batches:
                 self._observation.given_last(*_records(self._pools.current, has_ended=True))
         if change is None:
@@ -174,20 +174,20 @@ class TunedIterator:
     def _advance(self) -> None:
         """Between two batches: ends windows of the observation, begins a change and continues it."""
         self._pools.safeguards.before_batch(is_first=not self._returned)
-        seen = self._observation
-        if seen is not None:
+        latest = self._observation
+        if latest is not None:
             self._device.pace()
             self._device.ask()
-            seen.batches.asked(_moment(self._delay_s))
-            if seen.ends_window:
-                _cut(seen, self._pools.current, self._tuner)
+            latest.batches.asked(_moment(self._delay_s))
+            if latest.ends_window:
+                _cut(latest, self._pools.current, self._tuner)
                 plan = self._pools.plan(self._returned, self._batches) if self._pools.change is None else None
                 if plan is not None:
                     self._pools.begin_change(plan)
                 if self._tuner.held:
                     self._observe(0.0, self._returned - self._pool_began)
                     return
-                is_full = len(seen.windows) >= _MOST_WINDOWS
+                is_full = len(latest.windows) >= _MOST_WINDOWS
                 if is_full or self._tuner.tuning.is_decided or self._tuner.planned is not None:  # observing takes time
                     self._observation = None
         if self._pools.hand_over(self._returned):
@@ -196,9 +196,9 @@ class TunedIterator:
             self._observation.batches.asked(_moment(self._delay_s))
 
 
-def _cut(seen: TrainingTrial, pool: Pool, tuner: Tuner, *, has_ended: bool = False) -> None:
+def _cut(latest: TrainingTrial, pool: Pool, tuner: Tuner, *, has_ended: bool = False) -> None:
     tuner.distributes_among = pool.distributes_among
-    seen.cut(*_records(pool, has_ended=has_ended), time.perf_counter() if has_ended else None)
+    latest.cut(*_records(pool, has_ended=has_ended), time.perf_counter() if has_ended else None)
 
 
 def _records(pool: Pool, *, has_ended: bool) -> tuple[Sequence[BatchRecord], float | None]:

@@ -49,11 +49,11 @@ def plain(loader: DataLoader[Any]) -> DataLoader[Any]:
 
     Attributes that have been set since ``autotune`` are in the copy too.
     """
-    other: DataLoader[Any] = object.__new__(getattr(type(loader), "_plain_class", type(loader)))
-    vars(other).update({name: value for name, value in vars(loader).items() if name != "_tuner"})
-    torch_internals.forget_iterator(other)
-    loaders.leave_out_iterators(other)
-    return other
+    copied: DataLoader[Any] = object.__new__(getattr(type(loader), "_plain_class", type(loader)))
+    vars(copied).update({name: value for name, value in vars(loader).items() if name != "_tuner"})
+    torch_internals.forget_iterator(copied)
+    loaders.leave_out_iterators(copied)
+    return copied
 
 
 class TunedLoader(DataLoader[Any]):
@@ -77,10 +77,10 @@ class TunedLoader(DataLoader[Any]):
 
         With the number 0, DataLoader would make an iterator for each epoch, which draws from the random numbers.
         """
-        own: int = vars(self)["num_workers"]
+        number: int = vars(self)["num_workers"]
         tuner: Tuner | None = vars(self).get("_tuner")
-        in_use = tuner.current.num_workers if tuner else own
-        return in_use or (own if self.persistent_workers else 0)
+        in_use = tuner.current.num_workers if tuner else number
+        return in_use or (number if self.persistent_workers else 0)
 
     @num_workers.setter
     def num_workers(self, number: int) -> None:
@@ -88,11 +88,11 @@ class TunedLoader(DataLoader[Any]):
 
     def _own_tuner(self) -> Tuner:
         """The tuner, made at the first epoch: only then distributed training has its process group."""
-        own = vars(self)
-        if "_tuner" not in own:
-            own["_tuner"] = tuner_of(self.plain(), **self._options)
-            _recent.append((os.getpid(), own["_tuner"]))
-        tuner: Tuner = own["_tuner"]
+        attributes = vars(self)
+        if "_tuner" not in attributes:
+            attributes["_tuner"] = tuner_of(self.plain(), **self._options)
+            _recent.append((os.getpid(), attributes["_tuner"]))
+        tuner: Tuner = attributes["_tuner"]
         return tuner
 
     def _get_iterator(self) -> Any:
@@ -158,8 +158,8 @@ def _tuned_iterator(loader: DataLoader[Any], copy: DataLoader[Any], tuner: Tuner
 def _tuned_class(kind: type[DataLoader[Any]], **options: Any) -> type[TunedLoader]:
     """A subclass of the loader's own class: ``isinstance`` gives what it gave before."""
     bases = (TunedLoader,) if kind is DataLoader else (TunedLoader, kind)
-    own = {"_plain_class": kind, "_options": options, "__doc__": kind.__doc__}
-    return type(f"Tuned{kind.__name__}", bases, own)
+    attributes = {"_plain_class": kind, "_options": options, "__doc__": kind.__doc__}
+    return type(f"Tuned{kind.__name__}", bases, attributes)
 
 
 def autotune(
@@ -179,8 +179,8 @@ def autotune(
 
     Args:
         loader: A DataLoader, or an object that wraps one, such as a loader of accelerate. It is not changed.
-        max_workers: Maximum number of workers; None for 32, four times the CPUs or four times the workers in use,
-            whichever is most, above 64 and twice the CPUs only after a large gain, as memory allows.
+        max_workers: Maximum number of workers; None for 64 or twice the CPUs, more only after a large gain, as memory
+            allows.
         settings: Further settings that may change: ``prefetch_factor``, or nothing; None for prefetch_factor unless the
             loader's value is not DataLoader's default, as in ``search``.
         reuse: Whether an earlier answer for the same map-style dataset and settings on this machine is used at first:
@@ -246,8 +246,8 @@ def tuner_of(
     reason = "" if watches else _reason_to_stay(loader, base)
     # The length of a stream's epoch with the program's own number must be known before another one is in use.
     is_new = reason or watches or isinstance(loader.dataset, IterableDataset)
-    known = ResultStore().find(configuration, host.describe(), "never" if is_new else reuse_of(reuse))
-    first = known.verdict.recommended if known and known.verdict else base
+    earlier = ResultStore().find(configuration, host.describe(), "never" if is_new else reuse_of(reuse))
+    first = earlier.verdict.recommended if earlier and earlier.verdict else base
     is_too_large = max_workers is not None and first.num_workers > max(max_workers, base.num_workers)
     if is_too_large or (not searched and first.differing(base.with_workers(first.num_workers))):
         first = base  # the answer is of other limits
@@ -262,7 +262,7 @@ def tuner_of(
         prefetches="prefetch_factor" in searched,
         once=once,
         tell=functools.partial(_tell, announce, configuration, others),
-        on_decided=(lambda one: one.tell(one.tuning.reason)) if watches else _conclude,
+        on_decided=(lambda watcher: watcher.tell(watcher.tuning.reason)) if watches else _conclude,
         others=others,
         own_generators=generators.of_loader(loader),
         has_own_state=safeguards.saves_by_iterators(loader),
@@ -283,12 +283,12 @@ def _reason_to_stay(loader: DataLoader[Any], base: LoaderSettings) -> str:
 
 
 def _configuration(loader: DataLoader[Any]) -> Configuration:
-    given = loader_input_of(loader, DATALOADER_DEFAULTS)
+    loader_input = loader_input_of(loader, DATALOADER_DEFAULTS)
     return Configuration(
-        columns={"dataset": given.name, "batch_size": given.settings.batch_size},
-        dataset=placeholder(given.name, given.fingerprint),
+        columns={"dataset": loader_input.name, "batch_size": loader_input.settings.batch_size},
+        dataset=placeholder(loader_input.name, loader_input.fingerprint),
         training_step=placeholder("the training", ""),
-        loader=replace(given.settings, num_workers=0),
+        loader=replace(loader_input.settings, num_workers=0),
         measure=MeasureRules(),
         search=SearchRules(strategy=ONLINE_STRATEGY, candidates=(0,)),
     )
@@ -345,12 +345,11 @@ def _conclude(tuner: Tuner) -> None:
 
 def record(tuner: Tuner) -> SearchRecord:
     """What a tuner has found, as the record of a search; provisional unless the settings in use were timed."""
-    costs_s = {one.settings: one.objective_s for one in tuner.trials.values() if one.objective_s is not None}
-    tolerance, after = tuner.configuration.search.tolerance, tuner.tuning.after
-    settings = choice.choose(costs_s, tolerance) if costs_s else after
+    costs_s, after = tuner.times.batch_s, tuner.tuning.after
+    settings = choice.choose(costs_s, tuner.configuration.search.tolerance) if costs_s else after
     verdict = Verdict(
         recommended=settings,
-        fastest=min(costs_s, key=lambda one: costs_s[one], default=settings),
+        fastest=min(costs_s, key=costs_s.__getitem__, default=settings),
         provisional=tuner.tuning.is_provisional or after not in costs_s,
     )
     trials, reason = tuple(tuner.trials.values()), tuner.tuning.reason

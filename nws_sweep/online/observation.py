@@ -2,20 +2,21 @@
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from nws_sweep.dataloading.windows import Moment, WindowBuilder, made_without_workers
+from nws_sweep.online.times import Epoch, duration_s, is_steady, whole_epochs
+from nws_sweep.replay import epoch_length
 from nws_sweep.results import BatchRecord, Configuration, LoaderSettings, TimeSlice, Trial, Window, WindowKind
 from nws_sweep.searching.rows import Figures
 from nws_sweep.searching.schedule import Conditions
 
 _FIRST_BATCHES = 3  # of training, whose steps take longer: compilers, allocators
 _FEWEST_BATCHES = 8  # that are timed
-_LONG_S, _LONGEST_S = 0.5, 3.0  # time that they must cover; with few batches the longer one
+_LONG_S = 0.5  # time that they, or whole epochs, must cover
 _WINDOW_S = 0.1  # least length of windows that count
-_LONGER = 1.25  # more batches of an epoch by this factor are not due to unequal shares of the workers
 _PAUSE = 20.0  # a step this many times as long as the median contains something else, such as a validation pass
 # Unless such steps are common, or one of steps that do nothing: a loop may take the batches of several steps at once.
 _RARE, _LEAST_STEP_S = 0.02, 1e-3
@@ -40,7 +41,9 @@ class TrainingTrial:
     _first: int = 0  # number of the first batch in its epoch
     _made: int = 0  # batches that its workers had given before
     _taken: int = 0  # batches since then
-    _has_cut: bool = False  # a window of the epoch
+    _cut_before: int = 0  # windows of earlier epochs
+    _is_short: bool = False  # an epoch has ended before a window that counts
+    _ended_batches: int | None = None  # of the latest epoch that has ended
     # Of an epoch whose last batch was received, while no other was requested: as for ``cut``.
     _left: tuple[Sequence[BatchRecord], float | None] | None = None
 
@@ -48,12 +51,13 @@ class TrainingTrial:
         """No batch has been taken."""
         self.batches = WindowBuilder(self.settings.batch_size or 1)
 
-    def begin(self, first: int, start_s: float, start_cpu_s: float, made: int = 0) -> None:
+    def begin(self, first: int, start_s: float, start_cpu_s: float, earlier_batches: int = 0) -> None:
         """Workers have been started, in ``start_s``; ``first`` is the number of their first batch in the epoch.
 
-        They may have given ``made`` batches before.
+        They may have given ``earlier_batches`` before.
         """
-        self._first, self._made, self._taken, self._has_cut = first, made, 0, False
+        self._first, self._made, self._taken = first, earlier_batches, 0
+        self._cut_before = len(self.windows)
         self.batches.begin_epoch(start_s, start_cpu_s)
 
     def given(self, now: Moment, batch: Any, waited_s: float = math.inf) -> None:
@@ -97,108 +101,122 @@ class TrainingTrial:
         """
         if self._left is not None:
             records, self._left = (*self._left[0], *records), None
-        if not self.batches.step_s:
-            return
-        is_whole = not self._has_cut and ended_s is not None and not self._first
-        first = WindowKind.EPOCH if is_whole else WindowKind.WARM_UP
-        window = self.batches.cut(WindowKind.STEADY if self._has_cut else first, ended_s)
-        recent = [step_s for one in (*self.windows[-_RECENT:], window) for step_s in one.step_s]
-        length, instead_of_s = self.batches_per_epoch, _pauses(recent)
-        if not self.settings.num_workers:
-            made = made_without_workers(window, self._taken - window.batches, [None] * window.batches)
-        else:
-            made = (replace(one, number=one.number - self._made) for one in records)
-        placed = (replace(one, position=(self._first + one.number) / length if length else None) for one in made)
-        self.windows.append(
-            replace(
-                window,
-                step_s=tuple(instead_of_s.get(one, one) for one in window.step_s),
-                step_cpu_s=min(window.step_cpu_s or 0.0, sum(window.step_s)),
-                records=tuple(placed),
-                worker_start_s=worker_start_s,
+        has_batches = bool(self.batches.step_s)
+        window = self.batches.cut(self._kind(ended_s), ended_s)
+        if has_batches:
+            self.windows.append(
+                replace(
+                    window,
+                    step_s=self._without_pauses(window),
+                    step_cpu_s=min(window.step_cpu_s or 0.0, sum(window.step_s)),
+                    records=tuple(self._placed(window, records)),
+                    worker_start_s=worker_start_s,
+                )
             )
-        )
-        self._has_cut = True
+        elif self._has_cut and ended_s is not None:  # the last window has the last batch
+            self.windows[-1] = replace(self.windows[-1], end_s=window.end_s)
+        if ended_s is not None and not self._first:
+            self._ended_batches = self._taken
+            self._is_short = not any(map(is_steady, self.windows[self._cut_before :]))
+
+    @property
+    def _has_cut(self) -> bool:
+        return len(self.windows) > self._cut_before
+
+    def _kind(self, ended_s: float | None) -> WindowKind:
+        """The kind of the open window."""
+        if self._has_cut:
+            return WindowKind.STEADY
+        is_whole = ended_s is not None and not self._first
+        return WindowKind.EPOCH if is_whole else WindowKind.WARM_UP
+
+    def _without_pauses(self, window: Window) -> tuple[float, ...]:
+        """The steps of a window, with the median for a step that contains something else."""
+        recent_s = [step_s for latest in (*self.windows[-_RECENT:], window) for step_s in latest.step_s]
+        usual_s = statistics.median(recent_s)
+        pauses_s = [step_s for step_s in recent_s if step_s > _PAUSE * usual_s + 0.1]
+        if len(pauses_s) > max(usual_s >= _LEAST_STEP_S, _RARE * len(recent_s)):
+            return window.step_s
+        return tuple(usual_s if step_s in pauses_s else step_s for step_s in window.step_s)
+
+    def _placed(self, window: Window, records: Sequence[BatchRecord]) -> Iterator[BatchRecord]:
+        """The records with their places in the epoch; without workers, the waits of the window are the costs."""
+        if self.settings.num_workers:
+            numbered = [replace(record, number=record.number - self._made) for record in records]
+        else:
+            before = self._taken - window.batches
+            numbered = [*made_without_workers(window, before, [None] * window.batches)]
+        length = self.batches_per_epoch
+        for record in numbered:
+            yield replace(record, position=(self._first + record.number) / length if length else None)
 
     @property
     def ends_window(self) -> bool:
         """Whether the open window is long enough: in whole multiples of the workers, after the warm-up of the epoch.
 
-        An epoch that has less than two batches of each worker after the warm-up is timed whole.
+        An epoch that has less than two batches of each worker after the warm-up is timed whole, and so is one after an
+        epoch that has ended before a window that counts.
         """
         workers, length, steps_s = max(1, self.settings.num_workers), self.batches_per_epoch, self.batches.step_s
         if not self._has_cut:
             warm_up = max(self.settings.queued_batches, _FIRST_BATCHES)
-            return self._taken >= warm_up and (length is None or length >= warm_up + 2 * workers)
-        is_whole = bool(steps_s) and len(steps_s) % workers == 0
-        return is_whole and sum(self.batches.wait_s) + sum(steps_s) >= _WINDOW_S
+            is_short = self._is_short or (length is not None and length < warm_up + 2 * workers)
+            return self._taken >= warm_up and not is_short
+        is_multiple = bool(steps_s) and len(steps_s) % workers == 0
+        return is_multiple and sum(self.batches.wait_s) + sum(steps_s) >= _WINDOW_S
 
     @property
     def is_long_enough(self) -> bool:
         """Whether the windows that count suffice for a decision."""
-        batches, seconds = self._counted_batches, sum(window.elapsed_s for window in self.windows if window.counts)
-        if seconds >= _LONGEST_S:
-            return batches >= _FEWEST_BATCHES / 2
-        return seconds >= _LONG_S and batches >= max(_FEWEST_BATCHES, self.settings.queued_batches)
+        counted = [window for window in self.windows if window.counts]
+        batches = sum(window.batches for window in counted)
+        return duration_s(counted) >= _LONG_S and batches >= max(_FEWEST_BATCHES, self.settings.queued_batches)
 
     @property
     def suffices(self) -> bool:
-        """Whether a decision between two epochs is possible: an epoch was timed whole, or enough batches were."""
-        is_whole = any(window.kind is WindowKind.EPOCH for window in self.windows)
-        return is_whole or self._counted_batches >= _FEWEST_BATCHES
+        """Whether a decision between two epochs is possible: whole epochs were timed for as long, or enough batches."""
+        return sum(map(duration_s, self.whole_epochs)) >= _LONG_S or self.is_long_enough
 
     @property
-    def _counted_batches(self) -> int:
-        return sum(window.batches for window in self.windows if window.counts)
+    def whole_epochs(self) -> list[Epoch]:
+        """The epochs that were timed from their start to their end; of a stream, those as long as the latest."""
+        return whole_epochs(self.windows, self.batches_per_epoch or self._ended_batches)
 
     def trial(self, configuration: Configuration, cores: float) -> Trial:
         """The trial of this setting so far; it has no measurement before the first batch."""
         slices = tuple(TimeSlice(windows=(window,), round=number) for number, window in enumerate(self.windows))
         conditions = Conditions(
-            settings=self.settings, rules=configuration.measure, batches_per_epoch=self.batches_per_epoch, cores=cores
+            settings=self.settings,
+            rules=configuration.measure,
+            batches_per_epoch=self.batches_per_epoch,
+            seen_batches=self._ended_batches,
+            cores=cores,
         )
         return replace(Figures(slices, conditions, configuration.ranks).trial(), windows=tuple(self.windows))
-
-
-def _pauses(steps_s: Sequence[float]) -> dict[float, float]:
-    """The steps that contain something else, and what counts instead: the median."""
-    usual_s = statistics.median(steps_s)
-    long_s = [one for one in steps_s if one > _PAUSE * usual_s + 0.1]
-    is_rare = len(long_s) <= max(usual_s >= _LEAST_STEP_S, _RARE * len(steps_s))
-    return dict.fromkeys(long_s, usual_s) if is_rare else {}
 
 
 @dataclass
 class EpochLength:
     """The length of epochs of an iterable dataset, which must not depend on the number of workers.
 
-    Workers that share the samples have as many batches in all as without workers, but for a shorter last one each. A
-    stream of which each worker has a separate epoch, such as a resampled one of webdataset, has more with more
-    workers.
-
     Attributes:
         workers: Of the program.
-        plain: Batches of the latest epoch with them; None before the end of one.
+        usual: Batches of the latest epoch with the workers of the program; None before the end of one.
     """
 
     workers: int
-    plain: int | None = None
+    usual: int | None = None
 
     def most(self, workers: int) -> int | None:
-        """Batches after which an epoch with this many workers is too long; None if any length is right."""
-        if self.plain is None or workers <= self.workers:
+        """Counts the batches with which an epoch with these workers is too long; None if any length is right."""
+        if self.usual is None or workers <= self.workers:
             return None
-        return math.ceil(_LONGER * self.plain) + workers
+        return epoch_length.most_batches(self.usual, workers) + 1
 
     def notice(self, batches: int, workers: int) -> str:
-        """An epoch with this many workers has these batches; returns what is wrong with its length, or nothing."""
+        """Notes the length of an epoch with these workers; returns what is wrong with the length, or nothing."""
         if workers == self.workers:
-            self.plain = batches
-        most = self.most(workers)
-        if self.plain is None or (batches != most and _LONGER * batches + self.workers >= self.plain):
+            self.usual = batches
+        if self.usual is None:
             return ""
-        more = "more than " if batches == most else ""
-        return (
-            f"the length of an epoch depends on num_workers: {more}{batches} batches with {workers}, "
-            f"{self.plain} with {self.workers}"
-        )
+        return epoch_length.difference(batches, workers, self.usual, self.workers)

@@ -96,29 +96,29 @@ class Pool:
             torch_internals.raise_at_exit(self.iterator, is_wanted=False)
 
     def _copy(self, loader: DataLoader[Any], rehearsal: Any) -> DataLoader[Any]:
-        other, rehearse = loaders.seeded_copy(loader, self.settings), None
+        copied, rehearse = loaders.seeded_copy(loader, self.settings), None
         is_iterable = isinstance(loader.dataset, IterableDataset)
         starts_first = not loader.num_workers and self.settings.num_workers > 0
         if starts_first:
             resources.allow_open_files()  # the program may keep batches, whose tensors hold one each from now on
         if starts_first and loader.multiprocessing_context is None:
             # Without a context, torch fixes the start method of a program that may still set it.
-            other.multiprocessing_context = multiprocessing.get_context(processes.start_method())
-        own = vars(other)  # DataLoader.__setattr__ refuses samplers after __init__
-        own[OF_POOL] = True
+            copied.multiprocessing_context = multiprocessing.get_context(processes.start_method())
+        attributes = vars(copied)  # DataLoader.__setattr__ refuses samplers after __init__
+        attributes[OF_POOL] = True
         if not self._has_own_iterators:  # they save the state of the sampler
-            own["sampler" if loader.batch_sampler is None else "batch_sampler"] = self.feed
+            attributes["sampler" if loader.batch_sampler is None else "batch_sampler"] = self.feed
         if self.log is not None:
             if rehearsal is not None and not is_iterable:
                 fetcher, _ = torch_internals.fetchers()
                 makes_batches = loader.batch_sampler is not None
-                one = fetcher(loader.dataset, makes_batches, loader.collate_fn, drop_last=False)
-                rehearse = functools.partial(one.fetch, rehearsal)
-            other.worker_init_fn = WorkerProbe(
-                BatchTimer(self.log), self._states, other.worker_init_fn, is_iterable, loader.collate_fn,
+                batch_fetcher = fetcher(loader.dataset, makes_batches, loader.collate_fn, drop_last=False)
+                rehearse = functools.partial(batch_fetcher.fetch, rehearsal)
+            copied.worker_init_fn = WorkerProbe(
+                BatchTimer(self.log), self._states, copied.worker_init_fn, is_iterable, loader.collate_fn,
                 rehearse, starts_first,
             )  # fmt: skip
-        return other
+        return copied
 
     @property
     def _is_iterable(self) -> bool:

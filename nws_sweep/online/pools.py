@@ -13,7 +13,8 @@ from nws_sweep.online.index_stream import IndexStream
 from nws_sweep.online.plan import Plan
 from nws_sweep.online.pool import Pool
 from nws_sweep.online.safeguards import Safeguards, loaded_workers
-from nws_sweep.online.tuner import REPEATED, Tuner
+from nws_sweep.online.texts import REPEATED
+from nws_sweep.online.tuner import Tuner
 from nws_sweep.results import LoaderSettings
 
 _WAITS_FOR_LOOP = "its sampler gives the next indices only after the training loop has used the batch before"
@@ -54,8 +55,10 @@ class Pools:
         """Another pool; the first one begins an epoch."""
         with contextlib.suppress(Exception):  # the pool may be the only one that works
             self.safeguards.note_start()
-        is_observed, made = not self._tuner.tuning.is_decided, self._tuner.made_without_workers
-        return Pool(self._loader, settings, self._stream, is_first=is_first, times_stages=is_observed, rehearsal=made)
+        is_observed, rehearsal = not self._tuner.tuning.is_decided, self._tuner.made_without_workers
+        return Pool(
+            self._loader, settings, self._stream, is_first=is_first, times_stages=is_observed, rehearsal=rehearsal
+        )
 
     def expect(self, batch: int) -> None:
         """The training loop requests this batch of the epoch, from 0: lists that a plain loader would have drawn."""

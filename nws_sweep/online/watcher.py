@@ -2,10 +2,11 @@
 
 from nws_sweep import units
 from nws_sweep.dataloading import device_clock
-from nws_sweep.online import decision
-from nws_sweep.online.decision import pace_s
+from nws_sweep.online import texts
+from nws_sweep.online.decision import Keep
 from nws_sweep.online.plan import Plan
-from nws_sweep.online.tuner import Tuner, better_choice, named, no_gain
+from nws_sweep.online.times import duration_s, times_of
+from nws_sweep.online.tuner import Tuner
 from nws_sweep.replay.stages import stage_costs
 from nws_sweep.results import Trial
 from nws_sweep.system import accelerator
@@ -20,14 +21,15 @@ class Watcher(Tuner):
 
     def plan(self, batch: int, batches: int | None) -> Plan | None:
         """Never other settings; says what was found once a long epoch has lasted a minute."""
-        seen = self.observation
-        if seen is not None and self.may_change(self) and sum(one.elapsed_s for one in seen.windows) >= _LONG_S:
+        latest = self.observation
+        if latest is not None and self.may_change(self) and duration_s(latest.windows) >= _LONG_S:
             self.end()
         return None
 
     def end_epoch(self, batches: int, *, is_stream: bool) -> None:
-        """Says what was found, if the epoch was long enough."""
-        if self.may_change(self) and self.observation is not None and self.observation.suffices:
+        """Says what was found, if the epoch was timed."""
+        latest = self.observation
+        if latest is not None and self.may_change(self) and (latest.whole_epochs or latest.is_long_enough):
             self.end()
 
     def end(self) -> None:
@@ -35,24 +37,26 @@ class Watcher(Tuner):
         if self.observation is None or self.tuning.is_decided:
             return
         self.trials[self.current] = trial = self.observation.trial(self.configuration, self.cpus)
-        self.decide(self._found(trial, self.observation.batches_per_epoch))
+        self.decide(self._reason(trial, self.observation.batches_per_epoch))
 
-    def _found(self, trial: Trial, batches: int | None) -> str:
-        batch_s, device, share = pace_s(trial), accelerator.in_use(), decision.waiting_share(trial)
-        if not batch_s:
+    def _reason(self, trial: Trial, batches: int | None) -> str:
+        """What was found, in a sentence."""
+        times, device = times_of([trial]), accelerator.in_use()
+        measured = times.measured.get(self.current)
+        if measured is None:
             return "too few batches were timed"
-        now = f"a batch takes {units.seconds(batch_s)} with num_workers={self.current.num_workers}"
+        takes = f"{times.unit} takes {times.text(measured.batch_s)} with num_workers={self.current.num_workers}"
         if device and device_clock.of_training() is None:
             why = f"since the step may still run on {device} when the next batch is requested"
-            return f"{now}; the share of it spent waiting is unknown, {why}"
-        now = f"training waits for data {units.share(share)} of the time{_dearest(trial)}; {now}"
-        better, refusal = better_choice(self, batches, is_new_epoch=True)
-        if better is None:
-            return f"{now}; {refusal or no_gain(self)}"
-        then_s = batch_s * better.predicted_s / better.current_s
-        waits = units.share(max(0.0, 1 - (1 - share) * batch_s / then_s))
-        settings = named(better.settings, self.current)
-        return f"{now}; predicted with {settings}: waiting {waits}, a batch {units.seconds(then_s)}"
+            return f"{takes}; the share of it spent waiting is unknown, {why}"
+        waits = f"training waits for data {units.share(measured.waiting_share)} of the time{_dearest(trial)}; {takes}"
+        decision = self.situation.decision(batches, is_new_epoch=True)
+        if isinstance(decision, Keep):
+            return f"{waits}; {decision.refusal or texts.NO_GAIN}"
+        ratio = decision.predicted_s / decision.current_s
+        share = units.share(max(0.0, 1 - (1 - measured.waiting_share) / ratio))
+        settings, predicted = texts.named(decision.settings, self.current), times.text(measured.batch_s * ratio)
+        return f"{waits}; predicted with {settings}: waiting {share}, {times.unit} {predicted}"
 
 
 def _dearest(trial: Trial) -> str:

@@ -5,14 +5,14 @@ Only the clock around ``next`` is read. Pure.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from nws_sweep import units
+from nws_sweep.replay import choice
 
-_PERIOD_S, _SHARE_OF_EPOCH = 30.0, 0.1  # a change must last this long, the longer of the two
+_PERIOD_S = 30.0  # a change must last this long
 _PARTS = 3  # of the period, in each of which it must show, without its longest wait, against which no workers help
 _MORE = 0.1  # increase of the share of the time spent waiting
-_WAITS_NOT = 0.02  # share of the time
 _HALF_WOULD_DO = 0.4  # busy share of the workers: half of them would be busy 80 % of the time
 _BETWEEN_S = 600.0  # from one decision to the next
 
@@ -30,21 +30,14 @@ class Waiting:
     chosen: float
     num_workers: int
     decided_s: float
-    _epoch_s: float = 0.0  # the longest so far
     _began_s: float | None = None  # of the open part
-    _epoch_began_s: float = field(init=False)  # or when the settings were decided in it
     _waited_s: float = 0.0
     _longest_s: float = 0.0  # wait of the open part
     _more: int = 0  # parts in a row with more waiting
     _idle: int = 0  # parts in a row without waiting
 
-    def __post_init__(self) -> None:
-        """An epoch has begun."""
-        self._epoch_began_s = self.decided_s
-
-    def begin_epoch(self, now_s: float) -> None:
+    def begin_epoch(self) -> None:
         """An epoch begins; the time between two epochs belongs to neither."""
-        self._epoch_began_s = now_s
         self._begin_part(None)
 
     def note(self, asked_s: float, given_s: float, busy: Callable[[], float], waited_s: float = math.inf) -> str:
@@ -61,15 +54,14 @@ class Waiting:
             return ""
         wait_s = min(waited_s, given_s - asked_s)
         self._waited_s, self._longest_s = self._waited_s + wait_s, max(self._longest_s, wait_s)
-        self._epoch_s = max(self._epoch_s, given_s - self._epoch_began_s)
         part_s = given_s - self._began_s
-        has_ended = part_s >= max(_PERIOD_S, _SHARE_OF_EPOCH * self._epoch_s) / _PARTS
+        has_ended = part_s >= _PERIOD_S / _PARTS
         return self._end_part(given_s, part_s - self._longest_s, busy()) if has_ended else ""
 
     def _end_part(self, now_s: float, lasted_s: float, busy: float) -> str:
         share = (self._waited_s - self._longest_s) / lasted_s if lasted_s > 0 else 0.0
         self._more = self._more + 1 if share >= self.chosen + _MORE else 0
-        is_idle = share <= _WAITS_NOT and self.num_workers > 1 and busy <= _HALF_WOULD_DO
+        is_idle = share <= choice.PROMISING and self.num_workers > 1 and busy <= _HALF_WOULD_DO
         self._idle = self._idle + 1 if is_idle else 0
         self._begin_part(now_s)
         if now_s - self.decided_s < _BETWEEN_S or max(self._more, self._idle) < _PARTS:

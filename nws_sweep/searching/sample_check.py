@@ -17,6 +17,7 @@ from typing import Protocol
 from nws_sweep.errors import TrialError, WrongSamples
 from nws_sweep.executor.environment import Environment, Observer, TrialProcess
 from nws_sweep.executor.on_demand import Answer, Turns
+from nws_sweep.replay import epoch_length
 from nws_sweep.results import (
     DatasetFacts,
     LoaderSettings,
@@ -116,11 +117,10 @@ class SampleChecker:
             return
         self._epochs[workers] = batches
         fewest = min(self._epochs)
-        if batches > _LONGER * self._epochs[fewest] + workers:
-            lengths = f"{self._epochs[fewest]} batches with {fewest}, {batches} with {workers}"
-            candidate.warn(
-                f"{LONGER}{lengths}; divide the length that each worker has, such as with_epoch(), by num_workers"
-            )
+        usual = self._epochs[fewest]
+        if batches > usual and (longer := epoch_length.difference(batches, workers, usual, fewest)):
+            remedy = "divide the length that each worker has, such as with_epoch(), by num_workers"
+            candidate.warn(f"{longer}; {remedy}")
 
     def ask(self, question: Callable[[TrialProcess], Answer]) -> Answer | None:
         """Asks a candidate without workers; a new process if a question would advance the candidate's stream.
@@ -229,9 +229,6 @@ def _compare_epochs(settings: LoaderSettings, alone: SamplesSeen | None, shared:
     if not settings.drop_last:
         raise WrongSamples(f"samples are lost {found}")
     return f"samples are lost {found}: drop_last drops a shorter batch of each worker"
-
-
-LONGER = "the length of an epoch depends on num_workers: "
 
 
 def has_equal_draws(made: Iterable[SampleMade], random_parts: Iterable[int]) -> bool:

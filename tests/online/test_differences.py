@@ -167,7 +167,7 @@ class EachWorkerHasAnEpoch(IterableDataset[Any]):
         return ((20 * (worker.id, worker.num_workers)[0] + n if worker else n, 0.0) for n in range(20))
 
 
-@pytest.mark.parametrize(("workers", "wanted", "longest"), [(0, 8, 21), (2, 8, 33), (2, 1, 20)])
+@pytest.mark.parametrize(("workers", "wanted", "longest"), [(0, 8, 21), (2, 8, 34), (2, 1, 20)])
 def test_epochs_whose_length_depends_on_the_workers_get_their_length_back(
     workers: int, wanted: int, longest: int
 ) -> None:

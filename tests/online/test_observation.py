@@ -77,13 +77,13 @@ def test_a_step_on_an_accelerator_goes_on_while_the_host_waits() -> None:
 
 def test_a_look_in_the_middle_of_an_epoch_has_records_of_its_own_batches() -> None:
     seen = TrainingTrial(loader_settings(1), batches_per_epoch=100)
-    seen.begin(40, 0.0, 0.0, made=30)
+    seen.begin(40, 0.0, 0.0, earlier_batches=30)
     for number in range(6):
         seen.batches.asked(Moment(100 + number, 0.0, 0.0))
         seen.given(Moment(100.5 + number, 0.0, 0.0), None)
     seen.batches.asked(Moment(107.0, 0.0, 0.0))
-    made = [BatchRecord(number=n, began_s=0.0, ended_s=0.0, cost=BatchCost(0.0, 0.5)) for n in (31, 32)]
-    seen.cut(made, None)
+    records = [BatchRecord(number=n, began_s=0.0, ended_s=0.0, cost=BatchCost(0.0, 0.5)) for n in (31, 32)]
+    seen.cut(records, None)
     assert [(record.number, record.position) for record in seen.windows[0].records] == [(1, 0.41), (2, 0.42)]
 
 
@@ -99,3 +99,39 @@ def test_without_workers_the_waits_of_the_process_are_the_costs_of_batches() -> 
     records = [record for window in seen.windows for record in window.records]
     assert [(record.number, record.position) for record in records] == [(n, (40 + n) / 100) for n in range(1, 6)]
     assert {record.cost for record in records} == {BatchCost(cpu_s=0.0, wait_s=0.5)}
+
+
+def trained(seen: TrainingTrial, batches: int, wait_s: float = WAIT_S, began_s: float = 100.0) -> None:
+    """An epoch to its end."""
+    seen.begin(0, START_S, 0.0)
+    asked_s = began_s
+    for _ in range(batches):
+        seen.batches.asked(Moment(asked_s, 0.0, 0.0))
+        if seen.ends_window:
+            seen.cut((), None)
+        seen.given(Moment(asked_s + wait_s, 0.0, 0.0), None)
+        asked_s += wait_s + STEP_S
+    seen.batches.asked(Moment(asked_s, 0.0, 0.0))
+    if seen.ends_window:
+        seen.cut((), None)
+    seen.cut((), None, asked_s + 0.25)
+
+
+@pytest.mark.parametrize("length", [None, 7])
+def test_epochs_that_end_before_a_window_counts_are_timed_whole_from_the_second_on(length: int | None) -> None:
+    seen = TrainingTrial(loader_settings(1), batches_per_epoch=length)
+    trained(seen, 7, wait_s=0.001)
+    trained(seen, 7, wait_s=0.001, began_s=200.0)
+    assert [window.kind for window in seen.windows] == [WindowKind.WARM_UP, WindowKind.STEADY, WindowKind.EPOCH]
+    assert [sum(window.batches for window in epoch) for epoch in seen.whole_epochs] == [7, 7]
+    assert seen.suffices
+
+
+@pytest.mark.parametrize("batches", range(4, 12))
+def test_an_epoch_in_windows_is_as_long_as_the_clock_says_wherever_the_last_window_ends(batches: int) -> None:
+    seen = TrainingTrial(loader_settings(1), batches_per_epoch=batches)
+    trained(seen, batches)
+    ((*windows, last),) = seen.whole_epochs
+    assert last.ended_epoch
+    elapsed_s = sum(window.elapsed_s for window in (*windows, last))
+    assert elapsed_s == pytest.approx(START_S + batches * (WAIT_S + STEP_S) + 0.25)

@@ -50,7 +50,7 @@ def train(world: Callable[[float], World], hours: float, seed: int = 0) -> Itera
     draw, now_s, workers = random.Random(seed), 0.0, world(0.0).chosen()
     waiting = Waiting(share(world(0.0), workers), workers, now_s)
     while now_s < hours * HOUR_S:
-        waiting.begin_epoch(now_s)
+        waiting.begin_epoch()
         until_s = now_s + 600.0
         while now_s < until_s:
             current = world(now_s)
@@ -109,20 +109,6 @@ def test_changes_that_return_every_few_minutes_do_not_make_it_swing() -> None:
     at_s = [s for s, *_ in train(lambda s: World(making_s=0.32 if math.floor(s / 240.0) % 2 else 0.12), 3.0)]
     assert len(at_s) <= 6 * 3
     assert all(later - earlier >= 600.0 for earlier, later in pairwise(at_s))
-
-
-def test_of_long_epochs_a_tenth_must_show_the_change() -> None:
-    waiting, parts = Waiting(0.6, 2, -1000.0), list[int]()
-    waiting.begin_epoch(0.0)
-
-    def busy(number: int) -> float:
-        parts.append(number)
-        return 1.0
-
-    for number in range(1, 20001):
-        assert not waiting.note(number - 0.5, number, partial(busy, number))
-    assert parts[0] - 1 == 10
-    assert parts[-1] - parts[-2] > 600
 
 
 def test_what_an_accelerator_waits_counts_where_it_is_known() -> None:

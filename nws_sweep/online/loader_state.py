@@ -1,0 +1,121 @@
+"""The state of one DataLoader of a running program that is tuned."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from nws_sweep.online.observation import EpochLength, TrainingTrial
+from nws_sweep.online.plan import Agreement, Plan
+from nws_sweep.online.situation import Situation
+from nws_sweep.online.times import Times, times_of
+from nws_sweep.online.watching import Waiting
+from nws_sweep.results import LoaderSettings, SearchRecord, Switch, Trial, Tuning
+from nws_sweep.system import host
+
+
+@dataclass(eq=False)
+class LoaderState:
+    """The state of one loader.
+
+    Args:
+        tuning: The settings of the loader as the program made it, and those to begin with; canonical.
+        start: The record of what is found, with what is held fixed.
+        changes_within_epochs: Whether settings can change there, and not only before the next epoch.
+        cpus: CPUs that the program and its workers may use.
+        most_workers: Maximum number of workers; None for what fits.
+        prefetches: Whether ``prefetch_factor`` may change.
+        tell: Called with a line about the loader, such as one about a change that affects more than speed.
+        on_decided: Called each time the settings are decided.
+        others: The agreement with other ranks; None for a single process.
+        once: Whether the settings never change once they are decided.
+        may_change: Whether the settings of this loader, and not of another one, may change.
+        own_generators: Places of the dataset's own random number generators, which new workers seed.
+        has_own_state: Whether the loader has a ``state_dict``, which is for its number of workers.
+        endless_batches: Of an epoch, if the loader's class takes all epochs from one iterator; 0 for other loaders.
+        draws_shuffle: Whether samples that were made without workers have drawn from the generator that shuffles.
+        length: Of epochs of an iterable dataset.
+    """
+
+    tuning: Tuning
+    start: SearchRecord
+    changes_within_epochs: bool
+    most_workers: int | None
+    prefetches: bool
+    tell: Callable[[str], None]
+    on_decided: Callable[[Any], None]
+    cpus: float = field(default_factory=host.usable_cores)
+    others: Agreement | None = None
+    once: bool = False
+    may_change: Callable[[Any], bool] = lambda _: True
+    own_generators: Sequence[str] = ()
+    has_own_state: bool = False
+    endless_batches: int = 0
+    draws_shuffle: bool = False
+    length: EpochLength = field(init=False)
+    trials: dict[LoaderSettings, Trial] = field(default_factory=dict)
+    observation: TrainingTrial | None = None  # of the settings in use
+    epoch: int = -1  # of the newest iterator
+    batches: int = 0  # taken so far, of all epochs
+    worker_pids: Sequence[int] = ()  # of the pool in use
+    distributes_among: int | None = None  # the most workers that do not repeat samples, as known; None for any
+    made_without_workers: Any = None  # index list of the latest batch that the program's process has made; None if none
+    planned: Plan | None = None  # for a later epoch
+    held: str = ""  # why the settings cannot change yet; empty if they can
+    lengths: Mapping[str, int] = field(default_factory=dict)  # of containers of the dataset at the last look, by place
+    looked_after: int = 0  # batches, of all epochs, at that look
+    handles_at_start: Sequence[str] = ()  # places of handles of the dataset before the first sample
+    # Says why no other forked workers than now may use the dataset; empty if they may, and without an iterator over it.
+    shared: Callable[[], str] = lambda: ""
+    earlier_switches: int = 0  # changes before the settings were reconsidered
+    waiting: Waiting | None = None  # since the settings were decided; None if they never change again
+
+    def __post_init__(self) -> None:
+        """Nothing is known yet."""
+        self.configuration = self.start.configuration
+        self.length = EpochLength(self.base.num_workers)
+
+    @property
+    def base(self) -> LoaderSettings:
+        """Settings of the loader as the program made it."""
+        return self.tuning.before
+
+    @property
+    def current(self) -> LoaderSettings:
+        """Settings in use."""
+        return self.tuning.after
+
+    @property
+    def times(self) -> Times:
+        """What was measured of all settings, as far as they were measured alike."""
+        return times_of(self.trials.values())
+
+    @property
+    def switches(self) -> tuple[Switch, ...]:
+        """The changes since the settings were last decided."""
+        return self.tuning.switches[self.earlier_switches :]
+
+    @property
+    def settings_in_turn(self) -> Sequence[LoaderSettings]:
+        """The settings at first and after each change."""
+        return [*(switch.before for switch in self.tuning.switches), self.current]
+
+    @property
+    def situation(self) -> Situation:
+        """What a decision depends on."""
+        return Situation(
+            base=self.base,
+            current=self.current,
+            trials=dict(self.trials),
+            switches=self.switches,
+            tolerance=self.configuration.search.tolerance,
+            patience=self.configuration.search.patience,
+            epoch=self.epoch,
+            changes_within_epochs=self.changes_within_epochs,
+            prefetches=self.prefetches,
+            cpus=self.cpus,
+            most_workers=self.most_workers,
+            distributes_among=self.distributes_among,
+            ranks=host.local_ranks() if self.others else 1,
+            worker_pid=next(iter(self.worker_pids), None),
+            shared=self.shared,
+        )

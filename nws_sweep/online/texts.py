@@ -1,0 +1,93 @@
+"""What a training is told about its settings. "Takes" and "took" are measured; what "would take" is predicted. Pure."""
+
+from nws_sweep import units
+from nws_sweep.dataloading.generators import seeding
+from nws_sweep.online.decision import Try
+from nws_sweep.online.times import Times
+from nws_sweep.replay import choice
+from nws_sweep.results import LoaderSettings
+
+REPEATED = "its dataset does not read get_worker_info().num_workers, so every worker has all samples"
+NO_GAIN = f"no other setting is predicted to save {units.share(choice.PROMISING)}"
+UNKNOWN = "how long a batch takes is unknown, since too few were timed"
+
+
+def named(settings: LoaderSettings, beside: LoaderSettings) -> str:
+    """The number of workers, and prefetch_factor if both have one and it differs."""
+    has_other_queue = settings.num_workers and settings.prefetched != beside.prefetched
+    queue = f" prefetch_factor={settings.prefetched}" if has_other_queue else ""
+    return f"num_workers={settings.num_workers}{queue}"
+
+
+def now(times: Times, settings: LoaderSettings, verb: str = "takes") -> str:
+    """How long a batch or an epoch takes with these settings."""
+    measured = times.measured.get(settings)
+    if measured is None:
+        return UNKNOWN
+    waiting = units.share(measured.waiting_share)
+    return f"{times.unit} {verb} {_time(times, settings)}, {waiting} of it waiting for the loader"
+
+
+def _time(times: Times, settings: LoaderSettings) -> str:
+    """The measured time with these settings, and of what, where that differs between settings."""
+    measured = times.measured[settings]
+    text = times.text(measured.batch_s)
+    if not times.is_mixed:
+        return text
+    return f"{text} (in whole epochs)" if measured.is_of_epochs else f"{text} (between start and end of an epoch)"
+
+
+def since_the_start(times: Times, first: LoaderSettings, current: LoaderSettings) -> str:
+    """How long it takes now, and how long it took at first if that was longer.
+
+    It is not longer if the training step has become slower meanwhile.
+    """
+    times = times.of(first, current)
+    first_s, current_s = (times.batch_s.get(settings, 0.0) for settings in (first, current))
+    took = f"; it took {_time(times, first)} at first" if first_s > current_s > 0 else ""
+    return f"{now(times, current)}{took}"
+
+
+def tried(times: Times, current: LoaderSettings, decision: Try) -> str:
+    """Why other settings are tried."""
+    measured = times.measured.get(current)
+    before = f"{now(times.of(current), current, 'took')}, with {named(current, decision.settings)}"
+    if measured is None:
+        return before
+    predicted_s = measured.batch_s * decision.predicted_s / decision.current_s
+    return f"{before}; it would take {times.text(predicted_s)} (predicted)"
+
+
+def returned(times: Times, current: LoaderSettings, better: LoaderSettings) -> str:
+    """Why earlier settings are used again."""
+    times = times.of(current, better)
+    took = f"{times.unit} took {_time(times, current)} with {named(current, better)}"
+    return f"{took} and {_time(times, better)} with {named(better, current)}"
+
+
+def consequences(
+    before: LoaderSettings,
+    after: LoaderSettings,
+    generators: tuple[str, ...],
+    *,
+    draws_shuffle: bool,
+    has_own_state: bool,
+    endless_batches: int,
+) -> list[str]:
+    """What differs from the plain loader because num_workers has changed; the arguments are those of ``Tuner``."""
+    if before.num_workers == after.num_workers:
+        return []
+    lines = [seeding(generators)] if after.num_workers and generators else []
+    if not before.num_workers and draws_shuffle:
+        lines.append(
+            "later epochs have a different order than without workers, since samples draw torch's random numbers"
+        )
+    if has_own_state:
+        lines.append(
+            "later epochs may have a different order, and loading a state_dict() that was saved with "
+            f"num_workers={after.num_workers} needs this number or autotune"
+        )
+    if before.num_workers and 0 < endless_batches < after.queued_batches:
+        ahead = f"{after.queued_batches} batches are drawn ahead, more than an epoch of {endless_batches}"
+        lines.append(f"{ahead}, so that epochs after a reset() have another order")
+    return lines

@@ -1,0 +1,142 @@
+"""What a training has measured of its settings: whole epochs, and the pace between their start and end. Pure.
+
+Whole epochs are compared with whole epochs, and a pace with a pace: an epoch has the start and the end of its workers.
+Where that is impossible, texts say which is which. What was not measured is unknown.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from nws_sweep import units
+from nws_sweep.results import LoaderSettings, Trial, Window, WindowKind
+
+Epoch = Sequence[Window]
+
+
+class Measured(NamedTuple):
+    """What was measured of one setting.
+
+    Attributes:
+        batch_s: Seconds of a batch.
+        waiting_share: Share of the time spent waiting for batches.
+        is_of_epochs: Whether whole epochs were timed, their start and end included.
+    """
+
+    batch_s: float
+    waiting_share: float
+    is_of_epochs: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """What was measured of settings.
+
+    Attributes:
+        measured: By settings, in whole epochs or at the pace; empty if some setting has neither.
+        batches: Of an epoch, if whole epochs of a known length were timed; else None.
+    """
+
+    measured: Mapping[LoaderSettings, Measured] = field(default_factory=dict)
+    batches: int | None = None
+
+    @property
+    def batch_s(self) -> Mapping[LoaderSettings, float]:
+        """Seconds of a batch by settings."""
+        return {settings: measured.batch_s for settings, measured in self.measured.items()}
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether some settings have whole epochs only, others a pace only."""
+        return len({measured.is_of_epochs for measured in self.measured.values()}) > 1
+
+    def of(self, *settings: LoaderSettings) -> "Times":
+        """The times of these settings alone, of those that were measured."""
+        return Times({timed: self.measured[timed] for timed in settings if timed in self.measured}, self.batches)
+
+    @property
+    def unit(self) -> str:
+        """What the texts are about."""
+        return "an epoch" if self.batches else "a batch"
+
+    def text(self, batch_s: float) -> str:
+        """The seconds of a batch as a time of the unit."""
+        return units.seconds(batch_s * (self.batches or 1))
+
+
+def times_of(trials: Collection[Trial]) -> Times:
+    """What was measured in whole epochs, if all trials have timed some; else at the pace, if all have one; else mixed.
+
+    An epoch may be too short for a pace, and the settings before may have been left within an epoch.
+    """
+    if in_epochs := _of_all(trials, in_whole_epochs):
+        lengths = {trial.batches for trial in trials}
+        return Times(in_epochs, lengths.pop() if len(lengths) == 1 else None)
+    at_paces = _of_all(trials, at_the_pace)
+    return Times(at_paces or _of_all(trials, _in_epochs_or_at_the_pace))
+
+
+def _in_epochs_or_at_the_pace(trial: Trial) -> Measured | None:
+    return in_whole_epochs(trial) or at_the_pace(trial)
+
+
+def _of_all(
+    trials: Collection[Trial], measured_of: Callable[[Trial], Measured | None]
+) -> Mapping[LoaderSettings, Measured]:
+    """What was measured in this way, by settings; empty unless all trials were."""
+    pairs = [(trial.settings, measured_of(trial)) for trial in trials]
+    measured = {settings: figures for settings, figures in pairs if figures}
+    return measured if len(measured) == len(trials) else {}
+
+
+def in_whole_epochs(trial: Trial) -> Measured | None:
+    """The mean of the whole epochs, their start and end shared out over their batches; None if none was timed.
+
+    Without the epoch that starts persistent workers, if there are others.
+    """
+    epochs = whole_epochs(trial.windows, trial.batches)
+    has_start = trial.settings.persistent_workers and len(epochs) > 1
+    windows = [window for epoch in epochs[has_start:] for window in epoch]
+    if not windows:
+        return None
+    elapsed_s, waits_s = duration_s(windows), sum(sum(window.wait_s) for window in windows)
+    return Measured(elapsed_s / sum(window.batches for window in windows), waits_s / elapsed_s, is_of_epochs=True)
+
+
+def at_the_pace(trial: Trial) -> Measured | None:
+    """The figures between the start and the end of an epoch; None if no window of these was timed."""
+    figures = trial.measurement
+    if not (any(map(is_steady, trial.windows)) and figures and figures.batch_s and figures.stall_fraction is not None):
+        return None
+    return Measured(figures.batch_s.value, figures.stall_fraction)
+
+
+def at_the_pace_or_in_epochs(trial: Trial) -> Measured | None:
+    """The figures of the pace, else those of whole epochs; None if neither was timed."""
+    return at_the_pace(trial) or in_whole_epochs(trial)
+
+
+def is_steady(window: Window) -> bool:
+    """Whether the window is between the start and the end of an epoch."""
+    return window.kind is WindowKind.STEADY and not window.ended_epoch
+
+
+def whole_epochs(windows: Iterable[Window], batches: int | None) -> list[Epoch]:
+    """The windows of each epoch that was timed from its start to its end.
+
+    Args:
+        windows: Of a trial.
+        batches: Of an epoch; None if unknown: then no epoch is known to be whole.
+    """
+    epochs: list[Epoch] = []
+    epoch: list[Window] = []
+    for window in windows:
+        epoch = [window] if window.startup_s is not None else [*epoch, window]
+        if window.ended_epoch and sum(part.batches for part in epoch) == batches:
+            epochs.append(epoch)
+    return epochs
+
+
+def duration_s(windows: Iterable[Window]) -> float:
+    """The seconds of windows together."""
+    return sum(window.elapsed_s for window in windows)
