@@ -27,7 +27,7 @@ class ProgressReporter:
 
     def search_finished(self, result: SearchRecord) -> None:
         """Announces the answer, and why the search stopped."""
-        self.note(f"{snippets.found_line(result)}; stopped: {result.stop_reason}")
+        self.note(snippets.end_line(result))
 
     def interrupted(self, result: SearchRecord) -> None:
         """Announces the best so far; the exception reports the interruption."""

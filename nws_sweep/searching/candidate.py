@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from nws_sweep import units
-from nws_sweep.errors import TimeLimitReached, TrialError, TrialTimeout
+from nws_sweep.errors import TimeLimitReached, TrialError, TrialInterrupted
 from nws_sweep.executor.environment import Environment, TrialProcess
 from nws_sweep.results import (
     Configuration,
@@ -150,6 +150,13 @@ class Candidate:
                 process.resume()
                 self._take_windows(process, number)
                 resources.check_budget(self.process.usage.added_bytes, memory_bytes)
+            except TrialInterrupted as interruption:
+                self.progress.slices = earlier  # what was measured before stays
+                if not self.progress.by_round:
+                    raise
+                self.process.environment.check_interrupts()  # an interrupt may have ended the trial process too
+                self.retire(f"ended early: {interruption}")
+                return
             except TrialError:
                 if not self.progress.done:
                     raise
@@ -209,7 +216,7 @@ class Candidate:
         except TimeLimitReached:
             waited_s = environment.clock() - began
             if not self.progress.windows and waited_s >= _LONG_WITHOUT_BATCH_S:  # else the trial would have no row
-                self.fail(TrialTimeout(f"no batch within {units.seconds(waited_s)}, until the search's time limit"))
+                self.fail(TrialInterrupted(f"no batch within {units.seconds(waited_s)}, until the search's time limit"))
             raise
         finally:
             self.progress.cost_s += environment.clock() - began

@@ -17,6 +17,7 @@ _SLOW_FORK_S = 0.01  # an empty process takes less than 1 ms, one of 1 GB 20 ms
 _STATES: dict[type[TrialError], TrialState] = {
     errors.TrialTimeout: TrialState.TIMEOUT,
     errors.TrialOutOfMemory: TrialState.OUT_OF_MEMORY,
+    errors.TrialInterrupted: TrialState.INTERRUPTED,
     errors.TrialSkipped: TrialState.SKIPPED,
     errors.TrialMismeasured: TrialState.MISMEASURED,
     errors.WrongSamples: TrialState.WRONG_SAMPLES,

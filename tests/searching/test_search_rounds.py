@@ -101,7 +101,7 @@ def test_a_candidate_that_hangs_until_the_time_limit_has_a_row() -> None:
 
     machine.distort = hang
     result, _ = run_search(configuration(), machine)
-    assert [trial.state for trial in result.trials] == [TrialState.OK, TrialState.TIMEOUT]
+    assert [trial.state for trial in result.trials] == [TrialState.OK, TrialState.INTERRUPTED]
     assert result.trials[1].reason == "no batch within 60.0 s, until the search's time limit"
     assert result.verdict is not None
 
