@@ -31,7 +31,7 @@ class ProgressReporter:
 
     def interrupted(self, result: SearchRecord) -> None:
         """Announces the best so far; the exception reports the interruption."""
-        self.note(f"interrupted; so far {snippets.found_line(result)}")
+        self.note(f"interrupted: {snippets.found_line(result)}")
 
     def _print_nothing(self, *_: Any, **__: Any) -> None:
         """Figures of slices and rounds are preliminary."""

@@ -68,7 +68,8 @@ class SearchResult:
     def _without_answer(self, results: Summary) -> NwsSweepError:
         """The error that names the reason of the first candidate; OutOfTime if no candidate has a result."""
         if not self.record.results and self.record.stop_reason:
-            reason = next(iter(results.failures), self.record.stop_reason)
+            interrupted = self.record.interrupted
+            reason = interrupted.reason if interrupted else self.record.stop_reason
             return OutOfTime(f"no candidate was measured: {reason}")
         return NwsSweepError(f"no candidate could be measured: {results.failures[0]}")
 

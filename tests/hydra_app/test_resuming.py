@@ -7,7 +7,7 @@ import pytest
 
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.hydra_app import resuming
-from nws_sweep.results import BatchCost, Host, SearchRecord
+from nws_sweep.results import BatchCost, Host, SearchRecord, TrialState, Verdict
 from nws_sweep.results.storage import StoredRun
 from tests import factories
 from tests.children import child, line_of
@@ -49,6 +49,21 @@ def test_an_unfinished_search_resumes_and_the_batches_of_its_unfinished_trial_ar
     assert resumed(folder, half(0, 1, 2)) == (half(0, 1, 2), "")
     assert len(list(folder.glob("*.interrupted-*"))) == 1
     assert resuming.ended(folder, half(0).configuration, HOST) is None
+
+
+def test_a_search_that_its_limit_ended_is_where_the_next_goes_on(tmp_path: Path) -> None:
+    settings = trial(2, 4.0).settings
+    verdict = Verdict(recommended=settings, fastest=settings, provisional=True)
+    killed = factories.failed_trial(4, "killed by SIGKILL", TrialState.INTERRUPTED)
+    ended = search_result(trial(0, 8.0), trial(2, 4.0), killed, verdict=verdict)
+    folder = store_run(tmp_path, ended)
+    record, line = resumed(folder, ended)
+    assert (record, line) == (ended, "")
+    assert record is not None
+    assert not record.is_final
+    assert "batches.csv.interrupted-1" in names_in(folder)  # of the killed trial, which is measured again
+    nothing = search_result(killed, stop_reason="4 candidates could not be measured")
+    assert resumed(store_run(tmp_path, nothing, "nothing"), nothing) == (None, "")
 
 
 def test_a_search_of_another_configuration_is_set_aside(tmp_path: Path) -> None:
