@@ -45,7 +45,7 @@ HEURISTICS: Mapping[str, tuple[str, Callable[[int, int], int]]] = {
 }
 OTHER = " of "  # between the name of a method and that of another version, see ``against``
 METHODS = (*_OWN, *PEERS, *HEURISTICS)
-_CRASHES = (TrialState.FAILED, TrialState.TIMEOUT, TrialState.OUT_OF_MEMORY)
+_CRASHES = (TrialState.FAILED, TrialState.TIMEOUT, TrialState.OUT_OF_MEMORY, TrialState.INTERRUPTED)
 _TIMEOUT_S = 3600.0
 
 
