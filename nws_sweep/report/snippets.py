@@ -364,9 +364,10 @@ def found_line(result: SearchRecord) -> str:
 
 
 def end_line(result: SearchRecord) -> str:
-    """The first line of the answer of a search that has ended, with the reason to stop."""
+    """The first line of the answer of a search that has ended, and the reason to stop unless the line has it."""
     line = found_line(result)
-    return f"{line}; stopped: {result.stop_reason}" if result.is_final else line
+    says_why = result.status in (Status.PROVISIONAL, Status.UNDECIDED)
+    return line if says_why else f"{line}; stopped: {result.stop_reason}"
 
 
 def trial_line(trial: Trial, configuration: Configuration) -> str:
