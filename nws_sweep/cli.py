@@ -150,7 +150,7 @@ def best(arguments: Sequence[str]) -> int:
     _show(rendered.text)
     for line in rendered.comments:
         _note(f"# {line}")
-    return 0 if rendered.text and all(configuration.best for configuration in summary.configurations) else 1
+    return 0 if rendered.text and all(configuration.answer for configuration in summary.configurations) else 1
 
 
 def compare(arguments: Sequence[str]) -> int:

@@ -38,7 +38,11 @@ class TrialTimeout(TrialError):  # noqa: N818 - the state's name, as in the row
 
 
 class TrialOutOfMemory(TrialError):  # noqa: N818 - the state's name, as in the row
-    """A process of a candidate was killed because memory was exhausted."""
+    """The processes of a candidate needed more than the memory budget and were killed."""
+
+
+class TrialInterrupted(TrialError):  # noqa: N818 - the state's name, as in the row
+    """Something that says nothing about a candidate ended it: the search's time limit, or a signal of others."""
 
 
 class TrialSkipped(TrialError):  # noqa: N818 - the state's name, as in the row
@@ -54,7 +58,7 @@ class WrongSamples(TrialError):  # noqa: N818 - the state's name, as in the row
 
 
 class OutOfTime(NwsSweepError):  # noqa: N818 - an event
-    """A search reached its time limit before any candidate was measured."""
+    """A search was ended, by its time limit or by others, before any candidate was measured."""
 
 
 class TimeLimitReached(Exception):  # noqa: N818 - no error

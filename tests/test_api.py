@@ -8,6 +8,7 @@ import random
 import signal
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from threading import Lock
 from types import SimpleNamespace
 from typing import Any, cast
@@ -21,11 +22,11 @@ import nws_sweep
 from nws_sweep import api
 from nws_sweep.api import searching
 from nws_sweep.dataloading.inputs import DATALOADER_DEFAULTS, loader_input_of
-from nws_sweep.errors import ConfigurationError, NwsSweepError, UnpicklableError
+from nws_sweep.errors import ConfigurationError, NwsSweepError, OutOfTime, UnpicklableError
 from nws_sweep.replay import epoch_length
 from nws_sweep.report import progress
 from nws_sweep.report.search_result import SearchResult
-from nws_sweep.results import BatchCost, LoaderSettings, MeasureRules
+from nws_sweep.results import BatchCost, LoaderSettings, MeasureRules, Noise, SearchRecord, TrialState, Verdict
 from nws_sweep.system import host_lock, processes
 from tests import user_datasets
 from tests.dataloading.test_generators import Draws
@@ -100,14 +101,14 @@ def test_a_search_recommends_workers_and_does_not_change_the_program(capfd: pyte
     assert result.stop_reason
     assert result.cost_s > 0
     assert lines[0] == "measuring Slow with num_workers=0 to 2: at most 60.0 s"
-    assert lines[-1].startswith("best: num_workers=2; stopped: ")
+    assert lines[-1].startswith("best: num_workers=2 (measured); stopped: ")
     again = small(dataset, batch_size=10, shuffle=True)
     assert again.reused
     assert again.measured_at == result.measured_at
     assert capfd.readouterr().err == ""
     tuned = nws_sweep.tune(DataLoader(dataset, batch_size=10, shuffle=True), num_workers=[0, 2], measure=QUICK)
     assert tuned.num_workers == 2
-    expected = f"nws_sweep: Slow: best: num_workers=2, measured at {result.measured_at}; reuse=False"
+    expected = f"nws_sweep: Slow: best: num_workers=2 (measured), measured at {result.measured_at}; reuse=False"
     assert capfd.readouterr().err == f"{expected} measures again\n"
 
 
@@ -184,6 +185,35 @@ def test_an_epoch_that_grows_with_the_workers_is_a_warning(monkeypatch: pytest.M
     monkeypatch.setattr(searching, "_result", lambda *_: found)
     with pytest.warns(UserWarning, match="nws_sweep: the length of an epoch depends on num_workers"):
         assert nws_sweep.search(slow()) is found
+
+
+def test_an_undecided_search_changes_nothing_and_is_where_the_next_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    starts: list[tuple[int, ...]] = []
+
+    def measured(start: SearchRecord, *_: Any) -> SearchRecord:
+        """The limit ends the first search after the candidate without workers, the second by its rule."""
+        starts.append(start.measured_numbers)
+        is_first, four = len(starts) == 1, start.configuration.loader.with_workers(4)
+        trials = [trial(0, 8.0, settings=four.with_workers(0), noise=Noise(other_cpus=1.7))]
+        if not is_first:
+            trials.append(trial(4, 2.0, settings=four, noise=Noise(other_cpus=1.7)))
+        found = Verdict(recommended=trials[-1].settings, fastest=four, provisional=is_first)
+        return replace(start, trials=tuple(trials), verdict=found, stop_reason="time_limit_s=60 was spent", cost_s=60.0)
+
+    monkeypatch.setattr(searching, "_measured", measured)
+    loader, lines = DataLoader(slow(), num_workers=2), list[str]()
+    with pytest.warns(UserWarning, match="nws_sweep: undecided; only num_workers=0 was measured: time_limit_s=60 was"):
+        tuned: Any = nws_sweep.tune(loader, progress=lines.append)
+    assert (tuned.num_workers, tuned.tuning.is_provisional) == (2, True)
+    assert tuned.tuning.reason.startswith("undecided; only num_workers=0 was measured: time_limit_s=60 was spent")
+    result = nws_sweep.search(loader, progress=lines.append)
+    assert (result.status, result.num_workers, result.reused) == ("measured", 4, False)
+    assert str(result).splitlines()[0].startswith("best: num_workers=4")
+    assert str(result).splitlines()[1].startswith("other programs used 1.7 of ")
+    assert str(result).count("other programs") == 1
+    assert starts == [(), (0,)]
+    assert "; num_workers=0 measured at 20" in lines[-1]
+    assert nws_sweep.search(loader, progress=False).reused
 
 
 def test_a_training_step_and_a_loader_returned_by_a_function_are_measured() -> None:
@@ -270,7 +300,7 @@ def test_the_examples_run() -> None:
 def test_a_result_renders_as_a_table_a_frame_and_a_figure() -> None:
     result = SearchResult(search_result(trial(0, 4.0), trial(2, 2.0), failed_trial(4, "<script>")))
     lines = str(result).splitlines()
-    assert lines[0] == "best: num_workers=2"
+    assert lines[0] == "best: num_workers=2 (measured)"
     rows = [line for line in lines if line.startswith("|")]
     assert len(rows) == 5
     assert "failed" in rows[4]
@@ -279,7 +309,7 @@ def test_a_result_renders_as_a_table_a_frame_and_a_figure() -> None:
     assert figure.axes
     assert figure._repr_png_().startswith(b"\x89PNG")  # type: ignore[attr-defined]
     page = result._repr_html_()
-    assert page.startswith("<pre>best: num_workers=2\n")
+    assert page.startswith("<pre>best: num_workers=2 (measured)\n")
     assert "<script>" not in page
 
 
@@ -302,6 +332,12 @@ def test_a_result_predicts_other_settings() -> None:
         SearchResult(search_result(trial(2, 2.0))).predict()
 
 
+def test_a_search_whose_only_candidates_others_ended_is_out_of_time() -> None:
+    killed = failed_trial(0, "no batch within 57.0 s", TrialState.INTERRUPTED)
+    with pytest.raises(OutOfTime, match=r"^no candidate was measured: no batch within 57.0 s$"):
+        SearchResult(search_result(killed))
+
+
 def test_a_search_without_a_measured_candidate_raises() -> None:
     with pytest.raises(
         NwsSweepError, match="no candidate could be measured: dataset=photos num_workers=0: failed: it broke"
@@ -311,8 +347,13 @@ def test_a_search_without_a_measured_candidate_raises() -> None:
 
 def test_an_interrupted_search_names_the_best_so_far() -> None:
     lines: list[str] = []
-    progress.ProgressReporter(print, lines.append).interrupted(search_result(trial(0, 8.0), trial(2, 4.0)))
-    assert lines == ["interrupted; so far best: num_workers=2"]
+    progress.ProgressReporter(print, lines.append).interrupted(
+        search_result(trial(0, 8.0), trial(2, 4.0), stop_reason="")
+    )
+    (line,) = lines
+    assert line.startswith(
+        "interrupted: best so far: num_workers=2 (provisional: the search did not finish; 2 candidates"
+    )
 
 
 def test_progress_is_written_to_the_requested_destination(capsys: pytest.CaptureFixture[str]) -> None:

@@ -21,7 +21,7 @@ from nws_sweep.errors import ConfigurationError
 from nws_sweep.results import storage
 from nws_sweep.results.storage import Stored
 from tests.conftest import Command
-from tests.factories import search_result, summary_of_grid, summary_of_run, trial
+from tests.factories import search_result, store_run, summary_of_grid, summary_of_run, trial
 from tests.simulated import check_rows
 
 # One process for the commands of all tests that share it: it takes seconds to start.
@@ -177,6 +177,18 @@ def test_a_grid_in_a_folder_with_a_strange_name_is_announced_measured_reported_a
     assert "the measurements are kept: nws-sweep report " in completed.stdout
     assert drawn.exists()
     assert not list(grid.rglob(".nws_sweep-*"))
+
+
+@pytest.mark.parametrize("form", ["kwargs", "overrides", "lightning", "transformers", "json", "yaml"])
+def test_best_fails_with_a_line_where_the_search_was_ended_too_early(
+    form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = store_run(tmp_path, search_result(trial(0, 8.0), stop_reason=""))
+    status, printed = cli.run(["best", str(folder), "--format", form]), capsys.readouterr()
+    assert status == 1
+    assert re.fullmatch(r"# .*undecided; only num_workers=0 was measured: .*\n", printed.err)
+    assert (printed.out == "") == (form not in ("json", "yaml"))
+    assert "num_workers" not in printed.out
 
 
 @pytest.mark.extended

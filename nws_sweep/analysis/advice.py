@@ -24,11 +24,11 @@ _TEXTS = {
     Bottleneck.COMPETITION: (
         "workers compete with the training step", "with an undisturbed step",
         "with workers it takes {beside} per batch on {cpus} instead of {alone}; {cheaper}, fewer threads "
-        "for the step (torch.set_num_threads) or more CPUs help, more workers do not",
+        "for the step (torch.set_num_threads) or more CPUs help{more_workers}",
     ),
     Bottleneck.STEP: (
         "step-bound", "with an instant training step",
-        "the training step takes {step} of {batch} per batch; more workers will not help",
+        "the training step takes {step} of {batch} per batch{more_workers}",
     ),
     Bottleneck.TRANSFER: (
         "transfer-bound", "without transfers",
@@ -37,8 +37,7 @@ _TEXTS = {
     ),
     Bottleneck.CPU: (
         "CPU-bound", "with enough CPUs",
-        "with {more_cpus} {with_more} less; {busy}; {cheaper}{cheaper_step} or more CPUs help, more workers "
-        "do not",
+        "with {more_cpus} {with_more} less; {busy}; {cheaper}{cheaper_step} or more CPUs help{more_workers}",
     ),
     Bottleneck.LATENCY: (
         "latency-bound", "without I/O wait",
@@ -122,13 +121,23 @@ def _noise(diagnosis: Diagnosis) -> str:
     return f"too much noise to identify the bottleneck: {took}; measure again on a quiet machine"
 
 
-def _transfer(means: MeanCosts, best: int) -> str:
+def _transfer(means: MeanCosts, best: int, more_workers: str) -> str:
     if means.hand_over_s is None:
         return "what a transfer takes is unknown: no candidate with workers was measured"
     load, transfer = seconds(means.load_s), seconds(means.hand_over_s)
     if not best and means.hand_over_s > means.load_s:
-        return f"loading a batch takes less time than its transfer ({load} against {transfer}), so workers cannot help"
+        return f"loading a batch takes less time than its transfer ({load} against {transfer}){more_workers}"
     return f"transferring a batch from a worker takes {transfer}"
+
+
+def _more_workers(diagnosis: Diagnosis) -> str:
+    """What is known about more workers than the best has: a sentence never says more than was measured."""
+    best = diagnosis.best.num_workers
+    more = [number for number in diagnosis.result.measured_numbers if number > best]
+    if not more:
+        return "; more workers were not measured"
+    numbers = f"{more[0]} to {more[-1]}" if len(more) > 1 else more[0]
+    return f"; {'more ' if best else ''}workers ({numbers} measured) do not help"
 
 
 def _figures(diagnosis: Diagnosis, replayed: Counterfactual) -> dict[str, str]:
@@ -140,7 +149,7 @@ def _figures(diagnosis: Diagnosis, replayed: Counterfactual) -> dict[str, str]:
     if cpu_s is not None and batch_s:
         utilization = share(min(1.0, cpu_s / (cores * batch_s)))
         busy = f"CPU utilization {utilization}, {seconds(cpu_s)} of CPU time per batch"
-    load = seconds(means.load_s)
+    load, more_workers = seconds(means.load_s), _more_workers(diagnosis)
     method = replayed.model.start_method
     is_cpu_bound = Bottleneck.CPU in diagnosis.bottlenecks[:1]
     return {
@@ -152,10 +161,11 @@ def _figures(diagnosis: Diagnosis, replayed: Counterfactual) -> dict[str, str]:
         ),
         "beside": seconds(fewest.records.loop.step_s),
         "alone": seconds(alone.records.loop.step_s),
+        "more_workers": more_workers,
         "cpus": counted(cores, "CPU"),
         "step": seconds(min(step_s, batch_s)),  # a mean; batch_s, a mean of logarithms, may be a little less
         "batch": seconds(batch_s),
-        "handed_over": _transfer(means, best),
+        "handed_over": _transfer(means, best, more_workers),
         "more_cpus": counted(2 * cores, "CPU"),
         "with_more": share(replayed.without(Bottleneck.COMPETITION, cpus=2 * cores)) if is_cpu_bound else "",
         "busy": busy,

@@ -3,13 +3,13 @@
 from collections.abc import Iterator, Sequence
 
 from nws_sweep import units
+from nws_sweep.analysis import answers
 from nws_sweep.analysis.diagnosis import Diagnosis
-from nws_sweep.results import NO_STEP, ONLINE_STRATEGY, SearchRecord, Trial, TrialState, Verdict, dataset_facts
+from nws_sweep.results import NO_STEP, ONLINE_STRATEGY, SearchRecord, Status, Trial, TrialState, dataset_facts
 from nws_sweep.system import processes
 
-# Noise is reported above these limits: 0.2 CPUs, and shares that show in an interval of 5 %.
+# Noise is reported above these limits: shares that show in an interval of 5 %. ``answers.load`` names other programs.
 _DISTURBANCES = (
-    ("other_cpus", 0.2, "other programs used {value:.1f} CPUs while {candidate} was measured"),
     ("steal", 0.05, "the hypervisor took {share} of the CPU time while {candidate} was measured"),
     ("throttled", 0.02, "{candidate} was throttled by its CPU quota {share} of the time"),
 )
@@ -17,15 +17,16 @@ _WITHOUT_A_DEVICE = (NO_STEP, "nws_sweep.dataloading.training_steps.Sleep")
 
 
 def on(result: SearchRecord, best: Trial | None, diagnosis: Diagnosis | None) -> Iterator[str]:
-    """The warnings about the answer of a search; ``best`` is the recommended trial, if any."""
-    if result.provisional:
-        yield result.provisional
+    """The warnings about the answer of a search; ``best`` is the recommended trial, if any.
+
+    What is open about an answer that is not measured stands in its first line (``answers.first_line``).
+    """
+    if result.status is Status.MEASURED and (still_open := answers.what_is_open(result)):
+        yield still_open
     if wrong := next((trial for trial in result.trials if trial.state is TrialState.WRONG_SAMPLES), None):
         yield f"num_workers={wrong.num_workers} is excluded: {wrong.reason}"
     if best is not None:
         yield from _about_workers(result.trials)
-        if result.verdict is not None and result.verdict.tied:
-            yield about_tie(result.verdict)
         yield from _about_edge(diagnosis)
         yield from _about_dataset(result, best)
     yield from _about_noise(result.trials)
@@ -34,19 +35,10 @@ def on(result: SearchRecord, best: Trial | None, diagnosis: Diagnosis | None) ->
 
 def _about_workers(trials: Sequence[Trial]) -> Iterator[str]:
     failed = [trial for trial in trials if trial.num_workers and trial.objective_s is None]
-    reasons = [trial.reason for trial in failed if trial.reason and trial.state is not TrialState.WRONG_SAMPLES]
+    no_failures = (TrialState.WRONG_SAMPLES, TrialState.INTERRUPTED)
+    reasons = [trial.reason for trial in failed if trial.reason and trial.state not in no_failures]
     if reasons and len(reasons) == sum(trial.num_workers > 0 for trial in trials):
         yield f"every candidate with workers failed; first reason: {reasons[0]}"
-
-
-def about_tie(verdict: Verdict) -> str:
-    """Names the candidates that are statistically tied with the recommended one, and the time to decide."""
-    chosen = verdict.recommended
-    others = sorted({(one.num_workers, one.differing(chosen)) for one in verdict.tied})
-    names = ", ".join(f"{number} {differing}".rstrip() for number, differing in others)
-    more = f"about {units.seconds(verdict.seconds_to_decide or 0.0)} more measurement should decide"
-    are = "is" if len(others) == 1 else "are"
-    return f"num_workers={names} {are} statistically tied with {chosen.num_workers}; {more}"
 
 
 def _about_edge(diagnosis: Diagnosis | None) -> Iterator[str]:

@@ -12,7 +12,7 @@ from nws_sweep.analysis import node_kinds
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary
 from nws_sweep.analysis.time_ratios import Change, Quantity, Times, change_of, times_of
 from nws_sweep.errors import ConfigurationError, one_line
-from nws_sweep.results import Trial, shown
+from nws_sweep.results import Status, Trial, shown
 
 _LONGEST_VALUE = 80
 _NONE = "none"  # for facts that a host lacks, such as torchvision
@@ -105,7 +105,7 @@ def _labels(configurations: Iterable[ConfigurationSummary], columns: Sequence[st
 
 
 def _pair(a: ConfigurationSummary, b: ConfigurationSummary, columns: Sequence[str], within: float) -> Pair:
-    times = times_of(a.best, b.best) if a.best and b.best else None
+    times = times_of(a.answer, b.answer) if a.answer and b.answer else None
     return Pair(
         label=" / ".join(dict.fromkeys(_labels((a, b), columns))),
         a=a,
@@ -120,12 +120,12 @@ def _notes(a: ConfigurationSummary, b: ConfigurationSummary, times: Times | None
     for name, one in (("A", a), ("B", b)):
         if one.best is None:
             yield f"no candidate could be measured in {name}"
-        elif not one.run.result.complete:
-            yield f"the search in {name} did not finish"
-    if a.best is None or b.best is None:
+        elif one.status and one.status is not Status.MEASURED:
+            yield f"{name} is {one.status.value}: {one.run.result.doubt}"
+    if a.answer is None or b.answer is None:
         return
-    if a.best.num_workers != b.best.num_workers:
-        yield f"the best num_workers differs{_cost_of_keeping(a.best, b.best, b)}"
+    if a.answer.num_workers != b.answer.num_workers:
+        yield f"the best num_workers differs{_cost_of_keeping(a.answer, b.answer, b)}"
     yield from _about_times(times)
 
 

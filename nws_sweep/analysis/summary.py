@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from nws_sweep.analysis import advice, caveats, node_kinds, what_if
+from nws_sweep.analysis import advice, answers, caveats, node_kinds, what_if
 from nws_sweep.analysis.diagnosis import Diagnosis, diagnose, worker_trials
 from nws_sweep.analysis.stage_savings import stages_of
 from nws_sweep.analysis.time_ratios import Ratio, ratio_of
@@ -19,6 +19,7 @@ from nws_sweep.results import (
     Host,
     ProjectFacts,
     SearchRecord,
+    Status,
     Trial,
     TrialState,
     varying_columns,
@@ -53,7 +54,7 @@ class ConfigurationSummary:
 
     run: StoredRun
     label: str  # its values of the columns that vary in the grid, such as ``batch_size=64 pin_memory=true``
-    best: Trial | None  # recommended
+    best: Trial | None  # the fastest trial so far, if workers cost a price; see ``answer``
     gain_over_zero: Ratio | None  # speed-up over num_workers=0: its time / the time of the best
     gain_over_reference: Ratio | None  # speed-up over num_workers = usable CPUs (reference)
     searched: tuple[str, ...]  # names of the DataLoader settings that were searched, or that vary in the grid
@@ -78,6 +79,34 @@ class ConfigurationSummary:
             explanation=tuple(filter(None, lines)),
             warnings=tuple(caveats.on(self.run.result, self.best, found)),
         )
+
+    @property
+    def status(self) -> Status | None:
+        """How the answer was found; None if no candidate was measured."""
+        return self.run.result.status
+
+    @property
+    def answer(self) -> Trial | None:
+        """The recommended trial; None if nothing was measured, or only the candidates that are measured first."""
+        return None if self.status is Status.UNDECIDED else self.best
+
+    def first_line(self, settings: str) -> str:
+        """How the answer was found, and the answer, with these settings of the best."""
+        result = self.run.recorded if self.status is Status.UNDECIDED else self.run.result
+        return answers.first_line(result, self.best, settings)
+
+    @functools.cached_property
+    def headline(self) -> str:
+        """The first line of the answer."""
+        if self.best is None:
+            return self.first_line("")
+        workers = f"num_workers={self.best.num_workers} {self.changed_settings}".rstrip()
+        return self.first_line(f"{workers}{self.configuration.rank_suffix}")
+
+    @property
+    def load(self) -> str:
+        """What other programs used of the CPUs; empty if it was next to nothing."""
+        return answers.load([self.run.result])
 
     @property
     def diagnosis(self) -> Diagnosis | None:
@@ -166,8 +195,12 @@ class Summary:
 
     @functools.cached_property
     def fastest(self) -> ConfigurationSummary | None:
-        """The configuration whose best loads the most samples per second; None if nothing was measured."""
-        return max((c for c in self.configurations if c.best), key=lambda c: c.best_rate, default=None)
+        """The configuration whose answer loads the most samples per second; of undecided ones if there is no answer.
+
+        None if nothing was measured.
+        """
+        measured = (c for c in self.configurations if c.best)
+        return max(measured, key=lambda c: (c.answer is not None, c.best_rate), default=None)
 
     @property
     def rate_unit(self) -> str:
@@ -198,10 +231,23 @@ class Summary:
         return tuple(f"{c.label}: {line}" for c in self.configurations for line in c.explanation[:most])
 
     @property
+    def headlines(self) -> tuple[str, ...]:
+        """What the report begins with: answers and the load beside them, a line each.
+
+        The first line of a single configuration; of several, with labels, those that are not measured.
+        """
+        if len(self.configurations) == 1:
+            (only,) = self.configurations
+            return tuple(filter(None, (only.headline, only.load)))
+        load = answers.load([run.result for run in self.stored.runs])
+        unsure = [c for c in self.configurations if c.status in (Status.PROVISIONAL, Status.UNDECIDED)]
+        return (*filter(None, [load]), *(f"{c.label}: {c.headline}" for c in unsure))
+
+    @property
     def succeeded(self) -> bool:
-        """Whether every configuration was measured to the end without a failure."""
-        complete = all(configuration.run.result.complete for configuration in self.configurations)
-        return complete and not self.failures and not self.stored.unreadable
+        """Whether every configuration was measured to an answer without a failure."""
+        answered = all(c.run.result.complete and c.status is not Status.UNDECIDED for c in self.configurations)
+        return answered and not self.failures and not self.stored.unreadable
 
     @property
     def title(self) -> str:

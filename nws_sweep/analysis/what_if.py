@@ -152,6 +152,20 @@ class WhatIf:
             found[step_s] = fewest
         return found
 
+    def promising(self) -> tuple[int, float]:
+        """The num_workers that ``replay.choice`` chooses by predictions, and how much faster than ``own`` it is."""
+        rules = self.result.configuration.search
+        most = choice.most_workers(self.own.cpus, {}) if rules.max_workers is None else rules.max_workers
+
+        def costs_s(numbers: Sequence[int]) -> dict[QueueSettings, float]:
+            queues = [replace(self.own, num_workers=number) for number in numbers]
+            return {queue: self.cost_s(queue) for queue in queues}
+
+        numbers = sorted({self.own.num_workers, *(number for number in rules.candidates if number <= most)})
+        predicted_s = choice.costs_near_the_best(numbers, costs_s, self.tolerance)
+        chosen = choice.choose(predicted_s, self.tolerance)
+        return chosen.num_workers, self.cost_s(self.own) / predicted_s[chosen]
+
     @property
     def _endless(self) -> Model:
         """The model of an epoch whose start takes next to nothing."""

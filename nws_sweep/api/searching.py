@@ -27,8 +27,9 @@ from nws_sweep.replay.epoch_length import LONGER
 from nws_sweep.report import snippets
 from nws_sweep.report.progress import Print, ProgressReporter, announcer, printer_for
 from nws_sweep.report.search_result import SearchResult
-from nws_sweep.results import NO_STEP, Configuration, MeasureRules, SearchRecord, SearchRules, TrialState
+from nws_sweep.results import NO_STEP, Configuration, MeasureRules, SearchRecord, SearchRules, Status, TrialState
 from nws_sweep.results.result_cache import ResultStore
+from nws_sweep.searching import earlier_results
 from nws_sweep.searching.search import limit_s, new_record
 from nws_sweep.searching.search import search as run_search
 from nws_sweep.system import host_lock, platforms, processes, temporary
@@ -76,7 +77,7 @@ def search(  # noqa: PLR0913, PLR0917 - the DataLoader's own keywords, then ours
 
     Each candidate is measured in a separate process with a copy of the dataset; the caller's dataset, sampler,
     generator and random state do not change. Under torch.distributed all ranks must call it: rank 0 measures, and all
-    ranks return its result. Repeating a search returns the stored result; see ``reuse``.
+    ranks return its result. Repeating a search returns the stored result, or goes on if it was ended; see ``reuse``.
 
     Args:
         dataset: A map-style or iterable dataset; or a DataLoader, then without any of the DataLoader's keywords; or a
@@ -104,7 +105,8 @@ def search(  # noqa: PLR0913, PLR0917 - the DataLoader's own keywords, then ours
         ranks: Number of loaders that run at the same time, as the ranks of a host (docs/guides/ddp.md). One of them is
             measured: the result, ``num_workers`` and ``max_workers`` are per rank.
         reuse: Whether to return an earlier result of the same search on this machine: ``fresh`` (same versions, at most
-            30 days old; also True), ``always`` or ``never`` (also False).
+            30 days old; also True), ``always`` or ``never`` (also False). Where the earlier search was ended, by its
+            time limit or by others, the search goes on and measures what is missing.
         config: The node ``cfg.get("nws_sweep")`` of a Hydra program that composed ``+nws_sweep=base``; it replaces the
             arguments of the search and the measurement, ``check_samples``, ``ranks``, ``reuse`` and, unless it is an
             argument, ``training_step``.
@@ -113,7 +115,8 @@ def search(  # noqa: PLR0913, PLR0917 - the DataLoader's own keywords, then ours
             the result. The log ``nws_sweep.report.progress`` has these at INFO.
 
     Returns:
-        The best settings and all measurements.
+        The best settings and all measurements. If only the candidates that are measured first have been measured when
+        the search ends, the result is undecided: its settings are those of the DataLoader, unchanged, with a warning.
 
     Raises:
         ConfigurationError: If an argument is wrong, or the dataset cannot be pickled.
@@ -178,16 +181,17 @@ def _rules(arguments: Mapping[str, Any]) -> SearchRules:
 
 
 def search_for_all_ranks(make_loader_input: Callable[[], LoaderInput], asked: Asked) -> SearchResult:
-    """The result of rank 0, with a warning if workers deliver different samples than loading without workers.
+    """The result of rank 0, with a warning if it is undecided or workers deliver different samples than no workers.
 
     All ranks raise OutOfTime if rank 0 does.
     """
     result = rank0.run_on_rank0(lambda: _result(make_loader_input, asked))
+    undecided = result.first_line if result.status == Status.UNDECIDED else ""
     wrong = (trial for trial in result.trials if trial.state is TrialState.WRONG_SAMPLES)
     excluded = (f"num_workers={trial.num_workers} is excluded: {trial.reason}" for trial in wrong)
     sound = (trial for trial in result.trials if trial.state is TrialState.OK)
     longer = (line for trial in sound for line in trial.warnings if line.startswith(LONGER))
-    for line in filter(None, (next(excluded, ""), next(longer, ""))):
+    for line in filter(None, (undecided, next(excluded, ""), next(longer, ""))):
         warnings.warn(f"nws_sweep: {in_python(printable(line))}", stacklevel=3)
     return result
 
@@ -214,8 +218,9 @@ def record_here(start: SearchRecord, loader_input: LoaderInput, asked: Asked) ->
     store, print_line = ResultStore(), printer_for(asked.progress)
     announce = announcer(asked.progress, print_line)
     reuse = asked.plan.reuse if loader_input.fingerprint else "never"
-    if known := _cached(store, start, reuse, announce):
-        return known, True
+    stored = _stored(store, start, reuse, announce)
+    if stored.is_final:
+        return stored, True
 
     @functools.cache
     def check_pickling() -> None:
@@ -229,12 +234,13 @@ def record_here(start: SearchRecord, loader_input: LoaderInput, asked: Asked) ->
 
     with processes.ended_by_taken_signals(), host_lock.held(host_lock.usual(), check_and_announce, announce):
         # Another process may have finished the same search meanwhile, such as a rank without a process group.
-        if known := _cached(store, start, reuse, announce):
-            return known, True
+        stored = _stored(store, start, reuse, announce)
+        if stored.is_final:
+            return stored, True
         inside = f" (only the DataLoader in a {loader_input.wrapper})" if loader_input.wrapper else ""
-        announce(_announcement(f"{loader_input.name}{inside}", start.configuration))
+        announce(_announcement(f"{loader_input.name}{inside}", stored))
         try:
-            record = _measured(start, loader_input, asked.training_step, ProgressReporter(print_line, announce))
+            record = _measured(stored, loader_input, asked.training_step, ProgressReporter(print_line, announce))
         except TimeLimitReached:  # while the dataset was made
             raise OutOfTime(f"the dataset was not made within {units.seconds(START_LIMIT_S)}") from None
     if loader_input.fingerprint:
@@ -242,13 +248,16 @@ def record_here(start: SearchRecord, loader_input: LoaderInput, asked: Asked) ->
     return record, False
 
 
-def _cached(store: ResultStore, start: SearchRecord, reuse: str, announce: Print) -> SearchRecord | None:
-    known = store.find(start.configuration, start.host, reuse)
-    if known:
-        found = f"{start.configuration.columns['dataset']}: {snippets.found_line(known)}"
-        provisional = f"; provisional: {known.provisional}" if known.provisional else ""
-        announce(f"{found}, measured at {known.started_at}{provisional}; reuse=False measures again")
-    return known
+def _stored(store: ResultStore, start: SearchRecord, reuse: str, announce: Print) -> SearchRecord:
+    """The final result of an equal search, which is announced; else the start, with what an equal search measured."""
+    stored = store.find(start.configuration, start.host, reuse)
+    if stored is None:
+        return start
+    if not stored.is_final:
+        return earlier_results.continued(start, stored)
+    answer = f"{start.configuration.columns['dataset']}: {snippets.found_line(stored)}"
+    announce(f"{answer}, measured at {stored.started_at}; reuse=False measures again")
+    return stored
 
 
 def configuration_of(loader_input: LoaderInput, plan: Embedded) -> Configuration:
@@ -267,12 +276,17 @@ def configuration_of(loader_input: LoaderInput, plan: Embedded) -> Configuration
     )
 
 
-def _announcement(name: str, configuration: Configuration) -> str:
+def _announcement(name: str, start: SearchRecord) -> str:
+    configuration, measured = start.configuration, start.measured_numbers
     first, *others = configuration.search.candidates
     numbers = f"{first} to {others[-1]}" if others else first
     at_most_s = limit_s(configuration)
     limit = f"at most {units.seconds(at_most_s)}" if at_most_s < math.inf else "without a time limit"
-    return f"measuring {name} with num_workers={numbers}{configuration.rank_suffix}: {limit}"
+    line = f"measuring {name} with num_workers={numbers}{configuration.rank_suffix}: {limit}"
+    if not measured:
+        return line
+    earlier = ", ".join(map(str, measured))
+    return f"{line}; num_workers={earlier} measured at {start.started_at}, before an earlier search was ended"
 
 
 def _measured(

@@ -13,7 +13,7 @@ from nws_sweep.dataloading.inputs import DATALOADER_DEFAULTS, LoaderInput, is_mo
 from nws_sweep.errors import ConfigurationError, OutOfTime
 from nws_sweep.report.progress import Print, announcer, printer_for
 from nws_sweep.report.search_result import SearchResult
-from nws_sweep.results import LoaderSettings, MeasureRules, Tuning
+from nws_sweep.results import LoaderSettings, MeasureRules, Status, Tuning
 from nws_sweep.system import platforms, processes
 
 if TYPE_CHECKING:
@@ -163,8 +163,9 @@ def _tuning(result: SearchResult) -> Tuning:
     figures = ((trial.settings, trial.measurement and trial.measurement.batch_s) for trial in result.trials)
     times_s = {settings: batch_s.value for settings, batch_s in figures if batch_s}
     batch_s = tuple(times_s[settings] for settings in (before.canonical(), result.settings) if settings in times_s)
-    reason = next(iter(result.explanation), result.stop_reason)
+    is_measured = result.status == Status.MEASURED
+    reason = next(iter(result.explanation), result.stop_reason) if is_measured else result.first_line
     return Tuning(
-        before=before, after=result.settings, is_decided=True, is_provisional=bool(result.record.provisional),
+        before=before, after=result.settings, is_decided=True, is_provisional=not is_measured,
         reason=reason, batch_s=batch_s,
     )  # fmt: skip

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from multiprocessing.connection import wait
 from typing import Any, TypeVar, cast
 
-from nws_sweep.errors import NwsSweepError, TimeLimitReached, TrialError, TrialOutOfMemory, TrialTimeout, one_line
+from nws_sweep.errors import NwsSweepError, TimeLimitReached, TrialError, TrialInterrupted, TrialTimeout, one_line
 from nws_sweep.executor.environment import TrialProcess
 from nws_sweep.results import BatchRecord, LoaderSettings, ProcessSpec, Usage, Window, WindowRequest
 from nws_sweep.system import fork_server, processes, resources, temporary, usage
@@ -31,6 +31,8 @@ _SIGNALLED_S = 0.1
 _WATCH_EVERY_S, _MOST_WATCHING = 0.5, 0.02
 # The commands of background loaders before a command to the measured process.
 _IN_BACKGROUND = {"window": "iterate", "wait_until_idle": "wait_until_idle"}
+# Signals by which others end a process; a process that crashes gets other ones.
+_SIGNALS_OF_OTHERS = (signal.SIGKILL, *processes.ENDING_SIGNALS)
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 
 
@@ -174,21 +176,27 @@ class ChildProcess(TrialProcess):
         self._child.join(processes.GONE_WITHIN_S)
         code = self._child.exitcode
         if code is None and not self.alive:
-            return TrialError("the process that it was forked from was killed, and the trial process with it")
+            return TrialInterrupted("the process that it was forked from was killed, and the trial process with it")
         if code is None or code >= 0:
             return TrialError(f"the trial process ended with exit status {code}")
         name = signal.Signals(-code).name if -code in set(signal.Signals) else str(-code)
         return self._explained(TrialError(f"the trial process was killed by {name}"), -code)
 
     def _explained(self, error: Exception, killed_by: int | None) -> Exception:
-        """The error, with the cause added if a signal, ``killed_by``, killed the trial process or a worker."""
-        # The kernel's counter covers the whole machine: it explains a killed process, not an exception.
-        if killed_by is not None and processes.out_of_memory_kills() > self._kernel_kills:
-            while_making = "" if self.settings else _NO_ROOM_FOR_THE_DATASET
-            return TrialOutOfMemory(f"{error} (the kernel ran out of memory and killed a process){while_making}")
+        """The error, with the cause added if a signal, ``killed_by``, killed the trial process or a worker.
+
+        Whom the kernel kills for want of memory depends on the other programs, too: such a candidate was interrupted,
+        as by any signal of others. Only the memory budget, which is checked before, is a limit of its own.
+        """
         if killed_by == signal.SIGBUS:
             return TrialError(f"{error} (shared memory, /dev/shm, is too small for the batches in flight)")
-        return error
+        if killed_by not in _SIGNALS_OF_OTHERS:
+            return error
+        # The kernel's counter covers the whole machine: it explains a killed process, not an exception.
+        if processes.out_of_memory_kills() == self._kernel_kills:
+            return TrialInterrupted(str(error))
+        while_making = "" if self.settings else _NO_ROOM_FOR_THE_DATASET
+        return TrialInterrupted(f"{error} (the kernel ran out of memory and killed a process){while_making}")
 
     def end(self) -> None:
         """Begins to end the trial process and its descendants, so that several end at the same time."""
@@ -341,7 +349,7 @@ def start(
                 process = kind(child, spec.start_method or processes.start_method(), supervision, template)
                 stack.callback(process.close)
         except (EOFError, ConnectionError, RuntimeError) as error:
-            raise TrialError("the fork server has exited: something has ended it") from error
+            raise TrialInterrupted("the fork server has exited: something has ended it") from error
         except OSError as error:  # such as too many processes or open files
             raise TrialError(f"the trial process could not be started: {one_line(error)}") from error
         if prepare:

@@ -199,20 +199,21 @@ class GridState:
     composer: grid.Composer
     folder: Path
 
-    def finished(self, point: Point) -> storage.StoredRun | None:
-        """The finished result of a point; None if there is none."""
+    def ended(self, point: Point) -> storage.StoredRun | None:
+        """The result of a point whose search has ended, perhaps by its limit; None if there is none."""
         folder = self.folder / schema.folder_name(point)
         if not (folder / storage.RESULT).exists():  # a hundred times faster than composing the configuration
             return None
         configuration = self.composer.configuration(point, self.session.facts)
-        return resuming.finished(folder, configuration, host.describe(configuration.ranks))
+        return resuming.ended(folder, configuration, host.describe(configuration.ranks))
 
-    def skip_if_finished(self, point: Point) -> bool:
-        """Shows and remembers the result of a finished point; False if the point needs a job."""
-        run = self.finished(point)
-        if run is not None:
-            job.skip_finished(run, self.session)
-        return run is not None
+    def skip_if_final(self, point: Point) -> bool:
+        """Shows and remembers the result of a point if it is final; False if the point needs a job."""
+        run = self.ended(point)
+        if run is None or not run.result.is_final:
+            return False
+        job.skip_final(run, self.session)
+        return True
 
     def record_lost_job(self, point: Point, error: BaseException) -> None:
         """Records a job without a result as a failure; raises the error if no search has started: it may recur."""
@@ -235,14 +236,14 @@ def sweep(config: DictConfig, loader: ConfigLoader, launcher: Launcher, batch_si
 
 def run_points(points: Iterable[Point], grid_state: GridState, launcher: Launcher, batch_size: int | None) -> None:
     """Launches the unfinished points in batches, which are read one at a time; None for one batch."""
-    unfinished = (numbered for numbered in enumerate(points) if not grid_state.skip_if_finished(numbered[1]))
+    unfinished = (numbered for numbered in enumerate(points) if not grid_state.skip_if_final(numbered[1]))
     while batch := list(itertools.islice(unfinished, batch_size)):
         chosen = [list(point) for _, point in batch]
         try:
             errors = [_error_of(each) for each in launcher.launch(chosen, initial_job_idx=batch[0][0])]
         except Exception as error:  # the libraries' errors have no common base
             lost = NwsSweepError(one_line(f"the launcher failed: {type(error).__name__}: {error}"))
-            errors = [None if grid_state.finished(point) else lost for point in chosen]
+            errors = [None if grid_state.ended(point) else lost for point in chosen]
         for point, ending in zip(chosen, errors, strict=True):
             if ending is not None:
                 grid_state.record_lost_job(point, ending)

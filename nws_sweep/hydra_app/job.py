@@ -121,19 +121,19 @@ def measure(
     if message:
         logger.warning(message)
         session.view.note(message)
-    if record is not None and record.complete:
-        skip_finished(storage.StoredRun(folder=folder, result=record), session)
+    if record is not None and record.is_final:
+        skip_final(storage.StoredRun(folder=folder, result=record), session)
         return record
     session.view.configuration_started(_label(configuration, session))
     store = ResultStore(composed.paths.cache_dir)
     start = record or _start(configuration, store, composed.reuse, session, working_folder)
     recorder = _Recorder(folder, session)
-    if start.complete:
+    if start.is_final:
         recorder.search_finished(start)
         session.remember(start, folder)
         _draw(folder, session)
         return start
-    start = replace(start, error="", stop_reason="", verdict=None)  # a failed search is repeated
+    start = replace(start, trials=start.results, error="", stop_reason="", verdict=None)  # the search goes on
     atomic.remove_temporary(folder)
     try:
         storage.save(folder, start)
@@ -152,19 +152,25 @@ def measure(
 def _start(
     configuration: Configuration, store: ResultStore, reuse: str, session: Session, working_folder: str
 ) -> SearchRecord:
-    """The result of an earlier call for the same samples and code; else what this one knows already."""
+    """The final result of an earlier call for the same samples and code; else what this call knows already."""
     start = initial_record(configuration, session.results)
-    if known := store.find(configuration, start.host, reuse, working_folder):
-        with contextlib.suppress(NwsSweepError):  # the search reports it
-            facts = session.facts(configuration, working_folder)
-            if known.facts and (facts.samples, facts.code) == (known.facts.samples, known.facts.code):
-                reason = f"{known.stop_reason} (measured before, at {known.started_at})"
-                return replace(known, stop_reason=reason, cost_s=0.0)
-    return start
+    stored = store.find(configuration, start.host, reuse, working_folder)
+    if stored is None or stored.facts is None:
+        return start
+    try:
+        facts = session.facts(configuration, working_folder)
+    except NwsSweepError:  # the search reports it
+        return start
+    if (facts.samples, facts.code) != (stored.facts.samples, stored.facts.code):
+        return start
+    if not stored.is_final:
+        return earlier_results.continued(start, stored)
+    reason = f"{stored.stop_reason} (measured before, at {stored.started_at})"
+    return replace(stored, stop_reason=reason, cost_s=0.0)
 
 
-def skip_finished(run: storage.StoredRun, session: Session) -> None:
-    """Shows a result that an earlier program finished, and makes it available to later searches."""
+def skip_final(run: storage.StoredRun, session: Session) -> None:
+    """Shows a result that an earlier program found, and makes it available to later searches."""
     session.remember(run.result, run.folder)
     session.view.configuration_finished(_label(run.result.configuration, session), run.result)
     if not writer.has_pictures(run.folder):  # the earlier program was killed before it had drawn them

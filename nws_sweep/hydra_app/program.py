@@ -132,7 +132,7 @@ class SearchCallback(ProgramCallback):
         if folder := self.save(record):
             report(folder, prints=self._grid is None)
             for found in summarise(storage.find(folder)).configurations:
-                logger.info("best: %s", snippets.overrides_in_place(found))
+                logger.info("%s", found.first_line(snippets.overrides_in_place(found)))
 
     def on_job_start(self, config: DictConfig, **kwargs: Any) -> None:
         """Starts the hook, and makes Hydra catch the end of the job, as it catches Exception."""

@@ -70,8 +70,8 @@ def refuse_another(folder: Path, configuration: Configuration) -> None:
             raise ConfigurationError(f"{folder}: holds the run of another configuration; choose another hydra.run.dir")
 
 
-def finished(folder: Path, configuration: Configuration, host: Host) -> storage.StoredRun | None:
-    """The result of a configuration if its search is complete and its batches can be read."""
+def ended(folder: Path, configuration: Configuration, host: Host) -> storage.StoredRun | None:
+    """The result of a configuration if its search ended, perhaps by its limit, and its batches can be read."""
     with contextlib.suppress(NotARunError):
         run = storage.load(folder)
         if run.result.complete and not run.batches_error and _is_same_search(run.result, configuration, host):
@@ -93,15 +93,16 @@ def resume(folder: Path, configuration: Configuration, host: Host) -> tuple[Sear
     record, message = run.result, ""
     if not _is_same_search(record, configuration, host):
         return _set_aside(folder, "other_values", f"{folder}: holds another configuration with the same overrides")
-    if not record.complete and not any(trial.finished for trial in record.trials):
+    if not record.is_final and not record.results:
         storage.copy_batches(folder)
         return None, ""
-    if not record.complete and (found := record.host.difference(host)):
-        return _set_aside(folder, "other_host", f"{folder}: started {found}")
+    difference = "" if record.is_final else record.host.difference(host)
+    if difference:
+        return _set_aside(folder, "other_host", f"{folder}: started {difference}")
     if run.batches_error:
         aside = atomic.set_aside(folder / storage.BATCHES, storage.UNREADABLE)
         message = f"{run.batches_error}; set aside as {aside.name}: the times of its single batches are missing"
-    elif not all(trial.finished for trial in record.trials):
+    elif len(record.results) < len(record.trials):
         storage.copy_batches(folder)
     return record, message
 

@@ -102,7 +102,7 @@ class View:
     def search_finished(self, result: SearchRecord) -> None:
         """Prints the result of a configuration, which may be reused from an earlier search."""
         self._progress.update(self._task, completed=self._done * self._per_configuration)
-        self._print(f"  {snippets.found_line(result)}; stopped: {result.stop_reason}")
+        self._print(f"  {snippets.end_line(result)}")
         if result.cost_s:  # not reused
             self._measured += 1
             self._measured_s += time.monotonic() - self._began
@@ -113,9 +113,11 @@ class View:
         self._print(f"  failed: {reason}")
 
     def conclude(self, summary: Summary, written: Sequence[Path]) -> None:
-        """Prints the table of best settings, explanations, failures, warnings and the paths of written files."""
+        """Prints answers, the table of best settings, explanations, failures, warnings and paths of written files."""
         self.stop()
         self._console.print()
+        for line in summary.headlines:
+            self._print(line)
         self._console.print(_best_table(summary))
         groups = (("why", summary.explanations), ("failed", summary.failures), ("warning", summary.all_warnings))
         for title, lines in groups:

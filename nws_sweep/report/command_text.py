@@ -121,7 +121,7 @@ def _row(pair: Pair) -> list[str]:
 
 
 def _setting(one: ConfigurationSummary) -> str:
-    return snippets.of_trial(one.best, one.configuration).candidate if one.best else units.NOTHING
+    return snippets.of_trial(one.answer, one.configuration).candidate if one.answer else units.NOTHING
 
 
 def _verdict(pair: Pair) -> str:

@@ -15,19 +15,28 @@ from urllib.parse import quote
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
 from nws_sweep import units
-from nws_sweep.analysis import caveats
+from nws_sweep.analysis import answers
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary
 from nws_sweep.analysis.time_ratios import ratio_of
 from nws_sweep.errors import joined_lines, printable
 from nws_sweep.report import explanation, plots, snippets
-from nws_sweep.results import Trial
+from nws_sweep.results import Status, Trial
 
 Picture = tuple[str, str, Path]  # title, a description with its figures, and the PNG, which has an SVG beside it
 
 
 def setting(one: ConfigurationSummary) -> str:
-    """The best setting of a configuration, such as ``num_workers=4``; empty if nothing was measured."""
-    return f"num_workers={_candidate(one, one.best)}{one.configuration.rank_suffix}" if one.best else ""
+    """The recommended setting of a configuration, such as ``num_workers=4``; empty without an answer."""
+    return f"num_workers={_candidate(one, one.answer)}{one.configuration.rank_suffix}" if one.answer else ""
+
+
+def status(configuration: ConfigurationSummary) -> str:
+    """How the answer was found, and what is open if it is not measured."""
+    if configuration.status is Status.MEASURED:
+        return Status.MEASURED.value
+    if configuration.status is Status.PROVISIONAL:
+        return f"{Status.PROVISIONAL.value}: {answers.what_is_open(configuration.run.result)}"
+    return configuration.headline
 
 
 def _candidate(one: ConfigurationSummary, trial: Trial) -> str:
@@ -57,14 +66,12 @@ def gains(configuration: ConfigurationSummary) -> Iterator[str]:
 
 
 def certainty(configuration: ConfigurationSummary) -> str:
-    """Confidence in the recommended candidate, with the closest alternative; empty if there is no answer."""
+    """Confidence in the measured answer, with the closest alternative; empty if there is none."""
     best, result = configuration.best, configuration.run.result
-    if best is None or not best.objective_s:
+    if best is None or not best.objective_s or configuration.status is not Status.MEASURED:
         return ""
-    if result.provisional:
-        return f"Not sure: {result.provisional}."
     if result.verdict is not None and result.verdict.tied:
-        return f"Not sure: {caveats.about_tie(result.verdict)}."
+        return f"Not sure: {answers.about_ties(result.verdict)}."
     return _against_others(configuration, best)
 
 
@@ -129,7 +136,7 @@ def _environment() -> Environment:
         trim_blocks=True, lstrip_blocks=True, finalize=_finalized,
     )  # fmt: skip
     environment.filters.update(line=_in_markdown, rows=_rows_in_markdown, target=_target_in_markdown)
-    functions = (setting, pace, gains, certainty, drawn, explanation.stage_table)
+    functions = (setting, status, pace, gains, certainty, drawn, explanation.stage_table)
     environment.globals.update({each.__name__: each for each in functions}, snippets=snippets, units=units)
     return environment
 

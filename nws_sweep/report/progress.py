@@ -27,11 +27,11 @@ class ProgressReporter:
 
     def search_finished(self, result: SearchRecord) -> None:
         """Announces the answer, and why the search stopped."""
-        self.note(f"{snippets.found_line(result)}; stopped: {result.stop_reason}")
+        self.note(snippets.end_line(result))
 
     def interrupted(self, result: SearchRecord) -> None:
         """Announces the best so far; the exception reports the interruption."""
-        self.note(f"interrupted; so far {snippets.found_line(result)}")
+        self.note(f"interrupted: {snippets.found_line(result)}")
 
     def _print_nothing(self, *_: Any, **__: Any) -> None:
         """Figures of slices and rounds are preliminary."""

@@ -22,13 +22,15 @@ if TYPE_CHECKING:
 class SearchResult:
     """The best DataLoader settings, with the measurements behind them.
 
-    Returned by :func:`nws_sweep.search`; always has a best setting. Prints as a table, in a notebook too.
+    Returned by :func:`nws_sweep.search`. Prints as a table, in a notebook too.
 
     Attributes:
         record: All settings and measurements of the search.
         reused: Whether the result was stored by an earlier search.
         axes: The names of the values that distinguish it from others of a grid.
-        settings: All settings of the recommended candidate.
+        status: How the answer was found: ``measured``, ``provisional`` (the time limit ended the search: the best so
+            far) or ``undecided`` (it ended before others were measured than those that are measured first).
+        settings: All settings of the recommended candidate; undecided, those of the DataLoader, which stay.
         num_workers: The recommended number: the least time, if twice as many workers must save the tolerance.
         trials: All candidates, ascending by num_workers, failed ones with their reasons.
         stop_reason: Why the search stopped.
@@ -39,6 +41,7 @@ class SearchResult:
     record: SearchRecord
     reused: bool = False
     axes: tuple[str, ...] = ()
+    status: str = field(init=False, compare=False)
     settings: LoaderSettings = field(init=False, compare=False)
     num_workers: int = field(init=False, compare=False)
     trials: tuple[Trial, ...] = field(init=False, compare=False)
@@ -48,19 +51,32 @@ class SearchResult:
     _summary: Summary = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
-        found = summary.summarise_record(self.record)
-        best = found.configurations[0].best
-        if best is None:
-            if self.record.stop_reason and not self.record.trials:
-                raise OutOfTime(f"no candidate was measured: {self.record.stop_reason}")
-            raise NwsSweepError(f"no candidate could be measured: {found.failures[0]}")
+        results = summary.summarise_record(self.record)
+        (configuration,) = results.configurations
+        if configuration.status is None:
+            raise self._without_answer(results)
+        answer = configuration.answer
+        settings = answer.settings if answer else self.record.configuration.loader.canonical()
         values = {
-            "settings": best.settings, "num_workers": best.num_workers, "trials": found.configurations[0].trials,
-            "stop_reason": in_python(self.record.stop_reason), "cost_s": self.record.cost_s,
-            "measured_at": self.record.started_at, "_summary": found,
+            "status": configuration.status.value, "settings": settings, "num_workers": settings.num_workers,
+            "trials": configuration.trials, "stop_reason": in_python(self.record.stop_reason),
+            "cost_s": self.record.cost_s, "measured_at": self.record.started_at, "_summary": results,
         }  # fmt: skip
         for name, value in values.items():
             object.__setattr__(self, name, value)
+
+    def _without_answer(self, results: Summary) -> NwsSweepError:
+        """The error that names the reason of the first candidate; OutOfTime if no candidate has a result."""
+        if not self.record.results and self.record.stop_reason:
+            interrupted = self.record.interrupted
+            reason = interrupted.reason if interrupted else self.record.stop_reason
+            return OutOfTime(f"no candidate was measured: {reason}")
+        return NwsSweepError(f"no candidate could be measured: {results.failures[0]}")
+
+    @property
+    def first_line(self) -> str:
+        """How the answer was found, and the answer, such as ``best: num_workers=4 (measured)``."""
+        return in_python(self._summary.configurations[0].first_line(snippets.kwargs(self.best_params)))
 
     @property
     def loader_kwargs(self) -> dict[str, Any]:
@@ -148,7 +164,7 @@ class SearchResult:
             **self.loader_kwargs,
             **{name: timing.get(name) for name in figures},
             "bottlenecks": "+".join(one.value for one in diagnosis.bottlenecks) if diagnosis else None,
-            "provisional": bool(self.record.provisional),
+            "status": self.status,
             "cost_s": self.cost_s,
         }
 
@@ -181,11 +197,12 @@ class SearchResult:
         return f"SearchResult({snippets.kwargs(self.loader_kwargs)}{when})"
 
     def __str__(self) -> str:
+        (configuration,) = self._summary.configurations
         cost = [snippets.cost_line(self.record)] if self.cost_s else []
         when = [f"measured at {self.measured_at}"] if self.reused else cost
+        load = [configuration.load] if configuration.load else []
         warnings = (f"warning: {line}" for line in self.warnings)
-        table = snippets.trial_table(self._summary.configurations[0]).rstrip()
-        best = f"best: {snippets.kwargs(self.best_params)}"
-        return printable("\n".join([best, *self.explanation, *warnings, *when, "", table]))
+        table = snippets.trial_table(configuration).rstrip()
+        return printable("\n".join([self.first_line, *load, *self.explanation, *warnings, *when, "", table]))
 
     _repr_html_ = snippets.preformatted

@@ -3,13 +3,14 @@
 import html
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import yaml
 
 from nws_sweep import units
+from nws_sweep.analysis import answers
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary, best_of
 from nws_sweep.config import project_keys
 from nws_sweep.errors import ConfigurationError, joined_lines, one_line, printable
@@ -18,6 +19,7 @@ from nws_sweep.results import (
     Host,
     LoaderSettings,
     SearchRecord,
+    Status,
     Trial,
     TrialState,
     ranges,
@@ -94,14 +96,14 @@ class Rendered:
 
 
 def best_settings(summary: ConfigurationSummary) -> dict[str, Any] | None:
-    """The DataLoader keywords to paste; None if nothing was measured.
+    """The DataLoader keywords to paste; None without an answer.
 
     They are num_workers, settings that were searched or vary in the grid, and settings in which the measured loader
     differs from the user's DataLoader, or from DataLoader's defaults if there is none.
     """
-    if summary.best is None:
+    if summary.answer is None:
         return None
-    facts, settings = summary.run.result.facts, summary.best.settings
+    facts, settings = summary.run.result.facts, summary.answer.settings
     own = facts.loader if facts and facts.loader else LoaderSettings(batch_size=1)
     searched = set(summary.searched)
     if not settings.num_workers and summary.project:  # DataLoader rejects these settings without workers
@@ -145,23 +147,42 @@ def render(summary: Summary, format_name: str, key: str | None = None) -> Render
 
 
 def _of_all(summary: Summary, format_name: str) -> Rendered:
-    first, *others = summary.configurations
     if format_name == "yaml" and not summary.stored.is_grid:
-        return best_file(first)
-    lines = ((f"{one.label}: " if others else "", line) for one in (first, *others) for line in _about(one))
-    comments = tuple(label + line for label, line in lines)
+        return best_file(summary.configurations[0])
     if format_name == "table":
-        return Rendered(text=as_markdown_table(summary), comments=comments)
-    every = [{"configuration": dict(c.configuration.columns), "loader": best_settings(c)} for c in (first, *others)]
-    found = every if summary.stored.is_grid else best_settings(first)
-    text = as_yaml(found) if format_name == "yaml" else json.dumps(found, indent=2) + "\n"
-    return Rendered(text=text, comments=comments)
+        lines = "".join(f"{line}\n" for line in summary.headlines)
+        table = as_markdown_table(summary)
+        return Rendered(text=f"{lines}\n{table}" if lines else table, comments=_labelled(summary, _beside_headline))
+    mappings = [as_mapping(configuration) for configuration in summary.configurations]
+    document = mappings if summary.stored.is_grid else mappings[0]
+    text = as_yaml(document) if format_name == "yaml" else json.dumps(document, indent=2) + "\n"
+    return Rendered(text=text, comments=_labelled(summary, _about))
+
+
+def _labelled(summary: Summary, lines_of: Callable[[ConfigurationSummary], Iterator[str]]) -> tuple[str, ...]:
+    """The lines about all configurations, with the label of each of several."""
+    has_labels = len(summary.configurations) > 1
+    return tuple(
+        f"{configuration.label}: {line}" if has_labels else line
+        for configuration in summary.configurations
+        for line in lines_of(configuration)
+    )
+
+
+def as_mapping(configuration: ConfigurationSummary) -> dict[str, Any]:
+    """An answer for other programs: the configuration, how the answer was found, and the keywords of DataLoader."""
+    status = configuration.status
+    return {
+        "configuration": dict(configuration.configuration.columns),
+        "status": status and status.value,
+        "loader": best_settings(configuration),
+    }
 
 
 def _of_one(configuration: ConfigurationSummary, format_name: str, key: str | None) -> Rendered:
     settings, comments = best_settings(configuration), [*_about(configuration)]
     if not settings:
-        return Rendered(text="", comments=(f"no candidate could be measured for {configuration.label}",))
+        return Rendered(text="", comments=(f"{configuration.label}: {configuration.headline}",))
     if key is not None and configuration.project is not None:
         project_keys.refuse_mapping(settings, configuration.project, key)
     if format_name == "yaml":
@@ -183,15 +204,27 @@ def best_file(configuration: ConfigurationSummary) -> Rendered:
     """The best setting as YAML: keywords of DataLoader, or the keys of the project's config if one was measured."""
     settings, project = best_settings(configuration), configuration.project
     placed = project_keys.as_nodes(settings, project) if settings and project else settings
-    return Rendered(text=as_yaml(placed), comments=(*_about(configuration), *left_out(configuration)))
+    lines = [*_about(configuration), *left_out(configuration)]
+    if configuration.status is Status.MEASURED:
+        lines.insert(0, Status.MEASURED.value)
+    return Rendered(text=as_yaml(placed), comments=tuple(lines))
 
 
 def _about(configuration: ConfigurationSummary) -> Iterator[str]:
-    ranks = configuration.configuration.ranks
+    yield from _beside_headline(configuration)
+    if configuration.answer is None:
+        yield configuration.headline
+    elif configuration.status is Status.PROVISIONAL:
+        yield f"{Status.PROVISIONAL.value}: {answers.what_is_open(configuration.run.result)}"
+
+
+def _beside_headline(configuration: ConfigurationSummary) -> Iterator[str]:
+    """What the first line of an answer does not say."""
+    ranks, result = configuration.configuration.ranks, configuration.run.result
     if ranks > 1:
         yield f"for each of {ranks} ranks"
-    if configuration.best and (reason := configuration.run.result.provisional):
-        yield f"provisional: {reason}"
+    if configuration.status is Status.MEASURED and (still_open := answers.what_is_open(result)):
+        yield still_open
 
 
 def left_out(configuration: ConfigurationSummary) -> tuple[str, ...]:
@@ -245,7 +278,7 @@ def options(summary: Summary) -> dict[str, str]:
     all_columns = [each.configuration.columns for each in summary.configurations]
     distinguished = [{name: columns[name] for name in names if name in columns} for columns in all_columns]
     named = zip(option_names(distinguished), summary.configurations, strict=True)
-    return {name: _option(configuration) for name, configuration in named if configuration.best}
+    return {name: _option(configuration) for name, configuration in named if configuration.answer}
 
 
 def option_names(points: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -290,15 +323,19 @@ def best_cells(summary: Summary, configuration: ConfigurationSummary) -> list[st
     """One row of the table of best settings."""
     columns = configuration.configuration.columns
     identity = [shown(columns[name]) if name in columns else units.NOTHING for name in summary.varying]
-    best = configuration.best
+    best = configuration.answer
     if best is None or best.measurement is None:
-        return [*identity, "failed", *[units.NOTHING] * (6 if summary.searched_others else 5)]
+        instead = Status.UNDECIDED.value if configuration.best else "failed"
+        return [*identity, instead, *[units.NOTHING] * (6 if summary.searched_others else 5)]
+    workers = str(best.num_workers)
+    if configuration.status is Status.PROVISIONAL:
+        workers += f" ({Status.PROVISIONAL.value})"
     settings = [configuration.changed_settings] if summary.searched_others else []
     figures = of_trial(best, configuration.configuration)
     gains = (configuration.gain_over_zero, configuration.gain_over_reference)
     speed_ups = (gain and gain.speed_up for gain in gains)
     found = [*settings, figures.rate, figures.batch, figures.epoch, *speed_ups]
-    return [*identity, str(best.num_workers), *(str(cell or units.NOTHING) for cell in found)]
+    return [*identity, workers, *(str(cell or units.NOTHING) for cell in found)]
 
 
 def host_lines(host: Host) -> tuple[str, str]:
@@ -320,10 +357,17 @@ def cost_line(result: SearchRecord) -> str:
 
 
 def found_line(result: SearchRecord) -> str:
-    """The best candidate of a search."""
+    """The first line of the answer of a search."""
     best = best_of(result)
-    each = result.configuration.rank_suffix
-    return f"best: num_workers={best.num_workers}{each}" if best else "no candidate could be measured"
+    settings = f"num_workers={best.num_workers}{result.configuration.rank_suffix}" if best else ""
+    return answers.first_line(result, best, settings)
+
+
+def end_line(result: SearchRecord) -> str:
+    """The first line of the answer of a search that has ended, and the reason to stop unless the line has it."""
+    line = found_line(result)
+    says_why = result.status in (Status.PROVISIONAL, Status.UNDECIDED)
+    return line if says_why else f"{line}; stopped: {result.stop_reason}"
 
 
 def trial_line(trial: Trial, configuration: Configuration) -> str:

@@ -69,8 +69,10 @@ class SweepResult:
         return f"SweepResult({str(self.folder)!r}, {len(self._summary.configurations)} combinations)"
 
     def __str__(self) -> str:
-        best = [f"best: {snippets.kwargs(self.best_params)}"] if self._summary.fastest else []
+        best = [self.best.first_line] if self._summary.fastest else []
+        # Those of several configurations name the load and the answers that are not measured.
+        more = self._summary.headlines if len(self._summary.configurations) > 1 else ()
         table = snippets.as_markdown_table(self._summary)
-        return printable("\n".join([*best, table, *self.failures, f"in {self.folder}"]))
+        return printable("\n".join([*best, *more, table, *self.failures, f"in {self.folder}"]))
 
     _repr_html_ = snippets.preformatted

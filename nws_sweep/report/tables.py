@@ -46,7 +46,7 @@ def best(summary: Summary) -> Rows:
 
 
 def _best_row(summary: ConfigurationSummary) -> dict[str, Any]:
-    best, result, bottlenecks = summary.best, summary.run.result, summary.conclusions.bottlenecks
+    best, result, bottlenecks = summary.answer, summary.run.result, summary.conclusions.bottlenecks
     timing = timing_row(best, result) if best else {}
     return {
         **identifying(summary.configuration),
@@ -55,6 +55,7 @@ def _best_row(summary: ConfigurationSummary) -> dict[str, Any]:
         "gain_over_cpu_count": summary.gain_over_reference.value if summary.gain_over_reference else None,
         "fastest_num_workers": result.verdict.fastest.num_workers if result.verdict else None,
         "bottlenecks": None if bottlenecks is None else "+".join(bottleneck.value for bottleneck in bottlenecks),
+        "status": summary.status and summary.status.value,
         "stop_reason": result.stop_reason,
         "error": result.error,
     }

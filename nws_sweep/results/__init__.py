@@ -16,7 +16,7 @@ from nws_sweep.results.measurements import (
 from nws_sweep.results.ranges import ONLINE_STRATEGY, SEARCHABLE, STRATEGIES
 from nws_sweep.results.search_record import (
     Host, MACHINE, SampleMade, SamplePart,
-    SamplesLogged, SamplesSeen, SearchRecord, Switch, Tuning, VERSIONS, Verdict,
+    SamplesLogged, SamplesSeen, SearchRecord, Status, Switch, Tuning, VERSIONS, Verdict,
 )  # fmt: skip
 from nws_sweep.results.settings import (
     Configuration, DEFAULT_PREFETCH, LoaderSettings, MeasureRules, NO_STEP, ProcessSpec, ProcessState,

@@ -47,6 +47,7 @@ def to_text(result: SearchRecord) -> str:
     trials = tuple(replace(trial, windows=(), records=()) for trial in result.trials)
     data = msgspec.to_builtins(replace(result, trials=trials), enc_hook=plain)
     data["configuration"]["fingerprint"] = result.configuration.fingerprint
+    data["status"] = result.status  # for other programs
     return json.dumps({"schema_version": SCHEMA_VERSION, **data}, indent=1, ensure_ascii=False) + "\n"
 
 

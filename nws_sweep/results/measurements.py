@@ -20,6 +20,7 @@ class TrialState(str, enum.Enum):
     SKIPPED = "skipped"  # not started, because the machine lacks the resources
     MISMEASURED = "mismeasured"  # faster than the CPUs or the training step allow, so the measurement is wrong
     WRONG_SAMPLES = "wrong_samples"  # workers deliver different samples than loading without workers
+    INTERRUPTED = "interrupted"  # by the search's time limit or by others: no result, so it is measured again
 
 
 class WindowKind(str, enum.Enum):

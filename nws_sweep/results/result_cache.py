@@ -34,7 +34,7 @@ class ResultStore:
         self._folder = cache / "results"
 
     def add(self, record: SearchRecord, working_folder: str = "") -> None:
-        """Stores a completed search with a verdict; for ``working_folder`` see ``find``."""
+        """Stores a search that has ended with a verdict, final or not; for ``working_folder`` see ``find``."""
         if not record.complete or record.verdict is None:
             return
         with contextlib.suppress(OSError):  # no home folder, a full disk: the search itself succeeded
@@ -47,6 +47,8 @@ class ResultStore:
         self, configuration: Configuration, host: Host, reuse: str, working_folder: str = ""
     ) -> SearchRecord | None:
         """The result of an equal search on the same machine; identifying columns may differ.
+
+        One that is not final (``SearchRecord.is_final``) is no answer: it is where the search goes on.
 
         ``reuse`` is ``never``, ``fresh`` (the same versions, at most ``FRESH_FOR`` old) or ``always``; relative paths
         of the dataset begin in ``working_folder``.

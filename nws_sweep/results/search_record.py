@@ -1,11 +1,12 @@
 """The record of one search: host, dataset facts, trials, verdict and cost; and the tuning of a loader in use."""
 
+import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nws_sweep.results.dataset_facts import DatasetFacts
-from nws_sweep.results.measurements import Trial
-from nws_sweep.results.ranges import FEWEST_CPUS, Bytes, Cores, Cpus, Finite, NotNegative
+from nws_sweep.results.measurements import Trial, TrialState
+from nws_sweep.results.ranges import FEWEST_CPUS, ONLINE_STRATEGY, Bytes, Cores, Cpus, Finite, NotNegative
 from nws_sweep.results.settings import Configuration, LoaderSettings
 
 # Attributes of Host that must be equal for two results to be comparable.
@@ -46,6 +47,14 @@ class Verdict:
     tied: tuple[LoaderSettings, ...] = ()  # candidates that may be as good or better
     seconds_to_decide: Finite | None = None  # further measuring that should resolve the ties, estimated
     provisional: bool = False  # True if it ended before the answer was certain
+
+
+class Status(str, enum.Enum):
+    """How the answer of a search was found."""
+
+    MEASURED = "measured"  # the search ended by its rule
+    PROVISIONAL = "provisional"  # something else ended the search: more time may change the answer
+    UNDECIDED = "undecided"  # likewise, when only the candidates had been measured that every search measures first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,23 +116,60 @@ class SearchRecord:
         return max(FEWEST_CPUS, round(cpus, 2))
 
     @property
-    def provisional(self) -> str:
-        """Why the answer is provisional; empty if it is final, or if an error left no answer."""
-        if self.error:
-            measured = sum(trial.objective_s is not None for trial in self.trials)
-            return f"the search failed; {_measured(measured)}" if measured else ""
+    def is_final(self) -> bool:
+        """True if a repeated search would have nothing left to measure."""
+        was_ended = self.verdict is not None and self.verdict.provisional
+        return self.complete and not was_ended and self.interrupted is None
+
+    @property
+    def interrupted(self) -> Trial | None:
+        """The first trial that something ended which says nothing about its candidate; None if there is none."""
+        return next((trial for trial in self.trials if trial.state is TrialState.INTERRUPTED), None)
+
+    @property
+    def results(self) -> tuple[Trial, ...]:
+        """The trials that a search which goes on from this record does not measure again."""
+        return tuple(trial for trial in self.trials if trial.finished and trial.state is not TrialState.INTERRUPTED)
+
+    @property
+    def measured_numbers(self) -> tuple[int, ...]:
+        """The values of num_workers that have a time, ascending."""
+        return tuple(sorted({trial.num_workers for trial in self.trials if trial.objective_s is not None}))
+
+    @property
+    def status(self) -> Status | None:
+        """How the answer was found; None if no candidate was measured."""
+        if not self.measured_numbers:
+            return None
+        if self.is_final:
+            return Status.MEASURED
+        candidates = self.configuration.search.candidates
+        first = {candidates[0], self.configuration.loader.num_workers}
+        has_others = not first.issuperset(candidates)
+        is_search = self.configuration.search.strategy != ONLINE_STRATEGY
+        if is_search and has_others and first.issuperset(self.measured_numbers):
+            return Status.UNDECIDED
+        return Status.PROVISIONAL
+
+    @property
+    def doubt(self) -> str:
+        """Why more measuring, or another search, may change the answer; empty if there is no such reason or no answer.
+
+        The answer of a search with a single candidate is final, but no comparison.
+        """
+        if self.status is None:
+            return ""
+        if self.is_final:
+            numbers = {*self.configuration.search.candidates, *self.measured_numbers}
+            only = f"num_workers={min(numbers)} was the only candidate, so it was compared with no other"
+            return only if len(numbers) == 1 else ""
         if not self.complete:
-            return f"the search did not finish; {_measured(sum(trial.finished for trial in self.trials))}"
-        if self.verdict is not None and self.verdict.provisional:
-            return f"this is the best so far: {self.stop_reason}"
-        candidates = {*self.configuration.search.candidates, *(trial.num_workers for trial in self.trials)}
-        if len(candidates) == 1:
-            return f"num_workers={candidates.pop()} was the only candidate, so it was compared with no other"
-        return ""
-
-
-def _measured(count: int) -> str:
-    return f"{count} candidate{' was' if count == 1 else 's were'} measured"
+            count = sum(trial.objective_s is not None for trial in self.trials)
+            measured = f"{count} candidate{' was' if count == 1 else 's were'} measured"
+            return f"the search {'failed' if self.error else 'did not finish'}; {measured}"
+        if self.interrupted:
+            return f"num_workers={self.interrupted.num_workers} was interrupted: {self.interrupted.reason}"
+        return self.stop_reason
 
 
 @dataclass(frozen=True, slots=True)

@@ -139,7 +139,7 @@ class Configuration:
     columns: Mapping[str, Any]  # identifying columns, in the order of results.csv
     dataset: Mapping[str, Any]  # Hydra node: ``_target_`` and its arguments
     training_step: Mapping[str, Any]  # Hydra node
-    loader: LoaderSettings  # its num_workers has no meaning
+    loader: LoaderSettings  # its num_workers is the program's own, 0 for a dataset
     measure: MeasureRules
     search: SearchRules
     collate_fn: Mapping[str, Any] | None = None  # Hydra node; None for the DataLoader's default

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 
 from nws_sweep import errors, units
-from nws_sweep.errors import TimeLimitReached, TrialError, TrialTimeout
+from nws_sweep.errors import TimeLimitReached, TrialError, TrialInterrupted
 from nws_sweep.executor.environment import TrialProcess
 from nws_sweep.executor.on_demand import OnDemandProcess
 from nws_sweep.replay.known import Known
@@ -34,6 +34,7 @@ _STALLED = "it made no progress while the others were paused: a paused process m
 _STATES: Mapping[type[TrialError], TrialState] = {
     errors.TrialTimeout: TrialState.TIMEOUT,
     errors.TrialOutOfMemory: TrialState.OUT_OF_MEMORY,
+    errors.TrialInterrupted: TrialState.INTERRUPTED,
     errors.TrialSkipped: TrialState.SKIPPED,
     errors.TrialMismeasured: TrialState.MISMEASURED,
     errors.WrongSamples: TrialState.WRONG_SAMPLES,
@@ -236,9 +237,18 @@ class Candidate:
             if self.must_restart:
                 self._discard_slices()
             stalls, before = self._stalls, list(self.slices)
-            process = self.process.resume(memory_bytes) or self._start(memory_bytes)
-            self._take_windows(process, number)
-            resources.check_budget(self.process.usage.added_bytes, memory_bytes)
+            try:
+                process = self.process.resume(memory_bytes) or self._start(memory_bytes)
+                self._take_windows(process, number)
+                resources.check_budget(self.process.usage.added_bytes, memory_bytes)
+            except TrialInterrupted as interruption:
+                self.slices = before  # what was measured before stays
+                if not self.has_pace:
+                    raise
+                self.process.environment.check_interrupts()  # an interrupt may have ended the trial process too
+                self.note(f"ended early: {interruption}")
+                self.process.close()
+                return
             if self._stalls > stalls == 0:  # later stalls are caused by the candidate
                 persists = self.settings.persistent_workers  # they would first make the rest of their epoch
                 self.slices, self.must_restart, self._begins_epoch = before, persists, not persists
@@ -293,7 +303,7 @@ class Candidate:
         except TimeLimitReached:
             waited_s = environment.clock() - began_s - (self.process.started_in_s - started_in_s)
             if not self.windows and waited_s >= _LONG_WITHOUT_BATCH_S:  # else the trial would have no row
-                self.fail(TrialTimeout(f"no batch within {units.seconds(waited_s)}, until the search's time limit"))
+                self.fail(TrialInterrupted(f"no batch within {units.seconds(waited_s)}, until the search's time limit"))
             raise
         finally:
             self.cost_s += environment.clock() - began_s

@@ -1,4 +1,4 @@
-"""What a search takes from earlier results: a first guess, and equal trials. Pure."""
+"""What a search takes from earlier results: a first guess, equal trials, and where an earlier search ended. Pure."""
 
 from collections.abc import Iterable
 from dataclasses import asdict, replace
@@ -19,14 +19,29 @@ def first_guess(configuration: Configuration, earlier: Iterable[SearchRecord]) -
     return nearest.verdict.recommended.num_workers if nearest and nearest.verdict else None
 
 
+def continued(start: SearchRecord, earlier: SearchRecord) -> SearchRecord:
+    """The start of a search that goes on where an earlier search of the same configuration ended before its answer.
+
+    Trials that are a result are not measured again; the others are.
+    """
+    trials = {trial.settings: trial for trial in (*start.results, *earlier.results)}
+    return replace(
+        start,
+        facts=earlier.facts or start.facts,
+        trials=tuple(trials.values()),
+        started_at=earlier.started_at,
+        cost_s=earlier.cost_s,
+    )
+
+
 def measured_once(configuration: Configuration, earlier: Iterable[SearchRecord]) -> SearchRecord | None:
-    """A complete result of a configuration that does the same, as that of this configuration; None if there is none.
+    """A final result of a configuration that does the same, as that of this configuration; None if there is none.
 
     Identifying columns may differ, and pinned memory changes nothing without an accelerator. The stop reason says where
     it was measured.
     """
     own, is_searched = configuration.loader.pin_memory, "pin_memory" in (configuration.search.settings or ())
-    for known in (one for one in earlier if one.complete):
+    for known in (record for record in earlier if record.is_final):
         there = known.configuration
         loader = there.loader
         if known.facts and not known.facts.accelerator and not is_searched:

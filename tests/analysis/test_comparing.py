@@ -151,7 +151,7 @@ WHOLE = [search_result(trial(2, value, measurement=measurement(value, batch_s=No
         (*WHOLE, (Quantity.EPOCH, 9.0), "inconclusive",
          "inconclusive without intervals in A and B: too few windows or epochs were measured"),
         (found(1.0), search_result(endless_trial(2, 1.0), stop_reason=""), (Quantity.BATCH, 1.0), "inconclusive",
-         "the search in B did not finish"),
+         "B is provisional: the search did not finish; 1 candidate was measured"),
         (search_result(endless_trial(2, 1.0)), WHOLE[0], None, "inconclusive", "A and B have no comparable time"),
     ],
 )  # fmt: skip

@@ -127,10 +127,11 @@ MOVING = BatchCost(0.001, 0.0, copy_s=0.0015)
          "I/O wait: more workers than CPUs help (16 workers used)"),
         (COMPUTING, [Bottleneck.CPU], 0.87,
          "CPU-bound: with enough CPUs the epoch would take N % less; with 4 CPUs N % less; CPU utilization N %, "
-         "16.0 ms of CPU time per batch; cheaper transforms or more CPUs help, more workers do not"),
+         "16.0 ms of CPU time per batch; cheaper transforms or more CPUs help; more workers (4 to 16 measured) do not "
+         "help"),
         (Workload(cost=MOVING, loop=replace(START, receive_s=0.0015)), [Bottleneck.TRANSFER], 0.49,
          "transfer-bound: without transfers the epoch would take N % less; loading a batch takes less time than its "
-         "transfer (1.00 ms against 3.00 ms), so workers cannot help; reduce the data per batch"),
+         "transfer (1.00 ms against 3.00 ms); workers (1 to 16 measured) do not help; reduce the data per batch"),
         (Workload(cost=BatchCost(0.008, 0.0, copy_s=0.008)), [Bottleneck.CPU, Bottleneck.TRANSFER], 0.87,
          "CPU-bound: "),
         (UNEVEN, [Bottleneck.ORDER, Bottleneck.LATENCY], 0.45,
@@ -151,7 +152,7 @@ MOVING = BatchCost(0.001, 0.0, copy_s=0.0015)
         (Workload(cost=BatchCost(0.0024, 0.0), loop=replace(START, step_s=0.008, receive_s=0.0016)),
          [Bottleneck.STEP, Bottleneck.TRANSFER], 0.79,
          "step-bound: with an instant training step the epoch would take N % less; the training step takes 8.00 ms "
-         "of 9.60 ms per batch; more workers will not help; also: N % less without transfers"),
+         "of 9.60 ms per batch; more workers (2 to 16 measured) do not help; also: N % less without transfers"),
         (replace(COMPUTING, loop=replace(START, step_s=0.008)), [Bottleneck.STEP, Bottleneck.CPU], 0.87,
          "step-bound and CPU-bound: with an instant training step and with enough CPUs the epoch would take "),
         (replace(COMPUTING, loop=replace(START, step_s=0.082), beside_s=0.121, tried=(0, 1)),

@@ -12,7 +12,8 @@ from types import SimpleNamespace as Made
 
 import pytest
 
-from nws_sweep.errors import DatasetError, TrialError, TrialOutOfMemory
+from nws_sweep.errors import DatasetError, TrialError, TrialInterrupted
+from nws_sweep.executor import trial_process
 from nws_sweep.executor.dataset_server import DatasetServer
 from nws_sweep.executor.trial_process import ChildProcess, Supervision
 from nws_sweep.results import LoaderSettings, Window, WindowKind, WindowRequest
@@ -102,11 +103,23 @@ def test_a_killed_template_process_is_reported_and_replaced(dataset_server: Data
     chosen = spec("NotesItsMaking", path=str(makings))
     with dataset_server.start(chosen, Supervision(kill_after_s=30.0)) as process:
         os.kill(template_pid(makings), signal.SIGKILL)
-        with pytest.raises(TrialError, match="the process that it was forked from was killed"):
+        with pytest.raises(TrialInterrupted, match="the process that it was forked from was killed"):
             [one_epoch(process) for _ in itertools.count()]  # the exit shows after a moment
     with dataset_server.start(chosen) as again:
         assert one_epoch(again) == 64
     assert times_made(makings) == 2
+
+
+def test_a_killed_fork_server_interrupts_its_candidates_and_is_started_for_the_next(
+    dataset_server: DatasetServer,
+) -> None:
+    chosen = spec("Plain", length=4000)
+    with dataset_server.start(chosen) as process:
+        trial_process.preload([]).process.kill()
+        with pytest.raises(TrialInterrupted):
+            [one_epoch(process) for _ in itertools.count()]  # the exit shows after a moment
+    with dataset_server.start(chosen) as again:
+        assert one_epoch(again) == 4000
 
 
 def test_a_dataset_that_cannot_be_made_fails_each_time(dataset_server: DatasetServer) -> None:
@@ -117,5 +130,5 @@ def test_a_dataset_that_cannot_be_made_fails_each_time(dataset_server: DatasetSe
 
 def test_too_little_memory_names_autotune(dataset_server: DatasetServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "out_of_memory_kills", itertools.count().__next__)
-    with pytest.raises(TrialOutOfMemory, match=r"killed a process\) while it made the dataset; .*autotune"):
+    with pytest.raises(TrialInterrupted, match=r"killed a process\) while it made the dataset; .*autotune"):
         dataset_server.start(spec("DiesWhenMade")).__enter__()

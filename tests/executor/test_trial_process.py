@@ -28,7 +28,7 @@ from nws_sweep.errors import (
     DatasetError,
     TimeLimitReached,
     TrialError,
-    TrialOutOfMemory,
+    TrialInterrupted,
     TrialTimeout,
 )
 from nws_sweep.executor import child as child_module
@@ -253,7 +253,7 @@ def test_a_worker_killed_between_commands_fails_the_next_command(monkeypatch: py
         for worker in psutil.Process(process._child.pid).children():
             worker.kill()
         time.sleep(0.3)
-        with pytest.raises(TrialOutOfMemory, match=r"DataLoader worker.*the kernel ran out of memory"):
+        with pytest.raises(TrialInterrupted, match=r"DataLoader worker.*the kernel ran out of memory"):
             process.window(WindowRequest(kind=WindowKind.STEADY, min_batches=400))
 
 

@@ -106,4 +106,4 @@ def test_a_finished_point_is_found_by_the_settings_of_the_dataloader_that_its_da
     columns = {**plain.columns, "batch_size": 24, "pin_memory": True}
     measured = replace(plain, loader=replace(own, num_workers=0), columns=columns)
     store_run(tmp_path, search_result(trial(0, 8.0), configuration=measured), folder_name(point))
-    assert grid_state.finished(point)
+    assert grid_state.ended(point)

@@ -7,7 +7,7 @@ import pytest
 
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.hydra_app import resuming
-from nws_sweep.results import BatchCost, Host, SearchRecord
+from nws_sweep.results import BatchCost, Host, SearchRecord, TrialState, Verdict
 from nws_sweep.results.storage import StoredRun
 from tests import factories
 from tests.children import child, line_of
@@ -37,7 +37,7 @@ def test_a_complete_search_is_reused_unchanged(tmp_path: Path) -> None:
     folder = store_run(tmp_path, complete)
     assert resumed(folder, complete) == (complete, "")
     assert names_in(folder) == {"result.json", "timings.csv", "batches.csv", "costs.csv"}
-    assert resuming.finished(folder, complete.configuration, HOST) == StoredRun(folder=folder, result=complete)
+    assert resuming.ended(folder, complete.configuration, HOST) == StoredRun(folder=folder, result=complete)
 
 
 def test_an_unfinished_search_resumes_and_the_batches_of_its_unfinished_trial_are_kept(tmp_path: Path) -> None:
@@ -48,14 +48,29 @@ def test_an_unfinished_search_resumes_and_the_batches_of_its_unfinished_trial_ar
     # Resumed and killed before writing.
     assert resumed(folder, half(0, 1, 2)) == (half(0, 1, 2), "")
     assert len(list(folder.glob("*.interrupted-*"))) == 1
-    assert resuming.finished(folder, half(0).configuration, HOST) is None
+    assert resuming.ended(folder, half(0).configuration, HOST) is None
+
+
+def test_a_search_that_its_limit_ended_is_where_the_next_goes_on(tmp_path: Path) -> None:
+    settings = trial(2, 4.0).settings
+    verdict = Verdict(recommended=settings, fastest=settings, provisional=True)
+    killed = factories.failed_trial(4, "killed by SIGKILL", TrialState.INTERRUPTED)
+    ended = search_result(trial(0, 8.0), trial(2, 4.0), killed, verdict=verdict)
+    folder = store_run(tmp_path, ended)
+    record, line = resumed(folder, ended)
+    assert (record, line) == (ended, "")
+    assert record is not None
+    assert not record.is_final
+    assert "batches.csv.interrupted-1" in names_in(folder)  # of the killed trial, which is measured again
+    nothing = search_result(killed, stop_reason="4 candidates could not be measured")
+    assert resumed(store_run(tmp_path, nothing, "nothing"), nothing) == (None, "")
 
 
 def test_a_search_of_another_configuration_is_set_aside(tmp_path: Path) -> None:
     """Such as the same overrides with another conf/local."""
     folder = store_run(tmp_path, search_result(trial(0, 8.0)))
     changed = search_result(trial(0, 8.0), configuration=configuration(seed=7))
-    assert resuming.finished(folder, changed.configuration, HOST) is None
+    assert resuming.ended(folder, changed.configuration, HOST) is None
     record, line = resumed(folder, changed)
     assert record is None
     assert line.endswith("with the same overrides; set aside as result.json.other_values-1, and measured again")
@@ -80,7 +95,7 @@ def test_unreadable_batches_are_set_aside_and_the_figures_are_kept(tmp_path: Pat
     folder = store_run(tmp_path, complete)
     path = folder / "batches.csv"
     path.write_text(path.read_text().replace(text, instead, 1))
-    assert resuming.finished(folder, complete.configuration, HOST) is None
+    assert resuming.ended(folder, complete.configuration, HOST) is None
     record, line = resumed(folder, complete)
     assert record is not None
     kept = [(each.measurement, each.records) for each in complete.trials]
@@ -109,13 +124,13 @@ def test_candidates_that_depend_on_the_cpus_do_not_change_the_configuration(tmp_
     host = replace(HOST, usable_cpus=96, hostname="node")
     for number, chosen in enumerate((adaptive, large)):
         folder = store_run(tmp_path, search_result(trial(0, 8.0), configuration=chosen, host=host), str(number))
-        assert resuming.finished(folder, here, HOST) is not None
+        assert resuming.ended(folder, here, HOST) is not None
         assert resuming.resume(folder, here, HOST)[0] is not None
     # Set by the user:
     for other in (search_rules(tolerance=0.5), search_rules(candidates=(0, 1, 2, 4, 8), max_workers=8)):
-        assert resuming.finished(folder, configuration(search=other), HOST) is None
+        assert resuming.ended(folder, configuration(search=other), HOST) is None
     measured_here = store_run(tmp_path, search_result(trial(0, 8.0), configuration=large), "here")
-    assert resuming.finished(measured_here, here, HOST) is None
+    assert resuming.ended(measured_here, here, HOST) is None
 
 
 def test_a_search_without_finished_trials_restarts_on_this_machine(tmp_path: Path) -> None:

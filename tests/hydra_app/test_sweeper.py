@@ -16,10 +16,10 @@ class GridState(app.GridState):
         self.finished_by_jobs: list[list[str]] = []
         self.lost: list[tuple[Sequence[str], str]] = []
 
-    def finished(self, point: Sequence[str]) -> Any:
+    def ended(self, point: Sequence[str]) -> Any:
         return point in self.finished_by_jobs or None
 
-    def skip_if_finished(self, point: Sequence[str]) -> bool:
+    def skip_if_final(self, point: Sequence[str]) -> bool:
         return point in self.there
 
     def record_lost_job(self, point: Sequence[str], error: BaseException) -> None:

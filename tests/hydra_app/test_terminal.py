@@ -24,7 +24,7 @@ def test_reused_results_take_no_time(monkeypatch: pytest.MonkeyPatch, capsys: py
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "5 configurations, up to 2 candidates each (num_workers 0, 2), at most about 60.0 s"
     assert [line for line in lines if line.startswith("[")] == [
-        "[1/5] known: measured before, best: num_workers=2",
+        "[1/5] known: measured before, best: num_workers=2 (measured)",
         "[2/5] first",
         "[3/5] second  (about 30.0 s left)",
         "[4/5] third  (about 30.0 s left)",

@@ -1,4 +1,5 @@
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -117,7 +118,7 @@ def test_no_mapping_of_the_project_is_replaced_by_a_number() -> None:
     )
     found = of_project(4, replace(PROJECT, keys={}, unclear={"num_workers": keys}), batch_size=8)
     assert snippets.render(found, "overrides") == snippets.Rendered(text="", comments=(line,))
-    assert snippets.render(found, "yaml") == snippets.Rendered(text="{}\n", comments=(line,))
+    assert snippets.render(found, "yaml") == snippets.Rendered(text="{}\n", comments=("measured", line))
     assert f"# {line}\n{{}}\n" in snippets.options(found)["run"]
 
 
@@ -128,13 +129,31 @@ def test_a_key_below_which_a_mapping_would_be_replaced_is_refused() -> None:
         assert "num_workers" in snippets.render(of_project(4), form, "elsewhere").text
 
 
-def test_a_provisional_answer_has_a_comment() -> None:
+def test_what_is_open_about_an_answer_is_a_comment_in_each_format() -> None:
     alone = search_result(trial(4, 16.0), configuration=configuration(search=search_rules((4,))))
-    line = "provisional: num_workers=4 was the only candidate, so it was compared with no other"
+    ended = replace(run().stored.runs[0].result, stop_reason="")
+    only = "num_workers=4 was the only candidate, so it was compared with no other"
+    unfinished = "provisional: the search did not finish; 2 candidates were measured"
     for form in snippets.FORMATS:
-        rendered = snippets.render(summary_of_run(alone), form)
-        assert (rendered.comments, "provisional" in rendered.text) == ((line,), False)
-        assert rendered.file.startswith(f"# {line}\n")
+        assert snippets.render(summary_of_run(alone), form).comments[-1] == only
+        rendered = snippets.render(summary_of_run(ended), form)
+        assert (unfinished in rendered.text) if form == "table" else rendered.comments == (unfinished,)
+    assert snippets.render(summary_of_run(alone), "yaml").file.startswith(f"# measured\n# {only}\n")
+
+
+def test_an_undecided_run_has_settings_in_no_format(tmp_path: Path) -> None:
+    undecided = search_result(trial(0, 8.0), stop_reason="")
+    line = "undecided; only num_workers=0 was measured: the search did not finish; 1 candidate was measured"
+    for form in snippets.FORMATS:
+        rendered = snippets.render(summary_of_run(undecided), form)
+        lines = [*rendered.text.splitlines(), *rendered.comments]
+        assert any(text.endswith(line) for text in lines), form
+        assert not re.search(r"num_workers\D{1,4}0", rendered.text.replace(line, "")), form
+    assert json.loads(snippets.render(summary_of_run(undecided), "json").text)["status"] == "undecided"
+    both = summary_of_grid(undecided, search_result(trial(0, 32.0), trial(4, 16.0), columns={"batch_size": 8}))
+    assert snippets.render(both, "kwargs").text == "batch_size=64, num_workers=4\n"  # the fastest with an answer
+    assert [snippets.best_cells(both, one)[2] for one in both.configurations] == ["undecided", "4"]
+    assert list(snippets.options(both)) == ["batch_size-8"]
 
 
 def test_settings_that_transformers_lacks_are_in_a_comment() -> None:
@@ -149,9 +168,9 @@ def test_settings_that_transformers_lacks_are_in_a_comment() -> None:
 
 
 def test_a_batch_size_that_something_else_decides_is_in_no_format() -> None:
-    undecided = trial(4, 16.0, settings=loader_settings(4, batch_size=cast("int", None)))
-    found = summary_of_run(search_result(undecided, facts=replace(FACTS, samples=None)))
-    for form in set(snippets.FORMATS) - {"table"}:
+    without_size = trial(4, 16.0, settings=loader_settings(4, batch_size=cast("int", None)))
+    found = summary_of_run(search_result(without_size, facts=replace(FACTS, samples=None)))
+    for form in set(snippets.FORMATS) - {"table", "json"}:
         text = snippets.render(found, form).text
         assert ("batch_size" in text, "num_workers" in text) == (False, True)
 
@@ -164,11 +183,15 @@ def test_a_key_that_is_none_is_refused(key: str) -> None:
 
 @pytest.mark.parametrize(("form", "read"), [("yaml", yaml.safe_load), ("json", json.loads)])
 def test_yaml_and_json_hold_a_run_or_name_each_configuration(form: str, read: Any) -> None:
-    assert read(snippets.render(run(), form).text) == BEST
-    assert read(snippets.render(summary_of_run(search_result(failed_trial(0))), form).text) is None
+    failed = summary_of_run(search_result(failed_trial(0)))
+    of_runs = [read(snippets.render(summary, form).text) for summary in (run(), failed)]
+    if form == "json":
+        assert [mapping["status"] for mapping in of_runs] == ["measured", None]
+        of_runs = [mapping["loader"] for mapping in of_runs]
+    assert of_runs == [BEST, None]
     assert read(snippets.render(grid(), form).text) == [
-        {"configuration": {**COLUMNS, "pin_memory": value}, "loader": loader}
-        for value, loader in ((True, BEST), (False, ZERO), ("x", None))
+        {"configuration": {**COLUMNS, "pin_memory": value}, "status": status, "loader": loader}
+        for value, status, loader in ((True, "measured", BEST), (False, "measured", ZERO), ("x", None, None))
     ]
 
 
@@ -204,6 +227,8 @@ def test_the_table_has_a_row_per_configuration_with_times_and_gains() -> None:
     searched = configuration(search=search_rules((0, 2, 4), reference=4))
     found = summary_of_run(search_result(trial(0, 32.0), trial(2, 8.0), trial(4, 16.0), configuration=searched))
     assert snippets.render(found, "table").text.splitlines() == [
+        "best: num_workers=2 (measured)",
+        "",
         "| dataset | num_workers | samples/s | per batch   | epoch | vs 0 workers        | vs CPU count (4)    |",
         "|---------|-------------|-----------|-------------|-------|---------------------|---------------------|",
         "| photos  | 2           | 1000      | 62 ms ±38 % | 8.0 s | 4.0x (2.5x to 6.5x) | 2.0x (1.2x to 3.3x) |",

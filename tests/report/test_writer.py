@@ -169,7 +169,22 @@ def sure(record: SearchRecord) -> str:
 )  # fmt: skip
 def test_the_confidence_follows_the_interval_of_the_ratio(trials: list[Trial], expected: str) -> None:
     assert sure(search_result(*trials)).startswith(expected)
-    assert sure(search_result(*trials, stop_reason="")).startswith("Not sure: the search did not finish; ")
+    assert not sure(search_result(*trials, stop_reason=""))
+
+
+def test_the_page_begins_with_how_the_answer_was_found_and_the_load() -> None:
+    trials = [trial(n, 8.0 / (1 + n), noise=Noise(other_cpus=1.7)) for n in (0, 2)]
+    load = "other programs used 1.7 of 8 CPUs: times are of what was left"
+    for record, status, heading in (
+        (search_result(*trials), "measured", "Set this"),
+        (search_result(*trials, stop_reason=""), "provisional: the search did not finish; 2 candidates", "Set this"),
+        (search_result(trials[0], stop_reason=""), "undecided; only num_workers=0 was measured: the", "Undecided"),
+    ):
+        text = page.report(summary_of_run(record), [])
+        assert re.search(rf"{heading}</h2>(?s:.){{,200}}<p class=\"status\">{re.escape(status)}", text), status
+        assert text.count(load) == 1
+        assert page.markdown(summary_of_run(record)).count(load) == 1
+        assert ("DataLoader settings" in text) == (heading == "Set this")
 
 
 BEST_OF_4 = {"batch_size": 64, "num_workers": 4}
@@ -223,7 +238,9 @@ def test_the_report_of_a_run_is_written_with_all_its_files_and_shows_what_was_me
     )
     for name in ("best.yaml", "best/run.yaml"):
         assert yaml.safe_load((folder / name).read_text()) == BEST_OF_4
-    assert text.startswith("# Run run\n\n## Best settings\n\n| dataset | num_workers |")
+    assert text.startswith(
+        "# Run run\n\n## Best settings\n\n- best: num_workers=4 (measured)\n\n| dataset | num_workers"
+    )
 
 
 def test_the_report_of_a_run_names_its_host_every_trial_and_why_the_search_stopped() -> None:
@@ -273,7 +290,7 @@ def test_the_report_of_a_grid_is_written_with_all_its_files(tmp_path: Path) -> N
     text = write(grid)
     own = ["batches.csv", "best.yaml", "costs.csv", "result.json", "timings.csv"]
     assert {*files_in(grid)} == {
-        *("best.csv", "best.yaml", "best/batch_size-128.yaml", "best/batch_size-64.yaml", "report.html", "report.md"),
+        *("best.csv", "best.yaml", "best/batch_size-64.yaml", "report.html", "report.md"),
         *("results.csv", *(f"{run.folder.name}/{file}" for run in storage.find(grid).runs for file in own)),
         *(f"plots/{picture}.{suffix}" for picture in PICTURES for suffix in ("png", "svg")),
     }
@@ -283,14 +300,18 @@ def test_the_report_of_a_grid_is_written_with_all_its_files(tmp_path: Path) -> N
         "- dataset=photos batch_size=256 num_workers=0: timeout: no answer for 600 s",
         "- dataset=photos batch_size=256 num_workers=1: failed: it broke",
     ]
-    unfinished = section(text, "Warnings").split("\n\n")[0]
-    assert unfinished == "- dataset=photos batch_size=128: the search did not finish; 1 candidate was measured"
+    unfinished = section(text, "Best settings").split("\n\n")[0]
+    assert unfinished.startswith(
+        "- dataset=photos batch_size=128: undecided; only num_workers=0 was measured: the search"
+    )
     assert pd.read_csv(grid / "results.csv")["state"].tolist() == ["ok", "failed", "ok", "ok", "timeout", "failed"]
-    assert pd.read_csv(grid / "best.csv")["num_workers"].tolist()[:2] == [4, 0]
+    rows = pd.read_csv(grid / "best.csv")
+    assert rows["num_workers"].dropna().tolist() == [4]
+    assert rows["status"].tolist()[:2] == ["measured", "undecided"]
     best = yaml.safe_load((grid / "best.yaml").read_text())
-    assert best[0] == {"configuration": {**COLUMNS, "batch_size": 64}, "loader": BEST_OF_4}
+    assert best[0] == {"configuration": {**COLUMNS, "batch_size": 64}, "status": "measured", "loader": BEST_OF_4}
     own = [yaml.safe_load((run.folder / "best.yaml").read_text()) for run in storage.find(grid).runs]
-    assert own == [each["loader"] for each in best] == [BEST_OF_4, {"batch_size": 64, "num_workers": 0}, None]
+    assert own == [each["loader"] for each in best] == [BEST_OF_4, None, None]
     option = (grid / "best" / "batch_size-64.yaml").read_text()
     assert yaml.safe_load(option) == BEST_OF_4
     assert "# dataset=photos batch_size=64\n" in option

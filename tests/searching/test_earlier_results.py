@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from nws_sweep.results import Configuration, SearchRecord, TrialState, Verdict
-from nws_sweep.searching.earlier_results import first_guess, measured_once, same_trials
+from nws_sweep.searching.earlier_results import continued, first_guess, measured_once, same_trials
 from tests import factories
 
 
@@ -70,6 +70,8 @@ def test_an_equal_search_is_measured_once_with_pinned_memory_where_it_changes_no
     assert (same := measured_once(twin, [known]))
     assert (same.configuration, same.trials, same.cost_s) == (twin, known.trials, 0.0)
     assert measured_once(twin, [replace(known, stop_reason="")]) is None
+    assert known.verdict is not None
+    assert measured_once(twin, [replace(known, verdict=replace(known.verdict, provisional=True))]) is None
     assert measured_once(configuration(batch_size=32), [known]) is None
     if accelerator:
         assert measured_once(pinned, [known]) is None
@@ -80,3 +82,13 @@ def test_an_equal_search_is_measured_once_with_pinned_memory_where_it_changes_no
     assert same.stop_reason.endswith(
         "(measured once, as dataset=photos batch_size=64 pin_memory=false prefetch_factor=2 patience=3)"
     )
+
+
+def test_a_search_goes_on_with_the_results_of_the_search_that_was_ended() -> None:
+    killed = replace(RESULT.trials[1], state=TrialState.INTERRUPTED, measurement=None)
+    earlier = replace(RESULT, trials=(RESULT.trials[0], killed), cost_s=60.0)
+    start = replace(RESULT, trials=(), cost_s=0.0, stop_reason="", verdict=None, facts=None, started_at="now")
+    further = continued(start, earlier)
+    assert further == replace(earlier, trials=RESULT.trials[:1], stop_reason="", verdict=None)
+    with_one_more = continued(replace(start, trials=(RESULT.trials[1],)), earlier)
+    assert {trial.num_workers for trial in with_one_more.trials} == {0, 4}

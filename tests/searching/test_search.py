@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nws_sweep.errors import ConfigurationError, TrialError, TrialOutOfMemory, TrialTimeout
+from nws_sweep.errors import ConfigurationError, TrialError, TrialInterrupted, TrialOutOfMemory, TrialTimeout
 from nws_sweep.results import (
     Configuration,
     LoaderSettings,
@@ -148,6 +148,7 @@ def test_interleave_limits_the_candidates_alive_and_1_measures_one_after_the_oth
         (TrialError("boom"), TrialState.FAILED),
         (TrialTimeout("late"), TrialState.TIMEOUT),
         (TrialOutOfMemory("full"), TrialState.OUT_OF_MEMORY),
+        (TrialInterrupted("killed"), TrialState.INTERRUPTED),
     ],
 )
 def test_a_failed_candidate_is_a_row_and_the_search_continues(error: TrialError, state: TrialState) -> None:
@@ -158,6 +159,25 @@ def test_a_failed_candidate_is_a_row_and_the_search_continues(error: TrialError,
     assert states.pop(1) == (state, str(error))
     assert states == dict.fromkeys((0, 2, 4), (TrialState.OK, ""))
     assert recorder.done.count(1) == 1
+
+
+def test_a_candidate_that_others_kill_keeps_the_windows_that_it_had() -> None:
+    machine = machine_of()
+
+    def kill(window: Window) -> Window:
+        if machine.slices.count(2) == 3:
+            raise TrialInterrupted("the trial process was killed by SIGKILL")
+        return window
+
+    machine.distort = kill
+    result, _ = run_search(configuration(), machine)
+    trial = by_workers(result)[2]
+    assert (trial.state, trial.notes[-1]) == (
+        TrialState.OK,
+        "ended early: the trial process was killed by SIGKILL",
+    )
+    assert found(trial).batch_s is not None
+    assert result.is_final
 
 
 def test_without_workers_the_settings_are_canonical_and_the_row_says_so() -> None:

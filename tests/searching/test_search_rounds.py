@@ -16,12 +16,14 @@ from nws_sweep.results import (
     SamplesLogged,
     SearchRecord,
     SearchRules,
+    Status,
     Trial,
     TrialState,
     Window,
     WindowKind,
 )
 from nws_sweep.searching import search as runner
+from nws_sweep.searching.earlier_results import continued
 from nws_sweep.searching.search import search
 from tests import factories
 from tests.conftest import rounds
@@ -101,9 +103,27 @@ def test_a_candidate_that_hangs_until_the_time_limit_has_a_row() -> None:
 
     machine.distort = hang
     result, _ = run_search(configuration(), machine)
-    assert [trial.state for trial in result.trials] == [TrialState.OK, TrialState.TIMEOUT]
+    assert [trial.state for trial in result.trials] == [TrialState.OK, TrialState.INTERRUPTED]
     assert result.trials[1].reason == "no batch within 60.0 s, until the search's time limit"
     assert result.verdict is not None
+    assert result.status is Status.UNDECIDED
+
+
+@pytest.mark.parametrize(("strategy", "limit_s"), [("adaptive", 1.0), ("exhaustive", 3.0)])
+def test_a_search_that_its_limit_ended_goes_on_and_repeats_nothing_that_has_figures(
+    strategy: str, limit_s: float
+) -> None:
+    chosen = configuration(candidates=(0, 2, 4, 8), time_limit_s=limit_s, strategy=strategy)
+    first, _ = run_search(chosen, sleeping())
+    assert first.status in (Status.UNDECIDED, Status.PROVISIONAL)
+    measured, machine = set(first.measured_numbers), sleeping()
+    start = continued(SearchRecord(configuration=first.configuration, host=first.host), first)
+    unlimited = replace(chosen, search=replace(chosen.search, time_limit_s=600.0))
+    again = search(replace(start, configuration=unlimited), machine.environment(), Recorder())
+    assert not {settings.num_workers for settings in machine.opened} & measured
+    assert again.status is Status.MEASURED
+    assert measured < set(again.measured_numbers)
+    assert again.cost_s > first.cost_s
 
 
 @pytest.mark.parametrize(

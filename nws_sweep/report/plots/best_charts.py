@@ -37,9 +37,9 @@ def best_of_each(summary: Summary) -> list[Best]:
     columns = summary.distinguishing or (DATASET,)
     found = []
     for c in summary.configurations:
-        if c.best and (rate := c.rate(c.best)):
+        if c.answer and (rate := c.rate(c.answer)):
             cells = {name: facets.cell(c, name) for name in columns}
-            found.append(Best(cells, rate, c.best.num_workers, c.gain_over_zero if c.best.num_workers else None))
+            found.append(Best(cells, rate, c.answer.num_workers, c.gain_over_zero if c.answer.num_workers else None))
     return sorted(found, key=lambda one: -one.rate.value)
 
 

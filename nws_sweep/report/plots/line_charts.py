@@ -103,7 +103,8 @@ def _chart(summary: Summary, quantity: str, measure: _Measure) -> Chart:
 
 def _curve(c: ConfigurationSummary, best: Trial, label: str, measure: _Measure) -> Curve:
     points = {trial.num_workers: value for trial in _measured(c) if (value := measure(c, trial))}
-    return Curve(label, points, best.num_workers, measure(c, best), c.changed_settings)
+    recommended = measure(c, best) if c.answer else None
+    return Curve(label, points, best.num_workers, recommended, c.changed_settings)
 
 
 def _merged(curves: Sequence[Curve]) -> list[Curve]:
