@@ -23,10 +23,12 @@ class Turns:
 
     Attributes:
         processes: All processes of the search.
-        deadline_s: Moment on the environment's clock after which commands raise TimeLimitReached.
+        began_s: Moment on the environment's clock at which the search began.
+        deadline_s: Moment on this clock after which commands raise TimeLimitReached.
         waits_until_idle: Whether workers must be idle before a pause: a paused worker may hold a lock.
     """
 
+    began_s: float
     deadline_s: float
     processes: list["OnDemandProcess"] = field(default_factory=list)
     waits_until_idle: bool = False

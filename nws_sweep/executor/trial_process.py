@@ -59,6 +59,27 @@ _NO_ROOM_FOR_THE_DATASET = (
 )
 
 
+class _End:
+    """The end of a trial process and its descendants.
+
+    Attributes:
+        by_s: Moment until which an orderly exit may take; None before the end has begun.
+    """
+
+    by_s: float | None = None
+    _killed: Sequence[int] | None = None  # descendants; None before they are killed
+
+    def __init__(self, child: ForkedProcess) -> None:
+        self._child = child
+
+    def kill(self) -> Sequence[int]:
+        """Kills the processes, once: their IDs may be those of others later. Returns the IDs of the descendants."""
+        if self._killed is None:
+            with processes.uninterrupted():
+                self._killed = processes.kill_family(self._child)
+        return self._killed
+
+
 class ChildProcess(TrialProcess):
     """The parent's handle of a trial process, in which ``child`` answers; ``start`` starts and ends it."""
 
@@ -78,8 +99,7 @@ class ChildProcess(TrialProcess):
         self._failure: TrialError | TimeLimitReached | None = None  # of a command without an answer
         self._pauses_s: list[tuple[float, float]] = []  # on the clock of ``BatchRecord``
         self._paused_at_s: float | None = None
-        self._ends_by_s: float | None = None  # moment until which an orderly exit may take; None before ``end``
-        self._killed: Sequence[int] | None = None  # its descendants; None before it is killed
+        self._end = _End(child)
 
     wait_until_idle = _sent(TrialProcess.wait_until_idle)
     warned = _sent(TrialProcess.warned)
@@ -200,36 +220,29 @@ class ChildProcess(TrialProcess):
 
     def end(self) -> None:
         """Begins to end the trial process and its descendants, so that several end at the same time."""
-        if self._ends_by_s is not None:
+        if self._end.by_s is not None:
             return
         settings = self.settings
         method = (settings and settings.multiprocessing_context) or self._start_method
-        self._ends_by_s = time.perf_counter()
+        self._end.by_s = time.perf_counter()
         # Killed forked workers leave nothing behind; others must release their semaphores.
         if settings and settings.num_workers and method != "fork":
             processes.signal_group(self.pid, signal.SIGCONT)
             with contextlib.suppress(OSError):
                 self.connection.send(None)
-                self._ends_by_s += _ORDERLY_EXIT_S
+                self._end.by_s += _ORDERLY_EXIT_S
         else:
-            self._kill()
+            self._end.kill()
 
     def close(self) -> None:
         """Kills the trial process and its descendants, after an orderly exit of workers that share semaphores."""
         try:
             self.end()
-            wait([self._child.sentinel], max(0.0, (self._ends_by_s or 0.0) - time.perf_counter()))
+            wait([self._child.sentinel], max(0.0, (self._end.by_s or 0.0) - time.perf_counter()))
         finally:
             with processes.uninterrupted():
                 self.connection.close()
-                processes.await_exit(self._child, self._kill())
-
-    def _kill(self) -> Sequence[int]:
-        """Kills its processes, once: their IDs may be those of others later. Returns the IDs of its descendants."""
-        if self._killed is None:
-            with processes.uninterrupted():
-                self._killed = processes.kill_family(self._child)
-        return self._killed
+                processes.await_exit(self._child, self._end.kill())
 
 
 def _without_pauses(record: BatchRecord, pauses_s: Sequence[tuple[float, float]]) -> BatchRecord:

@@ -1,8 +1,9 @@
 """Searches one configuration: measures candidates in rounds, decides which to measure next, and recommends one.
 
-May import ``executor`` and below. All modules but ``search``, ``rounds``, ``candidate`` and ``sample_check`` are pure.
+May import ``executor`` and below. Pure are all modules but ``search``, ``rounds``, ``candidate``, ``slices`` and
+``sample_check``.
 
-Read first ``search``, the loop. From a window to its row: ``candidate`` takes windows, ``timing`` has their times,
+Read first ``search``, the loop. From a window to its row: ``slices`` takes windows, ``timing`` has their times,
 ``estimates`` compares the candidates by round, ``rows`` makes the row.
 
 search           the search of one configuration
@@ -15,6 +16,7 @@ stats            the fit of candidates and rounds
 earlier_results  what a search takes from earlier ones
 rounds           the state of a search: its candidates, in rounds of time slices
 candidate        the state of a candidate: its trial process, time slices and trial
+slices           takes a time slice of a candidate
 admission        which candidates may have trial processes at the same time
 data             what time slices show about the length of an epoch and the size of the data
 schedule         which window a trial takes next
@@ -23,5 +25,4 @@ rows             the row of one candidate, and whether it is possible
 counters         CPU time, memory, storage and noise of time slices, from the counters of processes and machine
 batch_costs      what batches, the main process and the life of workers cost; measured and replayed time
 sample_check     compares the samples of workers with those loaded without workers
-threads          whether another number of torch's threads loads faster
 """

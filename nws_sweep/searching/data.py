@@ -8,7 +8,7 @@ from nws_sweep.dataloading.orders import GOLDEN
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.executor.environment import Environment
 from nws_sweep.results import MeasureRules
-from nws_sweep.searching import counters
+from nws_sweep.searching import counters, schedule
 from nws_sweep.searching.candidate import Candidate
 from nws_sweep.system import page_cache
 
@@ -22,13 +22,19 @@ class Data:
         rules: Of measuring.
         seen_batches: Of an epoch of a stream without a length, once an epoch has ended.
         wrong_length: An epoch that is not as long as the dataset's length says, in words.
+        cold_files: Files that are dropped from the page cache before each time slice.
     """
 
     environment: Environment
     rules: MeasureRules
     seen_batches: int | None = None
     wrong_length: str = ""
+    cold_files: Sequence[str] = ()
     _place: float | None = None  # where the batches of the latest trial process begin; None if all have the same
+
+    def __post_init__(self) -> None:
+        """Lists the files of ``measure.cache=cold``; ConfigurationError if there are none."""
+        self.cold_files = _cold_files(self.rules)
 
     def place(self, candidate: Candidate) -> None:
         """Before a trial process starts: its batches begin far from where the batches of other processes began.
@@ -70,7 +76,7 @@ class Data:
         if self.wrong_length:
             self.seen_batches = None
         elif candidate.batches_per_epoch is None:
-            self.seen_batches = self.seen_batches or candidate.epoch_batches
+            self.seen_batches = self.seen_batches or schedule.epoch_batches(candidate.windows)
         for known in candidates:
             known.seen_batches = self.seen_batches
             if self.wrong_length:
@@ -82,19 +88,19 @@ def _is_divided(candidate: Candidate) -> bool:
     facts = candidate.process.facts
     if facts is None or not facts.iterable:
         return False
-    more = (candidate.epoch_batches or 0) - (candidate.batches_per_epoch or 0)
+    more = (schedule.epoch_batches(candidate.windows) or 0) - (candidate.batches_per_epoch or 0)
     return abs(more) <= candidate.settings.num_workers
 
 
 def _wrong_length(candidate: Candidate) -> str:
     """An epoch that ended after another number of batches than its length, in words; else empty."""
-    batches, length = candidate.epoch_batches, candidate.batches_per_epoch
+    batches, length = schedule.epoch_batches(candidate.windows), candidate.batches_per_epoch
     if length is None or batches in (None, length):
         return ""
     return f"an epoch ended after {batches} batches, but its length is {length}"
 
 
-def cold_files(rules: MeasureRules) -> tuple[str, ...]:
+def _cold_files(rules: MeasureRules) -> tuple[str, ...]:
     """What ``measure.cache=cold`` drops from the page cache; ConfigurationError if there are no such files."""
     if rules.cache != "cold":
         return ()

@@ -27,16 +27,14 @@ _MOST_LONGER = 1000.0  # upper bound of further rounds / rounds so far in ``seco
 
 
 @dataclass(frozen=True)
-class Estimates:
-    """The candidates that have a time: at least one.
+class Fitted:
+    """The times of candidates in a usual round.
 
     Attributes:
-        observations: Of all candidates, each with a cost.
-        tolerance: Share of the time that twice as many workers must save.
+        observations: Of all candidates that have a cost: at least one.
     """
 
     observations: tuple[Observation, ...]
-    tolerance: float
 
     @cached_property
     def _fit(self) -> stats.Fit | None:
@@ -66,6 +64,28 @@ class Estimates:
             * (1 + observation.paced_share * (self.factor(observation.settings) - 1))
             for observation in self.observations
         }
+
+    @property
+    def noise(self) -> float:
+        """Standard deviation of the logarithm of one time, without the drift; 0 without rounds."""
+        return self._fit.noise if self._fit else 0.0
+
+    def half_width(self, settings: LoaderSettings) -> float | None:
+        """Half the width of the 95 % interval of the logarithm of a candidate's pace; None without rounds."""
+        if self._fit is None or settings not in self._places:
+            return None
+        return SEQUENTIAL * self._fit.quantile * self._fit.spread(self._places[settings])
+
+
+@dataclass(frozen=True)
+class Estimates(Fitted):
+    """The answer of the candidates, and what it may lose.
+
+    Attributes:
+        tolerance: Share of the time that twice as many workers must save.
+    """
+
+    tolerance: float
 
     @cached_property
     def answer(self) -> LoaderSettings:
@@ -144,17 +164,6 @@ class Estimates:
             return self._fit.noise
         shares = [o.paced_share for o in self.observations if o.settings in (settings, self.answer)]
         return max(shares) * self._fit.spread(places[0], places[1])
-
-    @property
-    def noise(self) -> float:
-        """Standard deviation of the logarithm of one time, without the drift; 0 without rounds."""
-        return self._fit.noise if self._fit else 0.0
-
-    def half_width(self, settings: LoaderSettings) -> float | None:
-        """Half the width of the 95 % interval of the logarithm of a candidate's pace; None without rounds."""
-        if self._fit is None or settings not in self._places:
-            return None
-        return SEQUENTIAL * self._fit.quantile * self._fit.spread(self._places[settings])
 
     def ratio_half_width(self, settings: LoaderSettings) -> float | None:
         """Likewise of the logarithm of its cost / the cost of the answer; None without rounds of both."""

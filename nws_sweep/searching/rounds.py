@@ -16,11 +16,11 @@ from nws_sweep.executor.on_demand import OnDemandProcess, Turns
 from nws_sweep.replay import choice
 from nws_sweep.replay.known import known_of
 from nws_sweep.replay.prediction import Records
-from nws_sweep.results import DatasetFacts, LoaderSettings, SearchRecord, Trial
-from nws_sweep.searching import threads
+from nws_sweep.results import DatasetFacts, SearchRecord, Trial
+from nws_sweep.searching import slices
 from nws_sweep.searching.admission import Admission
-from nws_sweep.searching.candidate import Candidate
-from nws_sweep.searching.data import Data, cold_files
+from nws_sweep.searching.candidate import Candidate, observation_of_candidate, trial_of
+from nws_sweep.searching.data import Data
 from nws_sweep.searching.estimates import FEWEST_ROUNDS, Estimates, estimates_of
 from nws_sweep.searching.observations import Observation, Round, observation_of
 from nws_sweep.searching.sample_check import SampleChecker
@@ -45,15 +45,13 @@ class Rounds(ExitStack):
         self.wrong_samples = ""
         self.environment = environment
         self._observer = observer
-        self._began_s = environment.clock()
-        self.turns = Turns(self._began_s + limit_s)
+        began_s = environment.clock()
+        self.turns = Turns(began_s, began_s + limit_s)
         budget_bytes = environment.memory_budget(rules.memory_budget_bytes)
         self._admission = Admission(environment, budget_bytes, ranks, rules.interleave)
         self._samples = SampleChecker(self, observer)
         self._data = Data(environment, rules)
-        self._cold_files = cold_files(rules)  # dropped before each time slice
         self._number = 0
-        self._reported: set[LoaderSettings] = set()  # of candidates whose trials have finished
 
     def __exit__(self, *error: Any) -> bool | None:
         """Ends all trial processes at the same time."""
@@ -74,7 +72,7 @@ class Rounds(ExitStack):
     def observations(self) -> list[Observation]:
         """What is known of each candidate, finished trials of the start included."""
         earlier = [(trial, None) for trial in self.start.trials]
-        trials: list[tuple[Trial, Candidate | None]] = [*earlier, *((c.trial(), c) for c in self.candidates)]
+        trials: list[tuple[Trial, Candidate | None]] = [*earlier, *((trial_of(c), c) for c in self.candidates)]
         cores, epochs = self.environment.cores(self.start.configuration.ranks), self.start.configuration.measure.epochs
         is_shuffled = self.facts is None or self.facts.is_shuffled
         observations: list[Observation] = []
@@ -83,7 +81,9 @@ class Rounds(ExitStack):
             costs = known_of(trial, trial.batches, cores, records, epochs, is_shuffled)
             if records is None and costs is not None:
                 records = costs.records
-            observations.append(candidate.observation(costs) if candidate else observation_of(trial, costs))
+            observations.append(
+                observation_of_candidate(candidate, costs) if candidate else observation_of(trial, costs)
+            )
         return observations
 
     @property
@@ -93,10 +93,10 @@ class Rounds(ExitStack):
         rows: list[Trial] = []
         for candidate in self.candidates:
             if estimates is None or not candidate.has_pace:
-                rows.append(candidate.trial())
+                rows.append(trial_of(candidate))
             else:
-                rows.append(candidate.trial(estimates.comparison(candidate.settings)))
-        cost_s = self.start.cost_s + self.environment.clock() - self._began_s
+                rows.append(trial_of(candidate, estimates.comparison(candidate.settings)))
+        cost_s = self.start.cost_s + self.environment.clock() - self.turns.began_s
         return replace(self.start, trials=(*self.start.trials, *rows), facts=self.facts, cost_s=cost_s)
 
     def take(self, decision: Round) -> None:
@@ -150,7 +150,7 @@ class Rounds(ExitStack):
 
     def _finish(self, candidate: Candidate, note: str) -> None:
         estimates = self._estimates
-        candidate.finish(note, estimates.half_width(candidate.settings) if estimates else None)
+        slices.finish(candidate, note, estimates.half_width(candidate.settings) if estimates else None)
 
     def _is_admitted(self, candidate: Candidate, decision: Round) -> bool:
         is_admitted = self._admission.admits(candidate, self.candidates, decision)
@@ -168,14 +168,14 @@ class Rounds(ExitStack):
         if candidate.process.is_late:
             raise TimeLimitReached
         self._observer.slice_started(candidate.settings.num_workers)
-        self.environment.drop_files(self._cold_files)
+        self.environment.drop_files(self._data.cold_files)
         self._data.place(candidate)
         started_in_s = candidate.process.started_in_s
-        candidate.take_slice(self._number, window_s, self.memory_left)
+        slices.take_slice(candidate, self._number, window_s, self.memory_left)
         self.turns.pause_others()
         self._samples.check(candidate)
         self.turns.pause_others()
-        threads.compare(candidate, self.environment.cores(1))
+        slices.compare_threads(candidate, self.environment.cores(1))
         self.turns.pause_others()
         if (took_s := candidate.process.started_in_s - started_in_s) > _LONG_START_S:
             took = f"starting a trial process took {units.seconds(took_s)}"
@@ -198,11 +198,12 @@ class Rounds(ExitStack):
 
     def _report_finished(self) -> None:
         """Reports the trials that have finished meanwhile."""
-        finished = [c for c in self.candidates if c.is_finished and c.settings not in self._reported]
+        finished = [candidate for candidate in self.candidates if candidate.is_finished and not candidate.is_reported]
         if not finished:  # a record replays batches of all trials
             return
+        for candidate in finished:
+            candidate.is_reported = True
         settings = {candidate.settings for candidate in finished}
-        self._reported |= settings
         record = self.record
         for trial in record.trials:
             if trial.settings in settings:

@@ -28,6 +28,7 @@ from nws_sweep.results import (
     SearchRecord,
 )
 from nws_sweep.results.dataset_facts import REMEDY, equal_draws_warning, shared_handles_warning
+from nws_sweep.searching import schedule
 from nws_sweep.searching.candidate import Candidate
 
 Parts = tuple[SamplePart, ...]
@@ -112,7 +113,7 @@ class SampleChecker:
 
     def _compare_lengths(self, candidate: Candidate) -> None:
         """Warns of a stream of which each worker has a whole epoch: more workers have more batches."""
-        workers, batches = candidate.settings.num_workers, candidate.epoch_batches
+        workers, batches = candidate.settings.num_workers, schedule.epoch_batches(candidate.windows)
         if not batches:
             return
         self._epochs[workers] = batches

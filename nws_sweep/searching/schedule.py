@@ -163,3 +163,11 @@ def steady_windows(windows: Iterable[Window]) -> list[Window]:
 def epoch_windows(windows: Iterable[Window]) -> list[Window]:
     """The windows that are whole epochs."""
     return [window for window in windows if window.kind is WindowKind.EPOCH]
+
+
+def epoch_batches(windows: Sequence[Window]) -> int | None:
+    """Batches of the latest epoch that has ended; None if none has."""
+    until = list(windows)
+    while until and not until[-1].ended_epoch:
+        until.pop()
+    return taken_in_epoch(until) if until else None

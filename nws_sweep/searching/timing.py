@@ -43,18 +43,16 @@ ALONE = Comparison()  # of a trial that is compared with no other
 
 
 @dataclass(frozen=True)
-class Timing:
-    """The times of one trial.
+class Pace:
+    """The seconds per batch of one trial, without start and end of epochs.
 
     Attributes:
         slices: Its time slices, in order.
         conditions: Its settings and rules.
-        more_start_s: Seconds by which the user's program starts the workers of an epoch slower than the trial process.
     """
 
     slices: Sequence[TimeSlice]
     conditions: Conditions
-    more_start_s: float = 0.0
 
     @cached_property
     def windows(self) -> Sequence[Window]:
@@ -116,6 +114,57 @@ class Timing:
         """Seconds per batch in the training step."""
         return sum(sum(window.step_s) for window in self.counting) / max(1, _taken(self.counting))
 
+    def _elapsed_s(self, window: Window) -> float:
+        """The duration of a window, s.
+
+        The first training step of a process makes what later ones use again, such as the context of a device or
+        compiled functions. It counts as the longest of the others.
+        """
+        if window is not self.windows[0] or window.batches < 2:
+            return window.elapsed_s
+        first_s, *later_s = window.step_s
+        return window.elapsed_s - max(0.0, first_s - max(later_s))
+
+    @cached_property
+    def paces_s(self) -> Mapping[int, float]:
+        """Seconds per batch in each round, by its number: of its window, or of its whole epochs.
+
+        A round whose only epoch starts persistent workers has no pace if there are other epochs.
+        """
+        paces_s: dict[int, float] = {}
+        for time_slice in self.slices:
+            windows = self._alike(time_slice.windows)
+            if time_slice.round is not None and windows and self.batch_s is not None:
+                paces_s[time_slice.round] = self._paced_s(windows)
+        return paces_s
+
+    @cached_property
+    def paced_s(self) -> float | None:
+        """Seconds per batch of all rounds together; None before the first window that counts."""
+        windows = self._alike(self.windows)
+        return self._paced_s(windows) if windows and self.batch_s is not None else None
+
+    def _alike(self, windows: Iterable[Window]) -> Sequence[Window]:
+        """Of some windows, the whole epochs or else the windows within epochs, which rounds compare."""
+        epochs = [epoch for epoch in epoch_windows(windows) if epoch in self.epochs]
+        return [window for window in epochs or steady_windows(windows) if window.batches]
+
+    def _paced_s(self, windows: Sequence[Window]) -> float:
+        if epoch_windows(windows):
+            return sum(map(self._elapsed_s, windows)) / _taken(windows)
+        return self.pace_s(windows)
+
+
+@dataclass(frozen=True)
+class Timing(Pace):
+    """The times of one trial: pace, start-up and epoch.
+
+    Attributes:
+        more_start_s: Seconds by which the user's program starts the workers of an epoch slower than the trial process.
+    """
+
+    more_start_s: float = 0.0
+
     @cached_property
     def _starts(self) -> Sequence[Window]:
         """The windows that start epochs; without the first of several, unless workers persist or mode is ``epoch``."""
@@ -165,17 +214,6 @@ class Timing:
         batches_left = max(0, (self.conditions.length or 0) - start.batches)
         return elapsed_s + batches_left * (self.batch_s or 0.0) + end_of_workers_s(self.windows, self.conditions)
 
-    def _elapsed_s(self, window: Window) -> float:
-        """The duration of a window, s.
-
-        The first training step of a process makes what later ones use again, such as the context of a device or
-        compiled functions. It counts as the longest of the others.
-        """
-        if window is not self.windows[0] or window.batches < 2:
-            return window.elapsed_s
-        first_s, *later_s = window.step_s
-        return window.elapsed_s - max(0.0, first_s - max(later_s))
-
     @cached_property
     def cost_s(self) -> float | None:
         """Seconds that rank candidates: per batch of an epoch, start and end shared out; else at the steady pace."""
@@ -183,41 +221,12 @@ class Timing:
             return self.batch_s
         return self.epoch_s / self.conditions.length
 
-    @cached_property
-    def paces_s(self) -> Mapping[int, float]:
-        """Seconds per batch in each round, by its number: of its window, or of its whole epochs.
-
-        A round whose only epoch starts persistent workers has no pace if there are other epochs.
-        """
-        paces_s: dict[int, float] = {}
-        for time_slice in self.slices:
-            windows = self._alike(time_slice.windows)
-            if time_slice.round is not None and windows and self.batch_s is not None:
-                paces_s[time_slice.round] = self._paced_s(windows)
-        return paces_s
-
-    @cached_property
-    def paced_s(self) -> float | None:
-        """Seconds per batch of all rounds together; None before the first window that counts."""
-        windows = self._alike(self.windows)
-        return self._paced_s(windows) if windows and self.batch_s is not None else None
-
     @property
     def paced_share(self) -> float:
         """Share of ``cost_s`` that grows with the pace of the rounds; start and end of an epoch belong to no round."""
         if self.paced_s is None or not self.cost_s:
             return 1.0
         return min(1.0, self.paced_s / self.cost_s)
-
-    def _alike(self, windows: Iterable[Window]) -> Sequence[Window]:
-        """Of some windows, the whole epochs or else the windows within epochs, which rounds compare."""
-        epochs = [epoch for epoch in epoch_windows(windows) if epoch in self.epochs]
-        return [window for window in epochs or steady_windows(windows) if window.batches]
-
-    def _paced_s(self, windows: Sequence[Window]) -> float:
-        if epoch_windows(windows):
-            return sum(map(self._elapsed_s, windows)) / _taken(windows)
-        return self.pace_s(windows)
 
     @cached_property
     def timed_s(self) -> float:

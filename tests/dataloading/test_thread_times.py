@@ -6,7 +6,7 @@ import pytest
 
 from nws_sweep.dataloading import thread_times as module
 from nws_sweep.dataloading.thread_times import thread_times
-from nws_sweep.searching.threads import threads_warning
+from nws_sweep.searching.slices import threads_warning
 
 
 class Program:

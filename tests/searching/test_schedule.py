@@ -9,7 +9,8 @@ import pytest
 
 from nws_sweep.executor.on_demand import OnDemandProcess, Turns
 from nws_sweep.results import LoaderSettings, Measurement, MeasureRules, TimeSlice, Window, WindowKind
-from nws_sweep.searching.candidate import Candidate
+from nws_sweep.searching import slices
+from nws_sweep.searching.candidate import Candidate, observation_of_candidate
 from nws_sweep.searching.counters import all_windows
 from nws_sweep.searching.estimates import Estimates, is_precise
 from nws_sweep.searching.schedule import Conditions, next_request
@@ -34,7 +35,7 @@ class Simulation:
         self.machine = machine = FakeMachine(lambda _: simulated, length, self.clock, step_s)
         held = factories.configuration(measure=rules or MeasureRules(**RULES))
         self.rules = held.measure
-        self.turns = Turns(math.inf)
+        self.turns = Turns(0.0, math.inf)
         self.candidate = Candidate(OnDemandProcess(settings, held, machine.environment(), self.turns))
 
     def stalled(self, window: Window) -> Window:
@@ -43,7 +44,7 @@ class Simulation:
         return window
 
     def take_slice(self) -> None:
-        self.candidate.take_slice(len(self.candidate.slices), math.inf, None)
+        slices.take_slice(self.candidate, len(self.candidate.slices), math.inf, None)
 
     def run(self, pause_s: float) -> tuple[list[Window], Measurement]:
         """A whole trial, with a pause between its time slices."""
@@ -54,7 +55,7 @@ class Simulation:
 
     @property
     def is_precise(self) -> bool:
-        observation = self.candidate.observation(None)
+        observation = observation_of_candidate(self.candidate, None)
         if observation.cost_s is None:
             return False
         return is_precise(observation, Estimates((observation,), 0.03), self.rules)

@@ -1,0 +1,217 @@
+"""Time slices: a candidate is resumed, takes windows up to the first that counts, and is paused."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+
+from nws_sweep import errors, units
+from nws_sweep.errors import TimeLimitReached, TrialError, TrialInterrupted
+from nws_sweep.executor.environment import TrialProcess
+from nws_sweep.results import TimeSlice, Window, WindowKind, WindowRequest
+from nws_sweep.searching import counters, schedule
+from nws_sweep.searching.candidate import Candidate
+from nws_sweep.system import resources
+
+_LONG_WITHOUT_BATCH_S = 10.0  # a candidate that has given none for as long is named, though its limit is longer
+_COMPARE_THREADS_S = 0.5
+_FEWER_THREADS = 0.8  # share of the time with the program's own number of threads that is worth a warning
+_STALLED = "it made no progress while the others were paused: a paused process may have held a lock that it needed"
+
+
+def take_slice(candidate: Candidate, number: int, window_s: float, memory_left: int | None) -> None:
+    """Resumes or starts the trial process of a candidate, takes warm-up and one window or epoch, and pauses it.
+
+    An error ends the trial.
+
+    Args:
+        number: The round.
+        window_s: Least length of the window, s, if below ``measure.window_s``.
+        memory_left: Memory that its processes may hold in addition to what they hold, B; None for no limit.
+    """
+    memory_bytes = None if memory_left is None else memory_left + (candidate.process.usage.added_bytes or 0)
+    candidate.least_window_s = window_s
+    with _errors_recorded(candidate):
+        if candidate.must_restart:
+            candidate.discard_slices()
+        stalls, before = candidate.stalls, list(candidate.slices)
+        try:
+            process = candidate.process.resume(memory_bytes) or _start(candidate, memory_bytes)
+            _take_windows(candidate, process, number)
+            resources.check_budget(candidate.process.usage.added_bytes, memory_bytes)
+        except TrialInterrupted as interruption:
+            candidate.slices = before  # what was measured before stays
+            if not candidate.has_pace:
+                raise
+            candidate.process.environment.check_interrupts()  # an interrupt may have ended the trial process too
+            candidate.note(f"ended early: {interruption}")
+            candidate.process.close()
+            return
+        if candidate.stalls > stalls == 0:  # later stalls are caused by the candidate
+            persists = candidate.settings.persistent_workers  # they would first make the rest of their epoch
+            candidate.slices, candidate.must_restart, candidate.begins_epoch = before, persists, not persists
+        else:
+            _leave_out_first_slice(candidate)
+
+
+def finish(candidate: Candidate, note: str = "", half_width: float | None = None) -> None:
+    """Makes the row of a candidate final, with a note; a row with an impossible pace has a reason instead of a time.
+
+    Args:
+        note: For the row; empty for none.
+        half_width: Of the interval of its pace, as of ``Figures.impossible``.
+    """
+    if candidate.is_finished:
+        return
+    if not candidate.has_pace:
+        candidate.fail(TrialError("it was stopped, by a limit or to free resources, before it was timed"))
+        return
+    if note:
+        candidate.note(note)
+    if reason := candidate.figures.impossible(half_width):
+        candidate.fail(errors.TrialMismeasured(reason))
+        return
+    with _errors_recorded(candidate):
+        _take_last_look(candidate)
+    candidate.is_finished = True
+
+
+@contextmanager
+def _errors_recorded(candidate: Candidate) -> Iterator[None]:
+    """Counts the time, and records errors as the trial's state and reason."""
+    environment = candidate.process.environment
+    began_s, started_in_s = environment.clock(), candidate.process.started_in_s
+    try:
+        yield
+    except TrialError as error:
+        environment.check_interrupts()  # an interrupt may have ended the trial process too
+        candidate.fail(error)
+    except TimeLimitReached:
+        waited_s = environment.clock() - began_s - (candidate.process.started_in_s - started_in_s)
+        if not candidate.windows and waited_s >= _LONG_WITHOUT_BATCH_S:  # else the trial would have no row
+            candidate.fail(
+                TrialInterrupted(f"no batch within {units.seconds(waited_s)}, until the search's time limit")
+            )
+        raise
+    finally:
+        candidate.cost_s += environment.clock() - began_s
+
+
+def _report_stall(candidate: Candidate) -> None:
+    if candidate.process.turns.resume_others(candidate.process):
+        candidate.stalls += 1
+        candidate.note(_STALLED)
+
+
+def _start(candidate: Candidate, memory_bytes: int | None) -> TrialProcess:
+    process = candidate.process.start(memory_bytes, candidate.place or 0.0)
+    process.on_stall, candidate.batches_per_epoch = partial(_report_stall, candidate), process.batches_per_epoch
+    return process
+
+
+def _take_windows(candidate: Candidate, process: TrialProcess, number: int) -> None:
+    """Takes windows up to the first that counts, pauses the process, and adds the time slice of a round."""
+    was_paused, environment = bool(candidate.slices), candidate.process.environment
+    machine_before, began_s = environment.machine_time(), environment.clock()
+    windows: list[Window] = []
+    request = None
+    try:
+        while request is None or (request.kind is WindowKind.WARM_UP and not candidate.is_exhausted):
+            if candidate.process.is_late:
+                raise TimeLimitReached
+            taken = [] if candidate.begins_epoch else [*candidate.windows, *windows]
+            is_after_pause, candidate.begins_epoch = was_paused and not windows, False
+            request = schedule.next_request(taken, candidate.conditions, was_paused=is_after_pause)
+            windows.append(process.window(request))
+            _check_end(candidate, request, windows)
+        candidate.process_warnings = process.warned()
+        if candidate.settings.num_workers and candidate.logged is None:
+            candidate.logged = process.logged()
+    finally:
+        candidate.process.pause()
+        time_slice = TimeSlice(
+            windows=tuple(windows),
+            elapsed_s=environment.clock() - began_s,
+            machine=environment.machine_time().since(machine_before),
+            before=candidate.process.usage,
+            after=process.usage(),
+            round=number,
+        )
+        candidate.process.usage = time_slice.after
+        candidate.slices.append(time_slice)
+
+
+def _check_end(candidate: Candidate, request: WindowRequest, windows: list[Window]) -> None:
+    """Drops the window of a new epoch without a batch: otherwise the loop would start epochs forever."""
+    is_new = request.fresh or request.kind is WindowKind.EPOCH
+    if windows[-1].batches or not windows[-1].ended_epoch or not is_new:
+        return
+    windows.pop()
+    taken = [*candidate.windows, *windows]
+    if not (schedule.steady_windows(taken) or schedule.epoch_windows(taken)):
+        batch = "further batch" if taken else "batch"
+        of = "" if candidate.settings.batch_size is None else f" of {candidate.settings.batch_size}"
+        raise TrialError(f"the loader returned no {batch}{of} (drop_last={candidate.settings.drop_last})")
+    candidate.is_exhausted = True
+
+
+def _leave_out_first_slice(candidate: Candidate) -> None:
+    """Leaves out a first time slice that read from storage: only the first candidate would meet a cold page cache.
+
+    Likewise the first short epoch, in which a process imports modules and fills caches. Persistent workers start in
+    the first epoch only, so their trial restarts, once.
+    """
+    persists = candidate.settings.persistent_workers
+    if len(candidate.slices) != 1 or (persists and candidate.discarded):
+        return
+    if candidate.process.configuration.measure.cache == "cold" or candidate.place is not None:
+        return
+    is_short = schedule.is_short_epoch(candidate.windows, candidate.conditions)
+    if is_short or counters.came_from_storage(candidate.slices[0]):
+        candidate.slices[0], candidate.must_restart = counters.as_warm_up(candidate.slices[0]), persists
+
+
+def _take_last_look(candidate: Candidate) -> None:
+    """After whole epochs, starts another one: for the memory of its workers, which end with each epoch, and for a
+    second batch of each worker, whose calls are timed.
+    """
+    process = candidate.process.running
+    if process is None or not candidate.settings.num_workers or candidate.is_exhausted or candidate.process.is_late:
+        return
+    if not schedule.whole_epochs(candidate.windows, candidate.conditions):
+        return
+    try:
+        process.resume()
+        began = process.window(WindowRequest(kind=WindowKind.WARM_UP, fresh=True))
+        process.wait_until_idle()
+        ready = process.window(WindowRequest(kind=WindowKind.WARM_UP))
+    except (TrialError, TimeLimitReached):
+        candidate.process.close()
+        return
+    candidate.process.pause()
+    candidate.process.read_usage()
+    used, records = candidate.process.usage, (*began.records, *ready.records)
+    candidate.slices.append(TimeSlice(windows=(), before=used, after=used, records=records))
+
+
+def compare_threads(candidate: Candidate, cpus: float) -> None:
+    """After the first time slice of a candidate without workers, warns if one thread or one for each CPU is faster."""
+    is_beside_others = candidate.process.configuration.ranks > 1
+    if candidate.settings.num_workers or len(candidate.slices) != 1 or candidate.discarded or is_beside_others:
+        return
+    counts = (1, max(1, int(cpus)))
+    times_s = candidate.process.ask(lambda process: process.thread_times(counts, _COMPARE_THREADS_S))
+    if warning := threads_warning(times_s or {}):
+        candidate.warn(warning)
+
+
+def threads_warning(times_s: Mapping[int, float]) -> str:
+    """A warning if the program's number of torch's threads, the first one, is much slower than another; else empty."""
+    usual = next(iter(times_s), 1)
+    best = min(times_s, key=lambda number: times_s[number], default=1)
+    if not times_s or times_s[best] > _FEWER_THREADS * times_s[usual]:
+        return ""
+    return (
+        f"without workers, torch.set_num_threads({best}), or OMP_NUM_THREADS={best}, would save "
+        f"{units.share(1 - times_s[best] / times_s[usual])} of loading: a sample takes {units.seconds(times_s[best])} "
+        f"instead of {units.seconds(times_s[usual])} with {usual} threads"
+    )
