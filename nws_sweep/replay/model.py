@@ -171,7 +171,7 @@ def _pooled(chosen: Known, with_workers: Sequence[Known]) -> Records:
     scaled = [(record, 1.0) for record in own.made]
     for other in with_workers:
         if other is not chosen:
-            made = other.records.made if chosen.settings.num_workers else _comparable(other, {*map(_batch, own.made)})
+            made = _comparable(other, {*map(_batch, own.made)})
             ratio = _ratio(own, made)
             scaled += [(record, ratio) for record in made]
     first: dict[Hashable, BatchRecord] = {}
@@ -241,7 +241,8 @@ def _batch(record: BatchRecord) -> Hashable:
 def _comparable(other: Known, own: Collection[Hashable]) -> Sequence[BatchRecord]:
     """The records without the first of each worker, which has what a worker does once, if some are in ``own``."""
     later = [one for one in other.records.made if one.number >= other.settings.num_workers]
-    return later if any(_batch(one) in own for one in later) else other.records.made
+    is_known = any(record.position is not None and _batch(record) in own for record in later)
+    return later if is_known else other.records.made
 
 
 def _with_step(records: Records, step_s: float, factor: float) -> Records:

@@ -20,7 +20,7 @@ from nws_sweep.searching.estimates import Estimates, estimates_of, undecided
 from nws_sweep.searching.observations import Decision, Observation, Round, Stop, Strategy, model_from
 
 _SHORT_WINDOW_S, _SHORT_ROUNDS = 0.2, 3  # duration of the first windows, and the rounds that have it
-_FIRST_STEP = 8  # most workers of the first candidate that is predicted, or twice the CPUs
+_FIRST_STEP, _STEP = 8, 4  # most workers started at first, or twice the CPUs, and most workers / those measured
 MOST_PREDICTED = 6  # candidates started for their prediction, besides those that the patience allows
 _MOST_IN_VAIN = 3  # candidates without success after which one starts only beside the answer
 _FITTING = 0.75  # share of the fewest workers that failed: the most that are started
@@ -89,7 +89,7 @@ class Adaptive(Strategy):
         """The candidates to start."""
         fitting, measured_s = self._fitting(observations), found.costs_s
         is_first = len({o.num_workers for o in found.observations}) == 1
-        most = max(_FIRST_STEP, 2 * self.cores) if is_first else math.inf
+        most = max(_FIRST_STEP, 2 * self.cores, _STEP * max(settings.num_workers for settings in measured_s))
         if self.rules.max_workers is None:
             most = min(most, choice.most_workers(self.cores, measured_s))
         fits = [n for n in fitting if n <= most] or fitting[:1]
