@@ -104,7 +104,9 @@ def _missing_warm_up_s(windows: Sequence[Window], conditions: Conditions) -> flo
     left = _batches_left(windows, conditions)
     if steady_windows(windows) or (left is not None and left < 2 * conditions.worker_multiple):
         return 0.0
-    return conditions.rules.window_s - sum(window.elapsed_s - (window.startup_s or 0.0) for window in windows)
+    starts_s = [window.startup_s for window in windows if window.startup_s is not None]
+    is_first = len(starts_s) == 1  # a short epoch may end before its warm-up is long enough
+    return conditions.rules.window_s - sum(window.elapsed_s for window in windows) + (starts_s[0] if is_first else 0.0)
 
 
 def _discarded_after_pause(windows: Iterable[Window], conditions: Conditions) -> int:
