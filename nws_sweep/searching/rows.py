@@ -114,8 +114,8 @@ class Figures:
         limits, cpu_s = [Limit("the training step", self.timing.step_s)], self._least_cpu_s()
         if self.loop is not None and (costs := self._costs_in_windows()):
             loop = replace(self.loop, step_s=self.timing.step_s)
-            cpus = self.conditions.cores if cpu_s is None else math.inf  # the counters have all CPU time
-            limits += physical_limits(costs, loop, self.conditions.settings.num_workers, cpus)
+            # Of CPU time only the counters say enough: records of a start have what a process does once.
+            limits += physical_limits(costs, loop, self.conditions.settings.num_workers, math.inf)
         if cpu_s is not None:
             name = "the CPU time of a batch, shared by the CPUs,"
             limits.append(Limit(name, cpu_s / self.conditions.cores))
