@@ -35,19 +35,17 @@ _TINY = 1e-9  # instead of 0 where something is divided by the number
 # others: nothing, and three times as much.
 _NEUTRAL: Mapping[str, tuple[float, ...]] = {
     "_SHORT_WINDOW_S": (0.5,), "_SHORT_ROUNDS": (0, _MANY), "_FIRST_STEP": (0, _MANY), "_STEP": (2, _MANY),
-    "MOST_PREDICTED": (0, _MANY), "_MOST_IN_VAIN": (1, _MANY), "_BESIDE_GAIN": (0.0, 1.0), "_FITTING": (1.0,),
-    "_MOST_AT_A_TIME": (_MANY,), "adaptive._NEAR": (0.0,), "_NEAR_GAIN": (0.0,), "_ELIMINATED": (0.0, 1.0),
-    "_NO_LIMIT": (1.0, 0.0), "_MORE": (1.0, 2.0), "_PRIOR_SPREAD": (0.008, 0.075), "_PRIOR_WEIGHT": (1, 9),
-    "_PRIOR_WEIGHT_OF_INTERVALS": (0.3, 3), "FEWEST_ROUNDS": (1, 5), "_FAR_BEHIND": (1.0, math.inf),
+    "MOST_PREDICTED": (0, _MANY), "_MOST_IN_VAIN": (1, _MANY), "_FITTING": (1.0,),
+    "_PRIOR_SPREAD": (0.008, 0.075), "FEWEST_ROUNDS": (1, 5), "_FAR_BEHIND": (1.0, math.inf),
     "_DISTURBED": (math.inf, 1.0), "_SHORT_SEARCH_S": (0.0, math.inf), "_ALL_BUT": (1.0,), "_PASSES": (2, 60),
     "_MOST_LONGER": (math.inf,), "_LIMIT_S": (30.0, math.inf), "_MOST_ROUNDS": (3, _MANY),
     "_MOST_TIMED_S": (math.inf,), "SEQUENTIAL": (1.0,), "_MARGIN": (1.0, 1.5), "_BEYOND_CHANCE": (0.0, math.inf),
-    "MIN_WINDOWS_FOR_INTERVAL": (2, 5), "_USUAL_WORKERS": (0, _MANY), "_PER_CPU": (0, _MANY), "_ALMOST": (0.0, 1.0),
+    "_USUAL_WORKERS": (0, _MANY), "_PER_CPU": (0, _MANY), "_ALMOST": (0.0, 1.0),
     "_LARGE_GAIN": (0.0, 1.0), "_FEW_BATCHES": (100, _MANY), "ENDLESS": (10**5,), "_USUAL": (_TINY, math.inf),
     "known._NOISE": (_TINY, 0.1), "FEW_CPUS": (0.0, math.inf), "_MOST_READY": (1.0, _MANY),
     "_LEAST_CPUS": (0.01, 1.0), "_MISFIT": (_TINY, 0.15), "_QUEUES": (1, 9), "_EQUAL_BATCHES": (1, 150),
-    "_FEW": (100, 1000), "MOST_BATCHES": (300, 3000), "MOST_ORDERS": (1, 15), "_VARIED": (0.0, math.inf),
-    "prediction._NEAR": (_TINY, 1.0), "_SIGNIFICANT": (0.0, math.inf), "_PERIODS": (0, 30), "_DRAWS": (2, 60),
+    "MOST_EQUAL": (100, 1000), "MOST_BATCHES": (300, 3000), "MOST_ORDERS": (1, 15), "_VARIED": (0.0, math.inf),
+    "_SIGNIFICANT": (0.0, math.inf), "_PERIODS": (0, 30), "_DRAWS": (2, 60),
 }  # fmt: skip
 
 

@@ -200,6 +200,12 @@ def test_each_number_of_the_search_has_values_without_effect_that_are_not_its_ow
     found = ablation.constants()
     assert len(found) > 20
     assert [constant.label for constant in found if constant.value in constant.neutral] == []
+    labels = {constant.name for constant in found} | {_with_module(constant) for constant in found}
+    assert set(ablation._NEUTRAL) <= labels, "of a number that is gone"
+
+
+def _with_module(constant: ablation.Constant) -> str:
+    return f"{constant.module.rpartition('.')[2]}.{constant.name}"
 
 
 @pytest.mark.extended

@@ -9,7 +9,7 @@ import bisect
 import itertools
 import math
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import itemgetter
@@ -76,21 +76,15 @@ class Known:
         return sum(one.measured_s for one in self.spans) / sum(one.replayed_s for one in self.spans)
 
     @cached_property
-    def round_ratios(self) -> Mapping[int, float]:
-        """The factor of each round, divided by the mean of all; empty without rounds.
-
-        Each round took other batches. The ratio is free of what they cost.
-        """
-        logs = {one.round: math.log(one.measured_s / one.replayed_s) for one in self.spans if one.round is not None}
-        mean = statistics.fmean(logs.values()) if logs else 0.0
-        return {number: math.exp(log - mean) for number, log in logs.items()}
-
-    @cached_property
     def variance(self) -> float:
         """Of the logarithm of the ratio of times, from the differences between rounds; the usual counts as one more."""
-        usual = [_NOISE**2 + (_NOISE_OF_ONE * self.settings.num_workers / one.batches) ** 2 for one in self.spans]
-        squares = statistics.fmean(usual or [_NOISE**2]) + sum(math.log(one) ** 2 for one in self.round_ratios.values())
-        return squares / max(1, len(self.round_ratios)) ** 2
+        usual = [_NOISE**2 + (_NOISE_OF_ONE * self.settings.num_workers / span.batches) ** 2 for span in self.spans]
+        # Each round took other batches: the ratio of a round is free of what they cost.
+        by_round = {span.round: math.log(span.measured_s / span.replayed_s) for span in self.spans}
+        logs = [log for number, log in by_round.items() if number is not None]
+        mean = statistics.fmean(logs or [0.0])
+        squares = statistics.fmean(usual or [_NOISE**2]) + sum((log - mean) ** 2 for log in logs)
+        return squares / max(1, len(logs)) ** 2
 
 
 def known_of(

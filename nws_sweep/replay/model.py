@@ -21,9 +21,7 @@ from nws_sweep.results import BatchRecord, LoopCosts, Trial
 # worker; 1.5 to 3 s for a new process that imports torch.
 _FORKED_S, _SPAWNED_S = 0.01, 2.0
 _QUEUES, _EQUAL_BATCHES = 3, 50  # equal batches have their pace from the second queue on
-MOST_EQUAL = (
-    300  # batches of similar costs that are replayed for each of many settings, while what is measured is paused
-)
+MOST_EQUAL = 300  # batches of similar costs that are replayed for each of many settings, while a search waits
 
 # A training step with less time, or with a smaller share of the time, does nothing: the time is that of the call.
 _MIN_STEP_S, _MIN_STEP_SHARE = 50e-6, 0.01

@@ -61,6 +61,8 @@ class Candidate:
         process_warnings: Warnings in its trial process.
         stalls: Times that it made no progress while others were paused.
         begins_epoch: Whether a time slice was discarded: its windows do not say where the loader is.
+        cores: CPUs that its processes may use.
+        quota_period_s: Period of their CPU quota, s; 0 without a quota.
     """
 
     process: OnDemandProcess
@@ -84,10 +86,14 @@ class Candidate:
     process_warnings: tuple[str, ...] = ()
     stalls: int = 0
     begins_epoch: bool = False
+    cores: float = field(init=False)
+    quota_period_s: float = field(init=False)
     _figures: Figures | None = None  # of the latest time slices and conditions
 
     def __post_init__(self) -> None:
-        """Notes configured settings that have no meaning without workers, and slow forks."""
+        """Asks for the CPUs of the trial; notes configured settings without meaning, and slow forks."""
+        self.cores = self.process.environment.enforced_cores()
+        self.quota_period_s = self.process.environment.quota_period_s()
         asked = replace(self.process.configuration.loader, num_workers=self.settings.num_workers)
         used = asked.canonical()
         if names := [item.name for item in fields(asked) if getattr(asked, item.name) != getattr(used, item.name)]:
@@ -128,14 +134,14 @@ class Candidate:
         # A window that is shorter than the start of the workers would save little time.
         started_s = max((window.startup_s or 0.0 for window in self.windows), default=0.0)
         is_throttled = any(time_slice.machine.throttled_s for time_slice in self.slices)
-        least_s = _PERIODS * self.process.environment.quota_period_s() if is_throttled else 0.0
+        least_s = _PERIODS * self.quota_period_s if is_throttled else 0.0
         window_s = max(least_s, min(rules.window_s, max(self.least_window_s, started_s)))
         return Conditions(
             settings=self.settings,
             rules=replace(rules, window_s=window_s),
             batches_per_epoch=self.batches_per_epoch,
             seen_batches=self.seen_batches,
-            cores=self.process.environment.enforced_cores(),
+            cores=self.cores,
         )
 
     @property

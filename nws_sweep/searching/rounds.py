@@ -89,7 +89,7 @@ class Rounds(ExitStack):
     @property
     def record(self) -> SearchRecord:
         """All trials and the cost of the search so far."""
-        estimates = self._estimates
+        estimates = self.estimates
         rows: list[Trial] = []
         for candidate in self.candidates:
             if estimates is None or not candidate.has_pace:
@@ -118,12 +118,16 @@ class Rounds(ExitStack):
         self._observer.round_finished(lambda: self.record)
 
     def stop(self, note: str = "") -> None:
-        """Makes the rows of all candidates that have a pace final, with a note; ends all trial processes."""
-        if note:  # without time for a last look
+        """Makes the rows of all candidates final.
+
+        With a note, only of candidates that have a pace, and without time for a last look: trial processes end at once.
+        """
+        if note:
             self.turns.end()
+        estimates = self.estimates
         for candidate in self.candidates:
             if candidate.has_pace or not note:
-                self._finish(candidate, note or _note_of_limit(candidate))
+                _finish(candidate, note or _note_of_limit(candidate), estimates)
         self._report_finished()
 
     def _new(self, decision: Round) -> list[Candidate]:
@@ -134,23 +138,29 @@ class Rounds(ExitStack):
         return [Candidate(OnDemandProcess(new, configuration, self.environment, self.turns)) for new in settings]
 
     @property
-    def _estimates(self) -> Estimates | None:
-        return estimates_of(self.observations(), self.start.configuration.search.tolerance)
+    def estimates(self) -> Estimates | None:
+        """The times of the candidates, finished trials of the start included; None if none has a time.
+
+        They need no costs of batches.
+        """
+        earlier = (observation_of(trial, None) for trial in self.start.trials)
+        measured = (observation_of_candidate(candidate, None) for candidate in self.candidates)
+        observations = sorted((*earlier, *measured), key=lambda observation: observation.num_workers)
+        return estimates_of(observations, self.start.configuration.search.tolerance)
 
     def _end(self, decision: Round) -> None:
         """Makes the rows of candidates final, and ends their trial processes."""
-        for candidate in self.candidates:
-            if candidate.settings not in decision.ended or candidate.is_finished:
+        ended = [candidate for candidate in self.candidates if candidate.settings in decision.ended]
+        estimates = self.estimates if ended else None
+        for candidate in ended:
+            if candidate.is_finished:
                 continue
             candidate.was_ended = decision.are_worse
             rounds = units.counted(len(candidate.figures.timing.paces_s), "round")
-            self._finish(candidate, f"ended after {rounds}" if decision.are_worse else _note_of_limit(candidate))
+            note = f"ended after {rounds}" if decision.are_worse else _note_of_limit(candidate)
+            _finish(candidate, note, estimates)
             candidate.process.close()
         self._report_finished()
-
-    def _finish(self, candidate: Candidate, note: str) -> None:
-        estimates = self._estimates
-        slices.finish(candidate, note, estimates.half_width(candidate.settings) if estimates else None)
 
     def _is_admitted(self, candidate: Candidate, decision: Round) -> bool:
         is_admitted = self._admission.admits(candidate, self.candidates, decision)
@@ -187,7 +197,7 @@ class Rounds(ExitStack):
 
     def _measure_impossible_again(self) -> None:
         """Measures candidates with an impossible pace once more; without a number if it stays impossible."""
-        estimates = self._estimates
+        estimates = self.estimates
         for candidate in self.candidates:
             if estimates is None or not candidate.may_continue:
                 continue
@@ -208,6 +218,10 @@ class Rounds(ExitStack):
         for trial in record.trials:
             if trial.settings in settings:
                 self._observer.trial_finished(record, trial)
+
+
+def _finish(candidate: Candidate, note: str, estimates: Estimates | None) -> None:
+    slices.finish(candidate, note, estimates.half_width(candidate.settings) if estimates else None)
 
 
 def _note_of_limit(candidate: Candidate) -> str:

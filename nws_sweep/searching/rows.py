@@ -39,19 +39,24 @@ class Figures:
         return batch_costs.batch_records(self.slices)
 
     @cached_property
+    def _own_loop(self) -> LoopCosts | None:
+        """What the main process of the trial and the life of its workers cost; None before the first batch."""
+        return batch_costs.loop_costs(self.slices, self.conditions)
+
+    @cached_property
     def loop(self) -> LoopCosts | None:
-        """What the main process and the life of workers cost; None before the first batch."""
-        loop = batch_costs.loop_costs(self.slices, self.conditions)
+        """The same in the user's program, which may be slower to fork."""
+        loop = self._own_loop
         return loop and replace(loop, fork_s=max(loop.fork_s, self.fork_s))
 
     @cached_property
     def timing(self) -> Timing:
         """The times, as the user's program would take them."""
         settings = self.conditions.settings
-        loop = batch_costs.loop_costs(self.slices, self.conditions)
-        if loop is None or self.loop is None or settings.persistent_workers:
+        if self._own_loop is None or self.loop is None or settings.persistent_workers:
             return Timing(self.slices, self.conditions)
-        return Timing(self.slices, self.conditions, settings.num_workers * (self.loop.fork_s - loop.fork_s))
+        more_s = settings.num_workers * (self.loop.fork_s - self._own_loop.fork_s)
+        return Timing(self.slices, self.conditions, more_s)
 
     @cached_property
     def noise(self) -> Noise | None:

@@ -8,7 +8,6 @@ from nws_sweep.errors import TimeLimitReached
 from nws_sweep.executor.environment import Environment, Observer
 from nws_sweep.results import Configuration, SearchRecord
 from nws_sweep.searching import strategy as strategies
-from nws_sweep.searching.estimates import estimates_of
 from nws_sweep.searching.observations import Stop, Strategy
 from nws_sweep.searching.rounds import Rounds
 from nws_sweep.system import host, processes
@@ -65,8 +64,7 @@ def _measure(strategy: Strategy, rounds: Rounds) -> str:
 def _concluded(rounds: Rounds, reason: str, *, is_provisional: bool) -> SearchRecord:
     """The record of a search that has ended for this reason."""
     record = replace(rounds.record, stop_reason=reason)
-    estimates = estimates_of(rounds.observations(), record.configuration.search.tolerance)
-    if estimates:
+    if estimates := rounds.estimates:
         record = replace(record, verdict=replace(estimates.verdict(), provisional=is_provisional))
     if is_provisional:
         record = replace(record, trials=tuple(trial for trial in record.trials if trial.finished))

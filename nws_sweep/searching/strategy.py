@@ -35,9 +35,7 @@ class Patience(Strategy):
             if candidate not in finished:
                 wanted = self._certain(number, without_improvement)
                 return self._round([n for n in wanted if n not in finished], best, finished, known)
-            cost_s = known[candidate].cost_s
-            if estimates is not None and cost_s is not None:
-                cost_s = estimates.costs_s[known[candidate].settings]
+            cost_s = estimates.costs_s.get(known[candidate].settings) if estimates else None
             if cost_s is not None and cost_s < best_s:
                 best, best_s, without_improvement = candidate, cost_s, 0
             else:
