@@ -78,8 +78,10 @@ def killed_after(program: Program, seconds: float) -> bool:
     ],
 )
 def test_a_signal_leads_to_the_report(program: Program, shared_nws: Command, number: signal.Signals, whom: str) -> None:
-    # A search continues for seconds after its first trial; between two searches there is no window to finish.
-    grid, out = (*GRID, "dataset.length=4000", "measure.trial_limit_s=2"), program.folder / "out"
+    # One candidate after the other: a search continues for seconds after its first trial. Between two searches there is
+    # no window to finish.
+    longer = ("dataset.length=4000", "measure.trial_limit_s=2", "measure.interleave=1", "measure.windows=9")
+    grid, out = (*GRID, *longer), program.folder / "out"
     process = program.start(*grid)
     wait_until(lambda: finished_trials(out))
     if whom == "group":
