@@ -150,11 +150,10 @@ class Rounds(ExitStack):
 
     def _end(self, decision: Round) -> None:
         """Makes the rows of candidates final, and ends their trial processes."""
-        ended = [candidate for candidate in self.candidates if candidate.settings in decision.ended]
+        unfinished = [candidate for candidate in self.candidates if not candidate.is_finished]
+        ended = [candidate for candidate in unfinished if candidate.settings in decision.ended]
         estimates = self.estimates if ended else None
         for candidate in ended:
-            if candidate.is_finished:
-                continue
             candidate.was_ended = decision.are_worse
             rounds = units.counted(len(candidate.figures.timing.paces_s), "round")
             note = f"ended after {rounds}" if decision.are_worse else _note_of_limit(candidate)

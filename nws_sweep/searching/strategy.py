@@ -73,7 +73,9 @@ class Patience(Strategy):
             rounds_beside = sum(number >= min(started) for number in known[best].paces_s) if started else 0
             if rounds_beside < self.measure.windows:
                 beside.append(known[best].settings)
-        ended = [known[n].settings for n in finished if n != best and known[n].may_continue]
+        # The best may be compared further, unless its process was closed for another.
+        final = [known[n] for n in finished if n != best or not known[n].may_continue]
+        ended = [observation.settings for observation in final if observation.paces_s]
         return Round(
             candidates=tuple(candidates),
             beside=tuple(beside),

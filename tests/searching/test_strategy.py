@@ -78,6 +78,8 @@ def test_candidates_that_are_certain_to_be_measured_are_decided_together_beside_
     beside = [by_rounds(BASE.with_workers(1), 3.0, 3.0), replace(by_rounds(BASE.with_workers(3), 3.0), cost_s=None)]
     later = [*observed[::2], beside[0], replace(beside[1], paces_s={1: 3.0})]
     assert strategy.decide(later) == replace(measured_out(3, 4), ended=settings(0, 2)), "one round beside is enough"
+    closed = [observed[0], replace(observed[1], may_continue=False), observed[2]]
+    assert strategy.decide(closed) == replace(measured_out(3, 4), ended=settings(0, 1, 2)), "its row is final"
     # An observation out of order counts when the order reaches it.
     assert strategy.decide([seen(8, 1.0)]) == measured_out(0, 1, 2)
     assert isinstance(strategy.decide([seen(8, 1.0), *(seen(n, 5.0 + n) for n in range(4))]), Stop)
