@@ -118,13 +118,18 @@ class Figures:
         """The physical limits of what the windows took."""
         limits, cpu_s = [Limit("the training step", self.timing.step_s)], self._least_cpu_s()
         if self.loop is not None and (costs := self._costs_in_windows()):
-            loop = replace(self.loop, step_s=self.timing.step_s)
+            loop = replace(self.loop, step_s=self.timing.step_s, receive_s=self._receive_s())
             # Of CPU time only the counters say enough: records of a start have what a process does once.
             limits += physical_limits(costs, loop, self.conditions.settings.num_workers, math.inf)
         if cpu_s is not None:
             name = "the CPU time of a batch, shared by the CPUs,"
             limits.append(Limit(name, cpu_s / self.conditions.cores))
         return limits
+
+    def _receive_s(self) -> float:
+        """CPU seconds for receiving a batch of the windows that count; the first batches of a process take longer."""
+        windows = [window for window in self.timing.windows if window.counts]
+        return sum(window.receive_cpu_s or 0.0 for window in windows) / max(1, sum(w.batches for w in windows))
 
     def _costs_in_windows(self) -> list[BatchCost]:
         """The costs of the batches that the windows took; of batches whose calls were timed, there are none."""

@@ -331,6 +331,13 @@ def test_a_batch_takes_at_least_the_time_of_its_making_shared_by_the_workers(wai
         assert reason == f"500 ms a batch is impossible: {limit}"
 
 
+def test_first_batches_that_take_long_to_receive_are_no_limit_of_later_ones() -> None:
+    """The two batches of the start are received in 4 s of CPU time each, those of the windows in 0.1 s."""
+    slow = TimeSlice(windows=(window(WindowKind.WARM_UP, batches=2, startup_s=1.0, receive_cpu_s=8.0),))
+    figures = costing(0.4, window(receive_cpu_s=0.8))
+    assert Figures((slow, *figures.slices[1:]), figures.conditions).impossible() == ""
+
+
 # Noise.
 
 
