@@ -2,7 +2,7 @@
 
 import math
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 
@@ -69,10 +69,11 @@ class Curve:
     costs: Mapping[str, float] = field(default_factory=dict, hash=False)  # of main process and workers, as in Load
     most_workers: int = 96  # that are compared for the best
 
-    def load(self, settings: LoaderSettings, begin: int = 0) -> Load:
-        """The load of an epoch that begins with this batch."""
+    def load(self, settings: LoaderSettings, order: Sequence[int] | None = None) -> Load:
+        """The load of an epoch that takes the batches in this order; None for the sampler's."""
         workers, shape = settings.num_workers, _shape(self)
-        factors = [factor * self.slowdown(workers) for factor in (*shape[begin:], *shape[:begin])]
+        slowdown = self.slowdown(workers)
+        factors = [shape[batch] * slowdown for batch in (range(self.batches) if order is None else order)]
         usual = {"receive_s": 0.002, "fork_s": 0.002, "start_s": 0.02, "stop_s": 0.008}
         return Load(
             cpu_s=[self.cpu_s * factor + self.first_cpu_s * (n < workers) for n, factor in enumerate(factors)],

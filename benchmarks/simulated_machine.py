@@ -4,10 +4,11 @@ import bisect
 import math
 import random
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from benchmarks.curves import BATCH_SIZE, Curve
+from nws_sweep.dataloading.orders import BatchesInRuns, RotatedBatches
 from nws_sweep.dataloading.windows import LoaderSession
 from nws_sweep.results import BatchCost, BatchRecord, LoaderSettings, Usage, Window, WindowRequest
 from tests.fakes import FACTS, FakeClock, FakeMachine, FakeProcess, SimulatedLoader
@@ -98,8 +99,12 @@ class SimulatedProcess(FakeProcess):
 
     def open(self, settings: LoaderSettings, place: float = 0.0) -> None:
         shared = self._machine
-        self.settings, self._begin = settings, round(place * shared.curve.batches)
-        self.batches_per_epoch = shared.curve.batches
+        self.settings, self.batches_per_epoch = settings, shared.curve.batches
+        batches = range(shared.curve.batches)
+        if shared.curve.is_shuffled:
+            self._batches: Iterable[int] = RotatedBatches(batches, round(place * shared.curve.batches))
+        else:
+            self._batches = BatchesInRuns(batches, settings.queued_batches, place)
         self.noise = shared.draw_noise()
         self.cpu_s = self.main_cpu_s = self.delay_s = self.samples_made = 0.0
         self.records: list[BatchRecord] = []
@@ -116,7 +121,8 @@ class SimulatedProcess(FakeProcess):
     def __iter__(self) -> Iterator[int]:
         self.records.clear()
         self.machine = _CountingMachine(self._machine.curve.cpus)
-        load = self._machine.curve.load(self.settings, self._begin)
+        self._order = list(self._batches)
+        load = self._machine.curve.load(self.settings, self._order)
         recorded = _RecordedLoad(**vars(load), process=self)
         self.loader = Loader(recorded, self.machine)
         self._perform(self.loader.start_workers())
@@ -174,8 +180,8 @@ class SimulatedProcess(FakeProcess):
             )
         )  # fmt: skip
 
-    def _position(self, batch: int) -> float:
-        return (self._begin + batch) % self._machine.curve.batches / self._machine.curve.batches
+    def _position(self, batch: int) -> float | None:
+        return self._order[batch] / self._machine.curve.batches
 
     def window(self, request: WindowRequest) -> Window:
         assert self._machine.running == {self}, "another candidate is running"

@@ -240,9 +240,13 @@ class FakeProcess:
         return window
 
     def _recorded_without_workers(self, window: Window) -> Window:
-        first, length = self._session.taken - window.batches, self.batches_per_epoch
-        places = [(first + n) / length if length else None for n in range(window.batches)]
+        first = self._session.taken - window.batches
+        places = [self._position(first + number) for number in range(window.batches)]
         return replace(window, records=tuple(made_without_workers(window, first, places)))
+
+    def _position(self, batch: int) -> float | None:
+        """The place in the sampler's order of a batch of this epoch."""
+        return batch / self.batches_per_epoch if self.batches_per_epoch else None
 
     def _step(self, batch: Any) -> None:
         self._machine.clock.advance(self._machine.step_s)

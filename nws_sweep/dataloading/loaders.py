@@ -40,7 +40,6 @@ Loader = TypeVar("Loader", bound="DataLoader[Any]")
 _MOST_LISTED, _MOST_INDICES = 100_000, 4_000_000  # batches held in memory, and their samples: 150 MB within a second
 # A sampler that is listed takes less than this: once, and for each index, as many samplers written in Python do.
 _LISTING_S, _LISTED_INDEX_S = 0.1, 2e-6
-_LEAST_RUN, _FEWEST_RUNS = 4, 4  # batches of a run of neighbours, unless the queue holds more, and runs of an epoch
 
 
 def settings_of(loader: DataLoader[Any], in_effect: bool = False) -> LoaderSettings:
@@ -398,8 +397,7 @@ def in_runs(loader: DataLoader[Any], queued_batches: int, place: float = 0.0) ->
     batches = _listed(sampler)
     if batches is None or len(batches) < 2:
         return None
-    run_length = min(max(_LEAST_RUN, queued_batches), max(1, len(batches) // _FEWEST_RUNS))
-    vars(loader)["batch_sampler"] = runs = BatchesInRuns(batches, run_length, place)
+    vars(loader)["batch_sampler"] = runs = BatchesInRuns(batches, queued_batches, place)
     return runs
 
 

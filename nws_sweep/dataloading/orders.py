@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 GOLDEN = (5**0.5 - 1) / 2  # its multiples modulo 1 are a sequence of low discrepancy
+_LEAST_RUN, _FEWEST_RUNS = 4, 4  # batches of a run of neighbours, unless the queue holds more, and runs of an epoch
 
 
 class BatchesInRuns:
@@ -12,17 +13,24 @@ class BatchesInRuns:
 
     Neighbours profit from what was read for them, such as a compressed chunk; an epoch may cost more at its end, and a
     slow candidate takes only tens of batches in a window. So runs are short. They begin at multiples of their length:
-    run i at the rank of i times the golden ratio modulo 1, a sequence of low discrepancy (Niederreiter, Random Number
-    Generation and Quasi-Monte Carlo Methods, 1992, section 3.1), from ``place`` on, and elsewhere in each epoch:
-    windows do not reach its last batches.
+    the run that is taken as number i, i times the golden ratio modulo 1 from the beginning of the epoch, a sequence of
+    low discrepancy (Niederreiter, Random Number Generation and Quasi-Monte Carlo Methods, 1992, section 3.1). So runs
+    of any length come from the same parts of the epoch: candidates have batches in common. Each epoch begins with
+    another run, because windows do not reach its last batches.
+
+    Args:
+        batches: Of the sampler, in its order.
+        queued_batches: That the queue of the DataLoader holds: a run is at least as long.
+        place: Share of the runs before the first that is taken, from 0 to 1.
 
     Attributes:
         order: The numbers, in the sampler's order, of the batches given in this epoch.
         is_whole: Whether to give the whole epoch in the sampler's order.
     """
 
-    def __init__(self, batches: Sequence[Any], run_length: int, place: float) -> None:
-        self._batches, self._run_length, self._place = batches, run_length, place
+    def __init__(self, batches: Sequence[Any], queued_batches: int, place: float) -> None:
+        self._batches, self._place = batches, place
+        self._run_length = min(max(_LEAST_RUN, queued_batches), max(1, len(batches) // _FEWEST_RUNS))
         self.order: list[int] = []
         self.is_whole = False
 
@@ -36,10 +44,12 @@ class BatchesInRuns:
         return len(self._batches)
 
     def _numbers(self) -> Iterator[int]:
-        place = self._place
-        self._place = (place + GOLDEN) % 1
         runs = range(-(-len(self) // self._run_length))
-        for run in sorted(runs, key=lambda run: (run * GOLDEN - place) % 1):
+        along_the_epoch = sorted(runs, key=lambda number: number * GOLDEN % 1)
+        in_turn = sorted(runs, key=along_the_epoch.__getitem__)
+        first = int(self._place * len(runs))
+        self._place = (self._place + GOLDEN) % 1
+        for run in (*in_turn[first:], *in_turn[:first]):
             yield from range(len(self))[run * self._run_length : (run + 1) * self._run_length]
 
 

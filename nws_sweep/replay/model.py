@@ -6,7 +6,7 @@ a factor for what the replay does not model (``known``).
 
 import math
 import statistics
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -165,37 +165,36 @@ def _pooled(chosen: Known, with_workers: Sequence[Known]) -> Records:
 
     What was stopped is the last choice.
     """
-    own = chosen.records
-    scaled = [(record, 1.0) for record in own.made]
-    for other in with_workers:
-        if other is not chosen:
-            made = _comparable(other, {*map(_batch, own.made)})
-            ratio = _ratio(own, made)
-            scaled += [(record, ratio) for record in made]
+    scaled = [(record, 1.0) for record in chosen.records.made]
+    for known in with_workers:
+        if known is not chosen:
+            ratio = _ratio(chosen, known)
+            scaled += [(record, ratio) for record in known.records.made]
     first: dict[Hashable, BatchRecord] = {}
     for record, ratio in sorted(scaled, key=lambda pair: pair[0].was_stopped):
         first.setdefault(_batch(record), replace(record, cost=record.cost.scaled([ratio] * 3)))
-    return replace(own, made=tuple(first.values()))
+    return replace(chosen.records, made=tuple(first.values()))
 
 
-def _ratio(own: Records, made: Sequence[BatchRecord]) -> float:
+def _ratio(chosen: Known, known: Known) -> float:
     """Costs of batches of a trial / their costs in another trial: they may depend on the number of workers.
 
     Trials have no batches in common, and all count, if the data are a stream or larger than memory. Where batches have
     places, trials that have none in common have made other parts of the epoch: then the costs are not scaled.
     """
-    costs_s, others_s = _whole_s(own.made), _whole_s(made)
+    costs_s, others_s = _usual_s(chosen), _usual_s(known)
     both = costs_s.keys() & others_s.keys()
-    if not costs_s or not others_s or (own.has_places and not both):
+    if not costs_s or not others_s or (chosen.records.has_places and not both):
         return 1.0
     mean_s = statistics.fmean(costs_s[batch] for batch in both or costs_s)
     other_s = statistics.fmean(others_s[batch] for batch in both or others_s)
     return mean_s / other_s if mean_s and other_s else 1.0
 
 
-def _whole_s(made: Iterable[BatchRecord]) -> dict[Hashable, float]:
-    """Seconds of each batch whose worker was not stopped."""
-    return {_batch(record): sum(record.cost.parts) for record in made if not record.was_stopped}
+def _usual_s(known: Known) -> dict[Hashable, float]:
+    """Seconds of each batch; not of the first of a worker, which has what a worker does once, nor of stopped ones."""
+    later = [record for record in known.records.made if record.number >= known.settings.num_workers]
+    return {_batch(record): sum(record.cost.parts) for record in later if not record.was_stopped}
 
 
 def with_and_without_others(model: Model) -> tuple[Model, ...]:
@@ -234,13 +233,6 @@ def model_of(
 def _batch(record: BatchRecord) -> Hashable:
     """What identifies a batch: its place in the order of the sampler, or the record itself."""
     return record if record.position is None else (record.epoch, record.position)
-
-
-def _comparable(other: Known, own: Collection[Hashable]) -> Sequence[BatchRecord]:
-    """The records without the first of each worker, which has what a worker does once, if some are in ``own``."""
-    later = [one for one in other.records.made if one.number >= other.settings.num_workers]
-    is_known = any(record.position is not None and _batch(record) in own for record in later)
-    return later if is_known else other.records.made
 
 
 def _with_step(records: Records, step_s: float, factor: float) -> Records:

@@ -10,7 +10,7 @@ import pytest
 from nws_sweep.replay.bottlenecks import Bottleneck, Epoch
 from nws_sweep.replay.known import ENDLESS, Known, known_of
 from nws_sweep.replay.model import Model
-from nws_sweep.replay.prediction import Records, epoch_of, predict
+from nws_sweep.replay.prediction import Records, epoch_of, position_of, predict
 from nws_sweep.replay.promise import promised_s
 from nws_sweep.replay.queue import QueueSettings, replay
 from nws_sweep.results import BatchCost, BatchRecord, LoopCosts, Span
@@ -138,7 +138,7 @@ def test_a_short_epoch_whose_start_is_long_has_its_own_factor_and_pace_when_it_i
 
 def test_batches_that_a_trial_has_not_made_come_from_other_trials() -> None:
     costs = epoch("second half")
-    short, long = of_trial(costs, 2, 10), of_trial(costs, 32, 400)
+    short, long = of_trial(costs, 2, 30), of_trial(costs, 8, 400)
     slower = [replace(one, cost=replace(one.cost, wait_s=2 * one.cost.wait_s)) for one in long.records.made]
     model = Model((short, replace(long, records=replace(long.records, made=tuple(slower)))))
     truth_s = replay(costs, LOOP, QueueSettings(2, 2.0)).epoch_s
@@ -157,10 +157,28 @@ def test_a_single_wait_does_not_multiply_the_waits_of_other_batches() -> None:
     assert Model(tuple(known)).cost_s(QueueSettings(2, 2.0)) < 4.0 / 42
 
 
+def test_what_workers_do_once_is_no_scale_of_the_costs_of_their_batches() -> None:
+    """Both trials begin with the same cheap batches, in which workers also import modules."""
+    costs = [BatchCost(0.001, 0.004 + 0.06 * n / 600) for n in range(600)]
+    few, many = of_trial(costs, 2, 200), of_trial(costs, 16, 24)
+    known = []
+    for trial in (few, many):
+        made = [
+            replace(record, cost=replace(record.cost, cpu_s=0.05))
+            if record.number < trial.settings.num_workers
+            else record
+            for record in trial.records.made
+        ]
+        known.append(replace(trial, records=replace(trial.records, made=tuple(made))))
+    made_by_few = Model(tuple(known)).records_for(16).made[24:]
+    assert len(made_by_few) > 100
+    assert all(record.cost == costs[round(position_of(record) * 600)] for record in made_by_few)
+
+
 def test_costs_that_grow_with_the_workers_are_those_of_few_workers_for_few() -> None:
-    """A lock: each of 16 workers waits 16 times as long. Two batches were made without workers, all of them with 16."""
+    """A lock: each of 16 workers waits 16 times as long. 20 batches were made without workers, all of them with 16."""
     alone, many = [BatchCost(0.001, 0.05)] * 200, [BatchCost(0.001, 0.8)] * 200
-    model = Model((of_trial(alone, 0, 2), of_trial(many, 16, 200)))
+    model = Model((of_trial(alone, 0, 20), of_trial(many, 16, 200)))
     truth_s = replay(alone, LOOP, QueueSettings(0, 2.0)).epoch_s
     assert model.batches * model.cost_s(QueueSettings(0, 2.0)) == pytest.approx(truth_s, rel=0.1)
 
