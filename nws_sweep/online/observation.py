@@ -211,7 +211,7 @@ class EpochLength:
         """Counts the batches with which an epoch with these workers is too long; None if any length is right."""
         if self.usual is None or workers <= self.workers:
             return None
-        return epoch_length.most_batches(self.usual, workers) + 1
+        return epoch_length.longest(self.usual, workers) + 1
 
     def notice(self, batches: int, workers: int) -> str:
         """Notes the length of an epoch with these workers; returns what is wrong with the length, or nothing."""

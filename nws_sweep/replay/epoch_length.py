@@ -6,11 +6,11 @@ workers.
 """
 
 LONGER = "the length of an epoch depends on num_workers: "
-_UNEQUAL = 1.25  # more batches by this factor are not due to unequal shares of the workers
+_UNEQUAL = 1.25  # more batches or samples by this factor are not due to unequal shares of the workers
 
 
-def most_batches(usual: int, workers: int) -> int:
-    """Counts the batches that an epoch with these workers may have, if another epoch has ``usual`` batches."""
+def longest(usual: int, workers: int) -> int:
+    """Counts the batches, or samples, that an epoch with these workers may have, if another epoch has ``usual``."""
     return int(_UNEQUAL * usual) + workers
 
 
@@ -23,8 +23,8 @@ def difference(batches: int, workers: int, usual: int, usual_workers: int) -> st
         usual: Batches of the epoch to compare with.
         usual_workers: With which that epoch was loaded.
     """
-    is_longer = batches > most_batches(usual, workers)
-    is_shorter = usual > most_batches(batches, usual_workers)
+    is_longer = batches > longest(usual, workers)
+    is_shorter = usual > longest(batches, usual_workers)
     if not (is_longer or is_shorter):
         return ""
     return f"{LONGER}{usual} batches with {usual_workers}, {batches} with {workers}"

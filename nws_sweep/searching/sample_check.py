@@ -1,16 +1,19 @@
-"""Whether workers deliver the samples of loading without workers; a candidate with wrong samples fails.
+"""Checks whether workers deliver the samples of loading without workers; a candidate with wrong samples fails.
 
-Some samples of each candidate are compared. Samples of a map-style dataset are compared by index and part by part,
-because random transforms change some parts only. A part that differs is loaded again in workers, one sample at a time:
-if it differs again, it is random; if it is right, workers that load at the same time disturb each other. Of an iterable
-dataset the streams of the workers are compared with each other.
+A map-style dataset: some samples of each candidate are loaded again without workers, and compared part by part, because
+random transforms change some parts only. A part that differs is loaded once more in workers, one sample at a time. If
+it differs again, it is random; if not, workers that load at the same time disturb each other.
+
+An iterable dataset: the first samples of the workers, their streams, are compared with each other. Samples that several
+workers deliver are repeated, unless an epoch with workers has no more samples than one without: then different samples
+have the same content.
 """
 
 import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from itertools import zip_longest
+from dataclasses import dataclass
 from operator import attrgetter
 from typing import Protocol
 
@@ -35,20 +38,14 @@ Parts = tuple[SamplePart, ...]
 Reference = Mapping[int | str, Parts]
 _WORKER = attrgetter("worker")
 
-# Samples of each candidate that are loaded without workers, and the share of the candidate's time for that.
-_NEW_SAMPLES, _SHARE = 2, 0.01
-# Samples that are compared where some differ: more than half of them must differ, or two if open files are shared.
-MAX_COMPARED = 8
-_MIN_WRONG_WITH_HANDLES = 2
-_MIN_DRAWS = 3
-# Only samples of the first workers are compared, so that few workers must be started to load them again.
-_MAX_WORKERS = 4
-# Share of samples that another worker must have delivered too; least length of a stream, also for single parts.
-_REPEATED = 0.1
-_MIN_STREAM, _MIN_STREAM_FOR_PARTS = 2, 32
-# Where samples repeat, two epochs are compared in length: up to this many samples and seconds, and this ratio.
-_MAX_COUNTED, _COUNT_S, _LONGER = 10_000, 5.0, 1.5
-_MAX_EPOCH = 50_000  # samples of an epoch that are counted with check_samples=true
+MAX_COMPARED = 8  # samples of a candidate
+_SHARE = 0.01  # of the candidate's time, for loading samples without workers
+# Equal draws of two workers, or wrong samples where workers share open files: a single one may be chance. Without open
+# files, random parts are the likelier reason, and more than half of the samples must differ.
+_NOT_CHANCE = 2
+_REPEATED = 0.1  # share of the samples in streams that other workers must have delivered too
+_MAX_EPOCH = 50_000  # samples that are counted
+_COUNT_S = 5.0  # in which samples are counted without check_samples=true
 
 HOW_TO_SHARD = (
     "the iterable dataset does not share its samples among its workers: its __iter__ must take every num_workers-th "
@@ -81,9 +78,10 @@ class SampleChecker:
         self._checks_samples = search.start.configuration.check_samples
         self._checked: set[LoaderSettings] = set()
         self._handles_reported = False
-        self._epochs: dict[int, int] = {}  # batches of an epoch of an iterable dataset, by number of workers
+        self._batches: dict[int, int] = {}  # of an epoch of an iterable dataset, by number of workers
         self._reference: dict[int | str, Parts] = {}  # samples that were loaded without workers
         self._random_parts: frozenset[int] = frozenset()
+        self._without_workers: SamplesSeen | None = None  # an epoch, counted where samples repeat
         self._epochs_compared = False
 
     def check(self, candidate: Candidate) -> None:
@@ -112,13 +110,13 @@ class SampleChecker:
                 candidate.fail(error)
 
     def _compare_lengths(self, candidate: Candidate) -> None:
-        """Warns of a stream of which each worker has a whole epoch: more workers have more batches."""
+        """Warns of a stream of which each worker has a separate epoch: more workers have more batches."""
         workers, batches = candidate.settings.num_workers, schedule.epoch_batches(candidate.windows)
         if not batches:
             return
-        self._epochs[workers] = batches
-        fewest = min(self._epochs)
-        usual = self._epochs[fewest]
+        self._batches[workers] = batches
+        fewest = min(self._batches)
+        usual = self._batches[fewest]
         if batches > usual and (longer := epoch_length.difference(batches, workers, usual, fewest)):
             remedy = "divide the length that each worker has, such as with_epoch(), by num_workers"
             candidate.warn(f"{longer}; {remedy}")
@@ -142,10 +140,10 @@ class SampleChecker:
             return None
 
     def compare(self, logged: SamplesLogged, settings: LoaderSettings, facts: DatasetFacts, spent_s: float) -> str:
-        """Compares the samples that a candidate's workers made; a warning about them, mostly empty.
+        """Compares the samples that a candidate's workers made; WrongSamples if they differ from those without workers.
 
-        Loading new samples takes a share of ``spent_s``, the seconds that the candidate has taken. WrongSamples if they
-        differ from those without workers.
+        Returns a warning about them, mostly empty. Loading samples takes a share of ``spent_s``, the seconds that the
+        candidate has taken; at least one sample is loaded.
         """
         if logged.moved_files and settings.num_workers > 1:
             raise WrongSamples(
@@ -155,10 +153,11 @@ class SampleChecker:
         if facts.iterable:
             return self._check_streams(logged.samples, settings)
         samples = comparable_samples(logged.samples)
-        self._load(samples[:_NEW_SAMPLES], _SHARE * spent_s)
+        latest = samples[:MAX_COMPARED]
+        self._load(latest, _SHARE * spent_s)
         known = [sample for sample in samples if sample.key in self._reference][:MAX_COMPARED]
         if any(differing(sample, self._reference) - self._random_parts for sample in known):
-            self._compare_one_by_one(samples[:MAX_COMPARED], settings, facts)
+            self._compare_one_by_one(latest, settings, facts)
         repeats = not facts.generators and has_equal_draws(logged.samples, self._random_parts)
         return equal_draws_warning("equal parts in their samples") if repeats else ""
 
@@ -170,85 +169,89 @@ class SampleChecker:
             self._reference.update({sample.key: sample.parts for sample in loaded})
 
     def _compare_one_by_one(self, samples: Sequence[SampleMade], settings: LoaderSettings, facts: DatasetFacts) -> None:
+        """Finds random parts, which differ although no other worker loads at the same time, and wrong samples."""
         self._load(samples, None)
-        first = [sample for sample in samples if sample.key in self._reference]
-        again = self.ask(lambda process: process.load_one_by_one(first, settings))
-        if again is None or len(again) < len(first):
+        together = [sample for sample in samples if sample.key in self._reference]
+        alone = self.ask(lambda process: process.load_one_by_one(together, settings))
+        if alone is None or len(alone) < len(together):
             return
-        # Parts that differ although no other worker loads at the same time.
-        random_parts = frozenset(position for sample in again for position in differing(sample, self._reference))
-        wrong = sum(bool(differing(sample, self._reference) - random_parts) for sample in first)
-        if wrong >= (_MIN_WRONG_WITH_HANDLES if facts.handles else len(first) // 2 + 1):
+        random_parts = frozenset(position for sample in alone for position in differing(sample, self._reference))
+        wrong = sum(bool(differing(sample, self._reference) - random_parts) for sample in together)
+        if wrong >= (_NOT_CHANCE if facts.handles else len(together) // 2 + 1):
             shared = f"; forked workers share {', '.join(facts.handles)}" if facts.handles else ""
             raise WrongSamples(
-                f"{wrong} of {len(first)} compared samples differ from those loaded without workers{shared}: {REMEDY}"
+                f"{wrong} of {len(together)} compared samples differ from those loaded without workers{shared}: "
+                f"{REMEDY}"
             )
         self._random_parts |= random_parts
 
     def _check_streams(self, made: Sequence[SampleMade], settings: LoaderSettings) -> str:
-        count, compared, is_sure = repeated(made)
-        if count and self._is_longer(settings, unknown=is_sure):
+        """Compares the streams of the workers, and with ``check_samples=true`` two epochs, once for all candidates."""
+        repeats = repeats_in(made)
+        if repeats.count and self._is_longer(settings, unknown=repeats.is_proof):
             raise WrongSamples(
-                f"{count} of the first {compared} samples were delivered by another worker too: {HOW_TO_SHARD}"
+                f"{repeats.count} of the first {repeats.compared} samples were delivered by another worker too: "
+                f"{HOW_TO_SHARD}"
             )
         if settings.num_workers <= 1 or self._epochs_compared or not self._checks_samples:
             return ""
         self._epochs_compared = True
-        alone, shared = (self._counted(one, _MAX_EPOCH, math.inf) for one in (settings.with_workers(0), settings))
-        return _compare_epochs(settings, alone, shared)
+        without_workers = self._count(settings.with_workers(0), _MAX_EPOCH, math.inf)
+        return _compare_epochs(settings, without_workers, self._count(settings, _MAX_EPOCH, math.inf))
 
-    def _counted(self, settings: LoaderSettings, most: int, limit_s: float) -> SamplesSeen | None:
-        """The samples of an epoch, up to a number and within a time, s; None if the process fails."""
+    def _count(self, settings: LoaderSettings, most: int, limit_s: float) -> SamplesSeen | None:
+        """Counts the samples of an epoch, up to a number and within a time, s; None if the process fails."""
         return self.ask(lambda process: process.samples(settings, most, limit_s))
 
     def _is_longer(self, settings: LoaderSettings, *, unknown: bool) -> bool:
-        """Whether an epoch has more samples than without workers; if not, the repeated samples are equal by content.
-
-        ``unknown`` if an epoch could not be counted.
-        """
-        alone = self._counted(settings.with_workers(0), _MAX_COUNTED, _COUNT_S)
-        if alone is None or not alone.complete:
+        """Says whether an epoch has more samples than without workers; ``unknown`` if one of them takes too long."""
+        self._without_workers = self._without_workers or self._count(settings.with_workers(0), _MAX_EPOCH, _COUNT_S)
+        if self._without_workers is None or not self._without_workers.complete:
             return unknown
-        most = round(_LONGER * alone.count)
-        shared = self._counted(settings, most, _COUNT_S)
-        return unknown if shared is None or not (shared.complete or shared.count >= most) else shared.count >= most
+        most = epoch_length.longest(self._without_workers.count, settings.num_workers)
+        shared = self._count(settings, most + 1, _COUNT_S)
+        if shared is None:
+            return unknown
+        return shared.count > most or (unknown and not shared.complete)
 
 
-def _compare_epochs(settings: LoaderSettings, alone: SamplesSeen | None, shared: SamplesSeen | None) -> str:
+def _compare_epochs(settings: LoaderSettings, without_workers: SamplesSeen | None, shared: SamplesSeen | None) -> str:
     """Compares the samples of an epoch without workers and of one with; WrongSamples if some are repeated or lost.
 
     A warning if drop_last explains what is lost, or if the epochs cannot be counted; else empty.
     """
-    if not (alone and shared and alone.complete and shared.complete):
+    if not (without_workers and shared and without_workers.complete and shared.complete):
         return f"check_samples: no whole epoch of at most {_MAX_EPOCH} samples could be counted"
-    found = f"with num_workers={settings.num_workers}: {shared.count} in an epoch instead of {alone.count}"
+    usual = without_workers.count
+    counts = f"with num_workers={settings.num_workers}: {shared.count} in an epoch instead of {usual}"
     # Workers of a dataset that makes batches itself end with shorter batches.
-    if shared.count > alone.count + (settings.num_workers if settings.batch_size is None else 0):
-        raise WrongSamples(f"samples are repeated {found}: {HOW_TO_SHARD}")
-    if shared.count >= alone.count:
+    if shared.count > usual + (settings.num_workers if settings.batch_size is None else 0):
+        raise WrongSamples(f"samples are repeated {counts}: {HOW_TO_SHARD}")
+    if shared.count >= usual:
         return ""
     if not settings.drop_last:
-        raise WrongSamples(f"samples are lost {found}")
-    return f"samples are lost {found}: drop_last drops a shorter batch of each worker"
+        raise WrongSamples(f"samples are lost {counts}")
+    return f"samples are lost {counts}: drop_last drops a shorter batch of each worker"
 
 
 def has_equal_draws(made: Iterable[SampleMade], random_parts: Iterable[int]) -> bool:
-    """Whether two workers have made the same sequence of a random part, of other samples.
+    """Says whether two workers have made the same sequence of a random part, of different samples.
 
-    At least ``_MIN_DRAWS`` values, all different: equal ones by chance would have few values.
+    All values must be different: of a part with few values, two workers have the same ones by chance.
     """
-    for one, other in itertools.combinations(_by_worker(made), 2):
-        pairs = [pair for pair in zip(one, other, strict=False) if pair[0].key != pair[1].key]
+    for first, second in itertools.combinations(_by_worker(made), 2):
+        pairs = [(mine, theirs) for mine, theirs in zip(first, second, strict=False) if mine.key != theirs.key]
         for position in random_parts:
-            drawn = [tuple(_content(sample, position) for sample in pair) for pair in pairs]
-            if len(set(drawn)) == len(drawn) >= _MIN_DRAWS and all(mine == theirs != b"" for mine, theirs in drawn):
+            drawn = [(_content(mine, position), _content(theirs, position)) for mine, theirs in pairs]
+            are_equal = all(mine == theirs != b"" for mine, theirs in drawn)
+            if are_equal and len(set(drawn)) == len(drawn) >= _NOT_CHANCE:
                 return True
     return False
 
 
 def _by_worker(made: Iterable[SampleMade]) -> list[list[SampleMade]]:
     """The samples of each worker, in the order of making."""
-    return [list(own) for _, own in itertools.groupby(sorted(made, key=_WORKER), _WORKER)]
+    return [list(samples) for _, samples in itertools.groupby(sorted(made, key=_WORKER), _WORKER)]
 
 
 def _content(sample: SampleMade, position: int) -> bytes:
@@ -256,49 +259,68 @@ def _content(sample: SampleMade, position: int) -> bytes:
 
 
 def comparable_samples(made: Iterable[SampleMade]) -> list[SampleMade]:
-    """The samples to compare, the latest of each worker first: by then all workers load at the same time."""
-    latest_first = (own[::-1] for own in _by_worker(made) if own[0].worker < _MAX_WORKERS)
-    return [sample for row in zip_longest(*latest_first) for sample in row if sample is not None]
+    """Orders samples for comparison, the latest of each worker first: by then all workers load at the same time."""
+    latest_first = (samples[::-1] for samples in _by_worker(made))
+    rows = itertools.zip_longest(*latest_first)
+    return [sample for row in rows for sample in row if sample is not None]
 
 
 def differing(sample: SampleMade, reference: Reference) -> frozenset[int]:
     """Positions of the comparable parts that differ from those of the sample loaded without workers."""
-    found = set()
-    for position, (mine, theirs) in enumerate(zip_longest(sample.parts, reference[sample.key])):
+    positions = set()
+    for position, (mine, theirs) in enumerate(itertools.zip_longest(sample.parts, reference[sample.key])):
         is_opaque = mine and theirs and mine.form == theirs.form and None in (mine.content, theirs.content)
         if mine != theirs and not is_opaque:
-            found.add(position)
-    return frozenset(found)
+            positions.add(position)
+    return frozenset(positions)
 
 
-def repeated(made: Iterable[SampleMade]) -> tuple[int, int, bool]:
-    """How many of the first samples of the workers' streams another worker delivered too, and how many were compared.
+@dataclass(frozen=True, slots=True)
+class Repeats:
+    """What the first samples of the workers have in common.
 
-    0 repeated for one worker, random samples, samples that repeat within one stream, and where no sample of one worker
-    repeats. The third value says whether the length of an epoch need not be known: whole samples repeat that are all
-    different within each stream.
+    Attributes:
+        count: Samples that another worker delivered too.
+        compared: Samples of all workers.
+        is_proof: Whether samples are repeated even if the length of an epoch is unknown.
     """
-    of_worker = [[sample.parts for sample in own] for own in _by_worker(made)]
-    length = min(map(len, of_worker), default=0)
-    if len(of_worker) < 2 or length < _MIN_STREAM:
-        return 0, sum(map(len, of_worker)), False
+
+    count: int
+    compared: int
+    is_proof: bool = False
+
+
+def repeats_in(made: Iterable[SampleMade]) -> Repeats:
+    """Compares the first samples of the workers, as many of each: whole samples, and each part by itself.
+
+    Any part may identify the sample. Parts are compared only in streams so long that the share of samples that must be
+    repeated is beyond chance. Such streams are proof if whole samples repeat, and none within its stream. A single
+    worker repeats nothing.
+    """
+    of_worker = [[sample.parts for sample in samples] for samples in _by_worker(made)]
+    if len(of_worker) < 2:
+        return Repeats(0, sum(map(len, of_worker)))
+    length = min(map(len, of_worker))
     streams = [stream[:length] for stream in of_worker]
-    # Whole samples, then each part by itself: any part may identify the sample.
-    whole = [[tuple((one.form, one.content) for one in parts) for parts in stream] for stream in streams]
-    counts = [_repeated(whole)]
-    is_long = length >= _MIN_STREAM_FOR_PARTS
-    is_sure = counts[0] > 0 and is_long and all(len(set(stream)) == length for stream in whole)
-    positions = min(len(parts) for stream in streams for parts in stream) if is_long else 0
-    for position in range(positions):
+    whole = [[tuple((part.form, part.content) for part in parts) for parts in stream] for stream in streams]
+    count, compared = _repeated(whole), length * len(streams)
+    if _REPEATED * length < _NOT_CHANCE:
+        return Repeats(count, compared)
+    are_different = all(len(set(stream)) == length for stream in whole)
+    counts = [count]
+    for position in range(min(len(parts) for stream in streams for parts in stream)):
         counts.append(_repeated([[parts[position].content for parts in stream] for stream in streams]))
-    return max(counts), length * len(streams), is_sure
+    return Repeats(max(counts), compared, is_proof=count > 0 and are_different)
 
 
 def _repeated(streams: Sequence[Sequence[Hashable]]) -> int:
+    """Counts the samples that another worker delivered too; 0 if they are few, or may be equal by chance."""
     distinct = [set(stream) for stream in streams]
-    workers = Counter(sample for own in distinct for sample in own)
+    workers = Counter(itertools.chain.from_iterable(distinct))  # that delivered a sample
     total, alike = sum(map(len, streams)), workers.total()
-    across = alike - len(workers)
+    within, across = total - alike, alike - len(workers)
     # Some workers of a resampled stream draw the same shard by chance. Without shares, each repeats samples of others.
-    is_by_chance = any(max(workers[sample] for sample in own) == 1 for own in distinct)
-    return 0 if is_by_chance or across <= max(_REPEATED * total, 2 * (total - alike)) else across
+    if any(max(workers[sample] for sample in samples) == 1 for samples in distinct):
+        return 0
+    # Samples that repeat within a stream, such as labels, repeat across streams too.
+    return across if across > max(_REPEATED * total, 2 * within) else 0
