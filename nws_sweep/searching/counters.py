@@ -6,10 +6,8 @@ from dataclasses import replace
 
 from nws_sweep.results import Noise, TimeSlice, Window, WindowKind
 
-_MIN_POINTS_FOR_GROWTH = 3
-# Bytes that a new process reads from storage for itself: its libraries. A page fault reads ahead, by device up to 8 MB,
-# usually 128 kB.
-_PROGRAM_BYTES, _BYTES_OF_A_FAULT, _USUAL_BYTES_OF_A_FAULT = 2**20, 2**23, 2**17
+_PROGRAM_BYTES = 2**20  # that a new process reads for itself: its libraries
+_BYTES_OF_A_FAULT = 2**17  # that a page fault usually reads ahead; some file systems do not count what it reads
 
 
 def all_windows(slices: Sequence[TimeSlice]) -> list[Window]:
@@ -23,7 +21,10 @@ def cpu_time_s(slices: Sequence[TimeSlice]) -> float:
 
 
 def memory_growth_bytes(slices: Sequence[TimeSlice]) -> float | None:
-    """Growth of memory per 1000 batches, B, as a slope over the time slices but the first; None below three."""
+    """Growth of memory per 1000 batches, B, as a slope over the time slices but the first.
+
+    None where there are so few that a line fits them whatever their noise: two have a slope, but no sign of its error.
+    """
     held, taken = {}, 0
     for time_slice in slices:
         taken += sum(window.batches for window in time_slice.windows)
@@ -31,20 +32,22 @@ def memory_growth_bytes(slices: Sequence[TimeSlice]) -> float | None:
         if added_bytes is not None and any(window.counts for window in time_slice.windows):
             held[taken] = added_bytes
     batches, memory = list(held)[1:], list(held.values())[1:]
-    enough = len(batches) >= _MIN_POINTS_FOR_GROWTH
-    return 1000 * statistics.linear_regression(batches, memory).slope if enough else None
+    freedom = len(batches) - 2  # a line has two parameters
+    return 1000 * statistics.linear_regression(batches, memory).slope if freedom > 0 else None
 
 
 def came_from_storage(time_slice: TimeSlice) -> bool:
-    """Whether the first time slice of a trial process read data from storage, besides the program's libraries."""
-    used = time_slice.used
-    return (used.disk_bytes or 0) > _PROGRAM_BYTES + (used.major_faults or 0) * _BYTES_OF_A_FAULT
+    """Whether the first time slice of a trial process read data from storage, or libraries that others find in memory.
+
+    The data may be mapped files.
+    """
+    return (time_slice.used.disk_bytes or 0) > _PROGRAM_BYTES
 
 
 def read_bytes_per_batch(time_slice: TimeSlice) -> float:
     """Bytes of files that a batch reads, from storage or from the page cache; 0 if unknown or less than a program's."""
     taken, used = sum(window.batches for window in time_slice.windows), time_slice.used
-    by_faults = (used.major_faults or 0) * _USUAL_BYTES_OF_A_FAULT
+    by_faults = (used.major_faults or 0) * _BYTES_OF_A_FAULT
     read = max(used.read_bytes or 0, used.disk_bytes or 0, by_faults) - _PROGRAM_BYTES
     return max(0, read) / taken if taken else 0.0
 
