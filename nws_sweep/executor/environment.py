@@ -26,6 +26,8 @@ from nws_sweep.system import page_cache, resources, usage
 from nws_sweep.system.host import enforced_cores, quota_period_s, usable_cores
 from nws_sweep.system.resources import FreeResources
 
+STALL_S = 10.0  # without progress for longer, a command may wait for a lock of a paused candidate, and users are told
+
 
 class TrialProcess(Protocol):
     """The commands of a trial process: a child process, alone or beside background loaders, or a simulated process."""

@@ -15,7 +15,7 @@ from multiprocessing.connection import wait
 from typing import Any, TypeVar, cast
 
 from nws_sweep.errors import NwsSweepError, TimeLimitReached, TrialError, TrialInterrupted, TrialTimeout, one_line
-from nws_sweep.executor.environment import TrialProcess
+from nws_sweep.executor.environment import STALL_S, TrialProcess
 from nws_sweep.results import BatchRecord, LoaderSettings, ProcessSpec, Usage, Window, WindowRequest
 from nws_sweep.system import fork_server, processes, resources, temporary, usage
 from nws_sweep.system.fork_server import ForkedProcess, ForkServer
@@ -24,7 +24,6 @@ from nws_sweep.system.fork_server import ForkedProcess, ForkServer
 _PRELOADED = ("nws_sweep.executor.child", "hydra.utils")
 _PRELOADABLE = ("torchvision", "nws_sweep.datasets", "nws_sweep.dataloading.training_steps")
 _ORDERLY_EXIT_S = 3.0
-STALL_S = 10.0  # a command without progress for longer may wait for a lock held by a paused candidate
 _SIGNALLED_S = 0.1
 # How often memory is read while a command runs, and the most CPU time for that, as a share: what is measured lacks it.
 # One reading takes less than a millisecond, with a hundred workers or a dataset of gigabytes a tenth of a second.

@@ -11,7 +11,7 @@ from typing import Any
 
 from nws_sweep import units
 from nws_sweep.errors import TimeLimitReached
-from nws_sweep.executor.environment import Environment, Observer
+from nws_sweep.executor.environment import STALL_S, Environment, Observer
 from nws_sweep.executor.on_demand import OnDemandProcess, Turns
 from nws_sweep.replay import choice
 from nws_sweep.replay.known import known_of
@@ -24,8 +24,6 @@ from nws_sweep.searching.data import Data
 from nws_sweep.searching.estimates import FEWEST_ROUNDS, Estimates, estimates_of
 from nws_sweep.searching.observations import Observation, Round, observation_of
 from nws_sweep.searching.sample_check import SampleChecker
-
-_LONG_START_S = 10.0  # starts of trial processes that take longer are named
 
 
 class Rounds(ExitStack):
@@ -186,7 +184,7 @@ class Rounds(ExitStack):
         self.turns.pause_others()
         slices.compare_threads(candidate, self.environment.cores(1))
         self.turns.pause_others()
-        if (took_s := candidate.process.started_in_s - started_in_s) > _LONG_START_S:
+        if (took_s := candidate.process.started_in_s - started_in_s) > STALL_S:
             took = f"starting a trial process took {units.seconds(took_s)}"
             self._observer.note(f"{took}, which time_limit_s does not count: torch is imported, the dataset is made")
         if line := self._data.notice_size(candidate):

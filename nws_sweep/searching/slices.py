@@ -6,14 +6,12 @@ from functools import partial
 
 from nws_sweep import errors, units
 from nws_sweep.errors import TimeLimitReached, TrialError, TrialInterrupted
-from nws_sweep.executor.environment import TrialProcess
+from nws_sweep.executor.environment import STALL_S, TrialProcess
 from nws_sweep.results import TimeSlice, Window, WindowKind, WindowRequest
 from nws_sweep.searching import counters, schedule
 from nws_sweep.searching.candidate import Candidate
 from nws_sweep.system import resources
 
-_LONG_WITHOUT_BATCH_S = 10.0  # a candidate that has given none for as long is named, though its limit is longer
-_COMPARE_THREADS_S = 0.5
 _FEWER_THREADS = 0.8  # share of the time with the program's own number of threads that is worth a warning
 _STALLED = "it made no progress while the others were paused: a paused process may have held a lock that it needed"
 
@@ -87,7 +85,7 @@ def _errors_recorded(candidate: Candidate) -> Iterator[None]:
         candidate.fail(error)
     except TimeLimitReached:
         waited_s = environment.clock() - began_s - (candidate.process.started_in_s - started_in_s)
-        if not candidate.windows and waited_s >= _LONG_WITHOUT_BATCH_S:  # else the trial would have no row
+        if not candidate.windows and waited_s >= STALL_S:  # else the trial would have no row
             candidate.fail(
                 TrialInterrupted(f"no batch within {units.seconds(waited_s)}, until the search's time limit")
             )
@@ -194,12 +192,16 @@ def _take_last_look(candidate: Candidate) -> None:
 
 
 def compare_threads(candidate: Candidate, cpus: float) -> None:
-    """After the first time slice of a candidate without workers, warns if one thread or one for each CPU is faster."""
-    is_beside_others = candidate.process.configuration.ranks > 1
+    """After the first time slice of a candidate without workers, warns if one thread or one for each CPU is faster.
+
+    The comparison takes as long as a window.
+    """
+    configuration = candidate.process.configuration
+    is_beside_others = configuration.ranks > 1
     if candidate.settings.num_workers or len(candidate.slices) != 1 or candidate.discarded or is_beside_others:
         return
     counts = (1, max(1, int(cpus)))
-    times_s = candidate.process.ask(lambda process: process.thread_times(counts, _COMPARE_THREADS_S))
+    times_s = candidate.process.ask(lambda process: process.thread_times(counts, configuration.measure.window_s))
     if warning := threads_warning(times_s or {}):
         candidate.warn(warning)
 
