@@ -41,11 +41,11 @@ _NEUTRAL: Mapping[str, tuple[float, ...]] = {
     "_MOST_LONGER": (math.inf,), "_LIMIT_S": (30.0, math.inf), "_MOST_ROUNDS": (3, _MANY),
     "_MOST_TIMED_S": (math.inf,), "SEQUENTIAL": (1.0,), "_MARGIN": (1.0, 1.5), "_BEYOND_CHANCE": (0.0, math.inf),
     "_USUAL_WORKERS": (0, _MANY), "_PER_CPU": (0, _MANY), "_ALMOST": (0.0, 1.0),
-    "_LARGE_GAIN": (0.0, 1.0), "_FEW_BATCHES": (100, _MANY), "ENDLESS": (10**5,), "_USUAL": (_TINY, math.inf),
+    "_LARGE_GAIN": (0.0, 1.0), "ENDLESS": (10**5,), "_USUAL": (_TINY, math.inf),
     "known._NOISE": (_TINY, 0.1), "FEW_CPUS": (0.0, math.inf), "_MOST_READY": (1.0, _MANY),
     "_LEAST_CPUS": (0.01, 1.0), "_MISFIT": (_TINY, 0.15), "_QUEUES": (1, 9), "_EQUAL_BATCHES": (1, 150),
     "MOST_EQUAL": (100, 1000), "MOST_BATCHES": (300, 3000), "MOST_ORDERS": (1, 15), "_VARIED": (0.0, math.inf),
-    "_SIGNIFICANT": (0.0, math.inf), "_PERIODS": (0, 30), "_DRAWS": (2, 60),
+    "_SIGNIFICANT": (0.0, math.inf), "_DRAWS": (2, 60),
 }  # fmt: skip
 
 

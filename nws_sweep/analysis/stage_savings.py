@@ -11,13 +11,13 @@ from dataclasses import replace
 from nws_sweep import units
 from nws_sweep.replay import choice
 from nws_sweep.replay.counterfactual import Counterfactual
+from nws_sweep.replay.model import MOST_EQUAL
 from nws_sweep.replay.queue import QueueSettings
 from nws_sweep.replay.stages import Stage, stage_costs
 from nws_sweep.results import Estimate, SearchRecord, Trial, TrialState
 
 _MOST = 8  # stages that are taken away, the most expensive
 _LEAST_SHARE = 0.01  # of a sample's time
-_BATCHES = 250  # that are replayed
 _MISFIT = 0.03  # relative error of a replay beside that of its inputs
 NO_TIME = 0.01  # share of the epoch below which a stage saves no time
 
@@ -47,9 +47,9 @@ def stages_of(
 def _with_savings(costs: Sequence[Stage], replayed: Counterfactual) -> Iterator[Stage]:
     """The stages with what is saved without them, with the workers in use."""
     model, settings = replayed.model, replayed.best
-    now_s = model.cost_s(settings, most=_BATCHES)
+    now_s = model.cost_s(settings, most=MOST_EQUAL)
     for cost in costs:
-        yield replace(cost, saved=1 - model.cost_s(settings, without=(cost,), most=_BATCHES) / now_s)
+        yield replace(cost, saved=1 - model.cost_s(settings, without=(cost,), most=MOST_EQUAL) / now_s)
 
 
 def _measured_size(best: Trial) -> int:
@@ -63,16 +63,16 @@ def _with_workers(
 ) -> Iterator[Stage]:
     """The stages with the workers and the epoch without them."""
     model, own = replayed.model, replayed.best
-    tolerance, now_s = result.configuration.search.tolerance, model.cost_s(own, most=_BATCHES)
+    tolerance, now_s = result.configuration.search.tolerance, model.cost_s(own, most=MOST_EQUAL)
     for cost in costs:
         bare = replace(cost, saved=None)  # as ``_with_savings`` has taken it away: the model remembers the result
 
         def costs_s(numbers: Sequence[int], taken: Stage = bare) -> Mapping[QueueSettings, float]:
             settings = (replace(own, num_workers=number) for number in numbers)
-            return {one: model.cost_s(one, without=(taken,), most=_BATCHES) for one in settings}
+            return {one: model.cost_s(one, without=(taken,), most=MOST_EQUAL) for one in settings}
 
         near = choice.costs_near_the_best(range(own.num_workers + 1), costs_s, tolerance)
-        ends = [model.cost_s(own, without=(one,), most=_BATCHES) for one in _with_error(cost)]
+        ends = [model.cost_s(own, without=(one,), most=MOST_EQUAL) for one in _with_error(cost)]
         fewer = choice.choose(near, tolerance)
         ratios = [then_s / now_s for then_s in (near[own], near[fewer], *ends)]
         epoch_s = _epoch(best, ratios)

@@ -13,13 +13,12 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from nws_sweep.replay.bottlenecks import Taken
-from nws_sweep.replay.model import Model
+from nws_sweep.replay.model import MOST_EQUAL, Model
 from nws_sweep.replay.prediction import MOST_BATCHES
 from nws_sweep.replay.queue import QueueSettings
 from nws_sweep.results import BatchCost
 
 _SIGNIFICANT = 2.33  # standard deviations: 1 % of epochs without an order are taken for ones with it
-_FEW_BATCHES = 250  # replayed with other values of num_workers than the best, and of batches of similar costs
 
 
 class MeanCosts(NamedTuple):
@@ -123,4 +122,4 @@ class Counterfactual:
     def _most(self, settings: QueueSettings) -> int:
         """The batches that are replayed: more with the workers of the best, if their costs differ."""
         is_best = settings.num_workers == self.best.num_workers
-        return MOST_BATCHES if is_best and self.model.records_for(settings.num_workers).varies else _FEW_BATCHES
+        return MOST_BATCHES if is_best and self.model.records_for(settings.num_workers).varies else MOST_EQUAL

@@ -18,10 +18,11 @@ from nws_sweep.replay.queue import QueueSettings
 from nws_sweep.results import BatchRecord, LoopCosts, Trial
 
 # CPU seconds to start a worker, until a trial with workers is known: 8 to 20 ms measured for fork, with the end of the
-# worker; 1.5 to 3 s for a new process that imports torch.
-_FORKED_S, _SPAWNED_S = 0.01, 2.0
+# worker, which takes 6 to 9 ms where it is measured alone; 1.5 to 3 s for a new process that imports torch. A program
+# that takes longer to fork is large: an empty process takes less than 1 ms, one of 1 GB 20 ms.
+FORKED_S, _SPAWNED_S = 0.01, 2.0
 _QUEUES, _EQUAL_BATCHES = 3, 50  # equal batches have their pace from the second queue on
-MOST_EQUAL = 300  # batches of similar costs that are replayed for each of many settings, while a search waits
+MOST_EQUAL = 300  # batches that are replayed for each of many settings: of similar costs, or where time is short
 
 # A training step with less time, or with a smaller share of the time, does nothing: the time is that of the call.
 _MIN_STEP_S, _MIN_STEP_SHARE = 50e-6, 0.01
@@ -126,7 +127,7 @@ class Model:
     @cached_property
     def _records(self) -> Mapping[tuple[int, bool], Records]:
         """What is replayed, by the num_workers of a trial and whether there are workers in the replay."""
-        start_s = _FORKED_S if self.start_method == "fork" else _SPAWNED_S
+        start_s = FORKED_S if self.start_method == "fork" else _SPAWNED_S
         found: dict[tuple[int, bool], Records] = {}
         for one in self.known:
             number, pooled = one.settings.num_workers, _pooled(one, self._with_workers)

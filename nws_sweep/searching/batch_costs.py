@@ -11,12 +11,10 @@ import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from nws_sweep.replay.model import FORKED_S
 from nws_sweep.replay.queue import QueueSettings, replay
 from nws_sweep.results import BatchCost, BatchRecord, LoopCosts, Span, TimeSlice, Window
 from nws_sweep.searching.schedule import Conditions, steady_windows
-
-# CPU seconds for ending a worker where no epoch has ended: 6 to 9 ms measured with fork on Linux.
-_STOP_S = 0.008
 
 
 def batch_records(slices: Sequence[TimeSlice]) -> tuple[BatchRecord, ...]:
@@ -79,7 +77,7 @@ def end_of_workers_s(windows: Iterable[Window], conditions: Conditions) -> float
     if not settings.num_workers or settings.persistent_workers:
         return 0.0
     measured_s = [end_s for one in windows if (end_s := one.stop_s if one.end_s is None else one.end_s) is not None]
-    estimate_s = _STOP_S * settings.num_workers / min(conditions.cores, settings.num_workers)
+    estimate_s = FORKED_S * settings.num_workers / min(conditions.cores, settings.num_workers)
     return statistics.fmean(measured_s) if measured_s else estimate_s
 
 

@@ -8,6 +8,7 @@ from nws_sweep import errors, units
 from nws_sweep.errors import TrialError
 from nws_sweep.executor.on_demand import OnDemandProcess
 from nws_sweep.replay.known import Known
+from nws_sweep.replay.model import FORKED_S
 from nws_sweep.results import (
     LoaderSettings,
     SamplesLogged,
@@ -23,8 +24,6 @@ from nws_sweep.searching.schedule import Conditions
 from nws_sweep.searching.timing import ALONE, Comparison
 from nws_sweep.system import processes
 
-_PERIODS = 10  # of a CPU quota that a window has at least, where the quota throttles
-_SLOW_FORK_S = 0.01  # an empty process takes less than 1 ms, one of 1 GB 20 ms
 _STATES: Mapping[type[TrialError], TrialState] = {
     errors.TrialTimeout: TrialState.TIMEOUT,
     errors.TrialOutOfMemory: TrialState.OUT_OF_MEMORY,
@@ -98,7 +97,7 @@ class Candidate:
         used = asked.canonical()
         if names := [item.name for item in fields(asked) if getattr(asked, item.name) != getattr(used, item.name)]:
             self.note(f"num_workers=0 has no {', '.join(names)}")
-        if self.fork_s > _SLOW_FORK_S and self.settings.num_workers:
+        if self.fork_s > FORKED_S and self.settings.num_workers:
             self.note(f"the program takes {units.seconds(self.fork_s)} to fork a worker, since it is large")
 
     @property
@@ -131,10 +130,11 @@ class Candidate:
     def conditions(self) -> Conditions:
         """The conditions of the latest time slice."""
         rules = self.process.configuration.measure
-        # A window that is shorter than the start of the workers would save little time.
+        # A window that is shorter than the start of the workers would save little time. One that ends anywhere in a
+        # period of a quota is up to half a period too long or too short for the work done in it.
         started_s = max((window.startup_s or 0.0 for window in self.windows), default=0.0)
         is_throttled = any(time_slice.machine.throttled_s for time_slice in self.slices)
-        least_s = _PERIODS * self.quota_period_s if is_throttled else 0.0
+        least_s = self.quota_period_s / (2 * rules.precision) if is_throttled else 0.0
         window_s = max(least_s, min(rules.window_s, max(self.least_window_s, started_s)))
         return Conditions(
             settings=self.settings,
