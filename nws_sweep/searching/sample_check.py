@@ -235,16 +235,25 @@ def _compare_epochs(settings: LoaderSettings, without_workers: SamplesSeen | Non
 
 
 def has_equal_draws(made: Iterable[SampleMade], random_parts: Iterable[int]) -> bool:
-    """Says whether two workers have made the same sequence of a random part, of different samples.
-
-    All values must be different: of a part with few values, two workers have the same ones by chance.
-    """
-    for first, second in itertools.combinations(_by_worker(made), 2):
+    """Says whether two workers have made the same sequence of a random part, of different samples."""
+    streams = _by_worker(made)
+    varied = [position for position in random_parts if not _recurs(streams, position)]
+    for first, second in itertools.combinations(streams, 2):
         pairs = [(mine, theirs) for mine, theirs in zip(first, second, strict=False) if mine.key != theirs.key]
-        for position in random_parts:
-            drawn = [(_content(mine, position), _content(theirs, position)) for mine, theirs in pairs]
-            are_equal = all(mine == theirs != b"" for mine, theirs in drawn)
-            if are_equal and len(set(drawn)) == len(drawn) >= _NOT_CHANCE:
+        for position in varied:
+            are_equal = all(_content(mine, position) == _content(theirs, position) != b"" for mine, theirs in pairs)
+            if are_equal and len(pairs) >= _NOT_CHANCE:
+                return True
+    return False
+
+
+def _recurs(streams: Iterable[Sequence[SampleMade]], position: int) -> bool:
+    """Says whether workers make the same value at different places: of a part with few values, it is so by chance."""
+    place_of: dict[bytes, int] = {}
+    for stream in streams:
+        for place, sample in enumerate(stream):
+            content = _content(sample, position)
+            if content and place_of.setdefault(content, place) != place:
                 return True
     return False
 

@@ -252,3 +252,7 @@ def test_equal_draws_of_two_workers_are_noticed_in_random_parts(drawn: Any, is_e
     samples = [made(2 * n + worker, worker, drawn(worker, n), n % 2, worker=worker) for worker, n in numbers]
     assert sample_check.has_equal_draws(samples, {1, 2}) is is_equal
     assert not sample_check.has_equal_draws(samples, {0, 2})  # a part that differs between workers, one of few values
+    few = [made(n, value, worker=n // 2) for n, value in enumerate("abbaab")]  # of the first and the last worker
+    assert not sample_check.has_equal_draws(few, {0})
+    assert sample_check.has_equal_draws([few[0], few[1], few[4], few[5]], {0})
+    assert not sample_check.has_equal_draws([few[0], few[4]], {0})
