@@ -28,7 +28,7 @@ from nws_sweep.results import LoaderSettings
 from nws_sweep.system import processes, resources, torch_internals
 
 OF_POOL = "_nws_sweep_pool"  # attribute of the DataLoaders of pools
-_POLL_S, _START_WITHIN_S = 0.001, 60.0
+_START_WITHIN_S = 60.0  # workers; training waits meanwhile
 _numbers = itertools.count()  # of the pools of this process with a separate seed
 
 
@@ -154,7 +154,7 @@ class Pool:
         deadline_s = time.monotonic() + _START_WITHIN_S
         try:
             while not self.is_ready and not self._dead and time.monotonic() < deadline_s:
-                time.sleep(_POLL_S)
+                time.sleep(processes.POLL_S)
         except RuntimeError:  # raised by torch's handler of SIGCHLD for the exit of a worker
             return 0
         is_useless = self._dead or (self._states.error and not self._is_iterable)
