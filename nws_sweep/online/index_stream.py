@@ -12,8 +12,7 @@ import weakref
 from collections.abc import Iterator
 from typing import Any
 
-# How long a list may take that is drawn ahead: this time, and as many times as long as any list so far; at most.
-_PATIENCE_S, _TIMES, _MOST_S = 1.0, 10.0, 30.0
+_PATIENCE_S = 5.0  # by which a list that is drawn ahead may take longer than any list so far
 
 
 class GivenUpError(Exception):
@@ -85,7 +84,7 @@ class IndexStream:
 
     @property
     def _limit_s(self) -> float:
-        return min(_MOST_S, _PATIENCE_S + _TIMES * self._longest_s)
+        return _PATIENCE_S + self._longest_s
 
     def _next(self, limit_s: float | None) -> Any:
         if limit_s is None and not (self._thread and self._thread.is_drawing):
