@@ -19,8 +19,6 @@ from nws_sweep.online.tuner import Tuner
 from nws_sweep.online.watching import Waiting
 from nws_sweep.results import BatchRecord
 
-_MOST_WINDOWS = 1000  # of a loader that is never tuned, such as a second one, until its next epoch; at least 100 s
-
 
 class TunedIterator:
     """What ``iter`` of a tuned loader returns; with persistent workers it serves all epochs, as torch's own does.
@@ -187,8 +185,9 @@ class TunedIterator:
                 if self._tuner.held:
                     self._observe(0.0, self._returned - self._pool_began)
                     return
-                is_full = len(latest.windows) >= _MOST_WINDOWS
-                if is_full or self._tuner.tuning.is_decided or self._tuner.planned is not None:  # observing takes time
+                if (
+                    latest.is_full or self._tuner.tuning.is_decided or self._tuner.planned is not None
+                ):  # observing takes time
                     self._observation = None
         if self._pools.hand_over(self._returned):
             self._observation = None
