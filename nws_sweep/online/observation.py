@@ -1,5 +1,6 @@
 """What training sees of its loader: each setting, batch by batch, as the trial of a search; epochs. Pure."""
 
+import itertools
 import math
 import statistics
 from collections.abc import Iterator, Sequence
@@ -48,7 +49,6 @@ class TrainingTrial:
     _made: int = 0  # batches that its workers had given before
     _taken: int = 0  # batches since then
     _cut_before: int = 0  # windows of earlier epochs
-    _is_short: bool = False  # an epoch has ended before a window that counts
     _ended_batches: int | None = None  # of the latest epoch that has ended
     # Of an epoch whose last batch was received, while no other was requested: as for ``cut``.
     _left: tuple[Sequence[BatchRecord], float | None] | None = None
@@ -99,7 +99,7 @@ class TrainingTrial:
 
     def cut(self, records: Sequence[BatchRecord], worker_start_s: float | None, ended_s: float | None = None) -> None:
         """Ends a window, with the batch before the one that was requested last: of the warm-up if no other of the epoch
-        has ended, else one that counts.
+        has ended, else one that counts. The windows of an epoch that had no time for one that counts become one.
 
         Args:
             records: Of the batches that workers have made since the last call.
@@ -109,7 +109,7 @@ class TrainingTrial:
         if self._left is not None:
             records, self._left = (*self._left[0], *records), None
         has_batches = bool(self.batches.step_s)
-        window = self.batches.cut(self._kind(ended_s), ended_s)
+        window = self.batches.cut(WindowKind.STEADY if self._has_cut else WindowKind.WARM_UP, ended_s)
         if has_batches:
             self.windows.append(
                 replace(
@@ -124,18 +124,13 @@ class TrainingTrial:
             self.windows[-1] = replace(self.windows[-1], end_s=window.end_s)
         if ended_s is not None and not self._first:
             self._ended_batches = self._taken
-            self._is_short = not any(map(is_steady, self.windows[self._cut_before :]))
+            epoch = self.windows[self._cut_before :]
+            if epoch and not any(map(is_steady, epoch)):
+                self.windows[self._cut_before :] = [_as_whole_epoch(epoch)]
 
     @property
     def _has_cut(self) -> bool:
         return len(self.windows) > self._cut_before
-
-    def _kind(self, ended_s: float | None) -> WindowKind:
-        """The kind of the open window."""
-        if self._has_cut:
-            return WindowKind.STEADY
-        is_whole = ended_s is not None and not self._first
-        return WindowKind.EPOCH if is_whole else WindowKind.WARM_UP
 
     def _placed(self, window: Window, records: Sequence[BatchRecord]) -> Iterator[BatchRecord]:
         """The records with their places in the epoch; without workers, the waits of the window are the costs."""
@@ -150,15 +145,9 @@ class TrainingTrial:
 
     @property
     def ends_window(self) -> bool:
-        """Whether the open window is long enough: in whole multiples of the workers, after the warm-up of the epoch.
-
-        An epoch that has no room for a window after the warm-up is timed whole, and so is one after an epoch that has
-        ended before a window that counts.
-        """
+        """Whether the open window is long enough: in whole multiples of the workers, after the warm-up of the epoch."""
         if not self._has_cut:
-            length = self.batches_per_epoch
-            is_short = self._is_short or (length is not None and length < 2 * self._fewest_batches)
-            return self._taken >= self._fewest_batches and not is_short
+            return self._taken >= self._fewest_batches
         steps_s = self.batches.step_s
         is_multiple = len(steps_s) % max(1, self.settings.num_workers) == 0
         lasted_s = sum(self.batches.wait_s) + sum(steps_s)
@@ -195,6 +184,25 @@ class TrainingTrial:
             cores=cores,
         )
         return replace(Figures(slices, conditions, configuration.ranks).trial(), windows=tuple(self.windows))
+
+
+def _as_whole_epoch(windows: Epoch) -> Window:
+    """All windows of an epoch as one."""
+    overlaps_s = [window.overlap_s or (0.0,) * window.batches for window in windows]
+    return replace(
+        windows[0],
+        kind=WindowKind.EPOCH,
+        wait_s=tuple(wait_s for window in windows for wait_s in window.wait_s),
+        step_s=tuple(step_s for window in windows for step_s in window.step_s),
+        overlap_s=tuple(itertools.chain(*overlaps_s)) if any(map(any, overlaps_s)) else (),
+        samples=sum(window.samples for window in windows),
+        end_s=windows[-1].end_s,
+        records=tuple(record for window in windows for record in window.records),
+        receive_cpu_s=sum(window.receive_cpu_s or 0.0 for window in windows),
+        receive_delay_s=sum(window.receive_delay_s for window in windows),
+        step_cpu_s=sum(window.step_cpu_s or 0.0 for window in windows),
+        worker_start_s=windows[-1].worker_start_s,
+    )
 
 
 def _without_pause(steps_s: Sequence[float], before_s: Sequence[float]) -> tuple[float, ...]:
