@@ -23,7 +23,8 @@ from nws_sweep.results import (
 from nws_sweep.searching.rows import Figures
 from nws_sweep.searching.schedule import Conditions
 
-_WINDOW_S = MeasureRules().window_s  # as in a search
+_LONG_S = MeasureRules().window_s  # for which settings are timed: as long as a window of a search
+_WINDOW_S = 0.1  # least length of the windows of this time, so that short epochs have some
 _FEWEST_BATCHES = 8  # of a window, and of the warm-up: the first steps of a training take longer (compilers)
 _PAUSE = 20.0  # a step this many times as long as the median contains something else, such as a validation pass
 _LEAST_STEP_S = 1e-3  # unless most steps are shorter, and do nothing: a loop may take the batches of several at once
@@ -155,8 +156,8 @@ class TrainingTrial:
 
     @property
     def is_long_enough(self) -> bool:
-        """Whether the pace is known: a window between the start and the end of an epoch was timed."""
-        return any(map(is_steady, self.windows))
+        """Whether the windows that count suffice for a decision."""
+        return duration_s(window for window in self.windows if window.counts) >= _LONG_S
 
     @property
     def is_full(self) -> bool:
@@ -165,8 +166,8 @@ class TrainingTrial:
 
     @property
     def suffices(self) -> bool:
-        """Whether a decision between two epochs is possible: whole epochs were timed for as long, or the pace."""
-        return sum(map(duration_s, self.whole_epochs)) >= _WINDOW_S or self.is_long_enough
+        """Whether a decision between two epochs is possible: whole epochs were timed for as long, or windows."""
+        return sum(map(duration_s, self.whole_epochs)) >= _LONG_S or self.is_long_enough
 
     @property
     def whole_epochs(self) -> list[Epoch]:
