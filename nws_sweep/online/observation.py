@@ -209,10 +209,11 @@ def _as_whole_epoch(windows: Epoch) -> Window:
 def _without_pause(steps_s: Sequence[float], before_s: Sequence[float]) -> tuple[float, ...]:
     """The steps of a window, with the median for a single step that contains something else.
 
+    It is longer than a window too: what comes with every twentieth step, such as logging, belongs to the steps.
     ``before_s`` are the steps of the window before: the last window of an epoch may have few.
     """
     usual_s = statistics.median((*before_s, *steps_s))
-    pauses_s = [step_s for step_s in steps_s if step_s > _PAUSE * usual_s]
+    pauses_s = [step_s for step_s in steps_s if step_s > _PAUSE * usual_s + _WINDOW_S]
     if usual_s < _LEAST_STEP_S or len(pauses_s) > 1:
         return tuple(steps_s)
     return tuple(usual_s if step_s in pauses_s else step_s for step_s in steps_s)

@@ -43,6 +43,11 @@ def test_a_validation_pass_is_not_the_length_of_a_step(usual_s: float) -> None:
     assert steps_s == pytest.approx([usual_s] * len(steps_s))
 
 
+def test_a_longer_step_now_and_then_as_for_logging_is_a_step() -> None:
+    seen = observed(60, lambda number: 0.15 if number % 20 == 19 else 0.005)
+    assert max(step_s for window in seen.windows for step_s in window.step_s) == pytest.approx(0.15)
+
+
 def test_a_validation_pass_after_the_last_batch_is_no_step_either() -> None:
     """The last window of the epoch has this step only."""
     seen = observed(17, lambda _: 0.05)
