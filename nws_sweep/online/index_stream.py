@@ -41,7 +41,6 @@ class IndexStream:
 
     def __init__(self, sampler: Any, pause_every: int = 0) -> None:
         self._sampler, self._pause_every = sampler, pause_every
-        self._may_wait = not all(map(_waits_for_nothing, _nested(sampler)))
         self._lists: Iterator[Any] = iter(())
         self._thread: _DrawingThread | None = None
         self._drawn, self._longest_s = 0, 0.0
@@ -65,7 +64,7 @@ class IndexStream:
             raise PausedError
         began_s = time.perf_counter()
         try:
-            self.latest = self._next(self._limit_s if is_ahead and self._may_wait else None)
+            self.latest = self._next(self._limit_s if is_ahead else None)
         except GivenUpError:
             self.was_given_up = True
             raise
@@ -83,8 +82,10 @@ class IndexStream:
         return self.pauses and self._drawn > 0 and self._drawn % self._pause_every == 0
 
     @property
-    def _limit_s(self) -> float:
-        return _PATIENCE_S + self._longest_s
+    def _limit_s(self) -> float | None:
+        """How long a list that is drawn ahead may take; None for any time, of a sampler that never waits."""
+        never_waits = all(map(_waits_for_nothing, _nested(self._sampler)))
+        return None if never_waits else _PATIENCE_S + self._longest_s
 
     def _next(self, limit_s: float | None) -> Any:
         if limit_s is None and not (self._thread and self._thread.is_drawing):

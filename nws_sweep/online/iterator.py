@@ -63,9 +63,9 @@ class TunedIterator:
         self._try(self._pools.change_between_epochs, self._batches)
         began_s = time.perf_counter()
         self._pools.start(make)
-        self._returned, self._most_batches = 0, self._tuner.length.most(self._tuner.current.num_workers)
         self._tuner.epoch += 1
-        self._epoch, self._pool_began = self._tuner.epoch, 0  # batches of the epoch that earlier pools have given
+        self._epoch, self._returned = self._tuner.epoch, 0
+        self._pool_began = 0  # batches of the epoch that earlier pools have given
         self._device = device_clock.of_training() or Device()
         if self._tuner.waiting is not None:
             self._tuner.waiting.begin_epoch()
@@ -145,7 +145,7 @@ class TunedIterator:
             self._observe(0.0)
 
     def _next_batch(self) -> Any:
-        if self._returned == self._most_batches:
+        if self._returned == self._tuner.length.most(self._tuner.current.num_workers):
             self._try(lambda: self._tuner.end_epoch(self._returned, is_stream=True))
             self._pools.current.end()
             raise StopIteration
