@@ -160,9 +160,14 @@ class TrainingTrial:
         return duration_s(window for window in self.windows if window.counts) >= _LONG_S
 
     @property
+    def is_long(self) -> bool:
+        """Whether more would not change what is known."""
+        return self.is_long_enough and duration_s(self.windows) >= _LONGEST_S
+
+    @property
     def is_full(self) -> bool:
-        """Whether nothing more is observed in this epoch."""
-        return duration_s(self.windows) >= _LONGEST_S
+        """Whether it has as many windows as the longest observation of short batches."""
+        return len(self.windows) * _WINDOW_S >= _LONGEST_S
 
     @property
     def suffices(self) -> bool:

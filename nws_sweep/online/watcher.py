@@ -20,7 +20,7 @@ class Watcher(Tuner):
     def plan(self, batch: int, batches: int | None) -> Plan | None:
         """Never other settings; says what was found once a long epoch has lasted a minute."""
         latest = self.observation
-        if latest is not None and self.may_change(self) and latest.is_full:
+        if latest is not None and self.may_change(self) and latest.is_long:
             self.end()
         return None
 

@@ -62,6 +62,13 @@ def test_steps_of_a_loop_that_takes_eight_batches_at_once_are_no_pauses() -> Non
     assert [step_s for step_s in steps_s if step_s > 0.1] == pytest.approx([0.8] * 4)
 
 
+def test_batches_of_seconds_are_observed_until_enough_were_timed_and_not_for_a_minute_only() -> None:
+    warming_up, seen = observed(10, lambda _: 10.0), observed(18, lambda _: 10.0)
+    assert [window.kind for window in warming_up.windows] == [WindowKind.WARM_UP]
+    assert (warming_up.is_long, warming_up.is_full) == (False, False)
+    assert (seen.is_long, seen.is_full) == (True, False)
+
+
 def test_an_epoch_whose_end_is_never_requested_is_timed_whole() -> None:
     seen = TrainingTrial(loader_settings(8), batches_per_epoch=5)
     seen.begin(0, START_S, 0.0)
