@@ -2,6 +2,7 @@
 
 import re
 
+LONGEST_LINE = 300  # characters of a message that is cut
 INTERRUPTED = 130  # exit status after Ctrl-C: 128 and the number of the signal, as of a shell
 
 
@@ -87,7 +88,7 @@ def joined_lines(text: object) -> str:
     return printable(" ".join(str(text).split()))
 
 
-def one_line(text: object, limit: int = 300) -> str:
+def one_line(text: object, limit: int = LONGEST_LINE) -> str:
     """Joins the lines of a message and cuts it to ``limit`` characters."""
     folded = joined_lines(text)
     return folded if len(folded) <= limit else folded[: limit - 1] + "…"

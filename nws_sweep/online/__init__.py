@@ -2,6 +2,7 @@
 
 The batches of an epoch come from one or more pools of workers in turn. ``pool`` starts and ends workers and gives them
 their share of the sampler's index lists, ``pools`` goes from one pool to the next, ``iterator`` is what training
-iterates over, ``observation`` times its waits and steps, ``decision`` chooses settings by replay, and ``tuner``
-follows one loader by a ``plan``, on which ranks agree. ``safeguards`` keeps the samples of the program.
+iterates over, ``observation`` times its waits and steps, ``decision`` chooses settings by replay, ``loader_state`` has
+what is known of one loader, and ``tuner`` changes its settings by a ``plan``, on which ranks agree.
+``safeguards`` keeps the samples of the program.
 """

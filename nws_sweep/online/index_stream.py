@@ -12,8 +12,7 @@ import weakref
 from collections.abc import Iterator
 from typing import Any
 
-# How long a list may take that is drawn ahead: this time, and as many times as long as any list so far; at most.
-_PATIENCE_S, _TIMES, _MOST_S = 1.0, 10.0, 30.0
+_PATIENCE_S = 5.0  # by which a list that is drawn ahead may take longer than any list so far
 
 
 class GivenUpError(Exception):
@@ -42,7 +41,6 @@ class IndexStream:
 
     def __init__(self, sampler: Any, pause_every: int = 0) -> None:
         self._sampler, self._pause_every = sampler, pause_every
-        self._may_wait = not all(map(_waits_for_nothing, _nested(sampler)))
         self._lists: Iterator[Any] = iter(())
         self._thread: _DrawingThread | None = None
         self._drawn, self._longest_s = 0, 0.0
@@ -66,7 +64,7 @@ class IndexStream:
             raise PausedError
         began_s = time.perf_counter()
         try:
-            self.latest = self._next(self._limit_s if is_ahead and self._may_wait else None)
+            self.latest = self._next(self._limit_s if is_ahead else None)
         except GivenUpError:
             self.was_given_up = True
             raise
@@ -84,8 +82,10 @@ class IndexStream:
         return self.pauses and self._drawn > 0 and self._drawn % self._pause_every == 0
 
     @property
-    def _limit_s(self) -> float:
-        return min(_MOST_S, _PATIENCE_S + _TIMES * self._longest_s)
+    def _limit_s(self) -> float | None:
+        """How long a list that is drawn ahead may take; None for any time, of a sampler that never waits."""
+        never_waits = all(map(_waits_for_nothing, _nested(self._sampler)))
+        return None if never_waits else _PATIENCE_S + self._longest_s
 
     def _next(self, limit_s: float | None) -> Any:
         if limit_s is None and not (self._thread and self._thread.is_drawing):

@@ -19,8 +19,6 @@ from nws_sweep.online.tuner import Tuner
 from nws_sweep.online.watching import Waiting
 from nws_sweep.results import BatchRecord
 
-_MOST_WINDOWS = 1000  # of a loader that is never tuned, such as a second one, until its next epoch; at least 100 s
-
 
 class TunedIterator:
     """What ``iter`` of a tuned loader returns; with persistent workers it serves all epochs, as torch's own does.
@@ -65,9 +63,9 @@ class TunedIterator:
         self._try(self._pools.change_between_epochs, self._batches)
         began_s = time.perf_counter()
         self._pools.start(make)
-        self._returned, self._most_batches = 0, self._tuner.length.most(self._tuner.current.num_workers)
         self._tuner.epoch += 1
-        self._epoch, self._pool_began = self._tuner.epoch, 0  # batches of the epoch that earlier pools have given
+        self._epoch, self._returned = self._tuner.epoch, 0
+        self._pool_began = 0  # batches of the epoch that earlier pools have given
         self._device = device_clock.of_training() or Device()
         if self._tuner.waiting is not None:
             self._tuner.waiting.begin_epoch()
@@ -147,7 +145,7 @@ class TunedIterator:
             self._observe(0.0)
 
     def _next_batch(self) -> Any:
-        if self._returned == self._most_batches:
+        if self._returned == self._tuner.length.most(self._tuner.current.num_workers):
             self._try(lambda: self._tuner.end_epoch(self._returned, is_stream=True))
             self._pools.current.end()
             raise StopIteration
@@ -187,8 +185,9 @@ class TunedIterator:
                 if self._tuner.held:
                     self._observe(0.0, self._returned - self._pool_began)
                     return
-                is_full = len(latest.windows) >= _MOST_WINDOWS
-                if is_full or self._tuner.tuning.is_decided or self._tuner.planned is not None:  # observing takes time
+                if (
+                    latest.is_full or self._tuner.tuning.is_decided or self._tuner.planned is not None
+                ):  # observing takes time
                     self._observation = None
         if self._pools.hand_over(self._returned):
             self._observation = None

@@ -1,7 +1,7 @@
-"""The state of one DataLoader of a running program that is tuned."""
+"""What is known of one DataLoader of a running program: what was observed, and whether its settings are decided."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from nws_sweep.online.observation import EpochLength, TrainingTrial
@@ -15,7 +15,7 @@ from nws_sweep.system import host
 
 @dataclass(eq=False)
 class LoaderState:
-    """The state of one loader.
+    """The state of one loader. Which settings it has next, and when, its subclasses say.
 
     Args:
         tuning: The settings of the loader as the program made it, and those to begin with; canonical.
@@ -119,3 +119,30 @@ class LoaderState:
             worker_pid=next(iter(self.worker_pids), None),
             shared=self.shared,
         )
+
+    def observe(self, batches_per_epoch: int | None) -> TrainingTrial | None:
+        """The observation of the settings in use, which continues over epochs; None if they are decided."""
+        latest = self.observation
+        if self.tuning.is_decided or (latest is not None and latest.is_long_enough and not self.may_change(self)):
+            return None  # that of validation would continue as long as training
+        if latest is None or latest.settings != self.current:
+            self.observation = TrainingTrial(self.current, batches_per_epoch)
+        return self.observation
+
+    def hold(self, why: str) -> None:
+        """The settings cannot change yet, and what was timed until now does not count; empty if they can."""
+        self.held = why
+        if why:
+            self.observation = None
+
+    def decide(self, reason: str, *, is_final: bool = True) -> None:
+        """The settings do not change any more; the answer is provisional unless ``is_final``."""
+        if self.tuning.is_decided:
+            return
+        if self.others is not None and self.others.leads:
+            self.others.publish(Plan(self.current, reason))
+        seconds = self.times.batch_s
+        batch_s = tuple(seconds[settings] for settings in self.settings_in_turn if settings in seconds)
+        self.tuning = replace(self.tuning, is_decided=True, is_provisional=not is_final, reason=reason, batch_s=batch_s)
+        self.observation = None
+        self.on_decided(self)

@@ -1,5 +1,6 @@
 """What training sees of its loader: each setting, batch by batch, as the trial of a search; epochs. Pure."""
 
+import itertools
 import math
 import statistics
 from collections.abc import Iterator, Sequence
@@ -9,18 +10,25 @@ from typing import Any
 from nws_sweep.dataloading.windows import Moment, WindowBuilder, made_without_workers
 from nws_sweep.online.times import Epoch, duration_s, is_steady, whole_epochs
 from nws_sweep.replay import epoch_length
-from nws_sweep.results import BatchRecord, Configuration, LoaderSettings, TimeSlice, Trial, Window, WindowKind
+from nws_sweep.results import (
+    BatchRecord,
+    Configuration,
+    LoaderSettings,
+    MeasureRules,
+    TimeSlice,
+    Trial,
+    Window,
+    WindowKind,
+)
 from nws_sweep.searching.rows import Figures
 from nws_sweep.searching.schedule import Conditions
 
-_FIRST_BATCHES = 3  # of training, whose steps take longer: compilers, allocators
-_FEWEST_BATCHES = 8  # that are timed
-_LONG_S = 0.5  # time that they, or whole epochs, must cover
-_WINDOW_S = 0.1  # least length of windows that count
+_LONG_S = MeasureRules().window_s  # for which settings are timed: as long as a window of a search
+_WINDOW_S = 0.1  # least length of the windows of this time, so that short epochs have some
+_FEWEST_BATCHES = 8  # of a window, and of the warm-up: the first steps of a training take longer (compilers)
 _PAUSE = 20.0  # a step this many times as long as the median contains something else, such as a validation pass
-# Unless such steps are common, or one of steps that do nothing: a loop may take the batches of several steps at once.
-_RARE, _LEAST_STEP_S = 0.02, 1e-3
-_RECENT = 9  # windows before, whose steps count for the median too: a window may have a single step
+_LEAST_STEP_S = 1e-3  # unless most steps are shorter, and do nothing: a loop may take the batches of several at once
+_LONGEST_S = 60.0  # of an observation, which records each batch
 
 
 @dataclass(eq=False)
@@ -42,7 +50,6 @@ class TrainingTrial:
     _made: int = 0  # batches that its workers had given before
     _taken: int = 0  # batches since then
     _cut_before: int = 0  # windows of earlier epochs
-    _is_short: bool = False  # an epoch has ended before a window that counts
     _ended_batches: int | None = None  # of the latest epoch that has ended
     # Of an epoch whose last batch was received, while no other was requested: as for ``cut``.
     _left: tuple[Sequence[BatchRecord], float | None] | None = None
@@ -50,6 +57,7 @@ class TrainingTrial:
     def __post_init__(self) -> None:
         """No batch has been taken."""
         self.batches = WindowBuilder(self.settings.batch_size or 1)
+        self._fewest_batches = max(_FEWEST_BATCHES, self.settings.queued_batches)
 
     def begin(self, first: int, start_s: float, start_cpu_s: float, earlier_batches: int = 0) -> None:
         """Workers have been started, in ``start_s``; ``first`` is the number of their first batch in the epoch.
@@ -92,7 +100,7 @@ class TrainingTrial:
 
     def cut(self, records: Sequence[BatchRecord], worker_start_s: float | None, ended_s: float | None = None) -> None:
         """Ends a window, with the batch before the one that was requested last: of the warm-up if no other of the epoch
-        has ended, else one that counts.
+        has ended, else one that counts. The windows of an epoch that had no time for one that counts become one.
 
         Args:
             records: Of the batches that workers have made since the last call.
@@ -102,12 +110,12 @@ class TrainingTrial:
         if self._left is not None:
             records, self._left = (*self._left[0], *records), None
         has_batches = bool(self.batches.step_s)
-        window = self.batches.cut(self._kind(ended_s), ended_s)
+        window = self.batches.cut(WindowKind.STEADY if self._has_cut else WindowKind.WARM_UP, ended_s)
         if has_batches:
             self.windows.append(
                 replace(
                     window,
-                    step_s=self._without_pauses(window),
+                    step_s=_without_pause(window.step_s, self.windows[-1].step_s if self.windows else ()),
                     step_cpu_s=min(window.step_cpu_s or 0.0, sum(window.step_s)),
                     records=tuple(self._placed(window, records)),
                     worker_start_s=worker_start_s,
@@ -117,27 +125,13 @@ class TrainingTrial:
             self.windows[-1] = replace(self.windows[-1], end_s=window.end_s)
         if ended_s is not None and not self._first:
             self._ended_batches = self._taken
-            self._is_short = not any(map(is_steady, self.windows[self._cut_before :]))
+            epoch = self.windows[self._cut_before :]
+            if epoch and not any(map(is_steady, epoch)):
+                self.windows[self._cut_before :] = [_as_whole_epoch(epoch)]
 
     @property
     def _has_cut(self) -> bool:
         return len(self.windows) > self._cut_before
-
-    def _kind(self, ended_s: float | None) -> WindowKind:
-        """The kind of the open window."""
-        if self._has_cut:
-            return WindowKind.STEADY
-        is_whole = ended_s is not None and not self._first
-        return WindowKind.EPOCH if is_whole else WindowKind.WARM_UP
-
-    def _without_pauses(self, window: Window) -> tuple[float, ...]:
-        """The steps of a window, with the median for a step that contains something else."""
-        recent_s = [step_s for latest in (*self.windows[-_RECENT:], window) for step_s in latest.step_s]
-        usual_s = statistics.median(recent_s)
-        pauses_s = [step_s for step_s in recent_s if step_s > _PAUSE * usual_s + 0.1]
-        if len(pauses_s) > max(usual_s >= _LEAST_STEP_S, _RARE * len(recent_s)):
-            return window.step_s
-        return tuple(usual_s if step_s in pauses_s else step_s for step_s in window.step_s)
 
     def _placed(self, window: Window, records: Sequence[BatchRecord]) -> Iterator[BatchRecord]:
         """The records with their places in the epoch; without workers, the waits of the window are the costs."""
@@ -152,29 +146,32 @@ class TrainingTrial:
 
     @property
     def ends_window(self) -> bool:
-        """Whether the open window is long enough: in whole multiples of the workers, after the warm-up of the epoch.
-
-        An epoch that has less than two batches of each worker after the warm-up is timed whole, and so is one after an
-        epoch that has ended before a window that counts.
-        """
-        workers, length, steps_s = max(1, self.settings.num_workers), self.batches_per_epoch, self.batches.step_s
+        """Whether the open window is long enough: in whole multiples of the workers, after the warm-up of the epoch."""
         if not self._has_cut:
-            warm_up = max(self.settings.queued_batches, _FIRST_BATCHES)
-            is_short = self._is_short or (length is not None and length < warm_up + 2 * workers)
-            return self._taken >= warm_up and not is_short
-        is_multiple = bool(steps_s) and len(steps_s) % workers == 0
-        return is_multiple and sum(self.batches.wait_s) + sum(steps_s) >= _WINDOW_S
+            return self._taken >= self._fewest_batches
+        steps_s = self.batches.step_s
+        is_multiple = len(steps_s) % max(1, self.settings.num_workers) == 0
+        lasted_s = sum(self.batches.wait_s) + sum(steps_s)
+        return is_multiple and len(steps_s) >= self._fewest_batches and lasted_s >= _WINDOW_S
 
     @property
     def is_long_enough(self) -> bool:
         """Whether the windows that count suffice for a decision."""
-        counted = [window for window in self.windows if window.counts]
-        batches = sum(window.batches for window in counted)
-        return duration_s(counted) >= _LONG_S and batches >= max(_FEWEST_BATCHES, self.settings.queued_batches)
+        return duration_s(window for window in self.windows if window.counts) >= _LONG_S
+
+    @property
+    def is_long(self) -> bool:
+        """Whether more would not change what is known."""
+        return self.is_long_enough and duration_s(self.windows) >= _LONGEST_S
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it has as many windows as the longest observation of short batches."""
+        return len(self.windows) * _WINDOW_S >= _LONGEST_S
 
     @property
     def suffices(self) -> bool:
-        """Whether a decision between two epochs is possible: whole epochs were timed for as long, or enough batches."""
+        """Whether a decision between two epochs is possible: whole epochs were timed for as long, or windows."""
         return sum(map(duration_s, self.whole_epochs)) >= _LONG_S or self.is_long_enough
 
     @property
@@ -193,6 +190,38 @@ class TrainingTrial:
             cores=cores,
         )
         return replace(Figures(slices, conditions, configuration.ranks).trial(), windows=tuple(self.windows))
+
+
+def _as_whole_epoch(windows: Epoch) -> Window:
+    """All windows of an epoch as one."""
+    overlaps_s = [window.overlap_s or (0.0,) * window.batches for window in windows]
+    return replace(
+        windows[0],
+        kind=WindowKind.EPOCH,
+        wait_s=tuple(wait_s for window in windows for wait_s in window.wait_s),
+        step_s=tuple(step_s for window in windows for step_s in window.step_s),
+        overlap_s=tuple(itertools.chain(*overlaps_s)) if any(map(any, overlaps_s)) else (),
+        samples=sum(window.samples for window in windows),
+        end_s=windows[-1].end_s,
+        records=tuple(record for window in windows for record in window.records),
+        receive_cpu_s=sum(window.receive_cpu_s or 0.0 for window in windows),
+        receive_delay_s=sum(window.receive_delay_s for window in windows),
+        step_cpu_s=sum(window.step_cpu_s or 0.0 for window in windows),
+        worker_start_s=windows[-1].worker_start_s,
+    )
+
+
+def _without_pause(steps_s: Sequence[float], before_s: Sequence[float]) -> tuple[float, ...]:
+    """The steps of a window, with the median for a single step that contains something else.
+
+    It is longer than a window too: what comes with every twentieth step, such as logging, belongs to the steps.
+    ``before_s`` are the steps of the window before: the last window of an epoch may have few.
+    """
+    usual_s = statistics.median((*before_s, *steps_s))
+    pauses_s = [step_s for step_s in steps_s if step_s > _PAUSE * usual_s + _WINDOW_S]
+    if usual_s < _LEAST_STEP_S or len(pauses_s) > 1:
+        return tuple(steps_s)
+    return tuple(usual_s if step_s in pauses_s else step_s for step_s in steps_s)
 
 
 @dataclass

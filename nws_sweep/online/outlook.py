@@ -13,7 +13,6 @@ from nws_sweep.replay.promise import promised_s
 from nws_sweep.results import LoaderSettings, Trial
 from nws_sweep.system import resources, usage
 
-_BATCHES = 300  # of an epoch that are replayed with each of the settings: training waits meanwhile
 _MUCH = 1 / 3  # of the time of making a batch
 
 Predict = Callable[[LoaderSettings], float]
@@ -40,7 +39,7 @@ def predictor(
     """
     # The costs of batches do not depend on the queue: one trial for each number of workers.
     by_workers = {trial.num_workers: trial for trial in (*trials.values(), trials[current])}
-    model = model_of([*by_workers.values()], batches, cpus, start_method, _BATCHES)
+    model = model_of([*by_workers.values()], batches, cpus, start_method)
     if model is None:
         return None
 

@@ -70,7 +70,7 @@ class Pools:
         plan = self.plan(0, batches)
         if plan is not None and self.safeguards.has_dataset_changed():
             self._tuner.decide("the dataset has been changed since its persistent workers were started")
-        elif plan is not None and self._is_safe():
+        elif plan is not None and self.safeguards.allow_workers():
             self._tuner.switched(plan, 0)
 
     def plan(self, batch: int, batches: int | None) -> Plan | None:
@@ -81,14 +81,8 @@ class Pools:
         """Starts the pool of a plan, which takes over when it is ready."""
         if self.safeguards.has_dataset_changed():
             self._tuner.postpone(plan)
-        elif self._is_safe():
+        elif self.safeguards.allow_workers():
             self.change = Change(plan, self.make(plan.settings))
-
-    def _is_safe(self) -> bool:
-        """Whether other workers may use the dataset; decides against any change if they may not."""
-        if reason := self._tuner.shared():
-            self._tuner.decide(reason)
-        return not reason
 
     def start(self, make: Callable[[], Pool]) -> None:
         """Begins an epoch with the pool of ``make``; with fewer workers or earlier settings if not all can start."""

@@ -64,6 +64,12 @@ class Safeguards:
     def _shared(self) -> str:
         return sharing.reason_against_workers(self._loader, self._tuner.handles_at_start)
 
+    def allow_workers(self) -> bool:
+        """Whether other workers may use the dataset; decides against any change if they may not."""
+        if reason := self._shared():
+            self._tuner.decide(reason)
+        return not reason
+
     def waits_for_dataset(self) -> bool:
         """Whether the settings stay for now, since samples that this process makes change a container of the dataset.
 

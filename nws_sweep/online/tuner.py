@@ -3,25 +3,21 @@
 All epochs of a loader, and all its iterators, share one tuner. Only the newest iterator is followed.
 """
 
-import math
 import time
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from nws_sweep.online import texts
 from nws_sweep.online.loader_state import LoaderState
-from nws_sweep.online.observation import TrainingTrial
 from nws_sweep.online.plan import Plan
 from nws_sweep.online.times import at_the_pace_or_in_epochs
 from nws_sweep.online.watching import Waiting
 from nws_sweep.results import Switch
 
-_AGREED_S = 0.5  # how long before it ranks learn of a plan
-
 
 @dataclass(eq=False)
 class Tuner(LoaderState):
-    """What happens to the settings of one loader; its arguments are those of ``LoaderState``."""
+    """Plans and notes the changes of the settings of one loader; its arguments are those of ``LoaderState``."""
 
     changes_settings: ClassVar[bool] = True
 
@@ -42,15 +38,6 @@ class Tuner(LoaderState):
         )
         if consequences:
             self.tell(f"{self.tuning.changes} {since}: {'; '.join(consequences)}")
-
-    def observe(self, batches_per_epoch: int | None) -> TrainingTrial | None:
-        """The observation of the settings in use, which continues over epochs; None if they are decided."""
-        latest = self.observation
-        if self.tuning.is_decided or (latest is not None and latest.is_long_enough and not self.may_change(self)):
-            return None  # that of validation would continue as long as training
-        if latest is None or latest.settings != self.current:
-            self.observation = TrainingTrial(self.current, batches_per_epoch)
-        return self.observation
 
     def plan(self, batch: int, batches: int | None) -> Plan | None:
         """Other settings, once enough has been timed of the current ones; it may decide for the current ones instead.
@@ -82,10 +69,11 @@ class Tuner(LoaderState):
             return self.others.next()
         if not self._has_timed(batch):
             return None
-        plan = self.better(batch, batches)
+        plan = self.situation.plan(batch, batches)
         if self.others is None or plan.settings == self.current:  # ``decide`` informs the others
             return plan
-        plan = self._agreed(plan, batch)
+        if plan.epoch == self.epoch:  # ranks look at the end of each window: after two, all of them have
+            plan = replace(plan, batch=batch + 2 * self.trials[self.current].windows[-1].batches)
         self.others.publish(plan)
         return plan
 
@@ -104,28 +92,12 @@ class Tuner(LoaderState):
         measured = times.measured.get(self.current)
         return is_enough and measured is not None and (measured.is_of_epochs or not times.is_mixed)
 
-    def _agreed(self, plan: Plan, batch: int) -> Plan:
-        """The plan at a batch before which all ranks have looked for it, at the end of a window."""
-        if plan.epoch > self.epoch:
-            return plan
-        batch_s = self.times.batch_s[self.current]
-        return replace(plan, batch=batch + max(math.ceil(_AGREED_S / batch_s), 2 * self.current.num_workers))
-
     def look_again(self, why: str) -> None:
         """The settings no longer fit: what was timed before no longer counts."""
         self.tuning = replace(self.tuning, is_decided=False, reason=why)
         self.trials, self.waiting = {}, None
         self.earlier_switches = len(self.tuning.switches)
         self.tell(f"{why}; settings are reconsidered")
-
-    def better(self, batch: int, batches: int | None) -> Plan:
-        """Settings to try, or earlier ones that were measured to be better; those in use if they stay.
-
-        Args:
-            batch: As for ``plan``.
-            batches: As for ``plan``.
-        """
-        return self.situation.plan(batch, batches)
 
     def switched(self, plan: Plan, batch: int) -> None:
         """The settings have changed as planned, from ``batch`` on."""
@@ -156,12 +128,6 @@ class Tuner(LoaderState):
         self.tuning = replace(self.tuning, after=self.base, is_decided=False)
         self.decide(reason)
 
-    def hold(self, why: str) -> None:
-        """The settings cannot change yet, and what was timed until now does not count; empty if they can."""
-        self.held = why
-        if why:
-            self.observation = None
-
     def postpone(self, plan: Plan) -> None:
         """The epoch ended before the plan was carried out: it is for the next one."""
         self.planned = replace(plan, epoch=self.epoch + 1, batch=0)
@@ -177,18 +143,6 @@ class Tuner(LoaderState):
             took = texts.since_the_start(self.times, self.switches[0].before, self.current)
             reasons = [took if is_timed else self.switches[-1].reason]
         self.decide("; ".join([*reasons, "training ended before more was timed"]), is_final=False)
-
-    def decide(self, reason: str, *, is_final: bool = True) -> None:
-        """The settings do not change any more; the answer is provisional unless ``is_final``."""
-        if self.tuning.is_decided:
-            return
-        if self.others is not None and self.others.leads:
-            self.others.publish(Plan(self.current, reason))
-        seconds = self.times.batch_s
-        batch_s = tuple(seconds[settings] for settings in self.settings_in_turn if settings in seconds)
-        self.tuning = replace(self.tuning, is_decided=True, is_provisional=not is_final, reason=reason, batch_s=batch_s)
-        self.observation = None
-        self.on_decided(self)
 
     def watch_on(self) -> None:
         """From now on the clock around ``next`` says whether the settings still fit; ranks would have to agree."""

@@ -5,13 +5,11 @@ from nws_sweep.dataloading import device_clock
 from nws_sweep.online import texts
 from nws_sweep.online.decision import Keep
 from nws_sweep.online.plan import Plan
-from nws_sweep.online.times import duration_s, times_of
+from nws_sweep.online.times import times_of
 from nws_sweep.online.tuner import Tuner
 from nws_sweep.replay.stages import stage_costs
 from nws_sweep.results import Trial
 from nws_sweep.system import accelerator
-
-_LONG_S = 60.0  # of an epoch, which is recorded batch by batch
 
 
 class Watcher(Tuner):
@@ -22,7 +20,7 @@ class Watcher(Tuner):
     def plan(self, batch: int, batches: int | None) -> Plan | None:
         """Never other settings; says what was found once a long epoch has lasted a minute."""
         latest = self.observation
-        if latest is not None and self.may_change(self) and duration_s(latest.windows) >= _LONG_S:
+        if latest is not None and self.may_change(self) and latest.is_long:
             self.end()
         return None
 

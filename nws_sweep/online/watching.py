@@ -12,8 +12,7 @@ from nws_sweep.replay import choice
 
 _PERIOD_S = 30.0  # a change must last this long
 _PARTS = 3  # of the period, in each of which it must show, without its longest wait, against which no workers help
-_MORE = 0.1  # increase of the share of the time spent waiting
-_HALF_WOULD_DO = 0.4  # busy share of the workers: half of them would be busy 80 % of the time
+_MARGIN = 0.1  # share of the time by which waiting has increased, or for which half of the workers would be idle
 _BETWEEN_S = 600.0  # from one decision to the next
 
 
@@ -60,8 +59,8 @@ class Waiting:
 
     def _end_part(self, now_s: float, lasted_s: float, busy: float) -> str:
         share = (self._waited_s - self._longest_s) / lasted_s if lasted_s > 0 else 0.0
-        self._more = self._more + 1 if share >= self.chosen + _MORE else 0
-        is_idle = share <= choice.PROMISING and self.num_workers > 1 and busy <= _HALF_WOULD_DO
+        self._more = self._more + 1 if share >= self.chosen + _MARGIN else 0
+        is_idle = share <= choice.PROMISING and self.num_workers > 1 and 2 * busy <= 1 - _MARGIN
         self._idle = self._idle + 1 if is_idle else 0
         self._begin_part(now_s)
         if now_s - self.decided_s < _BETWEEN_S or max(self._more, self._idle) < _PARTS:

@@ -11,11 +11,10 @@ from typing import Any
 from torch.utils.data import get_worker_info
 
 from nws_sweep.dataloading.recording import BatchTimer
-from nws_sweep.errors import one_line
+from nws_sweep.errors import LONGEST_LINE, one_line
 from nws_sweep.system import processes, torch_internals
 
 STARTING, READY, FAILED = range(3)
-_MOST_TEXT = 300  # bytes of an error
 
 
 class WorkerStates:
@@ -30,14 +29,14 @@ class WorkerStates:
         self._states = RawArray("b", num_workers)
         # 1 if the dataset has read ``get_worker_info().num_workers``; one that has not cannot distribute its samples.
         self.number_asked = RawArray("b", 1)
-        self._error = RawArray("c", _MOST_TEXT)
+        self._error = RawArray("c", LONGEST_LINE)
 
     def set(self, worker: int, state: int, error: BaseException | None = None) -> None:
         """Called in the worker. Its first state but ``STARTING`` stays."""
         if self._states[worker] != STARTING:
             return
         if error is not None and not isinstance(error, StopIteration):
-            self._error.value = one_line(f"{type(error).__name__}: {error}").encode()[: _MOST_TEXT - 1]
+            self._error.value = one_line(f"{type(error).__name__}: {error}").encode()[: LONGEST_LINE - 1]
         self._states[worker] = state
 
     @property

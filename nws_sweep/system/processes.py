@@ -29,7 +29,7 @@ ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, *filter(None, [getattr(signal, 
 _NOTICE = b"\nnws_sweep: Finishing the current window and writing the report. Press Ctrl-C again to stop now.\n"
 GONE_WITHIN_S, _CLOSED_WITHIN_S = 5.0, 1.0
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36  # <linux/prctl.h>
-_POLL_S = 0.002
+POLL_S = 0.002  # between two looks at a process that is waited for
 
 
 def restore_ending_signals() -> None:
@@ -262,7 +262,7 @@ def running(pids: Iterable[int], after_s: float = 0.0) -> list[int]:
         with contextlib.suppress(psutil.NoSuchProcess):
             family.append(psutil.Process(pid))
     while (left := [process.pid for process in family if is_alive(process)]) and time.monotonic() < deadline:
-        time.sleep(_POLL_S)
+        time.sleep(POLL_S)
     return left
 
 
@@ -283,7 +283,7 @@ def remove_shared_memory(pids: Iterable[int]) -> None:
     deadline = time.monotonic() + _CLOSED_WITHIN_S  # the kernel closes the files of a killed process after its exit
     for segment in [found for pid in pids for found in Path("/dev/shm").glob(f"torch_{pid}_*") if _is_own(found)]:
         while not (is_unused := _is_unused(segment)) and segment.exists() and time.monotonic() < deadline:
-            time.sleep(_POLL_S)
+            time.sleep(POLL_S)
         if is_unused:
             segment.unlink(missing_ok=True)
 

@@ -213,7 +213,7 @@ def test_a_training_has_the_same_batches_whatever_part_of_the_tuning_fails(
     monkeypatch.setattr(pool, "_START_WITHIN_S", 0.5)
     for name in ("_LONG_S", "_WINDOW_S"):
         monkeypatch.setattr(observation, name, 0.01)
-    plain = DataLoader(Items(20), 2, shuffle=True, num_workers=1, persistent_workers=is_persistent)
+    plain = DataLoader(Items(40), 2, shuffle=True, num_workers=1, persistent_workers=is_persistent)
     expected = trained(plain)
     tuned = nws_sweep.autotune(plain, reuse="never", progress=False, max_workers=3)
     monkeypatch.setattr(f"nws_sweep.{part}", breaks)

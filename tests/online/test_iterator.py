@@ -16,7 +16,7 @@ import pytest
 import torch
 from torch.utils.data import BatchSampler, DataLoader, Dataset, RandomSampler
 
-from nws_sweep.online import iterator, observation
+from nws_sweep.online import observation
 from nws_sweep.online.loader import autotune, watch
 from nws_sweep.online.observation import TrainingTrial
 from nws_sweep.online.plan import Plan
@@ -198,11 +198,11 @@ def test_a_loader_that_another_one_is_tuned_instead_of_is_not_observed_without_e
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(observation, "_WINDOW_S", 0.0)
-    monkeypatch.setattr(iterator, "_MOST_WINDOWS", 5)
+    monkeypatch.setattr(observation, "_LONGEST_S", 0.0)
     tuned: Any = autotune(DataLoader(Items(40)), reuse="never", progress=False)
     tuned._own_tuner().may_change = lambda _: False
     list(tuned)
-    assert len(tuned._own_tuner().observation.windows) == 5
+    assert len(tuned._own_tuner().observation.windows) == 1
 
 
 def test_a_program_that_counts_batches_is_watched_too() -> None:

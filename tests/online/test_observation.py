@@ -29,24 +29,44 @@ def observed(
 
 
 def test_each_window_begins_when_its_first_batch_was_asked_for() -> None:
-    first, *others = observed(20).windows
+    first, *others = observed(60).windows
     assert first.began_s == pytest.approx(100 - START_S)
     assert len(others) > 3
     for before, after in zip([first, *others], others, strict=False):
         assert after.began_s == pytest.approx(before.began_s + sum(before.wait_s) + sum(before.step_s))
 
 
-@pytest.mark.parametrize("usual_s", [0.05, 0.2])  # windows of two batches, and of one
+@pytest.mark.parametrize("usual_s", [0.05, 0.2])
 def test_a_validation_pass_is_not_the_length_of_a_step(usual_s: float) -> None:
     seen = observed(20, lambda number: 60.0 if number == 10 else usual_s)
     steps_s = [step_s for window in seen.windows for step_s in window.step_s]
     assert steps_s == pytest.approx([usual_s] * len(steps_s))
 
 
+def test_a_longer_step_now_and_then_as_for_logging_is_a_step() -> None:
+    seen = observed(60, lambda number: 0.15 if number % 20 == 19 else 0.005)
+    assert max(step_s for window in seen.windows for step_s in window.step_s) == pytest.approx(0.15)
+
+
+def test_a_validation_pass_after_the_last_batch_is_no_step_either() -> None:
+    """The last window of the epoch has this step only."""
+    seen = observed(17, lambda _: 0.05)
+    seen.batches.asked(Moment(200.0, 0.0, 0.0))
+    seen.cut((), None, 200.0)
+    assert seen.windows[-1].step_s == pytest.approx((0.05,))
+
+
 def test_steps_of_a_loop_that_takes_eight_batches_at_once_are_no_pauses() -> None:
     seen = observed(40, lambda number: 0.8 if number % 8 == 7 else 1e-4)
     steps_s = [step_s for window in seen.windows for step_s in window.step_s]
     assert [step_s for step_s in steps_s if step_s > 0.1] == pytest.approx([0.8] * 4)
+
+
+def test_batches_of_seconds_are_observed_until_enough_were_timed_and_not_for_a_minute_only() -> None:
+    warming_up, seen = observed(10, lambda _: 10.0), observed(18, lambda _: 10.0)
+    assert [window.kind for window in warming_up.windows] == [WindowKind.WARM_UP]
+    assert (warming_up.is_long, warming_up.is_full) == (False, False)
+    assert (seen.is_long, seen.is_full) == (True, False)
 
 
 def test_an_epoch_whose_end_is_never_requested_is_timed_whole() -> None:
@@ -66,7 +86,7 @@ def test_an_epoch_whose_end_is_never_requested_is_timed_whole() -> None:
 
 def test_a_step_on_an_accelerator_goes_on_while_the_host_waits() -> None:
     """The host is back after 2 ms and waits for 48; the device works for 40 ms of them."""
-    seen = observed(20, lambda _: 0.002, wait_s=0.048, waited_s=0.008)
+    seen = observed(40, lambda _: 0.002, wait_s=0.048, waited_s=0.008)
     later = [window for window in seen.windows if window.counts][:-1]  # the last step of the last one goes on
     assert sum(window.batches for window in later) > 10
     for before, window in zip(seen.windows, later, strict=False):
@@ -117,17 +137,17 @@ def trained(seen: TrainingTrial, batches: int, wait_s: float = WAIT_S, began_s: 
     seen.cut((), None, asked_s + 0.25)
 
 
-@pytest.mark.parametrize("length", [None, 7])
-def test_epochs_that_end_before_a_window_counts_are_timed_whole_from_the_second_on(length: int | None) -> None:
+@pytest.mark.parametrize("length", [None, 16])
+def test_epochs_that_end_before_a_window_counts_are_timed_whole(length: int | None) -> None:
     seen = TrainingTrial(loader_settings(1), batches_per_epoch=length)
-    trained(seen, 7, wait_s=0.001)
-    trained(seen, 7, wait_s=0.001, began_s=200.0)
-    assert [window.kind for window in seen.windows] == [WindowKind.WARM_UP, WindowKind.STEADY, WindowKind.EPOCH]
-    assert [sum(window.batches for window in epoch) for epoch in seen.whole_epochs] == [7, 7]
+    trained(seen, 16, wait_s=0.001)
+    trained(seen, 16, wait_s=0.001, began_s=200.0)
+    assert [window.kind for window in seen.windows] == [WindowKind.EPOCH] * 2
+    assert [sum(window.batches for window in epoch) for epoch in seen.whole_epochs] == [16, 16]
     assert seen.suffices
 
 
-@pytest.mark.parametrize("batches", range(4, 12))
+@pytest.mark.parametrize("batches", range(14, 30))
 def test_an_epoch_in_windows_is_as_long_as_the_clock_says_wherever_the_last_window_ends(batches: int) -> None:
     seen = TrainingTrial(loader_settings(1), batches_per_epoch=batches)
     trained(seen, batches)

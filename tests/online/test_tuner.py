@@ -261,7 +261,7 @@ class Ranks:
 
 
 @pytest.mark.parametrize(
-    ("within", "late", "change"), [(False, 0, (1, 0, 4)), (True, 0, (0, 105, 4)), (False, 13, (2, 0, 4))]
+    ("within", "late", "change"), [(False, 0, (1, 0, 4)), (True, 0, (0, 106, 4)), (False, 13, (2, 0, 4))]
 )
 def test_other_ranks_change_at_the_batch_that_rank_0_has_chosen_or_before_the_next_epoch(
     within: bool, late: int, change: tuple[int, int, int]
@@ -276,7 +276,7 @@ def test_other_ranks_change_at_the_batch_that_rank_0_has_chosen_or_before_the_ne
     assert follower.tuning.reason == leader.tuning.reason
 
 
-@pytest.mark.parametrize(("ranks", "changes"), [("1", [(0, 105, 4)]), ("8", [(0, 105, 1)]), ("20", [])])
+@pytest.mark.parametrize(("ranks", "changes"), [("1", [(0, 106, 4)]), ("8", [(0, 106, 1)]), ("20", [])])
 def test_workers_of_all_ranks_of_a_host_must_fit_and_the_line_says_why_none_do(
     monkeypatch: pytest.MonkeyPatch, ranks: str, changes: list[Any]
 ) -> None:
