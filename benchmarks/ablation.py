@@ -34,16 +34,16 @@ _TINY = 1e-9  # instead of 0 where something is divided by the number
 # Values with which a number has no effect, by name, with its module where two have the same name. The default for
 # others: nothing, and three times as much.
 _NEUTRAL: Mapping[str, tuple[float, ...]] = {
-    "_SHORT_WINDOW_S": (0.5,), "_SHORT_ROUNDS": (0, _MANY), "_FIRST_STEP": (0, _MANY), "_STEP": (2, _MANY),
-    "MOST_PREDICTED": (0, _MANY), "_MOST_IN_VAIN": (1, _MANY), "_FITTING": (1.0,),
+    "_SHORT_WINDOW_S": (0.5,), "_FIRST_STEP": (0, _MANY), "_STEP": (2, _MANY),
+    "MOST_PREDICTED": (0, _MANY),
     "_PRIOR_SPREAD": (0.008, 0.075), "FEWEST_ROUNDS": (1, 5), "_FAR_BEHIND": (1.0, math.inf),
     "_DISTURBED": (math.inf, 1.0), "_SHORT_SEARCH_S": (0.0, math.inf), "_ALL_BUT": (1.0,), "_PASSES": (2, 60),
-    "_MOST_LONGER": (math.inf,), "_LIMIT_S": (30.0, math.inf), "_MOST_ROUNDS": (3, _MANY),
-    "_MOST_TIMED_S": (math.inf,), "SEQUENTIAL": (1.0,), "_MARGIN": (1.0, 1.5), "_BEYOND_CHANCE": (0.0, math.inf),
-    "_USUAL_WORKERS": (0, _MANY), "_PER_CPU": (0, _MANY), "_ALMOST": (0.0, 1.0),
+    "_LIMIT_S": (30.0, math.inf),
+    "_MOST_TIMED_S": (math.inf,), "SEQUENTIAL": (1.0,), "_MARGIN": (1.0, 1.5),
+    "_USUAL_WORKERS": (0, _MANY),
     "_LARGE_GAIN": (0.0, 1.0), "ENDLESS": (10**5,), "_USUAL": (_TINY, math.inf),
-    "known._NOISE": (_TINY, 0.1), "FEW_CPUS": (0.0, math.inf), "_MOST_READY": (1.0, _MANY),
-    "_LEAST_CPUS": (0.01, 1.0), "_MISFIT": (_TINY, 0.15), "_QUEUES": (1, 9), "_EQUAL_BATCHES": (1, 150),
+    "known._NOISE": (_TINY, 0.1), "FEW_CPUS": (0.0, math.inf),
+    "_MISFIT": (_TINY, 0.15), "_QUEUES": (1, 9),
     "MOST_EQUAL": (100, 1000), "MOST_BATCHES": (300, 3000), "MOST_ORDERS": (1, 15), "_VARIED": (0.0, math.inf),
     "_SIGNIFICANT": (0.0, math.inf), "_DRAWS": (2, 60),
 }  # fmt: skip

@@ -85,7 +85,7 @@ def search(  # noqa: PLR0913, PLR0917 - the DataLoader's own keywords, then ours
         batch_size: As in DataLoader, like shuffle, sampler, batch_sampler, collate_fn, pin_memory, drop_last, timeout,
             worker_init_fn, prefetch_factor, persistent_workers, generator and in_order (torch 2.6 and later).
         multiprocessing_context: The start method of the workers: fork, spawn, forkserver, or None for the default.
-        patience: Consecutive candidates without improvement allowed before ``strategy="patience"`` stops, >= 0.
+        patience: Consecutive candidates without improvement allowed before the search stops, >= 0.
         strategy: ``adaptive``, ``patience`` or ``exhaustive`` (docs/understand/searching.md).
         num_workers: The candidates, a list such as [0, 4, 8]; None for 0, 1, 2, ... max_workers.
         max_workers: The largest candidate; None for 64 or twice the usable CPUs, whichever is more, if the strategy is

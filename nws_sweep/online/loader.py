@@ -179,7 +179,7 @@ def autotune(
 
     Args:
         loader: A DataLoader, or an object that wraps one, such as a loader of accelerate. It is not changed.
-        max_workers: Maximum number of workers; None for 64 or twice the CPUs, more only after a large gain, as memory
+        max_workers: Maximum number of workers; None for 64 or the CPUs, more only after a large gain, as memory
             allows.
         settings: Further settings that may change: ``prefetch_factor``, or nothing; None for prefetch_factor unless the
             loader's value is not DataLoader's default, as in ``search``.

@@ -17,9 +17,8 @@ from nws_sweep.results import LoaderSettings
 PREFETCH_FACTORS = (1, 2, 4, 8)  # that are tried
 CLOSE = 0.01  # prices that differ by at most this share count as equal
 PROMISING = 0.03  # share of the price that settings must promise to save before they are measured
-_USUAL_WORKERS, _PER_CPU = 64, 2  # more workers than these and twice the CPUs are tried only if
-_ALMOST = 0.9  # of them were measured, and
-_LARGE_GAIN = 0.2  # the last doubling saved this share of the time
+_USUAL_WORKERS = 64  # more workers than these and the CPUs are tried only after
+_LARGE_GAIN = 0.2  # a doubling that saved this share of the time
 
 
 S = TypeVar("S", LoaderSettings, QueueSettings)
@@ -69,15 +68,12 @@ def expected_loss(excess: float, spread: float) -> float:
 
 
 def most_workers(cpus: float, measured_s: Mapping[S, float]) -> int:
-    """The most workers to try where the user set no limit: 64 or twice the CPUs, beyond that twice those measured.
+    """The most workers to try where the user set no limit: 64 or the CPUs, beyond that twice those measured.
 
     Beyond it only if the last doubling saved a fifth of the time, as measured.
     """
-    usual = max(_USUAL_WORKERS, int(_PER_CPU * cpus))
     largest, _, saved = last_doubling(measured_s)
-    if largest < _ALMOST * usual:
-        return usual
-    return 2 * largest if saved >= _LARGE_GAIN else max(usual, largest)
+    return max(_USUAL_WORKERS, int(cpus), 2 * largest if saved >= _LARGE_GAIN else largest)
 
 
 def last_doubling(measured_s: Mapping[S, float]) -> tuple[int, int, float]:

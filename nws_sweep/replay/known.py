@@ -25,8 +25,6 @@ _USUAL = 0.1
 # one batch of each worker, since the kernel does not let all workers run equally.
 _NOISE, _NOISE_OF_ONE = 0.035, 0.12
 FEW_CPUS = 0.25  # of other programs; fewer may be noise
-_MOST_READY = 2.0  # processes of other programs that run or are ready to run / CPUs that they used
-_LEAST_CPUS = 0.25  # of a trial beside other programs
 # The same of a prediction with workers before any trial with workers: what transfers, locks and memory take is unknown.
 # Measured errors: 11 % in the median, 48 % at the 95th percentile.
 _UNKNOWN = 0.2
@@ -60,8 +58,8 @@ class Known:
         mean (Gelman et al., Bayesian Data Analysis, 2013, section 2.5).
         """
         if not self.spans:
-            left = replace(self.settings, cpus=left_by(self.other_cpus, self.settings.cpus))
-            return self.cost_s * self.records.batches / epoch_of(self.records, left)[0]
+            settings = beside_others(self.settings, self.other_cpus)
+            return self.cost_s * self.records.batches / epoch_of(self.records, settings)[0]
         return math.exp(math.log(self.measured_factor) * _USUAL**2 / (_USUAL**2 + self.variance))
 
     @property
@@ -146,22 +144,16 @@ def _with_usual_wait(records: Sequence[BatchRecord]) -> Iterator[BatchRecord]:
         yield replace(record, cost=replace(record.cost, wait_s=wait_s))
 
 
-def left_by(other_cpus: float, cpus: float) -> float:
-    """The CPUs that a trial had beside other programs, which used ``other_cpus``."""
-    return cpus if other_cpus < FEW_CPUS else max(_LEAST_CPUS, cpus - other_cpus)
+def beside_others(settings: QueueSettings, used_cpus: float) -> QueueSettings:
+    """The settings with the CPUs that other programs leave, which were seen to use ``used_cpus``.
 
-
-def beside_others(settings: QueueSettings, fewest: Known) -> QueueSettings:
-    """The settings with the CPUs that other programs leave, as the trial with the fewest workers has met them.
-
-    A fair scheduler gives each running process the same share.
+    Other programs need no more; and a fair scheduler gives each running process the same share, theirs and ours.
     """
-    used, cpus, workers = fewest.other_cpus, fewest.settings.cpus, max(1, fewest.settings.num_workers)
-    if used < FEW_CPUS:
+    if used_cpus < FEW_CPUS:
         return settings
-    ready = max(used, min(_MOST_READY * used, used * workers / max(1e-9, cpus - used)))
-    own = max(1, settings.num_workers)
-    return replace(settings, cpus=max(settings.cpus - ready, settings.cpus * own / (own + ready)))
+    running = max(1, settings.num_workers)
+    shared = settings.cpus * running / (running + used_cpus)
+    return replace(settings, cpus=max(settings.cpus - used_cpus, shared))
 
 
 def queue_settings(loader: LoaderSettings, cpus: float) -> QueueSettings:

@@ -21,7 +21,7 @@ from nws_sweep.results import BatchRecord, LoopCosts, Trial
 # worker, which takes 6 to 9 ms where it is measured alone; 1.5 to 3 s for a new process that imports torch. A program
 # that takes longer to fork is large: an empty process takes less than 1 ms, one of 1 GB 20 ms.
 FORKED_S, _SPAWNED_S = 0.01, 2.0
-_QUEUES, _EQUAL_BATCHES = 3, 50  # equal batches have their pace from the second queue on
+_QUEUES = 3  # that are replayed at least: batches have their pace from the second queue on
 MOST_EQUAL = 300  # batches that are replayed for each of many settings: of similar costs, or where time is short
 
 # A training step with less time, or with a smaller share of the time, does nothing: the time is that of the call.
@@ -82,7 +82,7 @@ class Model:
         """An epoch and a batch at the steady pace, with their bands."""
         number = settings.num_workers
         misfit = math.sqrt(self.factors.misfit(number) ** 2 + self._nearest(number).variance)
-        return predict(*self._inputs(number, step_s), beside_others(settings, self.known[0]), misfit)
+        return predict(*self._inputs(number, step_s), beside_others(settings, self.known[0].other_cpus), misfit)
 
     @property
     def batches(self) -> int:
@@ -145,8 +145,8 @@ def _epochs(
     model: Model, records: Records, settings: QueueSettings, without: Sequence[Taken], most: int
 ) -> Iterator[Epoch]:
     """The epochs that ``Model.cost_s`` replays."""
-    settings = beside_others(settings, model.known[0])
-    count = min(most, records.most) if len(records.made) > 1 else _EQUAL_BATCHES
+    settings = beside_others(settings, model.known[0].other_cpus)
+    count = min(most, records.most)
     seeds = range(max(1, min(MOST_ORDERS, count // records.batches)))
     for costs in records.epochs(max(count, _QUEUES * settings.queued_batches), seeds):
         epoch = Epoch(costs, records.loop, settings)

@@ -150,9 +150,8 @@ class Prediction(NamedTuple):
 
 def epoch_of(records: Records, settings: QueueSettings, seeds: Sequence[int] = (0,)) -> tuple[float, float]:
     """Seconds of an epoch and of a batch at the steady pace, without a band, averaged over the orders of the seeds."""
-    few = max(50, 4 * settings.queued_batches)  # equal batches have their pace from the second queue on
-    most = few if len(records.made) == 1 else records.most
-    times = (epoch_and_batch_s(costs, records.loop, settings, records) for costs in records.epochs(most, seeds))
+    epochs = records.epochs(records.most, seeds)
+    times = (epoch_and_batch_s(costs, records.loop, settings, records) for costs in epochs)
     epoch_s, batch_s = map(statistics.fmean, zip(*times, strict=True))
     return epoch_s, batch_s
 

@@ -16,14 +16,12 @@ from nws_sweep.replay.known import queue_settings
 from nws_sweep.replay.model import Model, with_and_without_others
 from nws_sweep.replay.promise import promised_s
 from nws_sweep.results import DatasetFacts, LoaderSettings
-from nws_sweep.searching.estimates import Estimates, estimates_of, undecided
+from nws_sweep.searching.estimates import FEWEST_ROUNDS, Estimates, estimates_of, undecided
 from nws_sweep.searching.observations import Decision, Observation, Round, Stop, Strategy, model_from
 
-_SHORT_WINDOW_S, _SHORT_ROUNDS = 0.2, 3  # duration of the first windows, and the rounds that have it
+_SHORT_WINDOW_S = 0.2  # duration of the windows of the first rounds
 _FIRST_STEP, _STEP = 8, 4  # most workers started at first, or twice the CPUs, and most workers / those measured
 MOST_PREDICTED = 6  # candidates started for their prediction, besides those that the patience allows
-_MOST_IN_VAIN = 3  # candidates without success after which one starts only beside the answer
-_FITTING = 0.75  # share of the fewest workers that failed: the most that are started
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +63,7 @@ class Adaptive(Strategy):
         return Round(
             candidates=tuple(candidates),
             ended=tuple(o.settings for o in ended),
-            window_s=min(self.measure.window_s, _SHORT_WINDOW_S * 2 ** max(0, rounds - _SHORT_ROUNDS + 1)),
+            window_s=min(self.measure.window_s, _SHORT_WINDOW_S * 2 ** max(0, rounds - FEWEST_ROUNDS + 1)),
         )
 
     def _after_failures(self, observations: Sequence[Observation]) -> Decision:
@@ -118,7 +116,8 @@ class Adaptive(Strategy):
         if len(observations) >= MOST_PREDICTED + self.rules.patience:
             return f"{len(observations)} candidates were measured"
         in_vain = _started_since(found.observations, found.of_answer)
-        return f"the last {in_vain} that were predicted to be faster were not" if in_vain >= _MOST_IN_VAIN else ""
+        is_enough = in_vain >= max(1, self.rules.patience)
+        return f"the last {in_vain} that were predicted to be faster were not" if is_enough else ""
 
     def _keeps_the_step_busy(self, found: Estimates, model: Model) -> bool:
         """Whether no candidate can be faster than the answer, since the training step never waits for it."""
@@ -143,10 +142,10 @@ class Adaptive(Strategy):
         return choice.costs_near_the_best(numbers, costs_s, self.rules.tolerance)
 
     def _fitting(self, observations: Sequence[Observation]) -> list[int]:
-        """The untried candidates well below the fewest workers that failed, unless more workers succeeded."""
+        """The untried candidates up to half-way from the most workers that succeeded to the fewest more that failed."""
         most = max((o.num_workers for o in observations if o.cost_s is not None), default=0)
         failed = [o.num_workers for o in observations if o.cost_s is None and o.num_workers > most]
-        ceiling = max(_FITTING * min(failed), math.sqrt(most * min(failed))) if failed else math.inf
+        ceiling = (most + min(failed)) / 2 if failed else math.inf
         return [n for n in self._untried(observations) if n <= ceiling]
 
     def _reason(self, observations: Sequence[Observation], found: Estimates, model: Model) -> str:

@@ -15,15 +15,14 @@ from nws_sweep.searching import stats
 from nws_sweep.searching.observations import Observation
 from nws_sweep.searching.timing import Comparison
 
-# Stopping at a narrow interval selects intervals that are too narrow. With this factor a nominal 95 % covers 93 to 97 %
-# of simulated searches.
-SEQUENTIAL = 1.1
+# Stopping at a narrow interval selects intervals that are too narrow, and the least of several times is too small. With
+# this factor a nominal 95 % covers 93 to 97 % of simulated searches.
+SEQUENTIAL = 1.3
 FEWEST_ROUNDS = 3  # of an answer
 _FAR_BEHIND = 1.4  # times the answer: one round is enough, unless it has up to twice the workers
 _DISTURBED = 1.25  # slower round of two / the faster one
 _SHORT_SEARCH_S = 15.0  # within it, losses above ``choice.CLOSE`` are decided, later those above ``choice.PROMISING``
 _SHORT_EPOCH_S, _ALL_BUT = 2.0, 0.9  # shorter ones are measured several times; share of one that counts as all
-_MOST_LONGER = 1000.0  # upper bound of further rounds / rounds so far in ``seconds_to_decide``
 
 
 @dataclass(frozen=True)
@@ -191,7 +190,7 @@ class Estimates(Fitted):
         # Half the spread is lost at most if the times are equal; two spreads decide if they are not.
         needed = max(2 * choice.CLOSE, abs(self._excess(settings)) / 2)
         rounds = max(1, min(len(observation.paces_s) for observation in pair))
-        longer = min(_MOST_LONGER, (self.spread(settings) / needed) ** 2)
+        longer = (self.spread(settings) / needed) ** 2
         round_s = sum(observation.spent_s / max(1, len(observation.paces_s)) for observation in pair)
         return max(1.0, (longer - 1) * rounds) * round_s
 

@@ -14,7 +14,7 @@ from nws_sweep.results import DEFAULT_PREFETCH, DatasetFacts, LoaderSettings, sh
 from nws_sweep.searching.estimates import Estimates, estimates_of, undecided
 from nws_sweep.searching.observations import Decision, Observation, Round, Stop, Strategy, model_from
 
-_MOST_ROUNDS, _MOST_TIMED_S = 8, 8.0  # of a value: a round may be a whole epoch
+_MOST_TIMED_S = 4.0  # of a value
 _PREDICTED = ("prefetch_factor", "in_order")
 
 
@@ -117,7 +117,7 @@ class OtherSettingsSearch(Strategy):
     ) -> list[LoaderSettings]:
         """The values that need more rounds, with the best so far."""
         unclear = undecided(found, found.observations, self.measure)
-        left = [o.settings for o in unclear if len(o.paces_s) < _MOST_ROUNDS and o.timed_s < _MOST_TIMED_S]
+        left = [o.settings for o in unclear if o.timed_s < _MOST_TIMED_S]
         return self._active(list(dict.fromkeys([best, *left])), known) if left else []
 
     def _active(

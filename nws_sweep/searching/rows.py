@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from nws_sweep import units
-from nws_sweep.replay.known import left_by, queue_settings
+from nws_sweep.replay.known import beside_others, queue_settings
 from nws_sweep.replay.limits import Limit, physical_limits
 from nws_sweep.results import BatchCost, BatchRecord, LoopCosts, Noise, Span, TimeSlice, Trial, TrialState
 from nws_sweep.searching import batch_costs, counters
@@ -69,8 +69,8 @@ class Figures:
         if self.loop is None:
             return ()
         # As in predictions, each rank has its share of the CPUs.
-        cpus = left_by(self.noise.other_cpus if self.noise else 0.0, self.conditions.cores / self.ranks)
-        queue = queue_settings(self.conditions.settings, cpus)
+        queue = queue_settings(self.conditions.settings, self.conditions.cores / self.ranks)
+        queue = beside_others(queue, self.noise.other_cpus if self.noise else 0.0)
         return batch_costs.spans_of(self.slices, self.records, self.loop, queue)
 
     def trial(self, compared: Comparison = ALONE) -> Trial:

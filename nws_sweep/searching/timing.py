@@ -18,10 +18,9 @@ from nws_sweep.results import Measurement, TimeSlice, Window, WindowKind
 from nws_sweep.searching.batch_costs import end_of_workers_s
 from nws_sweep.searching.counters import all_windows, cpu_time_s, memory_growth_bytes
 from nws_sweep.searching.schedule import Conditions, counted, epoch_windows, steady_windows
-from nws_sweep.searching.stats import estimate_of
+from nws_sweep.searching.stats import estimate_of, student_t_975
 
 _HARDLY_WAITS = 0.05  # share of waiting below which the workers do not limit a training step
-_BEYOND_CHANCE = 2.0  # standard errors above which the change of the queue is more than chance
 
 
 @dataclass(frozen=True)
@@ -92,8 +91,9 @@ class Pace:
             return False
         batch_length = self.conditions.batch_length
         gains = [(window.produced or 0) / batch_length - window.batches for window in windows]
-        mean = statistics.fmean(gains)
-        chance = _BEYOND_CHANCE * statistics.stdev(gains) / math.sqrt(len(gains)) if len(gains) > 1 else 0.0
+        mean, chance = statistics.fmean(gains), 0.0
+        if len(gains) > 2:
+            chance = student_t_975(len(gains) - 1) * statistics.stdev(gains) / math.sqrt(len(gains))
         if abs(mean) > chance:
             return mean < 0
         waiting_s = sum(sum(window.wait_s) for window in windows)

@@ -63,10 +63,10 @@ def test_only_what_promises_to_save_is_measured_and_never_what_was_measured(seed
 
 def test_more_workers_than_usual_are_tried_only_if_the_last_doubling_gained_a_fifth() -> None:
     assert choice.most_workers(2, {}) == 64
-    assert choice.most_workers(128, {}) == 256
+    assert choice.most_workers(128, {}) == 128
     assert choice.most_workers(2, {queue(32): 1.0, queue(64): 0.79}) == 128
     assert choice.most_workers(2, {queue(32): 1.0, queue(64): 0.81}) == 64
     assert choice.most_workers(2, {queue(16): 1.0, queue(64): 0.63}) == 128  # two doublings
-    assert choice.most_workers(2, {queue(16): 1.0, queue(57): 0.4}) == 64
+    assert choice.most_workers(2, {queue(8): 1.0, queue(16): 0.5}) == 64
     assert choice.most_workers(2, {queue(32): 1.0, queue(64): 0.7, queue(128): 0.69}) == 128
     assert choice.last_doubling({queue(0): 8.0, queue(8): 1.0}) == (8, 0, 0.5)

@@ -184,13 +184,14 @@ TRUTHS: dict[str, tuple[Truth, float]] = {
     "two humps": (Truth(make_s=lambda n: 0.1 * max(1, n) * np.interp(n, *HUMPS), cpu_s=0.004), 37),
     "three disks": (Truth(make_s=lambda n: 0.032 if n <= 3 else 0.0213 * n, cpu_s=0.001), 14.5),
     "training_step": (Truth(make_s=lambda n: 0.05 * max(1, n / 2), cpu_s=0.05, step_s=0.1), 8.5),
-    "crashes above": (replace(waiting(16), crashes=range(10, 65)), 9),
+    "crashes above": (replace(waiting(16), crashes=range(10, 65)), 10),
     "no length": (replace(waiting(4), batches=None), 12),
     "short": (replace(waiting(16), batches=20, start_s=0.03), 12),
     "lognormal": (replace(waiting(16), batches=400, weights=LOGNORMAL), 25),
     "second half": (replace(waiting(16), batches=400, weights=[0.1, 1.9]), 26),
 }
-STEEP = ("peak at 3", "peak at 20")  # the peak may lie between the few numbers of workers that are measured
+# A peak may lie between the few numbers of workers that are measured; a few dear batches may lie in no window.
+UNCERTAIN = ("peak at 3", "peak at 20", "lognormal")
 
 
 @pytest.mark.parametrize("name", TRUTHS)
@@ -198,5 +199,5 @@ def test_the_recommended_candidate_is_close_to_the_best_and_costs_no_more_than_i
     truth, most_s = TRUTHS[name]
     prices = {n: truth.price(n) for n in CANDIDATES if n not in truth.crashes}
     found, cost_s = searched(truth)
-    assert prices[found] / min(prices.values()) - 1 <= (0.18 if name in STEEP else 0.12)
+    assert prices[found] / min(prices.values()) - 1 <= (0.18 if name in UNCERTAIN else 0.12)
     assert cost_s <= most_s

@@ -107,7 +107,7 @@ def test_a_faster_value_continues_until_all_others_are_decided() -> None:
     )
 
 
-def test_values_that_stay_close_have_eight_rounds_or_eight_seconds() -> None:
+def test_values_that_stay_close_have_four_seconds() -> None:
     def goes_on(rounds: int, epoch_s: float) -> bool:
         costs = [(1.0, 1.4)[number % 2] for number in range(rounds)]
         other = replace(by_rounds(replace(prefetching(2), pin_memory=True), *costs), timed_s=rounds * epoch_s)
@@ -115,7 +115,7 @@ def test_values_that_stay_close_have_eight_rounds_or_eight_seconds() -> None:
         return isinstance(also("pin_memory").decide([best, other]), Round)
 
     assert [goes_on(rounds, 0.5) for rounds in (4, 6, 8)] == [True, True, False]
-    assert [goes_on(rounds, 2.5) for rounds in (2, 4)] == [True, False]
+    assert [goes_on(rounds, 1.5) for rounds in (2, 3)] == [True, False]
 
 
 def test_the_next_setting_is_compared_with_the_best_value_of_the_previous_one() -> None:
