@@ -116,10 +116,10 @@ def run(repeats: int, only: Sequence[str], names: Sequence[str], jobs: int, comm
     print(f"\nNo search changes with other values of {_listed(unchanged)}.")
 
 
-def constants() -> list[Constant]:
-    """The numbers that modules of the search name."""
+def constants(packages: Sequence[str] = _PACKAGES) -> list[Constant]:
+    """The numbers that modules of packages name; by default those that simulated searches use."""
     root = Path(nws_sweep.__file__).parent
-    files = [file for package in _PACKAGES for file in sorted((root / package).rglob("*.py"))]
+    files = [file for package in packages for file in sorted((root / package).rglob("*.py"))]
     modules = {".".join(file.relative_to(root.parent).with_suffix("").parts): file for file in files}
     named = [Constant(module, name) for module, file in modules.items() for name in _named(file)]
     return [constant for constant in named if type(constant.value) in (int, float)]

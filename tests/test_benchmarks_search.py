@@ -1,6 +1,7 @@
 """The comparison of search methods, with simulated figures."""
 
 import math
+import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -27,6 +28,7 @@ from benchmarks.methods import MethodRun
 from benchmarks.oracle import Truth, truth_of
 from benchmarks.peers import Task
 from nws_sweep.results import MeasureRules
+from tests.conftest import ROOT
 
 
 class FakeTimer:
@@ -202,6 +204,17 @@ def test_each_number_of_the_search_has_values_without_effect_that_are_not_its_ow
     assert [constant.label for constant in found if constant.value in constant.neutral] == []
     labels = {constant.name for constant in found} | {_with_module(constant) for constant in found}
     assert set(ablation._NEUTRAL) <= labels, "of a number that is gone"
+
+
+def test_the_table_of_named_numbers_is_complete() -> None:
+    page = (ROOT / "docs/understand/searching.md").read_text("utf-8").split("\n## Named numbers\n")[1].split("\n## ")[0]
+    rows = [line.split("|")[1:3] for line in page.splitlines() if line.startswith("| ") and "`" in line]
+    described = {(package.strip(), name) for package, names in rows for name in re.findall("`([A-Z_]+)`", names)}
+    numbers = ablation.constants(("searching", "replay", "online"))
+    named = {(constant.module.split(".")[1], constant.name) for constant in numbers}
+    codes, derived = {"STARTING", "READY", "FAILED"}, {"_LONG_S"}
+    named = {(package, name) for package, name in named if name not in codes | derived}
+    assert described == named | {("replay", "PREFETCH_FACTORS")}
 
 
 def _with_module(constant: ablation.Constant) -> str:
