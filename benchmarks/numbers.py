@@ -66,13 +66,17 @@ class _NumbersBenchmark:
         )
 
     def measure(self, workload: Workload, repeat: int) -> None:
-        """Measures a repeat: beside each neighbour first, then on the quiet machine between two passes of bare runs."""
+        """Measures a repeat: beside each neighbour first, then on the quiet machine, before a pass of bare runs.
+
+        In the first repeat another pass comes before the search.
+        """
         self._passes.warm_up(workload, self._machine.cpus)
         for kind in _in_random_order(self._options.beside, f"{workload.name}-{repeat}"):
             if kind != QUIET:
                 self._measure_beside(workload, repeat, kind)
         first, second = (Place(workload=workload, repeat=repeat, number=number) for number in (1, 2))
-        self._passes.measure(first, ())
+        if repeat == 1:  # later repeats compare the best so far and the rows
+            self._passes.measure(first, ())
         if QUIET in self._options.beside:
             outcome = self._search(workload, repeat, QUIET)
             self._passes.measure_settings(second, settings_of(outcome))

@@ -17,9 +17,10 @@ from benchmarks.targets import percent
 _MOST_ROWS = 30  # in the table of the rows farthest from bare loops
 
 _MEASURING = """\
-In each repeat every workload is searched by `nws_sweep.search` with default arguments, in a process of its own: first
-beside each neighbour, then on the quiet machine, between two passes of bare loops over a DataLoader. Each bare loop
-runs in a fresh process; long epochs are stopped at a whole multiple of the workers and projected.
+In each repeat every workload is searched by `nws_sweep.search` with default arguments, in a process of its own: beside
+each neighbour and on the quiet machine, and then bare loops over a DataLoader take the settings of the rows and those
+near the best so far. Before the first search bare loops take a grid. Each bare loop runs in a fresh process; long
+epochs are stopped at a whole multiple of the workers and projected.
 
 - a row against bare loops: the seconds per batch that a row prints / the mean of the bare loops with the same settings
   in the same repeat and beside the same neighbour, - 1, without its sign; of the whole epoch where it is too short for
