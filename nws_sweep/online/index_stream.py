@@ -5,6 +5,7 @@ the batch before, as in curriculum and active learning: what the program's own l
 in a thread, so that the wait can be given up. What the thread draws later is the next list; none is lost.
 """
 
+import functools
 import queue
 import threading
 import time
@@ -84,8 +85,11 @@ class IndexStream:
     @property
     def _limit_s(self) -> float | None:
         """How long a list that is drawn ahead may take; None for any time, of a sampler that never waits."""
-        never_waits = all(map(_waits_for_nothing, _nested(self._sampler)))
-        return None if never_waits else _PATIENCE_S + self._longest_s
+        return _PATIENCE_S + self._longest_s if self._may_wait else None
+
+    @functools.cached_property
+    def _may_wait(self) -> bool:
+        return not all(map(_waits_for_nothing, _nested(self._sampler)))
 
     def _next(self, limit_s: float | None) -> Any:
         if limit_s is None and not (self._thread and self._thread.is_drawing):

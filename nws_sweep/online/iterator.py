@@ -185,9 +185,8 @@ class TunedIterator:
                 if self._tuner.held:
                     self._observe(0.0, self._returned - self._pool_began)
                     return
-                if (
-                    latest.is_full or self._tuner.tuning.is_decided or self._tuner.planned is not None
-                ):  # observing takes time
+                is_settled = self._tuner.tuning.is_decided or self._tuner.planned is not None
+                if latest.is_full or is_settled:  # observing takes time
                     self._observation = None
         if self._pools.hand_over(self._returned):
             self._observation = None

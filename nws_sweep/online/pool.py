@@ -120,7 +120,7 @@ class Pool:
             )  # fmt: skip
         return copied
 
-    @property
+    @functools.cached_property
     def _has_own_iterators(self) -> bool:
         return torch_internals.makes_own_iterators(self._loader)
 
