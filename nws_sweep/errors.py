@@ -51,7 +51,7 @@ class TrialSkipped(TrialError):  # noqa: N818 - the state's name, as in the row
 
 
 class TrialMismeasured(TrialError):  # noqa: N818 - the state's name, as in the row
-    """A measurement and its repetition were both impossible."""
+    """A measurement was impossible, and so was its repetition if there was time for one."""
 
 
 class WrongSamples(TrialError):  # noqa: N818 - the state's name, as in the row

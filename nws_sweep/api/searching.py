@@ -88,7 +88,7 @@ def search(  # noqa: PLR0913, PLR0917 - the DataLoader's own keywords, then ours
         patience: Consecutive candidates without improvement allowed before the search stops, >= 0.
         strategy: ``adaptive``, ``patience`` or ``exhaustive`` (docs/understand/searching.md).
         num_workers: The candidates, a list such as [0, 4, 8]; None for 0, 1, 2, ... max_workers.
-        max_workers: The largest candidate; None for 64 or twice the usable CPUs, whichever is more, if the strategy is
+        max_workers: The largest candidate; None for 64 or the usable CPUs, whichever is more, if the strategy is
             adaptive, and for more after a doubling that gained a fifth; else for twice the usable CPUs.
         settings: Further settings to search after num_workers, such as ``["prefetch_factor", "pin_memory"]``; a
             string is one name; None for prefetch_factor, unless it was given or the strategy is not adaptive.

@@ -20,7 +20,7 @@ from nws_sweep.searching.estimates import FEWEST_ROUNDS, Estimates, estimates_of
 from nws_sweep.searching.observations import Decision, Observation, Round, Stop, Strategy, model_from
 
 _SHORT_WINDOW_S = 0.2  # duration of the windows of the first rounds
-_FIRST_STEP, _STEP = 8, 4  # most workers started at first, or twice the CPUs, and most workers / those measured
+_FIRST_STEP, _STEP = 8, 4  # a candidate has at most these workers, twice the CPUs, or times the workers measured
 MOST_PREDICTED = 6  # candidates started for their prediction, besides those that the patience allows
 
 
@@ -91,7 +91,8 @@ class Adaptive(Strategy):
         if self.rules.max_workers is None:
             most = min(most, choice.most_workers(self.cores, measured_s))
         fits = [n for n in fitting if n <= most] or fitting[:1]
-        wanted = {self.guess, self.rules.reference, self.base.num_workers}  # a resumed search may lack some of them
+        # What the user or an earlier search names may be larger; a resumed search may lack some of them.
+        wanted = {self.guess, self.rules.reference, self.base.num_workers}
         if is_first:
             # Other programs may end at any moment.
             predictions = (self._predicted(fits, one) for one in with_and_without_others(model))
@@ -112,7 +113,7 @@ class Adaptive(Strategy):
         return [best] if best else []
 
     def _enough(self, observations: Sequence[Observation], found: Estimates) -> str:
-        """Why no candidate is started but beside the answer, whatever is predicted; empty if one may be."""
+        """Why no candidate is started, or only one beside the answer, whatever is predicted; empty if any may be."""
         if len(observations) >= MOST_PREDICTED + self.rules.patience:
             return f"{len(observations)} candidates were measured"
         in_vain = _started_since(found.observations, found.of_answer)

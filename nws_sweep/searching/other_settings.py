@@ -28,6 +28,7 @@ class OtherSettingsSearch(Strategy):
 
     workers: Strategy  # searches num_workers
     cores: float  # CPUs that a candidate may use
+    start_method: str  # of workers: fork, spawn or forkserver
 
     def decide(self, observations: Sequence[Observation], facts: DatasetFacts | None = None) -> Decision:
         """The decision of the search of num_workers; after its end the next values."""
@@ -103,7 +104,7 @@ class OtherSettingsSearch(Strategy):
             if variant not in (best, *bases)
             and (variant.num_workers <= best.num_workers or variant.queued_batches <= best.queued_batches)
         ]
-        model = model_from(of_workers, "fork")
+        model = model_from(of_workers, self.start_method)
         if not model or name not in _PREDICTED or not variants:
             return variants
         if measured := [each for each in variants if each in known]:  # a later prediction does not replace them
@@ -115,7 +116,7 @@ class OtherSettingsSearch(Strategy):
     def _undecided(
         self, best: LoaderSettings, found: Estimates, known: Mapping[LoaderSettings, Observation]
     ) -> list[LoaderSettings]:
-        """The values that need more rounds, with the best so far."""
+        """The values that need more rounds, within their time, with the best so far; empty if there are none."""
         unclear = undecided(found, found.observations, self.measure)
         left = [o.settings for o in unclear if o.timed_s < _MOST_TIMED_S]
         return self._active(list(dict.fromkeys([best, *left])), known) if left else []

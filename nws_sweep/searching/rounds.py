@@ -1,7 +1,7 @@
 """Measures candidates in rounds of time slices: while one candidate is timed, the others are paused.
 
-In each round every candidate of a decision has one time slice. The order is random in each round, so machine drift
-affects all candidates equally. Trial processes stay alive, paused, as long as resources are free.
+In each round every candidate of a decision has one time slice. The order is random, so machine drift affects all
+candidates equally; new candidates come last. Trial processes stay alive, paused, as long as resources are free.
 """
 
 import random

@@ -110,6 +110,8 @@ class Figures:
         if timing.batch_s is None or timing.paced_s is None:
             return None
         slowest_s = max(timing.batch_s, timing.paced_s)
+        if epochs := epoch_windows(timing.paced_windows):  # workers made batches in a long first step, too
+            slowest_s = max(slowest_s, sum(w.elapsed_s for w in epochs) / sum(w.batches for w in epochs))
         if half_width is None:
             return max([slowest_s, *timing.paces_s.values()])
         return slowest_s * math.exp(half_width)
@@ -127,17 +129,18 @@ class Figures:
         return limits
 
     def _receive_s(self) -> float:
-        """CPU seconds for receiving a batch of the windows that count; the first batches of a process take longer."""
-        windows = [window for window in self.timing.windows if window.counts]
+        """CPU seconds for receiving a batch in the windows of the pace; the first batches of a process take longer."""
+        windows = self.timing.paced_windows
         return sum(window.receive_cpu_s or 0.0 for window in windows) / max(1, sum(w.batches for w in windows))
 
     def _costs_in_windows(self) -> list[BatchCost]:
-        """The costs of the batches that the windows took; of batches whose calls were timed, there are none."""
+        """The costs of the batches in the windows of the pace; of batches whose calls were timed, there are none."""
+        paced = {id(window) for window in self.timing.paced_windows}
         taken: set[tuple[int, int]] = set()
         for epoch, placed in enumerate(batch_costs.epochs(self.slices)):
             number = 0
             for window, _ in placed:
-                if window.counts:
+                if id(window) in paced:
                     taken.update((epoch, number + index) for index in range(window.batches))
                 number += window.batches
         return [record.cost for record in self.records if (record.epoch, record.number) in taken and not record.stages]

@@ -1,4 +1,6 @@
-"""Search strategies: patience and exhaustive; makes the strategy that the rules name. Pure.
+"""Makes the strategy that the rules name: by default the search of num_workers, then of prefetch_factor. Pure.
+
+``Patience`` and the exhaustive search are here.
 
 A strategy has no state: a search resumes by giving the strategy all observations so far.
 """
@@ -100,12 +102,14 @@ def make(
     """
     rules, base, measure = configuration.search, configuration.loader, configuration.measure
     workers: Strategy = Patience(rules=rules, base=base, measure=measure)
+    method = base.multiprocessing_context or start_method
     if rules.strategy == "adaptive":
-        method = base.multiprocessing_context or start_method
         workers = Adaptive(rules=rules, base=base, measure=measure, cores=cores, guess=guess, start_method=method)
     if not rules.searched(base):
         return workers
-    return OtherSettingsSearch(workers=workers, rules=rules, base=base, measure=measure, cores=cores)
+    return OtherSettingsSearch(
+        workers=workers, rules=rules, base=base, measure=measure, cores=cores, start_method=method
+    )
 
 
 def most_candidates(rules: SearchRules) -> int:

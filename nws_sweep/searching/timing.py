@@ -141,8 +141,13 @@ class Pace:
     @cached_property
     def paced_s(self) -> float | None:
         """Seconds per batch of all rounds together; None before the first window that counts."""
-        windows = self._alike(self.windows)
+        windows = self.paced_windows
         return self._paced_s(windows) if windows and self.batch_s is not None else None
+
+    @cached_property
+    def paced_windows(self) -> Sequence[Window]:
+        """The windows of all rounds together, as of ``paced_s``."""
+        return self._alike(self.windows)
 
     def _alike(self, windows: Iterable[Window]) -> Sequence[Window]:
         """Of some windows, the whole epochs or else the windows within epochs, which rounds compare."""

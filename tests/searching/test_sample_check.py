@@ -210,7 +210,7 @@ Search = Callable[..., nws_sweep.SearchResult]
 
 @pytest.fixture
 def measured(own_folders: None) -> Search:
-    rules = MeasureRules(window_s=0.02, trial_limit_s=0.3)
+    rules = MeasureRules(window_s=0.02, trial_limit_s=1.0)
     return functools.partial(nws_sweep.search, batch_size=5, strategy="exhaustive", measure=rules, progress=False)
 
 

@@ -337,6 +337,16 @@ def test_first_batches_that_take_long_to_receive_are_no_limit_of_later_ones() ->
     assert Figures((slow, *figures.slices[1:]), figures.conditions).impossible() == ""
 
 
+def test_workers_make_batches_in_the_long_first_step_of_an_epoch() -> None:
+    """Four workers make 8 batches in 3 s each, 4 s of it while the first step is disturbed."""
+    records = tuple(factories.batch_record(number, BatchCost(0.0, 3.0)) for number in range(8))
+    steps_s = (4.25, *(0.25,) * 7)
+    epoch = window(WindowKind.EPOCH, startup_s=0.5, step_s=steps_s, records=records, end_s=0.0)
+    figures = Figures((TimeSlice(windows=(epoch,), round=0),), conditions(4, 8, mode="epoch"))
+    assert figures.timing.paced_s == 0.5  # the first step counts as the others
+    assert figures.impossible() == ""
+
+
 # Noise.
 
 
