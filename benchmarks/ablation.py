@@ -41,7 +41,7 @@ _NEUTRAL: Mapping[str, tuple[float, ...]] = {
     "_LIMIT_S": (30.0, math.inf),
     "_MOST_TIMED_S": (math.inf,), "SEQUENTIAL": (1.0,), "_MARGIN": (1.0, 1.5),
     "_USUAL_WORKERS": (0, _MANY),
-    "_LARGE_GAIN": (0.0, 1.0), "ENDLESS": (10**5,), "_USUAL": (_TINY, math.inf),
+    "_LARGE_GAIN": (0.0, 1.0), "ENDLESS": (10**5,), "USUAL": (_TINY, math.inf),
     "known._NOISE": (_TINY, 0.1), "FEW_CPUS": (0.0, math.inf),
     "_MISFIT": (_TINY, 0.15), "_QUEUES": (1, 9),
     "MOST_EQUAL": (100, 1000), "MOST_BATCHES": (300, 3000), "MOST_ORDERS": (1, 15), "_VARIED": (0.0, math.inf),

@@ -19,8 +19,9 @@ from nws_sweep.replay.queue import QueueSettings
 from nws_sweep.results import BatchCost, BatchRecord, LoaderSettings, LoopCosts, Span, Trial
 
 ENDLESS = 10**6  # batches of an epoch of unknown length: its start and its end take next to nothing
-# Standard deviation of the logarithm of the factor of any trial; a factor that was measured badly is nearer to 1.
-_USUAL = 0.1
+# Standard deviation of the logarithm of the factor of any trial, and of what few batches show; a factor that was
+# measured badly is nearer to 1.
+USUAL = 0.1
 # The same of a factor measured in one window, before the rounds of a trial show it; and what is added if a window has
 # one batch of each worker, since the kernel does not let all workers run equally.
 _NOISE, _NOISE_OF_ONE = 0.035, 0.12
@@ -60,7 +61,7 @@ class Known:
         if not self.spans:
             settings = beside_others(self.settings, self.other_cpus)
             return self.cost_s * self.records.batches / epoch_of(self.records, settings)[0]
-        return math.exp(math.log(self.measured_factor) * _USUAL**2 / (_USUAL**2 + self.variance))
+        return math.exp(math.log(self.measured_factor) * USUAL**2 / (USUAL**2 + self.variance))
 
     @property
     def endless(self) -> "Known":

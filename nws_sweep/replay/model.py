@@ -10,6 +10,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from nws_sweep.replay import choice
 from nws_sweep.replay.bottlenecks import Epoch, Taken
 from nws_sweep.replay.known import FEW_CPUS, Factors, Known, beside_others, doublings, known_of
 from nws_sweep.replay.limits import least_batch_s
@@ -24,8 +25,8 @@ FORKED_S, _SPAWNED_S = 0.01, 2.0
 _QUEUES = 3  # that are replayed at least: batches have their pace from the second queue on
 MOST_EQUAL = 300  # batches that are replayed for each of many settings: of similar costs, or where time is short
 
-# A training step with less time, or with a smaller share of the time, does nothing: the time is that of the call.
-_MIN_STEP_S, _MIN_STEP_SHARE = 50e-6, 0.01
+# A training step with less time, or with a share of the time that is next to nothing, is the time of the call.
+_MIN_STEP_S = 50e-6
 
 
 @dataclass(frozen=True)
@@ -244,4 +245,4 @@ def _with_step(records: Records, step_s: float, factor: float) -> Records:
 
 def is_step(step_s: float, batch_s: float) -> bool:
     """Whether a training step of ``step_s`` per batch does anything; a batch takes ``batch_s``, step included."""
-    return step_s >= max(_MIN_STEP_S, _MIN_STEP_SHARE * batch_s)
+    return step_s >= max(_MIN_STEP_S, choice.CLOSE * batch_s)

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 
+from nws_sweep.replay import known
 from nws_sweep.results import BatchCost, BatchRecord, Estimate, StageTime, Trial
 
 COPY = "copy into shared memory"
 _ENOUGH_BATCHES = 8  # whose calls were timed
 _CONTAINER = 0.1  # of its time; a stage with less code outside its inner stages is shown by these
-_SPREAD_OF_FEW = 0.1  # relative standard deviation, until three batches are known
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,7 +187,7 @@ def _cost(stage: StageTime, found: Sequence[_Call], calls: Sequence[_Call], samp
         calls=sum(call.stage.calls for call in found if call.stage.name == stage.name) / samples,
         seconds=seconds / samples,
         share=share,
-        spread=statistics.stdev(shares) / math.sqrt(len(shares)) if len(shares) > 2 else _SPREAD_OF_FEW * share,
+        spread=statistics.stdev(shares) / math.sqrt(len(shares)) if len(shares) > 2 else known.USUAL * share,
         cpu_share=min(1.0, sum(call.cpu_s for call in found) / seconds) if seconds else 0.0,
         cpu=sum(call.cpu_s for call in found) / made_cpu_s if made_cpu_s and not is_copy else 0.0,
         wait=sum(call.wait_s for call in found) / made_wait_s if made_wait_s else 0.0,

@@ -12,9 +12,9 @@ from nws_sweep.results import BatchCost, BatchRecord, LoopCosts, Noise, Span, Ti
 from nws_sweep.searching import batch_costs, counters
 from nws_sweep.searching.schedule import Conditions, epoch_windows
 from nws_sweep.searching.timing import ALONE, Comparison, Timing, batches_made, running_slices
+from nws_sweep.system import usage
 
 _MARGIN = 1.05  # CPU time, costs of batches and pace come from stretches that differ by a few batches
-_TICK_S = 0.01  # the CPU time of a process is exact to this at the end of a time slice (proc(5), stat)
 
 
 @dataclass(frozen=True)
@@ -153,6 +153,8 @@ class Figures:
             return None
         made, cpu_s = sum(batches_made(time_slice, self.conditions) for time_slice in running), 0.0
         for time_slice in running:
-            beside_s = time_slice.elapsed_s - sum(window.elapsed_s for window in time_slice.windows) + _TICK_S
+            beside_s = (
+                time_slice.elapsed_s - sum(window.elapsed_s for window in time_slice.windows) + usage.CLOCK_TICK_S
+            )
             cpu_s += time_slice.used.cpu_s - cores * max(0.0, beside_s)
         return max(0.0, cpu_s) / made if made else None

@@ -20,7 +20,7 @@ from typing import Protocol
 from nws_sweep.errors import TrialError, WrongSamples
 from nws_sweep.executor.environment import Environment, Observer, TrialProcess
 from nws_sweep.executor.on_demand import Answer, Turns
-from nws_sweep.replay import epoch_length
+from nws_sweep.replay import choice, epoch_length
 from nws_sweep.results import (
     DatasetFacts,
     LoaderSettings,
@@ -39,7 +39,6 @@ Reference = Mapping[int | str, Parts]
 _WORKER = attrgetter("worker")
 
 MAX_COMPARED = 8  # samples of a candidate
-_SHARE = 0.01  # of the candidate's time, for loading samples without workers
 # Equal draws of two workers, or wrong samples where workers share open files: a single one may be chance. Without open
 # files, random parts are the likelier reason, and more than half of the samples must differ.
 _NOT_CHANCE = 2
@@ -154,7 +153,7 @@ class SampleChecker:
             return self._check_streams(logged.samples, settings)
         samples = comparable_samples(logged.samples)
         latest = samples[:MAX_COMPARED]
-        self._load(latest, _SHARE * spent_s)
+        self._load(latest, choice.CLOSE * spent_s)  # next to nothing
         known = [sample for sample in samples if sample.key in self._reference][:MAX_COMPARED]
         if any(differing(sample, self._reference) - self._random_parts for sample in known):
             self._compare_one_by_one(latest, settings, facts)

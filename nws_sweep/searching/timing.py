@@ -14,13 +14,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from nws_sweep.replay import choice
 from nws_sweep.results import Measurement, TimeSlice, Window, WindowKind
 from nws_sweep.searching.batch_costs import end_of_workers_s
 from nws_sweep.searching.counters import all_windows, cpu_time_s, memory_growth_bytes
 from nws_sweep.searching.schedule import Conditions, counted, epoch_windows, steady_windows
 from nws_sweep.searching.stats import estimate_of, student_t_975
-
-_HARDLY_WAITS = 0.05  # share of waiting below which the workers do not limit a training step
 
 
 @dataclass(frozen=True)
@@ -97,7 +96,7 @@ class Pace:
         if abs(mean) > chance:
             return mean < 0
         waiting_s = sum(sum(window.wait_s) for window in windows)
-        return waiting_s >= _HARDLY_WAITS * sum(window.elapsed_s for window in windows)
+        return waiting_s >= choice.PROMISING * sum(window.elapsed_s for window in windows)
 
     @cached_property
     def bias_bound(self) -> float:

@@ -19,6 +19,8 @@ _SHARED_MEMORY = Path("/dev/shm")
 _BLOCK_BYTES = 512  # the unit of st_blocks
 _MOST_READ = 8  # children whose memory is read: each takes about 10 ms, and the workers of a loader are alike
 _STATES = ("user", "nice", "system", "irq", "softirq"), ("idle", "iowait"), ("steal",)  # busy, idle, stolen (proc_stat)
+# The CPU time of a process is exact to this, s (proc(5), stat).
+CLOCK_TICK_S = 1 / os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 0.01
 _MAJFLT = 9  # field of /proc/<pid>/stat after the name; that of exited children follows (proc(5))
 
 
