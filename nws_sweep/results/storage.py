@@ -84,7 +84,15 @@ def save(folder: Path, result: SearchRecord) -> None:
     """Writes the files of one configuration, complete or interrupted.
 
     batches.csv is on the disk before result.json, so that a power failure never leaves a result without its batches.
+    A folder that is removed meanwhile is made again.
     """
+    try:
+        _write(folder, result)
+    except FileNotFoundError:
+        _write(folder, result)
+
+
+def _write(folder: Path, result: SearchRecord) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     atomic.write_text(folder / TIMINGS, codec.timings_text(result))
     atomic.write_text(folder / BATCHES, codec.batches_text(result), durable=True)

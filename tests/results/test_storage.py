@@ -1,12 +1,13 @@
 import csv
 import io
+import shutil
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from nws_sweep.errors import NotARunError
-from nws_sweep.results import BatchTime, TrialState, WindowKind, codec, storage
+from nws_sweep.results import BatchTime, TrialState, WindowKind, atomic, codec, storage
 from tests.factories import failed_trial, loader_settings, search_result, store_grid, store_run, trial, window
 
 
@@ -113,6 +114,23 @@ def test_results_are_found_at_any_depth_and_files_set_aside_are_reported(tmp_pat
         for name in ("batches.csv", "costs.csv", "result.json", "timings.csv")
         for number in (1, 2)
     )
+
+
+def test_a_folder_that_is_removed_while_it_is_written_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, names, write_text = tmp_path / "run", list[str](), atomic.write_text
+
+    def removed_once(path: Path, text: str, *, durable: bool = False) -> None:
+        names.append(path.name)
+        if names == [storage.TIMINGS, storage.BATCHES, storage.COSTS]:
+            shutil.rmtree(folder)
+        write_text(path, text, durable=durable)
+
+    monkeypatch.setattr(atomic, "write_text", removed_once)
+    storage.save(folder, search_result(trial(1, 10.0)))
+    assert {*names} == {path.name for path in folder.iterdir()}
+    assert len(storage.load(folder).result.trials) == 1
 
 
 def test_folders_of_one_second_differ(tmp_path: Path) -> None:
