@@ -9,7 +9,7 @@ import bisect
 import itertools
 import math
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import itemgetter
@@ -75,6 +75,12 @@ class Known:
         return sum(one.measured_s for one in self.spans) / sum(one.replayed_s for one in self.spans)
 
     @cached_property
+    def usual_s(self) -> Mapping[Hashable, float]:
+        """Seconds of each batch: not the first of a worker, which has what a worker does once, and no stopped one."""
+        later = [record for record in self.records.made if record.number >= self.settings.num_workers]
+        return {batch_of(record): sum(record.cost.parts) for record in later if not record.was_stopped}
+
+    @cached_property
     def variance(self) -> float:
         """Of the logarithm of the ratio of times, from the differences between rounds; the usual counts as one more."""
         usual = [_NOISE**2 + (_NOISE_OF_ONE * self.settings.num_workers / span.batches) ** 2 for span in self.spans]
@@ -84,6 +90,11 @@ class Known:
         mean = statistics.fmean(logs or [0.0])
         squares = statistics.fmean(usual or [_NOISE**2]) + sum((log - mean) ** 2 for log in logs)
         return squares / max(1, len(logs)) ** 2
+
+
+def batch_of(record: BatchRecord) -> Hashable:
+    """What identifies a batch: its place in the order of the sampler, or the record itself."""
+    return record if record.position is None else (record.epoch, record.position)
 
 
 def known_of(

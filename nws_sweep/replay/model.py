@@ -12,7 +12,7 @@ from functools import cached_property
 
 from nws_sweep.replay import choice
 from nws_sweep.replay.bottlenecks import Epoch, Taken
-from nws_sweep.replay.known import FEW_CPUS, Factors, Known, beside_others, doublings, known_of
+from nws_sweep.replay.known import FEW_CPUS, Factors, Known, batch_of, beside_others, doublings, known_of
 from nws_sweep.replay.limits import least_batch_s
 from nws_sweep.replay.prediction import MOST_BATCHES, MOST_ORDERS, Prediction, Records, epoch_and_batch_s, predict
 from nws_sweep.replay.queue import QueueSettings
@@ -174,7 +174,7 @@ def _pooled(chosen: Known, with_workers: Sequence[Known]) -> Records:
             scaled += [(record, ratio) for record in known.records.made]
     first: dict[Hashable, BatchRecord] = {}
     for record, ratio in sorted(scaled, key=lambda pair: pair[0].was_stopped):
-        first.setdefault(_batch(record), replace(record, cost=record.cost.scaled([ratio] * 3)))
+        first.setdefault(batch_of(record), replace(record, cost=record.cost.scaled([ratio] * 3)))
     return replace(chosen.records, made=tuple(first.values()))
 
 
@@ -184,19 +184,13 @@ def _ratio(chosen: Known, known: Known) -> float:
     Trials have no batches in common, and all count, if the data are a stream or larger than memory. Where batches have
     places, trials that have none in common have made other parts of the epoch: then the costs are not scaled.
     """
-    costs_s, others_s = _usual_s(chosen), _usual_s(known)
+    costs_s, others_s = chosen.usual_s, known.usual_s
     both = costs_s.keys() & others_s.keys()
     if not costs_s or not others_s or (chosen.records.has_places and not both):
         return 1.0
     mean_s = statistics.fmean(costs_s[batch] for batch in both or costs_s)
     other_s = statistics.fmean(others_s[batch] for batch in both or others_s)
     return mean_s / other_s if mean_s and other_s else 1.0
-
-
-def _usual_s(known: Known) -> dict[Hashable, float]:
-    """Seconds of each batch; not of the first of a worker, which has what a worker does once, nor of stopped ones."""
-    later = [record for record in known.records.made if record.number >= known.settings.num_workers]
-    return {_batch(record): sum(record.cost.parts) for record in later if not record.was_stopped}
 
 
 def with_and_without_others(model: Model) -> tuple[Model, ...]:
@@ -230,11 +224,6 @@ def model_of(
     known = [one for one in (known_of(trial, batches, cpus, None, epochs, shuffled) for trial in recorded) if one]
     shorter = (replace(one, records=replace(one.records, most=most)) for one in known)
     return Model(tuple(shorter), start_method) if known else None
-
-
-def _batch(record: BatchRecord) -> Hashable:
-    """What identifies a batch: its place in the order of the sampler, or the record itself."""
-    return record if record.position is None else (record.epoch, record.position)
 
 
 def _with_step(records: Records, step_s: float, factor: float) -> Records:
