@@ -30,6 +30,7 @@ class Load:
     samples: int = 1  # of a batch, each with its share of waiting, then of CPU time
     transfer_s: float = 0.0  # CPU time of a worker's feeder thread for a batch
     sampler_s: float = 0.0  # CPU time of the main process for the indices of a batch
+    sampler_wait_s: float = 0.0  # besides it
     receive_s: float = 0.0  # CPU time of the main process for receiving a batch
     receive_wait_s: float = 0.0  # before it
     step_s: float = 0.0  # of the training step, with all CPUs free
@@ -193,6 +194,7 @@ class Loader:
         if batch is None:
             return
         yield CPU, self.load.sampler_s
+        yield SLEEP, self.load.sampler_wait_s
         worker = next(self.cycle)
         while not self.load.in_order and self.num_tasks[worker] >= self.load.prefetch_factor:
             worker = next(self.cycle)
@@ -233,5 +235,6 @@ class Loader:
         batch = next(self.sampler, None)
         if batch is not None:
             yield CPU, self.load.sampler_s
+            yield SLEEP, self.load.sampler_wait_s
             yield from self.load.make(batch)
         return batch

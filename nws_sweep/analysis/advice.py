@@ -30,6 +30,11 @@ _TEXTS = {
         "step-bound", "with an instant training step",
         "the training step takes {step} of {batch} per batch{more_workers}",
     ),
+    Bottleneck.SAMPLER: (
+        "sampler-bound", "without the sampler",
+        "drawing the indices of a batch takes the main process {drawing}: a cheaper sampler helps, and no number of "
+        "workers does",
+    ),
     Bottleneck.TRANSFER: (
         "transfer-bound", "without transfers",
         "{handed_over}; reduce the data per batch (a smaller dtype, conversion on the device), or use fewer and larger "
@@ -163,6 +168,7 @@ def _figures(diagnosis: Diagnosis, replayed: Counterfactual) -> dict[str, str]:
         "alone": seconds(alone.records.loop.step_s),
         "more_workers": more_workers,
         "cpus": counted(cores, "CPU"),
+        "drawing": seconds(replayed.model.loop.sampler_s),
         "step": seconds(min(step_s, batch_s)),  # a mean; batch_s, a mean of logarithms, may be a little less
         "batch": seconds(batch_s),
         "handed_over": _transfer(means, best, more_workers),

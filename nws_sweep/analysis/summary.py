@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from nws_sweep.analysis import advice, answers, caveats, node_kinds, what_if
+from nws_sweep.analysis import accounts, advice, answers, caveats, node_kinds, what_if
 from nws_sweep.analysis.diagnosis import Diagnosis, diagnose, worker_trials
 from nws_sweep.analysis.stage_savings import stages_of
 from nws_sweep.analysis.time_ratios import Ratio, ratio_of
@@ -70,6 +70,8 @@ class ConfigurationSummary:
         if self.best:
             stages = stages_of(recorded, self.best, found.replayed if found else None, with_workers=self.is_detailed)
         lines = [advice.sentence(found, stages), *advice.further(found)] if found else []
+        if self.best and self.best.measurement and self.best.measurement.account:
+            lines.append(accounts.line(self.best.measurement.account))
         if self.is_only:
             lines.append(_fed_steps(recorded, self.best))
         return Conclusions(

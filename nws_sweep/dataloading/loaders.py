@@ -29,7 +29,7 @@ from torch.utils.data.distributed import DistributedSampler
 from nws_sweep.dataloading import generators
 from nws_sweep.dataloading.fingerprints import fingerprint
 from nws_sweep.dataloading.generators import SeededGenerators
-from nws_sweep.dataloading.orders import BatchesInRuns, RotatedBatches
+from nws_sweep.dataloading.orders import BatchesInRuns, RotatedBatches, SamplerClock, TimedBatches
 from nws_sweep.dataloading.recording import WorkerStart
 from nws_sweep.errors import ConfigurationError, DatasetError, one_line
 from nws_sweep.results import DEFAULT_PREFETCH, LoaderSettings, ProjectFacts
@@ -424,9 +424,21 @@ def begin_at(loader: DataLoader[Any], place: float) -> Sequence[int]:
     """
     batches = 0 if isinstance(loader.dataset, IterableDataset) else length(loader) or 0
     if first := int(place * batches):
-        name = "sampler" if loader.batch_sampler is None else "batch_sampler"
-        vars(loader)[name] = RotatedBatches(index_sampler(loader), first)
+        _replace_index_sampler(loader, RotatedBatches(index_sampler(loader), first))
     return [*range(first, batches), *range(first)] if first else range(batches)
+
+
+def time_sampler(loader: DataLoader[Any]) -> SamplerClock:
+    """Times the sampler of a DataLoader; an iterable dataset has none that takes time."""
+    clock = SamplerClock()
+    if not isinstance(loader.dataset, IterableDataset):
+        _replace_index_sampler(loader, TimedBatches(index_sampler(loader), clock))
+    return clock
+
+
+def _replace_index_sampler(loader: DataLoader[Any], batches: Any) -> None:
+    """DataLoader.__setattr__ refuses a sampler after __init__."""
+    vars(loader)["sampler" if loader.batch_sampler is None else "batch_sampler"] = batches
 
 
 def _of_rank(loader: DataLoader[Any], rank: int, ranks: int, seed: int) -> DataLoader[Any]:

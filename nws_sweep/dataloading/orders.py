@@ -1,7 +1,10 @@
 """Orders in which trial processes take the batches of an epoch. Pure; imports no torch."""
 
+import contextlib
 import itertools
+import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 GOLDEN = (5**0.5 - 1) / 2  # its multiples modulo 1 are a sequence of low discrepancy
@@ -67,3 +70,58 @@ class RotatedBatches:
 
     def __len__(self) -> int:
         return len(self._batches)
+
+
+@dataclass
+class SamplerClock:
+    """What a sampler costs the process that iterates.
+
+    Attributes:
+        spent_s: Seconds in the sampler so far.
+        spent_cpu_s: CPU seconds of the process meanwhile.
+    """
+
+    spent_s: float = 0.0
+    spent_cpu_s: float = 0.0
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        """The sampler works."""
+        began_s, began_cpu_s = time.perf_counter(), time.process_time()
+        try:
+            yield
+        finally:
+            self.spent_s += time.perf_counter() - began_s
+            self.spent_cpu_s += time.process_time() - began_cpu_s
+
+    def read(self) -> tuple[float, float]:
+        """Both times."""
+        return self.spent_s, self.spent_cpu_s
+
+
+class TimedBatches:
+    """The batches of a sampler, which is timed."""
+
+    def __init__(self, batches: Any, clock: SamplerClock) -> None:
+        self._batches, self._clock = batches, clock
+
+    def __iter__(self) -> Iterator[Any]:
+        with self._clock.running():
+            batches = iter(self._batches)
+        return self._draws(batches)
+
+    def _draws(self, batches: Iterator[Any]) -> Iterator[Any]:
+        while True:
+            try:
+                with self._clock.running():
+                    batch = next(batches)
+            except StopIteration:
+                return
+            yield batch
+
+    def __len__(self) -> int:
+        return len(self._batches)
+
+    def __getattr__(self, name: str) -> Any:
+        """Attributes of the sampler, which loaders of some libraries read."""
+        return getattr(vars(self)["_batches"], name)

@@ -112,6 +112,12 @@ class BatchLog:
         self._next = 0
 
     @property
+    def first_began_s(self) -> float | None:
+        """When the first batch of the epoch began, on the clock time.perf_counter; None before."""
+        first = self._first[0]
+        return self._row(0, first)[0] if first < self._counts[0] <= first + _ROWS else None
+
+    @property
     def start_s(self) -> float | None:
         """Mean CPU seconds of the start of a worker; None before the first batch of any.
 

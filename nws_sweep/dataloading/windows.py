@@ -25,6 +25,9 @@ class Moment(NamedTuple):
     clock_s: float
     cpu_s: float  # of all threads
     delay_s: float  # in which its main thread was ready to run and did not
+    sampler_s: float = 0.0  # in the sampler
+    sampler_cpu_s: float = 0.0  # of ``cpu_s``, meanwhile
+    others_s: float = 0.0  # in other DataLoaders, and in their loops
 
 
 class Device:
@@ -67,16 +70,26 @@ class WindowBuilder:
     _receive_cpu_s: float = 0.0
     _receive_delay_s: float = 0.0
     _step_cpu_s: float = 0.0
+    _sampler_s: float = 0.0
+    _others_s: float = 0.0
 
-    def begin_epoch(self, start_s: float, start_cpu_s: float) -> None:
-        """Workers have been started, which took these seconds and CPU seconds; an open window is dropped."""
+    def begin_epoch(self, start_s: float, start_cpu_s: float, sampler_s: float = 0.0) -> None:
+        """An epoch has begun; an open window is dropped.
+
+        Args:
+            start_s: Seconds in ``iter(loader)``.
+            start_cpu_s: CPU seconds of them for starting workers.
+            sampler_s: Seconds of them in the sampler.
+        """
         self._clear()
-        self._start, self._given = (start_s, start_cpu_s), None
+        self._start, self._given, self._sampler_s = (start_s, start_cpu_s), None, sampler_s
 
     def asked(self, now: Moment) -> None:
         """A batch is requested; the step of the batch before has ended. The latest call counts."""
         if self._given is not None:
-            self.step_s.append(now.clock_s - self._given.clock_s)
+            others_s = now.others_s - self._given.others_s
+            self.step_s.append(max(0.0, now.clock_s - self._given.clock_s - others_s))
+            self._others_s += others_s
             self._step_cpu_s += now.cpu_s - self._given.cpu_s
         if not self.wait_s:
             self._began_s = now.clock_s - (self._start[0] if self._start else 0.0)
@@ -122,7 +135,9 @@ class WindowBuilder:
             self._sizes = tensor_sizes(batch)
         self.wait_s.append(wait_s)
         self._samples += 1 if self.gives_samples else batch_length(batch, self.batch_length)
-        self._receive_cpu_s += now.cpu_s - self._asked.cpu_s
+        self._sampler_s += now.sampler_s - self._asked.sampler_s
+        sampler_cpu_s = now.sampler_cpu_s - self._asked.sampler_cpu_s
+        self._receive_cpu_s += now.cpu_s - self._asked.cpu_s - sampler_cpu_s
         self._receive_delay_s += now.delay_s - self._asked.delay_s
         self._given = now
         return busy_s
@@ -150,6 +165,8 @@ class WindowBuilder:
             began_s=self._began_s,
             step_cpu_s=self._step_cpu_s,
             start_cpu_s=start_cpu_s,
+            sampler_s=self._sampler_s,
+            others_s=self._others_s,
         )
         self._clear()
         self._start, self._began_s = None, self._asked.clock_s
@@ -160,7 +177,7 @@ class WindowBuilder:
         self.step_s.clear()
         self._overlap_s.clear()
         self._samples, self._sizes = 0, (None, None)
-        self._receive_cpu_s = self._receive_delay_s = self._step_cpu_s = 0.0
+        self._receive_cpu_s = self._receive_delay_s = self._step_cpu_s = self._sampler_s = self._others_s = 0.0
 
 
 @dataclass(eq=False)
@@ -182,6 +199,7 @@ class LoaderSession:
     batches_per_epoch: int | None = None  # None if unknown
     cpu_clock: Callable[[], float] = lambda: 0.0  # CPU seconds of this process
     delay_clock: Callable[[], float] = lambda: 0.0  # seconds in which this thread was ready to run and did not
+    sampler_clocks: Callable[[], tuple[float, float]] = lambda: (0.0, 0.0)  # seconds and CPU seconds in the sampler
     on_epoch: Callable[[], None] = lambda: None  # called before an epoch starts
     on_progress: Callable[[], None] = lambda: None  # called every 5 s of a window in which batches arrive
     find_device: Callable[[], Device | None] = lambda: None  # on which steps run; None as long as none is known
@@ -270,11 +288,12 @@ class LoaderSession:
         self.taken, self._produced_before = 0, self.produced() or 0
         self.on_epoch()
         self._iterator, now = iter(self.loader), self._now()
-        self._batches.begin_epoch(now.clock_s - began.clock_s, now.cpu_s - began.cpu_s)
+        cpu_s = now.cpu_s - began.cpu_s - (now.sampler_cpu_s - began.sampler_cpu_s)
+        self._batches.begin_epoch(now.clock_s - began.clock_s, cpu_s, now.sampler_s - began.sampler_s)
         return now
 
     def _now(self) -> Moment:
-        return Moment(self.clock(), self.cpu_clock(), self.delay_clock())
+        return Moment(self.clock(), self.cpu_clock(), self.delay_clock(), *self.sampler_clocks())
 
     def _buffered_batches(self) -> int:
         """Batches of this epoch that were made, unfinished ones included, and not taken; 0 if unknown."""
@@ -330,6 +349,7 @@ def made_without_workers(window: Window, first: int, positions: Sequence[float |
     """Yields what the main process has made, without the first batch of an epoch, which contains the start.
 
     While it makes a batch an accelerator may do the step before, and threads of the dataset or of torch may compute.
+    The sampler takes an equal share of the time of each batch.
 
     Args:
         window: Of an epoch.
@@ -337,7 +357,9 @@ def made_without_workers(window: Window, first: int, positions: Sequence[float |
         positions: Of its batches in the order of the sampler, from 0 to 1; None if unknown.
     """
     overlap_s = window.overlap_s or (0.0,) * window.batches
-    made_s = [waited + overlapped for waited, overlapped in zip(window.wait_s, overlap_s, strict=True)]
+    drawing_s = window.sampler_s / max(1, window.batches)
+    waited_s = zip(window.wait_s, overlap_s, strict=True)
+    made_s = [max(0.0, waited + overlapped - drawing_s) for waited, overlapped in waited_s]
     all_s = sum(made_s) or 1.0
     cpus = (window.receive_cpu_s or 0.0) / all_s
     computing = min(1.0, cpus)

@@ -187,7 +187,7 @@ class _ChildCommands(_DatasetCommands):
         self._batches = loaders.length(loader)
         self._runs = loaders.in_runs(loader, settings.queued_batches, place)
         self._order = self._runs.order if self._runs else loaders.begin_at(loader, place)
-        workers = settings.num_workers
+        sampler_clock, workers = loaders.time_sampler(loader), settings.num_workers
         self._batch_log = log = BatchLog(workers, self._order, self._batches) if workers else None
         if log:
             own, timer = loader.worker_init_fn, BatchTimer(log)
@@ -206,6 +206,7 @@ class _ChildCommands(_DatasetCommands):
             batches_per_epoch=self._batches,
             cpu_clock=time.process_time,
             delay_clock=run_delay_clock(),
+            sampler_clocks=sampler_clock.read,
             on_epoch=log.begin_epoch if log else lambda: None,
             on_progress=_report_progress,
             find_device=device_clock.of_training,

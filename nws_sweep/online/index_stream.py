@@ -13,6 +13,8 @@ import weakref
 from collections.abc import Iterator
 from typing import Any
 
+from nws_sweep.dataloading.orders import SamplerClock
+
 _PATIENCE_S = 5.0  # by which a list that is drawn ahead may take longer than any list so far
 
 
@@ -38,18 +40,20 @@ class IndexStream:
         latest: The list that was drawn last, or the index if the DataLoader does not make batches; None at first.
         was_given_up: Whether a list that was drawn ahead took too long; the next list has no limit.
         was_paused: Whether the next list was not drawn, since the program has not begun the epoch of that list.
+        clock: Of the sampler.
     """
 
     def __init__(self, sampler: Any, pause_every: int = 0) -> None:
         self._sampler, self._pause_every = sampler, pause_every
         self._lists: Iterator[Any] = iter(())
         self._thread: _DrawingThread | None = None
-        self._drawn, self._longest_s = 0, 0.0
+        self._drawn, self._longest_s, self.clock = 0, 0.0, SamplerClock()
         self.due, self.latest, self.was_given_up, self.was_paused = 0, None, False, False
 
     def begin(self) -> None:
         """An epoch begins."""
-        self._lists, self._thread = iter(self._sampler), None
+        with self.clock.running():
+            self._lists, self._thread = iter(self._sampler), None
         self._drawn, self.was_given_up, self.was_paused = 0, False, False
 
     def draw(self) -> Any:
@@ -65,7 +69,8 @@ class IndexStream:
             raise PausedError
         began_s = time.perf_counter()
         try:
-            self.latest = self._next(self._limit_s if is_ahead else None)
+            with self.clock.running():
+                self.latest = self._next(self._limit_s if is_ahead else None)
         except GivenUpError:
             self.was_given_up = True
             raise

@@ -3,7 +3,7 @@
 import contextlib
 import functools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from torch.utils.data import DataLoader, IterableDataset
@@ -12,6 +12,7 @@ from nws_sweep.dataloading import device_clock, loaders
 from nws_sweep.dataloading.clocks import run_delay_clock
 from nws_sweep.dataloading.windows import Device, Moment
 from nws_sweep.errors import one_line
+from nws_sweep.online.ledger import ledger_of_thread
 from nws_sweep.online.observation import TrainingTrial
 from nws_sweep.online.pool import Pool
 from nws_sweep.online.pools import Pools
@@ -35,7 +36,8 @@ class TunedIterator:
         self._tuner, self._batches, self._delay_s = tuner, batches, run_delay_clock()
         self._loader, self._pools = loader, Pools(loader, tuner)
         self._observation: TrainingTrial | None = None
-        self._begin_epoch(lambda: self._pools.make(tuner.current, is_first=True))
+        with self._entered():
+            self._begin_epoch(lambda: self._pools.make(tuner.current, is_first=True))
 
     def __getattr__(self, name: str) -> Any:
         """Attributes of the iterators of a DataLoader's class, such as ``state_dict``."""
@@ -45,6 +47,19 @@ class TunedIterator:
 
     def _reset(self, loader: DataLoader[Any]) -> None:
         """Called by DataLoader before another epoch with persistent workers, and draws no seed, as torch's own."""
+        with self._entered():
+            self._continue_with_another_epoch()
+
+    @contextlib.contextmanager
+    def _entered(self) -> Iterator[None]:
+        ledger = ledger_of_thread()
+        ledger.enter(self._tuner.time)
+        try:
+            yield
+        finally:
+            ledger.leave(self._tuner.time, has_ended=False)
+
+    def _continue_with_another_epoch(self) -> None:
         restore = loaders.order_restorer(self._loader)
         try:
             self._pools.abandon()
@@ -61,15 +76,28 @@ class TunedIterator:
         if latest is not None and self._try(latest.end_epoch):
             self._try(lambda: self._tuner.end_epoch(self._batches or 0, is_stream=False))
         self._try(self._pools.change_between_epochs, self._batches)
-        began_s = time.perf_counter()
+        began_s, (drawn_before_s, _) = time.perf_counter(), self._pools.sampler_clock.read()
         self._pools.start(make)
+        start_s, drawn_s = time.perf_counter() - began_s, self._pools.sampler_clock.spent_s - drawn_before_s
+        self._note_start(start_s - drawn_s)
         self._tuner.epoch += 1
         self._epoch, self._returned = self._tuner.epoch, 0
         self._pool_began = 0  # batches of the epoch that earlier pools have given
         self._device = device_clock.of_training() or Device()
         if self._tuner.waiting is not None:
             self._tuner.waiting.begin_epoch()
-        self._try(self._observe, time.perf_counter() - began_s)
+        self._try(self._observe, start_s, 0, drawn_s)
+
+    def _note_start(self, start_s: float) -> None:
+        """Workers have been started, which took these seconds of the process, if the pool is new."""
+        self._tuner.ledger, timed = ledger_of_thread(), self._tuner.time
+        reason = loaders.reason_not_training(self._loader)
+        timed.has_loop = bool(reason)
+        if reason == loaders.NOT_TRAINING[0]:  # a validation whose last epoch was left is none in parallel
+            timed.is_parallel = False
+        if self._pools.current.pids:
+            timed.starting_s += start_s
+            timed.starts += 1
 
     def _try(self, step: Callable[..., Any], *arguments: Any) -> Any:
         """Does a part of the tuning. If it fails, training continues without it, unless index lists are lost."""
@@ -87,13 +115,19 @@ class TunedIterator:
             self._tuner.waiting = None  # else the part that failed would be repeated at each batch
             return None
 
-    def _observe(self, start_s: float, earlier_batches: int = 0) -> None:
-        """Observes the settings in use; ``start_s`` is of its workers, which have given ``earlier_batches``."""
+    def _observe(self, start_s: float, earlier_batches: int = 0, drawn_s: float = 0.0) -> None:
+        """Observes the settings in use.
+
+        Args:
+            start_s: Seconds for starting the workers.
+            earlier_batches: That they have given.
+            drawn_s: Seconds of ``start_s`` in the sampler.
+        """
         pool = self._pools.current
         self._tuner.worker_pids = pool.pids
         self._observation = self._tuner.observe(self._batches)
         if self._observation is not None:
-            self._observation.begin(self._returned, start_s, pool.start_cpu_s, earlier_batches)
+            self._observation.begin(self._returned, start_s, pool.start_cpu_s, earlier_batches, drawn_s)
 
     def __iter__(self) -> "TunedIterator":
         return self
@@ -103,6 +137,16 @@ class TunedIterator:
 
     def __next__(self) -> Any:
         """The next batch, in the order of the sampler."""
+        ledger, has_ended = ledger_of_thread(), True
+        ledger.enter(self._tuner.time)
+        try:
+            batch = self._followed_batch()
+            has_ended = False
+            return batch
+        finally:
+            ledger.leave(self._tuner.time, has_ended=has_ended)
+
+    def _followed_batch(self) -> Any:
         is_followed, waiting = self._epoch == self._tuner.epoch, self._tuner.waiting  # else another iterator is
         self._pools.expect(self._returned)
         if self._observation is None and self._pools.change is None:
@@ -129,7 +173,7 @@ class TunedIterator:
     def _note(self, batch: Any) -> None:
         """A batch has been returned."""
         waited_s = self._device.waited_s() if self._observation is not None else 0.0
-        received, change = _moment(self._delay_s), self._pools.change
+        received, change = self._moment(), self._pools.change
         self._pools.note_batch()
         if self._tuner.tuning.is_decided:
             self._observation = None
@@ -149,11 +193,16 @@ class TunedIterator:
             self._try(lambda: self._tuner.end_epoch(self._returned, is_stream=True))
             self._pools.current.end()
             raise StopIteration
+        asked_s = time.perf_counter()
         try:
             batch = self._pools.next_batch()
         except StopIteration:
+            self._tuner.time.starting_s += time.perf_counter() - asked_s  # it ends the workers
             self._try(self._end_epoch)
             raise
+        if not self._returned:
+            began_s = self._pools.current.first_began_s
+            self._tuner.time.starting_s += max(0.0, min(began_s, time.perf_counter()) - asked_s)
         self._returned += 1
         self._tuner.batches += 1
         return batch
@@ -176,7 +225,7 @@ class TunedIterator:
         if latest is not None:
             self._device.pace()
             self._device.ask()
-            latest.batches.asked(_moment(self._delay_s))
+            latest.batches.asked(self._moment())
             if latest.ends_window:
                 _cut(latest, self._pools.current, self._tuner)
                 plan = self._pools.plan(self._returned, self._batches) if self._pools.change is None else None
@@ -191,7 +240,12 @@ class TunedIterator:
         if self._pools.hand_over(self._returned):
             self._observation = None
         if self._observation is not None:
-            self._observation.batches.asked(_moment(self._delay_s))
+            self._observation.batches.asked(self._moment())
+
+    def _moment(self) -> Moment:
+        sampler_s, sampler_cpu_s = self._pools.sampler_clock.read()
+        others_s = ledger_of_thread().others_s(self._tuner.time)
+        return Moment(time.perf_counter(), time.process_time(), self._delay_s(), sampler_s, sampler_cpu_s, others_s)
 
 
 def _cut(latest: TrainingTrial, pool: Pool, tuner: Tuner, *, has_ended: bool = False) -> None:
@@ -213,7 +267,3 @@ def _busy_share(pool: Pool, now_s: float) -> float:
     busy_s = sum(record.ended_s - record.began_s for record in records)
     kept_s = len(pool.pids) * (now_s - min((record.began_s for record in records), default=now_s))
     return busy_s / kept_s if kept_s else 1.0
-
-
-def _moment(delay_s: Callable[[], float]) -> Moment:
-    return Moment(time.perf_counter(), time.process_time(), delay_s())

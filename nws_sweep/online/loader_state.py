@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from nws_sweep.online.ledger import Ledger, LoaderTime
 from nws_sweep.online.observation import EpochLength, TrainingTrial
 from nws_sweep.online.plan import Agreement, Plan
 from nws_sweep.online.situation import Situation
@@ -34,6 +35,9 @@ class LoaderState:
         endless_batches: Of an epoch, if the loader's class takes all epochs from one iterator; 0 for other loaders.
         draws_shuffle: Whether samples that were made without workers have drawn from the generator that shuffles.
         length: Of epochs of an iterable dataset.
+        sees_others: Whether the other DataLoaders of the program are followed too.
+        time: Of the loader.
+        ledger: Of the thread that iterates over the loader.
     """
 
     tuning: Tuning
@@ -52,6 +56,9 @@ class LoaderState:
     endless_batches: int = 0
     draws_shuffle: bool = False
     length: EpochLength = field(init=False)
+    sees_others: bool = False
+    time: LoaderTime = field(default_factory=LoaderTime)
+    ledger: Ledger = field(default_factory=Ledger)
     trials: dict[LoaderSettings, Trial] = field(default_factory=dict)
     observation: TrainingTrial | None = None  # of the settings in use
     epoch: int = -1  # of the newest iterator

@@ -59,14 +59,16 @@ class TrainingTrial:
         self.batches = WindowBuilder(self.settings.batch_size or 1)
         self._fewest_batches = max(_FEWEST_BATCHES, self.settings.queued_batches)
 
-    def begin(self, first: int, start_s: float, start_cpu_s: float, earlier_batches: int = 0) -> None:
+    def begin(
+        self, first: int, start_s: float, start_cpu_s: float, earlier_batches: int = 0, drawn_s: float = 0.0
+    ) -> None:
         """Workers have been started, in ``start_s``; ``first`` is the number of their first batch in the epoch.
 
-        They may have given ``earlier_batches`` before.
+        They may have given ``earlier_batches`` before; ``drawn_s`` of the time were in the sampler.
         """
         self._first, self._made, self._taken = first, earlier_batches, 0
         self._cut_before = len(self.windows)
-        self.batches.begin_epoch(start_s, start_cpu_s)
+        self.batches.begin_epoch(start_s, start_cpu_s, drawn_s)
 
     def given(self, now: Moment, batch: Any, waited_s: float = math.inf) -> None:
         """The requested batch has been received.
@@ -207,6 +209,8 @@ def _as_whole_epoch(windows: Epoch) -> Window:
         receive_cpu_s=sum(window.receive_cpu_s or 0.0 for window in windows),
         receive_delay_s=sum(window.receive_delay_s for window in windows),
         step_cpu_s=sum(window.step_cpu_s or 0.0 for window in windows),
+        sampler_s=sum(window.sampler_s for window in windows),
+        others_s=sum(window.others_s for window in windows),
         worker_start_s=windows[-1].worker_start_s,
     )
 

@@ -134,6 +134,11 @@ class Pool:
         return [worker.pid for worker in torch_internals.workers(self.iterator)]
 
     @property
+    def first_began_s(self) -> float:
+        """When a worker began the first batch of the epoch, on the clock time.perf_counter; 0 if it is unknown."""
+        return (self.log.first_began_s if self.log else None) or 0.0
+
+    @property
     def is_ready(self) -> bool:
         """Whether all workers have been started, without the first batches of an iterable dataset."""
         return not self._states.count(STARTING)

@@ -8,6 +8,7 @@ from typing import Any
 from torch.utils.data import DataLoader
 
 from nws_sweep.dataloading import loaders
+from nws_sweep.dataloading.orders import SamplerClock
 from nws_sweep.errors import one_line
 from nws_sweep.online.index_stream import IndexStream
 from nws_sweep.online.plan import Plan
@@ -50,6 +51,11 @@ class Pools:
         self._stream = IndexStream(loaders.index_sampler(loader), pause_every)
         self.change: Change | None = None
         self.safeguards = Safeguards(loader, tuner)
+
+    @property
+    def sampler_clock(self) -> SamplerClock:
+        """Of the sampler."""
+        return self._stream.clock
 
     def make(self, settings: LoaderSettings, *, is_first: bool = False) -> Pool:
         """Another pool; the first one begins an epoch."""

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from nws_sweep import units
-from nws_sweep.results import LoaderSettings, Trial, Window, WindowKind
+from nws_sweep.results import Account, LoaderSettings, OtherLoader, Trial, Window, WindowKind
+from nws_sweep.searching.timing import starting_s
 
 Epoch = Sequence[Window]
 
@@ -140,3 +141,27 @@ def whole_epochs(windows: Iterable[Window], batches: int | None) -> list[Epoch]:
 def duration_s(windows: Iterable[Window]) -> float:
     """The seconds of windows together."""
     return sum(window.elapsed_s for window in windows)
+
+
+def account_of(windows: Sequence[Window], lasted_s: float, others: Sequence[OtherLoader], *, workers: int) -> Account:
+    """Where the time of a training went.
+
+    Args:
+        windows: Of the training DataLoader; at least one.
+        lasted_s: Seconds from the beginning of the first window on.
+        others: What other DataLoaders took of them.
+        workers: Of the training DataLoader.
+    """
+    starts_s = sum(starting_s(window, windows) for window in windows if window.startup_s is not None)
+    ends_s = sum(window.end_s or 0.0 for window in windows)
+    in_loop_s = duration_s(windows) + sum(other.seconds for other in others)
+    account = Account(
+        step_s=sum(sum(window.step_s) for window in windows),
+        making_s=0.0,
+        sampler_s=sum(window.sampler_s for window in windows),
+        main_s=sum(window.receive_cpu_s or 0.0 for window in windows) if workers else 0.0,
+        starting_s=starts_s + ends_s if workers else 0.0,
+        others=tuple(others),
+        unseen_s=max(0.0, lasted_s - in_loop_s),
+    )
+    return account.lasting(lasted_s)

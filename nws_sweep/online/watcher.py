@@ -1,60 +1,102 @@
-"""Says how long training waits for data, and changes nothing."""
+"""Says where the time of a training goes, and changes nothing."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from nws_sweep import units
+from nws_sweep.analysis import accounts
 from nws_sweep.dataloading import device_clock
 from nws_sweep.online import texts
 from nws_sweep.online.decision import Keep
+from nws_sweep.online.ledger import LoaderTime
+from nws_sweep.online.observation import TrainingTrial
 from nws_sweep.online.plan import Plan
-from nws_sweep.online.times import times_of
+from nws_sweep.online.times import account_of, times_of
 from nws_sweep.online.tuner import Tuner
 from nws_sweep.replay.stages import stage_costs
-from nws_sweep.results import Trial
+from nws_sweep.results import Account, Part, Trial
 from nws_sweep.system import accelerator
 
 
+@dataclass(eq=False)
 class Watcher(Tuner):
-    """Follows a loader for an epoch, at most for a minute, or until training ends."""
+    """Follows a loader until its next epoch begins, at most for a minute, or until training ends."""
 
     changes_settings = False
+    others_before: Mapping[LoaderTime, LoaderTime] = field(default_factory=dict)  # when the first epoch began
+
+    def observe(self, batches_per_epoch: int | None) -> TrainingTrial | None:
+        """As a tuner; notes what other loaders have taken before."""
+        is_new, observation = self.observation is None, super().observe(batches_per_epoch)
+        if is_new and observation is not None:
+            self.others_before = self.ledger.now()
+        return observation
 
     def plan(self, batch: int, batches: int | None) -> Plan | None:
-        """Never other settings; says what was found once a long epoch has lasted a minute."""
+        """Never other settings; says what was found once a long epoch has lasted a minute, or the next one begins."""
         latest = self.observation
-        if latest is not None and self.may_change(self) and latest.is_long:
-            self.end()
+        if latest is not None and self.may_change(self) and (latest.is_long if batch else _has_epoch(latest)):
+            self._conclude(time.perf_counter())
         return None
 
     def end_epoch(self, batches: int, *, is_stream: bool) -> None:
-        """Says what was found, if the epoch was timed."""
+        """Says what was found if no other loaders are seen: nothing between two epochs is known then."""
         latest = self.observation
-        if latest is not None and self.may_change(self) and (latest.whole_epochs or latest.is_long_enough):
-            self.end()
+        if latest is not None and self.may_change(self) and _has_epoch(latest) and not self.sees_others:
+            self._conclude(time.perf_counter())
 
     def end(self) -> None:
-        """Says what was found."""
+        """Says what was found; what followed the last batch of any loader is no part of an epoch."""
+        self._conclude(self.ledger.latest_s)
+
+    def _conclude(self, until_s: float) -> None:
         if self.observation is None or self.tuning.is_decided:
             return
-        self.trials[self.current] = trial = self.observation.trial(self.configuration, self.cpus)
-        self.decide(self._reason(trial, self.observation.batches_per_epoch))
+        trial = self.observation.trial(self.configuration, self.cpus)
+        account = self._account(self.observation, until_s)
+        if trial.measurement is not None:
+            trial = replace(trial, measurement=replace(trial.measurement, account=account))
+        self.trials[self.current] = trial
+        reason = self._reason(trial, self.observation.batches_per_epoch)
+        lines = accounts.table(account, self.current.num_workers) if account else []
+        self.decide("\n  ".join([reason, *lines]))
+
+    def _account(self, observation: TrainingTrial, until_s: float) -> Account | None:
+        """Where the time went until this moment on the clock of the windows; None if it is unknown."""
+        windows = observation.windows
+        if not windows or (accelerator.in_use() and device_clock.of_training() is None):
+            return None
+        others = self.ledger.since(self.others_before, self.time)
+        lasted_s = max(0.0, until_s - windows[0].began_s)
+        return account_of(windows, lasted_s, others, workers=self.current.num_workers)
 
     def _reason(self, trial: Trial, batches: int | None) -> str:
         """What was found, in a sentence."""
         times, device = times_of([trial]), accelerator.in_use()
         measured = times.measured.get(self.current)
+        account = trial.measurement.account if trial.measurement else None
         if measured is None:
             return "too few batches were timed"
         takes = f"{times.unit} takes {times.text(measured.batch_s)} with num_workers={self.current.num_workers}"
-        if device and device_clock.of_training() is None:
+        if account is None:
             why = f"since the step may still run on {device} when the next batch is requested"
             return f"{takes}; the share of it spent waiting is unknown, {why}"
-        waits = f"training waits for data {units.share(measured.waiting_share)} of the time{_dearest(trial)}; {takes}"
+        part = accounts.to_change(account, self.current)
+        if part is not Part.MAKING:
+            return accounts.remedy(account, part)
+        waits = f"training waits for data {units.share(account.share(part))} of the time{_dearest(trial)}; {takes}"
         decision = self.situation.decision(batches, is_new_epoch=True)
         if isinstance(decision, Keep):
             return f"{waits}; {decision.refusal or texts.NO_GAIN}"
         ratio = decision.predicted_s / decision.current_s
-        share = units.share(max(0.0, 1 - (1 - measured.waiting_share) / ratio))
+        waiting = units.share(max(0.0, 1 - (1 - measured.waiting_share) / ratio))
         settings, predicted = texts.named(decision.settings, self.current), times.text(measured.batch_s * ratio)
-        return f"{waits}; predicted with {settings}: waiting {share}, {times.unit} {predicted}"
+        return f"{waits}; predicted with {settings}: waiting {waiting}, {times.unit} {predicted}"
+
+
+def _has_epoch(observation: TrainingTrial) -> bool:
+    return bool(observation.whole_epochs) or observation.is_long_enough
 
 
 def _dearest(trial: Trial) -> str:

@@ -375,7 +375,7 @@ class TuningHook(ProgramHook):
         is_chosen = is_wanted if self._wanted else not reason_not_training(loader)
         options = self._options if is_chosen else {**self._options, "reuse": "never"}
         tuner = tuner_of(loader, **options, progress=self._reporting.progress, watches=self._watches)
-        tuner.may_change = self._is_training
+        tuner.may_change, tuner.sees_others, tuner.time.name = self._is_training, True, type(loader.dataset).__name__
         followed = _Followed(
             name=_name(number, loader), number=number, kind=kind, dataset=_dataset_of(loader),
             latest=weakref.ref(loader), is_wanted=is_wanted, likeness=0, tuner=tuner,

@@ -20,12 +20,20 @@ class Bottleneck(str, Enum):
     MEMORY = "memory"
     COMPETITION = "competition"
     STEP = "step"
+    SAMPLER = "sampler"
     TRANSFER = "transfer"
     CPU = "CPU"
     LATENCY = "latency"
 
 
 Taken = Bottleneck | Stage  # what may be taken away
+# Costs of the loop that are 0 without each bottleneck.
+_OF_LOOP = {
+    Bottleneck.STARTUP: ("fork_s", "start_s", "stop_s"),
+    Bottleneck.STEP: ("step_s", "step_cpu_s"),
+    Bottleneck.SAMPLER: ("sampler_s",),
+    Bottleneck.TRANSFER: ("receive_s", "receive_wait_s"),
+}
 REMOVABLE = [each for each in Bottleneck if each not in {Bottleneck.NOISE, Bottleneck.MEMORY}]
 
 
@@ -44,22 +52,18 @@ class Epoch(NamedTuple):
             undisturbed: The loop with the training step as on free CPUs.
         """
         costs, loop, settings = self
+        if isinstance(taken, Stage):
+            return Epoch([taken.taken_from(cost) for cost in costs], loop, settings)
+        loop = replace(loop, **dict.fromkeys(_OF_LOOP.get(taken, ()), 0.0))
         match taken:
-            case Stage():
-                costs = [taken.taken_from(cost) for cost in costs]
-            case Bottleneck.STARTUP:
-                loop = replace(loop, fork_s=0.0, start_s=0.0, stop_s=0.0)
             case Bottleneck.ORDER:
                 settings = replace(settings, in_order=False)
-            case Bottleneck.STEP:
-                loop = replace(loop, step_s=0.0, step_cpu_s=0.0)
             case Bottleneck.TRANSFER:
                 costs = [cost.scaled([1.0, 1.0, 0.0]) for cost in costs]
-                loop = replace(loop, receive_s=0.0, receive_wait_s=0.0)
             case Bottleneck.LATENCY:
                 costs = [cost.scaled([1.0, 0.0, 1.0]) for cost in costs]
             case Bottleneck.CPU:
                 loop, settings = undisturbed, replace(settings, cpus=math.inf)
-            case _:
+            case Bottleneck.COMPETITION:
                 loop = undisturbed
         return Epoch(costs, loop, settings)

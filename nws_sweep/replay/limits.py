@@ -38,11 +38,12 @@ def least_batch_s(costs: Sequence[BatchCost], loop: LoopCosts, num_workers: int,
 def _with_workers(costs: Sequence[BatchCost], loop: LoopCosts, workers: int, cpus: float) -> tuple[Limit, ...]:
     cpu_s = statistics.fmean(cost.cpu_s + cost.copy_s for cost in costs) + loop.receive_s + loop.step_cpu_s
     making_s = statistics.fmean(cost.making_s for cost in costs)
+    main_s = loop.sampler_s + loop.receive_s + loop.step_s
     return (
         Limit("the training step", loop.step_s),
         Limit("the CPU time of a batch, shared by the CPUs,", cpu_s / cpus),
         Limit("making a batch, shared by the workers,", making_s / workers),
-        Limit("receiving a batch and the training step", loop.receive_s + loop.step_s),
+        Limit("drawing and receiving a batch and the training step", main_s),
     )
 
 
@@ -53,5 +54,5 @@ def _without_workers(costs: Sequence[BatchCost], loop: LoopCosts, _: int, cpus: 
     return (
         Limit("the training step", step_s),
         Limit("the CPU time of a batch, shared by the CPUs,", (cpu_s + loop.step_cpu_s) / cpus),
-        Limit("making a batch and the training step", making_s + step_s),
+        Limit("drawing and making a batch and the training step", loop.sampler_s + making_s + step_s),
     )

@@ -6,6 +6,7 @@ The rules are those of ``torch.utils.data.dataloader._MultiProcessingDataLoaderI
   batch that is returned. In order, the next worker in turn gets it; otherwise the next in turn that has fewer than
   ``prefetch_factor``.
 - While the main process waits for a batch it receives those that are finished, and keeps the early ones.
+- The main process draws the indices of a batch from the sampler just before it assigns the batch.
 
 CPU time of workers and of the main process shares the CPUs: each process runs at the rate min(1, cpus / runnable)
 (processor sharing). Waiting for storage, a network or a timer takes no CPU. The moment of a batch at which its worker
@@ -68,7 +69,7 @@ def _without_workers(batches: Sequence[BatchCost], loop: LoopCosts, cpus: float)
     now, returned = 0.0, []
     step_s = max(loop.step_s, loop.step_cpu_s / cpus)
     for batch in batches:
-        now += batch.cpu_s / min(batch.threads, cpus) + batch.wait_s
+        now += loop.sampler_s + batch.cpu_s / min(batch.threads, cpus) + batch.wait_s
         returned.append(now)
         now += step_s
     return Replayed(tuple(returned), now)
@@ -184,6 +185,9 @@ class _Epoch:
                     machine.wait(own, loop.receive_wait_s)
                     yield
             self._outstanding[received.pop(expected)] -= 1
+            if loop.sampler_s and self._sent < len(self._batches):
+                machine.wait(own, loop.sampler_s)
+                yield
             self._assign()
             self._returned_s.append(machine.now)
             if loop.step_cpu_s:
@@ -200,7 +204,10 @@ class _Epoch:
             self._machine.compute(own, self._loop.fork_s)
             yield
             next(worker)
-        for _ in range(self._settings.queued_batches):
+        for _ in range(min(self._settings.queued_batches, len(self._batches))):
+            if self._loop.sampler_s:
+                self._machine.wait(own, self._loop.sampler_s)
+                yield
             self._assign()
 
     def _assign(self) -> None:

@@ -3,11 +3,12 @@
 May import: ``errors``. Names end in their unit; an undefined value is None, never 0.
 
 - Values: ``ranges`` (what they may be), ``settings`` (requested values), ``measurements`` (windows, trials),
-  ``search_record`` (searches, tuning).
+  ``account`` (where an epoch goes), ``search_record`` (searches, tuning).
 - Files: ``storage`` (folders and files), ``codec`` (their text), ``result_cache`` (earlier results),
   ``atomic`` (writing).
 """
 
+from nws_sweep.results.account import Account, OtherLoader, Part
 from nws_sweep.results.dataset_facts import DatasetFacts, ProjectFacts, PythonObjects
 from nws_sweep.results.measurements import (
     BatchCost, BatchRecord, BatchTime, Estimate, LoopCosts, MachineTime, Measurement, Noise, Span, StageTime, TimeSlice,

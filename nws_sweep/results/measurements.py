@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from nws_sweep.results.account import Account
 from nws_sweep.results.ranges import AtLeast1, Bytes, Cost, Count, Duration, Finite, NotNegative, Positive
 from nws_sweep.results.settings import LoaderSettings
 
@@ -115,6 +116,7 @@ class LoopCosts:
 
     receive_s: Duration = 0.0  # CPU time for receiving one batch from a worker
     receive_wait_s: Duration = 0.0  # besides it, until a batch that is finished has been received
+    sampler_s: Duration = 0.0  # for drawing the indices of one batch
     step_s: Duration = 0.0  # of the training step per batch, with all CPUs free
     step_cpu_s: Duration = 0.0  # CPU time of all threads in ``step_s``
     fork_s: Duration = 0.0  # CPU time of the main process for starting one worker, the least of all epochs
@@ -146,7 +148,8 @@ class Window:
     batch_bytes: int | None = None  # of the first batch, if an epoch began and the size is known
     batch_tensors: int | None = None  # of the first batch, likewise
     records: tuple[BatchRecord, ...] = ()  # batches that the workers have finished
-    receive_cpu_s: float | None = None  # CPU time of the main process in ``next()``, without the start of an epoch
+    # CPU time of the main process in ``next()``, without the start of an epoch and without the sampler.
+    receive_cpu_s: float | None = None
     receive_delay_s: float = 0.0  # in ``next()``, in which the main thread was ready to run and did not
     began_s: float = 0.0  # on the clock of the records
     step_cpu_s: float | None = None  # CPU time of the main process in the training step
@@ -155,6 +158,8 @@ class Window:
     stop_s: float | None = None  # for ending the idle workers of an epoch that was left for the one that began
     # In ``next()`` while an accelerator was still busy with the step before, one per batch; empty if it never was.
     overlap_s: tuple[float, ...] = ()
+    sampler_s: float = 0.0  # of ``wait_s`` in the sampler
+    others_s: float = 0.0  # in other DataLoaders and their loops, between the batches; not in ``step_s``
 
     @property
     def batches(self) -> int:
@@ -284,6 +289,7 @@ class Measurement:
     # Half the width of the 95 % interval of the logarithm of the objective / that of the search's answer, by the rounds
     # that both were measured in; None without rounds.
     ratio_half_width: NotNegative | None = None
+    account: Account | None = None  # where an epoch goes; a batch, if the length of an epoch is unknown
 
     @property
     def rate(self) -> Estimate | None:

@@ -53,19 +53,31 @@ def loop_costs(slices: Sequence[TimeSlice], conditions: Conditions) -> LoopCosts
     start_s = next((window.worker_start_s for window in reversed(windows) if window.worker_start_s), 0.0)
     receive_s = sum(window.receive_cpu_s or 0.0 for window in windows) / taken
     delay_s = sum(window.receive_delay_s for window in windows) / taken
+    sampler_s = _sampler_s(windows, conditions)
     # The first training steps take longer.
     counted = [window for window in windows if window.counts and window.batches] or windows
     taken = sum(window.batches for window in counted)
     ready_s = [wait_s for epoch in epochs(slices) if workers for wait_s in _waits_for_ready_batches(epoch)]
     return LoopCosts(
         receive_s=receive_s if workers else 0.0,
-        receive_wait_s=max(0.0, statistics.median(ready_s) - receive_s - delay_s) if ready_s else 0.0,
+        receive_wait_s=max(0.0, statistics.median(ready_s) - receive_s - delay_s - sampler_s) if ready_s else 0.0,
+        sampler_s=sampler_s,
         step_s=sum(sum(window.step_s) for window in counted) / taken,
         step_cpu_s=sum(window.step_cpu_s or 0.0 for window in counted) / taken,
         fork_s=min(starts_s, default=0.0) / workers if workers else 0.0,
         start_s=start_s,
         stop_s=end_of_workers_s(windows, conditions) * min(conditions.cores, workers) / workers if workers else 0.0,
     )
+
+
+def _sampler_s(windows: Sequence[Window], conditions: Conditions) -> float:
+    """Seconds in the sampler for the indices of one batch; a start draws those of a whole queue."""
+    if within := [window for window in windows if window.startup_s is None and window.batches]:
+        return sum(window.sampler_s for window in within) / sum(window.batches for window in within)
+    drawn = sum(window.batches + conditions.settings.queued_batches for window in windows)
+    if conditions.length is not None:
+        drawn = min(drawn, conditions.length * len(windows))
+    return sum(window.sampler_s for window in windows) / max(1, drawn)
 
 
 def end_of_workers_s(windows: Iterable[Window], conditions: Conditions) -> float:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from nws_sweep.replay import choice
-from nws_sweep.results import Measurement, TimeSlice, Window, WindowKind
+from nws_sweep.results import Account, Measurement, TimeSlice, Window, WindowKind
 from nws_sweep.searching.batch_costs import end_of_workers_s
 from nws_sweep.searching.counters import all_windows, cpu_time_s, memory_growth_bytes
 from nws_sweep.searching.schedule import Conditions, counted, epoch_windows, steady_windows
@@ -225,6 +225,45 @@ class Timing(Pace):
             return self.batch_s
         return self.epoch_s / self.conditions.length
 
+    @cached_property
+    def account(self) -> Account | None:
+        """Where an epoch goes; a batch, if the length of an epoch is unknown; None before the first window that counts.
+
+        The waits of the windows that count are split by what they contain; what nothing else explains is making.
+        """
+        windows = self.paced_windows
+        taken = _taken(windows)
+        if self.cost_s is None or not taken:
+            return None
+        batches = (self.conditions.length or 1) if self.epoch_s else 1
+        sampler_s = sum(window.sampler_s for window in windows) / taken
+        receive_s = sum(window.receive_cpu_s or 0.0 for window in windows) / taken
+        account = Account(
+            step_s=batches * self.step_s,
+            making_s=0.0,
+            sampler_s=batches * sampler_s + (self._first_draws_s(sampler_s) if self.epoch_s else 0.0),
+            main_s=batches * receive_s if self.conditions.settings.num_workers else 0.0,
+            starting_s=self._starting_s if self.epoch_s else 0.0,
+        )
+        return account.lasting(batches * self.cost_s)
+
+    def _first_draws_s(self, sampler_s: float) -> float:
+        """Seconds in the sampler when an epoch begins, besides those of a usual batch."""
+        return statistics.fmean(max(0.0, start.sampler_s - start.batches * sampler_s) for start in self._starts)
+
+    @cached_property
+    def _starting_s(self) -> float:
+        """Seconds of an epoch for starting and ending workers; persistent ones start in the first of ``epochs``."""
+        if not self.conditions.settings.num_workers:
+            return 0.0
+        starts_s = [starting_s(start, self.windows) for start in self._starts]
+        if not self.conditions.settings.persistent_workers:
+            end_s = end_of_workers_s(self.windows, self.conditions)
+            return statistics.fmean(starts_s) + self.more_start_s + end_s
+        first_s, *later_s = starts_s
+        epochs = self.conditions.rules.epochs
+        return (first_s + (epochs - 1) * statistics.fmean(later_s or [0.0])) / epochs
+
     @property
     def paced_share(self) -> float:
         """Share of ``cost_s`` that grows with the pace of the rounds; start and end of an epoch belong to no round."""
@@ -260,6 +299,7 @@ class Timing(Pace):
             epoch_s=self.epoch_s and self.epoch_s * longer,
             first_epoch_s=self.first_epoch_s,
             ratio_half_width=compared.ratio_half_width,
+            account=self.account and self.account.lasting(self.account.total_s * longer),
         )
 
 
@@ -276,6 +316,22 @@ def _steady_part(epoch: Window, conditions: Conditions) -> Window:
         return epoch
     samples = epoch.samples * len(waits) // epoch.batches if size is None else size * len(waits)
     return replace(epoch, wait_s=waits, step_s=epoch.step_s[kept], samples=samples, end_s=None)
+
+
+def starting_s(start: Window, windows: Sequence[Window]) -> float:
+    """Seconds from ``iter(loader)`` until a worker began the first batch, without the sampler; 0 if it is unknown.
+
+    Args:
+        start: The window that begins an epoch.
+        windows: All windows of the trial: the record of the first batch may be in a later one.
+    """
+    began = windows.index(start)
+    for window in windows[began:]:
+        for record in window.records:
+            if record.number == 0:
+                waited_s = min(record.began_s - start.began_s, start.startup_s or 0.0)
+                return max(0.0, waited_s - start.sampler_s)
+    return 0.0
 
 
 def _taken(windows: Sequence[Window]) -> int:

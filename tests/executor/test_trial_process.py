@@ -21,7 +21,7 @@ import torch
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset, SequentialSampler, TensorDataset
 
 from nws_sweep.dataloading.loaders import Source
-from nws_sweep.dataloading.orders import BatchesInRuns
+from nws_sweep.dataloading.orders import TimedBatches
 from nws_sweep.dataloading.recording import WorkerStart
 from nws_sweep.errors import (
     ConfigurationError,
@@ -85,7 +85,8 @@ def test_a_kept_iterator_is_made_once_with_all_that_a_trial_sets(
     commands.open(settings(2), 0.5)
     (found,) = made
     kinds = (type(found["worker_init_fn"]), type(found["batch_sampler"]), found["collate_fn"])
-    assert kinds == (WorkerStart, BatchesInRuns, collate)
+    assert kinds == (WorkerStart, TimedBatches, collate)
+    assert found["batch_sampler"].order == []  # of the runs
     assert commands._session.produced() is None  # it makes batches before their epoch begins
 
 

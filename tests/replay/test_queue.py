@@ -154,9 +154,9 @@ def test_more_cpus_and_cheaper_batches_are_never_slower_with_waits_alone_or_one_
         (4, 2.0, FREE, "making a batch, shared by the workers,", 1.5),
         (8, 1.0, FREE, "the CPU time of a batch, shared by the CPUs,", 2.5),
         (8, 2.0, LoopCosts(step_s=3.0), "the training step", 3.0),
-        (8, 8.0, LoopCosts(step_s=3.0, receive_s=1.0), "receiving a batch and the training step", 4.0),
-        (0, 2.0, LoopCosts(step_s=3.0), "making a batch and the training step", 9.0),
-        (0, 0.5, LoopCosts(step_s=3.0, step_cpu_s=2.0), "making a batch and the training step", 12.0),
+        (8, 8.0, LoopCosts(step_s=3.0, receive_s=1.0), "drawing and receiving a batch and the training step", 4.0),
+        (0, 2.0, LoopCosts(step_s=3.0), "drawing and making a batch and the training step", 9.0),
+        (0, 0.5, LoopCosts(step_s=3.0, step_cpu_s=2.0), "drawing and making a batch and the training step", 12.0),
     ],
 )
 def test_the_largest_physical_limit_holds(
@@ -171,14 +171,16 @@ def test_the_largest_physical_limit_holds(
 
 def load_of(batches: list[BatchCost], using: QueueSettings, loop: LoopCosts, **changes: object) -> Load:
     """The load of which the oracle simulates the epoch that is replayed."""
+    main_s = asdict(loop)
     load = Load(
+        sampler_wait_s=main_s.pop("sampler_s"),
         cpu_s=[batch.cpu_s for batch in batches],
         wait_s=[batch.wait_s for batch in batches],
         num_workers=using.num_workers,
         cpus=using.cpus,
         prefetch_factor=using.prefetch_factor,
         in_order=using.in_order,
-        **asdict(loop),
+        **main_s,
     )
     return changed(load, **changes)  # type: ignore[arg-type]
 
@@ -196,6 +198,7 @@ def random_loop(draw: random.Random) -> LoopCosts:
     return LoopCosts(
         receive_s=draw.choice([0.0, 0.05]),
         receive_wait_s=draw.choice([0.0, 0.05]),
+        sampler_s=draw.choice([0.0, 0.1]),
         step_s=step_s,
         step_cpu_s=step_s * draw.choice([0.0, 0.5, 1.0, 2.0]),
         fork_s=draw.choice([0.0, 0.5]),

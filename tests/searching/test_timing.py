@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from nws_sweep.results import (
+    Account,
     BatchCost,
     LoaderSettings,
     MachineTime,
@@ -122,6 +123,23 @@ def test_the_start_of_an_epoch_is_the_mean_of_all_starts_but_the_first() -> None
     found = figures([*starts, *slices(window())[1:]], conditions(batches=100))
     assert found.epoch_s == 3.0 + 92 * 0.5 + 0.5  # the workers of the epochs that were left ended in 0.5 s
     assert measured(window()).epoch_s is None  # of unknown length
+
+
+def test_the_account_of_an_epoch_adds_up_to_it() -> None:
+    """The epoch begins with 4 s, of which the sampler takes 1 s; of 8 batches of a window it takes 0.5 s."""
+    record = factories.batch_record(0, BatchCost(0.0, 0.1), began_s=3.5, ended_s=3.6)
+    start = epoch_start(4.0, sampler_s=1.5, records=(record,))
+    steady = window(sampler_s=0.5, receive_cpu_s=1.0)
+    measured = figures([start, *slices(steady)[1:]], conditions(batches=100))
+    account, epoch_s = measured.account, measured.epoch_s
+    assert account
+    assert epoch_s
+    assert account.total_s == pytest.approx(epoch_s)
+    assert (account.step_s, account.sampler_s, account.main_s) == pytest.approx((25.0, 6.25 + 1.0, 12.5))
+    assert account.starting_s == pytest.approx(2.0 + epoch_s - 4.0 - 92 * 0.5)
+    assert figures(slices(steady), conditions()).account == Account(
+        step_s=0.25, making_s=0.0625, sampler_s=0.0625, main_s=0.125
+    )  # of a batch
 
 
 def test_the_first_step_of_a_process_is_not_a_part_of_an_epoch() -> None:

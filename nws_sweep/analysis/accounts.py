@@ -1,0 +1,72 @@
+"""Accounts in words: where the time of an epoch goes, and which part to change. Pure."""
+
+from nws_sweep.replay import choice
+from nws_sweep.results import Account, LoaderSettings, OtherLoader, Part
+from nws_sweep.units import counted, seconds, share
+
+_LEAST_SHARE = 0.005  # of a part that has a row: "0 %" says nothing
+_PERSISTENT = "persistent_workers=True"
+
+
+def line(account: Account) -> str:
+    """The parts that have a row, and their shares."""
+    shown = [f"{part.value} {share(account.share(part))}" for part in _shown(account)]
+    return f"where the time goes: {', '.join(shown)}"
+
+
+def _shown(account: Account) -> list[Part]:
+    return [part for part in account.seconds if account.share(part) >= _LEAST_SHARE]
+
+
+def table(account: Account, num_workers: int) -> list[str]:
+    """What the account is of, and a row for each part: its share, its seconds, what it consists of; largest first."""
+    width = max((len(part.value) for part in _shown(account)), default=0)
+    rows = [f"where {seconds(account.total_s)} went, with num_workers={num_workers}:"]
+    for part in _shown(account):
+        row = f"{part.value:<{width}}  {share(account.share(part)):>5}  {seconds(account.seconds[part])}"
+        if part is Part.OTHERS:
+            row += f"  ({'; '.join(map(_other, account.others))})"
+        rows.append(row)
+    return rows
+
+
+def _other(loader: OtherLoader) -> str:
+    if not loader.starts:
+        return f"{loader.name}: {seconds(loader.seconds)}"
+    times = "once" if loader.starts == 1 else f"{loader.starts} times"
+    starting = f"{seconds(loader.starting_s)} of it starting and ending workers {times}"
+    return f"{loader.name}: {seconds(loader.seconds)}, {starting}"
+
+
+def to_change(account: Account, settings: LoaderSettings) -> Part | None:
+    """The largest part that settings or code around the training step change; None if no part is worth it."""
+    fixed = {Part.STEP, Part.UNSEEN}
+    if settings.persistent_workers:
+        fixed.add(Part.STARTING)  # of the first epoch only
+    largest = next(part for part in account.seconds if part not in fixed)
+    return largest if account.share(largest) >= choice.PROMISING else None
+
+
+def remedy(account: Account, part: Part | None) -> str:
+    """What a part takes, and what to do about it, in a sentence; making samples has remedies of its own."""
+    if part is None:
+        return f"the training step takes {share(account.share(Part.STEP))} of the time; the loader does not limit it"
+    takes = f"{share(account.share(part))} of the time"
+    if part is Part.SAMPLER:
+        return f"the sampler takes {takes} in the main process: make it cheaper; no number of workers helps"
+    if part is Part.MAIN:
+        return f"receiving batches takes the main process {takes}: give it fewer and larger tensors"
+    if part is Part.STARTING:
+        saved = seconds(account.starting_s)
+        return f"starting and ending workers takes {takes}: {_PERSISTENT} saves {saved} of each later epoch"
+    return _remedy_of_others(account, takes)
+
+
+def _remedy_of_others(account: Account, takes: str) -> str:
+    worst = max(account.others, key=lambda loader: loader.starting_s)
+    if worst.starts < 2 or worst.starting_s < choice.PROMISING * account.total_s:
+        names = ", ".join(loader.name for loader in account.others)
+        return f"other loaders ({names}) take {takes}: tune each of them"
+    often, saved_s = counted(worst.starts, "time"), worst.starting_s * (1 - 1 / worst.starts)
+    starts = f"the DataLoader of {worst.name} starts its workers {often}"
+    return f"other loaders take {takes}: {starts}; made once, with {_PERSISTENT}, it saves {seconds(saved_s)}"

@@ -1,0 +1,119 @@
+"""Which DataLoader of a thread its seconds belong to; no second belongs to two of them.
+
+A DataLoader has the time in its iterators. One that does not train, such as that of a validation, also has the time
+between its batches, until its epoch ends or the training loop requests a batch. A DataLoader within another one, as in
+a dataset, is a part of that one.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from nws_sweep.results import OtherLoader
+
+
+@dataclass(eq=False)
+class LoaderTime:
+    """The time of one DataLoader.
+
+    Attributes:
+        name: Of the class of its dataset.
+        has_loop: Whether the time between its batches is its own, unless it is parallel.
+        is_parallel: Whether another DataLoader was asked for a batch within its epoch, as by ``zip``.
+        spent_s: Seconds so far.
+        starting_s: Seconds of them for starting and ending workers.
+        starts: How often workers were started.
+    """
+
+    name: str = ""
+    has_loop: bool = False
+    is_parallel: bool = False
+    spent_s: float = 0.0
+    starting_s: float = 0.0
+    starts: int = 0
+
+
+@dataclass(eq=False)
+class Ledger:
+    """The time of the DataLoaders of one thread.
+
+    Args:
+        clock: Seconds from any fixed point.
+
+    Attributes:
+        times: Of all DataLoaders so far.
+    """
+
+    clock: Callable[[], float] = time.perf_counter
+    times: list[LoaderTime] = field(default_factory=list)
+    _owner: LoaderTime | None = None  # of the time since ``_since_s``
+    _since_s: float = 0.0
+    _spent_s: float = 0.0  # by all DataLoaders
+    _depth: int = 0  # DataLoaders within others
+
+    def enter(self, loader: LoaderTime) -> None:
+        """An iterator of this DataLoader has been called."""
+        self._depth += 1
+        if self._depth == 1:
+            if self._owner is not None and self._owner is not loader:
+                self._owner.is_parallel = True
+            self._pass_to(loader)
+
+    def leave(self, loader: LoaderTime, *, has_ended: bool) -> None:
+        """The call returns; with ``has_ended`` it was the last one of an epoch."""
+        self._depth -= 1
+        if not self._depth:
+            keeps_loop = loader.has_loop and not loader.is_parallel and not has_ended
+            self._pass_to(loader if keeps_loop else None)
+
+    def others_s(self, loader: LoaderTime) -> float:
+        """Seconds of all other DataLoaders; called in an iterator of ``loader``."""
+        return self._spent_s - loader.spent_s
+
+    @property
+    def latest_s(self) -> float:
+        """When an iterator was called, or returned, for the last time."""
+        return self._since_s
+
+    def since(self, before: Mapping[LoaderTime, LoaderTime], loader: LoaderTime) -> tuple[OtherLoader, ...]:
+        """What the other DataLoaders took since ``now`` returned ``before``, the longest first; without idle ones."""
+        spent = [
+            OtherLoader(
+                name=other.name,
+                seconds=after.spent_s - then.spent_s,
+                starting_s=after.starting_s - then.starting_s,
+                starts=after.starts - then.starts,
+            )
+            for other, after in self.now().items()
+            if other is not loader
+            for then in [before.get(other, LoaderTime())]
+        ]
+        return tuple(sorted((other for other in spent if other.seconds > 0), key=lambda other: -other.seconds))
+
+    def now(self) -> Mapping[LoaderTime, LoaderTime]:
+        """The time of each DataLoader until now."""
+        if self._owner is not None:
+            self._pass_to(self._owner)
+        return {loader: replace(loader) for loader in self.times}
+
+    def _pass_to(self, owner: LoaderTime | None) -> None:
+        now_s = self.clock()
+        if self._owner is not None:
+            self._owner.spent_s += now_s - self._since_s
+            self._spent_s += now_s - self._since_s
+        if owner is not None and owner not in self.times:
+            self.times.append(owner)
+        self._owner, self._since_s = owner, now_s
+
+
+_of_thread: Any = threading.local()
+
+
+def ledger_of_thread() -> Ledger:
+    """The ledger of the calling thread."""
+    if not hasattr(_of_thread, "ledger"):
+        _of_thread.ledger = Ledger()
+    ledger: Ledger = _of_thread.ledger
+    return ledger
