@@ -1,16 +1,18 @@
 """Diagnoses in sentences: what limits the epoch, what is saved without it, and what to change. Pure."""
 
+import statistics
 from collections.abc import Iterator, Mapping, Sequence
 
 from nws_sweep.analysis.diagnosis import Diagnosis
 from nws_sweep.replay.bottlenecks import Bottleneck
 from nws_sweep.replay.counterfactual import Counterfactual, MeanCosts
 from nws_sweep.replay.stages import Stage
-from nws_sweep.results import Measurement, Noise
+from nws_sweep.results import Measurement, Noise, Trial
 from nws_sweep.units import counted, ratio, seconds, share
 
 _NEGLIGIBLE_GAIN = 0.01
 _COMPUTES = 0.5  # share of CPU time from which on a stage computes rather than waits
+_UNEVEN = 1.5  # time of a worker / that of the others that is worth a line
 _RISE = 1.5  # ratio of costs in the last third of an epoch and in the first that is worth a line
 
 # The name of each bottleneck, what is taken away, and figures with the remedy.
@@ -46,8 +48,7 @@ _TEXTS = {
     ),
     Bottleneck.LATENCY: (
         "latency-bound", "without I/O wait",
-        "loading a batch takes {load}, {waiting} of it I/O wait: more workers than CPUs help ({workers} used)"
-        "{waiting_in}",
+        "loading a batch takes {load}, {waiting} of it I/O wait: {feeding} ({workers} used){waiting_in}",
     ),
 }  # fmt: skip
 
@@ -106,11 +107,33 @@ def further(diagnosis: Diagnosis) -> Iterator[str]:
             f"a batch in the last third of the epoch costs {rise:.2g} times as much as one in the first: "
             "timing only the beginning would mislead"
         )
+    facts = diagnosis.result.facts
+    if facts is not None and facts.iterable and (uneven := uneven_workers(diagnosis.best)):
+        yield uneven
     if diagnosis.suggestions and diagnosis.bottlenecks[:1] != (Bottleneck.ORDER,):
         yield _suggested(diagnosis)
     if diagnosis.has_step:
         much = f"speed up training {ratio(bound)}" if bound - 1 > _NEGLIGIBLE_GAIN else "not speed up training"
         yield f"upper bound: an infinitely fast loader would {much}"
+
+
+def uneven_workers(trial: Trial) -> str:
+    """Which worker of an iterable dataset was busy much longer than the others; empty if none was.
+
+    All of them take turns, so that it holds them up. Each had a batch after its first one.
+    """
+    busy_s: dict[int, list[float]] = {}
+    for record in trial.records:
+        busy_s.setdefault(record.number % max(1, trial.num_workers), []).append(record.cost.making_s)
+    sums_s = {worker: sum(later_s) for worker, (_, *later_s) in busy_s.items() if later_s}
+    if len(sums_s) < 2:
+        return ""
+    slowest = max(sums_s, key=lambda worker: sums_s[worker])
+    others_s = statistics.median(spent_s for worker, spent_s in sums_s.items() if worker != slowest)
+    if sums_s[slowest] < _UNEVEN * others_s:
+        return ""
+    took = f"worker {slowest} took {ratio(sums_s[slowest] / others_s)} as long as the others"
+    return f"{took}: shards of equal cost would let all workers end together"
 
 
 def _suggested(diagnosis: Diagnosis) -> str:
@@ -157,6 +180,7 @@ def _figures(diagnosis: Diagnosis, replayed: Counterfactual) -> dict[str, str]:
     load, more_workers = seconds(means.load_s), _more_workers(diagnosis)
     method = replayed.model.start_method
     is_cpu_bound = Bottleneck.CPU in diagnosis.bottlenecks[:1]
+    is_fed_out = best == diagnosis.result.most_fed
     return {
         "workers": counted(best, "worker"),
         "spawn": "" if method == "fork" else f"; fork starts faster than {method}",
@@ -177,5 +201,6 @@ def _figures(diagnosis: Diagnosis, replayed: Counterfactual) -> dict[str, str]:
         "busy": busy,
         "cheaper_step": ", a training step that needs less CPU" if diagnosis.has_step else "",
         "load": load,
+        "feeding": "more shards would feed more workers" if is_fed_out else "more workers than CPUs help",
         "waiting": share(means.wait_s / means.load_s if means.load_s else 0.0),
     }

@@ -133,8 +133,7 @@ class WhatIf:
         batches, which no number of workers saves. The numbers are those that ``replay.choice`` tries without a measured
         gain, or up to the user's limit.
         """
-        rules = self.result.configuration.search
-        most = choice.most_workers(self.own.cpus, {}) if rules.max_workers is None else rules.max_workers
+        most = self._most_workers
         model, fewest, found = self._endless, 0, dict[float, int | None]()
         loop = model.ends[1].records.loop
         for step_s in FED_STEPS_S:
@@ -154,8 +153,7 @@ class WhatIf:
 
     def promising(self) -> tuple[int, float]:
         """The num_workers that ``replay.choice`` chooses by predictions, and how much faster than ``own`` it is."""
-        rules = self.result.configuration.search
-        most = choice.most_workers(self.own.cpus, {}) if rules.max_workers is None else rules.max_workers
+        rules, most = self.result.configuration.search, self._most_workers
 
         def costs_s(numbers: Sequence[int]) -> dict[QueueSettings, float]:
             queues = [replace(self.own, num_workers=number) for number in numbers]
@@ -165,6 +163,13 @@ class WhatIf:
         predicted_s = choice.costs_near_the_best(numbers, costs_s, self.tolerance)
         chosen = choice.choose(predicted_s, self.tolerance)
         return chosen.num_workers, self.cost_s(self.own) / predicted_s[chosen]
+
+    @property
+    def _most_workers(self) -> int:
+        """The most workers of a prediction: the user's limit, or those that a search tries; no more than have batches."""
+        limit = self.result.configuration.search.max_workers
+        most = choice.most_workers(self.own.cpus, {}) if limit is None else limit
+        return min(most, self.result.most_fed or most)
 
     @property
     def _endless(self) -> Model:

@@ -56,6 +56,7 @@ class BatchLog:
         self._workers, self._order, self._batches = num_workers, order, batches
         self._rows = RawArray("d", num_workers * _ROWS * _FIELDS)
         self._counts = RawArray("q", num_workers)
+        self._ends = RawArray("b", num_workers)  # whether a worker's part of a stream has ended in this epoch
         # The seconds and how often, by kind and worker.
         self._totals = [(RawArray("d", num_workers), RawArray("q", num_workers)) for _ in range(3)]
         self._read = [0] * num_workers
@@ -68,10 +69,14 @@ class BatchLog:
         counts = list(self.samples)
         return None if _UNCOUNTED in counts else sum(counts)
 
-    def idle(self) -> int:
-        """Number of workers without a finished sample; 0 if any worker cannot count."""
-        counts = list(self.samples)
-        return 0 if _UNCOUNTED in counts else counts.count(0)
+    def unfed(self) -> int:
+        """Number of workers that had no batch for the epoch."""
+        workers = zip(self._ends, self._counts, self._first, strict=True)
+        return sum(bool(has_ended) and count == first for has_ended, count, first in workers)
+
+    def add_end(self, worker: int) -> None:
+        """Called in a worker: its part of a stream has ended."""
+        self._ends[worker] = True
 
     def add(self, worker: int, began_s: float, ended_s: float, cost: BatchCost, stages: Stages | None = None) -> None:
         """Called in a worker: a batch is finished, at a cost without its transfer; with its stages, if timed."""
@@ -108,6 +113,7 @@ class BatchLog:
     def begin_epoch(self) -> None:
         """Called before an epoch starts; no worker makes a batch."""
         self._read, self._first = list(self._counts), list(self._counts)
+        self._ends[:] = [0] * self._workers
         self._pending.clear()
         self._next = 0
 
@@ -224,6 +230,9 @@ class BatchTimer:
             try:
                 batch = fetch(fetcher, index)
                 is_made = True
+            except StopIteration:
+                self.log.add_end(self._worker)
+                raise
             finally:
                 with contextlib.suppress(Exception):
                     self.end(is_made=is_made)

@@ -227,11 +227,11 @@ class _ChildCommands(_DatasetCommands):
             numbers = range(self._session.taken - window.batches, self._session.taken)
             places = [position(number, self._order, self._batches) for number in numbers]
             return replace(window, records=tuple(made_without_workers(window, numbers.start, places)))
-        is_iterable = isinstance(self._data.source.dataset, IterableDataset)
-        if window.ended_epoch and is_iterable and (idle := log.idle()):
+        if unfed := log.unfed():
             reason = "there are fewer shards than workers, or the dataset does not distribute its shards"
-            self._warnings[f"{idle} of {len(log.samples)} workers got no samples in an epoch: {reason}"] = None
-        return replace(window, records=log.new(has_ended=window.ended_epoch), worker_start_s=log.start_s)
+            self._warnings[f"{unfed} of {len(log.samples)} workers got no samples in an epoch: {reason}"] = None
+        records = log.new(has_ended=window.ended_epoch)
+        return replace(window, records=records, worker_start_s=log.start_s, unfed_workers=unfed)
 
     def iterate(self) -> None:
         self.is_iterating = True

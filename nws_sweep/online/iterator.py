@@ -250,7 +250,8 @@ class TunedIterator:
 
 def _cut(latest: TrainingTrial, pool: Pool, tuner: Tuner, *, has_ended: bool = False) -> None:
     tuner.distributes_among = pool.distributes_among
-    latest.cut(*_records(pool, has_ended=has_ended), time.perf_counter() if has_ended else None)
+    unfed = pool.log.unfed() if pool.log else 0
+    latest.cut(*_records(pool, has_ended=has_ended), time.perf_counter() if has_ended else None, unfed)
 
 
 def _records(pool: Pool, *, has_ended: bool) -> tuple[Sequence[BatchRecord], float | None]:

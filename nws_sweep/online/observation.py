@@ -100,7 +100,13 @@ class TrainingTrial:
         self.cut(*self._left, self.batches.end_step(usual_s))
         return True
 
-    def cut(self, records: Sequence[BatchRecord], worker_start_s: float | None, ended_s: float | None = None) -> None:
+    def cut(
+        self,
+        records: Sequence[BatchRecord],
+        worker_start_s: float | None,
+        ended_s: float | None = None,
+        unfed_workers: int = 0,
+    ) -> None:
         """Ends a window, with the batch before the one that was requested last: of the warm-up if no other of the epoch
         has ended, else one that counts. The windows of an epoch that had no time for one that counts become one.
 
@@ -108,6 +114,7 @@ class TrainingTrial:
             records: Of the batches that workers have made since the last call.
             worker_start_s: Mean CPU seconds of a worker before its first batch.
             ended_s: When the epoch ended, on the clock of ``Moment``, if it has.
+            unfed_workers: That had no batch for the epoch.
         """
         if self._left is not None:
             records, self._left = (*self._left[0], *records), None
@@ -121,6 +128,7 @@ class TrainingTrial:
                     step_cpu_s=min(window.step_cpu_s or 0.0, sum(window.step_s)),
                     records=tuple(self._placed(window, records)),
                     worker_start_s=worker_start_s,
+                    unfed_workers=unfed_workers,
                 )
             )
         elif self._has_cut and ended_s is not None:  # the last window has the last batch
@@ -211,6 +219,7 @@ def _as_whole_epoch(windows: Epoch) -> Window:
         step_cpu_s=sum(window.step_cpu_s or 0.0 for window in windows),
         sampler_s=sum(window.sampler_s for window in windows),
         others_s=sum(window.others_s for window in windows),
+        unfed_workers=windows[-1].unfed_workers,
         worker_start_s=windows[-1].worker_start_s,
     )
 

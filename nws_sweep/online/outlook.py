@@ -43,8 +43,12 @@ def predictor(
     if model is None:
         return None
 
+    fed = trials[current].fed_workers
+
     def predict_s(settings: LoaderSettings) -> float:
         queue = queue_settings(settings, cpus)
+        if fed is not None:  # other workers have nothing to do
+            queue = replace(queue, num_workers=min(queue.num_workers, fed))
         if settings not in trials:
             return promised_s(model, queue)
         goes_on = settings == current and not is_new_epoch

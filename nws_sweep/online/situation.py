@@ -138,6 +138,8 @@ class Situation:
         most = self.most_workers
         if most is None:
             most = choice.most_workers(self.cpus, self.times.batch_s)
+        fed = [trial.fed_workers for trial in self.trials.values() if trial.fed_workers is not None]
+        most = min([most, *fed])
         if self.distributes_among is not None:
             most = min(most, self.distributes_among)
         return Limits(

@@ -86,6 +86,8 @@ class Watcher(Tuner):
         if part is not Part.MAKING:
             return accounts.remedy(account, part)
         waits = f"training waits for data {units.share(account.share(part))} of the time{_dearest(trial)}; {takes}"
+        if trial.fed_workers:
+            waits += f"; only {trial.fed_workers} of {trial.num_workers} workers had batches"
         decision = self.situation.decision(batches, is_new_epoch=True)
         if isinstance(decision, Keep):
             return f"{waits}; {decision.refusal or texts.NO_GAIN}"

@@ -160,6 +160,7 @@ class Window:
     overlap_s: tuple[float, ...] = ()
     sampler_s: float = 0.0  # of ``wait_s`` in the sampler
     others_s: float = 0.0  # in other DataLoaders and their loops, between the batches; not in ``step_s``
+    unfed_workers: int = 0  # that had no batch for the epoch: there are fewer shards than workers
 
     @property
     def batches(self) -> int:
@@ -330,6 +331,7 @@ class Trial:
     records: tuple[BatchRecord, ...] = field(default=(), repr=False)  # what batches cost, in the order of the epoch
     loop: LoopCosts | None = None
     spans: tuple[Span, ...] = field(default=(), repr=False)  # of the windows that count
+    fed_workers: Count | None = None  # that had batches, if other workers had none: there are fewer shards than workers
 
     @property
     def num_workers(self) -> int:

@@ -132,6 +132,11 @@ class SearchRecord:
         return tuple(trial for trial in self.trials if trial.finished and trial.state is not TrialState.INTERRUPTED)
 
     @property
+    def most_fed(self) -> int | None:
+        """The most workers that can have batches, as of a dataset with few shards; None if all had some."""
+        return min((trial.fed_workers for trial in self.trials if trial.fed_workers is not None), default=None)
+
+    @property
     def measured_numbers(self) -> tuple[int, ...]:
         """The values of num_workers that have a time, ascending."""
         return tuple(sorted({trial.num_workers for trial in self.trials if trial.objective_s is not None}))

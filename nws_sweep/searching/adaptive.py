@@ -92,7 +92,7 @@ class Adaptive(Strategy):
             most = min(most, choice.most_workers(self.cores, measured_s))
         fits = [n for n in fitting if n <= most] or fitting[:1]
         # What the user or an earlier search names may be larger; a resumed search may lack some of them.
-        wanted = {self.guess, self.rules.reference, self.base.num_workers}
+        wanted = {self.guess, self.rules.reference, self.base.num_workers, _most_fed(observations)}
         if is_first:
             # Other programs may end at any moment.
             predictions = (self._predicted(fits, one) for one in with_and_without_others(model))
@@ -143,10 +143,13 @@ class Adaptive(Strategy):
         return choice.costs_near_the_best(numbers, costs_s, self.rules.tolerance)
 
     def _fitting(self, observations: Sequence[Observation]) -> list[int]:
-        """The untried candidates up to half-way from the most workers that succeeded to the fewest more that failed."""
+        """The untried candidates up to half-way from the most workers that succeeded to the fewest more that failed.
+
+        None has more workers than had batches.
+        """
         most = max((o.num_workers for o in observations if o.cost_s is not None), default=0)
         failed = [o.num_workers for o in observations if o.cost_s is None and o.num_workers > most]
-        ceiling = (most + min(failed)) / 2 if failed else math.inf
+        ceiling = min((most + min(failed)) / 2 if failed else math.inf, _most_fed(observations))
         return [n for n in self._untried(observations) if n <= ceiling]
 
     def _reason(self, observations: Sequence[Observation], found: Estimates, model: Model) -> str:
@@ -162,6 +165,8 @@ class Adaptive(Strategy):
         slower = sorted({o.num_workers for o in found.observations if costs_s[o.settings] > costs_s[answer]})
         if more := [n for n in slower if n > answer.num_workers]:
             reason += f"; more workers ({', '.join(map(str, more))}) were not faster"
+        if (most_fed := _most_fed(observations)) < math.inf:
+            reason += f"; only {units.counted(most_fed, 'worker')} can have batches"
         if failed := sorted({o.num_workers for o in observations if o.cost_s is None}):
             reason += f"; num_workers={', '.join(map(str, failed))} could not be measured"
         enough = self._enough(observations, found)
@@ -171,6 +176,11 @@ class Adaptive(Strategy):
 def _named(settings: LoaderSettings, base: LoaderSettings) -> str:
     other = settings.differing(base.with_workers(settings.num_workers))
     return f"num_workers={settings.num_workers}" + (f" {other}" if other else "")
+
+
+def _most_fed(observations: Iterable[Observation]) -> float:
+    """The most workers that can have batches; infinite if all had some."""
+    return min((o.fed_workers for o in observations if o.fed_workers is not None), default=math.inf)
 
 
 def _is_beside_answer(one: LoaderSettings, found: Estimates) -> bool:

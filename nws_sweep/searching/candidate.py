@@ -221,6 +221,7 @@ def observation_of_candidate(candidate: Candidate, costs: Known | None) -> Obser
         may_continue=candidate.may_continue,
         was_ended=candidate.was_ended,
         known=costs,
+        fed_workers=candidate.figures.fed_workers,
     )
 
 

@@ -24,6 +24,7 @@ class Observation:
     may_continue: bool = False  # True if the candidate can be measured further
     was_ended: bool = False  # True if it was ended because others were better
     known: Known | None = None  # costs of its batches; None before the first one
+    fed_workers: int | None = None  # that had batches, if others had none
 
     @property
     def num_workers(self) -> int:
@@ -70,7 +71,9 @@ class Strategy(ABC):
 def observation_of(trial: Trial, costs: Known | None) -> Observation:
     """What is known of a finished trial of an earlier program; ``costs`` are those of its batches."""
     cost_s = None if trial.objective_s is None else trial.objective_s / (trial.batches or 1)
-    return Observation(settings=trial.settings, cost_s=cost_s, known=costs, batches=trial.batches)
+    return Observation(
+        settings=trial.settings, cost_s=cost_s, known=costs, batches=trial.batches, fed_workers=trial.fed_workers
+    )
 
 
 def model_from(observations: Iterable[Observation], start_method: str) -> Model | None:

@@ -58,6 +58,13 @@ class Figures:
         more_s = settings.num_workers * (self.loop.fork_s - self._own_loop.fork_s)
         return Timing(self.slices, self.conditions, more_s)
 
+    @property
+    def fed_workers(self) -> int | None:
+        """How many workers had batches, if others had none."""
+        unfed = max((window.unfed_workers for window in self.timing.windows), default=0)
+        fed = self.conditions.settings.num_workers - unfed
+        return fed if unfed and fed else None
+
     @cached_property
     def noise(self) -> Noise | None:
         """What disturbed the trial; None without time slices."""
@@ -85,6 +92,7 @@ class Figures:
             records=self.records,
             loop=self.loop,
             spans=self.spans,
+            fed_workers=self.fed_workers,
         )
 
     def impossible(self, half_width: float | None = None) -> str:

@@ -12,6 +12,7 @@ from torch.utils.data import DataLoader, IterableDataset, Subset, get_worker_inf
 from nws_sweep.dataloading import recording
 from nws_sweep.dataloading.digests import SampleLog, parts_of
 from nws_sweep.dataloading.recording import BatchLog, BatchTimer, WorkerStart, count_samples
+from nws_sweep.results import BatchCost
 from tests.fakes import FakeClock
 from tests.user_datasets import Plain, Raises, SizedStream, Stream
 
@@ -152,11 +153,23 @@ def test_classes_that_cannot_be_subclassed_are_uncounted_and_unchanged(dataset: 
 
 def test_the_count_is_unknown_if_a_worker_cannot_count() -> None:
     log = BatchLog(3)
-    assert (log.produced(), log.idle()) == (0, 3)
+    assert log.produced() == 0
     log.samples[0], log.samples[2] = 4, 6
-    assert (log.produced(), log.idle()) == (10, 1)
+    assert log.produced() == 10
     log.samples[1] = UNCOUNTED
-    assert (log.produced(), log.idle()) == (None, 0)
+    assert log.produced() is None
+
+
+def test_a_worker_whose_part_of_the_stream_ends_before_its_first_batch_is_unfed() -> None:
+    log = BatchLog(3)
+    log.add(0, 0.0, 1.0, BatchCost(0.1, 0.0))
+    log.add_end(0)
+    log.add_end(1)
+    assert log.unfed() == 1
+    log.begin_epoch()
+    assert log.unfed() == 0
+    log.add_end(0)  # it had a batch in the epoch before
+    assert log.unfed() == 1
 
 
 class Started(Plain):
