@@ -336,6 +336,9 @@ def test_a_search_whose_only_candidates_others_ended_is_out_of_time() -> None:
     killed = failed_trial(0, "no batch within 57.0 s", TrialState.INTERRUPTED)
     with pytest.raises(OutOfTime, match=r"^no candidate was measured: no batch within 57.0 s$"):
         SearchResult(search_result(killed))
+    skipped = failed_trial(0, "it needs 9.00 GB of memory", TrialState.SKIPPED)
+    with pytest.raises(NwsSweepError, match="no candidate could be measured: .* skipped: it needs 9.00 GB of memory"):
+        SearchResult(search_result(skipped))
 
 
 def test_a_search_without_a_measured_candidate_raises() -> None:
