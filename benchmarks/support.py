@@ -20,6 +20,7 @@ _PRELOAD = (
 )  # fmt: skip
 _MARK = "NWS_SWEEP_BENCHMARK"
 _GRACE_S = 2.0  # for killed processes to exit
+_COUNT_EVERY_S = 0.2  # counting takes CPU time of a timed search, up to 1 ms where hundreds of processes run
 
 
 def start_fork_server() -> ForkServer:
@@ -55,11 +56,11 @@ def descendants() -> set[psutil.Process]:
 
 @contextlib.contextmanager
 def counting_processes() -> Iterator[list[int]]:
-    """Counts the machine's processes every 50 ms, the first time at once; a process of another program counts too."""
+    """Counts the machine's processes now and then, the first time at once; a process of another program counts too."""
     counts, has_ended = [_processes()], threading.Event()
 
     def count() -> None:
-        while not has_ended.wait(0.05):
+        while not has_ended.wait(_COUNT_EVERY_S):
             counts.append(_processes())
 
     thread = threading.Thread(target=count, daemon=True)

@@ -85,6 +85,24 @@ def small(dataset: Any, **keywords: Any) -> nws_sweep.SearchResult:
     return nws_sweep.search(dataset, **{"num_workers": [0, 2], "measure": QUICK, "progress": False, **keywords})
 
 
+@pytest.mark.parametrize("reuse", [True, False])
+def test_a_search_goes_on_with_what_was_measured_before_ctrl_c(reuse: bool) -> None:
+    lines: list[str] = []
+
+    def interrupt(line: str) -> None:
+        if line.startswith("num_workers=0"):
+            raise KeyboardInterrupt
+
+    apart: dict[str, Any] = {"strategy": "exhaustive", "measure": replace(QUICK, interleave=1)}
+    with pytest.raises(KeyboardInterrupt):
+        small(slow(), progress=interrupt, reuse=reuse, **apart)
+    result = small(slow(), progress=lines.append, **apart)
+    assert ("; num_workers=0 measured at" in lines[0]) is reuse
+    assert any(line.startswith("num_workers=0") for line in lines) is not reuse
+    assert (result.status, result.reused, [row.num_workers for row in result.trials]) == ("measured", False, [0, 2])
+    assert small(slow(), **apart).reused
+
+
 @pytest.mark.usefixtures("no_leftovers")
 def test_a_search_recommends_workers_and_does_not_change_the_program(capfd: pytest.CaptureFixture[str]) -> None:
     states = torch.get_rng_state(), random.getstate()
@@ -336,6 +354,9 @@ def test_a_search_whose_only_candidates_others_ended_is_out_of_time() -> None:
     killed = failed_trial(0, "no batch within 57.0 s", TrialState.INTERRUPTED)
     with pytest.raises(OutOfTime, match=r"^no candidate was measured: no batch within 57.0 s$"):
         SearchResult(search_result(killed))
+    skipped = failed_trial(0, "it needs 9.00 GB of memory", TrialState.SKIPPED)
+    with pytest.raises(NwsSweepError, match=r"no candidate could be measured: .* skipped: it needs 9.00 GB of memory"):
+        SearchResult(search_result(skipped))
 
 
 def test_a_search_without_a_measured_candidate_raises() -> None:

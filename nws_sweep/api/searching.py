@@ -106,7 +106,7 @@ def search(  # noqa: PLR0913, PLR0917 - the DataLoader's own keywords, then ours
             measured: the result, ``num_workers`` and ``max_workers`` are per rank.
         reuse: Whether to return an earlier result of the same search on this machine: ``fresh`` (same versions, at most
             30 days old; also True), ``always`` or ``never`` (also False). Where the earlier search was ended, by its
-            time limit or by others, the search goes on and measures what is missing.
+            time limit, by Ctrl-C or by others, the search goes on and measures what is missing.
         config: The node ``cfg.get("nws_sweep")`` of a Hydra program that composed ``+nws_sweep=base``; it replaces the
             arguments of the search and the measurement, ``check_samples``, ``ranks``, ``reuse`` and, unless it is an
             argument, ``training_step``.
@@ -232,6 +232,9 @@ def record_here(start: SearchRecord, loader_input: LoaderInput, asked: Asked) ->
         check_pickling()
         announce(line)
 
+    # A search that does not use what is stored does not replace it by less than an answer.
+    keep = None if reuse == "never" else store.add
+    reporter = ProgressReporter(print_line, announce, keep)
     with processes.ended_by_taken_signals(), host_lock.held(host_lock.usual(), check_and_announce, announce):
         # Another process may have finished the same search meanwhile, such as a rank without a process group.
         stored = _stored(store, start, reuse, announce)
@@ -240,7 +243,7 @@ def record_here(start: SearchRecord, loader_input: LoaderInput, asked: Asked) ->
         inside = f" (only the DataLoader in a {loader_input.wrapper})" if loader_input.wrapper else ""
         announce(_announcement(f"{loader_input.name}{inside}", stored))
         try:
-            record = _measured(stored, loader_input, asked.training_step, ProgressReporter(print_line, announce))
+            record = _measured(stored, loader_input, asked.training_step, reporter)
         except TimeLimitReached:  # while the dataset was made
             raise OutOfTime(f"the dataset was not made within {units.seconds(START_LIMIT_S)}") from None
     if loader_input.fingerprint:

@@ -102,7 +102,7 @@ def resume(folder: Path, configuration: Configuration, host: Host) -> tuple[Sear
     if run.batches_error:
         aside = atomic.set_aside(folder / storage.BATCHES, storage.UNREADABLE)
         message = f"{run.batches_error}; set aside as {aside.name}: the times of its single batches are missing"
-    elif len(record.results) < len(record.trials):
+    elif any(trial.windows for trial in record.trials if trial not in record.results):
         storage.copy_batches(folder)
     return record, message
 

@@ -15,11 +15,15 @@ logger = logging.getLogger(__name__)
 
 
 class ProgressReporter:
-    """An ``Observer`` that prints a line for each candidate, and announces the answer."""
+    """An ``Observer`` that prints a line for each candidate, and announces the answer.
 
-    def __init__(self, print_line: Print, announce: Print) -> None:
+    ``keep`` is called with the record of an interrupted search; None to lose it.
+    """
+
+    def __init__(self, print_line: Print, announce: Print, keep: Callable[[SearchRecord], None] | None = None) -> None:
         self.print_line = print_line
         self.note = announce
+        self._keep = keep
 
     def trial_finished(self, result: SearchRecord, trial: Trial) -> None:
         """Prints the figures of the candidate."""
@@ -30,7 +34,9 @@ class ProgressReporter:
         self.note(snippets.end_line(result))
 
     def interrupted(self, result: SearchRecord) -> None:
-        """Announces the best so far; the exception reports the interruption."""
+        """Keeps what was measured, and announces the best so far; the exception reports the interruption."""
+        if self._keep is not None:
+            self._keep(result)
         self.note(f"interrupted: {snippets.found_line(result)}")
 
     def _print_nothing(self, *_: Any, **__: Any) -> None:

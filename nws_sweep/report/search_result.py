@@ -11,7 +11,7 @@ from nws_sweep.analysis.what_if import Predicted
 from nws_sweep.config.python_notation import in_python
 from nws_sweep.errors import ConfigurationError, NwsSweepError, OutOfTime, printable
 from nws_sweep.report import snippets, tables, writer
-from nws_sweep.results import LoaderSettings, SearchRecord, Trial, codec, storage
+from nws_sweep.results import LoaderSettings, SearchRecord, Trial, TrialState, codec, storage
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -67,8 +67,9 @@ class SearchResult:
 
     def _without_answer(self, results: Summary) -> NwsSweepError:
         """The error that names the reason of the first candidate; OutOfTime if no candidate has a result."""
-        if not self.record.results and self.record.stop_reason:
-            interrupted = self.record.interrupted
+        interrupted = self.record.interrupted
+        others = [trial for trial in self.record.trials if trial.state is not TrialState.INTERRUPTED]
+        if self.record.stop_reason and not others:
             reason = interrupted.reason if interrupted else self.record.stop_reason
             return OutOfTime(f"no candidate was measured: {reason}")
         return NwsSweepError(f"no candidate could be measured: {results.failures[0]}")

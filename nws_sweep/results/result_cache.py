@@ -34,8 +34,14 @@ class ResultStore:
         self._folder = cache / "results"
 
     def add(self, record: SearchRecord, working_folder: str = "") -> None:
-        """Stores a search that has ended with a verdict, final or not; for ``working_folder`` see ``find``."""
-        if not record.complete or record.verdict is None:
+        """Stores a search that has ended with a verdict, final or not, or was interrupted after a candidate had a time.
+
+        For ``working_folder`` see ``find``.
+        """
+        has_verdict = record.complete and record.verdict is not None
+        was_interrupted = not (record.stop_reason or record.error)
+        has_time = any(trial.objective_s is not None for trial in record.results)
+        if not (has_verdict or (was_interrupted and has_time)):
             return
         with contextlib.suppress(OSError):  # no home folder, a full disk: the search itself succeeded
             self._folder.mkdir(parents=True, exist_ok=True)

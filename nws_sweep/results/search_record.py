@@ -9,6 +9,8 @@ from nws_sweep.results.measurements import Trial, TrialState
 from nws_sweep.results.ranges import FEWEST_CPUS, ONLINE_STRATEGY, Bytes, Cores, Cpus, Finite, NotNegative
 from nws_sweep.results.settings import Configuration, LoaderSettings
 
+# What ended these trials, or kept them from starting, may be different the next time.
+_NO_RESULTS = (TrialState.INTERRUPTED, TrialState.SKIPPED)
 # Attributes of Host that must be equal for two results to be comparable.
 MACHINE = ("hostname", "cpu_model", "cpu_count", "usable_cpus")
 VERSIONS = ("python", "torch", "torchvision", "nws_sweep")
@@ -129,7 +131,7 @@ class SearchRecord:
     @property
     def results(self) -> tuple[Trial, ...]:
         """The trials that a search which goes on from this record does not measure again."""
-        return tuple(trial for trial in self.trials if trial.finished and trial.state is not TrialState.INTERRUPTED)
+        return tuple(trial for trial in self.trials if trial.finished and trial.state not in _NO_RESULTS)
 
     @property
     def most_fed(self) -> int | None:

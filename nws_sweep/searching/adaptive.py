@@ -100,10 +100,10 @@ class Adaptive(Strategy):
             wanted |= {first.num_workers for first in firsts if first}
         if new := [self.base.with_workers(n) for n in fitting if n in wanted]:
             return new
-        if len(observations) >= MOST_PREDICTED + self.rules.patience:
+        if self._enough_measured(observations):
             return []
         predicted_s = self._predicted(fits, model, found)
-        if self._enough(observations, found):  # the best may be beside the answer, as with a worker for each disk
+        if self._enough_in_vain(found):  # the best may be beside the answer, as with a worker for each disk
             predicted_s = {new: cost_s for new, cost_s in predicted_s.items() if _is_beside_answer(new, found)}
         # A prediction is compared with predictions too: else all would be promising after one slow measurement.
         known_s = {
@@ -112,10 +112,13 @@ class Adaptive(Strategy):
         best = choice.promising(known_s, predicted_s, self.rules.tolerance)
         return [best] if best else []
 
-    def _enough(self, observations: Sequence[Observation], found: Estimates) -> str:
-        """Why no candidate is started, or only one beside the answer, whatever is predicted; empty if any may be."""
-        if len(observations) >= MOST_PREDICTED + self.rules.patience:
-            return f"{len(observations)} candidates were measured"
+    def _enough_measured(self, observations: Sequence[Observation]) -> str:
+        """Why no candidate is started, whatever is predicted; empty if some may be."""
+        is_enough = len(observations) >= MOST_PREDICTED + self.rules.patience
+        return f"{len(observations)} candidates were measured" if is_enough else ""
+
+    def _enough_in_vain(self, found: Estimates) -> str:
+        """Why a candidate is started beside the answer only, whatever is predicted; empty if any may be."""
         in_vain = _started_since(found.observations, found.of_answer)
         is_enough = in_vain >= max(1, self.rules.patience)
         return f"the last {in_vain} that were predicted to be faster were not" if is_enough else ""
@@ -169,7 +172,7 @@ class Adaptive(Strategy):
             reason += f"; only {units.counted(most_fed, 'worker')} can have batches"
         if failed := sorted({o.num_workers for o in observations if o.cost_s is None}):
             reason += f"; num_workers={', '.join(map(str, failed))} could not be measured"
-        enough = self._enough(observations, found)
+        enough = self._enough_measured(observations) or self._enough_in_vain(found)
         return f"{reason}; {enough or f'no other candidate is predicted to save {units.share(choice.PROMISING)}'}"
 
 

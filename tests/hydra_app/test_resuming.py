@@ -54,7 +54,7 @@ def test_an_unfinished_search_resumes_and_the_batches_of_its_unfinished_trial_ar
 def test_a_search_that_its_limit_ended_is_where_the_next_goes_on(tmp_path: Path) -> None:
     settings = trial(2, 4.0).settings
     verdict = Verdict(recommended=settings, fastest=settings, provisional=True)
-    killed = factories.failed_trial(4, "killed by SIGKILL", TrialState.INTERRUPTED)
+    killed = trial(4, 2.0, state=TrialState.INTERRUPTED, reason="killed by SIGKILL", measurement=None)
     ended = search_result(trial(0, 8.0), trial(2, 4.0), killed, verdict=verdict)
     folder = store_run(tmp_path, ended)
     record, line = resumed(folder, ended)
@@ -64,6 +64,16 @@ def test_a_search_that_its_limit_ended_is_where_the_next_goes_on(tmp_path: Path)
     assert "batches.csv.interrupted-1" in names_in(folder)  # of the killed trial, which is measured again
     nothing = search_result(killed, stop_reason="4 candidates could not be measured")
     assert resumed(store_run(tmp_path, nothing, "nothing"), nothing) == (None, "")
+
+
+def test_a_skipped_candidate_is_asked_again_and_leaves_no_copy_of_the_batches_of_others(tmp_path: Path) -> None:
+    skipped = factories.failed_trial(4, "it needs 9.00 GB of memory", TrialState.SKIPPED)
+    unfinished = search_result(trial(0, 8.0), skipped, stop_reason="")
+    folder = store_run(tmp_path, unfinished)
+    record, _ = resumed(folder, unfinished)
+    assert record is not None
+    assert [kept.num_workers for kept in record.results] == [0]
+    assert "batches.csv.interrupted-1" not in names_in(folder)
 
 
 def test_a_search_of_another_configuration_is_set_aside(tmp_path: Path) -> None:

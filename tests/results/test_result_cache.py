@@ -7,7 +7,7 @@ import pytest
 
 from nws_sweep.results import BatchCost, SearchRecord, Verdict
 from nws_sweep.results.result_cache import FRESH_FOR, ResultStore, staleness
-from tests.factories import recorded_trial, search_result, trial
+from tests.factories import failed_trial, recorded_trial, search_result, trial
 
 
 def record() -> SearchRecord:
@@ -58,6 +58,21 @@ def test_old_results_are_stale(store: ResultStore, host: dict[str, Any], kept: d
     assert store.find(stored.configuration, now, "fresh") is None
     found = store.find(stored.configuration, now, "always")
     assert (staleness(stored, now) if found else None) == why
+
+
+def test_an_interrupted_search_is_stored_once_a_candidate_has_a_time(store: ResultStore) -> None:
+    answer = record()
+    interrupted = replace(answer, verdict=None, stop_reason="", trials=answer.trials[:1])
+    store.add(answer)
+    store.add(replace(interrupted, trials=(replace(answer.trials[0], finished=False), failed_trial(2))))
+    stored = store.find(answer.configuration, answer.host, "fresh")
+    assert stored is not None
+    assert stored.is_final
+    store.add(interrupted)
+    stored = store.find(answer.configuration, answer.host, "fresh")
+    assert stored is not None
+    assert not stored.is_final
+    assert [kept.num_workers for kept in stored.results] == [0]
 
 
 def test_unreadable_results_and_an_unwritable_folder_are_ignored(store: ResultStore, tmp_path: Path) -> None:

@@ -67,5 +67,6 @@ def test_how_an_answer_was_found(record: SearchRecord, status: Status | None) ->
 
 def test_a_search_that_goes_on_does_not_measure_results_again() -> None:
     kept = trial(0, 8.0), failed_trial(1)
-    record = search_result(*kept, INTERRUPTED, trial(2, 4.0, finished=False))
+    skipped = failed_trial(8, "it needs 9.00 GB of memory", TrialState.SKIPPED)
+    record = search_result(*kept, INTERRUPTED, skipped, trial(2, 4.0, finished=False))
     assert record.results == kept
