@@ -37,6 +37,7 @@ class Load:
     step_cpu_s: float = 0.0  # CPU time of all its threads
     fork_s: float = 0.0  # CPU time of the main process for starting a worker
     start_s: float = 0.0  # CPU time of a worker before its first batch
+    start_wait_s: float = 0.0  # besides it
     stop_s: float = 0.0  # CPU time of a worker for ending
 
     def make(self, batch: int) -> Process:
@@ -151,6 +152,7 @@ def _program(load: Load, machine: Machine, moments_s: list[float]) -> Process:
 def _worker(load: Load, indices: Queue, unsent: Queue) -> Process:
     """``_worker_loop``: whatever is put into its queue is pickled by a feeder thread, while it goes on."""
     yield CPU, load.start_s
+    yield SLEEP, load.start_wait_s
     while (batch := (yield GET, indices)) != FINAL_SIGNAL:
         yield from load.make(batch)
         unsent.put(batch)

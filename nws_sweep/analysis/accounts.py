@@ -47,8 +47,14 @@ def to_change(account: Account, settings: LoaderSettings) -> Part | None:
     return largest if account.share(largest) >= choice.PROMISING else None
 
 
-def remedy(account: Account, part: Part | None) -> str:
-    """What a part takes, and what to do about it, in a sentence; making samples has remedies of its own."""
+def remedy(account: Account, part: Part | None, *, is_remade: bool = False) -> str:
+    """What a part takes, and what to do about it, in a sentence; making samples has remedies of its own.
+
+    Args:
+        account: The account.
+        part: That is to change; None for none.
+        is_remade: Whether the program makes a DataLoader for each epoch, so that no workers can persist.
+    """
     if part is None:
         return f"the training step takes {share(account.share(Part.STEP))} of the time; the loader does not limit it"
     takes = f"{share(account.share(part))} of the time"
@@ -57,8 +63,9 @@ def remedy(account: Account, part: Part | None) -> str:
     if part is Part.MAIN:
         return f"receiving batches takes the main process {takes}: give it fewer and larger tensors"
     if part is Part.STARTING:
-        saved = seconds(account.starting_s)
-        return f"starting and ending workers takes {takes}: {_PERSISTENT} saves {saved} of each later epoch"
+        once = "the DataLoader made once, with " if is_remade else ""
+        saved = f"{once}{_PERSISTENT} saves {seconds(account.starting_s)} of each later epoch"
+        return f"starting and ending workers takes {takes}: {saved}"
     return _remedy_of_others(account, takes)
 
 

@@ -56,6 +56,11 @@ def _about_dataset(result: SearchRecord, best: Trial) -> Iterator[str]:
         yield dataset_facts.shared_handles_warning(result.facts)
     if result.facts and result.facts.generators and best.num_workers:
         yield dataset_facts.equal_draws_warning(", ".join(result.facts.generators))
+    if best.settings.persistent_workers and not result.configuration.loader.persistent_workers:
+        yield (
+            "persistent_workers=true keeps each worker's copy of the dataset: what the program changes in the dataset "
+            "between two epochs does not reach the workers"
+        )
     yield from _about_objects(result)
 
 

@@ -148,7 +148,7 @@ def model_of_search(result: SearchRecord, best: Trial, most: int = MOST_BATCHES)
     """The model of the search of num_workers; None without records. ``most`` batches of a long epoch are replayed."""
     succeeded = [trial for trial in worker_trials(result) if trial.objective_s is not None]
     method = loader_of(result, best).multiprocessing_context or processes.start_method()
-    epochs = result.configuration.measure.epochs
+    epochs = result.configuration.measure.shared_epochs
     shuffled = result.facts is None or result.facts.is_shuffled
     return model_of(succeeded, best.batches, result.cpus, method, most, epochs, shuffled)
 

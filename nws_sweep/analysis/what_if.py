@@ -166,7 +166,7 @@ class WhatIf:
 
     @property
     def _most_workers(self) -> int:
-        """The most workers of a prediction: the user's limit, or those that a search tries; no more than have batches."""
+        """The most workers of a prediction: the user's limit, or what a search tries; no more than can have batches."""
         limit = self.result.configuration.search.max_workers
         most = choice.most_workers(self.own.cpus, {}) if limit is None else limit
         return min(most, self.result.most_fed or most)

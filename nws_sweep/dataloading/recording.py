@@ -30,7 +30,7 @@ from nws_sweep.system import processes, temporary, torch_internals
 
 _ROWS = 1024  # kept of each worker until they are read
 _FIELDS = 5  # of a row: moments of the start and the end, CPU time, waiting, threads
-_START, _FIRST_TRANSFER, _LATER_TRANSFER = range(3)  # of a worker: kinds of CPU time that no row has
+_START, _FIRST_TRANSFER, _LATER_TRANSFER, _INIT = range(4)  # of a worker: kinds of time that no row has
 _UNCOUNTED = -1  # in place of the samples of a worker
 _END = object()
 # Faster samples are counted per batch; those of an iterable dataset are counted until enough of them are logged.
@@ -58,7 +58,7 @@ class BatchLog:
         self._counts = RawArray("q", num_workers)
         self._ends = RawArray("b", num_workers)  # whether a worker's part of a stream has ended in this epoch
         # The seconds and how often, by kind and worker.
-        self._totals = [(RawArray("d", num_workers), RawArray("q", num_workers)) for _ in range(3)]
+        self._totals = [(RawArray("d", num_workers), RawArray("q", num_workers)) for _ in range(4)]
         self._read = [0] * num_workers
         self._first = [0] * num_workers
         self._pending: dict[int, Sequence[float]] = {}  # rows by number of the batch in the epoch
@@ -96,6 +96,10 @@ class BatchLog:
         """Called in a worker: its first batch begins, after so much CPU time."""
         self._add(_START, worker, cpu_s)
 
+    def add_init(self, worker: int, wait_s: float) -> None:
+        """Called in a worker: the program's ``worker_init_fn`` has waited."""
+        self._add(_INIT, worker, wait_s)
+
     def add_transfer(self, worker: int, cpu_s: float) -> None:
         """Called in a worker: another batch begins, after a transfer that took so much CPU time."""
         starts, transfers = (self._totals[kind][1][worker] for kind in (_START, _FIRST_TRANSFER))
@@ -124,15 +128,15 @@ class BatchLog:
         return self._row(0, first)[0] if first < self._counts[0] <= first + _ROWS else None
 
     @property
-    def start_s(self) -> float | None:
-        """Mean CPU seconds of the start of a worker; None before the first batch of any.
+    def start(self) -> BatchCost | None:
+        """Mean cost of the start of a worker; None before the first batch of any.
 
         What its first transfer takes longer than a later one belongs to it: threads start, modules are imported.
         """
         start_s, first_s = self._mean_s(_START), self._mean_s(_FIRST_TRANSFER)
         later_s = self._mean_s(_LATER_TRANSFER)
         longer_s = 0.0 if first_s is None or later_s is None else max(0.0, first_s - later_s)
-        return None if start_s is None else start_s + longer_s
+        return None if start_s is None else BatchCost(start_s + longer_s, self._mean_s(_INIT) or 0.0)
 
     @property
     def copy_s(self) -> float:
@@ -220,6 +224,12 @@ class BatchTimer:
             for fetcher in torch_internals.fetchers():
                 setattr(fetcher, "fetch", self._timed(fetcher.fetch))  # noqa: B010
 
+    def initialise(self, user_function: Callable[[int], Any], worker: int) -> None:
+        """Called in a worker: calls the program's ``worker_init_fn``, and notes for how long it waits."""
+        began = read_clocks(run_delay_clock())
+        user_function(worker)
+        self.log.add_init(worker, cost_of(read_clocks(run_delay_clock()).since(began)).wait_s)
+
     def _timed(self, fetch: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
         def timed(fetcher: Any, index: Any) -> Any:
             if self._is_open:  # a DataLoader in the dataset
@@ -297,7 +307,9 @@ class WorkerStart:
         processes.die_with_parent()
         if self.folder is not None:
             temporary.register_process(self.folder)
-        if self.user_function is not None:
+        if self.user_function is not None and self.timer is not None:
+            self.timer.initialise(self.user_function, worker_id)
+        elif self.user_function is not None:
             self.user_function(worker_id)
         if self.timer and (worker := get_worker_info()):
             self.timer.start(worker_id, worker.dataset, self.collate_fn)

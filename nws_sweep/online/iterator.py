@@ -18,7 +18,7 @@ from nws_sweep.online.pool import Pool
 from nws_sweep.online.pools import Pools
 from nws_sweep.online.tuner import Tuner
 from nws_sweep.online.watching import Waiting
-from nws_sweep.results import BatchRecord
+from nws_sweep.results import BatchCost, BatchRecord
 
 
 class TunedIterator:
@@ -254,9 +254,9 @@ def _cut(latest: TrainingTrial, pool: Pool, tuner: Tuner, *, has_ended: bool = F
     latest.cut(*_records(pool, has_ended=has_ended), time.perf_counter() if has_ended else None, unfed)
 
 
-def _records(pool: Pool, *, has_ended: bool) -> tuple[Sequence[BatchRecord], float | None]:
-    """The new records of the workers, and the mean CPU seconds of a worker before its first batch."""
-    return (pool.log.new(has_ended=has_ended), pool.log.start_s) if pool.log else ((), None)
+def _records(pool: Pool, *, has_ended: bool) -> tuple[Sequence[BatchRecord], BatchCost | None]:
+    """The new records of the workers, and the mean cost of a worker before its first batch."""
+    return (pool.log.new(has_ended=has_ended), pool.log.start) if pool.log else ((), None)
 
 
 def _busy_share(pool: Pool, now_s: float) -> float:

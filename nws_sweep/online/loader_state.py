@@ -36,6 +36,7 @@ class LoaderState:
         draws_shuffle: Whether samples that were made without workers have drawn from the generator that shuffles.
         length: Of epochs of an iterable dataset.
         sees_others: Whether the other DataLoaders of the program are followed too.
+        is_remade: Whether the program makes the loader again for each epoch.
         time: Of the loader.
         ledger: Of the thread that iterates over the loader.
     """
@@ -57,6 +58,7 @@ class LoaderState:
     draws_shuffle: bool = False
     length: EpochLength = field(init=False)
     sees_others: bool = False
+    is_remade: bool = False
     time: LoaderTime = field(default_factory=LoaderTime)
     ledger: Ledger = field(default_factory=Ledger)
     trials: dict[LoaderSettings, Trial] = field(default_factory=dict)

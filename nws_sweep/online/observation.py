@@ -11,6 +11,7 @@ from nws_sweep.dataloading.windows import Moment, WindowBuilder, made_without_wo
 from nws_sweep.online.times import Epoch, duration_s, is_steady, whole_epochs
 from nws_sweep.replay import epoch_length
 from nws_sweep.results import (
+    BatchCost,
     BatchRecord,
     Configuration,
     LoaderSettings,
@@ -52,7 +53,7 @@ class TrainingTrial:
     _cut_before: int = 0  # windows of earlier epochs
     _ended_batches: int | None = None  # of the latest epoch that has ended
     # Of an epoch whose last batch was received, while no other was requested: as for ``cut``.
-    _left: tuple[Sequence[BatchRecord], float | None] | None = None
+    _left: tuple[Sequence[BatchRecord], BatchCost | None] | None = None
 
     def __post_init__(self) -> None:
         """No batch has been taken."""
@@ -85,9 +86,9 @@ class TrainingTrial:
             self.windows[-1] = replace(self.windows[-1], step_s=(*before, last + busy_s))
         self._taken += 1
 
-    def given_last(self, records: Sequence[BatchRecord], worker_start_s: float | None) -> None:
+    def given_last(self, records: Sequence[BatchRecord], worker_start: BatchCost | None) -> None:
         """The batch received last was the last one of the epoch; the arguments are those of ``cut``."""
-        self._left = records, worker_start_s
+        self._left = records, worker_start
 
     def end_epoch(self) -> bool:
         """Ends an epoch whose last batch was received, if no other was requested; returns whether there is one.
@@ -103,7 +104,7 @@ class TrainingTrial:
     def cut(
         self,
         records: Sequence[BatchRecord],
-        worker_start_s: float | None,
+        worker_start: BatchCost | None,
         ended_s: float | None = None,
         unfed_workers: int = 0,
     ) -> None:
@@ -112,7 +113,7 @@ class TrainingTrial:
 
         Args:
             records: Of the batches that workers have made since the last call.
-            worker_start_s: Mean CPU seconds of a worker before its first batch.
+            worker_start: Mean cost of a worker before its first batch.
             ended_s: When the epoch ended, on the clock of ``Moment``, if it has.
             unfed_workers: That had no batch for the epoch.
         """
@@ -127,7 +128,7 @@ class TrainingTrial:
                     step_s=_without_pause(window.step_s, self.windows[-1].step_s if self.windows else ()),
                     step_cpu_s=min(window.step_cpu_s or 0.0, sum(window.step_s)),
                     records=tuple(self._placed(window, records)),
-                    worker_start_s=worker_start_s,
+                    worker_start=worker_start,
                     unfed_workers=unfed_workers,
                 )
             )
@@ -220,7 +221,7 @@ def _as_whole_epoch(windows: Epoch) -> Window:
         sampler_s=sum(window.sampler_s for window in windows),
         others_s=sum(window.others_s for window in windows),
         unfed_workers=windows[-1].unfed_workers,
-        worker_start_s=windows[-1].worker_start_s,
+        worker_start=windows[-1].worker_start,
     )
 
 

@@ -84,7 +84,7 @@ class Watcher(Tuner):
             return f"{takes}; the share of it spent waiting is unknown, {why}"
         part = accounts.to_change(account, self.current)
         if part is not Part.MAKING:
-            return accounts.remedy(account, part)
+            return accounts.remedy(account, part, is_remade=self.is_remade)
         waits = f"training waits for data {units.share(account.share(part))} of the time{_dearest(trial)}; {takes}"
         if trial.fed_workers:
             waits += f"; only {trial.fed_workers} of {trial.num_workers} workers had batches"

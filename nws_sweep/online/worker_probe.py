@@ -86,7 +86,7 @@ class WorkerProbe:
             with contextlib.suppress(Exception):
                 processes.drop_signal_handlers()
         if self.user_function is not None:
-            self._telling(self.user_function, worker_id, STARTING)(worker_id)
+            self.timer.initialise(self._telling(self.user_function, worker_id, STARTING), worker_id)
         if self.rehearse is not None and not worker_id:
             try:
                 ForkingPickler.dumps(self.rehearse())  # as the queue does

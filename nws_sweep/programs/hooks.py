@@ -362,6 +362,7 @@ class TuningHook(ProgramHook):
             is_alike = one.kind == kind and any(one.dataset() is each for each in (dataset, None))
             if is_alike and not _is_another(one.latest(), loader):
                 one.dataset, one.latest = _dataset_of(loader), weakref.ref(loader)
+                one.tuner.is_remade = True
                 return one
         return None
 

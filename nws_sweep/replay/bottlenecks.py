@@ -29,7 +29,7 @@ class Bottleneck(str, Enum):
 Taken = Bottleneck | Stage  # what may be taken away
 # Costs of the loop that are 0 without each bottleneck.
 _OF_LOOP = {
-    Bottleneck.STARTUP: ("fork_s", "start_s", "stop_s"),
+    Bottleneck.STARTUP: ("fork_s", "start_s", "start_wait_s", "stop_s"),
     Bottleneck.STEP: ("step_s", "step_cpu_s"),
     Bottleneck.SAMPLER: ("sampler_s",),
     Bottleneck.TRANSFER: ("receive_s", "receive_wait_s"),

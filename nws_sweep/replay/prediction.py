@@ -165,7 +165,8 @@ def epoch_and_batch_s(
     start, when workers have made nothing yet, nor the end, when they no longer get batches, has that pace.
     """
     if settings.persistent_workers:
-        loop = replace(loop, fork_s=loop.fork_s / records.shared_epochs, start_s=loop.start_s / records.shared_epochs)
+        names = ("fork_s", "start_s", "start_wait_s")
+        loop = replace(loop, **{name: getattr(loop, name) / records.shared_epochs for name in names})
     found, count, workers = replay_queue(costs, loop, settings), len(costs), settings.num_workers
     full = count - 1 - workers * (1 + settings.prefetch_factor)
     full -= full % max(1, workers)  # equal workers return batches together

@@ -145,6 +145,9 @@ class _Epoch:
         machine, batches, assigned = self._machine, self._batches, self._assigned[number]
         machine.compute(number, self._loop.start_s)
         yield
+        if self._loop.start_wait_s:
+            machine.wait(number, self._loop.start_wait_s)
+            yield
         while True:
             while not assigned:
                 self._idle.add(number)

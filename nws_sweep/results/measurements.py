@@ -121,6 +121,7 @@ class LoopCosts:
     step_cpu_s: Duration = 0.0  # CPU time of all threads in ``step_s``
     fork_s: Duration = 0.0  # CPU time of the main process for starting one worker, the least of all epochs
     start_s: Duration = 0.0  # CPU time of a worker before its first batch
+    start_wait_s: Duration = 0.0  # besides it, in the program's ``worker_init_fn``
     stop_s: Duration = 0.0  # CPU time for ending one worker
 
 
@@ -154,7 +155,7 @@ class Window:
     began_s: float = 0.0  # on the clock of the records
     step_cpu_s: float | None = None  # CPU time of the main process in the training step
     start_cpu_s: float | None = None  # CPU time of the main process for starting an epoch's workers
-    worker_start_s: float | None = None  # mean CPU time of a worker before its first batch
+    worker_start: BatchCost | None = None  # mean cost of a worker before its first batch
     stop_s: float | None = None  # for ending the idle workers of an epoch that was left for the one that began
     # In ``next()`` while an accelerator was still busy with the step before, one per batch; empty if it never was.
     overlap_s: tuple[float, ...] = ()

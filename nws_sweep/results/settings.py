@@ -30,6 +30,7 @@ _TUNED = (
     "in_order", "timeout",
 )  # fmt: skip
 DEFAULT_PREFETCH = 2  # torch's, where prefetch_factor is None
+_USUAL_EPOCHS = 10  # of a training: with one epoch persistent workers would save nothing
 NO_STEP = "nws_sweep.dataloading.training_steps.Nothing"  # the ``_target_`` of a configuration without a training step
 
 
@@ -102,12 +103,17 @@ class MeasureRules:
     window_s: Seconds = 0.5  # least duration of a window
     windows: Count = 5  # least number of windows, in mode ``steady``; an interval needs three
     trial_limit_s: Seconds = 20.0  # no window begins later in a trial
-    epochs: Count = 1  # least number of epochs, in mode ``epoch``
+    epochs: Count = 1  # least number of epochs, in mode ``epoch``; see ``shared_epochs``
     kill_after_s: Seconds | None = 600.0  # a trial that takes longer is killed; None for no limit
     interleave: Count = 8  # candidates measured in interleaved time slices; 1 measures one after the other
     cache: Cache = "auto"  # or ``warm``, or ``cold``: files are dropped from the page cache before each time slice
     cache_files: tuple[str, ...] | None = None  # files and folders that ``cold`` drops, which needs them
     memory_budget_bytes: Count | None = None  # of all trial processes together; None for most of the free memory
+
+    @property
+    def shared_epochs(self) -> int:
+        """Epochs over which the start of persistent workers is shared out: as many as a training has, if not given."""
+        return self.epochs if self.epochs > 1 else _USUAL_EPOCHS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,15 +127,19 @@ class SearchRules:
     tolerance: Share = 0.03  # share of the time that twice as many workers must save
     reference: Workers | None = None  # num_workers for comparison; dropped if it is not a candidate; None for none
     time_limit_s: Seconds | None = None  # ends the search with the best so far; None for the runner's default
-    # Names of settings to search after num_workers; None for prefetch_factor, unless it was given.
+    # Names of settings to search after num_workers; None for prefetch_factor and persistent_workers, unless given.
     settings: tuple[Searchable, ...] | None = ()
 
     def searched(self, own: LoaderSettings) -> tuple[str, ...]:
         """The settings to search after num_workers in a loader with settings ``own``; by itself if adaptive, online."""
         if self.settings is not None:
             return self.settings
-        is_free = self.strategy in ("adaptive", ONLINE_STRATEGY) and own.prefetch_factor is None
-        return ("prefetch_factor",) if is_free else ()
+        names = []
+        if self.strategy in ("adaptive", ONLINE_STRATEGY) and own.prefetch_factor is None:
+            names.append("prefetch_factor")
+        if self.strategy == "adaptive" and not own.persistent_workers:
+            names.append("persistent_workers")
+        return tuple(names)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

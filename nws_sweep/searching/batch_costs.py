@@ -50,7 +50,7 @@ def loop_costs(slices: Sequence[TimeSlice], conditions: Conditions) -> LoopCosts
     starts_s = [window.start_cpu_s for window in windows if window.start_cpu_s is not None]
     if conditions.settings.persistent_workers:  # which later epochs do not start
         del starts_s[1:]
-    start_s = next((window.worker_start_s for window in reversed(windows) if window.worker_start_s), 0.0)
+    start = next((window.worker_start for window in reversed(windows) if window.worker_start), BatchCost(0.0, 0.0))
     receive_s = sum(window.receive_cpu_s or 0.0 for window in windows) / taken
     delay_s = sum(window.receive_delay_s for window in windows) / taken
     sampler_s = _sampler_s(windows, conditions)
@@ -65,7 +65,8 @@ def loop_costs(slices: Sequence[TimeSlice], conditions: Conditions) -> LoopCosts
         step_s=sum(sum(window.step_s) for window in counted) / taken,
         step_cpu_s=sum(window.step_cpu_s or 0.0 for window in counted) / taken,
         fork_s=min(starts_s, default=0.0) / workers if workers else 0.0,
-        start_s=start_s,
+        start_s=start.cpu_s,
+        start_wait_s=start.wait_s,
         stop_s=end_of_workers_s(windows, conditions) * min(conditions.cores, workers) / workers if workers else 0.0,
     )
 

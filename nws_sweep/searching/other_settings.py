@@ -15,7 +15,7 @@ from nws_sweep.searching.estimates import Estimates, estimates_of, undecided
 from nws_sweep.searching.observations import Decision, Observation, Round, Stop, Strategy, model_from
 
 _MOST_TIMED_S = 4.0  # of a value
-_PREDICTED = ("prefetch_factor", "in_order")
+_PREDICTED = ("prefetch_factor", "in_order", "persistent_workers")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,14 +95,15 @@ class OtherSettingsSearch(Strategy):
             numbers.add(best.num_workers // 2 or 1)  # a longer queue may need fewer workers
             if any(o.cost_s is None for o in of_workers):  # a shorter one may have room for more
                 numbers.add(2 * best.num_workers)
+        elif name == "persistent_workers":  # workers that start once may be worth it where others are not
+            numbers.update(o.num_workers for o in of_workers if o.cost_s is not None)
         bases = [replace(best, num_workers=number) for number in numbers if number in self.rules.candidates]
         values = _values(name, best)
         variants = [replace(each, **{name: value}).canonical() for each in bases for value in values]
         variants = [
             variant
             for variant in dict.fromkeys(variants)
-            if variant not in (best, *bases)
-            and (variant.num_workers <= best.num_workers or variant.queued_batches <= best.queued_batches)
+            if variant not in (best, *bases) and (name != "prefetch_factor" or _is_no_larger(variant, best))
         ]
         model = model_from(of_workers, self.start_method)
         if not model or name not in _PREDICTED or not variants:
@@ -128,6 +129,10 @@ class OtherSettingsSearch(Strategy):
 
     def _round(self, candidates: Sequence[LoaderSettings], ended: Sequence[LoaderSettings] = ()) -> Round:
         return Round(candidates=tuple(candidates), ended=tuple(ended), window_s=self.measure.window_s)
+
+
+def _is_no_larger(variant: LoaderSettings, best: LoaderSettings) -> bool:
+    return variant.num_workers <= best.num_workers or variant.queued_batches <= best.queued_batches
 
 
 def _before(first: float, observation: Observation) -> Observation:

@@ -71,7 +71,8 @@ class Rounds(ExitStack):
         """What is known of each candidate, finished trials of the start included."""
         earlier = [(trial, None) for trial in self.start.trials]
         trials: list[tuple[Trial, Candidate | None]] = [*earlier, *((trial_of(c), c) for c in self.candidates)]
-        cores, epochs = self.environment.cores(self.start.configuration.ranks), self.start.configuration.measure.epochs
+        configuration = self.start.configuration
+        cores, epochs = self.environment.cores(configuration.ranks), configuration.measure.shared_epochs
         is_shuffled = self.facts is None or self.facts.is_shuffled
         observations: list[Observation] = []
         records: Records | None = None  # of a trial that has some

@@ -188,8 +188,8 @@ class Timing(Pace):
     def epoch_s(self) -> float | None:
         """Seconds of an epoch: measured, else its start, the steady pace and the end; None if its length is unknown.
 
-        With persistent workers the mean of ``rules.epochs`` epochs, of which the first starts them. Until a later one
-        has begun, later ones have the steady pace.
+        With persistent workers the mean of ``shared_epochs``, of which the first starts them. Until a later one
+        has begun, later ones have the steady pace; or they take what a whole first one took after its start.
         """
         starts, rules = self._starts, self.conditions.rules
         if self.conditions.length is None or self.batch_s is None or not starts:
@@ -199,8 +199,11 @@ class Timing(Pace):
             starts = epoch_windows(starts) or epoch_windows(self.windows) or starts
             return statistics.fmean(self._projected_s(start) for start in starts) + self.more_start_s
         first_s, *later_s = (self._projected_s(start) for start in starts)
-        later_s = later_s or [self.conditions.length * self.batch_s]
-        return (first_s + (rules.epochs - 1) * statistics.fmean(later_s)) / rules.epochs
+        if not later_s:
+            is_whole = starts[0].kind is WindowKind.EPOCH
+            after_start_s = first_s - starting_s(starts[0], self.windows)
+            later_s = [after_start_s if is_whole else self.conditions.length * self.batch_s]
+        return (first_s + (rules.shared_epochs - 1) * statistics.fmean(later_s)) / rules.shared_epochs
 
     @property
     def first_epoch_s(self) -> float | None:
@@ -253,7 +256,7 @@ class Timing(Pace):
 
     @cached_property
     def _starting_s(self) -> float:
-        """Seconds of an epoch for starting and ending workers; persistent ones start in the first of ``epochs``."""
+        """Seconds of an epoch for starting and ending workers; persistent ones start in the first of several."""
         if not self.conditions.settings.num_workers:
             return 0.0
         starts_s = [starting_s(start, self.windows) for start in self._starts]
@@ -261,7 +264,7 @@ class Timing(Pace):
             end_s = end_of_workers_s(self.windows, self.conditions)
             return statistics.fmean(starts_s) + self.more_start_s + end_s
         first_s, *later_s = starts_s
-        epochs = self.conditions.rules.epochs
+        epochs = self.conditions.rules.shared_epochs
         return (first_s + (epochs - 1) * statistics.fmean(later_s or [0.0])) / epochs
 
     @property
@@ -377,7 +380,8 @@ def used_resources(slices: Sequence[TimeSlice], conditions: Conditions, startup_
 def _starts_cpu_s(slices: Sequence[TimeSlice], conditions: Conditions) -> float:
     """CPU seconds for starting workers, of the main process and of the workers."""
     starts = [window for window in all_windows(slices) if window.startup_s is not None]
-    worker_s = max((window.worker_start_s or 0.0 for window in all_windows(slices)), default=0.0)
+    started = [window.worker_start for window in all_windows(slices) if window.worker_start]
+    worker_s = max((start.cpu_s for start in started), default=0.0)
     main_s = sum(window.start_cpu_s or 0.0 for window in starts)
     return main_s + len(starts) * conditions.settings.num_workers * worker_s
 

@@ -56,6 +56,11 @@ def test_the_largest_part_has_a_remedy(account: Account, part: Part | None, word
     assert accounts.remedy(account, part) == words
 
 
+def test_a_loader_that_is_made_for_each_epoch_has_to_be_made_once() -> None:
+    text = accounts.remedy(Account(step_s=1.0, making_s=0.0, starting_s=9.0), Part.STARTING, is_remade=True)
+    assert text.endswith("the DataLoader made once, with persistent_workers=True saves 9.00 s of each later epoch")
+
+
 def test_persistent_workers_start_in_the_first_epoch_only() -> None:
     account = Account(step_s=1.0, making_s=2.0, starting_s=7.0)
     assert accounts.to_change(account, loader_settings(4, persistent_workers=True)) is Part.MAKING

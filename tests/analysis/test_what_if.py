@@ -50,7 +50,7 @@ def test_times_follow_from_the_costs(cost: BatchCost, asked: dict[str, Any], bat
 
 def test_the_start_of_persistent_workers_is_shared_out_over_the_epochs() -> None:
     loader, trial = loader_settings(4, persistent_workers=True), recorded_trial(4, WAITS, LoopCosts(start_s=10.0))
-    for epochs, start_s in ((1, 10.0), (10, 1.0)):
+    for epochs, start_s in ((1, 1.0), (2, 5.0), (10, 1.0)):
         rules = configuration(loader=loader, measure=MeasureRules(epochs=epochs))
         known = found(replace(trial, settings=loader), configuration=rules)
         assert known.cost_s(known.own) == pytest.approx(start_s + 163 * 0.08, rel=0.03)

@@ -76,10 +76,10 @@ def test_an_epoch_whose_end_is_never_requested_is_timed_whole() -> None:
     for number in range(5):
         seen.batches.asked(Moment(100.0 + number, 0.0, 0.0))
         seen.given(Moment(100.8 + number, 0.0, 0.0), None)
-    seen.given_last((), 0.1)
+    seen.given_last((), BatchCost(0.1, 0.0))
     assert seen.end_epoch()
     (window,) = seen.windows
-    assert (window.kind, window.worker_start_s) == (WindowKind.EPOCH, 0.1)
+    assert (window.kind, window.worker_start) == (WindowKind.EPOCH, BatchCost(0.1, 0.0))
     assert window.step_s == pytest.approx([0.2] * 5)
     assert not seen.end_epoch()
 

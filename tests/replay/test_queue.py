@@ -203,6 +203,7 @@ def random_loop(draw: random.Random) -> LoopCosts:
         step_cpu_s=step_s * draw.choice([0.0, 0.5, 1.0, 2.0]),
         fork_s=draw.choice([0.0, 0.5]),
         start_s=draw.choice([0.0, 2.0]),
+        start_wait_s=draw.choice([0.0, 1.0]),
         stop_s=draw.choice([0.0, 0.5]),
     )
 
