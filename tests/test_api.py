@@ -108,7 +108,7 @@ def test_a_search_recommends_workers_and_does_not_change_the_program(capfd: pyte
     states = torch.get_rng_state(), random.getstate()
     lines: list[str] = []
     dataset = slow(length=600, seconds=0.01)
-    result = small(dataset, batch_size=10, shuffle=True, progress=lines.append)
+    result = small(dataset, batch_size=10, shuffle=True, settings=["prefetch_factor"], progress=lines.append)
     assert torch.equal(states[0], torch.get_rng_state())
     assert states[1] == random.getstate()
     assert result.num_workers == 2
@@ -120,11 +120,16 @@ def test_a_search_recommends_workers_and_does_not_change_the_program(capfd: pyte
     assert result.cost_s > 0
     assert lines[0] == "measuring Slow with num_workers=0 to 2: at most 60.0 s"
     assert lines[-1].startswith("best: num_workers=2 (measured); stopped: ")
-    again = small(dataset, batch_size=10, shuffle=True)
+    again = small(dataset, batch_size=10, shuffle=True, settings=["prefetch_factor"])
     assert again.reused
     assert again.measured_at == result.measured_at
     assert capfd.readouterr().err == ""
-    tuned = nws_sweep.tune(DataLoader(dataset, batch_size=10, shuffle=True), num_workers=[0, 2], measure=QUICK)
+    tuned = nws_sweep.tune(
+        DataLoader(dataset, batch_size=10, shuffle=True),
+        num_workers=[0, 2],
+        measure=QUICK,
+        settings=["prefetch_factor"],
+    )
     assert tuned.num_workers == 2
     expected = f"nws_sweep: Slow: best: num_workers=2 (measured), measured at {result.measured_at}; reuse=False"
     assert capfd.readouterr().err == f"{expected} measures again\n"
