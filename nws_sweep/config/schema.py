@@ -186,7 +186,11 @@ def configuration(
         key = override.partition("=")[0].lstrip("+")
         if key not in columns and not f"{key}=".startswith(("~", *_NAMELESS, "experiment/")):
             columns[key] = column_value(config, key, override)
-    return msgspec.convert({**plain, "columns": columns, "loader": loader}, Configuration)
+    made = msgspec.convert({**plain, "columns": columns, "loader": loader}, Configuration)
+    if made.search.settings is None and "persistent_workers" in columns:  # a value that was given is not searched
+        searched = made.search.searched(replace(loader, persistent_workers=True))
+        made = replace(made, search=replace(made.search, settings=searched))
+    return made
 
 
 def has_open_settings(config: DictConfig) -> bool:
