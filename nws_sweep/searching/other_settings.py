@@ -97,7 +97,8 @@ class OtherSettingsSearch(Strategy):
                 numbers.add(2 * best.num_workers)
         elif name == "persistent_workers":  # workers that start once may be worth it where others are not
             numbers.update(o.num_workers for o in of_workers if o.cost_s is not None)
-        bases = [replace(best, num_workers=number) for number in numbers if number in self.rules.candidates]
+        like = best if best.num_workers else self.base  # without workers, other settings have no value
+        bases = [replace(like, num_workers=number).canonical() for number in numbers if number in self.rules.candidates]
         values = _values(name, best)
         variants = [replace(each, **{name: value}).canonical() for each in bases for value in values]
         variants = [

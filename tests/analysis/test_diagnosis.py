@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from nws_sweep.analysis.advice import further, sentence
+from nws_sweep.analysis.advice import further, sentence, uneven_workers
 from nws_sweep.analysis.diagnosis import Diagnosis, diagnose
 from nws_sweep.analysis.summary import best_of, summarise, summarise_record
 from nws_sweep.replay.bottlenecks import REMOVABLE, Bottleneck
@@ -110,6 +110,16 @@ class Workload:
         found = diagnose(self.result, best_of(self.result))
         assert found is not None
         return found
+
+
+@pytest.mark.parametrize(("slow_s", "words"), [(4.0, "worker 1 took 4.0x as long as the others: "), (1.2, "")])
+def test_a_worker_with_dear_shards_is_named(slow_s: float, words: str) -> None:
+    """First batches, which import modules, do not count."""
+    costs_s = [9.0, 1.0, 1.0, *[1.0, slow_s, 1.0] * 3]
+    records = [factories.batch_record(n, BatchCost(0.0, wait_s)) for n, wait_s in enumerate(costs_s)]
+    uneven = uneven_workers(trial(3, 1.0, records=tuple(records)))
+    assert uneven.startswith(words)
+    assert bool(uneven) == bool(words)
 
 
 WAITING = Workload(cost=BatchCost(0.0002, 0.032))

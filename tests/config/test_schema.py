@@ -138,6 +138,13 @@ def test_a_local_file_is_read_if_it_is_there(tmp_path: Path) -> None:
     assert composed.batch_size == 7
 
 
+def test_a_value_of_persistent_workers_that_was_given_is_not_searched() -> None:
+    chosen = "persistent_workers=false"
+    composed = compose("config", overrides=["dataset=sleep", chosen])
+    searched = [schema.configuration(composed, "sleep", given).search.settings for given in ([chosen], [])]
+    assert searched == [("prefetch_factor",), None]
+
+
 def test_a_null_setting_is_taken_from_the_dataloader_of_the_dataset() -> None:
     own = LoaderSettings(
         batch_size=24, num_workers=5, pin_memory=True, prefetch_factor=3, persistent_workers=True, drop_last=True,

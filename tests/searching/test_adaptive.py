@@ -15,7 +15,7 @@ from nws_sweep.replay import choice
 from nws_sweep.replay.known import known_of
 from nws_sweep.results import BatchCost, LoaderSettings, MeasureRules, Noise, SearchRules
 from nws_sweep.searching.adaptive import Adaptive
-from nws_sweep.searching.observations import Decision, Observation, Round
+from nws_sweep.searching.observations import Decision, Observation, Round, Stop
 from tests import factories
 from tests.fakes import FACTS, FakeClock, FakeMachine, SimulatedLoader
 from tests.simulated import run_search
@@ -167,6 +167,20 @@ def test_after_three_wrong_predictions_a_number_beside_the_answer_is_tried() -> 
     costs = ((n, wait_s / max(1, n), BatchCost(cpu_s=0.0, wait_s=wait_s)) for n, wait_s in waits_s.items())
     seen = [observed(*one, paces_s={place: one[1]}, may_continue=True) for place, one in enumerate(costs)]
     assert 3 in numbers(adaptive().decide(seen))
+
+
+@pytest.mark.parametrize(("tried", "wanted"), [((0, 8), [3]), ((0, 3, 8), [])])
+def test_no_candidate_has_more_workers_than_had_batches(tried: tuple[int, ...], wanted: list[int]) -> None:
+    """Three shards: the prediction from eight workers promises much of sixteen."""
+    waits = BatchCost(cpu_s=0.0, wait_s=0.24)
+    costs_s = {0: 0.24, 3: 0.08, 8: 0.08}
+    seen = [observed(n, costs_s[n], waits, fed_workers=3 if n == 8 else None) for n in tried]
+    decision = adaptive(reference=2).decide(seen)
+    assert [number for number in numbers(decision) if number not in (2, *tried)] == wanted
+    finished = [*seen, observed(2, 0.12, waits), observed(1, 0.24, waits)]
+    stopped = adaptive().decide([*finished, *([] if wanted == [] else [observed(3, 0.08, waits)])])
+    assert isinstance(stopped, Stop)
+    assert "only 3 workers can have batches" in stopped.reason
 
 
 HUMPS = (1, 2, 4, 8, 16), (1.0, 0.5, 0.25, 0.33, 0.15)

@@ -190,6 +190,38 @@ def test_the_best_predicted_value_is_measured_to_its_end(monkeypatch: pytest.Mon
     )
 
 
+def test_workers_that_start_once_are_predicted_with_each_number_that_was_measured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No workers are the best of those that start in each epoch."""
+    costs_s = {(0, False): 1.0, (2, False): 3.0, (2, True): 0.5, (4, False): 3.0, (4, True): 0.4}
+    model = SimpleNamespace(cost_s=lambda queue: costs_s[queue.num_workers, queue.persistent_workers])
+    monkeypatch.setattr(other_settings, "model_from", lambda *_: model)
+    search = made(search_rules((0, 2, 4), settings=("persistent_workers",)), cores=2.0)
+    known = [by_rounds(BASE.with_workers(n), *[costs_s[n, False]] * 6) for n in (0, 2, 4)]
+    persistent = replace(BASE.with_workers(4), persistent_workers=True)
+    assert search.decide(known) == Round(candidates=(BASE.with_workers(0), persistent), window_s=0.5)
+    costs_s.update({(2, True): 0.99, (4, True): 0.99})
+    stopped = search.decide(known)
+    assert isinstance(stopped, Stop)
+    assert stopped.reason.endswith("no other persistent_workers is predicted to be faster")
+
+
+@pytest.mark.parametrize(
+    ("own", "strategy", "names"),
+    [
+        ({}, "adaptive", ("prefetch_factor", "persistent_workers")),
+        ({"prefetch_factor": 4}, "adaptive", ("persistent_workers",)),
+        ({"persistent_workers": True}, "adaptive", ("prefetch_factor",)),
+        ({}, "online", ("prefetch_factor",)),
+        ({}, "exhaustive", ()),
+    ],
+)
+def test_what_is_searched_by_itself(own: dict[str, Any], strategy: str, names: tuple[str, ...]) -> None:
+    rules = search_rules((0, 2), strategy=strategy, settings=None)
+    assert rules.searched(loader_settings(2, **own)) == names
+
+
 def test_twice_the_workers_with_a_shorter_queue_are_tried_if_they_did_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     model = SimpleNamespace(cost_s=lambda settings: 1.0 / settings.num_workers)
     monkeypatch.setattr(other_settings, "model_from", lambda *_: model)
