@@ -3,7 +3,7 @@
 import contextlib
 import functools
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from torch.utils.data import DataLoader, IterableDataset
@@ -12,7 +12,7 @@ from nws_sweep.dataloading import device_clock, loaders
 from nws_sweep.dataloading.clocks import run_delay_clock
 from nws_sweep.dataloading.windows import Device, Moment
 from nws_sweep.errors import one_line
-from nws_sweep.online.ledger import ledger_of_thread
+from nws_sweep.online.loader_clock import clock_of_thread
 from nws_sweep.online.observation import TrainingTrial
 from nws_sweep.online.pool import Pool
 from nws_sweep.online.pools import Pools
@@ -36,7 +36,7 @@ class TunedIterator:
         self._tuner, self._batches, self._delay_s = tuner, batches, run_delay_clock()
         self._loader, self._pools = loader, Pools(loader, tuner)
         self._observation: TrainingTrial | None = None
-        with self._entered():
+        with clock_of_thread().entered(tuner.time):
             self._begin_epoch(lambda: self._pools.make(tuner.current, is_first=True))
 
     def __getattr__(self, name: str) -> Any:
@@ -47,39 +47,25 @@ class TunedIterator:
 
     def _reset(self, loader: DataLoader[Any]) -> None:
         """Called by DataLoader before another epoch with persistent workers, and draws no seed, as torch's own."""
-        with self._entered():
-            self._continue_with_another_epoch()
-
-    @contextlib.contextmanager
-    def _entered(self) -> Iterator[None]:
-        ledger = ledger_of_thread()
-        ledger.enter(self._tuner.time)
-        try:
-            yield
-        finally:
-            ledger.leave(self._tuner.time, has_ended=False)
-
-    def _continue_with_another_epoch(self) -> None:
         restore = loaders.order_restorer(self._loader)
-        try:
-            self._pools.abandon()
-            self._begin_epoch(self._pools.next)
-        except Exception as error:  # the epoch begins with the program's own settings
-            with contextlib.suppress(Exception):
-                self._tuner.give_up(one_line(f"an epoch could not begin: {type(error).__name__}: {error}"))
-            self._pools.current.end()
-            restore()
-            self._begin_epoch(self._pools.next)
+        with clock_of_thread().entered(self._tuner.time):
+            try:
+                self._pools.abandon()
+                self._begin_epoch(self._pools.next)
+            except Exception as error:  # the epoch begins with the program's own settings
+                with contextlib.suppress(Exception):
+                    self._tuner.give_up(one_line(f"an epoch could not begin: {type(error).__name__}: {error}"))
+                self._pools.current.end()
+                restore()
+                self._begin_epoch(self._pools.next)
 
     def _begin_epoch(self, make: Callable[[], Pool]) -> None:
         latest = self._tuner.observation
         if latest is not None and self._try(latest.end_epoch):
             self._try(lambda: self._tuner.end_epoch(self._batches or 0, is_stream=False))
         self._try(self._pools.change_between_epochs, self._batches)
-        began_s, (drawn_before_s, _) = time.perf_counter(), self._pools.sampler_clock.read()
-        self._pools.start(make)
-        start_s, drawn_s = time.perf_counter() - began_s, self._pools.sampler_clock.spent_s - drawn_before_s
-        self._note_start(start_s - drawn_s)
+        self._tuner.clock = clock_of_thread()
+        start_s, drawn_s = self._pools.start(make)
         self._tuner.epoch += 1
         self._epoch, self._returned = self._tuner.epoch, 0
         self._pool_began = 0  # batches of the epoch that earlier pools have given
@@ -87,17 +73,6 @@ class TunedIterator:
         if self._tuner.waiting is not None:
             self._tuner.waiting.begin_epoch()
         self._try(self._observe, start_s, 0, drawn_s)
-
-    def _note_start(self, start_s: float) -> None:
-        """Workers have been started, which took these seconds of the process, if the pool is new."""
-        self._tuner.ledger, timed = ledger_of_thread(), self._tuner.time
-        reason = loaders.reason_not_training(self._loader)
-        timed.has_loop = bool(reason)
-        if reason == loaders.NOT_TRAINING[0]:  # a validation whose last epoch was left is none in parallel
-            timed.is_parallel = False
-        if self._pools.current.pids:
-            timed.starting_s += start_s
-            timed.starts += 1
 
     def _try(self, step: Callable[..., Any], *arguments: Any) -> Any:
         """Does a part of the tuning. If it fails, training continues without it, unless index lists are lost."""
@@ -137,14 +112,14 @@ class TunedIterator:
 
     def __next__(self) -> Any:
         """The next batch, in the order of the sampler."""
-        ledger, has_ended = ledger_of_thread(), True
-        ledger.enter(self._tuner.time)
+        clock, has_ended = clock_of_thread(), True
+        clock.enter(self._tuner.time)
         try:
             batch = self._followed_batch()
             has_ended = False
             return batch
         finally:
-            ledger.leave(self._tuner.time, has_ended=has_ended)
+            clock.leave(self._tuner.time, has_ended=has_ended)
 
     def _followed_batch(self) -> Any:
         is_followed, waiting = self._epoch == self._tuner.epoch, self._tuner.waiting  # else another iterator is
@@ -173,7 +148,7 @@ class TunedIterator:
     def _note(self, batch: Any) -> None:
         """A batch has been returned."""
         waited_s = self._device.waited_s() if self._observation is not None else 0.0
-        received, change = self._moment(), self._pools.change
+        received, change = _moment(self._pools, self._tuner, self._delay_s), self._pools.change
         self._pools.note_batch()
         if self._tuner.tuning.is_decided:
             self._observation = None
@@ -193,16 +168,11 @@ class TunedIterator:
             self._try(lambda: self._tuner.end_epoch(self._returned, is_stream=True))
             self._pools.current.end()
             raise StopIteration
-        asked_s = time.perf_counter()
         try:
             batch = self._pools.next_batch()
         except StopIteration:
-            self._tuner.time.starting_s += time.perf_counter() - asked_s  # it ends the workers
             self._try(self._end_epoch)
             raise
-        if not self._returned:
-            began_s = self._pools.current.first_began_s
-            self._tuner.time.starting_s += max(0.0, min(began_s, time.perf_counter()) - asked_s)
         self._returned += 1
         self._tuner.batches += 1
         return batch
@@ -225,7 +195,7 @@ class TunedIterator:
         if latest is not None:
             self._device.pace()
             self._device.ask()
-            latest.batches.asked(self._moment())
+            latest.batches.asked(_moment(self._pools, self._tuner, self._delay_s))
             if latest.ends_window:
                 _cut(latest, self._pools.current, self._tuner)
                 plan = self._pools.plan(self._returned, self._batches) if self._pools.change is None else None
@@ -240,12 +210,12 @@ class TunedIterator:
         if self._pools.hand_over(self._returned):
             self._observation = None
         if self._observation is not None:
-            self._observation.batches.asked(self._moment())
+            self._observation.batches.asked(_moment(self._pools, self._tuner, self._delay_s))
 
-    def _moment(self) -> Moment:
-        sampler_s, sampler_cpu_s = self._pools.sampler_clock.read()
-        others_s = ledger_of_thread().others_s(self._tuner.time)
-        return Moment(time.perf_counter(), time.process_time(), self._delay_s(), sampler_s, sampler_cpu_s, others_s)
+
+def _moment(pools: Pools, tuner: Tuner, delay_s: Callable[[], float]) -> Moment:
+    others_s = clock_of_thread().others_s(tuner.time)
+    return Moment(time.perf_counter(), time.process_time(), delay_s(), *pools.sampler_clock.read(), others_s)
 
 
 def _cut(latest: TrainingTrial, pool: Pool, tuner: Tuner, *, has_ended: bool = False) -> None:

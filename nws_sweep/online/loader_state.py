@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from nws_sweep.online.ledger import Ledger, LoaderTime
+from nws_sweep.online.loader_clock import LoaderClock, LoaderTime
 from nws_sweep.online.observation import EpochLength, TrainingTrial
 from nws_sweep.online.plan import Agreement, Plan
 from nws_sweep.online.situation import Situation
@@ -38,7 +38,7 @@ class LoaderState:
         sees_others: Whether the other DataLoaders of the program are followed too.
         is_remade: Whether the program makes the loader again for each epoch.
         time: Of the loader.
-        ledger: Of the thread that iterates over the loader.
+        clock: Of the thread that iterates over the loader.
     """
 
     tuning: Tuning
@@ -60,7 +60,7 @@ class LoaderState:
     sees_others: bool = False
     is_remade: bool = False
     time: LoaderTime = field(default_factory=LoaderTime)
-    ledger: Ledger = field(default_factory=Ledger)
+    clock: LoaderClock = field(default_factory=LoaderClock)
     trials: dict[LoaderSettings, Trial] = field(default_factory=dict)
     observation: TrainingTrial | None = None  # of the settings in use
     epoch: int = -1  # of the newest iterator

@@ -1,6 +1,7 @@
 """The pool that makes the batches of a DataLoader, and the next one while a change of settings is under way."""
 
 import contextlib
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -50,6 +51,7 @@ class Pools:
         pause_every = 0 if tuner.base.num_workers else tuner.endless_batches
         self._stream = IndexStream(loaders.index_sampler(loader), pause_every)
         self.change: Change | None = None
+        self._is_first_awaited = False  # the first batch of workers that have been started
         self.safeguards = Safeguards(loader, tuner)
 
     @property
@@ -90,14 +92,32 @@ class Pools:
         elif self.safeguards.allow_workers():
             self.change = Change(plan, self.make(plan.settings))
 
-    def start(self, make: Callable[[], Pool]) -> None:
-        """Begins an epoch with the pool of ``make``; with fewer workers or earlier settings if not all can start."""
-        restore = loaders.order_restorer(self._loader)
+    def start(self, make: Callable[[], Pool]) -> tuple[float, float]:
+        """Begins an epoch with the pool of ``make``; with fewer workers or earlier settings if not all can start.
+
+        Returns:
+            The seconds that it took, and those of them in the sampler.
+        """
+        before, restore = vars(self).get("current"), loaders.order_restorer(self._loader)
+        began_s, drawn_before_s = time.perf_counter(), self.sampler_clock.spent_s
         self.current = make()
         while not self._has_started():
             self.current.end()
             restore()
             self.current = make()
+        start_s, drawn_s = time.perf_counter() - began_s, self.sampler_clock.spent_s - drawn_before_s
+        self._note_start(start_s - drawn_s, is_new=self.current is not before)
+        return start_s, drawn_s
+
+    def _note_start(self, start_s: float, *, is_new: bool) -> None:
+        loader_time, reason = self._tuner.time, loaders.reason_not_training(self._loader)
+        loader_time.has_loop = bool(reason)
+        if reason == loaders.NOT_TRAINING[0]:  # a validation whose last epoch was left is none in parallel
+            loader_time.is_parallel = False
+        self._is_first_awaited = is_new and self.current.settings.num_workers > 0
+        if self._is_first_awaited:
+            loader_time.starting_s += start_s
+            loader_time.starts += 1
 
     def next(self) -> Pool:
         """The same pool, or another one if it has ended or the settings have changed; it begins an epoch."""
@@ -124,14 +144,21 @@ class Pools:
     def next_batch(self) -> Any:
         """The next batch; StopIteration at the end of the epoch."""
         while True:
+            asked_s = time.perf_counter()
             try:
-                return self.current.next_batch()
+                batch = self.current.next_batch()
             except StopIteration:
+                self._tuner.time.starting_s += time.perf_counter() - asked_s  # in which it has ended its workers
                 if not self._continues():
                     raise
+                continue
             except Exception as error:
                 _give_up_after(error, self.current.settings, self._tuner)
                 raise
+            if self._is_first_awaited:
+                self._is_first_awaited = False
+                self._tuner.time.starting_s += max(0.0, self.current.first_began_s - asked_s)
+            return batch
 
     def _continues(self) -> bool:
         """Whether the epoch continues where the current pool has ended: with another pool, or after a pause."""

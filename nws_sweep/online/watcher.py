@@ -9,7 +9,7 @@ from nws_sweep.analysis import accounts
 from nws_sweep.dataloading import device_clock
 from nws_sweep.online import texts
 from nws_sweep.online.decision import Keep
-from nws_sweep.online.ledger import LoaderTime
+from nws_sweep.online.loader_clock import LoaderTime
 from nws_sweep.online.observation import TrainingTrial
 from nws_sweep.online.plan import Plan
 from nws_sweep.online.times import account_of, times_of
@@ -30,7 +30,7 @@ class Watcher(Tuner):
         """As a tuner; notes what other loaders have taken before."""
         is_new, observation = self.observation is None, super().observe(batches_per_epoch)
         if is_new and observation is not None:
-            self.others_before = self.ledger.now()
+            self.others_before = self.clock.now()
         return observation
 
     def plan(self, batch: int, batches: int | None) -> Plan | None:
@@ -48,7 +48,7 @@ class Watcher(Tuner):
 
     def end(self) -> None:
         """Says what was found; what followed the last batch of any loader is no part of an epoch."""
-        self._conclude(self.ledger.latest_s)
+        self._conclude(self.clock.latest_s)
 
     def _conclude(self, until_s: float) -> None:
         if self.observation is None or self.tuning.is_decided:
@@ -67,7 +67,7 @@ class Watcher(Tuner):
         windows = observation.windows
         if not windows or (accelerator.in_use() and device_clock.of_training() is None):
             return None
-        others = self.ledger.since(self.others_before, self.time)
+        others = self.clock.since(self.others_before, self.time)
         lasted_s = max(0.0, until_s - windows[0].began_s)
         return account_of(windows, lasted_s, others, workers=self.current.num_workers)
 

@@ -5,9 +5,10 @@ between its batches, until its epoch ends or the training loop requests a batch.
 a dataset, is a part of that one.
 """
 
+import contextlib
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -36,7 +37,7 @@ class LoaderTime:
 
 
 @dataclass(eq=False)
-class Ledger:
+class LoaderClock:
     """The time of the DataLoaders of one thread.
 
     Args:
@@ -67,6 +68,15 @@ class Ledger:
         if not self._depth:
             keeps_loop = loader.has_loop and not loader.is_parallel and not has_ended
             self._pass_to(loader if keeps_loop else None)
+
+    @contextlib.contextmanager
+    def entered(self, loader: LoaderTime) -> Iterator[None]:
+        """Calls an iterator of this DataLoader, which does not end an epoch."""
+        self.enter(loader)
+        try:
+            yield
+        finally:
+            self.leave(loader, has_ended=False)
 
     def others_s(self, loader: LoaderTime) -> float:
         """Seconds of all other DataLoaders; called in an iterator of ``loader``."""
@@ -111,9 +121,9 @@ class Ledger:
 _of_thread: Any = threading.local()
 
 
-def ledger_of_thread() -> Ledger:
-    """The ledger of the calling thread."""
-    if not hasattr(_of_thread, "ledger"):
-        _of_thread.ledger = Ledger()
-    ledger: Ledger = _of_thread.ledger
-    return ledger
+def clock_of_thread() -> LoaderClock:
+    """The clock of the calling thread."""
+    if not hasattr(_of_thread, "clock"):
+        _of_thread.clock = LoaderClock()
+    clock: LoaderClock = _of_thread.clock
+    return clock
