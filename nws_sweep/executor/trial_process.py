@@ -369,6 +369,11 @@ def start(
         yield process
 
 
+def fork_program() -> None:
+    """Lets trial processes be forked from this program, with what it has in memory."""
+    fork_server.fork_program(_PRELOADED)
+
+
 def preload(nodes: Iterable[Mapping[str, Any]]) -> ForkServer:
     """The fork server, which is started, once, with the modules that these configuration nodes import."""
     targets = (str(node.get("_target_")) for node in nodes)

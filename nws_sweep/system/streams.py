@@ -3,6 +3,7 @@
 import contextlib
 import os
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,13 @@ def _bars() -> Any:
     kind = getattr(sys.modules.get("tqdm"), "tqdm", None)
     has_bars = bool(getattr(kind, "_instances", None))
     return kind if has_bars else None
+
+
+def end_monitors() -> None:
+    """Ends the threads of tqdm's bars, which redraw bars that stand still; the next bar starts another one."""
+    for thread in threading.enumerate():
+        if type(thread).__module__ == "tqdm._monitor":
+            thread.exit()  # type: ignore[attr-defined]
 
 
 def silence_output() -> None:
