@@ -369,9 +369,9 @@ def start(
         yield process
 
 
-def fork_program() -> None:
-    """Lets trial processes be forked from this program, with what it has in memory."""
-    fork_server.fork_program(_PRELOADED)
+def forked_program() -> contextlib.AbstractContextManager[None]:
+    """A block in which trial processes are forked from this program, with what it has in memory."""
+    return fork_server.forked_program(_PRELOADED)
 
 
 def preload(nodes: Iterable[Mapping[str, Any]]) -> ForkServer:

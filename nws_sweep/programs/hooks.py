@@ -267,8 +267,8 @@ class SearchHook(ProgramHook):
                 instead = f"forking the program instead is unsafe: {one_line(obstacle, 120)}"
                 raise UnpicklableError(f"{error.cause}, and {instead}") from error
         kept = pickling.keep(type(loader.dataset).__name__, loader)
-        trial_process.fork_program()
-        return search(kept)
+        with trial_process.forked_program():
+            return search(kept)
 
 
 @dataclass(eq=False)

@@ -21,7 +21,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from multiprocessing import reduction, resource_tracker, spawn
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -148,21 +148,27 @@ def ensure_running(modules: Iterable[str]) -> ForkServer:
     return _own_server
 
 
-def fork_program(modules: Iterable[str]) -> None:
-    """Makes a fork of this program its fork server. ``executor.forking`` says whether that is safe."""
+@contextlib.contextmanager
+def forked_program(modules: Iterable[str]) -> Iterator[None]:
+    """Makes a fork of this program its fork server inside the block. ``executor.forking`` says whether that is safe."""
     global _own_server, is_of_program  # noqa: PLW0603
-    with processes.uninterrupted():
+    try:
+        with processes.uninterrupted():
+            _close_own_server()
+            is_of_program = True
+            _own_server = ForkOfProgram(modules)
+        yield
+    finally:
         _close_own_server()
-        is_of_program = True
-        _own_server = ForkOfProgram(modules)
+        is_of_program = False
 
 
 @atexit.register
 def _close_own_server() -> None:
-    global _own_server, is_of_program
+    global _own_server  # noqa: PLW0603
     if _own_server is not None:
         _own_server.close()
-        _own_server, is_of_program = None, False
+        _own_server = None
 
 
 def _forget_own_server() -> None:

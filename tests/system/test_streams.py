@@ -1,7 +1,9 @@
+import io
 import os
 import re
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -52,6 +54,13 @@ def test_characters_that_an_encoding_lacks_become_question_marks() -> None:
 
 def fails(*_: Any, **__: Any) -> NoReturn:
     raise RuntimeError("Set changed size during iteration")
+
+
+def test_threads_of_bars_end() -> None:
+    with tqdm.tqdm(total=2, file=io.StringIO()):
+        assert "tqdm_monitor" in [thread.name for thread in threading.enumerate()]
+        streams.end_monitors()
+        assert "tqdm_monitor" not in [thread.name for thread in threading.enumerate()]
 
 
 @pytest.mark.parametrize("is_disturbed", [False, True])
