@@ -118,5 +118,7 @@ def _threads() -> Iterator[str]:
 
 
 def _thread(number: int) -> str:
-    names = {thread.native_id: thread.name for thread in threading.enumerate()}
-    return f"thread {number} ({names.get(number, 'of a library')})"
+    for thread in threading.enumerate():
+        if thread.native_id == number:
+            return f"thread {number} ({thread.name} of {type(thread).__module__})"
+    return f"thread {number} (of a library)"

@@ -262,7 +262,7 @@ class SearchHook(ProgramHook):
         except UnpicklableError as error:
             if loaders.start_method(loader) != "fork":  # its workers need a pickle, too
                 raise
-            streams.end_monitors()
+            streams.end_redrawing()
             if obstacle := forking.obstacle_in_program():
                 instead = f"forking the program instead is unsafe: {one_line(obstacle, 120)}"
                 raise UnpicklableError(f"{error.cause}, and {instead}") from error

@@ -12,6 +12,8 @@ from nws_sweep.errors import printable
 # Not through a link, which would lead out of the folder of the run, and not waiting for the reader of a pipe.
 _APPENDING = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
+_REDRAWING = {"tqdm._monitor": "exit", "rich.live": "stop"}  # the methods that end threads of these modules
+
 
 def prepare() -> None:
     """Opens closed streams and replaces characters that their encoding lacks."""
@@ -47,11 +49,12 @@ def _bars() -> Any:
     return kind if has_bars else None
 
 
-def end_monitors() -> None:
-    """Ends the threads of tqdm's bars, which redraw bars that stand still; the next bar starts another one."""
+def end_redrawing() -> None:
+    """Ends the threads in which tqdm and rich redraw the bars of a program that will not continue them."""
     for thread in threading.enumerate():
-        if type(thread).__module__ == "tqdm._monitor":
-            thread.exit()  # type: ignore[attr-defined]
+        for name in [_REDRAWING[base.__module__] for base in type(thread).__mro__ if base.__module__ in _REDRAWING]:
+            getattr(thread, name)()
+            thread.join()
 
 
 def silence_output() -> None:

@@ -22,7 +22,7 @@ def test_threads_files_and_children_are_obstacles(tmp_path: Path) -> None:
             assert forking.obstacle_since(before).split(", ") == [
                 f"child process {process.pid}",
                 f"open file {file.fileno()} {file.name}",
-                f"thread {thread.native_id} (waiting)",
+                f"thread {thread.native_id} (waiting of threading)",
             ]
         finally:
             process.kill()
@@ -51,7 +51,7 @@ _OF_A_PROCESS = "vars(multiprocessing.current_process())['_config'].update(daemo
     ("made", "obstacle"),
     [
         ("", ""),
-        (_OF_A_THREAD, r"thread \d+ \(beat\)"),
+        (_OF_A_THREAD, r"thread \d+ \(beat of threading\)"),
         (
             "import torch; torch.set_num_threads(2); torch.zeros(2000, 2000).mean()",
             r"(thread \d+ \(of a library\)(, )?)+",

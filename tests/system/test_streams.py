@@ -9,6 +9,8 @@ from typing import Any, NoReturn
 
 import pytest
 import tqdm
+from rich.console import Console
+from rich.progress import Progress
 
 from nws_sweep.system import streams
 
@@ -56,11 +58,12 @@ def fails(*_: Any, **__: Any) -> NoReturn:
     raise RuntimeError("Set changed size during iteration")
 
 
-def test_threads_of_bars_end() -> None:
-    with tqdm.tqdm(total=2, file=io.StringIO()):
-        assert "tqdm_monitor" in [thread.name for thread in threading.enumerate()]
-        streams.end_monitors()
-        assert "tqdm_monitor" not in [thread.name for thread in threading.enumerate()]
+def test_threads_that_redraw_bars_end() -> None:
+    before = threading.active_count()
+    with tqdm.tqdm(total=2, file=io.StringIO()), Progress(console=Console(file=io.StringIO())):
+        assert threading.active_count() == before + 2
+        streams.end_redrawing()
+        assert threading.active_count() == before
 
 
 @pytest.mark.parametrize("is_disturbed", [False, True])
