@@ -35,6 +35,13 @@ def report_state(connection: Connection) -> None:
     )
 
 
+held = ""  # set by a program that is forked
+
+
+def report_held(connection: Connection) -> None:
+    connection.send(held)
+
+
 def serve(connection: Connection) -> None:
     connection.send("ready")
     fork_server.serve(connection)

@@ -213,8 +213,11 @@ def test_an_epoch_that_grows_with_the_workers_is_a_warning(monkeypatch: pytest.M
 def test_an_undecided_search_changes_nothing_and_is_where_the_next_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     starts: list[tuple[int, ...]] = []
 
-    def measured(start: SearchRecord, *_: Any) -> SearchRecord:
+    def measured(
+        start: SearchRecord, loader_input: Any, step: None, reporter: progress.ProgressReporter
+    ) -> SearchRecord:
         """The limit ends the first search after the candidate without workers, the second by its rule."""
+        reporter.note(searching._announcement(loader_input, start))
         starts.append(start.measured_numbers)
         is_first, four = len(starts) == 1, start.configuration.loader.with_workers(4)
         trials = [trial(0, 8.0, settings=four.with_workers(0), noise=Noise(other_cpus=1.7))]

@@ -240,8 +240,6 @@ def record_here(start: SearchRecord, loader_input: LoaderInput, asked: Asked) ->
         stored = _stored(store, start, reuse, announce)
         if stored.is_final:
             return stored, True
-        inside = f" (only the DataLoader in a {loader_input.wrapper})" if loader_input.wrapper else ""
-        announce(_announcement(f"{loader_input.name}{inside}", stored))
         try:
             record = _measured(stored, loader_input, asked.training_step, reporter)
         except TimeLimitReached:  # while the dataset was made
@@ -279,7 +277,9 @@ def configuration_of(loader_input: LoaderInput, plan: Embedded) -> Configuration
     )
 
 
-def _announcement(name: str, start: SearchRecord) -> str:
+def _announcement(loader_input: LoaderInput, start: SearchRecord) -> str:
+    inside = f" (only the DataLoader in a {loader_input.wrapper})" if loader_input.wrapper else ""
+    name = f"{loader_input.name}{inside}"
     configuration, measured = start.configuration, start.measured_numbers
     first, *others = configuration.search.candidates
     numbers = f"{first} to {others[-1]}" if others else first
@@ -299,6 +299,7 @@ def _measured(
         folder = Path(stack.enter_context(temporary.folder()))
         dataset_server = stack.enter_context(DatasetServer())
         chosen = _pickled(start.configuration, loader_input, training_step, folder)
+        reporter.note(_announcement(loader_input, start))
         spec = spec_of(chosen, str(Path.cwd()))
         start_process = dataset_server.factory(lambda configuration: spec, reporter.print_line)
         if loader_input.settings_unknown:

@@ -1,8 +1,9 @@
-"""Pickles objects of the user's process into files that trial processes load.
+"""Pickles objects of the user's process into files that trial processes load, or keeps one for forked processes.
 
 Classes and functions of a script or a notebook are pickled by value, others by import path.
 """
 
+import functools
 import io
 import mmap
 import os
@@ -58,6 +59,22 @@ def load(path: str, is_script: bool, is_maker: bool = False) -> Any:
         remedy = "its classes must be importable there or be defined in the script or notebook itself"
         raise ConfigurationError(one_line(f"{why}; {remedy}")) from error
     return loaded() if is_maker else loaded
+
+
+_kept: Any = None  # by ``keep``
+
+
+def keep(name: str, value: Any) -> Callable[[], Any]:
+    """Returns a function with this name that returns the object in processes that are forked from this one later."""
+    global _kept  # noqa: PLW0603 - read by forked processes
+    _kept = value
+    function = functools.partial(_get_kept)
+    function.__name__ = name  # type: ignore[attr-defined]
+    return function
+
+
+def _get_kept() -> Any:
+    return _kept
 
 
 def placeholder(type_name: str, fingerprint: str) -> dict[str, Any]:

@@ -290,6 +290,18 @@ def open_files() -> dict[int, str]:
     return paths
 
 
+def reopen_files() -> None:
+    """Gives this process positions of its own in the files that were opened before it was forked."""
+    import fcntl  # Windows has none
+
+    for number in open_files():
+        with contextlib.suppress(OSError):  # another user has opened it for the program
+            again = os.open(f"/proc/self/fd/{number}", fcntl.fcntl(number, fcntl.F_GETFL))
+            os.lseek(again, os.lseek(number, 0, os.SEEK_CUR), os.SEEK_SET)
+            os.dup2(again, number, os.get_inheritable(number))
+            os.close(again)
+
+
 def _has_bytes(link: Path) -> bool:
     """Whether a descriptor is of a regular file with contents, which files of locks and of /proc have not."""
     status = link.stat()

@@ -5,6 +5,6 @@ May import ``dataloading`` and below. ``child`` runs in the trial process and is
 - ``dataset_server``: starts trial processes and keeps the template process of the latest dataset
 - ``trial_process``: the parent's handle of a trial process, with time limit, memory budget, and other ranks beside it
 - ``child``: the trial process itself, which owns the DataLoader and answers commands
-- ``forking``: whether a process with a dataset may be forked
+- ``forking``: whether a process with a dataset, or the program, may be forked
 - ``rank0``: one search for all ranks of the user's training program
 """

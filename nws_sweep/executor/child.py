@@ -90,7 +90,8 @@ class _DatasetCommands:
 
     @cached_property
     def _data(self) -> _LoadedDataset:
-        chosen, before = self._spec.configuration, sharing.open_files()
+        # A fork of the program may read any file that the program has opened.
+        chosen, before = self._spec.configuration, {} if fork_server.is_of_program else sharing.open_files()
         torch.manual_seed(chosen.seed)
         made = _make("dataset", chosen.dataset, DatasetError)
         source = Source(made, chosen.seed, self._spec.rank, chosen.ranks)
@@ -104,7 +105,8 @@ class _DatasetCommands:
         found = _found_in(dataset, objects.python_objects)
         is_shared = multiprocessing.get_start_method() == "fork"
         files = {number: path for number, path in sharing.open_files().items() if is_shared and number not in before}
-        handles = _found_in(dataset, partial(sharing.described, files=files.values())) if is_shared else ()
+        of_dataset = () if fork_server.is_of_program else files.values()
+        handles = _found_in(dataset, partial(sharing.described, files=of_dataset)) if is_shared else ()
         return _LoadedDataset(source, found, files, handles, source.fingerprint())
 
     def make_template(self) -> str:
@@ -284,6 +286,8 @@ def main(connection: Connection, spec: ProcessSpec, temporary_folder: str) -> No
     os.chdir(spec.working_folder)
     processes.restore_ending_signals()
     streams.redirect(spec.log_path)
+    if fork_server.is_of_program:
+        sharing.reopen_files()
     commands = (_template.forked if _template else _ChildCommands)(spec, temporary_folder)
     warnings.showwarning = commands.record_warning  # type: ignore[assignment]
     _forward_progress(connection)

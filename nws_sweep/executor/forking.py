@@ -1,12 +1,15 @@
 """Whether a process that has made a dataset may be forked, so that trial processes share it, and how long a fork takes.
 
-A forked process lacks the threads of its parent, and locks that they held stay locked. Open files share one position.
-Shared memory, such as a lock, is shared with other candidates, some of which are paused.
+The process is one of ours or, where the dataset cannot be pickled, a program that ends after its search. A forked
+process lacks the threads of its parent, and locks that they held stay locked. Open files share one position. Shared
+memory, such as a lock, is shared with other candidates, some of which are paused.
 """
 
 import contextlib
 import math
 import os
+import re
+import threading
 import time
 import warnings
 from collections.abc import Iterator
@@ -14,23 +17,27 @@ from pathlib import Path
 
 import psutil
 
-from nws_sweep.system import platforms
+from nws_sweep.system import fork_server, platforms, processes
 
 _ALLOCATOR = "jemalloc_bg_thd"  # a thread of jemalloc, part of pyarrow; jemalloc stops it before a fork
 _ATTEMPTS, _POLL_S = 20, 0.005
+# What candidates would share of a program: connections, devices, memory, such as the lock of an LMDB environment. Files
+# are opened again (``sharing.reopen_files``), standard streams are replaced, and tqdm has a semaphore for its bars.
+_OF_PROGRAM = re.compile(
+    r"thread |open file (?![012] )\d+ (?!/(?!dev/)|/dev/(null|zero|full|u?random|tty|pts/|ptmx|shm/))"
+    r"|shared memory \S+ (?!/dev/shm/sem\.)"
+)
 
 
 def footprint() -> set[str]:
     """What a forked process would lack or share of this process, read from /proc."""
-    found = {f"thread {number}" for number in _threads()}
+    found = set(_threads())
     found |= {f"child process {child.pid}" for child in psutil.Process().children()}
-    for link in Path("/proc/self/fd").iterdir():
-        with contextlib.suppress(FileNotFoundError):  # closed by another thread
-            found.add(f"open file {link.name} {os.readlink(link)}")  # noqa: PTH115 - the target is not a path
+    found |= {f"open file {number} {target}" for number, target in _open_files("self").items()}
     for line in Path("/proc/self/maps").read_text(errors="replace").splitlines():
-        addresses, rights, *_ = line.split()
+        addresses, rights, _, _, _, *path = line.split(maxsplit=5)
         if rights.startswith("rw") and rights.endswith("s"):
-            found.add(f"shared memory {addresses}")
+            found.add(f"shared memory {addresses} {''.join(path)}")
     return found
 
 
@@ -38,8 +45,10 @@ def seconds_of_a_fork() -> float:
     """CPU seconds in which this program forks a process, at least: a fork copies the tables of all its memory.
 
     Reads until a fork takes no less than one before: what else the machine does makes forks longer, never shorter.
-    0 where processes are not forked, or cannot be.
+    0 where processes are not forked, or cannot be, and where trial processes have the memory of the program.
     """
+    if fork_server.is_of_program:
+        return 0.0
     least_s, latest_s = math.inf, _fork()
     while latest_s < least_s:
         least_s, latest_s = latest_s, _fork()
@@ -78,9 +87,38 @@ def obstacle_since(before: set[str]) -> str:
     return ", ".join(sorted(added))
 
 
+def obstacle_in_program() -> str:
+    """What makes it unsafe to fork trial processes from this program; empty if nothing does."""
+    if not platforms.IS_LINUX:
+        return "it is not known what a process shares on this system"
+    if reason := processes.reason_not_starting():
+        return reason
+    from_parent = {target for target in _open_files(os.getppid()).values() if target.startswith(("pipe:", "socket:"))}
+    before = footprint()
+    harmless = {entry for entry in before if not _OF_PROGRAM.match(entry) or entry.split()[-1] in from_parent}
+    return obstacle_since(harmless | {_thread(os.getpid())})
+
+
+def _open_files(process: int | str) -> dict[str, str]:
+    """What the open files of a process are, by descriptor; empty for a process of another user."""
+    targets = {}
+    with contextlib.suppress(OSError):
+        for link in Path(f"/proc/{process}/fd").iterdir():
+            with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+                targets[link.name] = os.readlink(link)  # noqa: PTH115 - the target is not a path
+    return targets
+
+
 def _threads() -> Iterator[str]:
-    """The IDs of the threads that a forked process would lack."""
+    """The threads that a forked process would lack."""
     for task in Path("/proc/self/task").iterdir():
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has exited
             if (task / "comm").read_text().strip() != _ALLOCATOR:
-                yield task.name
+                yield _thread(int(task.name))
+
+
+def _thread(number: int) -> str:
+    for thread in threading.enumerate():
+        if thread.native_id == number:
+            return f"thread {number} ({thread.name} of {type(thread).__module__})"
+    return f"thread {number} (of a library)"

@@ -369,6 +369,11 @@ def start(
         yield process
 
 
+def forked_program() -> contextlib.AbstractContextManager[None]:
+    """A block in which trial processes are forked from this program, with what it has in memory."""
+    return fork_server.forked_program(_PRELOADED)
+
+
 def preload(nodes: Iterable[Mapping[str, Any]]) -> ForkServer:
     """The fork server, which is started, once, with the modules that these configuration nodes import."""
     targets = (str(node.get("_target_")) for node in nodes)

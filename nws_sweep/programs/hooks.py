@@ -16,14 +16,15 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from nws_sweep.config.schema import RANGES, autotune_options, require
 from nws_sweep.errors import INTERRUPTED, ConfigurationError, UnpicklableError, one_line
-from nws_sweep.executor import rank0
+from nws_sweep.executor import forking, rank0, trial_process
 from nws_sweep.programs.reports import RANKS, is_first_rank
 from nws_sweep.report.progress import Print, announcer, printer_for
 from nws_sweep.results import SearchRecord
-from nws_sweep.system import platforms, torch_internals
+from nws_sweep.system import platforms, streams, torch_internals
 
 if TYPE_CHECKING:
     from nws_sweep.online.tuner import Tuner
+    from nws_sweep.report.search_result import SearchResult
 
 Wanted = int | str | None  # the number of a DataLoader, the class of its dataset, or None for the training DataLoader
 _NOT_FOLLOWED = "loaders of other libraries, such as fastai's, and processes that the program starts are not followed"
@@ -230,15 +231,12 @@ class SearchHook(ProgramHook):
 
         It is 1 if the search or a candidate failed, 130 after Ctrl-C, and 143 after SIGTERM that the program handles.
         """
-        from nws_sweep import api
-
         if rank0.has_other_ranks() and not self._has_all_ranks:
             how = "start all ranks with torchrun -m nws_sweep search"
             self._reporting.warn(f"the search failed: the program has started other ranks itself; {how}")
             return 1
         try:
-            found = api.search(loader, progress=self._reporting.progress, **self._options)
-            return self._reporting.keep(found.record) or 0
+            return self._reporting.keep(self._found(loader).record) or 0
         except KeyboardInterrupt as stop:  # the program might train on
             signal_name = str(stop)
             by = f" by {signal_name}" if signal_name else ""
@@ -250,6 +248,27 @@ class SearchHook(ProgramHook):
         except Exception as error:  # the program must not handle it
             self._reporting.warn(f"the search failed: {one_line(str(error) or repr(error), 1000)}")
             return 1
+
+    def _found(self, loader: Any) -> "SearchResult":
+        """The result of a search of the pickled loader or, if that is impossible, of the loader in a forked program."""
+        from nws_sweep import api
+        from nws_sweep.dataloading import loaders, pickling
+
+        def search(measured: Any) -> "SearchResult":
+            return api.search(measured, progress=self._reporting.progress, **self._options)
+
+        try:
+            return search(loader)
+        except UnpicklableError as error:
+            if loaders.start_method(loader) != "fork":  # its workers need a pickle, too
+                raise
+            streams.end_redrawing()
+            if obstacle := forking.obstacle_in_program():
+                instead = f"forking the program instead is unsafe: {one_line(obstacle, 120)}"
+                raise UnpicklableError(f"{error.cause}, and {instead}") from error
+        kept = pickling.keep(type(loader.dataset).__name__, loader)
+        with trial_process.forked_program():
+            return search(kept)
 
 
 @dataclass(eq=False)

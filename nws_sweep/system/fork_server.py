@@ -2,7 +2,8 @@
 
 The program itself may have threads, an accelerator or locks in use, with which no process should be forked. A fork
 server is a fresh Python process that has imported modules, or a process that calls ``serve``, such as one that has made
-a dataset. Its children are processes of multiprocessing ("fork"), which may start others by each start method.
+a dataset or, where nothing stands against it, a fork of the program. Its children are processes of multiprocessing
+("fork"), which may start others by each start method.
 
 A request is a byte on a Unix socket and two file descriptors: the child's end of its connection to the program, and
 the channel on which the server reports its process ID and its exit status. When the program exits, for any reason,
@@ -20,12 +21,12 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from multiprocessing import reduction, resource_tracker, spawn
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
 
 from nws_sweep.system import processes, streams
 
@@ -110,18 +111,56 @@ class ForkServer:
         self.process.wait()
 
 
+class ForkOfProgram(ForkServer):
+    """A fork server that is a fork of this program: its processes have what the program had in memory."""
+
+    def __init__(self, modules: Iterable[str]) -> None:
+        self.connection, theirs = multiprocessing.Pipe()
+        self._is_ready = False
+        context = multiprocessing.get_context("fork")
+        self._fork = context.Process(target=_serve_for_program, args=(theirs, self.connection, modules))
+        with theirs:
+            self._fork.start()
+
+    def close(self) -> None:
+        """Ends the server and its processes."""
+        self.connection.close()
+        self._fork.join(_EXIT_WITHIN_S)
+        self._fork.kill()
+        self._fork.join()
+
+
 _own_server: ForkServer | None = None
+is_of_program = False  # whether the server is a fork of the program; known in all of its processes
 
 
 def ensure_running(modules: Iterable[str]) -> ForkServer:
-    """This program's fork server, which is started with these modules unless it runs; ends with the program."""
+    """This program's fork server, which is started with these modules unless it runs; ends with the program.
+
+    A fork of the program is not replaced: another server would lack what it has in memory.
+    """
     global _own_server  # noqa: PLW0603 - one for the whole program
     with processes.uninterrupted():
-        if _own_server is not None and _own_server.process.poll() is not None:
+        if _own_server is not None and not is_of_program and _own_server.process.poll() is not None:
             _close_own_server()
         if _own_server is None:
             _own_server = ForkServer(modules)
     return _own_server
+
+
+@contextlib.contextmanager
+def forked_program(modules: Iterable[str]) -> Iterator[None]:
+    """Makes a fork of this program its fork server inside the block. ``executor.forking`` says whether that is safe."""
+    global _own_server, is_of_program  # noqa: PLW0603
+    try:
+        with processes.uninterrupted():
+            _close_own_server()
+            is_of_program = True
+            _own_server = ForkOfProgram(modules)
+        yield
+    finally:
+        _close_own_server()
+        is_of_program = False
 
 
 @atexit.register
@@ -137,7 +176,8 @@ def _forget_own_server() -> None:
     global _own_server  # noqa: PLW0603
     if _own_server is not None:
         _own_server.connection.close()
-        _own_server.process.returncode = 0  # else Popen warns of a process that still runs
+        if not is_of_program:
+            _own_server.process.returncode = 0  # else Popen warns of a process that still runs
         _own_server = None
 
 
@@ -147,14 +187,24 @@ if hasattr(os, "register_at_fork"):
 
 def main(modules: Iterable[str]) -> None:
     """The program of a fork server: its standard input is the connection to the program that started it."""
+    streams.prepare()  # or the connection would get the number of a closed one
+    connection = Connection(os.dup(0))
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    _run(connection, modules)
+
+
+def _serve_for_program(connection: Connection, of_program: Connection, modules: Iterable[str]) -> None:
+    of_program.close()  # else this process would not notice that the program has exited
+    processes.drop_signal_handlers()
+    _run(connection, modules)
+
+
+def _run(connection: Connection, modules: Iterable[str]) -> NoReturn:
     for number in processes.ENDING_SIGNALS:  # the program finishes its window first, then closes the connection
         signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, processes.ENDING_SIGNALS)
     processes.adopt_orphans()
     os.setpgid(0, 0)  # not killed with the program's process group, but later, after its processes
-    streams.prepare()  # or the connection would get the number of a closed one
-    connection = Connection(os.dup(0))
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     # Inherited by the children; removes semaphores of those that are killed, without a warning of each.
     sys.warnoptions.append("ignore::UserWarning:multiprocessing.resource_tracker")
     resource_tracker.ensure_running()
@@ -162,7 +212,8 @@ def main(modules: Iterable[str]) -> None:
     for name in modules:
         with contextlib.suppress(Exception):  # reported where the module is needed
             importlib.import_module(name)
-    gc.freeze()  # a child's collection of the modules' objects takes tenths of a second, at a random moment
+    # A child's collection of these objects takes tenths of a second, at a random moment, or finalizes the program's.
+    gc.freeze()
     with contextlib.suppress(OSError):  # the program has exited
         connection.send(True)
     serve(connection)

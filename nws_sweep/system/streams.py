@@ -3,6 +3,7 @@
 import contextlib
 import os
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ from nws_sweep.errors import printable
 
 # Not through a link, which would lead out of the folder of the run, and not waiting for the reader of a pipe.
 _APPENDING = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+
+_REDRAWING = {"tqdm._monitor": "exit", "rich.live": "stop"}  # the methods that end threads of these modules
 
 
 def prepare() -> None:
@@ -44,6 +47,14 @@ def _bars() -> Any:
     kind = getattr(sys.modules.get("tqdm"), "tqdm", None)
     has_bars = bool(getattr(kind, "_instances", None))
     return kind if has_bars else None
+
+
+def end_redrawing() -> None:
+    """Ends the threads in which tqdm and rich redraw the bars of a program that will not continue them."""
+    for thread in threading.enumerate():
+        for name in [_REDRAWING[base.__module__] for base in type(thread).__mro__ if base.__module__ in _REDRAWING]:
+            getattr(thread, name)()
+            thread.join()
 
 
 def silence_output() -> None:

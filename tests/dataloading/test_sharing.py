@@ -6,6 +6,7 @@ import functools
 import hashlib
 import io
 import multiprocessing
+import os
 import queue
 import re
 import socket
@@ -78,6 +79,16 @@ def test_files_and_databases_are_named_by_the_attribute_that_holds_them_and_file
         binary.read()
         assert positions(numbers).items() - before_reading.items() == {(binary.fileno(), 10_000)}
     assert positions(numbers) == {}
+
+
+def test_files_that_are_opened_again_have_their_positions_and_move_alone(path: Path) -> None:
+    with path.open("rb", buffering=0) as file, os.fdopen(os.dup(file.fileno()), "rb", 0) as shared:
+        file.seek(100)
+        path.unlink()
+        sharing.reopen_files()
+        assert (file.tell(), shared.tell(), os.get_inheritable(file.fileno())) == (100, 100, False)
+        file.read(50)
+        assert (file.tell(), shared.tell()) == (150, 100)
 
 
 def test_a_handle_is_known_by_its_class_whatever_module_the_class_names(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -97,6 +97,49 @@ def test_a_search_ends_the_program_with_a_report(
     assert (folder / "report.html").is_file()
 
 
+# The dataset cannot be pickled.
+_HANDLES = """\
+import os
+import sqlite3
+
+import torch
+import tqdm
+from torch.utils.data import DataLoader
+
+
+class Rows:
+    def __init__(self):
+        self.table = sqlite3.connect(":memory:")
+        self.file = os.open("train.py", os.O_RDONLY)
+
+    def __len__(self):
+        return 400
+
+    def __getitem__(self, index):
+        os.lseek(self.file, index, os.SEEK_SET)
+        (count,) = self.table.execute("select count(*) from sqlite_master").fetchone()
+        return ord(os.read(self.file, 1)) + count
+
+
+weights = torch.zeros(1, requires_grad=True)
+for batch in tqdm.tqdm(DataLoader(Rows(), batch_size=8, shuffle=True)):
+    print("a batch")
+"""
+
+
+def test_a_loader_that_cannot_be_pickled_is_searched_in_a_fork_of_the_program_whose_files_workers_must_not_share(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    made_up(tmp_path, {"train.py": _HANDLES})
+    options = ("--num-workers", "0,2", "--time-limit", "8")
+    done = run_python(tmp_path, environment, "-m", "nws_sweep", "search", *options, "train.py")
+    assert done.returncode == 1, done.stderr  # a candidate has failed
+    assert "forked workers share dataset.table (sqlite3.Connection)" in done.stderr
+    assert f"num_workers=2 is excluded: the workers read {tmp_path}/train.py through one open file" in done.stderr
+    assert "nws_sweep: DataLoader(..., num_workers=0)" in done.stderr
+    assert "a batch" not in done.stdout
+
+
 def test_a_failed_candidate_is_the_exit_status_of_a_search_that_has_succeeded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -17,6 +17,7 @@ from torch.utils.data import DataLoader, SubsetRandomSampler
 import nws_sweep
 from nws_sweep.dataloading.loaders import KeptIterator
 from nws_sweep.errors import ConfigurationError, UnpicklableError
+from nws_sweep.executor import forking
 from nws_sweep.programs.hooks import ProgramHook, Reporting, SearchEnded, SearchHook, TrainerHook, TuningHook
 from nws_sweep.results import SearchRecord
 from nws_sweep.system.processes import Interrupted
@@ -86,11 +87,6 @@ def test_a_search_ends_the_program_at_the_first_batch_of_its_training(told: Told
     [
         (KeyboardInterrupt(), 130, "the search was interrupted"),
         (Interrupted(signal.SIGTERM), 143, "the search was interrupted by SIGTERM"),
-        (
-            UnpicklableError("no pickle", "pass a function"),
-            1,
-            "the search failed: no pickle; in the program, open files",
-        ),
     ],
 )
 def test_a_search_that_is_not_possible_ends_the_program(
@@ -103,6 +99,24 @@ def test_a_search_that_is_not_possible_ends_the_program(
     _, training = validation_and_training()
     assert run(SearchHook(told.reporting, None), lambda: list(training)) == status
     assert [text[: len(line)] for text in told.lines] == [line]
+
+
+@pytest.mark.parametrize(
+    ("workers", "cause"),
+    [("fork", "no pickle, and forking the program instead is unsafe: thread 7 (beat)"), ("spawn", "no pickle")],
+)
+def test_a_loader_that_can_neither_be_pickled_nor_forked_ends_the_program_with_the_reason(
+    told: Told, monkeypatch: pytest.MonkeyPatch, workers: str, cause: str
+) -> None:
+    def fails(*_: Any, **__: Any) -> None:
+        raise UnpicklableError("no pickle", "pass a function")
+
+    monkeypatch.setattr(nws_sweep.api, "search", fails)
+    monkeypatch.setattr(forking, "obstacle_in_program", lambda: "thread 7 (beat)")
+    loader = DataLoader(Plain(8), shuffle=True, num_workers=1, multiprocessing_context=workers)
+    assert run(SearchHook(told.reporting, None), lambda: list(loader)) == 1
+    (line,) = told.lines
+    assert line.startswith(f"the search failed: {cause}; in the program, open files")
 
 
 def test_a_search_in_a_thread_ends_the_program_that_waits_for_its_batches(told: Told, searched: list[Any]) -> None:

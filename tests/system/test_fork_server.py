@@ -89,23 +89,25 @@ def test_a_forked_program_has_a_server_of_its_own_and_each_server_exits_with_its
 
 
 _KILLED = """
-import os, signal, time
+import contextlib, os, psutil, signal, sys, time
 from nws_sweep.system import fork_server
-server = fork_server.ensure_running([])
-template = fork_server.fork(server.connection, "tests.forked:serve")
-template.connection.recv()
-family = [server.process.pid, template.pid]
-for of in (server, template):
-    process = fork_server.fork(of.connection, "tests.forked:sleep_with_a_process")
-    family += [process.pid, process.connection.recv()]
-    os.killpg(process.pid, signal.SIGSTOP)
-print(*family, flush=True)
-time.sleep(600)
+with fork_server.forked_program([]) if sys.argv[1] == "fork" else contextlib.nullcontext():
+    server = fork_server.ensure_running([])
+    template = fork_server.fork(server.connection, "tests.forked:serve")
+    template.connection.recv()
+    family = [psutil.Process().children()[0].pid, template.pid]
+    for of in (server, template):
+        process = fork_server.fork(of.connection, "tests.forked:sleep_with_a_process")
+        family += [process.pid, process.connection.recv()]
+        os.killpg(process.pid, signal.SIGSTOP)
+    print(*family, flush=True)
+    time.sleep(600)
 """
 
 
-def test_all_processes_exit_with_a_killed_program_even_if_paused() -> None:
-    with child(_KILLED) as program:
+@pytest.mark.parametrize("server", ["new process", "fork"])
+def test_all_processes_exit_with_a_killed_program_even_if_paused(server: str) -> None:
+    with child(_KILLED, server) as program:
         pids = [int(pid) for pid in line_of(program).split()]
         os.killpg(program.pid, signal.SIGKILL)
         assert not processes.running(pids, WITHIN_S)
@@ -156,6 +158,31 @@ print(process.exitcode, server.process.poll())
 def test_signals_during_the_start_are_not_lost_and_do_not_end_the_server(tmp_path: Path) -> None:
     """Seen once: a cancelled job of Slurm continued. Processes of the server can be ended."""
     assert output_of(_SIGNALLED, tmp_path) == f"{-signal.SIGTERM} None\n"
+
+
+_FORK_OF_PROGRAM = """
+import atexit, psutil, signal
+from nws_sweep.system import fork_server
+from tests import forked
+
+forked.held = "in memory"
+atexit.register(print, "the program exits")
+signal.signal(signal.SIGUSR1, lambda *_: print("a handler of the program"))
+print("printed once")
+with fork_server.forked_program([]):
+    family = psutil.Process().children()
+    process = fork_server.fork(fork_server.ensure_running([]).connection, "tests.forked:report_held")
+    print(process.connection.recv())
+    family[0].send_signal(signal.SIGUSR1)
+    process.join(20)
+    print(process.exitcode)
+print([each for each in family if each.is_running()])
+"""
+
+
+def test_a_fork_of_the_program_has_its_memory_does_nothing_of_its_own_and_ends_with_the_block(tmp_path: Path) -> None:
+    lines = ("printed once", "in memory", "0", "[]", "the program exits", "")
+    assert output_of(_FORK_OF_PROGRAM, tmp_path) == "\n".join(lines)
 
 
 _CLOSED_STREAMS = """

@@ -1,12 +1,16 @@
+import io
 import os
 import re
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
 import tqdm
+from rich.console import Console
+from rich.progress import Progress
 
 from nws_sweep.system import streams
 
@@ -52,6 +56,14 @@ def test_characters_that_an_encoding_lacks_become_question_marks() -> None:
 
 def fails(*_: Any, **__: Any) -> NoReturn:
     raise RuntimeError("Set changed size during iteration")
+
+
+def test_threads_that_redraw_bars_end() -> None:
+    before = threading.active_count()
+    with tqdm.tqdm(total=2, file=io.StringIO()), Progress(console=Console(file=io.StringIO())):
+        assert threading.active_count() == before + 2
+        streams.end_redrawing()
+        assert threading.active_count() == before
 
 
 @pytest.mark.parametrize("is_disturbed", [False, True])
