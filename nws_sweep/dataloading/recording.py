@@ -42,12 +42,59 @@ Slots = MutableSequence[int]
 Stages = tuple[StageTime, ...]
 
 
+class WorkerTimes:
+    """The seconds of workers that belong to no batch, in shared memory: of their starts and transfers."""
+
+    def __init__(self, num_workers: int) -> None:
+        # The seconds and how often, by kind and worker.
+        self._totals = [(RawArray("d", num_workers), RawArray("q", num_workers)) for _ in range(4)]
+
+    def add_start(self, worker: int, cpu_s: float) -> None:
+        """Called in a worker: its first batch begins, after so much CPU time."""
+        self._add(_START, worker, cpu_s)
+
+    def add_init(self, worker: int, wait_s: float) -> None:
+        """Called in a worker: the program's ``worker_init_fn`` has waited."""
+        self._add(_INIT, worker, wait_s)
+
+    def add_transfer(self, worker: int, cpu_s: float) -> None:
+        """Called in a worker: another batch begins, after a transfer that took so much CPU time."""
+        starts, transfers = (self._totals[kind][1][worker] for kind in (_START, _FIRST_TRANSFER))
+        self._add(_FIRST_TRANSFER if transfers < starts else _LATER_TRANSFER, worker, cpu_s)
+
+    def _add(self, kind: int, worker: int, spent_s: float) -> None:
+        seconds, counts = self._totals[kind]
+        seconds[worker] += spent_s
+        counts[worker] += 1
+
+    def _mean_s(self, kind: int) -> float | None:
+        seconds, counts = self._totals[kind]
+        return sum(seconds) / sum(counts) if sum(counts) else None
+
+    @property
+    def start(self) -> BatchCost | None:
+        """Mean cost of the start of a worker; None before the first batch of any.
+
+        What its first transfer takes longer than a later one belongs to it: threads start, modules are imported.
+        """
+        start_s, first_s = self._mean_s(_START), self._mean_s(_FIRST_TRANSFER)
+        later_s = self._mean_s(_LATER_TRANSFER)
+        longer_s = 0.0 if first_s is None or later_s is None else max(0.0, first_s - later_s)
+        return None if start_s is None else BatchCost(start_s + longer_s, self._mean_s(_INIT) or 0.0)
+
+    @property
+    def copy_s(self) -> float:
+        """Mean CPU seconds of a transfer: of later ones, if any; 0 before any."""
+        later_s = self._mean_s(_LATER_TRANSFER)
+        return self._mean_s(_FIRST_TRANSFER) or 0.0 if later_s is None else later_s
+
+
 class BatchLog:
     """What at least one worker has made, in shared memory. The main process reads what the workers write.
 
     ``samples`` counts the finished samples of each worker. ``order`` has, for each batch that is given to a worker, its
     number in the order of the sampler; it is empty of an iterable dataset, and if the length of an epoch, ``batches``,
-    is unknown.
+    is unknown. ``times`` are those that belong to no batch.
     """
 
     def __init__(self, num_workers: int, order: Sequence[int] = (), batches: int | None = None) -> None:
@@ -57,8 +104,7 @@ class BatchLog:
         self._rows = RawArray("d", num_workers * _ROWS * _FIELDS)
         self._counts = RawArray("q", num_workers)
         self._ends = RawArray("b", num_workers)  # whether a worker's part of a stream has ended in this epoch
-        # The seconds and how often, by kind and worker.
-        self._totals = [(RawArray("d", num_workers), RawArray("q", num_workers)) for _ in range(4)]
+        self.times = WorkerTimes(num_workers)
         self._read = [0] * num_workers
         self._first = [0] * num_workers
         self._pending: dict[int, Sequence[float]] = {}  # rows by number of the batch in the epoch
@@ -92,28 +138,6 @@ class BatchLog:
         """Called in a worker: whether the stages of its next batch are timed."""
         return self.stages.is_due(worker, self._counts[worker])
 
-    def add_start(self, worker: int, cpu_s: float) -> None:
-        """Called in a worker: its first batch begins, after so much CPU time."""
-        self._add(_START, worker, cpu_s)
-
-    def add_init(self, worker: int, wait_s: float) -> None:
-        """Called in a worker: the program's ``worker_init_fn`` has waited."""
-        self._add(_INIT, worker, wait_s)
-
-    def add_transfer(self, worker: int, cpu_s: float) -> None:
-        """Called in a worker: another batch begins, after a transfer that took so much CPU time."""
-        starts, transfers = (self._totals[kind][1][worker] for kind in (_START, _FIRST_TRANSFER))
-        self._add(_FIRST_TRANSFER if transfers < starts else _LATER_TRANSFER, worker, cpu_s)
-
-    def _add(self, kind: int, worker: int, cpu_s: float) -> None:
-        seconds, counts = self._totals[kind]
-        seconds[worker] += cpu_s
-        counts[worker] += 1
-
-    def _mean_s(self, kind: int) -> float | None:
-        seconds, counts = self._totals[kind]
-        return sum(seconds) / sum(counts) if sum(counts) else None
-
     def begin_epoch(self) -> None:
         """Called before an epoch starts; no worker makes a batch."""
         self._read, self._first = list(self._counts), list(self._counts)
@@ -126,23 +150,6 @@ class BatchLog:
         """When the first batch of the epoch began, on the clock time.perf_counter; None before."""
         first = self._first[0]
         return self._row(0, first)[0] if first < self._counts[0] <= first + _ROWS else None
-
-    @property
-    def start(self) -> BatchCost | None:
-        """Mean cost of the start of a worker; None before the first batch of any.
-
-        What its first transfer takes longer than a later one belongs to it: threads start, modules are imported.
-        """
-        start_s, first_s = self._mean_s(_START), self._mean_s(_FIRST_TRANSFER)
-        later_s = self._mean_s(_LATER_TRANSFER)
-        longer_s = 0.0 if first_s is None or later_s is None else max(0.0, first_s - later_s)
-        return None if start_s is None else BatchCost(start_s + longer_s, self._mean_s(_INIT) or 0.0)
-
-    @property
-    def copy_s(self) -> float:
-        """Mean CPU seconds of a transfer: of later ones, if any; 0 before any."""
-        later_s = self._mean_s(_LATER_TRANSFER)
-        return self._mean_s(_FIRST_TRANSFER) or 0.0 if later_s is None else later_s
 
     def new(self, *, has_ended: bool = False) -> tuple[BatchRecord, ...]:
         """Records of the epoch since the last call, up to the first batch that is not finished; all if it has ended.
@@ -161,7 +168,7 @@ class BatchLog:
             for index, row in whole.items():
                 self._pending[worker + (index - self._first[worker]) * self._workers] = row
         self._read = counts
-        copy_s = self.copy_s
+        copy_s = self.times.copy_s
         return tuple(
             BatchRecord(
                 number=number,
@@ -228,7 +235,7 @@ class BatchTimer:
         """Called in a worker: calls the program's ``worker_init_fn``, and notes for how long it waits."""
         began = read_clocks(run_delay_clock())
         user_function(worker)
-        self.log.add_init(worker, cost_of(read_clocks(run_delay_clock()).since(began)).wait_s)
+        self.log.times.add_init(worker, cost_of(read_clocks(run_delay_clock()).since(began)).wait_s)
 
     def _timed(self, fetch: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
         def timed(fetcher: Any, index: Any) -> Any:
@@ -255,9 +262,9 @@ class BatchTimer:
         self._is_open = True
         process_s = time.process_time()
         if self._began is None:
-            self.log.add_start(self._worker, process_s)
+            self.log.times.add_start(self._worker, process_s)
         else:
-            self.log.add_transfer(self._worker, process_s - self._ended_s + self._transfer_s)
+            self.log.times.add_transfer(self._worker, process_s - self._ended_s + self._transfer_s)
         self._read = functools.partial(read_clocks, run_delay_clock(), find_transfer_clocks())
         if self._began is not None and self.log.is_timed(self._worker):
             with contextlib.suppress(Exception):  # code of the user may raise anything when it is looked at

@@ -233,7 +233,7 @@ class _ChildCommands(_DatasetCommands):
             reason = "there are fewer shards than workers, or the dataset does not distribute its shards"
             self._warnings[f"{unfed} of {len(log.samples)} workers got no samples in an epoch: {reason}"] = None
         records = log.new(has_ended=window.ended_epoch)
-        return replace(window, records=records, worker_start=log.start, unfed_workers=unfed)
+        return replace(window, records=records, worker_start=log.times.start, unfed_workers=unfed)
 
     def iterate(self) -> None:
         self.is_iterating = True

@@ -226,7 +226,7 @@ def _cut(latest: TrainingTrial, pool: Pool, tuner: Tuner, *, has_ended: bool = F
 
 def _records(pool: Pool, *, has_ended: bool) -> tuple[Sequence[BatchRecord], BatchCost | None]:
     """The new records of the workers, and the mean cost of a worker before its first batch."""
-    return (pool.log.new(has_ended=has_ended), pool.log.start) if pool.log else ((), None)
+    return (pool.log.new(has_ended=has_ended), pool.log.times.start) if pool.log else ((), None)
 
 
 def _busy_share(pool: Pool, now_s: float) -> float:

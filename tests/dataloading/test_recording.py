@@ -59,8 +59,8 @@ def test_each_batch_is_recorded_with_its_cost_in_the_order_of_the_epoch(dataset:
         for record in found:
             assert record.cost.cpu_s >= 0.004
             assert record.ended_s - record.began_s >= record.cost.cpu_s + record.cost.wait_s - 1e-6
-        assert log.start
-        assert log.start.cpu_s > 0
+        assert log.times.start
+        assert log.times.start.cpu_s > 0
         assert log.new() == ()
 
 
@@ -89,16 +89,16 @@ def test_rows_that_were_overwritten_leave_a_gap() -> None:
 
 def test_what_the_first_transfer_of_a_worker_takes_longer_is_start() -> None:
     log = BatchLog(2)
-    log.add_start(0, 0.5)
-    log.add_start(1, 1.5)
-    assert (log.start, log.copy_s) == (BatchCost(1.0, 0.0), 0.0)
-    log.add_transfer(0, 20.0)  # imports a module
-    assert (log.start, log.copy_s) == (BatchCost(1.0, 0.0), 20.0)  # no other transfer is known
+    log.times.add_start(0, 0.5)
+    log.times.add_start(1, 1.5)
+    assert (log.times.start, log.times.copy_s) == (BatchCost(1.0, 0.0), 0.0)
+    log.times.add_transfer(0, 20.0)  # imports a module
+    assert (log.times.start, log.times.copy_s) == (BatchCost(1.0, 0.0), 20.0)  # no other transfer is known
     for worker, cpu_s in ((0, 3.0), (1, 6.0), (1, 1.0)):
-        log.add_transfer(worker, cpu_s)
+        log.times.add_transfer(worker, cpu_s)
     log.add(0, 0.0, 1.0, BatchCost(0.25, 0.5))
     (record,) = log.new()
-    assert (record.cost.copy_s, log.start) == (2.0, BatchCost(1.0 + 13.0 - 2.0, 0.0))
+    assert (record.cost.copy_s, log.times.start) == (2.0, BatchCost(1.0 + 13.0 - 2.0, 0.0))
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_cpu_time_of_other_threads_is_of_the_transfer_only_in_threads_that_trans
     cost = [record.cost for record in log.new()][1]
     assert 0.019 <= cost.cpu_s < 0.03
     timer.begin()
-    assert log.copy_s >= 0.029
+    assert log.times.copy_s >= 0.029
 
 
 @pytest.mark.parametrize(("queued_batches", "run_length"), [(0, 4), (16, 16)])
