@@ -39,8 +39,8 @@ _TEXTS = {
     ),
     Bottleneck.TRANSFER: (
         "transfer-bound", "without transfers",
-        "{handed_over}; reduce the data per batch (a smaller dtype, conversion on the device), or use fewer and larger "
-        "tensors",
+        "transferring a batch from a worker takes {transfer}; reduce the data per batch (a smaller dtype, conversion "
+        "on the device), or use fewer and larger tensors",
     ),
     Bottleneck.CPU: (
         "CPU-bound", "with enough CPUs",
@@ -102,6 +102,8 @@ def further(diagnosis: Diagnosis) -> Iterator[str]:
     if diagnosis.replayed is None:
         return
     rise, bound = diagnosis.replayed.rise, diagnosis.replayed.free_loader
+    if dear_transfer := _dear_transfer(diagnosis, diagnosis.replayed.means):
+        yield dear_transfer
     if max(rise, 1 / rise) >= _RISE:
         yield (
             f"a batch in the last third of the epoch costs {rise:.2g} times as much as one in the first: "
@@ -149,13 +151,12 @@ def _noise(diagnosis: Diagnosis) -> str:
     return f"too much noise to identify the bottleneck: {took}; measure again on a quiet machine"
 
 
-def _transfer(means: MeanCosts, best: int, more_workers: str) -> str:
-    if means.hand_over_s is None:
-        return "what a transfer takes is unknown: no candidate with workers was measured"
-    load, transfer = seconds(means.load_s), seconds(means.hand_over_s)
-    if not best and means.hand_over_s > means.load_s:
-        return f"loading a batch takes less time than its transfer ({load} against {transfer}){more_workers}"
-    return f"transferring a batch from a worker takes {transfer}"
+def _dear_transfer(diagnosis: Diagnosis, means: MeanCosts) -> str:
+    """Why workers do not help, if the transfer of a batch takes longer than loading it; else empty."""
+    if diagnosis.best.num_workers or means.hand_over_s is None or means.hand_over_s <= means.load_s:
+        return ""
+    times = f"{seconds(means.load_s)} against {seconds(means.hand_over_s)}"
+    return f"loading a batch takes less time than its transfer ({times}){_more_workers(diagnosis)}"
 
 
 def _more_workers(diagnosis: Diagnosis) -> str:
@@ -195,7 +196,7 @@ def _figures(diagnosis: Diagnosis, replayed: Counterfactual) -> dict[str, str]:
         "drawing": seconds(replayed.model.loop.sampler_s),
         "step": seconds(min(step_s, batch_s)),  # a mean; batch_s, a mean of logarithms, may be a little less
         "batch": seconds(batch_s),
-        "handed_over": _transfer(means, best, more_workers),
+        "transfer": seconds(means.hand_over_s),
         "more_cpus": counted(2 * cores, "CPU"),
         "with_more": share(replayed.without(Bottleneck.COMPETITION, cpus=2 * cores)) if is_cpu_bound else "",
         "busy": busy,

@@ -171,6 +171,7 @@ def _with_savings(diagnosis: Diagnosis, replayed: Counterfactual) -> Diagnosis:
     applies = {
         Bottleneck.STARTUP: not own.persistent_workers, Bottleneck.COMPETITION: own.num_workers == 0,
         Bottleneck.ORDER: unordered is not None, Bottleneck.STEP: diagnosis.has_step,
+        Bottleneck.TRANSFER: own.num_workers > 0,  # without workers there are none to save
     }  # fmt: skip
     removable = [bottleneck for bottleneck in REMOVABLE if applies.get(bottleneck, True)]
     saved = {taken[0]: share for taken, share in _worth_a_replay([(bottleneck,) for bottleneck in removable], replayed)}

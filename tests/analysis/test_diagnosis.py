@@ -139,11 +139,13 @@ MOVING = BatchCost(0.001, 0.0, copy_s=0.0015)
          "CPU-bound: with enough CPUs the epoch would take N % less; with 4 CPUs N % less; CPU utilization N %, "
          "16.0 ms of CPU time per batch; cheaper transforms or more CPUs help; more workers (4 to 16 measured) do not "
          "help"),
-        (Workload(cost=MOVING, loop=replace(START, receive_s=0.0015)), [Bottleneck.TRANSFER], 0.49,
-         "transfer-bound: without transfers the epoch would take N % less; loading a batch takes less time than its "
-         "transfer (1.00 ms against 3.00 ms); workers (1 to 16 measured) do not help; reduce the data per batch"),
-        (Workload(cost=BatchCost(0.008, 0.0, copy_s=0.008)), [Bottleneck.CPU, Bottleneck.TRANSFER], 0.87,
-         "CPU-bound: "),
+        (Workload(cost=MOVING, loop=replace(START, receive_s=0.0015)), [], None,
+         "no bottleneck found: no cost, if removed, would save a tenth of the epoch; CPU utilization N %"),
+        (Workload(cost=BatchCost(0.012, 0.0, copy_s=0.0005), cores=64, loop=replace(START, receive_s=0.002)),
+         [Bottleneck.TRANSFER], 0.6,
+         "transfer-bound: without transfers the epoch would take N % less; transferring a batch from a worker takes "
+         "2.50 ms; reduce the data per batch"),
+        (Workload(cost=BatchCost(0.008, 0.0, copy_s=0.008)), [Bottleneck.CPU], 0.87, "CPU-bound: "),
         (UNEVEN, [Bottleneck.ORDER, Bottleneck.LATENCY], 0.45,
          "head-of-line blocking: with batches in any order the epoch would take N % less; in_order=False or "
          "prefetch_factor=8 would save N % or N % of the epoch; also: N % less without I/O wait"),
@@ -234,6 +236,16 @@ def test_what_cannot_save_a_tenth_is_known_without_a_replay() -> None:
     for bottleneck in REMOVABLE:
         assert replayed.most_saved(bottleneck) >= replayed.without(bottleneck) - 0.01
     assert replayed.most_saved(Bottleneck.LATENCY) < 0.1 < replayed.most_saved(Bottleneck.CPU)
+
+
+def test_transfers_that_take_longer_than_loading_are_why_workers_do_not_help() -> None:
+    """Without workers no transfer is left to save."""
+    moving = Workload(cost=MOVING, loop=replace(START, receive_s=0.0015)).diagnosis
+    assert moving.best.num_workers == 0
+    assert next(further(moving)) == (
+        "loading a batch takes less time than its transfer (1.00 ms against 3.00 ms); workers (1 to 16 measured) do "
+        "not help"
+    )
 
 
 def test_costs_that_depend_on_the_position_are_reported() -> None:
