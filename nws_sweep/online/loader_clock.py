@@ -22,7 +22,8 @@ class LoaderTime:
     Attributes:
         name: Of the class of its dataset.
         has_loop: Whether the time between its batches is its own, unless it is parallel.
-        is_parallel: Whether another DataLoader was asked for a batch within its epoch, as by ``zip``.
+        is_open: Whether its epoch has begun and not ended.
+        is_parallel: Whether another DataLoader goes on within its epoch, as with ``zip``.
         spent_s: Seconds so far.
         starting_s: Seconds of them for starting and ending workers.
         starts: How often workers were started.
@@ -30,6 +31,7 @@ class LoaderTime:
 
     name: str = ""
     has_loop: bool = False
+    is_open: bool = False
     is_parallel: bool = False
     spent_s: float = 0.0
     starting_s: float = 0.0
@@ -53,25 +55,29 @@ class LoaderClock:
     _since_s: float = 0.0
     _spent_s: float = 0.0  # by all DataLoaders
     _depth: int = 0  # DataLoaders within others
+    _latest: LoaderTime | None = None  # that was called
 
     def enter(self, loader: LoaderTime) -> None:
         """An iterator of this DataLoader has been called."""
         self._depth += 1
         if self._depth == 1:
-            if self._owner is not None and self._owner is not loader:
-                self._owner.is_parallel = True
+            before, self._latest = self._latest, loader
+            if before is not None and before is not loader and before.is_open and loader.is_open:
+                before.is_parallel = True
             self._pass_to(loader)
 
     def leave(self, loader: LoaderTime, *, has_ended: bool) -> None:
         """The call returns; with ``has_ended`` it was the last one of an epoch."""
         self._depth -= 1
         if not self._depth:
+            loader.is_open = not has_ended
             keeps_loop = loader.has_loop and not loader.is_parallel and not has_ended
             self._pass_to(loader if keeps_loop else None)
 
     @contextlib.contextmanager
     def entered(self, loader: LoaderTime) -> Iterator[None]:
-        """Calls an iterator of this DataLoader, which does not end an epoch."""
+        """Begins an epoch of this DataLoader; the one before may have been left."""
+        loader.is_open = False
         self.enter(loader)
         try:
             yield

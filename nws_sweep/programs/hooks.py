@@ -322,7 +322,14 @@ class TuningHook(ProgramHook):
         from nws_sweep.online.loader import record
 
         training.tuner.end()
-        others = [one for one in self._followed if one.likeness and one is not training and one.tuner.batches]
+        others = []
+        for followed in self._followed:
+            if followed is training or not followed.tuner.batches:
+                continue
+            if not self._watches and self._is_beside(followed.tuner):
+                followed.tuner.end()
+            elif followed.likeness:
+                others.append(followed)
         if others and self._wanted is None:
             listed, other = ", ".join(one.name for one in others), f"{self._reporting.option}{others[0].number}"
             self._reporting.announce(
@@ -359,9 +366,17 @@ class TuningHook(ProgramHook):
 
     def _is_training(self, tuner: "Tuner") -> bool:
         training = self._training
-        if training is None or training.tuner is not tuner:
+        if training is None:
             return False
-        return training.likeness > 0 or not self._watches  # watching can wait until the choice is certain
+        if training.tuner is tuner:
+            return training.likeness > 0 or not self._watches  # watching can wait until the choice is certain
+        return not self._watches and self._is_beside(tuner)
+
+    def _is_beside(self, tuner: "Tuner") -> bool:
+        """Whether the training takes batches of this loader and of the training DataLoader in turn."""
+        training = self._training
+        loaders = (tuner, training.tuner) if training else ()
+        return self._wanted is None and bool(loaders) and all(one.time.is_parallel for one in loaders)
 
     def _tuner_of(self, loader: Any) -> "Tuner":
         from nws_sweep.dataloading.loaders import NOT_TRAINING, reason_not_training

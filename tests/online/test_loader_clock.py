@@ -27,12 +27,15 @@ def test_a_validation_has_the_time_in_its_loop_until_its_epoch_ends() -> None:
     training, validation, clock = LoaderTime("Train"), LoaderTime("Val", has_loop=True), LoaderClock(CLOCK)
     call(clock, training, 1.0)
     CLOCK.now_s += 5.0  # a training step
+    with clock.entered(validation):
+        pass
     call(clock, validation, 0.5)
     CLOCK.now_s += 2.0  # a step of the validation
     call(clock, validation, 0.25, has_ended=True)
     CLOCK.now_s += 7.0
     clock.enter(training)
     assert (training.spent_s, validation.spent_s, clock.others_s(training)) == (1.0, 2.75, 2.75)
+    assert (training.is_parallel, validation.is_parallel) == (False, False)
     assert clock.since({}, training) == (OtherLoader(name="Val", seconds=2.75),)
 
 
@@ -47,6 +50,8 @@ def test_two_training_loaders_in_turn_leave_the_step_to_the_training() -> None:
     CLOCK.now_s += 5.0
     clock.enter(first)
     assert (first.spent_s, second.spent_s) == (2.0, 2.0)
+    assert first.is_parallel
+    assert second.is_parallel
 
 
 def test_a_loader_in_the_dataset_of_another_is_a_part_of_it() -> None:

@@ -251,6 +251,22 @@ def test_of_several_trainings_the_longest_is_tuned_and_the_others_are_named(told
     assert told.kept[1].configuration.columns["dataset"] == "Plain"
 
 
+def test_two_loaders_in_turn_are_both_tuned_and_a_validation_is_not(told: Told) -> None:
+    first, second, validation = (DataLoader(Plain(length), shuffle=True) for length in (8, 9, 5))
+    hook = TuningHook(told.reporting, None, reuse="never")
+
+    def program() -> None:
+        pairs = zip(first, second, strict=False)
+        next(pairs)
+        list(validation)
+        list(pairs)
+
+    run(hook, program)
+    assert [hook._is_training(followed.tuner) for followed in hook._followed] == [True, True, False]
+    taken = "DataLoader 1 (Plain) was taken as the training DataLoader, not DataLoader 3 (Plain)"
+    assert told.lines == [f"{taken}; --loader 3 chooses another"]
+
+
 def test_nothing_to_tune_is_a_line(told: Told) -> None:
     run(TuningHook(told.reporting, None), lambda: None)
     assert told.lines == [NONE_SEEN]
