@@ -63,9 +63,10 @@ def remedy(account: Account, part: Part | None, *, is_remade: bool = False) -> s
     if part is Part.MAIN:
         return f"receiving batches takes the main process {takes}: give it fewer and larger tensors"
     if part is Part.STARTING:
-        once = "the DataLoader made once, with " if is_remade else ""
-        saved = f"{once}{_PERSISTENT} saves {seconds(account.starting_s)} of each later epoch"
-        return f"starting and ending workers takes {takes}: {saved}"
+        what = f"one DataLoader for all epochs, with {_PERSISTENT}," if is_remade else _PERSISTENT
+        return (
+            f"starting and ending workers takes {takes}: {what} saves {seconds(account.starting_s)} of each later epoch"
+        )
     return _remedy_of_others(account, takes)
 
 

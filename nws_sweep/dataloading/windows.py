@@ -101,6 +101,11 @@ class WindowBuilder:
         self.asked(self._given._replace(clock_s=self._given.clock_s + step_s))
         return self._asked.clock_s
 
+    def end_open_step(self, clock_s: float) -> None:
+        """The step of the latest batch ends at this moment, unless the next batch has been requested."""
+        if self._given is not None:
+            self.end_step(max(0.0, clock_s - self._given.clock_s))
+
     def idle(self, clock_s: float) -> float:
         """On an accelerator the step of the batch before has lasted until this moment; returns by how much longer, s.
 

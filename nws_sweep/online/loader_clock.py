@@ -47,10 +47,12 @@ class LoaderClock:
 
     Attributes:
         times: Of all DataLoaders so far.
+        is_of_main_thread: Whether the thread is the main thread of the program.
     """
 
     clock: Callable[[], float] = time.perf_counter
     times: list[LoaderTime] = field(default_factory=list)
+    is_of_main_thread: bool = field(default_factory=lambda: threading.current_thread() is threading.main_thread())
     _owner: LoaderTime | None = None  # of the time since ``_since_s``
     _since_s: float = 0.0
     _spent_s: float = 0.0  # by all DataLoaders
@@ -87,6 +89,11 @@ class LoaderClock:
     def others_s(self, loader: LoaderTime) -> float:
         """Seconds of all other DataLoaders; called in an iterator of ``loader``."""
         return self._spent_s - loader.spent_s
+
+    @property
+    def is_inside(self) -> bool:
+        """Whether an iterator of a DataLoader is being called."""
+        return self._depth > 0
 
     @property
     def latest_s(self) -> float:

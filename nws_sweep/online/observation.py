@@ -90,6 +90,11 @@ class TrainingTrial:
         """The batch received last was the last one of the epoch; the arguments are those of ``cut``."""
         self._left = records, worker_start
 
+    def close(self, now_s: float) -> None:
+        """Ends the open window at this moment, on the clock of ``Moment``: training has ended."""
+        self.batches.end_open_step(now_s)
+        self.cut((), None)
+
     def end_epoch(self) -> bool:
         """Ends an epoch whose last batch was received, if no other was requested; returns whether there is one.
 

@@ -48,6 +48,8 @@ class Watcher(Tuner):
 
     def end(self) -> None:
         """Says what was found; what followed the last batch of any loader is no part of an epoch."""
+        if self.observation is not None:
+            self.observation.close(self.clock.latest_s)
         self._conclude(self.clock.latest_s)
 
     def _conclude(self, until_s: float) -> None:
@@ -62,10 +64,17 @@ class Watcher(Tuner):
         lines = accounts.table(account, self.current.num_workers) if account else []
         self.decide("\n  ".join([reason, *lines]))
 
+    def _reason_not_to_know(self) -> str:
+        """Why the waits of the loader are not those of the training; empty if they are."""
+        device = accelerator.in_use()
+        if device and device_clock.of_training() is None:
+            return f"since the step may still run on {device} when the next batch is requested"
+        return "" if self.clock.is_of_main_thread else "since another thread than the main one takes the batches"
+
     def _account(self, observation: TrainingTrial, until_s: float) -> Account | None:
         """Where the time went until this moment on the clock of the windows; None if it is unknown."""
         windows = observation.windows
-        if not windows or (accelerator.in_use() and device_clock.of_training() is None):
+        if not windows or self._reason_not_to_know():
             return None
         others = self.clock.since(self.others_before, self.time)
         lasted_s = max(0.0, until_s - windows[0].began_s)
@@ -73,15 +82,14 @@ class Watcher(Tuner):
 
     def _reason(self, trial: Trial, batches: int | None) -> str:
         """What was found, in a sentence."""
-        times, device = times_of([trial]), accelerator.in_use()
+        times = times_of([trial])
         measured = times.measured.get(self.current)
         account = trial.measurement.account if trial.measurement else None
         if measured is None:
             return "too few batches were timed"
         takes = f"{times.unit} takes {times.text(measured.batch_s)} with num_workers={self.current.num_workers}"
         if account is None:
-            why = f"since the step may still run on {device} when the next batch is requested"
-            return f"{takes}; the share of it spent waiting is unknown, {why}"
+            return f"{takes}; the share of it spent waiting is unknown, {self._reason_not_to_know()}"
         part = accounts.to_change(account, self.current)
         if part is not Part.MAKING:
             return accounts.remedy(account, part, is_remade=self.is_remade)

@@ -155,7 +155,8 @@ class SearchResult:
     def to_dict(self) -> dict[str, Any]:
         """Plain values for an experiment tracker: the configuration, the chosen settings, and the figures of the best.
 
-        None stands for what is unknown, and for DataLoader's own values.
+        None stands for what is unknown, and for DataLoader's own values. Where an epoch goes (of unknown length, a
+        batch) is in the keys that begin with ``account_``, in s; they are missing if it is unknown.
         """
         best, diagnosis = self._summary.configurations[0].best, self.diagnosis
         timing = codec.timing_row(best, self.record) if best else {}
@@ -164,6 +165,7 @@ class SearchResult:
             **self.record.configuration.columns,
             **self.loader_kwargs,
             **{name: timing.get(name) for name in figures},
+            **(best.measurement.account.columns if best and best.measurement and best.measurement.account else {}),
             "bottlenecks": "+".join(one.value for one in diagnosis.bottlenecks) if diagnosis else None,
             "status": self.status,
             "cost_s": self.cost_s,

@@ -74,6 +74,12 @@ class Account:
         return dict(sorted(by_part.items(), key=lambda item: -item[1]))
 
     @property
+    def columns(self) -> dict[str, float]:
+        """The seconds of each part under names for a table."""
+        by_part = self.seconds
+        return {f"account_{part.name.lower()}_s": by_part[part] for part in Part}
+
+    @property
     def total_s(self) -> float:
         """The seconds of all parts."""
         return sum(self.seconds.values())

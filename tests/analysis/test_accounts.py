@@ -58,7 +58,9 @@ def test_the_largest_part_has_a_remedy(account: Account, part: Part | None, word
 
 def test_a_loader_that_is_made_for_each_epoch_has_to_be_made_once() -> None:
     text = accounts.remedy(Account(step_s=1.0, making_s=0.0, starting_s=9.0), Part.STARTING, is_remade=True)
-    assert text.endswith("the DataLoader made once, with persistent_workers=True saves 9.00 s of each later epoch")
+    assert text.endswith(
+        "one DataLoader for all epochs, with persistent_workers=True, saves 9.00 s of each later epoch"
+    )
 
 
 def test_persistent_workers_start_in_the_first_epoch_only() -> None:
