@@ -88,7 +88,7 @@ class SearchResult:
         For ``DataLoader(dataset, batch_size=..., pin_memory=..., **result.loader_kwargs)``.
         """
         own = self.record.configuration.loader
-        chosen = self.settings.changes(own, self.record.configuration.search.searched(own))
+        chosen = self.settings.changes(own, self.record.configuration.search.settings or ())
         return {name: value for name, value in chosen.items() if value is not None or getattr(own, name) is not None}
 
     @property
