@@ -3,6 +3,7 @@
 May import: ``config``, ``tuning`` and below. Pure functions.
 
 - ``summary``: the results of a run or a grid as one frozen value, from which every output is rendered
+- ``accounts``: where the time of an epoch goes, in words
 - ``diagnosis``, ``advice``: the bottlenecks of a configuration; the same in sentences with values and remedies
 - ``what_if``: times with other settings, CPUs and training steps
 - ``stage_savings``: the epoch without each stage of a sample

@@ -4,5 +4,6 @@ The batches of an epoch come from one or more pools of workers in turn. ``pool``
 their share of the sampler's index lists, ``pools`` goes from one pool to the next, ``iterator`` is what training
 iterates over, ``observation`` times its waits and steps, ``decision`` chooses settings by replay, ``loader_state`` has
 what is known of one loader, and ``tuner`` changes its settings by a ``plan``, on which ranks agree.
+``loader_clock`` says which DataLoader of a program its seconds belong to, and ``watcher`` where they went.
 ``safeguards`` keeps the samples of the program.
 """
