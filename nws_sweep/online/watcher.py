@@ -91,6 +91,9 @@ class Watcher(Tuner):
         if account is None:
             return f"{takes}; the share of it spent waiting is unknown, {self._reason_not_to_know()}"
         part = accounts.to_change(account, self.current)
+        if part is None and not self.sees_others:
+            step = f"the training step takes {units.share(account.share(Part.STEP))} of the time"
+            return f"{step}, other loaders in it included, which only nws-sweep watch PROGRAM sees"
         if part is not Part.MAKING:
             return accounts.remedy(account, part, is_remade=self.is_remade)
         waits = f"training waits for data {units.share(account.share(part))} of the time{_dearest(trial)}; {takes}"
