@@ -64,7 +64,9 @@ def sentence(diagnosis: Diagnosis, stages: Sequence[Stage] = ()) -> str:
 
 def dearest(stages: Sequence[Stage]) -> dict[str, str]:
     """The stages that save most if they take no time: of those that compute, and of those that wait."""
-    saving = sorted((one for one in stages if one.saved), key=lambda one: -(one.saved or 0.0))
+    saving = sorted(
+        (stage for stage in stages if stage.saved and not stage.depth), key=lambda stage: -(stage.saved or 0.0)
+    )
     computing = next((one for one in saving if one.cpu_share >= _COMPUTES), None)
     waiting = next((one for one in saving if one.cpu_share < _COMPUTES), None)
     return {

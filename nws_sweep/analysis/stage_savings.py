@@ -16,7 +16,7 @@ from nws_sweep.replay.queue import QueueSettings
 from nws_sweep.replay.stages import Stage, stage_costs
 from nws_sweep.results import Estimate, SearchRecord, Trial, TrialState
 
-_MOST = 8  # stages that are taken away, the most expensive
+_MOST = 12  # stages that are taken away, the most expensive
 _LEAST_SHARE = 0.01  # of a sample's time
 _MISFIT = 0.03  # relative error of a replay beside that of its inputs
 NO_TIME = 0.01  # share of the epoch below which a stage saves no time
@@ -35,13 +35,14 @@ def stages_of(
     """
     trials = [trial for trial in result.trials if trial.state is TrialState.OK and trial.num_workers]
     costs = stage_costs(trials, best.settings.batch_size or _measured_size(best), best.num_workers)
-    dear = [cost for cost in costs if cost.share >= _LEAST_SHARE][:_MOST]
+    dear = [cost for cost in costs if cost.share >= _LEAST_SHARE and cost.depth <= 1][:_MOST]
     if replayed is None:
         return costs
-    savings = {stage.name: stage for stage in _with_savings(dear, replayed)}
+    saving = [*_with_savings(dear, replayed)]
     if with_workers:
-        savings = {stage.name: stage for stage in _with_workers([*savings.values()], replayed, best, result)}
-    return tuple(savings.get(cost.name, cost) for cost in costs)
+        saving = [*_with_workers(saving, replayed, best, result)]
+    known = dict(zip(dear, saving, strict=True))
+    return tuple(known.get(cost, cost) for cost in costs)
 
 
 def _with_savings(costs: Sequence[Stage], replayed: Counterfactual) -> Iterator[Stage]:

@@ -8,7 +8,7 @@ from nws_sweep import units
 from nws_sweep.analysis.stage_savings import NO_TIME
 from nws_sweep.analysis.summary import ConfigurationSummary, summarise_record
 from nws_sweep.errors import NwsSweepError, printable
-from nws_sweep.replay.stages import Stage
+from nws_sweep.replay.stages import Stage, nested
 from nws_sweep.report import snippets
 from nws_sweep.report.tables import Rows
 from nws_sweep.results import SearchRecord
@@ -89,8 +89,8 @@ def _flat(stage: Stage) -> dict[str, Any]:
 
 def table(stages: Sequence[Stage]) -> list[list[str]]:
     """The header and the cells of stages that take a hundredth of a sample's time, at most twelve."""
-    shown = [stage for stage in stages if stage.share >= _LEAST_SHARE][:_MOST_ROWS]
-    return [list(_HEADER), *map(_cells, shown)]
+    shown = [stage for stage in stages if stage.share >= _LEAST_SHARE and stage.depth <= 1][:_MOST_ROWS]
+    return [list(_HEADER), *map(_cells, nested(shown))]
 
 
 def stage_table(stages: Sequence[Stage]) -> str:
@@ -101,7 +101,7 @@ def stage_table(stages: Sequence[Stage]) -> str:
 def _cells(stage: Stage) -> list[str]:
     workers = stage.workers_without
     return [
-        stage.name,
+        stage.label,
         units.share(stage.share),
         units.seconds(stage.seconds),
         units.share(stage.cpu_share),
@@ -113,7 +113,7 @@ def _cells(stage: Stage) -> list[str]:
 
 def sentences(stages: Sequence[Stage], num_workers: int) -> Iterator[str]:
     """What is saved without the most expensive stage, and stages that cost workers but no time."""
-    known = [stage for stage in stages if stage.saved is not None]
+    known = [stage for stage in stages if stage.saved is not None and not stage.depth]
     dearest = max(known, key=lambda stage: stage.saved or 0.0, default=None)
     if dearest and (dearest.saved or 0.0) >= NO_TIME:
         yield sentence(dearest, num_workers)

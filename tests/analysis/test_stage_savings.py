@@ -56,8 +56,8 @@ def test_without_a_step_the_epoch_falls_as_the_stage_does() -> None:
     frame = found.to_frame()
     assert frame["name"].iloc[0] == "read"
     assert list(frame.columns) == [
-        *("name", "file", "line", "share", "cpu_share", "seconds", "calls", "within", "saved", "workers_without"),
-        *("epoch_without_s", "epoch_without_s_low", "epoch_without_s_high"),
+        *("name", "file", "line", "share", "cpu_share", "seconds", "calls", "within", "depth", "saved"),
+        *("workers_without", "epoch_without_s", "epoch_without_s_low", "epoch_without_s_high"),
     ]
     assert "<pre>" in found._repr_html_()
 
