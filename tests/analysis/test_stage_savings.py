@@ -62,6 +62,26 @@ def test_without_a_step_the_epoch_falls_as_the_stage_does() -> None:
     assert "<pre>" in found._repr_html_()
 
 
+@pytest.mark.parametrize(("batch_s", "waiting", "computing"), [(0.064, 0.25, 0.375), (0.0524, 0.08, 0.36)])
+def test_workers_that_wait_at_the_same_time_no_longer_do_without_the_waiting(
+    batch_s: float, waiting: float, computing: float
+) -> None:
+    """Four workers on two CPUs wait 64 ms and compute 96 ms for a batch: in step it takes (64 + 2 * 96) / 4 ms.
+
+    Without waiting it takes 48 ms, without half of the computing 40 ms. The other pace is that of workers that wait at
+    any time.
+    """
+    read = StageTime(name="read", parent=0, wait_s=0.064)
+    decode = StageTime(name="decode", parent=0, cpu_s=0.048, all_cpu_s=0.048)
+    record = searched(BatchCost(0.096, 0.064), 0.0, read, decode, workers=(4,))
+    measured = factories.measurement(128 * batch_s)
+    trial = replace(record.trials[0], measurement=measured, spans=())
+    host = replace(record.host, usable_cpus=2, usable_cores=2)
+    found = explanation.of_record(replace(record, host=host, trials=(trial,)))
+    saved = {stage.name: stage.saved for stage in found.stages}
+    assert (saved["read"], saved["decode"]) == pytest.approx((waiting, computing), abs=0.03)
+
+
 def test_times_are_per_sample_where_the_dataset_makes_the_batches() -> None:
     record = searched(BatchCost(0.01, 0.09), 0.025, READING)
     own = replace(record.configuration.loader, batch_size=None)
