@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from nws_sweep import units
+from nws_sweep.analysis import advice
 from nws_sweep.analysis.stage_savings import NO_TIME
 from nws_sweep.analysis.summary import ConfigurationSummary, summarise_record
 from nws_sweep.errors import NwsSweepError, printable
@@ -31,11 +32,13 @@ class Explanation:
         stages: The most expensive first.
         num_workers: Workers of the epoch, the recommended ones.
         epoch_s: Seconds of the epoch; None if its length is unknown.
+        advice: Lines about the whole sample, such as whole batches that the dataset gives faster.
     """
 
     stages: tuple[Stage, ...]
     num_workers: int
     epoch_s: float | None
+    advice: tuple[str, ...] = ()
 
     @property
     def sample_s(self) -> float:
@@ -53,12 +56,13 @@ class Explanation:
             "num_workers": self.num_workers,
             "epoch_s": self.epoch_s,
             "stages": [_flat(stage) for stage in self.stages],
+            "advice": [*self.advice],
         }
 
     def __repr__(self) -> str:
         epoch = f"; the epoch takes {units.seconds(self.epoch_s)}" if self.epoch_s else ""
         first = f"a worker takes {units.seconds(self.sample_s)} for a sample{epoch} with num_workers={self.num_workers}"
-        lines = [stage_table(self.stages), first, *sentences(self.stages, self.num_workers)]
+        lines = [stage_table(self.stages), first, *sentences(self.stages, self.num_workers), *self.advice]
         return printable("\n".join(lines))
 
     _repr_html_ = snippets.preformatted
@@ -72,7 +76,8 @@ def of(configuration: ConfigurationSummary) -> Explanation:
             f"{configuration.label}: no calls were timed; this needs a search by this version, a candidate with "
             "workers, and no other tool that monitors them"
         )
-    return Explanation(stages, best.num_workers, best.measurement.epoch_s if best.measurement else None)
+    epoch_s = best.measurement.epoch_s if best.measurement else None
+    return Explanation(stages, best.num_workers, epoch_s, tuple(advice.whole_batches(configuration.run.result)))
 
 
 def of_record(record: SearchRecord) -> Explanation:

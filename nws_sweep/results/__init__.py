@@ -8,7 +8,7 @@ May import: ``errors``. Names end in their unit; an undefined value is None, nev
   ``atomic`` (writing).
 """
 
-from nws_sweep.results.dataset_facts import DatasetFacts, ProjectFacts, PythonObjects
+from nws_sweep.results.dataset_facts import DatasetFacts, ProjectFacts, PythonObjects, WholeBatches
 from nws_sweep.results.measurements import (
     BatchCost, BatchRecord, BatchTime, Estimate, LoopCosts, MachineTime, Measurement, Noise, Span, StageKind, StageTime,
     TimeSlice, Trial, TrialState, Usage, Window, WindowKind, WindowRequest,
