@@ -1,16 +1,18 @@
 """Diagnoses in sentences: what limits the epoch, what is saved without it, and what to change. Pure."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from nws_sweep.analysis.diagnosis import Diagnosis
 from nws_sweep.replay.bottlenecks import Bottleneck
 from nws_sweep.replay.counterfactual import Counterfactual, MeanCosts
 from nws_sweep.replay.stages import Stage
-from nws_sweep.results import Measurement, Noise, SearchRecord
+from nws_sweep.results import Measurement, Noise, SearchRecord, Trial
 from nws_sweep.units import counted, ratio, seconds, share
 
 _NEGLIGIBLE_GAIN = 0.01
 _COMPUTES = 0.5  # share of CPU time from which on a stage computes rather than waits
+_MANY_THREADS = 1.5  # ratio of the CPU time of all threads and of the worker's own
 _MUCH_FASTER = 1.5  # ratio of times from which on whole batches are worth a line
 _RISE = 1.5  # ratio of costs in the last third of an epoch and in the first that is worth a line
 
@@ -111,7 +113,12 @@ def further(diagnosis: Diagnosis) -> Iterator[str]:
         yield f"upper bound: an infinitely fast loader would {much}"
 
 
-def whole_batches(result: SearchRecord) -> Iterator[str]:
+def on_samples(result: SearchRecord) -> tuple[str, ...]:
+    """Lines about what makes samples, besides their stages."""
+    return (*_whole_batches(result), *_threads_beside(result.trials))
+
+
+def _whole_batches(result: SearchRecord) -> Iterator[str]:
     """That whole batches can be indexed, if they were tried, were equal and are much faster."""
     found, loader = result.facts and result.facts.whole_batches, result.configuration.loader
     if result.facts and found and found.samples_s >= _MUCH_FASTER * found.whole_s:
@@ -122,6 +129,18 @@ def whole_batches(result: SearchRecord) -> Iterator[str]:
             f"fast as samples that are collated (tried without workers: {seconds(found.whole_s)} instead of "
             f"{seconds(found.samples_s)}); DataLoader(dataset, batch_size=None, sampler={batches})"
         )
+
+
+def _threads_beside(trials: Sequence[Trial]) -> Iterator[str]:
+    """That threads of the dataset or of libraries compute much of the batches."""
+    batches = [record.stages[0] for trial in trials if trial.num_workers for record in trial.records if record.stages]
+    own_s = math.fsum(max(0.0, batch.cpu_s - batch.overhead_s) for batch in batches)
+    all_s = math.fsum(max(0.0, batch.all_cpu_s - batch.overhead_s) for batch in batches)
+    if all_s > _MANY_THREADS * own_s:
+        pools = next((batch.pools for batch in reversed(batches) if batch.pools), "")
+        remedy = f"; libraries with several threads in a worker: {pools}; fewer, set in worker_init_fn, may be as fast"
+        others = share(1 - own_s / all_s)
+        yield f"threads beside the worker's own use {others} of the CPU time of making batches{remedy if pools else ''}"
 
 
 def _suggested(diagnosis: Diagnosis) -> str:

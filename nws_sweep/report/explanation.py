@@ -77,7 +77,7 @@ def of(configuration: ConfigurationSummary) -> Explanation:
             "workers, and no other tool that monitors them"
         )
     epoch_s = best.measurement.epoch_s if best.measurement else None
-    return Explanation(stages, best.num_workers, epoch_s, tuple(advice.whole_batches(configuration.run.result)))
+    return Explanation(stages, best.num_workers, epoch_s, advice.on_samples(configuration.run.recorded))
 
 
 def of_record(record: SearchRecord) -> Explanation:

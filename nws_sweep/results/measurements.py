@@ -100,6 +100,7 @@ class StageTime:
     wait_s: Duration = 0.0  # in which this thread neither ran nor was ready to run
     all_cpu_s: Duration = 0.0  # of all threads of the worker
     overhead_s: Duration = 0.0  # what timing has cost
+    pools: str = ""  # of the first stage: libraries with several threads, if other threads compute much of it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -112,6 +112,18 @@ def test_the_diagnosis_names_what_to_make_cheaper() -> None:
     assert advice.dearest([]) == {"cheaper": "cheaper transforms", "waiting_in": ""}
 
 
+def test_threads_that_compute_much_of_the_batches_are_told_with_their_number() -> None:
+    record = searched(BatchCost(0.09, 0.01), 0.0)
+    assert advice.on_samples(record) == ()
+    batch = StageTime(name="Set.__getitem__", cpu_s=0.03, all_cpu_s=0.09, pools="torch 4, cv2 8")
+    timed = factories.batch_record(0, BatchCost(0.09, 0.01), stages=(batch,))
+    trial = replace(recorded_trial(2, timed.cost), records=(timed,))
+    assert explanation.of_record(replace(record, trials=(trial,))).advice == (
+        "threads beside the worker's own use 67 % of the CPU time of making batches; libraries with several threads in "
+        "a worker: torch 4, cv2 8; fewer, set in worker_init_fn, may be as fast",
+    )
+
+
 def test_a_search_without_timed_calls_says_why() -> None:
     with pytest.raises(NwsSweepError, match=r"^dataset=photos: no calls were timed; this needs a search by this"):
         explanation.of_record(searched(BatchCost(0.1, 0.0), 0.0, workers=(0,)))

@@ -299,6 +299,20 @@ def test_calls_in_other_threads_are_not_timed() -> None:
     assert found["tests.dataloading.test_stages.Busy"].calls == 1
 
 
+def test_libraries_are_asked_for_their_threads_where_other_threads_compute(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cv2", SimpleNamespace(getNumThreads=lambda: 7))
+
+    def waits() -> None:
+        thread = threading.Thread(target=busy, args=(20,))
+        thread.start()
+        thread.join()
+
+    with_threads, without = (stages_of(Samples(), make=make) for make in (waits, lambda: busy(20)))
+    place = "tests.dataloading.test_stages.Samples.__getitem__"
+    assert "cv2 7" in with_threads[place].pools
+    assert not without[place].pools
+
+
 def test_generators_and_closures_work_as_before() -> None:
     class Stream(IterableDataset[Any]):
         transform = staticmethod(_closing(3.0))

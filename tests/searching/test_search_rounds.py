@@ -80,7 +80,7 @@ def test_whole_batches_are_tried_once_where_samples_take_microseconds(batch_s: f
     result, _ = run_search(configuration(candidates=(0, 1, 2)), machine)
     assert machine.tries == tries
     assert result.facts
-    (line,) = advice.whole_batches(result) if tries else ("",)
+    (line,) = advice.on_samples(result) or ("",)
     assert line == tries * (
         "index whole batches: dataset[indices] gives equal batches 5.0x as fast as samples that are collated (tried "
         "without workers: 400 µs instead of 2.00 ms); DataLoader(dataset, batch_size=None, "
