@@ -20,6 +20,7 @@ from nws_sweep.results import (
     SamplesLogged,
     SamplesSeen,
     Usage,
+    WholeBatches,
     Window,
     WindowRequest,
 )
@@ -267,6 +268,10 @@ class FakeProcess:
     def wait_until_idle(self) -> None:
         self._answer().idle_waits += 1
 
+    def whole_batches(self, settings: LoaderSettings) -> WholeBatches | None:
+        self._answer().tries += 1
+        return WholeBatches(0.002, 0.0004)
+
     def thread_times(self, counts: Sequence[int], limit_s: float) -> Mapping[int, float]:
         return {}
 
@@ -327,6 +332,7 @@ class FakeMachine:
     most_alive: int = 0
     alive_at_ends: list[int] = field(default_factory=list)  # how many processes were alive when each was told to end
     idle_waits: int = 0
+    tries: int = 0  # of whole batches
     distort: Callable[[Window], Window] = lambda window: window
     read: Callable[[int], int] = lambda batches: 0
     facts: DatasetFacts = FACTS

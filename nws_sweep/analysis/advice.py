@@ -1,5 +1,6 @@
 """Diagnoses in sentences: what limits the epoch, what is saved without it, and what to change. Pure."""
 
+import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -7,11 +8,13 @@ from nws_sweep.analysis.diagnosis import Diagnosis
 from nws_sweep.replay.bottlenecks import Bottleneck
 from nws_sweep.replay.counterfactual import Counterfactual, MeanCosts
 from nws_sweep.replay.stages import Stage
-from nws_sweep.results import Measurement, Noise, Trial
+from nws_sweep.results import Measurement, Noise, SearchRecord, Trial
 from nws_sweep.units import counted, ratio, seconds, share
 
 _NEGLIGIBLE_GAIN = 0.01
 _COMPUTES = 0.5  # share of CPU time from which on a stage computes rather than waits
+_MANY_THREADS = 1.5  # ratio of the CPU time of all threads and of the worker's own
+_MUCH_FASTER = 1.5  # ratio of times from which on whole batches are worth a line
 _UNEVEN = 1.5  # time of a worker / that of the others that is worth a line
 _RISE = 1.5  # ratio of costs in the last third of an epoch and in the first that is worth a line
 
@@ -70,7 +73,9 @@ def sentence(diagnosis: Diagnosis, stages: Sequence[Stage] = ()) -> str:
 
 def dearest(stages: Sequence[Stage]) -> dict[str, str]:
     """The stages that save most if they take no time: of those that compute, and of those that wait."""
-    saving = sorted((one for one in stages if one.saved), key=lambda one: -(one.saved or 0.0))
+    saving = sorted(
+        (stage for stage in stages if stage.saved and not stage.depth), key=lambda stage: -(stage.saved or 0.0)
+    )
     computing = next((one for one in saving if one.cpu_share >= _COMPUTES), None)
     waiting = next((one for one in saving if one.cpu_share < _COMPUTES), None)
     return {
@@ -136,6 +141,36 @@ def uneven_workers(trial: Trial) -> str:
         return ""
     took = f"worker {slowest} took {ratio(sums_s[slowest] / others_s)} as long as the others"
     return f"{took}: shards of equal cost would let all workers end together"
+
+
+def on_samples(result: SearchRecord) -> tuple[str, ...]:
+    """Lines about what makes samples, besides their stages."""
+    return (*_whole_batches(result), *_threads_beside(result.trials))
+
+
+def _whole_batches(result: SearchRecord) -> Iterator[str]:
+    """That whole batches can be indexed, if they were tried, were equal and are much faster."""
+    found, loader = result.facts and result.facts.whole_batches, result.configuration.loader
+    if result.facts and found and found.samples_s >= _MUCH_FASTER * found.whole_s:
+        sampler = "RandomSampler" if result.facts.is_shuffled else "SequentialSampler"
+        batches = f"BatchSampler({sampler}(dataset), {loader.batch_size}, drop_last={loader.drop_last})"
+        yield (
+            f"index whole batches: dataset[indices] gives equal batches {ratio(found.samples_s / found.whole_s)} as "
+            f"fast as samples that are collated (tried without workers: {seconds(found.whole_s)} instead of "
+            f"{seconds(found.samples_s)}); DataLoader(dataset, batch_size=None, sampler={batches})"
+        )
+
+
+def _threads_beside(trials: Sequence[Trial]) -> Iterator[str]:
+    """That threads of the dataset or of libraries compute much of the batches."""
+    batches = [record.stages[0] for trial in trials if trial.num_workers for record in trial.records if record.stages]
+    own_s = math.fsum(max(0.0, batch.cpu_s - batch.overhead_s) for batch in batches)
+    all_s = math.fsum(max(0.0, batch.all_cpu_s - batch.overhead_s) for batch in batches)
+    if all_s > _MANY_THREADS * own_s:
+        pools = next((batch.pools for batch in reversed(batches) if batch.pools), "")
+        remedy = f"; libraries with several threads in a worker: {pools}; fewer, set in worker_init_fn, may be as fast"
+        others = share(1 - own_s / all_s)
+        yield f"threads beside the worker's own use {others} of the CPU time of making batches{remedy if pools else ''}"
 
 
 def _suggested(diagnosis: Diagnosis) -> str:

@@ -72,6 +72,7 @@ class ConfigurationSummary:
         lines = [advice.sentence(found, stages), *advice.further(found)] if found else []
         if self.best and self.best.measurement and self.best.measurement.account:
             lines.append(accounts.line(self.best.measurement.account))
+        lines += advice.on_samples(recorded)
         if self.is_only:
             lines.append(_fed_steps(recorded, self.best))
         return Conclusions(

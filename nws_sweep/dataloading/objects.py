@@ -10,7 +10,7 @@ import inspect
 import logging
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from types import BuiltinMethodType, FunctionType, MethodType, ModuleType
@@ -136,11 +136,25 @@ def _of_class(kind: type, prefix: str) -> Iterator[tuple[str, Any]]:
 
 
 def _used_by(function: FunctionType) -> Iterator[tuple[str, Any]]:
-    """The variables of a closure, and the used globals; none of a library's function."""
+    """The variables of a closure, the used globals, and functions of modules; none of a library's function."""
     if not is_library(function.__code__.co_filename):
         with contextlib.suppress(ValueError):  # an empty cell
             used = inspect.getclosurevars(function)
-            yield from {**used.globals, **used.nonlocals}.items()
+            found = {**used.globals, **used.nonlocals}
+            yield from found.items()
+            yield from _of_modules(function.__code__.co_names, found.values())
+
+
+def _of_modules(names: Sequence[str], values: Iterable[Any]) -> Iterator[tuple[str, FunctionType]]:
+    """Functions with these names in the modules among the values, as ``helpers.read`` is named in code."""
+    modules = [value for value in values if isinstance(value, ModuleType)]
+    for module in modules:  # which grows by modules in modules
+        for name in names:
+            value = vars(module).get(name)
+            if isinstance(value, FunctionType):
+                yield f"{module.__name__}.{name}", value
+            elif isinstance(value, ModuleType) and value not in modules:
+                modules.append(value)
 
 
 def _summary(container: Any, path: str) -> PythonObjects:

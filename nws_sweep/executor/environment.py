@@ -19,6 +19,7 @@ from nws_sweep.results import (
     SearchRecord,
     Trial,
     Usage,
+    WholeBatches,
     Window,
     WindowRequest,
 )
@@ -61,6 +62,9 @@ class TrialProcess(Protocol):
 
     def thread_times(self, counts: Sequence[int], limit_s: float) -> Mapping[int, float]:
         """Seconds per sample without workers by number of torch's threads; empty if the number makes no difference."""
+
+    def whole_batches(self, settings: LoaderSettings) -> WholeBatches | None:
+        """What whole batches of a map-style dataset take; None if they are not those of its samples."""
 
     def wait_until_idle(self) -> None:
         """Waits until the queue is full and all workers are idle."""

@@ -107,6 +107,7 @@ class ChildProcess(TrialProcess):
     load_one_by_one = _sent(TrialProcess.load_one_by_one)
     samples = _sent(TrialProcess.samples)
     thread_times = _sent(TrialProcess.thread_times)
+    whole_batches = _sent(TrialProcess.whole_batches)
 
     @property
     def alive(self) -> bool:

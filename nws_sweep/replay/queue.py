@@ -11,7 +11,8 @@ The rules are those of ``torch.utils.data.dataloader._MultiProcessingDataLoaderI
 CPU time of workers and of the main process shares the CPUs: each process runs at the rate min(1, cpus / runnable)
 (processor sharing). Waiting for storage, a network or a timer takes no CPU. The moment of a batch at which its worker
 waits is not recorded: it is drawn at random for each batch. If all workers computed before they waited, they would do
-both at the same time, and batches would take up to a quarter longer than measured.
+both at the same time, ``in_step``, and batches would take up to a quarter longer than measured. Workers whose samples
+are much alike, and which share CPUs, do so in part.
 """
 
 import random
@@ -33,6 +34,7 @@ class QueueSettings:
     prefetch_factor: int = 2
     in_order: bool = True
     persistent_workers: bool = False
+    in_step: bool = False  # all workers wait at the same moment of a batch, after computing
 
     @property
     def queued_batches(self) -> int:
@@ -118,7 +120,8 @@ class _Epoch:
 
     def __init__(self, batches: Sequence[BatchCost], loop: LoopCosts, settings: QueueSettings) -> None:
         draw = random.Random(0)  # with any settings a batch waits at the same moment, so that times can be compared
-        placed = [(batch, draw.random()) for batch in batches]  # with the share of its computing before it waits
+        # With the share of its computing before it waits.
+        placed = [(batch, 1.0 if settings.in_step else draw.random()) for batch in batches]
         self._batches, self._loop, self._settings = placed, loop, settings
         self._machine = _Machine(settings.cpus, settings.num_workers + 1)
         # The workers, then the main process.

@@ -1,18 +1,19 @@
 """What the stages of a sample cost a worker, from the batches whose calls were timed. Pure."""
 
+import itertools
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 
 from nws_sweep.replay import known
-from nws_sweep.results import BatchCost, BatchRecord, Estimate, StageTime, Trial
+from nws_sweep.results import BatchCost, BatchRecord, Estimate, StageKind, StageTime, Trial
 
 COPY = "copy into shared memory"
 _ENOUGH_BATCHES = 8  # whose calls were timed
-_CONTAINER = 0.1  # of its time; a stage with less code outside its inner stages is shown by these
+_CONTAINER = 0.1  # of its time; an object with less code outside its inner stages is shown by these
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +30,7 @@ class Stage:
         seconds: Per sample, in the worker.
         calls: Per sample.
         within: The stage that calls it.
+        depth: 0 if a dataset or a transform calls it, 1 if such a stage does, and so on.
         spread: Standard error of ``share``.
         cpu: Share of the CPU time of making a batch.
         wait: Share of its waiting.
@@ -47,6 +49,7 @@ class Stage:
     seconds: float = 0.0
     calls: float = 0.0
     within: str = ""
+    depth: int = 0
     spread: float = 0.0
     cpu: float = 0.0
     wait: float = 0.0
@@ -60,6 +63,11 @@ class Stage:
         """The name of the file and the line, such as ``data.py:40``; empty without a file, as in a notebook."""
         return f"{PurePath(self.file).name}:{self.line}" if self.file and not self.file.startswith("<") else ""
 
+    @property
+    def label(self) -> str:
+        """Its name in a table, behind the stage that calls it."""
+        return f"- {self.name}" if self.depth else self.name
+
     def taken_from(self, cost: BatchCost) -> BatchCost:
         """A batch without this stage."""
         return cost.scaled([max(0.0, 1 - share) for share in (self.cpu, self.wait, self.copy)])
@@ -72,7 +80,7 @@ class _Call:
     Attributes:
         batch: Its place among the timed batches.
         stage: The stage.
-        line: The names of the stage, of its caller, and so on up to the first stage.
+        line: The stage, its caller, and so on up to the first stage.
         seconds: Of the thread that makes the batch, without what timing has cost.
         cpu_s: CPU time of all threads, likewise.
         wait_s: Waiting in which no thread computed.
@@ -80,7 +88,7 @@ class _Call:
 
     batch: int
     stage: StageTime
-    line: Sequence[str]
+    line: Sequence[StageTime]
     seconds: float
     cpu_s: float
     wait_s: float
@@ -123,13 +131,14 @@ def _timed(batch: int, record: BatchRecord) -> Sequence[_Call]:
 def _calls(batch: int, record: BatchRecord) -> Iterator[_Call]:
     """The transfer of a batch, and its calls without those that a search adds, whose names are empty."""
     stages, copy_s = record.stages, record.cost.copy_s
-    yield _Call(batch, StageTime(name=COPY), [COPY], copy_s, copy_s, 0.0)
+    copy = StageTime(name=COPY)
+    yield _Call(batch, copy, [copy], copy_s, copy_s, 0.0)
     inner = defaultdict[int, list[StageTime]](list)
     for stage in stages:
         inner[stage.parent].append(stage)
     for place, stage in enumerate(stages):
-        line = [one.name for one in _line_of(stages, place)]
-        if all(line):
+        line = [*_line_of(stages, place)]
+        if all(caller.name for caller in line):
             cpu_s = stage.cpu_s - stage.overhead_s - sum(part.cpu_s - part.overhead_s for part in inner[place])
             wait_s = stage.wait_s - sum(part.wait_s for part in inner[place])
             all_cpu_s = stage.all_cpu_s - stage.overhead_s
@@ -137,7 +146,9 @@ def _calls(batch: int, record: BatchRecord) -> Iterator[_Call]:
             yield _call(batch, stage, line, *(max(0.0, seconds) for seconds in (cpu_s, wait_s, all_cpu_s)))
 
 
-def _call(batch: int, stage: StageTime, line: Sequence[str], cpu_s: float, wait_s: float, all_cpu_s: float) -> _Call:
+def _call(
+    batch: int, stage: StageTime, line: Sequence[StageTime], cpu_s: float, wait_s: float, all_cpu_s: float
+) -> _Call:
     """The call; while the thread that makes the batch waits, other threads compute, as in ``BatchCost``."""
     others_s = max(0.0, all_cpu_s - cpu_s)
     return _Call(batch, stage, line, cpu_s + wait_s, cpu_s + others_s, max(0.0, wait_s - others_s))
@@ -151,25 +162,62 @@ def _line_of(stages: Sequence[StageTime], place: int) -> Iterator[StageTime]:
 
 
 def _costs(calls: Sequence[_Call], root: str, samples: int) -> Iterator[Stage]:
-    """The cost of each stage with what it calls; of the first one, which makes the batch, what the others leave.
+    """The cost of each stage with what it calls; of a dataset's own function, what its stages leave.
 
     Args:
         calls: Of all batches.
         root: Name of the first stage.
         samples: Of all batches.
     """
-    first, own, whole = dict[str, _Call](), defaultdict[str, list[_Call]](list), defaultdict[str, list[_Call]](list)
+    first, inside = dict[Sequence[str], StageTime](), defaultdict[Sequence[str], list[_Call]](list)
+    path_of = _paths(calls, root)
     for call in calls:
-        first.setdefault(call.stage.name, call)
-        own[call.stage.name].append(call)
-        for name in {*call.line}:
-            whole[name].append(call)
-    small = {name for name in first if _seconds(own[name]) < _CONTAINER * _seconds(whole[name])} - {root}
-    whole[root] = [one for name in (root, *small) for one in own[name]]
-    for name, call in first.items():
-        if name not in small:
-            cost = _cost(call.stage, whole[name], calls, samples)
-            yield replace(cost, within=next((one for one in call.line if one != name and one not in small), ""))
+        path = path_of(call)
+        if path[-1] == call.stage.name:
+            first.setdefault(path, call.stage)
+        for length in range(1, len(path) + 1):
+            inside[path[:length]].append(call)
+    for path, stage in first.items():
+        cost = _cost(stage, inside[path], calls, samples)
+        within = "" if stage.name in {root, COPY} else (root, *path)[-2]
+        yield replace(cost, within=within, depth=len(path) - 1)
+
+
+def _paths(calls: Sequence[_Call], root: str) -> Callable[[_Call], Sequence[str]]:
+    """What gives the names of the stages around a call, the outermost first, and its own.
+
+    A dataset's own functions are not among them, and objects that have several stages and hardly any code beside them:
+    ``Compose``.
+    """
+    own_s, whole_s = defaultdict[str, float](float), defaultdict[str, float](float)
+    kinds, inner = dict[str, StageKind](), defaultdict[str, set[str]](set)
+    for call in calls:
+        names = [stage.name for stage in call.line]
+        own_s[call.stage.name] += call.seconds
+        kinds[call.stage.name] = call.stage.kind
+        for name in {*names}:
+            whole_s[name] += call.seconds
+        for callee, caller in itertools.pairwise(names):
+            inner[caller].add(callee)
+    small = {name for name in kinds if own_s[name] < _CONTAINER * whole_s[name]}
+    datasets = {root, *(name for name, kind in kinds.items() if kind is StageKind.DATASET)}
+    passed = datasets | {name for name in small if kinds[name] is StageKind.OBJECT and len(inner[name]) > 1}
+
+    def path_of(call: _Call) -> Sequence[str]:
+        path = [stage.name for stage in reversed(call.line) if stage.name not in passed]
+        if call.stage.name in datasets - small:
+            path.append(call.stage.name)
+        return tuple(dict.fromkeys(path)) or (root,)
+
+    return path_of
+
+
+def nested(stages: Sequence[Stage]) -> Iterator[Stage]:
+    """Each stage that a dataset or a transform calls, followed by what it calls itself; none that these call."""
+    for stage in stages:
+        if not stage.depth:
+            yield stage
+            yield from (inner for inner in stages if inner.depth == 1 and inner.within == stage.name)
 
 
 def _cost(stage: StageTime, found: Sequence[_Call], calls: Sequence[_Call], samples: int) -> Stage:

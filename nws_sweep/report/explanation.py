@@ -5,10 +5,11 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from nws_sweep import units
+from nws_sweep.analysis import advice
 from nws_sweep.analysis.stage_savings import NO_TIME
 from nws_sweep.analysis.summary import ConfigurationSummary, summarise_record
 from nws_sweep.errors import NwsSweepError, printable
-from nws_sweep.replay.stages import Stage
+from nws_sweep.replay.stages import Stage, nested
 from nws_sweep.report import snippets
 from nws_sweep.report.tables import Rows
 from nws_sweep.results import SearchRecord
@@ -31,11 +32,13 @@ class Explanation:
         stages: The most expensive first.
         num_workers: Workers of the epoch, the recommended ones.
         epoch_s: Seconds of the epoch; None if its length is unknown.
+        advice: Lines about the whole sample, such as whole batches that the dataset gives faster.
     """
 
     stages: tuple[Stage, ...]
     num_workers: int
     epoch_s: float | None
+    advice: tuple[str, ...] = ()
 
     @property
     def sample_s(self) -> float:
@@ -53,12 +56,13 @@ class Explanation:
             "num_workers": self.num_workers,
             "epoch_s": self.epoch_s,
             "stages": [_flat(stage) for stage in self.stages],
+            "advice": [*self.advice],
         }
 
     def __repr__(self) -> str:
         epoch = f"; the epoch takes {units.seconds(self.epoch_s)}" if self.epoch_s else ""
         first = f"a worker takes {units.seconds(self.sample_s)} for a sample{epoch} with num_workers={self.num_workers}"
-        lines = [stage_table(self.stages), first, *sentences(self.stages, self.num_workers)]
+        lines = [stage_table(self.stages), first, *sentences(self.stages, self.num_workers), *self.advice]
         return printable("\n".join(lines))
 
     _repr_html_ = snippets.preformatted
@@ -72,7 +76,8 @@ def of(configuration: ConfigurationSummary) -> Explanation:
             f"{configuration.label}: no calls were timed; this needs a search by this version, a candidate with "
             "workers, and no other tool that monitors them"
         )
-    return Explanation(stages, best.num_workers, best.measurement.epoch_s if best.measurement else None)
+    epoch_s = best.measurement.epoch_s if best.measurement else None
+    return Explanation(stages, best.num_workers, epoch_s, advice.on_samples(configuration.run.recorded))
 
 
 def of_record(record: SearchRecord) -> Explanation:
@@ -89,8 +94,8 @@ def _flat(stage: Stage) -> dict[str, Any]:
 
 def table(stages: Sequence[Stage]) -> list[list[str]]:
     """The header and the cells of stages that take a hundredth of a sample's time, at most twelve."""
-    shown = [stage for stage in stages if stage.share >= _LEAST_SHARE][:_MOST_ROWS]
-    return [list(_HEADER), *map(_cells, shown)]
+    shown = [stage for stage in stages if stage.share >= _LEAST_SHARE and stage.depth <= 1][:_MOST_ROWS]
+    return [list(_HEADER), *map(_cells, nested(shown))]
 
 
 def stage_table(stages: Sequence[Stage]) -> str:
@@ -101,7 +106,7 @@ def stage_table(stages: Sequence[Stage]) -> str:
 def _cells(stage: Stage) -> list[str]:
     workers = stage.workers_without
     return [
-        stage.name,
+        stage.label,
         units.share(stage.share),
         units.seconds(stage.seconds),
         units.share(stage.cpu_share),
@@ -113,7 +118,7 @@ def _cells(stage: Stage) -> list[str]:
 
 def sentences(stages: Sequence[Stage], num_workers: int) -> Iterator[str]:
     """What is saved without the most expensive stage, and stages that cost workers but no time."""
-    known = [stage for stage in stages if stage.saved is not None]
+    known = [stage for stage in stages if stage.saved is not None and not stage.depth]
     dearest = max(known, key=lambda stage: stage.saved or 0.0, default=None)
     if dearest and (dearest.saved or 0.0) >= NO_TIME:
         yield sentence(dearest, num_workers)

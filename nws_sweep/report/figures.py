@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from nws_sweep import units
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary
+from nws_sweep.replay.stages import nested
 from nws_sweep.report import plots
 from nws_sweep.report.plots import batch_times, best_charts, line_charts, stage_bars, style
 from nws_sweep.report.plots.line_charts import Chart
@@ -52,10 +53,11 @@ def of_configuration(summary: ConfigurationSummary, batches: Batches) -> tuple[I
 
 
 def _stages(c: ConfigurationSummary) -> Iterator[Illustration]:
-    if chart := [stage for stage in c.stages if stage.saved is not None]:
-        shares = ", ".join(f"{one.name} {units.share(one.share)}" for one in chart[:3])
+    if chart := [*nested([stage for stage in c.stages if stage.saved is not None])]:
+        outer = [stage for stage in chart if not stage.depth]
+        shares = ", ".join(f"{stage.name} {units.share(stage.share)}" for stage in outer[:3])
         alt = f"Shares of a sample's time in the worker: {shares}."
-        saving = max(chart, key=lambda one: one.saved or 0.0)
+        saving = max(outer, key=lambda stage: stage.saved or 0.0)
         if saving.saved:
             alt += f" Without {saving.name} the epoch would take {units.share(saving.saved)} less."
         draw = partial(stage_bars.draw, chart)

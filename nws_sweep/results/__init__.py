@@ -9,10 +9,10 @@ May import: ``errors``. Names end in their unit; an undefined value is None, nev
 """
 
 from nws_sweep.results.account import Account, OtherLoader, Part
-from nws_sweep.results.dataset_facts import DatasetFacts, ProjectFacts, PythonObjects
+from nws_sweep.results.dataset_facts import DatasetFacts, ProjectFacts, PythonObjects, WholeBatches
 from nws_sweep.results.measurements import (
-    BatchCost, BatchRecord, BatchTime, Estimate, LoopCosts, MachineTime, Measurement, Noise, Span, StageTime, TimeSlice,
-    Trial, TrialState, Usage, Window, WindowKind, WindowRequest,
+    BatchCost, BatchRecord, BatchTime, Estimate, LoopCosts, MachineTime, Measurement, Noise, Span, StageKind, StageTime,
+    TimeSlice, Trial, TrialState, Usage, Window, WindowKind, WindowRequest,
 )  # fmt: skip
 from nws_sweep.results.ranges import ONLINE_STRATEGY, SEARCHABLE, STRATEGIES
 from nws_sweep.results.search_record import (

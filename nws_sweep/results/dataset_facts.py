@@ -35,6 +35,14 @@ class ProjectFacts:
                 raise ValueError(f"{name} has the key {key}, which does not contain it")
 
 
+@dataclass(frozen=True, slots=True)
+class WholeBatches:
+    """Seconds of a batch without workers: of samples that are collated, and of an equal one, ``dataset[indices]``."""
+
+    samples_s: float
+    whole_s: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatasetFacts:
     """Properties of a dataset, found when it is made."""
@@ -50,6 +58,7 @@ class DatasetFacts:
     code: str = ""  # hash of the dataset, its code and what this code reaches
     loader: LoaderSettings | None = None  # of the DataLoader that contained the dataset, if any
     project: ProjectFacts | None = None  # None if the dataset comes from no project's config
+    whole_batches: WholeBatches | None = None  # None if the dataset gives none that are equal, or was not tried
 
     def samples_of(self, settings: LoaderSettings, ranks: int) -> int | None:
         """Samples of an epoch, per rank, by its settings; None if unknown.

@@ -76,6 +76,14 @@ class BatchCost:
         return cls(*(math.fsum(values) / len(costs) for values in fields))
 
 
+class StageKind(str, enum.Enum):
+    """What is called: a function, the call of another object, such as a transform, or the making of samples."""
+
+    FUNCTION = "function"
+    OBJECT = "object"
+    DATASET = "dataset"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageTime:
     """The calls of one function or object by another while a batch was made, including what they call.
@@ -85,6 +93,7 @@ class StageTime:
 
     name: str  # as a program writes it: ``torchvision.transforms.v2.Resize``; empty for what a search adds
     parent: int = -1  # the stage that calls it, by its place in the batch; -1 for the first stage, the whole batch
+    kind: StageKind = StageKind.FUNCTION
     file: str = ""
     line: int = 0
     calls: int = 1
@@ -92,6 +101,7 @@ class StageTime:
     wait_s: Duration = 0.0  # in which this thread neither ran nor was ready to run
     all_cpu_s: Duration = 0.0  # of all threads of the worker
     overhead_s: Duration = 0.0  # what timing has cost
+    pools: str = ""  # of the first stage: libraries with several threads, if other threads compute much of it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

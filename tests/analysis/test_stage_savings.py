@@ -56,10 +56,30 @@ def test_without_a_step_the_epoch_falls_as_the_stage_does() -> None:
     frame = found.to_frame()
     assert frame["name"].iloc[0] == "read"
     assert list(frame.columns) == [
-        *("name", "file", "line", "share", "cpu_share", "seconds", "calls", "within", "saved", "workers_without"),
-        *("epoch_without_s", "epoch_without_s_low", "epoch_without_s_high"),
+        *("name", "file", "line", "share", "cpu_share", "seconds", "calls", "within", "depth", "saved"),
+        *("workers_without", "epoch_without_s", "epoch_without_s_low", "epoch_without_s_high"),
     ]
     assert "<pre>" in found._repr_html_()
+
+
+@pytest.mark.parametrize(("batch_s", "waiting", "computing"), [(0.064, 0.25, 0.375), (0.0524, 0.08, 0.36)])
+def test_workers_that_wait_at_the_same_time_no_longer_do_without_the_waiting(
+    batch_s: float, waiting: float, computing: float
+) -> None:
+    """Four workers on two CPUs wait 64 ms and compute 96 ms for a batch: in step it takes (64 + 2 * 96) / 4 ms.
+
+    Without waiting it takes 48 ms, without half of the computing 40 ms. The other pace is that of workers that wait at
+    any time.
+    """
+    read = StageTime(name="read", parent=0, wait_s=0.064)
+    decode = StageTime(name="decode", parent=0, cpu_s=0.048, all_cpu_s=0.048)
+    record = searched(BatchCost(0.096, 0.064), 0.0, read, decode, workers=(4,))
+    measured = factories.measurement(128 * batch_s)
+    trial = replace(record.trials[0], measurement=measured, spans=())
+    host = replace(record.host, usable_cpus=2, usable_cores=2)
+    found = explanation.of_record(replace(record, host=host, trials=(trial,)))
+    saved = {stage.name: stage.saved for stage in found.stages}
+    assert (saved["read"], saved["decode"]) == pytest.approx((waiting, computing), abs=0.03)
 
 
 def test_times_are_per_sample_where_the_dataset_makes_the_batches() -> None:
@@ -90,6 +110,18 @@ def test_the_diagnosis_names_what_to_make_cheaper() -> None:
         "waiting_in": "; it waits in read (70 % of a sample's time; the epoch would take 20 % less without it)",
     }
     assert advice.dearest([]) == {"cheaper": "cheaper transforms", "waiting_in": ""}
+
+
+def test_threads_that_compute_much_of_the_batches_are_told_with_their_number() -> None:
+    record = searched(BatchCost(0.09, 0.01), 0.0)
+    assert advice.on_samples(record) == ()
+    batch = StageTime(name="Set.__getitem__", cpu_s=0.03, all_cpu_s=0.09, pools="torch 4, cv2 8")
+    timed = factories.batch_record(0, BatchCost(0.09, 0.01), stages=(batch,))
+    trial = replace(recorded_trial(2, timed.cost), records=(timed,))
+    assert explanation.of_record(replace(record, trials=(trial,))).advice == (
+        "threads beside the worker's own use 67 % of the CPU time of making batches; libraries with several threads in "
+        "a worker: torch 4, cv2 8; fewer, set in worker_init_fn, may be as fast",
+    )
 
 
 def test_a_search_without_timed_calls_says_why() -> None:

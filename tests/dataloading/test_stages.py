@@ -6,20 +6,21 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from functools import partial, wraps
-from types import FunctionType, SimpleNamespace
+from types import FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from torch.utils.data import Dataset, IterableDataset, Subset, TensorDataset, default_collate
 from torchvision.transforms import v2
+from torchvision.transforms.v2 import functional
 
 from nws_sweep.dataloading import recording
 from nws_sweep.dataloading.clocks import Clocks, read_clocks
 from nws_sweep.dataloading.stages.clock import Stage, StageClock
 from nws_sweep.dataloading.stages.functions import StageFunctions, public_name
 from nws_sweep.dataloading.stages.timing import StageSlots, StageTimer
-from nws_sweep.results import StageTime
+from nws_sweep.results import StageKind, StageTime
 
 
 class Hands:
@@ -204,6 +205,23 @@ def _slept(sample: Any) -> Any:
     return sample
 
 
+HELPERS = ModuleType("helpers")
+vars(HELPERS)["compute"] = busy
+
+
+class Reading(Samples):
+    def __getitem__(self, index: int) -> Any:
+        HELPERS.compute(1)
+        return functional.gaussian_blur(super().__getitem__(index), [5, 5])
+
+
+def test_functions_that_are_called_as_attributes_of_modules_are_stages() -> None:
+    found = stages_of(Reading())
+    assert found["tests.dataloading.test_stages.busy"].cpu_s == pytest.approx(0.004, rel=0.3)
+    assert found["torchvision.transforms.v2.functional.gaussian_blur"].calls == 4
+    assert found["tests.dataloading.test_stages.Reading.__getitem__"].kind is StageKind.DATASET
+
+
 def test_a_cheap_object_hides_no_dear_one_with_its_code_or_place() -> None:
     found = stages_of(Samples(Busy(0), Busy(0.2), abs, partial(_scaled, factor=1.0)), samples=100)
     here = "tests.dataloading.test_stages"
@@ -279,6 +297,20 @@ def test_calls_in_other_threads_are_not_timed() -> None:
 
     found = stages_of(dataset, make=make)
     assert found["tests.dataloading.test_stages.Busy"].calls == 1
+
+
+def test_libraries_are_asked_for_their_threads_where_other_threads_compute(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cv2", SimpleNamespace(getNumThreads=lambda: 7))
+
+    def waits() -> None:
+        thread = threading.Thread(target=busy, args=(20,))
+        thread.start()
+        thread.join()
+
+    with_threads, without = (stages_of(Samples(), make=make) for make in (waits, lambda: busy(20)))
+    place = "tests.dataloading.test_stages.Samples.__getitem__"
+    assert "cv2 7" in with_threads[place].pools
+    assert not without[place].pools
 
 
 def test_generators_and_closures_work_as_before() -> None:

@@ -6,8 +6,8 @@ import pytest
 
 from nws_sweep.replay.model import model_of
 from nws_sweep.replay.queue import QueueSettings
-from nws_sweep.replay.stages import COPY, stage_costs
-from nws_sweep.results import BatchCost, LoopCosts, StageTime, Trial
+from nws_sweep.replay.stages import COPY, nested, stage_costs
+from nws_sweep.results import BatchCost, LoopCosts, StageKind, StageTime, Trial
 from tests.factories import batch_record, recorded_trial
 
 SAMPLES = 4
@@ -15,7 +15,7 @@ SAMPLES = 4
 # 0.1 s of collating; 0.2 s of other code.
 STAGES = (
     StageTime(name="data.Set.__getitem__", cpu_s=0.6, wait_s=0.4, all_cpu_s=0.7),
-    StageTime(name="Compose", parent=0, calls=4, cpu_s=0.31, wait_s=0.4, all_cpu_s=0.41),
+    StageTime(name="Compose", parent=0, kind=StageKind.OBJECT, calls=4, cpu_s=0.31, wait_s=0.4, all_cpu_s=0.41),
     StageTime(name="Blur", parent=1, calls=4, cpu_s=0.3, all_cpu_s=0.3, file="blur.py", line=7),
     StageTime(name="read", parent=1, calls=4, wait_s=0.4, all_cpu_s=0.1),
     StageTime(name="collate", parent=0, cpu_s=0.1, all_cpu_s=0.1),
@@ -50,15 +50,28 @@ def test_shares_are_those_of_a_samples_time_and_containers_are_left_out() -> Non
     assert found[COPY].taken_from(cost) == BatchCost(1.4, 0.6, 0.0)
 
 
-def test_a_function_that_several_call_has_all_of_their_calls() -> None:
+def called(name: str, parent: int, cpu_s: float, kind: StageKind = StageKind.FUNCTION) -> StageTime:
+    return StageTime(name=name, parent=parent, kind=kind, cpu_s=cpu_s, all_cpu_s=cpu_s)
+
+
+def test_functions_keep_their_names_and_what_they_call_stands_below_them() -> None:
+    """A function has hardly any code of its own; what several call is a stage of each."""
     stages = (
-        StageTime(name="root", cpu_s=1.0, all_cpu_s=1.0),
-        StageTime(name="a", parent=0, cpu_s=0.5, all_cpu_s=0.5),
-        StageTime(name="shared", parent=1, cpu_s=0.3, all_cpu_s=0.3),
-        StageTime(name="shared", parent=0, cpu_s=0.4, all_cpu_s=0.4),
+        called("Subset.__getitems__", -1, 1.0, StageKind.DATASET),
+        called("Set.__getitem__", 0, 1.0, StageKind.DATASET),
+        called("augment", 1, 0.5),
+        called("spin", 2, 0.5),
+        called("deeper", 3, 0.2),
+        called("Jitter", 1, 0.4, StageKind.OBJECT),
+        called("spin", 5, 0.4),
     )
-    found = {one.name: one.cpu for one in stage_costs([trial(stages)], SAMPLES, 2)}
-    assert (found["shared"], found["a"], found["root"]) == pytest.approx((0.7, 0.5, 0.1))
+    costs = [cost for cost in stage_costs([trial(stages)], SAMPLES, 2) if cost.name != COPY]
+    root, shown = stages[0].name, [*nested(costs)]
+    assert [(cost.label, cost.within) for cost in shown] == [
+        *(("augment", root), ("- spin", "augment"), ("Jitter", root), ("- spin", "Jitter"), (root, "")),
+    ]
+    assert [cost.cpu for cost in shown] == pytest.approx([0.5, 0.5, 0.4, 0.4, 0.1])
+    assert [(cost.name, cost.within, cost.depth) for cost in costs if cost.depth > 1] == [("deeper", "spin", 2)]
 
 
 def test_what_the_search_adds_is_no_part_of_a_batch() -> None:

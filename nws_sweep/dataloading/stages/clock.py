@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from nws_sweep.dataloading.clocks import Clocks
-from nws_sweep.results import StageTime
+from nws_sweep.results import StageKind, StageTime
 
 CHEAP_S = 20e-6  # a call
 _TRIED = 64  # calls after which a cheap function is no longer timed
@@ -25,6 +25,7 @@ class Stage:
     name: str
     file: str = ""
     line: int = 0
+    kind: StageKind = StageKind.FUNCTION
     calls: int = 0
     wall_s: float = 0.0
     open: "Calls | None" = None  # while it has not returned
@@ -142,8 +143,9 @@ class StageClock:
 def _times(calls: Calls, parent: int, number: int, least_s: float) -> Iterator[StageTime]:
     stage, times = calls.stage, calls.times
     yield StageTime(
-        name=stage.name, file=stage.file, line=stage.line, parent=parent, calls=calls.calls, cpu_s=times.cpu_s,
-        wait_s=times.wall_s - times.cpu_s - times.delay_s, all_cpu_s=times.all_cpu_s, overhead_s=calls.overhead_s,
+        name=stage.name, kind=stage.kind, file=stage.file, line=stage.line, parent=parent, calls=calls.calls,
+        cpu_s=times.cpu_s, wait_s=times.wall_s - times.cpu_s - times.delay_s, all_cpu_s=times.all_cpu_s,
+        overhead_s=calls.overhead_s,
     )  # fmt: skip
     following = number + 1
     for one in calls.inside.values():

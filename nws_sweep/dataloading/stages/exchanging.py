@@ -1,14 +1,15 @@
 """Times calls of functions that are known from the start: while a batch is made, their code is replaced.
 
 For Python before 3.12. ``sys.setprofile`` would make the code of Python slower, but not that of C, so that shares would
-be wrong; other tools may also use it. Calls of a library by the user's functions are parts of these.
+be wrong; other tools may also use it. Calls of C and of a library's methods are parts of the function that calls them.
 """
 
 import contextlib
 import inspect
+import sys
 import threading
 from collections.abc import Callable, Sequence
-from types import FunctionType
+from types import FrameType, FunctionType
 from typing import Any
 
 from nws_sweep.dataloading.stages.clock import Stage, StageClock
@@ -21,7 +22,7 @@ _WITHOUT_AN_END = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC
 def begin(clock: StageClock, functions: StageFunctions) -> Callable[[], None]:
     """Times calls with the clock from now on; returns what ends it."""
     exchanged = contextlib.ExitStack()
-    for function in functions.known:
+    for function in (*functions.known, *functions.of_libraries):
         if not function.__code__.co_flags & _WITHOUT_AN_END:
             with contextlib.suppress(ValueError, TypeError):  # it keeps its code, and counts as a part of its callers
                 exchanged.callback(_Exchanged(clock, functions, function).restore)
@@ -43,7 +44,7 @@ class _Exchanged:
 
     def begin(self, arguments: Sequence[Any]) -> object:
         """A call begins; returns what ends it, None if it is not timed: in other threads, and if it is cheap."""
-        if threading.get_ident() != self._thread or not self._clock.open:
+        if threading.get_ident() != self._thread or not self._clock.open or not self._is_stage(sys._getframe(2)):
             return None
         self._clock.enter()
         stage: Stage | None = None
@@ -57,6 +58,10 @@ class _Exchanged:
             self._clock.push(stage, key := object())
         self._clock.leave()
         return key
+
+    def _is_stage(self, caller: FrameType) -> bool:
+        """Whether a call is a stage: of a library's function if a function of the user calls it."""
+        return self._functions.is_stage(self._code) or self._functions.is_followed(caller.f_code)
 
     def end(self, key: object) -> None:
         """The call has ended."""

@@ -22,6 +22,7 @@ from nws_sweep.dataloading import objects
 from nws_sweep.dataloading.digests import SampleLog
 from nws_sweep.dataloading.fingerprints import is_library, is_of_library
 from nws_sweep.dataloading.stages.clock import Stage
+from nws_sweep.results import StageKind
 
 _TYPED_IN = ("<stdin>", "<ipython-input")  # code of the user without a file
 _INNER = {"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"}  # parts of the function around them
@@ -50,6 +51,9 @@ class StageFunctions:
             [_undecorated(collate_fn)] if isinstance(collate_fn, FunctionType) else [], _ADDED.values(),
         )  # fmt: skip
         self.known = list(dict.fromkeys(known))  # of one ``def`` there may be several
+        # Those that functions of the user may call; all functions of a decorator have one code.
+        functions = dict.fromkeys(value for value in reached if isinstance(value, FunctionType))
+        self.of_libraries = [one for one in functions if one not in self.known and not hasattr(one, "__wrapped__")]
         self._codes = {function.__code__ for function in self.known}
         self.added = Stage("")
         self._stages: dict[object, Stage] = {}
@@ -57,7 +61,7 @@ class StageFunctions:
         self._names: Counter[str] = Counter()
         for value, function in called:  # numbered in the same order in each worker
             place = _place_of(type(value)) or function.__code__
-            self._named((function.__code__, id(value)), _method_name(value), place)
+            self._named((function.__code__, id(value)), _method_name(value), place, StageKind.OBJECT)
         for function in held:
             self.of_code(function.__code__, None, function.__module__, function.__qualname__)
         self.root = self._root(dataset)
@@ -66,11 +70,12 @@ class StageFunctions:
         """Whether all objects that have this code are known to be cheap."""
         return all(stage.is_cheap for stage in self._of_code.get(code, ()))
 
-    def _named(self, key: tuple[Any, int], name: str, code: CodeType | None) -> Stage:
+    def _named(self, key: tuple[Any, int], name: str, code: CodeType | None, kind: StageKind) -> Stage:
         """A new stage; those of several objects of one class are numbered."""
         self._names[name] += 1
         name = name if self._names[name] == 1 else f"{name} #{self._names[name]}"
-        self._stages[key] = stage = Stage(name, *((code.co_filename, code.co_firstlineno) if code else ()))
+        file, line = (code.co_filename, code.co_firstlineno) if code else ("", 0)
+        self._stages[key] = stage = Stage(name, file, line, kind)
         self._of_code.setdefault(key[0], []).append(stage)
         return stage
 
@@ -78,7 +83,7 @@ class StageFunctions:
         """The making of batches: the dataset's own code, and what stands around it."""
         code = next((function.__code__ for function in _making(dataset)), None)
         name = _method_name(dataset, code.co_name) if code else f"inside {_method_name(dataset)}"
-        return self._named((code, id(dataset)), name, code)
+        return self._named((code, id(dataset)), name, code, StageKind.DATASET)
 
     def is_stage(self, code: CodeType) -> bool:
         """Whether each call of this code is a stage: of an object that the dataset holds, or a function of the user."""
@@ -102,12 +107,18 @@ class StageFunctions:
         """The stage of a function with this code, module and qualified name; ``itself`` is its first argument."""
         if code in _ADDED:
             return self.added
-        is_method = code in self._methods or code in self._of_datasets
+        kind = self._kind_of(code)
+        is_method = kind is not StageKind.FUNCTION
         key = (code, id(itself) if is_method else 0)
         if key in self._stages:
             return self._stages[key]
         name = public_name(module, qualified.replace("<lambda>", "lambda"))
-        return self._named(key, _method_name(itself, code.co_name) if is_method else name, code)
+        return self._named(key, _method_name(itself, code.co_name) if is_method else name, code, kind)
+
+    def _kind_of(self, code: CodeType) -> StageKind:
+        if code in self._of_datasets:
+            return StageKind.DATASET
+        return StageKind.OBJECT if code in self._methods else StageKind.FUNCTION
 
     def of_callable(self, called: Any) -> Stage:
         """The stage of a function or an object without a Python frame."""

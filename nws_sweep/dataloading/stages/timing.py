@@ -7,10 +7,13 @@ the main process is copied. So an early batch is timed, and a later one if there
 import importlib
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from multiprocessing.sharedctypes import RawArray
 from typing import Any
 
 import msgspec
+import threadpoolctl
+import torch
 
 from nws_sweep.dataloading.clocks import Clocks
 from nws_sweep.dataloading.stages.clock import StageClock
@@ -21,6 +24,7 @@ MOST_WORKERS = 4  # that time stages
 _LATER = 5  # number of a worker's batch from which on it is a later one
 _NONE = -1  # in place of the number of a batch
 _SLOT_BYTES = 32_768
+_OTHER_THREADS = 1.25  # ratio of the CPU time of all threads and of this one from which on libraries are asked
 
 
 class StageSlots:
@@ -83,4 +87,18 @@ class StageTimer:
         if self._end is None:
             return ()
         self._end()
-        return self._clock.times()
+        batch, *others = self._clock.times()
+        if batch.all_cpu_s > _OTHER_THREADS * batch.cpu_s:
+            batch = replace(batch, pools=_pools())
+        return (batch, *others)
+
+
+def _pools() -> str:
+    """The libraries that have several threads in this process, with their number."""
+    counts = {"torch": torch.get_num_threads()}
+    for name, count in (("cv2", "getNumThreads"), ("pyarrow", "cpu_count")):
+        if library := sys.modules.get(name):
+            counts[name] = getattr(library, count)()
+    blas = (pool for pool in threadpoolctl.threadpool_info() if pool["user_api"] == "blas")
+    counts |= {pool["internal_api"]: pool["num_threads"] for pool in blas}
+    return ", ".join(f"{name} {count}" for name, count in counts.items() if count > 1)
