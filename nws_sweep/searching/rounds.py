@@ -48,10 +48,9 @@ class Rounds(ExitStack):
         budget_bytes = environment.memory_budget(rules.memory_budget_bytes)
         self._admission = Admission(environment, budget_bytes, ranks, rules.interleave)
         self._samples = SampleChecker(self, observer)
-        self._data = Data(environment, rules)
+        earlier = self.start.facts.whole_batches if self.start.facts else None
+        self._data = Data(environment, rules, whole_batches=earlier, has_tried_batches=earlier is not None)
         self._number = 0
-        self._whole_batches = self.start.facts.whole_batches if self.start.facts else None
-        self._has_tried_whole_batches = self._whole_batches is not None
 
     def __exit__(self, *error: Any) -> bool | None:
         """Ends all trial processes at the same time."""
@@ -62,8 +61,8 @@ class Rounds(ExitStack):
     def facts(self) -> DatasetFacts | None:
         """What the dataset reported about itself; None before the first trial process."""
         reported = (candidate.process.facts for candidate in self.candidates)
-        found = next((facts for facts in reported if facts is not None), self.start.facts)
-        return found and replace(found, whole_batches=self._whole_batches)
+        facts = next((facts for facts in reported if facts is not None), self.start.facts)
+        return facts and replace(facts, whole_batches=self._data.whole_batches)
 
     @property
     def memory_left(self) -> int | None:
@@ -188,10 +187,8 @@ class Rounds(ExitStack):
         self.turns.pause_others()
         slices.compare_threads(candidate, self.environment.cores(1))
         self.turns.pause_others()
-        if not self._has_tried_whole_batches and candidate.is_alive:
-            self._has_tried_whole_batches = True
-            self._whole_batches = slices.try_whole_batches(candidate)
-            self.turns.pause_others()
+        self._data.try_whole_batches(candidate)
+        self.turns.pause_others()
         if (took_s := candidate.process.started_in_s - started_in_s) > STALL_S:
             took = f"starting a trial process took {units.seconds(took_s)}"
             self._observer.note(f"{took}, which time_limit_s does not count: torch is imported, the dataset is made")

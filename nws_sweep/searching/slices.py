@@ -1,6 +1,5 @@
 """Time slices: a candidate is resumed, takes windows up to the first that counts, and is paused."""
 
-import statistics
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -8,13 +7,11 @@ from functools import partial
 from nws_sweep import errors, units
 from nws_sweep.errors import TimeLimitReached, TrialError, TrialInterrupted
 from nws_sweep.executor.environment import STALL_S, TrialProcess
-from nws_sweep.results import TimeSlice, WholeBatches, Window, WindowKind, WindowRequest
+from nws_sweep.results import TimeSlice, Window, WindowKind, WindowRequest
 from nws_sweep.searching import counters, schedule
 from nws_sweep.searching.candidate import Candidate
 from nws_sweep.system import resources
 
-# With collating: of dearer samples, indexing is a small part.
-_CHEAP_SAMPLE_S, _CHEAP_BATCH_S = 200e-6, 0.1
 _FEWER_THREADS = 0.8  # share of the time with the program's own number of threads that is worth a warning
 _STALLED = "it made no progress while the others were paused: a paused process may have held a lock that it needed"
 
@@ -207,18 +204,6 @@ def compare_threads(candidate: Candidate, cpus: float) -> None:
     times_s = candidate.process.ask(lambda process: process.thread_times(counts, configuration.measure.window_s))
     if warning := threads_warning(times_s or {}):
         candidate.warn(warning)
-
-
-def try_whole_batches(candidate: Candidate) -> WholeBatches | None:
-    """What whole batches take, where samples take microseconds; the try takes 0.3 s."""
-    settings, facts = candidate.settings, candidate.process.facts
-    records = [record for window in candidate.windows for record in window.records]
-    if not records or facts is None or facts.iterable or not settings.batch_size:
-        return None
-    making_s = statistics.median(record.cost.making_s for record in records)
-    if making_s > min(_CHEAP_BATCH_S, _CHEAP_SAMPLE_S * settings.batch_size):
-        return None
-    return candidate.process.ask(lambda process: process.whole_batches(settings))
 
 
 def threads_warning(times_s: Mapping[int, float]) -> str:
