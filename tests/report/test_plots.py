@@ -7,7 +7,7 @@ import pytest
 
 from nws_sweep.analysis.summary import Summary
 from nws_sweep.report.plots import batch_times, best_charts, facets, line_charts, style
-from nws_sweep.report.plots.best_charts import Best, HeatMap
+from nws_sweep.report.plots.best_charts import Best
 from nws_sweep.report.plots.line_charts import Chart, Curve
 from nws_sweep.results import BatchCost, BatchTime, Estimate, Trial
 from tests.factories import (
@@ -44,11 +44,6 @@ def test_each_dataset_has_a_panel_and_labels_are_the_values_of_the_rest() -> Non
     assert shape(summary_of_grid(one, search_result(failed_trial(0), columns={"seed": 2}))) == [("", "1")]
 
 
-def test_values_ascend_as_numbers_and_what_is_none_comes_first() -> None:
-    found = grid(prefetch_factor=(16, 2, None), batch_size=(256, 64))
-    assert facets.values(found) == {"batch_size": ("64", "256"), "prefetch_factor": ("null", "2", "16")}
-
-
 def curves_of(**axes: Sequence[Any]) -> Chart:
     """A chart in which each configuration is slower than the previous one."""
     each = enumerate(points(**axes))
@@ -62,12 +57,6 @@ def test_of_many_datasets_the_fastest_are_drawn_and_the_title_says_so() -> None:
     assert list(chart.panels) == names[: facets.MOST_PANELS]
     assert chart.left_out == " (the 24 fastest of 27 datasets)"
     assert curves_of(dataset=names[:2]).left_out == ""
-    wide = [
-        search_result(trial(0, 8.0), columns=columns) for columns in points(dataset=names, seed=(1, 2), patience=(1, 2))
-    ]
-    map_ = best_charts.heat_map(summary_of_grid(*wide))
-    assert map_ is not None
-    assert (len(map_.panels), map_.left_out) == (facets.MOST_PANELS, chart.left_out)
 
 
 def test_throughput_of_a_run_is_one_curve_with_the_ends_of_its_intervals() -> None:
@@ -167,52 +156,6 @@ def test_rates_of_very_different_size_are_on_a_logarithmic_axis_and_every_axis_h
         assert axes.get_yscale() == scale
         for axis, ends in ((axes.yaxis, axes.get_ylim()), (axes.xaxis, axes.get_xlim())):
             assert sum(min(ends) <= place <= max(ends) for place in axis.get_majorticklocs()) >= 3
-
-
-def test_cells_have_the_best_over_what_is_no_axis_and_nothing_where_nothing_was_measured() -> None:
-    found = summary_of_grid(
-        search_result(trial(4, 8.0), columns={"batch_size": 64, "patience": 1, "seed": 1}),
-        search_result(trial(2, 4.0), columns={"batch_size": 64, "patience": 2, "seed": 1}),
-        search_result(trial(3, 5.0), columns={"batch_size": 64, "patience": 2, "seed": 2}),
-        search_result(failed_trial(2), columns={"batch_size": 128, "patience": 1, "seed": 2}),
-        search_result(trial(1, 16.0), columns={"batch_size": 128, "patience": 2, "seed": 2}),
-    )
-    chart = best_charts.heat_map(found)
-    assert chart is not None
-    assert (chart.across, chart.down, chart.over) == ("batch_size", "patience", ("seed",))
-    assert (chart.columns, chart.rows) == (("64", "128"), ("1", "2"))
-    rates = {cell: (one.rate.value, one.num_workers) for cell, one in chart.panels[""].items()}
-    assert rates == {("64", "1"): (1024.0, 4), ("64", "2"): (2048.0, 2), ("128", "2"): (512.0, 1)}
-    failed = [search_result(failed_trial(0), columns=each) for each in points(seed=(1, 2), batch_size=(1, 2))]
-    assert best_charts.heat_map(summary_of_grid(*failed)) is None
-    assert best_charts.heat_map(grid(seed=range(2))) is None
-
-
-def test_each_dataset_has_a_sheet_and_a_scale_of_its_own() -> None:
-    results = [
-        search_result(trial(0, 8.0 / (1 + n)), columns=columns)
-        for n, columns in enumerate(points(dataset=("a", "b"), seed=(1, 2), batch_size=range(50)))
-    ]
-    chart = best_charts.heat_map(summary_of_grid(*results, search_result(failed_trial(0), columns={"dataset": "c"})))
-    assert chart is not None
-    assert list(chart.panels) == ["dataset=a", "dataset=b"]
-    assert (len(chart.columns), len(chart.rows)) == (51, 3)
-    figure = best_charts.draw_heat_map(chart, "Best", "samples per second of an epoch")
-    clims = [axes.collections[0].get_clim() for axes in figure.axes]
-    assert clims == [(1024, 1024 * 100), (1024 * 101, 1024 * 200)]
-
-
-@pytest.mark.parametrize(
-    ("columns", "texts", "ticks"), [(2, ["1230 (4)", "1000 (2)"], 2), (16, ["1230", "1000"] * 8, 16), (40, [], 20)]
-)
-def test_cells_have_the_longest_text_that_fits(columns: int, texts: list[str], ticks: int) -> None:
-    names = tuple(f"{n:03}" for n in range(columns))
-    row = {(name, "1"): best(*((1234.0, 4), (1000.0, 2))[n % 2]) for n, name in enumerate(names)}
-    chart = HeatMap(across="batch_size", down="patience", columns=names, rows=("1", "2"), panels={"": row}, over=())
-    (axes,) = best_charts.draw_heat_map(chart, "Best", "samples per second of an epoch").axes
-    assert [text.get_text() for text in axes.texts] == texts
-    assert [text.get_color() for text in axes.texts[:2]] == [style.PAPER, style.INK][: len(texts)]
-    assert len(axes.get_xticks()) == ticks
 
 
 def best(rate: float, num_workers: int = 1, seed: int = 0) -> Best:
