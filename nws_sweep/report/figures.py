@@ -48,7 +48,7 @@ def of(summary: Summary, batches: Batches) -> tuple[Illustration, ...]:
 
 def of_configuration(summary: ConfigurationSummary, batches: Batches) -> tuple[Illustration, ...]:
     """The pictures in the folder of a configuration."""
-    return (*_stages(summary), *_what_if(summary), *_batches(summary, batches))
+    return (*_stages(summary), *_batches(summary, batches))
 
 
 def _stages(c: ConfigurationSummary) -> Iterator[Illustration]:
@@ -60,15 +60,6 @@ def _stages(c: ConfigurationSummary) -> Iterator[Illustration]:
             alt += f" Without {saving.name} the epoch would take {units.share(saving.saved)} less."
         draw = partial(stage_bars.draw, chart)
         yield Illustration(plots.STAGES, draw, f"What makes a sample expensive: {c.label}", alt)
-
-
-def _what_if(c: ConfigurationSummary) -> Iterator[Illustration]:
-    if chart := line_charts.prediction(c):
-        least = {cpus: min(one.value for one in points.values()) for cpus, points in chart.curves.items()}
-        quickest = (f"{units.seconds(time_s)} on {units.counted(cpus, 'CPU')}" for cpus, time_s in least.items())
-        alt = f"Predicted {chart.quantity} against num_workers: at least {', '.join(quickest)}."
-        title = f"What if: predicted time on more CPUs: {c.label}"
-        yield Illustration(plots.WHAT_IF, partial(line_charts.draw_prediction, chart), title, alt)
 
 
 def _curves(name: str, chart: Chart, choose: Callable[..., Any]) -> Iterator[Illustration]:

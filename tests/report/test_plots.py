@@ -1,5 +1,4 @@
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,7 +8,7 @@ from nws_sweep.analysis.summary import Summary
 from nws_sweep.report.plots import batch_times, best_charts, facets, line_charts, style
 from nws_sweep.report.plots.best_charts import Best
 from nws_sweep.report.plots.line_charts import Chart, Curve
-from nws_sweep.results import BatchCost, BatchTime, Estimate, Trial
+from nws_sweep.results import BatchTime, Estimate, Trial
 from tests.factories import (
     endless_trial,
     estimate,
@@ -17,7 +16,6 @@ from tests.factories import (
     loader_settings,
     measurement,
     points,
-    recorded_trial,
     search_result,
     steady,
     summary_of_grid,
@@ -181,43 +179,6 @@ def test_of_many_the_fastest_are_shown_and_the_range_of_the_others() -> None:
     assert axes.get_title(loc="left") == "seed: samples/s (num_workers), vs 0 workers"
     assert (len(texts), texts[0], texts[-1]) == (24, "1000 (1)", "41.7 (1)")
     assert axes.get_xlabel().endswith(" (line: 95 % interval); 176 more: 5.00 to 40.0")
-
-
-RECORDED = recorded_trial(4, BatchCost(cpu_s=0.08, wait_s=0.0))  # on 8 CPUs
-
-
-def predicted(*trials: Trial, **changes: Any) -> Any:
-    return line_charts.prediction(summary_of_run(search_result(*trials, **changes)).configurations[0])
-
-
-def test_predictions_are_drawn_with_the_measured_points_on_the_cpus_of_the_run_and_on_more() -> None:
-    found = predicted(RECORDED, trial(0, 8.0))
-    measured_s = found.measured.points
-    assert {n: one.value for n, one in measured_s.items()} == {0: 8.0, 4: 65.0}
-    assert (found.measured.best, found.measured.value) == (0, measured_s[0])
-    assert (found.quantity, list(found.curves)) == ("seconds per epoch", [8, 16, 64])
-    for cpus, curve in found.curves.items():
-        assert list(curve) == [0, 1, 2, 4, 8, 16, 32, 64]
-        last_s = 128 * 0.08 / min(cpus, 64)
-        assert curve[64].value == pytest.approx(last_s, rel=0.02)
-    figure = line_charts.draw_prediction(found, "photos")
-    labels = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert labels == ["predicted, 8 CPUs", "predicted, 16 CPUs", "predicted, 64 CPUs", "measured"]
-    assert predicted(trial(0, 8.0)) is None
-
-
-def test_without_the_length_of_an_epoch_times_of_batches_are_drawn_and_the_ring_has_the_best_settings() -> None:
-    measured = measurement(65.0, batch_s=estimate(0.02), epoch_s=None)
-    better = replace(endless_trial(4, 2.0 / 128), settings=loader_settings(4, prefetch_factor=4))
-    found = predicted(replace(RECORDED, measurement=measured, batches=None), better)
-    assert (found.quantity, found.measured.points[4].value) == ("seconds per batch", 0.02)
-    figure = line_charts.draw_prediction(found, "photos")
-    (axes,) = figure.axes
-    labels = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert labels[0] == "predicted, 8 CPUs, prefetch_factor=4"
-    assert labels[-1] == "measured with the configuration's settings"
-    assert np.asarray(axes.lines[-1].get_ydata()).tolist() == [2.0 / 128]
-    assert axes.get_xlabel() == "num_workers (ring: recommended, prefetch_factor=4)"
 
 
 def timeline(num_workers: int, *wait_s: float, settings: str = "") -> list[BatchTime]:

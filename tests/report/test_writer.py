@@ -227,7 +227,7 @@ def test_the_report_of_a_run_is_written_with_all_its_files_and_shows_what_was_me
     text = write(folder)
     assert "the search did not finish" not in text
     assert (folder / "batch_times.png").read_bytes() != picture
-    pictures = ["time_vs_num_workers", "what_if", "batch_times"]
+    pictures = ["time_vs_num_workers", "batch_times"]
     assert pictures_of(text) == [f"{name}.png" for name in pictures]
     assert files_in(folder) == sorted(
         [

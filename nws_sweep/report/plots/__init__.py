@@ -9,9 +9,6 @@ May import: ``analysis`` and below.
 """
 
 STAGES = "stages"
-WHAT_IF = "what_if"
 BATCH_TIMES = "batch_times"
 # What each picture of a single configuration shows, in the order of drawing.
-OF_CONFIGURATION = {
-    STAGES: "what makes a sample expensive", WHAT_IF: "predicted times", BATCH_TIMES: "per-batch times",
-}  # fmt: skip
+OF_CONFIGURATION = {STAGES: "what makes a sample expensive", BATCH_TIMES: "per-batch times"}
