@@ -143,7 +143,7 @@ def render(summary: Summary, format_name: str, key: str | None = None) -> Render
         )
     found = _of_one(fastest, format_name, key)
     why = f"of {number} configurations, {fastest.label} loads the most {summary.rate_unit}; --where chooses another"
-    return replace(found, comments=(why, *found.comments))
+    return replace(found, comments=(why, *filter(None, [summary.unlike_machines]), *found.comments))
 
 
 def _of_all(summary: Summary, format_name: str) -> Rendered:
@@ -162,11 +162,12 @@ def _of_all(summary: Summary, format_name: str) -> Rendered:
 def _labelled(summary: Summary, lines_of: Callable[[ConfigurationSummary], Iterator[str]]) -> tuple[str, ...]:
     """The lines about all configurations, with the label of each of several."""
     has_labels = len(summary.configurations) > 1
-    return tuple(
+    lines = [
         f"{configuration.label}: {line}" if has_labels else line
         for configuration in summary.configurations
         for line in lines_of(configuration)
-    )
+    ]
+    return (*filter(None, [summary.unlike_machines]), *lines)
 
 
 def as_mapping(configuration: ConfigurationSummary) -> dict[str, Any]:
