@@ -98,8 +98,10 @@ def test_a_wheel_measures_a_project_which_uses_the_result(python: Path, tmp_path
     project = ["dataset=project", "dataset.config=conf/config.yaml", "dataset.imports=[train]"]
     run([python, "-m", "nws_sweep", *project, *quick, "hydra.run.dir=found"], folder, **own_folders)
     assert (folder / "found" / "report.html").is_file()
-    composed = ["--config-dir", "found", "+best=run"]
-    assert run([python, "train.py", *composed], folder, **own_folders) == "batches 31 workers 2\n"
+    answer = folder / "conf" / "best" / "mine.yaml"
+    answer.parent.mkdir()
+    answer.write_text(run([python, "-m", "nws_sweep", "best", "found", "--format", "yaml"], folder, **own_folders))
+    assert run([python, "train.py", "+best@_global_=mine"], folder, **own_folders) == "batches 31 workers 2\n"
 
 
 @pytest.mark.parametrize("arguments", ["--cfg job", "-m batch_size=1,2", "dataset=c"])

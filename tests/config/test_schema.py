@@ -15,7 +15,6 @@ from nws_sweep.api import searching
 from nws_sweep.config import schema
 from nws_sweep.config.schema import explain, folder_name
 from nws_sweep.errors import ConfigurationError
-from nws_sweep.report import snippets
 from nws_sweep.results import Configuration, LoaderSettings
 from nws_sweep.system import host
 from tests.conftest import ROOT
@@ -242,6 +241,3 @@ def test_no_name_leaves_the_folder_or_is_hidden(tmp_path: Path, name: str) -> No
         assert path.resolve().parent == path.parent == tmp_path
         assert not path.name.startswith(".")
         path.mkdir(exist_ok=True)
-        (option,) = snippets.option_names([{"dataset": text}])
-        assert (tmp_path / f"{option}.yaml").resolve().parent == tmp_path
-        assert re.fullmatch(r"[\w.-]+", option, re.ASCII)

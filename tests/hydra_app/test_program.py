@@ -207,7 +207,8 @@ def test_a_program_is_searched_and_its_multirun_reported(tmp_path: Path, environ
     assert many.stdout.count("Best settings") == 1
     found = folder / "sweep" / "nws_sweep"
     assert (found / "loader.batch_size=8" / "report.html").is_file()
-    assert "loader:\n  batch_size: 8\n  num_workers: " in (found / "best" / "batch_size-8.yaml").read_text("utf-8")
+    best = (found / "loader.batch_size=8" / "best.yaml").read_text("utf-8")
+    assert "loader:\n  batch_size: 8\n  num_workers: " in best
 
 
 @pytest.mark.extended
