@@ -179,7 +179,6 @@ class _ChildCommands(_DatasetCommands):
             generators=_found_in(source, Source.unseeded_generators),
             code=fingerprint(data.code, self._collate_fn),
             loader=source.settings,
-            project=source.project,
         )
 
     def open(self, settings: LoaderSettings, place: float) -> int | None:

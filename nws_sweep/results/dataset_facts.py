@@ -49,7 +49,7 @@ class DatasetFacts:
     generators: tuple[str, ...] = ()  # places of its own random number generators that no worker_init_fn may seed
     code: str = ""  # hash of the dataset, its code and what this code reaches
     loader: LoaderSettings | None = None  # of the DataLoader that contained the dataset, if any
-    project: ProjectFacts | None = None  # None if the dataset comes from no project's config
+    project: ProjectFacts | None = None  # None if it was not measured in a Hydra program
 
     def samples_of(self, settings: LoaderSettings, ranks: int) -> int | None:
         """Samples of an epoch, per rank, by its settings; None if unknown.
