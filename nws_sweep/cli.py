@@ -177,10 +177,9 @@ def compare(arguments: Sequence[str]) -> int:
 
 
 def _summary(folder: Path, conditions: Sequence[str], where: str = "") -> "Summary":
-    from nws_sweep.analysis import node_kinds
     from nws_sweep.analysis.summary import summarise
 
-    stored = node_kinds.named(storage.find(folder))
+    stored = storage.find(folder)
     try:
         return summarise(select(stored, conditions))
     except ConfigurationError as error:

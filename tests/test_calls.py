@@ -65,7 +65,7 @@ def test_a_grid_in_python_has_the_folder_of_a_grid(tmp_path: Path) -> None:
     assert grid.folder.parent == tmp_path / "outputs" / "sweeps"
     names = {path.name for path in grid.folder.iterdir()}
     assert {"batch_size=10,drop_last=true,pin_memory=true", "report.html", "results.csv", "best.yaml"} < names
-    assert len(list(grid.folder.glob("*=*/what_if.png"))) == 4
+    assert len(list(grid.folder.glob("*=*/batch_times.png"))) == 4
     assert [one.record.configuration.loader.batch_size for one in grid.results] == [10, 10, 20, 20]
     assert grid.to_frame()["batch_size"].tolist() == [10, 10, 20, 20]
     assert sum(line.startswith("measuring ") for line in lines) == 2  # without an accelerator pin_memory does nothing

@@ -54,10 +54,7 @@ def shrunk(arguments: list[str]) -> list[str]:
     given = {argument.lstrip("+").partition("=")[0] for argument in arguments}
     small = {"measure": "quick", "measure.window_s": "0.01", "measure.trial_limit_s": "0.1"}
     small["max_workers"] = "1" if "-m" not in arguments or "experiment" in given else "0"
-    if "dataset=project" in text:
-        small.pop("max_workers")
-        small["num_workers"] = "[1]"
-    elif "dataset" not in given and "experiment" not in given:
+    if "dataset" not in given and "experiment" not in given:
         small["dataset.count"] = "32"
     elif "dataset=sleep" in text:
         small["++dataset.length"] = "128"  # two plus signs: Hydra first composes a grid with the default dataset
@@ -81,9 +78,8 @@ def project(tmp_path: Path) -> Path:
     recorded = replace(recorded_trial(2, BatchCost(cpu_s=0.0, wait_s=0.064)), measurement=trial(2, 2.0).measurement)
     grid = store_grid(tmp_path, search_result(trial(0, 4.0), recorded))
     grid.rename(tmp_path / "DIR")
-    for name in ("DIR_A", "DIR_B", "shared/kinds"):
+    for name in ("DIR_A", "DIR_B", "shared/icelake", "shared/rome"):
         shutil.copytree(tmp_path / "DIR", tmp_path / name)
-    shutil.copytree(ROOT / "tests" / "projects" / "plain", tmp_path, dirs_exist_ok=True)
     return tmp_path
 
 

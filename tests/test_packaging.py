@@ -90,16 +90,18 @@ def test_a_wheel_runs_from_any_folder_and_in_hosts(python: Path, host: Path) -> 
     check(python, host, host)
 
 
-def test_a_wheel_measures_a_project_which_uses_the_result(python: Path, tmp_path: Path) -> None:
+def test_a_wheel_searches_a_project_which_uses_the_result(python: Path, tmp_path: Path) -> None:
     own_folders = {"NWS_SWEEP_CACHE_DIR": str(tmp_path), "NWS_SWEEP_LOCK_FILE": str(tmp_path / "lock")}
     folder = tmp_path / "plain"
     shutil.copytree(ROOT / "tests" / "projects" / "plain", folder)
-    quick = ["measure=quick", "measure.window_s=0.02", "measure.trial_limit_s=0.2", "num_workers=[2]"]
-    project = ["dataset=project", "dataset.config=conf/config.yaml", "dataset.imports=[train]"]
-    run([python, "-m", "nws_sweep", *project, *quick, "hydra.run.dir=found"], folder, **own_folders)
-    assert (folder / "found" / "report.html").is_file()
-    composed = ["--config-dir", "found", "+best=run"]
-    assert run([python, "train.py", *composed], folder, **own_folders) == "batches 31 workers 2\n"
+    options = ["hydra.callbacks.nws_sweep.num_workers=[2]", "+hydra.callbacks.nws_sweep.measure=quick"]
+    run([python, "train.py", "+nws_sweep=search", *options, "hydra.run.dir=run"], folder, **own_folders)
+    assert (folder / "run" / "nws_sweep" / "report.html").is_file()
+    answer = folder / "conf" / "best" / "mine.yaml"
+    answer.parent.mkdir()
+    best = ["best", "run/nws_sweep", "--format", "yaml"]
+    answer.write_text(run([python, "-m", "nws_sweep", *best], folder, **own_folders))
+    assert run([python, "train.py", "+best@_global_=mine"], folder, **own_folders) == "batches 31 workers 2\n"
 
 
 @pytest.mark.parametrize("arguments", ["--cfg job", "-m batch_size=1,2", "dataset=c"])

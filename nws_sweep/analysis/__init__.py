@@ -10,5 +10,4 @@ May import: ``config``, ``tuning`` and below. Pure functions.
 - ``caveats``: warnings about an answer
 - ``time_ratios``: the ratio of two times with its interval
 - ``comparing``: two runs side by side
-- ``node_kinds``: results from several kinds of nodes
 """

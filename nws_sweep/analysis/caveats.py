@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from nws_sweep import units
 from nws_sweep.analysis import answers
 from nws_sweep.analysis.diagnosis import Diagnosis
+from nws_sweep.errors import one_line
 from nws_sweep.results import NO_STEP, ONLINE_STRATEGY, SearchRecord, Status, Trial, TrialState, dataset_facts
 from nws_sweep.system import processes
 
@@ -13,6 +14,7 @@ _DISTURBANCES = (
     ("steal", 0.05, "the hypervisor took {share} of the CPU time while {candidate} was measured"),
     ("throttled", 0.02, "{candidate} was throttled by its CPU quota {share} of the time"),
 )
+_LONGEST_LIST = 300  # characters
 _WITHOUT_A_DEVICE = (NO_STEP, "nws_sweep.dataloading.training_steps.Sleep")
 
 
@@ -91,7 +93,7 @@ def _about_noise(trials: Sequence[Trial]) -> Iterator[str]:
 
 def on_all(results: Sequence[SearchRecord]) -> list[str]:
     """Warnings that concern all configurations of a grid."""
-    lines = []
+    lines = [line] if (line := unlike_machines(results)) else []
     if any(r.configuration.loader.pin_memory and r.facts and r.facts.accelerator is None for r in results):
         lines.append("pin_memory=true has no effect here: there is no accelerator")
     if results and all(_copies_unpinned(result) for result in results):
@@ -99,6 +101,24 @@ def on_all(results: Sequence[SearchRecord]) -> list[str]:
             "pin_memory=true was not tried: batches may be copied faster to the accelerator (add it to settings)"
         )
     return lines
+
+
+def unlike_machines(results: Sequence[SearchRecord]) -> str:
+    """A line if results come from machines whose times cannot be compared; empty if not."""
+    machines = [*dict.fromkeys(filter(None, map(machine, results)))]
+    if len(machines) < 2:
+        return ""
+    listed = one_line("; ".join(machines), _LONGEST_LIST)
+    return f"times of unlike machines cannot be compared: {listed} (use one folder for each kind of machine)"
+
+
+def machine(result: SearchRecord) -> str:
+    """The CPUs, memory and accelerator with which a result was measured; empty if nothing was."""
+    if not result.trials:  # the host of a lost job is unknown
+        return ""
+    host, accelerator = result.host, result.facts.accelerator if result.facts else None
+    memory = units.memory(float(f"{host.memory_bytes:.1e}"))  # usable memory differs a little between equal machines
+    return ", ".join(filter(None, (host.cpu_model, units.counted(host.usable_cpus, "CPU"), memory, accelerator)))
 
 
 def _copies_unpinned(result: SearchRecord) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
 from nws_sweep import units
-from nws_sweep.analysis import node_kinds
+from nws_sweep.analysis import caveats
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary
 from nws_sweep.analysis.time_ratios import Change, Quantity, Times, change_of, times_of
 from nws_sweep.errors import ConfigurationError, one_line
@@ -64,14 +64,16 @@ def compare(a: Summary, b: Summary, within: float) -> RunComparison:
     """Compares the best settings of each configuration that is in both.
 
     Configurations are paired by their values of the columns that vary in A or in B. Columns that are constant in A and
-    in B may differ between them and are reported as differences, so two single runs are always paired. Times that
-    differ by no more than the share ``within`` (0.03 for 3 %) count as the same.
+    in B may differ between them and are reported as differences, so two single runs are always paired. If A or B comes
+    from unlike machines, only configurations of like machines are paired. Times that differ by no more than the share
+    ``within`` (0.03 for 3 %) count as the same.
 
     Raises:
         ConfigurationError: If no configuration is in both.
     """
     columns = tuple(dict.fromkeys((*a.distinguishing, *b.distinguishing)))
-    in_a, in_b = _by_values(a, columns), _by_values(b, columns)
+    apart = bool(a.unlike_machines or b.unlike_machines)
+    in_a, in_b = _by_values(a, columns, apart), _by_values(b, columns, apart)
     pairs = tuple(_pair(one, in_b[key], columns, within) for key, one in in_a.items() if key in in_b)
     if not pairs:
         all_a, all_b = (one_line(", ".join(_labels(side.values(), columns)), 200) for side in (in_a, in_b))
@@ -88,14 +90,16 @@ def compare(a: Summary, b: Summary, within: float) -> RunComparison:
     )
 
 
-def _by_values(summary: Summary, columns: Sequence[str]) -> dict[tuple[str, ...], ConfigurationSummary]:
-    """The configurations by their values in these columns; a number makes equal ones unique."""
+def _by_values(summary: Summary, columns: Sequence[str], apart: bool) -> dict[tuple[str, ...], ConfigurationSummary]:
+    """The configurations by their values in these columns; a number makes equal ones unique.
+
+    With ``apart`` those of each kind of machine are separate.
+    """
     found: dict[tuple[str, ...], ConfigurationSummary] = {}
     for one in summary.configurations:
-        # The kind of node, even where all nodes of a folder are of one kind and it is not a column.
-        known = {node_kinds.COLUMN: node_kinds.kind(one.run.result), **one.configuration.columns}
-        values = tuple(shown(known.get(name)) for name in columns)
-        key = (*values, str(sum(other[:-1] == values for other in found)))
+        values = [shown(one.configuration.columns.get(name)) for name in columns]
+        values += [caveats.machine(one.run.result)] if apart else []
+        key = (*values, str(sum(other[:-1] == tuple(values) for other in found)))
         found[key] = one
     return found
 

@@ -16,7 +16,6 @@ from nws_sweep.replay.bottlenecks import REMOVABLE, Bottleneck
 from nws_sweep.replay.counterfactual import Counterfactual
 from nws_sweep.replay.known import queue_settings
 from nws_sweep.replay.model import Model, is_step, model_of
-from nws_sweep.replay.prediction import MOST_BATCHES
 from nws_sweep.replay.queue import QueueSettings
 from nws_sweep.results import LoaderSettings, SearchRecord, Trial, TrialState
 from nws_sweep.system import processes
@@ -144,13 +143,13 @@ def worker_trials(result: SearchRecord) -> tuple[Trial, ...]:
     return tuple(sorted(trials, key=lambda trial: trial.num_workers))
 
 
-def model_of_search(result: SearchRecord, best: Trial, most: int = MOST_BATCHES) -> Model | None:
-    """The model of the search of num_workers; None without records. ``most`` batches of a long epoch are replayed."""
+def model_of_search(result: SearchRecord, best: Trial) -> Model | None:
+    """The model of the search of num_workers; None without records."""
     succeeded = [trial for trial in worker_trials(result) if trial.objective_s is not None]
     method = loader_of(result, best).multiprocessing_context or processes.start_method()
     epochs = result.configuration.measure.shared_epochs
     shuffled = result.facts is None or result.facts.is_shuffled
-    return model_of(succeeded, best.batches, result.cpus, method, most, epochs, shuffled)
+    return model_of(succeeded, best.batches, result.cpus, method, epochs, shuffled)
 
 
 def _is_known_in_order(torch: str) -> bool:

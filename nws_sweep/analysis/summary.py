@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from nws_sweep.analysis import accounts, advice, answers, caveats, node_kinds, what_if
+from nws_sweep.analysis import accounts, advice, answers, caveats, what_if
 from nws_sweep.analysis.diagnosis import Diagnosis, diagnose, worker_trials
 from nws_sweep.analysis.stage_savings import stages_of
 from nws_sweep.analysis.time_ratios import Ratio, ratio_of
@@ -247,6 +247,11 @@ class Summary:
         return (*filter(None, [load]), *(f"{c.label}: {c.headline}" for c in unsure))
 
     @property
+    def unlike_machines(self) -> str:
+        """A line if the results come from machines whose times cannot be compared; empty if not."""
+        return caveats.unlike_machines([run.result for run in self.stored.runs])
+
+    @property
     def succeeded(self) -> bool:
         """Whether every configuration was measured to an answer without a failure."""
         answered = all(c.run.result.complete and c.status is not Status.UNDECIDED for c in self.configurations)
@@ -266,7 +271,6 @@ def summarise_record(record: SearchRecord) -> Summary:
 
 def summarise(stored: Stored) -> Summary:
     """Summarises the stored results of a run or a grid."""
-    stored = node_kinds.named(stored)
     results = [run.result for run in stored.runs]
     varying = varying_columns([result.configuration for result in results])
     configurations = tuple(_configuration(run, varying, stored) for run in stored.runs)

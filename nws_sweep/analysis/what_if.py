@@ -12,7 +12,6 @@ from nws_sweep.errors import ConfigurationError
 from nws_sweep.replay import choice
 from nws_sweep.replay.known import ENDLESS, queue_settings
 from nws_sweep.replay.model import Model, is_step
-from nws_sweep.replay.prediction import MOST_BATCHES
 from nws_sweep.replay.queue import QueueSettings
 from nws_sweep.results import Estimate, Measurement, SearchRecord, Trial, TrialState
 from nws_sweep.results.ranges import FEWEST_CPUS, MOST_CPUS, MOST_WORKERS
@@ -210,12 +209,9 @@ class WhatIf:
         return next((m for own, m in made if own == settings or own.num_workers == settings.num_workers == 0), None)
 
 
-def of(result: SearchRecord, best: Trial | None, most_batches: int = MOST_BATCHES) -> WhatIf | None:
-    """What the records of a search predict, with several ranks for one of them; None without a best trial or records.
-
-    ``most_batches`` of a long epoch are replayed, at least five for each worker if it has two ahead.
-    """
-    model = model_of_search(result, best, most_batches) if best else None
+def of(result: SearchRecord, best: Trial | None) -> WhatIf | None:
+    """What the records of a search predict, for one of its ranks; None without a best trial or records."""
+    model = model_of_search(result, best) if best else None
     if not best or not model:
         return None
     return WhatIf(model=model, own=queue_settings(loader_of(result, best), result.cpus), result=result)

@@ -15,7 +15,6 @@ SCHEME = "nws-sweep"
 SEARCH_PATH = f"{SCHEME}://{PACKAGE}"
 # Parts of conf/ for nws_sweep itself: the primary configuration, and files for fixed places of it.
 _OUR_OWN = ("config", "hydra", "local", "axis", "experiment")
-_PROJECT = "project"  # measures a project; the host is one
 
 
 def conf_folder() -> Path:
@@ -36,7 +35,7 @@ def served(config_path: str) -> Path | None:
     """The file or folder for a path as Hydra writes it; None if the host must not see it."""
     parts = PurePosixPath(config_path).parts
     names = [part.removesuffix(".yaml") for part in parts[1:]]
-    is_our_own = bool(names) and (names[0] in _OUR_OWN or names[-1] == _PROJECT)
+    is_our_own = bool(names) and names[0] in _OUR_OWN
     return None if parts[:1] != (GROUP,) or is_our_own else conf_folder().joinpath(*parts[1:])
 
 

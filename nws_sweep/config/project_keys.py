@@ -15,21 +15,22 @@ SETTINGS = ("batch_size", "num_workers", "pin_memory", "prefetch_factor", "persi
 # Words that Hydra's command line reads as text without quotes.
 _WORD = re.compile(r"(?!(true|false|null|inf|nan)\Z)[a-z_][a-z0-9_-]*", re.IGNORECASE)
 # Prefixes of the names of nodes that belong to one split of the data.
-_SPLITS = {"train": "train|fit", "val": "val|eval", "test": "test", "predict": "predict"}
+_OF_TRAINING = re.compile(r"(^|[._])(train|fit)", re.IGNORECASE)
+_OF_OTHERS = re.compile(r"(^|[._])(val|eval|test|predict)", re.IGNORECASE)
 
 
-def keys_of(composed: DictConfig, key: str, split: str = "train") -> ProjectFacts:
-    """The outermost dotted keys at or below a node with the names of DataLoader settings; an empty key is the top.
+def keys_of(composed: DictConfig, *, is_training: bool = True) -> ProjectFacts:
+    """The outermost dotted keys with the names of DataLoader settings, without those that Hydra cannot spell.
 
-    In mappings and among nodes named after splits only those of the measured split (``train``, ``val``, ``test`` or
-    ``predict``) count. Keys that Hydra's command line cannot spell are left out.
+    In mappings and among nodes named after splits only those of training count; all do if the split of the measured
+    DataLoader is unknown.
 
     Returns:
         Settings with one key, such as ``{"num_workers": "data.num_workers.train"}``, and unclear ones with several
         keys, such as ``{"num_workers": ("data.num_workers.a", "data.num_workers.b")}``.
     """
     by_depth: dict[str, dict[int, list[str]]] = {}
-    for depth, name, dotted in _settings_below(OmegaConf.select(composed, key), f"{key}." if key else "", split, 0):
+    for depth, name, dotted in _settings_below(composed, "", 0, is_training=is_training):
         if ranges.fits(dotted, ranges.DottedKey):
             by_depth.setdefault(name, {}).setdefault(depth, []).append(dotted)
     places = {name: depths[min(depths)] for name, depths in by_depth.items()}
@@ -38,7 +39,17 @@ def keys_of(composed: DictConfig, key: str, split: str = "train") -> ProjectFact
     return ProjectFacts(keys=keys, unclear=unclear)
 
 
-def nodes_in(node: Any) -> Iterator[tuple[str, DictConfig]]:
+def _settings_below(node: DictConfig, prefix: str, depth: int, *, is_training: bool) -> Iterator[tuple[int, str, str]]:
+    for name in SETTINGS:
+        if name in node:
+            for leaf in _leaves(node[name], f"{prefix}{name}", is_training=is_training):
+                yield depth, name, leaf
+    for name, child in _nodes_in(node):
+        if name not in SETTINGS and not (is_training and _is_of_another_split(name)):
+            yield from _settings_below(child, f"{prefix}{name}.", depth + 1, is_training=is_training)
+
+
+def _nodes_in(node: Any) -> Iterator[tuple[str, DictConfig]]:
     """Names and values of the nodes right below a node, without interpolations of other nodes."""
     for name in node:
         is_here = not OmegaConf.is_missing(node, name) and not OmegaConf.is_interpolation(node, name)
@@ -46,33 +57,21 @@ def nodes_in(node: Any) -> Iterator[tuple[str, DictConfig]]:
             yield str(name), node[name]
 
 
-def _settings_below(node: DictConfig, prefix: str, split: str, depth: int) -> Iterator[tuple[int, str, str]]:
-    for name in SETTINGS:
-        if name in node:
-            yield from ((depth, name, leaf) for leaf in _leaves(node[name], f"{prefix}{name}", split))
-    for name, child in nodes_in(node):
-        if name not in SETTINGS and not is_of_another_split(name, split):
-            yield from _settings_below(child, f"{prefix}{name}.", split, depth + 1)
+def _is_of_another_split(name: str) -> bool:
+    return bool(_OF_OTHERS.search(name)) and not _OF_TRAINING.search(name)
 
 
-def is_of_another_split(name: str, split: str) -> bool:
-    """True if the name of a node, or a dotted key, names another split."""
-    return split in _SPLITS and bool(named := _splits_of(name)) and split not in named
-
-
-def _splits_of(name: str) -> set[str]:
-    return {split for split, begin in _SPLITS.items() if re.search(rf"(^|[._])({begin})", name, re.IGNORECASE)}
-
-
-def _leaves(value: Any, dotted: str, split: str) -> list[str]:
-    """The keys of a setting: its own, or those of a mapping, if possible of the split."""
+def _leaves(value: Any, dotted: str, *, is_training: bool) -> list[str]:
+    """The keys of a setting: its own, or those of a mapping, if possible of training."""
     if isinstance(value, ListConfig):
         return []
     if not isinstance(value, DictConfig):
         return [dotted]
-    names = [str(name) for name in value if not is_of_another_split(str(name), split)]
-    own = [name for name in names if split in _splits_of(name)]
-    return [leaf for name in own or names for leaf in _leaves(value[name], f"{dotted}.{name}", split)]
+    names = [str(name) for name in value]
+    if is_training:
+        names = [name for name in names if not _is_of_another_split(name)]
+        names = [name for name in names if _OF_TRAINING.search(name)] or names
+    return [leaf for name in names for leaf in _leaves(value[name], f"{dotted}.{name}", is_training=is_training)]
 
 
 def as_nodes(settings: Mapping[str, Any], project: ProjectFacts) -> dict[str, Any]:

@@ -153,12 +153,9 @@ def folder_name(overrides: Sequence[str], nameless: tuple[str, ...] = _NAMELESS)
 def hydra_arguments(argument: str) -> list[str]:
     """An argument of the command line as Hydra accepts it.
 
-    The value of ``dataset.overrides=data=cifar`` is quoted, since Hydra forbids a bare ``=`` there. A number as
-    training step, ``training_step=0.05``, sets the group and its key, since a group takes no number. One name,
-    ``settings=pin_memory``, is a list of one.
+    A number as training step, ``training_step=0.05``, sets the group and its key, since a group takes no number. One
+    name, ``settings=pin_memory``, is a list of one.
     """
-    if match := re.fullmatch(r"(\+{0,2}dataset\.overrides=)([^'\"].*)", argument, re.DOTALL):
-        return [match[1] + "'" + match[2].replace("'", "\\'") + "'"]
     if match := re.fullmatch(r"training_step=(-?[\d.][\d.e,-]*)", argument):
         return ["training_step=sleep", f"training_step.seconds_per_batch={match[1]}"]
     if match := re.fullmatch(r"settings=(?!null$)([a-z_]+)", argument):

@@ -3,7 +3,7 @@
 May import: ``datasets``, ``config`` and below.
 
 - ``loaders``: reads the settings of a DataLoader and makes DataLoaders with given settings. All callers use it.
-- ``inputs``: the arguments of the Python API; ``project``: the DataLoader of a project with its own Hydra configs.
+- ``inputs``: the arguments of the Python API.
 - ``pickling``: objects of the user's process for trial processes; ``fingerprints``: hashes of equal datasets.
 - ``recording``: what batches cost, and samples finished; ``digests``: hashes by which samples of loaders are compared.
 - ``objects``: what a dataset reaches, and Python objects that forked workers copy; ``sharing``: open files and other

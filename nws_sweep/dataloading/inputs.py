@@ -23,7 +23,6 @@ DATALOADER_DEFAULTS: Mapping[str, Any] = {
 }  # fmt: skip
 # DataLoader refuses these with num_workers=0, or does not know them before torch 2.6.
 _OF_WORKERS = ("timeout", "prefetch_factor", "persistent_workers", "multiprocessing_context", "in_order")
-_STAGES = {"test_dataloader": "test", "predict_dataloader": "predict"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,11 +49,11 @@ def is_module(value: object) -> bool:
     return hasattr(value, "train_dataloader") and not isinstance(value, Dataset | DataLoader | type)
 
 
-def loader_of_module(module: Any, method: str = "train_dataloader") -> Any:
-    """What a method of a LightningDataModule returns, which is prepared and set up for it."""
+def loader_of_module(module: Any) -> Any:
+    """The training DataLoader of a LightningDataModule, which is prepared and set up for it."""
     module.prepare_data()
-    module.setup(_STAGES.get(method, "fit"))
-    return getattr(module, method)()
+    module.setup("fit")
+    return module.train_dataloader()
 
 
 def loader_input_of(dataset: Any, keywords: Mapping[str, Any]) -> LoaderInput:

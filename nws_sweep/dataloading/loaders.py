@@ -1,7 +1,7 @@
 """DataLoaders with given settings: made from a dataset, or copied from a DataLoader that exists.
 
 This module is the only one that reads the settings of a DataLoader (``settings_of``) and sets them
-(``with_settings``), for DataLoaders given by the user, made by a function or a project, and watched in a program.
+(``with_settings``), for DataLoaders given by the user, made by a function, and watched in a program.
 """
 
 import copy
@@ -9,7 +9,7 @@ import multiprocessing
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from numbers import Integral
 from typing import Any, TypeVar, cast
 
@@ -32,7 +32,7 @@ from nws_sweep.dataloading.generators import SeededGenerators
 from nws_sweep.dataloading.orders import BatchesInRuns, RotatedBatches, SamplerClock, TimedBatches
 from nws_sweep.dataloading.recording import WorkerStart
 from nws_sweep.errors import ConfigurationError, DatasetError, one_line
-from nws_sweep.results import DEFAULT_PREFETCH, LoaderSettings, ProjectFacts
+from nws_sweep.results import DEFAULT_PREFETCH, LoaderSettings
 from nws_sweep.system import processes, torch_internals
 
 AnyLoader = TypeVar("AnyLoader")
@@ -310,28 +310,17 @@ def check_length(dataset: Any) -> None:
         return
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Project:
-    """The dataset or DataLoader of a project, and its node in the project's config."""
-
-    made: Any
-    facts: ProjectFacts
-
-
 class Source:
     """Makes DataLoaders with given settings over one dataset.
 
     Args:
-        made: A dataset; a DataLoader or an object that wraps one, which is copied and not iterated itself; or a project
-            with one of them.
+        made: A dataset; or a DataLoader or an object that wraps one, which is copied and not iterated itself.
         seed: Seed of the order of the samples where no sampler of the user decides it; equal for all ranks.
         rank: The rank whose share of the samples is loaded.
         ranks: Number of ranks.
     """
 
     def __init__(self, made: Any, seed: int, rank: int = 0, ranks: int = 1) -> None:
-        self.project = made.facts if isinstance(made, Project) else None  # node in the project's config
-        made = made.made if isinstance(made, Project) else made
         made = unwrapped(made) if is_loader(made) else made
         self._template: DataLoader[Any] | None = made if isinstance(made, DataLoader) else None
         self.settings = settings_of(made) if isinstance(made, DataLoader) else None  # None for a dataset

@@ -181,7 +181,6 @@ class _ChildCommands(_DatasetCommands):
             generators=_found_in(source, Source.unseeded_generators),
             code=fingerprint(data.code, self._collate_fn),
             loader=source.settings,
-            project=source.project,
         )
 
     def whole_batches(self, settings: LoaderSettings) -> WholeBatches | None:

@@ -94,11 +94,14 @@ class ProgramCallback(Callback):
         overrides = [one for one in config.hydra.overrides.task if one.partition("=")[0].lstrip("+") != GROUP]
         own = Path(config.hydra.runtime.output_dir) / FOLDER
         folder = self._grid / folder_name(overrides, nameless=()) if self._grid else own
-        storage.save(folder, of_program(record, without_hydra(config), overrides))
+        is_training = self._options["loader"] is None  # one that was chosen may be of any split
+        storage.save(folder, of_program(record, without_hydra(config), overrides, is_training=is_training))
         return folder
 
 
-def of_program(record: SearchRecord, config: DictConfig, overrides: Sequence[str]) -> SearchRecord:
+def of_program(
+    record: SearchRecord, config: DictConfig, overrides: Sequence[str], *, is_training: bool = True
+) -> SearchRecord:
     """The record with a column for each override, and the keys of the DataLoader's settings in the program's config.
 
     An override that sets a column, such as ``data.batch_size=64`` that of batch_size, needs no separate column.
@@ -109,7 +112,7 @@ def of_program(record: SearchRecord, config: DictConfig, overrides: Sequence[str
         value = column_value(config, key, override)
         if columns.get(key.rpartition(".")[2]) != value:
             columns[key] = value
-    facts = record.facts and replace(record.facts, project=keys_of(config, ""))
+    facts = record.facts and replace(record.facts, project=keys_of(config, is_training=is_training))
     return replace(record, configuration=replace(record.configuration, columns=columns), facts=facts)
 
 

@@ -147,9 +147,8 @@ def _epochs(
 ) -> Iterator[Epoch]:
     """The epochs that ``Model.cost_s`` replays."""
     settings = beside_others(settings, model.known[0].other_cpus)
-    count = min(most, records.most)
-    seeds = range(max(1, min(MOST_ORDERS, count // records.batches)))
-    for costs in records.epochs(max(count, _QUEUES * settings.queued_batches), seeds):
+    seeds = range(max(1, min(MOST_ORDERS, most // records.batches)))
+    for costs in records.epochs(max(most, _QUEUES * settings.queued_batches), seeds):
         epoch = Epoch(costs, records.loop, settings)
         for taken in without:
             epoch = epoch.without(taken, model.undisturbed(epoch.loop))
@@ -205,7 +204,6 @@ def model_of(
     batches: int | None,
     cpus: float,
     start_method: str,
-    most: int = MOST_BATCHES,
     epochs: int = 1,
     shuffled: bool = True,
 ) -> Model | None:
@@ -216,14 +214,12 @@ def model_of(
         batches: Length of an epoch; None if unknown: then an epoch is endless.
         cpus: CPUs that the processes of a trial may use.
         start_method: Of workers.
-        most: Batches of a longer epoch that are replayed.
         epochs: See ``Records.shared_epochs``.
         shuffled: See ``Records``.
     """
     recorded = sorted((trial for trial in trials if trial.records), key=lambda trial: trial.num_workers)
     known = [one for one in (known_of(trial, batches, cpus, None, epochs, shuffled) for trial in recorded) if one]
-    shorter = (replace(one, records=replace(one.records, most=most)) for one in known)
-    return Model(tuple(shorter), start_method) if known else None
+    return Model(tuple(known), start_method) if known else None
 
 
 def _with_step(records: Records, step_s: float, factor: float) -> Records:

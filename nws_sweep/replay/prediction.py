@@ -19,7 +19,7 @@ from nws_sweep.replay.queue import QueueSettings
 from nws_sweep.replay.queue import replay as replay_queue
 from nws_sweep.results import BatchCost, BatchRecord, Estimate, LoopCosts
 
-MOST_BATCHES = 1000
+MOST_BATCHES = 1000  # of a longer epoch that are replayed; the rest has their pace
 _DRAWS = 20  # epochs for a band
 MOST_ORDERS = 5  # of the same batches, of which a prediction is the mean
 _VARIED = 0.3  # standard deviation / mean of the costs of batches
@@ -34,7 +34,6 @@ class Records:
         loop: Costs of the main process and of the workers' life.
         batches: Number of batches of an epoch, at least 1.
         shared_epochs: Over which the start of persistent workers is shared out, as in a measured time.
-        most: Batches of a longer epoch that are replayed; the rest has their pace.
         shuffled: Whether the sampler draws a random order, so that batches may change places.
     """
 
@@ -42,7 +41,6 @@ class Records:
     loop: LoopCosts
     batches: int
     shared_epochs: int = 1
-    most: int = MOST_BATCHES
     shuffled: bool = True
 
     @cached_property
@@ -150,7 +148,7 @@ class Prediction(NamedTuple):
 
 def epoch_of(records: Records, settings: QueueSettings, seeds: Sequence[int] = (0,)) -> tuple[float, float]:
     """Seconds of an epoch and of a batch at the steady pace, without a band, averaged over the orders of the seeds."""
-    epochs = records.epochs(records.most, seeds)
+    epochs = records.epochs(MOST_BATCHES, seeds)
     times = (epoch_and_batch_s(costs, records.loop, settings, records) for costs in epochs)
     epoch_s, batch_s = map(statistics.fmean, zip(*times, strict=True))
     return epoch_s, batch_s

@@ -44,12 +44,12 @@ def of(summary: Summary, batches: Batches) -> tuple[Illustration, ...]:
         return (*_curves("time", line_charts.times(summary), min), *of_configuration(only, batches))
     throughput = _curves("throughput", line_charts.throughput(summary), max)
     fastest = _batches(summary.fastest, batches) if summary.fastest else ()
-    return (*throughput, *_best(summary), *_heat(summary), *fastest)
+    return (*throughput, *_best(summary), *fastest)
 
 
 def of_configuration(summary: ConfigurationSummary, batches: Batches) -> tuple[Illustration, ...]:
     """The pictures in the folder of a configuration."""
-    return (*_stages(summary), *_what_if(summary), *_batches(summary, batches))
+    return (*_stages(summary), *_batches(summary, batches))
 
 
 def _stages(c: ConfigurationSummary) -> Iterator[Illustration]:
@@ -62,15 +62,6 @@ def _stages(c: ConfigurationSummary) -> Iterator[Illustration]:
             alt += f" Without {saving.name} the epoch would take {units.share(saving.saved)} less."
         draw = partial(stage_bars.draw, chart)
         yield Illustration(plots.STAGES, draw, f"What makes a sample expensive: {c.label}", alt)
-
-
-def _what_if(c: ConfigurationSummary) -> Iterator[Illustration]:
-    if chart := line_charts.prediction(c):
-        least = {cpus: min(one.value for one in points.values()) for cpus, points in chart.curves.items()}
-        quickest = (f"{units.seconds(time_s)} on {units.counted(cpus, 'CPU')}" for cpus, time_s in least.items())
-        alt = f"Predicted {chart.quantity} against num_workers: at least {', '.join(quickest)}."
-        title = f"What if: predicted time on more CPUs: {c.label}"
-        yield Illustration(plots.WHAT_IF, partial(line_charts.draw_prediction, chart), title, alt)
 
 
 def _curves(name: str, chart: Chart, choose: Callable[..., Any]) -> Iterator[Illustration]:
@@ -91,19 +82,6 @@ def _batches(c: ConfigurationSummary, batches: Batches) -> Iterator[Illustration
         best = (c.best.num_workers, c.changed_settings) if c.best else None
         draw = partial(batch_times.draw_timelines, lines, best=best)
         yield Illustration(plots.BATCH_TIMES, draw, f"Time of each batch: {c.label}", alt)
-
-
-def _heat(summary: Summary) -> Iterator[Illustration]:
-    if chart := best_charts.heat_map(summary):
-        rates = [one.rate for cells in chart.panels.values() for one in cells.values()]
-        least, most = (choose(rates, key=lambda rate: rate.value) for choose in (min, max))
-        each = ", of each dataset" if len(chart.panels) > 1 else ""
-        alt = (
-            f"A map of the best throughput over {chart.across} and {chart.down}{each}{chart.left_out}: "
-            f"{units.rate(least)} to {units.rate(most)} {summary.rate_unit}."
-        )
-        draw = partial(best_charts.draw_heat_map, chart, unit=summary.rate_unit)
-        yield Illustration("best_throughput", draw, f"Best throughput by {chart.down} and {chart.across}", alt)
 
 
 def _best(summary: Summary) -> Iterator[Illustration]:

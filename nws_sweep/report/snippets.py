@@ -24,12 +24,9 @@ from nws_sweep.results import (
     TrialState,
     ranges,
     shown,
-    storage,
 )
 
 FORMATS = ("table", "overrides", "kwargs", "lightning", "transformers", "yaml", "json")
-
-OPTION_MARK = "# nws_sweep overwrites this file with each report\n"
 
 # Arguments of transformers.TrainingArguments, by the settings.
 _TRAINING_ARGUMENTS = {"batch_size": "per_device_train_batch_size"} | {
@@ -143,7 +140,7 @@ def render(summary: Summary, format_name: str, key: str | None = None) -> Render
         )
     found = _of_one(fastest, format_name, key)
     why = f"of {number} configurations, {fastest.label} loads the most {summary.rate_unit}; --where chooses another"
-    return replace(found, comments=(why, *found.comments))
+    return replace(found, comments=(why, *filter(None, [summary.unlike_machines]), *found.comments))
 
 
 def _of_all(summary: Summary, format_name: str) -> Rendered:
@@ -162,11 +159,12 @@ def _of_all(summary: Summary, format_name: str) -> Rendered:
 def _labelled(summary: Summary, lines_of: Callable[[ConfigurationSummary], Iterator[str]]) -> tuple[str, ...]:
     """The lines about all configurations, with the label of each of several."""
     has_labels = len(summary.configurations) > 1
-    return tuple(
+    lines = [
         f"{configuration.label}: {line}" if has_labels else line
         for configuration in summary.configurations
         for line in lines_of(configuration)
-    )
+    ]
+    return (*filter(None, [summary.unlike_machines]), *lines)
 
 
 def as_mapping(configuration: ConfigurationSummary) -> dict[str, Any]:
@@ -265,42 +263,6 @@ def unknown_to_transformers(settings: Settings) -> Iterator[str]:
     """A comment on settings that TrainingArguments lacks; newer versions have some of them."""
     if others := {name: value for name, value in settings.items() if name not in _TRAINING_ARGUMENTS}:
         yield f"not an argument of TrainingArguments in every version: {kwargs(others)}"
-
-
-def options(summary: Summary) -> dict[str, str]:
-    """The best settings as options of a Hydra config group: the YAML of each configuration, by its name.
-
-    Other programs compose one under a key of theirs, as by ``+best@data=batch_size-64``; the project that was measured
-    composes it in place, as by ``+best=batch_size-64``.
-    """
-    # Columns that name each option; a single configuration of a grid has its dataset's name.
-    names = (summary.distinguishing or ("dataset",)) if summary.stored.is_grid else ()
-    all_columns = [each.configuration.columns for each in summary.configurations]
-    distinguished = [{name: columns[name] for name in names if name in columns} for columns in all_columns]
-    named = zip(option_names(distinguished), summary.configurations, strict=True)
-    return {name: _option(configuration) for name, configuration in named if configuration.answer}
-
-
-def option_names(points: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Names of configurations as options of a config group, such as ``batch_size-64--pin_memory-true``; all differ.
-
-    The names contain what Hydra's command line accepts without quotes: ASCII letters, digits, ``_``, ``-`` and ``.``.
-    A point has the values that vary between the configurations; a single configuration has none.
-    """
-    names: list[str] = []
-    taken: set[str] = set()
-    for point in points:
-        # Each part has its key, since Hydra does not accept a number or null as a name; a name must not end in .yaml.
-        wanted = "--".join(f"{key}-{shown(value)}" for key, value in point.items()) or "run"
-        wanted = storage.safe_name(wanted, r"[^A-Za-z0-9_.-]|\.(?=ya?ml$)")
-        names.append(next(name for name in storage.numbered(wanted) if name.casefold() not in taken))
-        taken.add(names[-1].casefold())  # some file systems ignore case
-    return names
-
-
-def _option(configuration: ConfigurationSummary) -> str:
-    package = "" if configuration.project is None else "# @package _global_\n"  # Hydra reads it only at the top
-    return f"{package}{OPTION_MARK}# {one_line(configuration.label)}\n{best_file(configuration).file}"
 
 
 def as_yaml(document: Any) -> str:

@@ -2,7 +2,6 @@
 
 import logging
 import shlex
-from collections.abc import Mapping
 from pathlib import Path
 
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary, summarise
@@ -29,7 +28,7 @@ def write(folder: Path) -> tuple[Summary, list[Path]]:
     summary = summarise(storage.find(folder))
     is_grid = summary.stored.is_grid
     place = folder / storage.PLOTS if is_grid else folder
-    atomic.refuse_links_out(folder, [place, folder / storage.BEST_GROUP])
+    atomic.refuse_links_out(folder, [place])
     place.mkdir(exist_ok=True)
     pictures = [(one.title, one.alt, one.save(place)) for one in figures.of(summary, _batches)]
     texts = {
@@ -42,11 +41,8 @@ def write(folder: Path) -> tuple[Summary, list[Path]]:
         atomic.write_text(folder / name, text)
     for configuration in summary.configurations if is_grid else ():
         atomic.write_text(configuration.run.folder / storage.BEST, snippets.best_file(configuration).file)
-    options = snippets.options(summary)
-    write_options(folder / storage.BEST_GROUP, options)
-    written = [*texts, storage.BEST_GROUP] if options else [*texts]
     drawn = [place] if is_grid else [path for *_, path in pictures]
-    return summary, [*(folder / name for name in written), *drawn]
+    return summary, [*(folder / name for name in texts), *drawn]
 
 
 def _tables(summary: Summary) -> dict[str, str]:
@@ -84,16 +80,3 @@ def _batches(configuration: ConfigurationSummary) -> list[BatchTime]:
     except NotARunError as error:  # the other pictures do not need them
         logger.warning("%s; the times of its batches are not drawn", error)
         return []
-
-
-def write_options(group: Path, options: Mapping[str, str]) -> None:
-    """Writes the YAML of each option of a config group, and removes obsolete options of earlier reports."""
-    if options:
-        group.mkdir(parents=True, exist_ok=True)
-    for name, text in options.items():
-        atomic.write_text(group / f"{name}.yaml", text)
-    kept = {name.casefold() for name in options}
-    for path in group.glob("*.yaml"):
-        is_obsolete = path.is_file() and path.stem.casefold() not in kept
-        if is_obsolete and snippets.OPTION_MARK.encode() in path.read_bytes():
-            path.unlink()

@@ -57,7 +57,7 @@ class DatasetFacts:
     generators: tuple[str, ...] = ()  # places of its own random number generators that no worker_init_fn may seed
     code: str = ""  # hash of the dataset, its code and what this code reaches
     loader: LoaderSettings | None = None  # of the DataLoader that contained the dataset, if any
-    project: ProjectFacts | None = None  # None if the dataset comes from no project's config
+    project: ProjectFacts | None = None  # None if it was not measured in a Hydra program
     whole_batches: WholeBatches | None = None  # None if the dataset gives none that are equal, or was not tried
 
     def samples_of(self, settings: LoaderSettings, ranks: int) -> int | None:

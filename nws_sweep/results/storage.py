@@ -22,7 +22,6 @@ TIMINGS = "timings.csv"
 BATCHES = "batches.csv"
 COSTS = "costs.csv"
 BEST = "best.yaml"
-BEST_GROUP = "best"  # folder that is a config group of Hydra: one option per configuration
 TRIAL_LOG = "trial.log"
 FOLDER_LOCK = ".nws_sweep"  # locked by the program that writes into the folder
 GRID_RESULTS = "results.csv"

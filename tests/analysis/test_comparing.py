@@ -11,8 +11,8 @@ from nws_sweep.analysis.comparing import ALARMS, RunComparison, compare
 from nws_sweep.analysis.summary import Summary
 from nws_sweep.analysis.time_ratios import Change, Quantity, Ratio, Times, change_of, ratio_of
 from nws_sweep.errors import ConfigurationError
-from nws_sweep.report import command_text
-from nws_sweep.results import Estimate, SearchRecord
+from nws_sweep.report import command_text, snippets
+from nws_sweep.results import Estimate, Host, SearchRecord
 from tests.factories import (
     FACTS,
     HOST,
@@ -165,6 +165,42 @@ def test_times_verdict_alarms_and_note_of_a_pair(
     assert command_text._row(pair)[-1] == verdict
     alarms = {"slower": {"slower", "changed"}, "failed in B": {"slower", "changed"}, "faster": {"faster", "changed"}}
     assert {alarm for alarm in ALARMS if comparison.alarming(alarm)} == alarms.get(verdict, set())
+
+
+SMALL = replace(HOST, hostname="node2", usable_cpus=4)
+
+
+def on(host: Host) -> list[SearchRecord]:
+    """Two batch sizes; everything takes twice as long on the smaller machine."""
+    times = 8 / host.usable_cpus
+    return [search_result(trial(0, times * 256 / size), columns={"batch_size": size}, host=host) for size in (32, 64)]
+
+
+def test_of_unlike_machines_only_configurations_of_like_ones_are_paired_and_a_warning_names_them() -> None:
+    both = summary_of_grid(*on(HOST), *on(SMALL))
+    line = (
+        "times of unlike machines cannot be compared: Example CPU, 8 CPUs, 69.0 GB; Example CPU, 4 CPUs, 69.0 GB "
+        "(use one folder for each kind of machine)"
+    )
+    assert (both.varying, both.warnings) == (("dataset", "batch_size"), (line,))
+    compared = compare(both, summary_of_grid(*on(replace(SMALL, hostname="node3"))), LIMIT)
+    assert [pair.a.run.result.host for pair in compared.pairs] == [SMALL, SMALL]
+    assert (len(compared.only_a), compared.only_b) == (2, ())
+    assert f"warning: A: {line}" in command_text.of_comparison(compared)
+    for form in ("table", "overrides"):
+        assert line in snippets.render(both, form).comments
+    unlike = compare(summary_of_grid(*on(HOST)), summary_of_grid(*on(SMALL)), LIMIT)  # each of one kind: all are paired
+    assert [pair.change for pair in unlike.pairs] == [Change.SLOWER] * 2
+    assert {difference.name for difference in unlike.hosts} == {"hostname", "usable_cpus"}
+
+
+def test_like_machines_and_lost_jobs_have_no_warning() -> None:
+    memory = replace(HOST, hostname="node2", memory_bytes=int(1.001 * HOST.memory_bytes))
+    lost = search_result(host=SMALL, error="the job was lost")  # before any measurement: its machine is unknown
+    assert summary_of_grid(*on(HOST), *on(memory), lost).warnings == ()
+    cuda = search_result(trial(0, 8.0), facts=replace(FACTS, accelerator="cuda"))
+    (line,) = summary_of_grid(*on(HOST), cuda).warnings
+    assert "; Example CPU, 8 CPUs, 69.0 GB, cuda (use" in line
 
 
 def test_the_text_has_a_row_for_each_configuration_and_a_line_for_the_rest() -> None:

@@ -43,7 +43,7 @@ def test_a_grid_is_measured_on_the_nodes_and_reported_here(program: Program) -> 
     assert complete(folder) == {4: True, 8: True}
     assert sorted(result["host"]["usable_cpus"] for result in found.values()) == [1, os.cpu_count()]  # a node each
     report = (folder / storage.REPORT).read_text("utf-8")
-    assert report.count("_1-CPU_") > 1 < report.count(f"_{os.cpu_count()}-CPUs_")  # kinds of nodes
+    assert "times of unlike machines cannot be compared: " in report
     logs = [path.read_text() for path in (folder / ".submitit").rglob("*_log.out")]
     assert sum("best: num_workers=" in log for log in logs) == 2
 

@@ -1,21 +1,18 @@
 import inspect
 import pickle
 import re
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import asdict, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any, cast
 
 import numpy as np
 import pytest
 from hydra import compose
-from hydra.core.override_parser.overrides_parser import OverridesParser
 
 import nws_sweep
 from nws_sweep.api import searching
 from nws_sweep.config import schema
 from nws_sweep.config.schema import explain, folder_name
 from nws_sweep.errors import ConfigurationError
-from nws_sweep.report import snippets
 from nws_sweep.results import Configuration, LoaderSettings
 from nws_sweep.system import host
 from tests.conftest import ROOT
@@ -125,7 +122,7 @@ def test_no_value_of_the_schema_is_a_folder_of_conf() -> None:
 
 @pytest.mark.parametrize("group", ["dataset", "measure", "training_step", "experiment"])
 def test_every_option_of_the_groups_composes(group: str) -> None:
-    missing = {"image_folder": "root", "custom": "_target_", "remote": "url", "project": "config"}
+    missing = {"image_folder": "root", "custom": "_target_", "remote": "url"}
     for path in (CONF / group).glob("*.yaml"):
         given = [f"{group}.{missing[path.stem]}=a.B"] if path.stem in missing else []
         assert "_target_" in configured(f"{group}={path.stem}", *given).dataset
@@ -150,9 +147,11 @@ def test_a_null_setting_is_taken_from_the_dataloader_of_the_dataset() -> None:
         batch_size=24, num_workers=5, pin_memory=True, prefetch_factor=3, persistent_workers=True, drop_last=True,
         timeout=7.0, in_order=False,
     )  # fmt: skip
-    composed = compose("config", overrides=["dataset=project", "dataset.config=x.yaml", "drop_last=false"])
+    null = (name for name in asdict(own) if name not in {"num_workers", "drop_last"})
+    overrides = ["dataset=custom", "dataset._target_=x", "drop_last=false", *(f"{name}=null" for name in null)]
+    composed = compose("config", overrides=overrides)
     assert schema.has_open_settings(composed)
-    found = schema.configuration(composed, "project", (), own)
+    found = schema.configuration(composed, "custom", (), own)
     assert found.loader == replace(own, num_workers=0, drop_last=False)
     assert (found.columns["batch_size"], found.columns["pin_memory"]) == (24, True)
     assert not schema.has_open_settings(compose("config"))
@@ -163,22 +162,6 @@ def test_the_apis_defaults_are_those_of_an_embedded_configuration() -> None:
     assert schema.embedded(compose("base")) == searching.Asked.of(defaults).plan
     an_array = searching.Asked.of({**defaults, "num_workers": np.array([4, 0])})
     assert an_array.plan.search.candidates == (0, 4)
-
-
-@pytest.mark.parametrize(
-    ("typed", "values"),
-    [
-        ("data=cifar model.sizes=[1,2] ~x", ["data=cifar model.sizes=[1,2] ~x"]),
-        ("data=a name='x, y'", ["data=a name='x, y'"]),
-        ("'data=a b=1','data=b'", ["data=a b=1", "data=b"]),
-    ],
-)
-def test_arguments_of_a_project_need_no_quotes_of_hydra_unless_they_are_a_grid(typed: str, values: list[str]) -> None:
-    (argument,) = schema.hydra_arguments(f"dataset.overrides={typed}")
-    override = OverridesParser.create().parse_override(argument)
-    value = cast("Any", override.value())
-    found = value.list if override.is_sweep_override() else [value]
-    assert [getattr(one, "text", one) for one in found] == values
 
 
 def step(number: str) -> list[str]:
@@ -242,6 +225,3 @@ def test_no_name_leaves_the_folder_or_is_hidden(tmp_path: Path, name: str) -> No
         assert path.resolve().parent == path.parent == tmp_path
         assert not path.name.startswith(".")
         path.mkdir(exist_ok=True)
-        (option,) = snippets.option_names([{"dataset": text}])
-        assert (tmp_path / f"{option}.yaml").resolve().parent == tmp_path
-        assert re.fullmatch(r"[\w.-]+", option, re.ASCII)

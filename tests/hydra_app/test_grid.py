@@ -101,9 +101,10 @@ def test_a_finished_point_is_found_by_the_settings_of_the_dataloader_that_its_da
 ) -> None:
     own = LoaderSettings(batch_size=24, num_workers=5, pin_memory=True)
     session: Any = SimpleNamespace(facts=lambda configuration, folder: replace(FACTS, loader=own))
-    grid_state, point = app.GridState(session, composer(), tmp_path), ["dataset.config=x.yaml", "dataset=project"]
+    grid_state = app.GridState(session, composer(), tmp_path)
+    point = ["batch_size=null", "dataset._target_=x", "dataset=custom", "pin_memory=null"]
     plain = grid_state.composer.configuration(point)
-    columns = {**plain.columns, "batch_size": 24, "pin_memory": True}
-    measured = replace(plain, loader=replace(own, num_workers=0), columns=columns)
+    values: Any = {"batch_size": 24, "pin_memory": True}
+    measured = replace(plain, loader=replace(plain.loader, **values), columns={**plain.columns, **values})
     store_run(tmp_path, search_result(trial(0, 8.0), configuration=measured), folder_name(point))
     assert grid_state.ended(point)

@@ -54,6 +54,20 @@ def test_overrides_are_columns_unless_they_set_one_and_the_keys_of_the_settings_
     assert program.of_program(replace(measured, facts=None), config, []).facts is None
 
 
+@pytest.mark.parametrize("loader", [None, 2])
+def test_the_keys_of_training_are_those_of_a_loader_that_was_not_chosen(tmp_path: Path, loader: int | None) -> None:
+    callback = SearchCallback(loader=loader)
+    splits = {"num_workers": {"train": 4, "val": 2}}
+    hydra = {"overrides": {"task": []}, "runtime": {"output_dir": str(tmp_path)}}
+    callback._config = OmegaConf.create({"hydra": hydra, "data": splits})
+    folder = callback.save(search_result(trial(2, 8.0)))
+    assert folder is not None
+    (found,) = summarise(storage.find(folder)).configurations
+    assert found.project is not None
+    assert found.project.keys == ({"num_workers": "data.num_workers.train"} if loader is None else {})
+    assert set(found.project.unclear) == (set() if loader is None else {"num_workers"})
+
+
 def test_launchers_can_pickle_the_callbacks() -> None:
     for callback in (AutotuneCallback(), SearchCallback(loader=2), WatchCallback()):
         assert vars(pickle.loads(pickle.dumps(callback))) == vars(callback)
@@ -207,7 +221,8 @@ def test_a_program_is_searched_and_its_multirun_reported(tmp_path: Path, environ
     assert many.stdout.count("Best settings") == 1
     found = folder / "sweep" / "nws_sweep"
     assert (found / "loader.batch_size=8" / "report.html").is_file()
-    assert "loader:\n  batch_size: 8\n  num_workers: " in (found / "best" / "batch_size-8.yaml").read_text("utf-8")
+    best = (found / "loader.batch_size=8" / "best.yaml").read_text("utf-8")
+    assert "loader:\n  batch_size: 8\n  num_workers: " in best
 
 
 @pytest.mark.extended

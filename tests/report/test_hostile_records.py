@@ -104,16 +104,12 @@ def test_overrides_of_a_record_need_no_quotes(project: ProjectFacts | None) -> N
 def test_best_yaml_holds_the_settings_only(tmp_path: Path, project: ProjectFacts | None) -> None:
     unfinished = replace(record(EVIL, project=project), stop_reason="", error=EVIL)
     folder = store_run(tmp_path, unfinished)
-    for text in (
-        snippets.render(summary_of_run(unfinished), "yaml").file,
-        *snippets.options(summary_of_run(unfinished)).values(),
-    ):
-        (folder / "best.yaml").write_text(text)
-        with initialize_config_dir(str(folder), **hydra_versions.BASE):
-            composed = compose("best")
-        expected = snippets.best_settings(summary_of_run(unfinished).configurations[0])
-        placed = {"data": {"0": {"num_workers": {"train": 4}}}, "pin_memory": True}
-        assert composed == (placed if project else expected)
+    (folder / "best.yaml").write_text(snippets.render(summary_of_run(unfinished), "yaml").file)
+    with initialize_config_dir(str(folder), **hydra_versions.BASE):
+        composed = compose("best")
+    expected = snippets.best_settings(summary_of_run(unfinished).configurations[0])
+    placed = {"data": {"0": {"num_workers": {"train": 4}}}, "pin_memory": True}
+    assert composed == (placed if project else expected)
 
 
 def test_formats_of_data_are_read_back() -> None:
@@ -157,22 +153,19 @@ def test_no_control_character_reaches_the_terminal(
 
 
 @pytest.mark.usefixtures("undrawn")
-@pytest.mark.parametrize("name", ["plots", "best"])
-def test_a_report_writes_and_deletes_nothing_through_a_link(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
-) -> None:
+def test_a_report_writes_nothing_through_a_link(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder, elsewhere = store_grid(tmp_path, search_result(trial(0, 8.0))), tmp_path / "elsewhere"
     elsewhere.mkdir()
-    (elsewhere / "mine.yaml").write_text(snippets.OPTION_MARK)
+    plots = folder / "plots"
     for target in (elsewhere, tmp_path / "missing"):
-        (folder / name).symlink_to(target)
+        plots.symlink_to(target)
         assert cli.run(["report", str(folder)]) == 2
-        line = f"nws_sweep: {folder}/{name}: a link to {target}, out of the folder; remove it\n"
+        line = f"nws_sweep: {plots}: a link to {target}, out of the folder; remove it\n"
         assert capsys.readouterr().err == line
-        (folder / name).unlink()
-    assert [path.name for path in elsewhere.iterdir()] == ["mine.yaml"]
+        plots.unlink()
+    assert [*elsewhere.iterdir()] == []
     (folder / "inside").mkdir()
-    (folder / name).symlink_to(folder / "inside")
+    plots.symlink_to(folder / "inside")
     writer.write(folder)
 
 

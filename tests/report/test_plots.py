@@ -1,5 +1,4 @@
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -7,9 +6,9 @@ import pytest
 
 from nws_sweep.analysis.summary import Summary
 from nws_sweep.report.plots import batch_times, best_charts, facets, line_charts, style
-from nws_sweep.report.plots.best_charts import Best, HeatMap
+from nws_sweep.report.plots.best_charts import Best
 from nws_sweep.report.plots.line_charts import Chart, Curve
-from nws_sweep.results import BatchCost, BatchTime, Estimate, Trial
+from nws_sweep.results import BatchTime, Estimate, Trial
 from tests.factories import (
     endless_trial,
     estimate,
@@ -17,7 +16,6 @@ from tests.factories import (
     loader_settings,
     measurement,
     points,
-    recorded_trial,
     search_result,
     steady,
     summary_of_grid,
@@ -44,11 +42,6 @@ def test_each_dataset_has_a_panel_and_labels_are_the_values_of_the_rest() -> Non
     assert shape(summary_of_grid(one, search_result(failed_trial(0), columns={"seed": 2}))) == [("", "1")]
 
 
-def test_values_ascend_as_numbers_and_what_is_none_comes_first() -> None:
-    found = grid(prefetch_factor=(16, 2, None), batch_size=(256, 64))
-    assert facets.values(found) == {"batch_size": ("64", "256"), "prefetch_factor": ("null", "2", "16")}
-
-
 def curves_of(**axes: Sequence[Any]) -> Chart:
     """A chart in which each configuration is slower than the previous one."""
     each = enumerate(points(**axes))
@@ -62,12 +55,6 @@ def test_of_many_datasets_the_fastest_are_drawn_and_the_title_says_so() -> None:
     assert list(chart.panels) == names[: facets.MOST_PANELS]
     assert chart.left_out == " (the 24 fastest of 27 datasets)"
     assert curves_of(dataset=names[:2]).left_out == ""
-    wide = [
-        search_result(trial(0, 8.0), columns=columns) for columns in points(dataset=names, seed=(1, 2), patience=(1, 2))
-    ]
-    map_ = best_charts.heat_map(summary_of_grid(*wide))
-    assert map_ is not None
-    assert (len(map_.panels), map_.left_out) == (facets.MOST_PANELS, chart.left_out)
 
 
 def test_throughput_of_a_run_is_one_curve_with_the_ends_of_its_intervals() -> None:
@@ -169,52 +156,6 @@ def test_rates_of_very_different_size_are_on_a_logarithmic_axis_and_every_axis_h
             assert sum(min(ends) <= place <= max(ends) for place in axis.get_majorticklocs()) >= 3
 
 
-def test_cells_have_the_best_over_what_is_no_axis_and_nothing_where_nothing_was_measured() -> None:
-    found = summary_of_grid(
-        search_result(trial(4, 8.0), columns={"batch_size": 64, "patience": 1, "seed": 1}),
-        search_result(trial(2, 4.0), columns={"batch_size": 64, "patience": 2, "seed": 1}),
-        search_result(trial(3, 5.0), columns={"batch_size": 64, "patience": 2, "seed": 2}),
-        search_result(failed_trial(2), columns={"batch_size": 128, "patience": 1, "seed": 2}),
-        search_result(trial(1, 16.0), columns={"batch_size": 128, "patience": 2, "seed": 2}),
-    )
-    chart = best_charts.heat_map(found)
-    assert chart is not None
-    assert (chart.across, chart.down, chart.over) == ("batch_size", "patience", ("seed",))
-    assert (chart.columns, chart.rows) == (("64", "128"), ("1", "2"))
-    rates = {cell: (one.rate.value, one.num_workers) for cell, one in chart.panels[""].items()}
-    assert rates == {("64", "1"): (1024.0, 4), ("64", "2"): (2048.0, 2), ("128", "2"): (512.0, 1)}
-    failed = [search_result(failed_trial(0), columns=each) for each in points(seed=(1, 2), batch_size=(1, 2))]
-    assert best_charts.heat_map(summary_of_grid(*failed)) is None
-    assert best_charts.heat_map(grid(seed=range(2))) is None
-
-
-def test_each_dataset_has_a_sheet_and_a_scale_of_its_own() -> None:
-    results = [
-        search_result(trial(0, 8.0 / (1 + n)), columns=columns)
-        for n, columns in enumerate(points(dataset=("a", "b"), seed=(1, 2), batch_size=range(50)))
-    ]
-    chart = best_charts.heat_map(summary_of_grid(*results, search_result(failed_trial(0), columns={"dataset": "c"})))
-    assert chart is not None
-    assert list(chart.panels) == ["dataset=a", "dataset=b"]
-    assert (len(chart.columns), len(chart.rows)) == (51, 3)
-    figure = best_charts.draw_heat_map(chart, "Best", "samples per second of an epoch")
-    clims = [axes.collections[0].get_clim() for axes in figure.axes]
-    assert clims == [(1024, 1024 * 100), (1024 * 101, 1024 * 200)]
-
-
-@pytest.mark.parametrize(
-    ("columns", "texts", "ticks"), [(2, ["1230 (4)", "1000 (2)"], 2), (16, ["1230", "1000"] * 8, 16), (40, [], 20)]
-)
-def test_cells_have_the_longest_text_that_fits(columns: int, texts: list[str], ticks: int) -> None:
-    names = tuple(f"{n:03}" for n in range(columns))
-    row = {(name, "1"): best(*((1234.0, 4), (1000.0, 2))[n % 2]) for n, name in enumerate(names)}
-    chart = HeatMap(across="batch_size", down="patience", columns=names, rows=("1", "2"), panels={"": row}, over=())
-    (axes,) = best_charts.draw_heat_map(chart, "Best", "samples per second of an epoch").axes
-    assert [text.get_text() for text in axes.texts] == texts
-    assert [text.get_color() for text in axes.texts[:2]] == [style.PAPER, style.INK][: len(texts)]
-    assert len(axes.get_xticks()) == ticks
-
-
 def best(rate: float, num_workers: int = 1, seed: int = 0) -> Best:
     return Best({"seed": str(seed)}, Estimate(value=rate, low=rate, high=rate, n=5), num_workers, gain=None)
 
@@ -238,43 +179,6 @@ def test_of_many_the_fastest_are_shown_and_the_range_of_the_others() -> None:
     assert axes.get_title(loc="left") == "seed: samples/s (num_workers), vs 0 workers"
     assert (len(texts), texts[0], texts[-1]) == (24, "1000 (1)", "41.7 (1)")
     assert axes.get_xlabel().endswith(" (line: 95 % interval); 176 more: 5.00 to 40.0")
-
-
-RECORDED = recorded_trial(4, BatchCost(cpu_s=0.08, wait_s=0.0))  # on 8 CPUs
-
-
-def predicted(*trials: Trial, **changes: Any) -> Any:
-    return line_charts.prediction(summary_of_run(search_result(*trials, **changes)).configurations[0])
-
-
-def test_predictions_are_drawn_with_the_measured_points_on_the_cpus_of_the_run_and_on_more() -> None:
-    found = predicted(RECORDED, trial(0, 8.0))
-    measured_s = found.measured.points
-    assert {n: one.value for n, one in measured_s.items()} == {0: 8.0, 4: 65.0}
-    assert (found.measured.best, found.measured.value) == (0, measured_s[0])
-    assert (found.quantity, list(found.curves)) == ("seconds per epoch", [8, 16, 64])
-    for cpus, curve in found.curves.items():
-        assert list(curve) == [0, 1, 2, 4, 8, 16, 32, 64]
-        last_s = 128 * 0.08 / min(cpus, 64)
-        assert curve[64].value == pytest.approx(last_s, rel=0.02)
-    figure = line_charts.draw_prediction(found, "photos")
-    labels = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert labels == ["predicted, 8 CPUs", "predicted, 16 CPUs", "predicted, 64 CPUs", "measured"]
-    assert predicted(trial(0, 8.0)) is None
-
-
-def test_without_the_length_of_an_epoch_times_of_batches_are_drawn_and_the_ring_has_the_best_settings() -> None:
-    measured = measurement(65.0, batch_s=estimate(0.02), epoch_s=None)
-    better = replace(endless_trial(4, 2.0 / 128), settings=loader_settings(4, prefetch_factor=4))
-    found = predicted(replace(RECORDED, measurement=measured, batches=None), better)
-    assert (found.quantity, found.measured.points[4].value) == ("seconds per batch", 0.02)
-    figure = line_charts.draw_prediction(found, "photos")
-    (axes,) = figure.axes
-    labels = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert labels[0] == "predicted, 8 CPUs, prefetch_factor=4"
-    assert labels[-1] == "measured with the configuration's settings"
-    assert np.asarray(axes.lines[-1].get_ydata()).tolist() == [2.0 / 128]
-    assert axes.get_xlabel() == "num_workers (ring: recommended, prefetch_factor=4)"
 
 
 def timeline(num_workers: int, *wait_s: float, settings: str = "") -> list[BatchTime]:

@@ -12,7 +12,7 @@ from nws_sweep.analysis.summary import Summary, summarise
 from nws_sweep.cli import select
 from nws_sweep.config import hydra_versions
 from nws_sweep.errors import ConfigurationError
-from nws_sweep.report import snippets, writer
+from nws_sweep.report import snippets
 from nws_sweep.results import LoaderSettings, ProjectFacts, TrialState
 from tests.factories import (
     COLUMNS,
@@ -102,12 +102,20 @@ def of_project(best: int, project: ProjectFacts = PROJECT, **changed: Any) -> Su
 def test_settings_stand_at_the_keys_of_the_project_and_what_has_none_is_a_comment() -> None:
     placed = {"data": {"num_workers": {"train": 4}}}
     assert yaml.safe_load(snippets.render(of_project(4), "yaml").text) == placed
-    assert yaml.safe_load(snippets.options(of_project(4))["run"]) == placed
     rendered = snippets.render(of_project(4), "overrides")
     assert rendered.text == "++data.num_workers.train=4\n"
     assert rendered.comments == ("batch_size=64 is left out: the project's config has no key for it",)
     without = snippets.render(of_project(0), "overrides").text
     assert without == "++data.num_workers.train=0 ++data.prefetch_factor=null\n", "or a DataLoader refuses it"
+
+
+def test_hydra_composes_a_saved_answer_in_place_or_below_a_key(tmp_path: Path) -> None:
+    (tmp_path / "best").mkdir()
+    for name, summary in (("mine", of_project(4)), ("other", run())):
+        (tmp_path / "best" / f"{name}.yaml").write_text(snippets.render(summary, "yaml").text)
+    with initialize_config_dir(str(tmp_path), **hydra_versions.BASE):
+        assert compose(overrides=["+best@_global_=mine"]) == {"data": {"num_workers": {"train": 4}}}
+        assert compose(overrides=["+best@data.loader=other"]) == {"data": {"loader": BEST}}
 
 
 def test_no_mapping_of_the_project_is_replaced_by_a_number() -> None:
@@ -119,7 +127,7 @@ def test_no_mapping_of_the_project_is_replaced_by_a_number() -> None:
     found = of_project(4, replace(PROJECT, keys={}, unclear={"num_workers": keys}), batch_size=8)
     assert snippets.render(found, "overrides") == snippets.Rendered(text="", comments=(line,))
     assert snippets.render(found, "yaml") == snippets.Rendered(text="{}\n", comments=("measured", line))
-    assert f"# {line}\n{{}}\n" in snippets.options(found)["run"]
+    assert snippets.render(found, "yaml").file == f"# measured\n# {line}\n{{}}\n"
 
 
 def test_a_key_below_which_a_mapping_would_be_replaced_is_refused() -> None:
@@ -153,7 +161,6 @@ def test_an_undecided_run_has_settings_in_no_format(tmp_path: Path) -> None:
     both = summary_of_grid(undecided, search_result(trial(0, 32.0), trial(4, 16.0), columns={"batch_size": 8}))
     assert snippets.render(both, "kwargs").text == "batch_size=64, num_workers=4\n"  # the fastest with an answer
     assert [snippets.best_cells(both, one)[2] for one in both.configurations] == ["undecided", "4"]
-    assert list(snippets.options(both)) == ["batch_size-8"]
 
 
 def test_settings_that_transformers_lacks_are_in_a_comment() -> None:
@@ -209,20 +216,6 @@ def test_formats_to_paste_hold_the_chosen_or_the_fastest_configuration_of_a_data
         snippets.render(datasets, *form)
 
 
-# What is no name to Hydra's command line by itself: numbers, null, quotes, other scripts, what looks like a file.
-DIFFICULT = (1e-05, -0.5, None, "null", "64", "", "a b", "a=b,{c}", "größe", "'q'", "x.yaml", "$(x)", "../up")
-
-
-def test_hydra_composes_the_options_whatever_the_values_are_called(tmp_path: Path) -> None:
-    results = [search_result(trial(0, 8.0), columns={"dataset.root": value}) for value in DIFFICULT]
-    options = snippets.options(summary_of_grid(*results))
-    writer.write_options(tmp_path / "best", options)
-    with initialize_config_dir(str(tmp_path), **hydra_versions.BASE):
-        composed = [compose(overrides=[f"+best@data={name}"]) for name in options]
-    assert len(composed) == len(DIFFICULT)
-    assert all(each == {"data": {"batch_size": 64, "num_workers": 0}} for each in composed)
-
-
 def test_the_table_has_a_row_per_configuration_with_times_and_gains() -> None:
     searched = configuration(search=search_rules((0, 2, 4), reference=4))
     found = summary_of_run(search_result(trial(0, 32.0), trial(2, 8.0), trial(4, 16.0), configuration=searched))
@@ -252,29 +245,3 @@ def test_a_mismeasured_candidate_has_its_reason_and_no_times_in_the_progress() -
     wrong = trial(4, 16.0, state=TrialState.MISMEASURED, reason="7 ms a batch is impossible")
     line = snippets.trial_line(wrong, configuration())
     assert line == "num_workers=4   mismeasured: 7 ms a batch is impossible"
-
-
-@pytest.mark.parametrize(
-    ("points", "names"),
-    [
-        ([{}], ["run"]),
-        ([{"dataset.length": 0.5, "pin_memory": True}], ["dataset.length-0.5--pin_memory-true"]),
-        ([{"x": 1}, {"x": 1}, {"x": "1-2"}, {"x": 1}], ["x-1", "x-1-2", "x-1-2-2", "x-1-3"]),
-        ([{"x": "a"}, {"x": "A"}], ["x-a", "x-A-2"]),
-    ],
-)
-def test_options_have_distinct_names_with_their_values(points: list[dict[str, Any]], names: list[str]) -> None:
-    assert snippets.option_names(points) == names
-
-
-def test_obsolete_options_are_removed_but_no_files_of_the_user(tmp_path: Path) -> None:
-    group = tmp_path / "best"
-    writer.write_options(group, {})
-    assert not group.exists()
-    writer.write_options(group, {"old": f"{snippets.OPTION_MARK}num_workers: 1\n", "x-1": "num_workers: 2\n"})
-    (group / "mine.yaml").write_text("num_workers: 3\n")
-    writer.write_options(group, {"x-1": "num_workers: 4\n"})
-    assert {path.name: path.read_text().splitlines()[-1] for path in group.iterdir()} == {
-        "mine.yaml": "num_workers: 3",
-        "x-1.yaml": "num_workers: 4",
-    }

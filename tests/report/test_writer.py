@@ -227,17 +227,16 @@ def test_the_report_of_a_run_is_written_with_all_its_files_and_shows_what_was_me
     text = write(folder)
     assert "the search did not finish" not in text
     assert (folder / "batch_times.png").read_bytes() != picture
-    pictures = ["time_vs_num_workers", "what_if", "batch_times"]
+    pictures = ["time_vs_num_workers", "batch_times"]
     assert pictures_of(text) == [f"{name}.png" for name in pictures]
     assert files_in(folder) == sorted(
         [
             *(f"{name}.{suffix}" for name in pictures for suffix in ("png", "svg")),
-            *("batches.csv", "best.yaml", "best/run.yaml", "costs.csv"),
+            *("batches.csv", "best.yaml", "costs.csv"),
             *("report.html", "report.md", "result.json", "timings.csv"),
         ]
     )
-    for name in ("best.yaml", "best/run.yaml"):
-        assert yaml.safe_load((folder / name).read_text()) == BEST_OF_4
+    assert yaml.safe_load((folder / "best.yaml").read_text()) == BEST_OF_4
     assert text.startswith(
         "# Run run\n\n## Best settings\n\n- best: num_workers=4 (measured)\n\n| dataset | num_workers"
     )
@@ -274,7 +273,6 @@ def test_the_report_of_a_failed_run_has_the_reason(tmp_path: Path) -> None:
     assert body.startswith("Failed: no such folder: &lt;data>\n\nStopped: did not finish. ")
     assert pictures_of(text) == []
     assert yaml.safe_load((folder / "best.yaml").read_text()) is None
-    assert not (folder / "best").exists()
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -290,7 +288,7 @@ def test_the_report_of_a_grid_is_written_with_all_its_files(tmp_path: Path) -> N
     text = write(grid)
     own = ["batches.csv", "best.yaml", "costs.csv", "result.json", "timings.csv"]
     assert {*files_in(grid)} == {
-        *("best.csv", "best.yaml", "best/batch_size-64.yaml", "report.html", "report.md"),
+        *("best.csv", "best.yaml", "report.html", "report.md"),
         *("results.csv", *(f"{run.folder.name}/{file}" for run in storage.find(grid).runs for file in own)),
         *(f"plots/{picture}.{suffix}" for picture in PICTURES for suffix in ("png", "svg")),
     }
@@ -312,10 +310,6 @@ def test_the_report_of_a_grid_is_written_with_all_its_files(tmp_path: Path) -> N
     assert best[0] == {"configuration": {**COLUMNS, "batch_size": 64}, "status": "measured", "loader": BEST_OF_4}
     own = [yaml.safe_load((run.folder / "best.yaml").read_text()) for run in storage.find(grid).runs]
     assert own == [each["loader"] for each in best] == [BEST_OF_4, None, None]
-    option = (grid / "best" / "batch_size-64.yaml").read_text()
-    assert yaml.safe_load(option) == BEST_OF_4
-    assert "# dataset=photos batch_size=64\n" in option
-    assert "@package" not in option
 
 
 def test_pictures_are_those_of_the_job(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -331,4 +325,4 @@ def test_pictures_are_those_of_the_job(tmp_path: Path, caplog: pytest.LogCapture
     assert (first / "batch_times.png").read_bytes() == b"as it was"
     assert f"{first.name}/batch_times.png" in pictures_of((folder / "report.md").read_text())
     assert not (second / "batch_times.png").exists()
-    assert [path for path in paths if "best" in path.relative_to(folder).parts] == [folder / "best"]
+    assert [path for path in paths if "plots" in path.relative_to(folder).parts] == [folder / "plots"]

@@ -2,16 +2,13 @@
 
 May import: ``analysis`` and below.
 
-- ``line_charts``: values against num_workers; ``best_charts``: bars and heat map of the best settings; ``batch_times``
+- ``line_charts``: values against num_workers; ``best_charts``: bars of the best settings; ``batch_times``
 - ``stage_bars``: what makes a sample expensive
 - ``facets``: how the configurations of a grid are divided among panels
 - ``style``: the style of all figures
 """
 
 STAGES = "stages"
-WHAT_IF = "what_if"
 BATCH_TIMES = "batch_times"
 # What each picture of a single configuration shows, in the order of drawing.
-OF_CONFIGURATION = {
-    STAGES: "what makes a sample expensive", WHAT_IF: "predicted times", BATCH_TIMES: "per-batch times",
-}  # fmt: skip
+OF_CONFIGURATION = {STAGES: "what makes a sample expensive", BATCH_TIMES: "per-batch times"}

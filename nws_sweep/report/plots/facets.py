@@ -1,7 +1,5 @@
 """Divides the configurations of a grid among panels. Pure."""
 
-import math
-import re
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
@@ -12,7 +10,6 @@ DATASET = "dataset"
 MOST_PANELS = 24  # of one picture, one for each dataset: a thousand take minutes, and no page shows them
 Panel = TypeVar("Panel")
 BETWEEN = " · "
-_NUMBER = re.compile(r"-?\d+(\.\d+)?(e-?\d+)?")
 
 
 def facets(summary: Summary) -> tuple[tuple[str, ...], list[tuple[str, ConfigurationSummary]]]:
@@ -32,17 +29,6 @@ def of_many(panels: Mapping[str, Panel], rates: Mapping[str, float]) -> tuple[di
     fastest = {*sorted(panels, key=lambda title: -rates[title])[:MOST_PANELS]}
     chosen = {title: panel for title, panel in panels.items() if title in fastest}
     return chosen, f" (the {MOST_PANELS} fastest of {len(panels)} datasets)"
-
-
-def values(summary: Summary) -> dict[str, tuple[str, ...]]:
-    """The values of each column that varies: others in the order of measuring, then numbers ascending."""
-    every = {name: dict.fromkeys(cell(c, name) for c in summary.configurations) for name in summary.distinguishing}
-    return {name: tuple(sorted(found, key=_order)) for name, found in every.items()}
-
-
-def _order(text: str) -> tuple[bool, float]:
-    """The sort key of values of a column: what is not a number comes first, false before true; then numbers ascend."""
-    return text == "true", float(text) if _NUMBER.fullmatch(text) else -math.inf
 
 
 def cell(c: ConfigurationSummary, name: str) -> str:

@@ -1,23 +1,18 @@
-"""Values against num_workers: throughput or time, a panel per dataset, and predicted times, each from a pure value."""
+"""Values against num_workers: throughput or time, a panel per dataset, from a pure value."""
 
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from typing import Any
 
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.container import Container
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
+from matplotlib.ticker import MaxNLocator
 
-from nws_sweep import units
-from nws_sweep.analysis import what_if
-from nws_sweep.analysis.diagnosis import loader_of
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary
 from nws_sweep.analysis.time_ratios import Quantity, time_of
-from nws_sweep.analysis.what_if import WhatIf
 from nws_sweep.report.plots import facets, style
 from nws_sweep.report.plots.facets import BETWEEN
 from nws_sweep.report.plots.style import COLOURS, DASHES, LETTER, MARKERS, MUTED, PAPER, WIDTH
@@ -179,20 +174,17 @@ def _draw_panel(axes: Axes, curves: list[Curve]) -> None:
 
 
 def _draw_curve(axes: Axes, curve: Curve) -> None:
+    """Points with their intervals, the recommended candidate ringed."""
     if curve.look is None:
         axes.plot(*_places(curve.points), color=MUTED, linewidth=0.5, zorder=1)
         return
     dash, index = divmod(curve.look, len(COLOURS))
-    _draw_points(
-        axes, curve, COLOURS[index], linestyle=DASHES[dash], marker=MARKERS[index],
-        markerfacecolor=PAPER if dash else COLOURS[index], label=style.fitting(curve.label, 3.1),
+    colour = COLOURS[index]
+    axes.errorbar(
+        *_places(curve.points), style.errors([*curve.points.values()]), color=colour, elinewidth=1,
+        linestyle=DASHES[dash], marker=MARKERS[index], markersize=4.5, markerfacecolor=PAPER if dash else colour,
+        label=style.fitting(curve.label, 3.1),
     )  # fmt: skip
-
-
-def _draw_points(axes: Axes, curve: Curve, colour: str, **how: Any) -> None:
-    """Points with their intervals, the recommended candidate ringed."""
-    errors = style.errors([*curve.points.values()])
-    axes.errorbar(*_places(curve.points), errors, color=colour, elinewidth=1, markersize=4.5, **how)
     if curve.value:
         axes.plot(
             curve.best, curve.value.value, "o", markersize=11, markerfacecolor="none", markeredgecolor=colour,
@@ -202,66 +194,3 @@ def _draw_points(axes: Axes, curve: Curve, colour: str, **how: Any) -> None:
 
 def _places(points: Mapping[int, Estimate]) -> tuple[list[int], list[float]]:
     return [*points], [one.value for one in points.values()]
-
-
-_CPU_TIMES = (1, 2, 8)  # the CPUs of the run
-_FEWEST_SHOWN = 64  # workers at the end of the axis, or the next power of two beyond all that were measured
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prediction:
-    """A time against num_workers, s."""
-
-    quantity: str  # label of the vertical axis
-    measured: Curve
-    # With the recommended settings, by the number of CPUs; the first, of the run, has intervals.
-    curves: Mapping[float, Mapping[int, Estimate]]
-
-
-def prediction(c: ConfigurationSummary) -> Prediction | None:
-    """The predictions for a configuration; None if no costs were recorded."""
-    if c.best is None:
-        return None
-    ahead = loader_of(c.run.result, c.best).prefetched
-    found = what_if.of(c.run.recorded, c.best, (ahead + 4) * _FEWEST_SHOWN)  # fewer have no steady pace
-    if found is None:
-        return None
-    quantity = Quantity.EPOCH if found.has_length else Quantity.BATCH
-    of_others = " with the configuration's settings" if c.changed_settings else ""
-    return Prediction(
-        quantity=f"seconds per {quantity.value}",
-        measured=_curve(c, c.best, f"measured{of_others}", lambda _, trial: _time(trial, quantity)),
-        curves={times * found.own.cpus: _predicted(found, times) for times in _CPU_TIMES},
-    )
-
-
-def _predicted(found: WhatIf, times: int) -> dict[int, Estimate]:
-    most = max(_FEWEST_SHOWN, *(known.settings.num_workers for known in found.model.known))
-    numbers = (0, *(2**n for n in range((most - 1).bit_length() + 1)))
-    settings = {n: replace(found.own, num_workers=n, cpus=times * found.own.cpus) for n in numbers}
-    if times == 1:
-        return {n: found.predict(one).cost_s for n, one in settings.items()}
-    return {n: Estimate(value=found.cost_s(one), low=None, high=None, n=1) for n, one in settings.items()}
-
-
-@style.styled()
-def draw_prediction(shown: Prediction, title: str) -> Figure:
-    """A curve for each number of CPUs, the first with its band; the axis of num_workers is logarithmic from 1."""
-    figure, (axes,) = style.panels(title, 1, 1, 3.4)
-    for colour, dash, (cpus, points) in zip(COLOURS, DASHES, shown.curves.items(), strict=False):
-        label = ", ".join(filter(None, ("predicted", units.counted(cpus, "CPU"), shown.measured.changed)))
-        axes.plot(*_places(points), color=colour, linestyle=dash, label=label)
-        lows, highs = zip(*(one.ends for one in points.values()), strict=True)
-        axes.fill_between([*points], lows, highs, color=colour, alpha=0.2, linewidth=0)
-    measured = shown.measured
-    _draw_points(axes, measured, style.INK, fmt="o", label=measured.label)
-    axes.set_xscale("symlog", base=2, linthresh=1)
-    axes.xaxis.set_major_locator(FixedLocator([*points]))
-    axes.xaxis.set_major_formatter("{x:g}")
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.set(xlabel=_axis({measured.changed} if measured.value else set()), ylabel=shown.quantity)
-    every = (measured.points, *shown.curves.values())
-    style.scale_values(axes, [one.value for points in every for one in points.values()])
-    axes.grid(axis="y")
-    style.legend(figure, axes.get_legend_handles_labels()[0])
-    return figure

@@ -1,5 +1,0 @@
-"""Stands for a model that nothing here needs."""
-
-
-class Net:
-    pass
