@@ -18,6 +18,7 @@ from nws_sweep.results import WholeBatches
 
 _FEWEST, _MOST, _TRIED_S = 3, 64, 0.1  # batches that are timed, both ways
 _HUNG_S = 5.0
+MOST_SAMPLES = 256  # of a batch that is tried: of larger ones the ratio is the same, and three take long
 
 
 def try_whole_batches(loader: "DataLoader[Any]", samples: int) -> WholeBatches | None:

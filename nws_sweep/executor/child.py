@@ -33,7 +33,7 @@ from nws_sweep.dataloading.fingerprints import fingerprint
 from nws_sweep.dataloading.loaders import Source
 from nws_sweep.dataloading.recording import BatchLog, BatchTimer, WorkerStart, position
 from nws_sweep.dataloading.thread_times import thread_times
-from nws_sweep.dataloading.whole_batches import try_whole_batches
+from nws_sweep.dataloading.whole_batches import MOST_SAMPLES, try_whole_batches
 from nws_sweep.dataloading.windows import PROGRESS_EVERY_S, LoaderSession, made_without_workers
 from nws_sweep.errors import ConfigurationError, DatasetError, NwsSweepError, TrialError, one_line
 from nws_sweep.executor import forking, process_state
@@ -185,7 +185,7 @@ class _ChildCommands(_DatasetCommands):
 
     def whole_batches(self, settings: LoaderSettings) -> WholeBatches | None:
         loader = self._data.source.loader(settings.with_workers(1), self._collate_fn, WorkerStart(folder=self._folder))
-        return try_whole_batches(loader, settings.batch_size or 1)
+        return try_whole_batches(loader, min(settings.batch_size or 1, MOST_SAMPLES))
 
     def open(self, settings: LoaderSettings, place: float) -> int | None:
         is_checked = self._spec.configuration.check_samples is not False and self._spec.rank == 0

@@ -13,8 +13,7 @@ from nws_sweep.searching import counters, schedule
 from nws_sweep.searching.candidate import Candidate
 from nws_sweep.system import page_cache
 
-# With collating: of dearer samples, indexing is a small part.
-_CHEAP_SAMPLE_S, _CHEAP_BATCH_S = 200e-6, 0.1
+_CHEAP_SAMPLE_S = 200e-6  # with collating: of dearer samples, indexing is a small part
 
 
 @dataclass(eq=False)
@@ -64,7 +63,7 @@ class Data:
         if not costs or facts is None or facts.iterable or not settings.batch_size:
             return
         making_s = statistics.median(cost.making_s for cost in costs)
-        if making_s <= min(_CHEAP_BATCH_S, _CHEAP_SAMPLE_S * settings.batch_size):
+        if making_s <= _CHEAP_SAMPLE_S * settings.batch_size:
             self.whole_batches = candidate.process.ask(lambda process: process.whole_batches(settings))
 
     def notice_size(self, candidate: Candidate) -> str:
