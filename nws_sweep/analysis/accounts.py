@@ -1,15 +1,18 @@
 """Accounts in words: where the time of an epoch goes, and which part to change. Pure."""
 
 from nws_sweep.replay import choice
-from nws_sweep.results import Account, LoaderSettings, OtherLoader, Part
+from nws_sweep.results import Account, LoaderSettings, OtherLoader, Part, Trial
 from nws_sweep.units import counted, seconds, share
 
 _LEAST_SHARE = 0.005  # of a part that has a row: "0 %" says nothing
 _PERSISTENT = "persistent_workers=True"
 
 
-def line(account: Account) -> str:
-    """The parts that have a row, and their shares."""
+def line(trial: Trial | None) -> str:
+    """Where the time of an epoch goes with the settings of a trial: parts and their shares; empty if unknown."""
+    account = trial.measurement.account if trial and trial.measurement else None
+    if account is None:
+        return ""
     shown = [f"{part.value} {share(account.share(part))}" for part in _shown(account)]
     return f"where the time goes: {', '.join(shown)}"
 

@@ -70,8 +70,7 @@ class ConfigurationSummary:
         if self.best:
             stages = stages_of(recorded, self.best, found.replayed if found else None, with_workers=self.is_detailed)
         lines = [advice.sentence(found, stages), *advice.further(found)] if found else []
-        if self.best and self.best.measurement and self.best.measurement.account:
-            lines.append(accounts.line(self.best.measurement.account))
+        lines.append(accounts.line(self.best))
         lines += advice.on_samples(recorded)
         if self.is_only:
             lines.append(_fed_steps(recorded, self.best))

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from nws_sweep import units
-from nws_sweep.analysis import advice
+from nws_sweep.analysis import accounts, advice
 from nws_sweep.analysis.stage_savings import NO_TIME
 from nws_sweep.analysis.summary import ConfigurationSummary, summarise_record
 from nws_sweep.errors import NwsSweepError, printable
@@ -32,7 +32,7 @@ class Explanation:
         stages: The most expensive first.
         num_workers: Workers of the epoch, the recommended ones.
         epoch_s: Seconds of the epoch; None if its length is unknown.
-        advice: Lines about the whole sample, such as whole batches that the dataset gives faster.
+        advice: Lines about the epoch and the whole sample: where the time goes, whole batches that are faster.
     """
 
     stages: tuple[Stage, ...]
@@ -77,7 +77,8 @@ def of(configuration: ConfigurationSummary) -> Explanation:
             "workers, and no other tool that monitors them"
         )
     epoch_s = best.measurement.epoch_s if best.measurement else None
-    return Explanation(stages, best.num_workers, epoch_s, advice.on_samples(configuration.run.recorded))
+    lines = (accounts.line(best), *advice.on_samples(configuration.run.recorded))
+    return Explanation(stages, best.num_workers, epoch_s, tuple(filter(None, lines)))
 
 
 def of_record(record: SearchRecord) -> Explanation:

@@ -97,12 +97,7 @@ class Account:
         if known_s <= total_s:
             return replace(self, making_s=total_s - known_s)
         scale = total_s / known_s
-        return Account(
-            step_s=scale * self.step_s,
-            making_s=0.0,
-            sampler_s=scale * self.sampler_s,
-            main_s=scale * self.main_s,
-            starting_s=scale * self.starting_s,
-            others=tuple(replace(other, seconds=scale * other.seconds) for other in self.others),
-            unseen_s=scale * self.unseen_s,
-        )
+        names = ("step_s", "sampler_s", "main_s", "starting_s", "unseen_s")
+        parts_s = {name: scale * getattr(self, name) for name in names}
+        others = tuple(replace(other, seconds=scale * other.seconds) for other in self.others)
+        return Account(making_s=0.0, others=others, **parts_s)

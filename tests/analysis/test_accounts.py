@@ -4,7 +4,7 @@ import pytest
 
 from nws_sweep.analysis import accounts
 from nws_sweep.results import Account, OtherLoader, Part
-from tests.factories import loader_settings
+from tests.factories import loader_settings, measurement, trial
 
 VALIDATION = OtherLoader(name="Scans", seconds=6.0, starting_s=5.0, starts=20)
 STEP = Account(step_s=9.8, making_s=0.2)
@@ -20,7 +20,9 @@ def test_a_part_that_was_measured_elsewhere_never_makes_an_epoch_longer() -> Non
 
 def test_a_line_has_the_parts_that_are_worth_a_word() -> None:
     account = Account(step_s=3.0, making_s=6.99, sampler_s=0.01)
-    assert accounts.line(account) == "where the time goes: making samples 70 %, training step 30 %"
+    measured = trial(2, 10.0, measurement=measurement(10.0, account=account))
+    assert accounts.line(measured) == "where the time goes: making samples 70 %, training step 30 %"
+    assert accounts.line(trial(2, 10.0)) == ""
 
 
 def test_the_table_has_the_largest_part_first_and_what_other_loaders_start() -> None:
