@@ -19,6 +19,7 @@ from nws_sweep.system import host_lock
 _ROOT = Path(__file__).parent.parent
 _PACKAGE = "benchmarks.programs"
 _LIMIT_S = 300.0
+_PAIRS = 2  # of runs with the remedy and without
 _OF_CHEAP = {"cheap_batches": "1 ms", "cheap_long_batches": "10 ms"}
 _SECONDS = {"µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0}
 _TIME = r"([\d.]+) (µs|ms|s|min)\b"
@@ -33,11 +34,10 @@ _COLUMNS = (
 _INTRODUCTION = """\
 Programs of `benchmarks/programs`, each after a public report of slow training, run as they are and under
 `nws-sweep watch` ([what it says](../guides/any-program.md#what-watch-says)), a row for each repeat. *Share* is that of
-the planted part in the first epoch, as watch prints it, and *bare* the same by a stopwatch in the program, in another
-run without nws_sweep. *Off* is the largest difference of any part. *Gain* is what the verdict says that its remedy
-saves of an epoch, and *by hand* what it saved: the program with that number of workers if the verdict predicts one,
-else with the planted cause mended; medians of all epochs but the first. Machines with other programs in use make
-programs that compute differ from run to run.
+the planted part in the first epoch, as watch prints it, and *bare* the same by a stopwatch in the program, of the same
+epoch. *Off* is the largest difference of any part. *Gain* is what the verdict says that its remedy saves of an epoch,
+and *by hand* what it saved: the program with that number of workers if the verdict predicts one, else with the planted
+cause mended; medians of all epochs but the first of {pairs} runs each way, in turn.
 """
 _ABOUT_OVERHEAD = """\
 A training step that sleeps and batches that are ready, two workers, {rounds} pairs of runs in turn: the time of an
@@ -68,7 +68,7 @@ class Finding:
 
     case: Case
     watched: Watched
-    bare: Mapping[Part, float]  # shares of the parts
+    bare: Mapping[Part, float]  # shares of the parts, of the same epoch
     by_hand_s: float  # what the remedy saved of an epoch
 
     @property
@@ -119,11 +119,15 @@ def run(repeats: int, rounds: int, only: Sequence[str], output: Path, command: s
 
 
 def _find(case: Case) -> Finding:
-    bare = shares_of(_epochs(_run(case.name, "--bare"))[0])
-    watched = read(_run(case.name, watches=True))
+    text = _run(case.name, "--bare", watches=True)
+    watched = read(text)
     remedy = ["--mended"] if watched.workers is None else ["--workers", str(watched.workers)]
-    plain_s, mended_s = (_later_s(_run(case.name, *arguments)) for arguments in ([], remedy))
-    return Finding(case=case, watched=watched, bare=bare, by_hand_s=plain_s - mended_s)
+    plain_s, mended_s = list[float](), list[float]()
+    for _ in range(_PAIRS):
+        plain_s += _times_s(_run(case.name))[1:]
+        mended_s += _times_s(_run(case.name, *remedy))[1:]
+    by_hand_s = statistics.median(plain_s) - statistics.median(mended_s)
+    return Finding(case=case, watched=watched, bare=shares_of(_epochs(text)[0]), by_hand_s=by_hand_s)
 
 
 def _measure_overhead(name: str, rounds: int) -> Overhead:
@@ -157,10 +161,6 @@ def _epochs(text: str) -> list[Mapping[str, float]]:
 
 def _times_s(text: str) -> list[float]:
     return [float(line.removesuffix(" s")) for line in text.splitlines() if re.fullmatch(r"[\d.]+ s", line)]
-
-
-def _later_s(text: str) -> float:
-    return statistics.median(_times_s(text)[1:])
 
 
 def shares_of(epoch: Mapping[str, float]) -> Mapping[Part, float]:
@@ -201,7 +201,7 @@ def page(findings: Sequence[Finding], overheads: Sequence[Overhead], origin: str
     lines = [
         "# Where an epoch goes: public reports, rebuilt\n",
         f"All parts are within 3 points of the stopwatch in {near} of {len(findings)} runs. {origin}\n",
-        _INTRODUCTION,
+        _INTRODUCTION.format(pairs=_PAIRS),
         f"| {' | '.join(_COLUMNS)} |\n{'|---' * len(_COLUMNS)}|",
         *(finding.row for finding in findings),
         "\n## What watch costs\n",

@@ -39,8 +39,8 @@ def _other(loader: OtherLoader) -> str:
 
 
 def to_change(account: Account, settings: LoaderSettings) -> Part | None:
-    """The largest part that settings or code around the training step change; None if no part is worth it."""
-    fixed = {Part.STEP, Part.UNSEEN}
+    """The largest part that settings or code other than the training step change; None if no part is worth it."""
+    fixed = {Part.STEP}
     if settings.persistent_workers:
         fixed.add(Part.STARTING)  # of the first epoch only
     largest = next(part for part in account.seconds if part not in fixed)
@@ -66,7 +66,18 @@ def remedy(account: Account, part: Part | None, *, is_remade: bool = False) -> s
         once = "the DataLoader made once, with " if is_remade else ""
         saved = f"{once}{_PERSISTENT} saves {seconds(account.starting_s)} of each later epoch"
         return f"starting and ending workers takes {takes}: {saved}"
+    if part is Part.UNSEEN:
+        return (
+            f"{takes} passes outside of DataLoaders and training steps: look at what follows an epoch, such as saving"
+        )
     return _remedy_of_others(account, takes)
+
+
+def remedy_of_starts(account: Account, starts: int, batches: int) -> str:
+    """What to do where workers are started for few batches each: their iterator is left after these."""
+    takes = f"starting and ending workers takes {share(account.share(Part.STARTING))} of the time"
+    often = f"{counted(starts, 'time')} for {batches} batch{'es' * (batches != 1)}"
+    return f"{takes}, {often}: keep the iterator of the DataLoader for the next batch"
 
 
 def _remedy_of_others(account: Account, takes: str) -> str:

@@ -22,17 +22,21 @@ class LoaderTime:
         name: Of the class of its dataset.
         has_loop: Whether the time between its batches is its own, unless it is parallel.
         is_parallel: Whether another DataLoader was asked for a batch within its epoch, as by ``zip``.
+        began_s: When an iterator was first called, on the clock of the ledger.
         spent_s: Seconds so far.
         starting_s: Seconds of them for starting and ending workers.
         starts: How often workers were started.
+        dropped_s: Seconds of ``starting_s`` for ending workers of epochs that were left; no window has them.
     """
 
     name: str = ""
     has_loop: bool = False
     is_parallel: bool = False
+    began_s: float = 0.0
     spent_s: float = 0.0
     starting_s: float = 0.0
     starts: int = 0
+    dropped_s: float = 0.0
 
 
 @dataclass(eq=False)
@@ -73,6 +77,11 @@ class Ledger:
         return self._spent_s - loader.spent_s
 
     @property
+    def is_idle(self) -> bool:
+        """Whether no iterator is being called."""
+        return not self._depth
+
+    @property
     def latest_s(self) -> float:
         """When an iterator was called, or returned, for the last time."""
         return self._since_s
@@ -105,6 +114,7 @@ class Ledger:
             self._spent_s += now_s - self._since_s
         if owner is not None and owner not in self.times:
             self.times.append(owner)
+            owner.began_s = now_s
         self._owner, self._since_s = owner, now_s
 
 
