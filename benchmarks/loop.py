@@ -86,7 +86,7 @@ class Finding:
         unseen = units.share(watched.shares.get(Part.UNSEEN, 0.0))
         return (
             f"| {self.case.name} | {report} | {self.case.about} | {watched.verdict} | {part.value} | {shares} "
-            f"| {100 * self.off:.0f} | {unseen} | {units.seconds(watched.saved_s)} | {units.seconds(self.by_hand_s)} |"
+            f"| {100 * self.off:.0f} | {unseen} | {units.seconds(watched.saved_s)} | {_signed(self.by_hand_s)} |"
         )
 
 
@@ -189,6 +189,10 @@ def read(text: str) -> Watched:
 
 def _seconds(value: str, unit: str) -> float:
     return float(value) * _SECONDS[unit]
+
+
+def _signed(saved_s: float) -> str:
+    return f"{'-' * (saved_s < 0)}{units.seconds(abs(saved_s))}"
 
 
 def _median_and_range(ratios: Sequence[float]) -> str:

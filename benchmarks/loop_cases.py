@@ -65,7 +65,7 @@ CASES = (
         about="a validation without workers",
     ),
     Case(
-        name="zipped_loaders", report="libffcv/ffcv/issues/285", part=Part.MAKING, times_all=False,
+        name="zipped_loaders", report="libffcv/ffcv/issues/285", part=Part.MAKING,
         about="two DataLoaders in a zip, one too slow",
     ),
     Case(

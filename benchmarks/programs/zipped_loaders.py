@@ -29,13 +29,14 @@ class Unlabelled(Labelled):
 
 def main() -> None:
     """Trains; the remedy is four workers for the unlabelled samples."""
-    course = Course(workers=2)
-    labelled = DataLoader(course.dataset(Labelled(0.001)), 8, shuffle=True, num_workers=course.workers)
-    unlabelled = DataLoader(Unlabelled(0.005), 8, shuffle=True, num_workers=4 if course.is_mended else 1)
+    course = Course(workers=1)
+    labelled = DataLoader(Labelled(0.001), 8, shuffle=True, num_workers=2)
+    workers = 4 if course.is_mended else course.workers
+    unlabelled = DataLoader(course.dataset(Unlabelled(0.005)), 8, shuffle=True, num_workers=workers)
     for _ in course.epochs():
         with course.timed(Part.OTHERS):
-            others = iter(unlabelled)
-        for _batch in course.batches(labelled):
+            others = iter(labelled)
+        for _batch in course.batches(unlabelled):
             with course.timed(Part.OTHERS):
                 next(others)
             train(0.01)

@@ -6,6 +6,7 @@ from nws_sweep.units import counted, seconds, share
 
 _LEAST_SHARE = 0.005  # of a part that has a row: "0 %" says nothing
 _PERSISTENT = "persistent_workers=True"
+_MOST = 0.75  # of the time: the training step has it rather than what could be changed around it
 
 
 def line(account: Account) -> str:
@@ -55,8 +56,14 @@ def remedy(account: Account, part: Part | None, *, is_remade: bool = False) -> s
         part: That is to change; None for none.
         is_remade: Whether the program makes a DataLoader for each epoch, so that no workers can persist.
     """
+    step = f"the training step takes {share(account.share(Part.STEP))} of the time"
     if part is None:
-        return f"the training step takes {share(account.share(Part.STEP))} of the time; the loader does not limit it"
+        return f"{step}; the loader does not limit it"
+    text = _remedy_of(account, part, is_remade=is_remade)
+    return f"{step}; {text}" if account.share(Part.STEP) >= _MOST else text
+
+
+def _remedy_of(account: Account, part: Part, *, is_remade: bool) -> str:
     takes = f"{share(account.share(part))} of the time"
     if part is Part.SAMPLER:
         return f"the sampler takes {takes} in the main process: make it cheaper; no number of workers helps"

@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -109,6 +110,7 @@ class TunedIterator:
     def _note_start(self, start_s: float) -> None:
         """Workers have been started, which took these seconds of the process, if the pool is new."""
         self._tuner.ledger, timed = ledger_of_thread(), self._tuner.time
+        self._tuner.is_in_thread = threading.current_thread() is not threading.main_thread()
         reason = loaders.reason_not_training(self._loader)
         timed.has_loop = bool(reason)
         if reason == loaders.NOT_TRAINING[0]:  # a validation whose last epoch was left is none in parallel

@@ -37,6 +37,7 @@ class LoaderState:
         length: Of epochs of an iterable dataset.
         sees_others: Whether the other DataLoaders of the program are followed too.
         is_remade: Whether the program makes the loader again for each epoch.
+        is_in_thread: Whether another thread than the main one iterates over the loader.
         time: Of the loader.
         ledger: Of the thread that iterates over the loader.
     """
@@ -59,6 +60,7 @@ class LoaderState:
     length: EpochLength = field(init=False)
     sees_others: bool = False
     is_remade: bool = False
+    is_in_thread: bool = False
     time: LoaderTime = field(default_factory=LoaderTime)
     ledger: Ledger = field(default_factory=Ledger)
     trials: dict[LoaderSettings, Trial] = field(default_factory=dict)

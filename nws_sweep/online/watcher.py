@@ -18,6 +18,7 @@ from nws_sweep.replay.stages import COPY, stage_costs
 from nws_sweep.results import Account, Part, Trial
 from nws_sweep.system import accelerator
 
+_IN_THREAD = "; a thread takes the batches: what it does between two of them counts as the training step"
 _STARTS = 8  # of workers, for fewer batches than can be timed, after which more would not change what is known
 
 
@@ -74,6 +75,8 @@ class Watcher(Tuner):
             trial = replace(trial, measurement=replace(trial.measurement, account=account))
         self.trials[self.current] = trial
         reason = self._reason(trial, self.observation.batches_per_epoch)
+        if self.is_in_thread and account is not None:
+            reason += _IN_THREAD
         lines = accounts.table(account, self.current.num_workers) if account else []
         self.decide("\n  ".join([reason, *lines]))
 

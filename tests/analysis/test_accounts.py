@@ -44,6 +44,9 @@ def test_the_table_has_the_largest_part_first_and_what_other_loaders_start() -> 
         (Account(step_s=1.0, making_s=2.0, starting_s=7.0), Part.STARTING,
          "starting and ending workers takes 70 % of the time: persistent_workers=True saves 7.00 s of each later "
          "epoch"),
+        (Account(step_s=9.0, making_s=0.0, main_s=1.0), Part.MAIN,
+         "the training step takes 90 % of the time; receiving batches takes the main process 10 % of the time: give it "
+         "fewer and larger tensors"),
         (Account(step_s=1.0, making_s=2.0, unseen_s=7.0), Part.UNSEEN,
          "70 % of the time passes outside of DataLoaders and training steps: look at what follows an epoch, such as "
          "saving"),

@@ -4,9 +4,10 @@ import copy
 import os
 import pickle
 import random
+import threading
 import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, replace
 from types import SimpleNamespace
 from typing import Any
@@ -223,6 +224,19 @@ def test_a_program_that_makes_an_iterator_for_each_batch_is_told_to_keep_it() ->
     assert len(lines) == 1
     assert "of the time, 8 times for 8 batches: keep the iterator of the DataLoader" in lines[0]
     assert "\n  starting and ending workers  " in lines[0]
+
+
+def test_batches_that_a_thread_takes_are_said_to_be() -> None:
+    lines: list[str] = []
+    for take in (list, lambda batches: _in_thread(list, batches)):
+        take(watch(DataLoader(Items(64), batch_size=4, num_workers=1), progress=lines.append))
+    assert ["a thread takes the batches" in line for line in lines] == [False, True]
+
+
+def _in_thread(take: Callable[[Any], object], batches: Any) -> None:
+    thread = threading.Thread(target=take, args=(batches,))
+    thread.start()
+    thread.join()
 
 
 def test_the_end_of_workers_of_an_epoch_that_is_left_is_a_part_of_the_time() -> None:
