@@ -12,6 +12,8 @@ from benchmarks import (
     accelerator,
     curves,
     demo,
+    loop,
+    loop_cases,
     neighbours,
     numbers,
     online,
@@ -52,7 +54,7 @@ _PAGES = {
     "numbers": "evidence/accuracy", "search": "evidence/search-cost", "predictions": "evidence/predictions",
     "online": "evidence/online-trainings", "why": "evidence/diagnosis", "samples": "guides/samples",
     "demo": "evidence/demo", "simulated": "evidence/simulated-searches", "stages": "evidence/stages",
-    "accelerator": "evidence/accelerator",
+    "accelerator": "evidence/accelerator", "loop": "evidence/loop",
 }  # fmt: skip
 _RUNS: Mapping[str, Callable[[dict[str, Any]], None]] = {
     "numbers": lambda given: numbers.run(numbers.Options(**given)),
@@ -69,6 +71,7 @@ _OTHERS: Mapping[str, Callable[..., None]] = {
     "why": why.run,
     "samples": samples.run,
     "demo": demo.run,
+    "loop": loop.run,
     "simulated": simulated.run,
 }
 
@@ -150,14 +153,11 @@ def _parser() -> argparse.ArgumentParser:
     _add(one, "--repeats", "default 1", type=_positive, default=1)
     _add_names(one, "--only", [case.name for case in CASES], "all")
 
-    one = add("stages", "explain datasets with a planted stage")
-    _add(one, "--repeats", "default 3", type=_positive, default=3)
-    _add_names(one, "--only", stages.STAGES, "all")
-
     one = add("accelerator", "search, watch and tune training on a CUDA device")
     _add(one, "--repeats", "default 3", type=_positive, default=3)
     _add_names(one, "--only", accelerator.CASES, "all")
 
+    _add_planted(add)
     _add_simulated(add)
 
     one = add("demo", "run scripts/demo, and keep its tables, picture and report")
@@ -167,6 +167,20 @@ def _parser() -> argparse.ArgumentParser:
     _add(one, "--rounds", "pairs of searches of each workload (default 7)", type=_positive, default=7)
     _add_names(one, "--only", samples.NAMES, f"all: {' '.join(samples.NAMES)}")
     return parser
+
+
+def _add_planted(add: Callable[..., argparse.ArgumentParser]) -> None:
+    stages_parser = add("stages", "explain datasets with a planted stage")
+    _add(stages_parser, "--repeats", "default 3", type=_positive, default=3)
+    _add_names(stages_parser, "--only", stages.STAGES, "all")
+    loop_parser = add(
+        "loop", "watch programs with known causes of slow training", _epilog("programs", loop_cases.CASES)
+    )
+    _add(loop_parser, "--repeats", "default 1", type=_positive, default=1)
+    _add(loop_parser, "--rounds", "pairs of runs for the overhead (default 5)", type=_positive, default=5)
+    quick = f"all, with --quick {' '.join(loop_cases.QUICK)}"
+    _add_names(loop_parser, "--only", [case.name for case in loop_cases.CASES], quick)
+    loop_parser.add_argument("--quick", action="store_true", help="few programs, and one pair of runs for the overhead")
 
 
 def _add_simulated(add: Callable[..., argparse.ArgumentParser]) -> None:

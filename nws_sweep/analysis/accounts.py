@@ -6,6 +6,7 @@ from nws_sweep.units import counted, seconds, share
 
 _LEAST_SHARE = 0.005  # of a part that has a row: "0 %" says nothing
 _PERSISTENT = "persistent_workers=True"
+_MOST = 0.75  # of the time: the training step has it rather than what could be changed around it
 
 
 def line(trial: Trial | None) -> str:
@@ -42,8 +43,8 @@ def _other(loader: OtherLoader) -> str:
 
 
 def to_change(account: Account, settings: LoaderSettings) -> Part | None:
-    """The largest part that settings or code around the training step change; None if no part is worth it."""
-    fixed = {Part.STEP, Part.UNSEEN}
+    """The largest part that settings or code other than the training step change; None if no part is worth it."""
+    fixed = {Part.STEP}
     if settings.persistent_workers:
         fixed.add(Part.STARTING)  # of the first epoch only
     largest = next(part for part in account.seconds if part not in fixed)
@@ -58,8 +59,14 @@ def remedy(account: Account, part: Part | None, *, is_remade: bool = False) -> s
         part: That is to change; None for none.
         is_remade: Whether the program makes a DataLoader for each epoch, so that no workers can persist.
     """
+    step = f"the training step takes {share(account.share(Part.STEP))} of the time"
     if part is None:
-        return f"the training step takes {share(account.share(Part.STEP))} of the time; the loader does not limit it"
+        return f"{step}; the loader does not limit it"
+    text = _remedy_of(account, part, is_remade=is_remade)
+    return f"{step}; {text}" if account.share(Part.STEP) >= _MOST else text
+
+
+def _remedy_of(account: Account, part: Part, *, is_remade: bool) -> str:
     takes = f"{share(account.share(part))} of the time"
     if part is Part.SAMPLER:
         return f"the sampler takes {takes} in the main process: make it cheaper; no number of workers helps"
@@ -70,7 +77,18 @@ def remedy(account: Account, part: Part | None, *, is_remade: bool = False) -> s
         return (
             f"starting and ending workers takes {takes}: {what} saves {seconds(account.starting_s)} of each later epoch"
         )
+    if part is Part.UNSEEN:
+        return (
+            f"{takes} passes outside of DataLoaders and training steps: look at what follows an epoch, such as saving"
+        )
     return _remedy_of_others(account, takes)
+
+
+def remedy_of_starts(account: Account, starts: int, batches: int) -> str:
+    """What to do where workers are started for few batches each: their iterator is left after these."""
+    takes = f"starting and ending workers takes {share(account.share(Part.STARTING))} of the time"
+    often = f"{counted(starts, 'time')} for {batches} batch{'es' * (batches != 1)}"
+    return f"{takes}, {often}: keep the iterator of the DataLoader for the next batch"
 
 
 def _remedy_of_others(account: Account, takes: str) -> str:

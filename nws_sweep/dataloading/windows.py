@@ -54,15 +54,20 @@ class WindowBuilder:
     Args:
         batch_length: Samples of a batch without a length.
         gives_samples: Each batch is one sample.
+
+    Attributes:
+        between_s: Seconds between requests of the same batch so far, which are in no window.
     """
 
     batch_length: int = 1
     gives_samples: bool = False
+    between_s: float = 0.0
     wait_s: list[float] = field(default_factory=list)  # one per batch, the start of an epoch included
     step_s: list[float] = field(default_factory=list)  # one per batch whose step has ended
     _overlap_s: list[float] = field(default_factory=list)  # one per batch
     _samples: int = 0
     _asked: Moment = Moment(0.0, 0.0, 0.0)
+    _is_asked: bool = False  # a batch was requested, and has not been received
     _given: Moment | None = None  # of a batch whose step has not ended
     _began_s: float = 0.0
     _start: tuple[float, float] | None = None  # of an epoch that began in this window: seconds, CPU seconds
@@ -83,6 +88,7 @@ class WindowBuilder:
         """
         self._clear()
         self._start, self._given, self._sampler_s = (start_s, start_cpu_s), None, sampler_s
+        self._is_asked = False
 
     def asked(self, now: Moment) -> None:
         """A batch is requested; the step of the batch before has ended. The latest call counts."""
@@ -91,9 +97,11 @@ class WindowBuilder:
             self.step_s.append(max(0.0, now.clock_s - self._given.clock_s - others_s))
             self._others_s += others_s
             self._step_cpu_s += now.cpu_s - self._given.cpu_s
+        if self._is_asked:
+            self.between_s += now.clock_s - self._asked.clock_s
         if not self.wait_s:
             self._began_s = now.clock_s - (self._start[0] if self._start else 0.0)
-        self._asked, self._given = now, None
+        self._asked, self._given, self._is_asked = now, None, True
 
     def end_step(self, step_s: float) -> float:
         """The step of the latest batch counts as this long; returns when it ended, on the clock of ``Moment``."""
@@ -144,7 +152,7 @@ class WindowBuilder:
         sampler_cpu_s = now.sampler_cpu_s - self._asked.sampler_cpu_s
         self._receive_cpu_s += now.cpu_s - self._asked.cpu_s - sampler_cpu_s
         self._receive_delay_s += now.delay_s - self._asked.delay_s
-        self._given = now
+        self._given, self._is_asked = now, False
         return busy_s
 
     def cut(self, kind: WindowKind, ended_s: float | None = None) -> Window:

@@ -45,6 +45,25 @@ class TunedIterator:
             raise AttributeError(name)
         return getattr(self._pools.current.iterator, name)
 
+    def __del__(self) -> None:
+        """Nothing refers to the iterator any more; the interpreter may be ending."""
+        with contextlib.suppress(Exception):
+            self._drop_pools()
+
+    def _drop_pools(self) -> None:
+        """Workers of an epoch that was left, as by ``break``, end with their pools: this takes time of the program."""
+        clock, timed, has_workers = clock_of_thread(), self._tuner.time, bool(self._pools.current.pids)
+        if clock.is_inside:  # the garbage collector runs within an iterator, which has this time
+            return
+        began_s = time.perf_counter()
+        clock.enter(timed)
+        del self._pools
+        clock.leave(timed, has_ended=True)
+        if has_workers:
+            dropping_s = time.perf_counter() - began_s
+            timed.starting_s += dropping_s
+            timed.dropped_s += dropping_s
+
     def _reset(self, loader: DataLoader[Any]) -> None:
         """Called by DataLoader before another epoch with persistent workers, and draws no seed, as torch's own."""
         restore = loaders.order_restorer(self._loader)
@@ -191,12 +210,13 @@ class TunedIterator:
     def _advance(self) -> None:
         """Between two batches: ends windows of the observation, begins a change and continues it."""
         self._pools.safeguards.before_batch(is_first=not self._returned)
-        latest = self._observation
+        latest, has_worked = self._observation, self._pools.change is not None
         if latest is not None:
             self._device.pace()
             self._device.ask()
             latest.batches.asked(_moment(self._pools, self._tuner, self._delay_s))
             if latest.ends_window:
+                has_worked = True
                 _cut(latest, self._pools.current, self._tuner)
                 plan = self._pools.plan(self._returned, self._batches) if self._pools.change is None else None
                 if plan is not None:
@@ -209,7 +229,7 @@ class TunedIterator:
                     self._observation = None
         if self._pools.hand_over(self._returned):
             self._observation = None
-        if self._observation is not None:
+        if self._observation is not None and has_worked:
             self._observation.batches.asked(_moment(self._pools, self._tuner, self._delay_s))
 
 

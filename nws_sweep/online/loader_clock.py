@@ -24,18 +24,22 @@ class LoaderTime:
         has_loop: Whether the time between its batches is its own, unless it is parallel.
         is_open: Whether its epoch has begun and not ended.
         is_parallel: Whether another DataLoader goes on within its epoch, as with ``zip``.
+        began_s: When an iterator was first called, on the clock of its thread.
         spent_s: Seconds so far.
         starting_s: Seconds of them for starting and ending workers.
         starts: How often workers were started.
+        dropped_s: Seconds of ``starting_s`` for ending workers of epochs that were left; no window has them.
     """
 
     name: str = ""
     has_loop: bool = False
     is_open: bool = False
     is_parallel: bool = False
+    began_s: float = 0.0
     spent_s: float = 0.0
     starting_s: float = 0.0
     starts: int = 0
+    dropped_s: float = 0.0
 
 
 @dataclass(eq=False)
@@ -128,6 +132,7 @@ class LoaderClock:
             self._spent_s += now_s - self._since_s
         if owner is not None and owner not in self.times:
             self.times.append(owner)
+            owner.began_s = now_s
         self._owner, self._since_s = owner, now_s
 
 

@@ -138,7 +138,9 @@ class TrainingTrial:
                 )
             )
         elif self._has_cut and ended_s is not None:  # the last window has the last batch
-            self.windows[-1] = replace(self.windows[-1], end_s=window.end_s)
+            later = tuple(self._placed(window, records))  # of workers that had more than others
+            last = self.windows[-1]
+            self.windows[-1] = replace(last, end_s=window.end_s, records=(*last.records, *later))
         if ended_s is not None and not self._first:
             self._ended_batches = self._taken
             epoch = self.windows[self._cut_before :]

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from nws_sweep import units
+from nws_sweep.online.loader_clock import LoaderTime
 from nws_sweep.results import Account, LoaderSettings, OtherLoader, Trial, Window, WindowKind
 from nws_sweep.searching.timing import starting_s
 
@@ -143,7 +144,9 @@ def duration_s(windows: Iterable[Window]) -> float:
     return sum(window.elapsed_s for window in windows)
 
 
-def account_of(windows: Sequence[Window], lasted_s: float, others: Sequence[OtherLoader], *, workers: int) -> Account:
+def account_of(
+    windows: Sequence[Window], lasted_s: float, others: Sequence[OtherLoader], *, workers: int, dropped_s: float = 0.0
+) -> Account:
     """Where the time of a training went.
 
     Args:
@@ -151,17 +154,32 @@ def account_of(windows: Sequence[Window], lasted_s: float, others: Sequence[Othe
         lasted_s: Seconds from the beginning of the first window on.
         others: What other DataLoaders took of them.
         workers: Of the training DataLoader.
+        dropped_s: Seconds in which iterators of epochs that were left ended their workers; no window has them.
     """
     starts_s = sum(starting_s(window, windows) for window in windows if window.startup_s is not None)
     ends_s = sum(window.end_s or 0.0 for window in windows)
-    in_loop_s = duration_s(windows) + sum(other.seconds for other in others)
+    in_loop_s = duration_s(windows) + sum(other.seconds for other in others) + dropped_s
     account = Account(
         step_s=sum(sum(window.step_s) for window in windows),
         making_s=0.0,
         sampler_s=sum(window.sampler_s for window in windows),
         main_s=sum(window.receive_cpu_s or 0.0 for window in windows) if workers else 0.0,
-        starting_s=starts_s + ends_s if workers else 0.0,
+        starting_s=starts_s + ends_s + dropped_s if workers else 0.0,
         others=tuple(others),
         unseen_s=max(0.0, lasted_s - in_loop_s),
     )
     return account.lasting(lasted_s)
+
+
+def account_of_starts(loader: LoaderTime, lasted_s: float, others: Sequence[OtherLoader]) -> Account:
+    """Where the time went of a DataLoader whose epochs were left before batches were timed.
+
+    Steps have the time outside of DataLoaders; making has what the iterators took besides workers' start and end.
+    """
+    outside_s = lasted_s - loader.spent_s - sum(other.seconds for other in others)
+    return Account(
+        step_s=max(0.0, outside_s),
+        making_s=max(0.0, loader.spent_s - loader.starting_s),
+        starting_s=loader.starting_s,
+        others=tuple(others),
+    )

@@ -5,18 +5,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from nws_sweep import units
-from nws_sweep.analysis import accounts
+from nws_sweep.analysis import accounts, advice
 from nws_sweep.dataloading import device_clock
 from nws_sweep.online import texts
 from nws_sweep.online.decision import Keep
 from nws_sweep.online.loader_clock import LoaderTime
 from nws_sweep.online.observation import TrainingTrial
 from nws_sweep.online.plan import Plan
-from nws_sweep.online.times import account_of, times_of
+from nws_sweep.online.times import Measured, Times, account_of, account_of_starts, times_of
 from nws_sweep.online.tuner import Tuner
-from nws_sweep.replay.stages import stage_costs
+from nws_sweep.replay.stages import COPY, stage_costs
 from nws_sweep.results import Account, Part, Trial
 from nws_sweep.system import accelerator
+
+_STARTS = 8  # of workers, for fewer batches than can be timed, after which more would not change what is known
 
 
 @dataclass(eq=False)
@@ -36,9 +38,18 @@ class Watcher(Tuner):
     def plan(self, batch: int, batches: int | None) -> Plan | None:
         """Never other settings; says what was found once a long epoch has lasted a minute, or the next one begins."""
         latest = self.observation
-        if latest is not None and self.may_change(self) and (latest.is_long if batch else _has_epoch(latest)):
+        if latest is not None and self.may_change(self) and (latest.is_long if batch else self._has_seen(latest)):
             self._conclude(time.perf_counter())
         return None
+
+    def _has_seen(self, latest: TrainingTrial) -> bool:
+        return _has_epoch(latest) or (not latest.windows and self._is_restarted)
+
+    @property
+    def _is_restarted(self) -> bool:
+        """Whether workers were started again and again, each time for fewer batches than their queue has room for."""
+        starts = self.time.starts
+        return starts >= _STARTS and self.batches < starts * self.current.queued_batches
 
     def end_epoch(self, batches: int, *, is_stream: bool) -> None:
         """Says what was found if no other loaders are seen: nothing between two epochs is known then."""
@@ -57,6 +68,10 @@ class Watcher(Tuner):
             return
         trial = self.observation.trial(self.configuration, self.cpus)
         account = self._account(self.observation, until_s)
+        if account is not None and not self.observation.windows:
+            lines = [accounts.remedy_of_starts(account, self.time.starts, self.batches)]
+            self.decide("\n  ".join([*lines, *accounts.table(account, self.current.num_workers)]))
+            return
         if trial.measurement is not None:
             trial = replace(trial, measurement=replace(trial.measurement, account=account))
         self.trials[self.current] = trial
@@ -74,11 +89,14 @@ class Watcher(Tuner):
     def _account(self, observation: TrainingTrial, until_s: float) -> Account | None:
         """Where the time went until this moment on the clock of the windows; None if it is unknown."""
         windows = observation.windows
+        if not windows and self._is_restarted:
+            others = self.clock.since({}, self.time)
+            return account_of_starts(self.time, max(0.0, until_s - self.time.began_s), others)
         if not windows or self._reason_not_to_know():
             return None
         others = self.clock.since(self.others_before, self.time)
-        lasted_s = max(0.0, until_s - windows[0].began_s)
-        return account_of(windows, lasted_s, others, workers=self.current.num_workers)
+        lasted_s = max(0.0, until_s - windows[0].began_s - observation.batches.between_s)  # that watching took
+        return account_of(windows, lasted_s, others, workers=self.current.num_workers, dropped_s=self.time.dropped_s)
 
     def _reason(self, trial: Trial, batches: int | None) -> str:
         """What was found, in a sentence."""
@@ -95,17 +113,31 @@ class Watcher(Tuner):
             step = f"the training step takes {units.share(account.share(Part.STEP))} of the time"
             return f"{step}, other loaders in it included, which only nws-sweep watch PROGRAM sees"
         if part is not Part.MAKING:
-            return accounts.remedy(account, part, is_remade=self.is_remade)
+            remedy = accounts.remedy(account, part, is_remade=self.is_remade)
+            return f"{remedy}{self._without_workers(measured, times, batches)}" if part is Part.MAIN else remedy
         waits = f"training waits for data {units.share(account.share(part))} of the time{_dearest(trial)}; {takes}"
         if trial.fed_workers:
             waits += f"; only {trial.fed_workers} of {trial.num_workers} workers had batches"
+        is_stream = self.start.facts is not None and self.start.facts.iterable
+        if is_stream and (uneven := advice.uneven_workers(trial)):
+            return f"{waits}; {uneven}"  # a prediction would have each worker make as much as the others
+        return f"{waits}; {self._predicted(measured, times, batches)}"
+
+    def _without_workers(self, measured: Measured, times: Times, batches: int | None) -> str:
+        """What is predicted without workers, if that is best: batches are not received from them then."""
+        decision = self.situation.decision(batches, is_new_epoch=True)
+        is_best = not isinstance(decision, Keep) and not decision.settings.num_workers
+        return f"; {self._predicted(measured, times, batches)}" if is_best else ""
+
+    def _predicted(self, measured: Measured, times: Times, batches: int | None) -> str:
+        """What other settings are predicted to bring, or why there are none."""
         decision = self.situation.decision(batches, is_new_epoch=True)
         if isinstance(decision, Keep):
-            return f"{waits}; {decision.refusal or texts.NO_GAIN}"
+            return decision.refusal or texts.NO_GAIN
         ratio = decision.predicted_s / decision.current_s
         waiting = units.share(max(0.0, 1 - (1 - measured.waiting_share) / ratio))
         settings, predicted = texts.named(decision.settings, self.current), times.text(measured.batch_s * ratio)
-        return f"{waits}; predicted with {settings}: waiting {waiting}, {times.unit} {predicted}"
+        return f"predicted with {settings}: waiting {waiting}, {times.unit} {predicted}"
 
 
 def _has_epoch(observation: TrainingTrial) -> bool:
@@ -115,4 +147,7 @@ def _has_epoch(observation: TrainingTrial) -> bool:
 def _dearest(trial: Trial) -> str:
     """The stage of a sample that takes most of a worker's time; empty if no calls were timed."""
     stages = stage_costs([trial], trial.settings.batch_size or 1, trial.num_workers)
-    return f"; slowest stage of a sample: {stages[0].name} ({units.share(stages[0].share)})" if stages else ""
+    if not stages:
+        return ""
+    remedy = ", which fewer and larger tensors make cheaper" if stages[0].name == COPY else ""
+    return f"; slowest stage of a sample: {stages[0].name} ({units.share(stages[0].share)}{remedy})"

@@ -313,6 +313,8 @@ class TuningHook(ProgramHook):
             self._reporting.announce(f"{reason}: the program runs unchanged")
             self._process = None
             return
+        import nws_sweep.online.loader  # noqa: F401 - now: the first epoch would be longer by this time
+
         super().start()
 
     def conclude(self, program: str) -> None:

@@ -46,6 +46,12 @@ def test_the_table_has_the_largest_part_first_and_what_other_loaders_start() -> 
         (Account(step_s=1.0, making_s=2.0, starting_s=7.0), Part.STARTING,
          "starting and ending workers takes 70 % of the time: persistent_workers=True saves 7.00 s of each later "
          "epoch"),
+        (Account(step_s=9.0, making_s=0.0, main_s=1.0), Part.MAIN,
+         "the training step takes 90 % of the time; receiving batches takes the main process 10 % of the time: give it "
+         "fewer and larger tensors"),
+        (Account(step_s=1.0, making_s=2.0, unseen_s=7.0), Part.UNSEEN,
+         "70 % of the time passes outside of DataLoaders and training steps: look at what follows an epoch, such as "
+         "saving"),
         (Account(step_s=4.0, making_s=0.0, others=(VALIDATION,)), Part.OTHERS,
          "other loaders take 60 % of the time: the DataLoader of Scans starts its workers 20 times; made once, with "
          "persistent_workers=True, it saves 4.75 s"),
@@ -63,6 +69,14 @@ def test_a_loader_that_is_made_for_each_epoch_has_to_be_made_once() -> None:
     assert text.endswith(
         "one DataLoader for all epochs, with persistent_workers=True, saves 9.00 s of each later epoch"
     )
+
+
+def test_workers_that_are_started_for_each_batch_have_a_remedy() -> None:
+    account = Account(step_s=1.0, making_s=2.0, starting_s=7.0)
+    takes = "starting and ending workers takes 70 % of the time"
+    keep = "keep the iterator of the DataLoader for the next batch"
+    assert accounts.remedy_of_starts(account, 20, 20) == f"{takes}, 20 times for 20 batches: {keep}"
+    assert accounts.remedy_of_starts(account, 8, 1) == f"{takes}, 8 times for 1 batch: {keep}"
 
 
 def test_persistent_workers_start_in_the_first_epoch_only() -> None:

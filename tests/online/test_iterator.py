@@ -4,9 +4,10 @@ import copy
 import os
 import pickle
 import random
+import threading
 import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, replace
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import BatchSampler, DataLoader, Dataset, RandomSampler
+from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset, RandomSampler
 
 from nws_sweep.online import observation
 from nws_sweep.online.loader import autotune, watch
@@ -213,6 +214,56 @@ def test_a_program_that_counts_batches_is_watched_too() -> None:
         batches = iter(watched)
         assert [next(batches)[0][0].item() for _ in range(5)] == list(range(0, 20, 4))
     assert len(lines) == 1
+
+
+def test_a_program_that_makes_an_iterator_for_each_batch_is_told_to_keep_it() -> None:
+    lines: list[str] = []
+    watched = watch(DataLoader(Items(64), batch_size=4, shuffle=True, num_workers=2), progress=lines.append)
+    for _ in range(9):
+        next(iter(watched))
+    assert len(lines) == 1
+    assert "of the time, 8 times for 8 batches: keep the iterator of the DataLoader" in lines[0]
+    assert "\n  starting and ending workers  " in lines[0]
+
+
+def test_batches_that_a_thread_takes_are_said_to_be() -> None:
+    lines: list[str] = []
+    for take in (list, lambda batches: _in_thread(list, batches)):
+        take(watch(DataLoader(Items(64), batch_size=4, num_workers=1), progress=lines.append))
+    assert ["a thread takes the batches" in line for line in lines] == [False, True]
+
+
+def _in_thread(take: Callable[[Any], object], batches: Any) -> None:
+    thread = threading.Thread(target=take, args=(batches,))
+    thread.start()
+    thread.join()
+
+
+def test_the_end_of_workers_of_an_epoch_that_is_left_is_a_part_of_the_time() -> None:
+    watched: Any = watch(DataLoader(Items(64), batch_size=4, num_workers=2), progress=False)
+    for number, _ in enumerate(watched):
+        if number == 2:
+            break
+    timed = watched._own_tuner().time
+    assert 0 < timed.dropped_s < timed.starting_s < timed.spent_s
+
+
+class Uneven(IterableDataset[int]):
+    """The first worker has most of the samples."""
+
+    def __iter__(self) -> Iterator[int]:
+        info = torch.utils.data.get_worker_info()
+        for number in range(4 if info and info.id else 40):
+            time.sleep(0.01)
+            yield number
+
+
+def test_a_worker_with_more_than_its_share_of_a_stream_is_named_and_nothing_predicted() -> None:
+    lines: list[str] = []
+    batches = watch(DataLoader(Uneven(), batch_size=2, num_workers=2), progress=lines.append)
+    assert len(list(batches)) == 22
+    assert "shards of equal cost would let all workers end together" in lines[0]
+    assert "predicted" not in lines[0]
 
 
 def test_epochs_leave_no_file_open() -> None:

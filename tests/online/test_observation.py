@@ -137,6 +137,33 @@ def trained(seen: TrainingTrial, batches: int, wait_s: float = WAIT_S, began_s: 
     seen.cut((), None, asked_s + 0.25)
 
 
+def test_records_of_a_worker_that_had_more_than_others_are_kept_though_the_last_window_is_empty() -> None:
+    seen = TrainingTrial(loader_settings(2), batches_per_epoch=None)
+    seen.begin(0, START_S, 0.0)
+    for number in range(8):
+        seen.batches.asked(Moment(100.0 + number, 0.0, 0.0))
+        seen.given(Moment(100.5 + number, 0.0, 0.0), None)
+    seen.batches.asked(Moment(108.0, 0.0, 0.0))
+    numbers = range(0, 12, 2)
+    records = [BatchRecord(number=n, began_s=0.0, ended_s=0.5, cost=BatchCost(0.0, 0.5)) for n in numbers]
+    seen.cut(records[:4], None)
+    seen.cut(records[4:], None, 108.25)
+    assert [record.number for window in seen.windows for record in window.records] == [*numbers]
+
+
+def test_what_looking_at_a_window_takes_is_in_no_window() -> None:
+    seen = TrainingTrial(loader_settings(1), batches_per_epoch=None)
+    for epoch_s in (100.0, 200.0):
+        seen.begin(0, START_S, 0.0)
+        for number in range(3):
+            seen.batches.asked(Moment(epoch_s + number, 0.0, 0.0))
+            seen.batches.asked(Moment(epoch_s + number + 0.25, 0.0, 0.0))
+            seen.given(Moment(epoch_s + number + 0.5, 0.0, 0.0), None)
+        seen.batches.asked(Moment(epoch_s + 3.0, 0.0, 0.0))
+    assert seen.batches.between_s == 6 * 0.25
+    assert sum(seen.batches.wait_s) == pytest.approx(START_S + 3 * 0.25)
+
+
 @pytest.mark.parametrize("length", [None, 16])
 def test_epochs_that_end_before_a_window_counts_are_timed_whole(length: int | None) -> None:
     seen = TrainingTrial(loader_settings(1), batches_per_epoch=length)

@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 
 from nws_sweep.online import texts
-from nws_sweep.online.times import Measured, account_of, times_of
+from nws_sweep.online.loader_clock import LoaderTime
+from nws_sweep.online.times import Measured, account_of, account_of_starts, times_of
 from nws_sweep.results import BatchCost, OtherLoader, Part, Trial, Window, WindowKind
 from tests import factories
 from tests.factories import estimate, loader_settings, measurement, recorded_trial
@@ -98,3 +99,13 @@ def test_the_account_of_a_training_has_each_second_once() -> None:
         Part.OTHERS: 3.0, Part.UNSEEN: 2.0, Part.MAKING: 1.125, Part.STEP: 1.0, Part.STARTING: 1.0, Part.SAMPLER: 0.5,
         Part.MAIN: 0.125,
     })  # fmt: skip
+    left = account_of(windows, 8.75, [validation], workers=2, dropped_s=1.5)
+    changed_s = {part: left.seconds[part] - account.seconds[part] for part in Part}
+    assert changed_s == {**dict.fromkeys(Part, 0.0), Part.STARTING: 1.5, Part.UNSEEN: -1.5}
+
+
+def test_epochs_too_short_for_windows_have_an_account_of_their_starts() -> None:
+    loader = LoaderTime("Train", spent_s=6.0, starting_s=5.0)
+    account = account_of_starts(loader, 10.0, [OtherLoader(name="Val", seconds=1.0)])
+    parts = {Part.STARTING: 5.0, Part.STEP: 3.0, Part.MAKING: 1.0, Part.OTHERS: 1.0}
+    assert account.seconds == {**dict.fromkeys(Part, 0.0), **parts}

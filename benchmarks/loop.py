@@ -1,0 +1,216 @@
+"""Runs programs that train slowly for a known reason, alone and under ``nws-sweep watch``, and writes a page."""
+
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks import support
+from benchmarks.loop_cases import CASES, QUICK, Case
+from nws_sweep import units
+from nws_sweep.results import Part
+from nws_sweep.system import host_lock
+
+_ROOT = Path(__file__).parent.parent
+_PACKAGE = "benchmarks.programs"
+_LIMIT_S = 300.0
+_PAIRS = 2  # of runs with the remedy and without
+_OF_CHEAP = {"cheap_batches": "1 ms", "cheap_long_batches": "10 ms"}
+_SECONDS = {"µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0}
+_TIME = r"([\d.]+) (µs|ms|s|min)\b"
+_SAVES = re.compile(rf"saves {_TIME}")
+_TAKES = re.compile(rf"an epoch takes {_TIME}")
+_PREDICTED = re.compile(rf"predicted with num_workers=(\d+).*an epoch {_TIME}")
+_ROW = re.compile(rf"^  ({'|'.join(part.value for part in Part)}) +(\d+) % ")
+_COLUMNS = (
+    "program", "report", "planted cause", "verdict of watch", "part", "share", "bare", "off, points", "not seen",
+    "gain", "by hand",
+)  # fmt: skip
+_INTRODUCTION = """\
+Programs of `benchmarks/programs`, each after a public report of slow training, run as they are and under
+`nws-sweep watch` ([what it says](../guides/any-program.md#what-watch-says)), a row for each repeat. *Share* is that of
+the planted part in the first epoch, as watch prints it, and *bare* the same by a stopwatch in the program, of the same
+epoch. *Off* is the largest difference of any part. *Gain* is what the verdict says that its remedy saves of an epoch,
+and *by hand* what it saved: the program with that number of workers if the verdict predicts one, else with the planted
+cause mended; medians of all epochs but the first of {pairs} runs each way, in turn.
+"""
+_ABOUT_OVERHEAD = """\
+A training step that sleeps and batches that are ready, two workers, {rounds} pairs of runs in turn: the time of an
+epoch under watch / without it, the median and the range. Watch records the first epoch, or a minute.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watched:
+    """What watch printed.
+
+    Attributes:
+        verdict: Its line, without the name of the dataset.
+        shares: Of the parts of the first epoch, from 0 to 1.
+        saved_s: Seconds of an epoch that the remedy saves; None if it does not say.
+        workers: For which it predicts an epoch; None for none.
+    """
+
+    verdict: str
+    shares: Mapping[Part, float]
+    saved_s: float | None
+    workers: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One run of a case in each way."""
+
+    case: Case
+    watched: Watched
+    bare: Mapping[Part, float]  # shares of the parts, of the same epoch
+    by_hand_s: float  # what the remedy saved of an epoch
+
+    @property
+    def off(self) -> float:
+        """The largest difference between watch and the stopwatch, of the parts that both have."""
+        parts = tuple(Part) if self.case.times_all else (self.case.part,)
+        return max(abs(self.watched.shares.get(part, 0.0) - self.bare.get(part, 0.0)) for part in parts)
+
+    @property
+    def row(self) -> str:
+        """Of the table."""
+        part, watched = self.case.part, self.watched
+        report = f"[{self.case.report}]({self.case.address})"
+        shares = f"{units.share(watched.shares.get(part, 0.0))} | {units.share(self.bare.get(part, 0.0))}"
+        unseen = units.share(watched.shares.get(Part.UNSEEN, 0.0))
+        return (
+            f"| {self.case.name} | {report} | {self.case.about} | {watched.verdict} | {part.value} | {shares} "
+            f"| {100 * self.off:.0f} | {unseen} | {units.seconds(watched.saved_s)} | {_signed(self.by_hand_s)} |"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overhead:
+    """Times of epochs under watch / without it, pair by pair."""
+
+    step: str
+    first: Sequence[float]
+    later: Sequence[float]
+
+    @property
+    def row(self) -> str:
+        """Of the table."""
+        return f"| {self.step} | {_median_and_range(self.first)} | {_median_and_range(self.later)} |"
+
+
+def run(repeats: int, rounds: int, only: Sequence[str], output: Path, command: str, *, quick: bool) -> None:
+    """Runs the cases ``repeats`` times and ``rounds`` pairs for the overhead, and writes the page."""
+    names = only or (QUICK if quick else [case.name for case in CASES])
+    with host_lock.held(support.LOCK_FILE, support.print_line):
+        findings = []
+        for _ in range(repeats):
+            for case in CASES:
+                if case.name in names:
+                    findings.append(finding := _find(case))
+                    support.print_line(finding.row)
+        overheads = [_measure_overhead(name, 1 if quick else rounds) for name in _OF_CHEAP]
+    output.write_text(page(findings, overheads, support.origin(command, repeats, "repeat")), "utf-8")
+
+
+def _find(case: Case) -> Finding:
+    text = _run(case.name, "--bare", watches=True)
+    watched = read(text)
+    remedy = ["--mended"] if watched.workers is None else ["--workers", str(watched.workers)]
+    plain_s, mended_s = list[float](), list[float]()
+    for _ in range(_PAIRS):
+        plain_s += _times_s(_run(case.name))[1:]
+        mended_s += _times_s(_run(case.name, *remedy))[1:]
+    by_hand_s = statistics.median(plain_s) - statistics.median(mended_s)
+    return Finding(case=case, watched=watched, bare=shares_of(_epochs(text)[0]), by_hand_s=by_hand_s)
+
+
+def _measure_overhead(name: str, rounds: int) -> Overhead:
+    first, later = [], []
+    for number in range(rounds):
+        watched_first = number % 2 == 1
+        runs = {
+            watches: _times_s(_run(name, watches=watches)) for watches in sorted((False, True), reverse=watched_first)
+        }
+        first.append(runs[True][0] / runs[False][0])
+        later.append(sum(runs[True][1:]) / sum(runs[False][1:]))
+    overhead = Overhead(step=_OF_CHEAP[name], first=first, later=later)
+    support.print_line(overhead.row)
+    return overhead
+
+
+def _run(name: str, *arguments: str, watches: bool = False) -> str:
+    """What a program prints, on both streams."""
+    watch = ["nws_sweep", "watch", "-m"] if watches else []
+    command = [sys.executable, "-W", "ignore", "-m", *watch, f"{_PACKAGE}.{name}", *arguments]
+    environment = os.environ | {"PYTHONPATH": str(_ROOT)}
+    return subprocess.run(
+        command, cwd=_ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        timeout=_LIMIT_S, check=True,
+    ).stdout  # fmt: skip
+
+
+def _epochs(text: str) -> list[Mapping[str, float]]:
+    return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+
+
+def _times_s(text: str) -> list[float]:
+    return [float(line.removesuffix(" s")) for line in text.splitlines() if re.fullmatch(r"[\d.]+ s", line)]
+
+
+def shares_of(epoch: Mapping[str, float]) -> Mapping[Part, float]:
+    """The shares of the parts of an epoch that a program printed; what no part has is making."""
+    parts = {part: epoch.get(part.value, 0.0) / epoch["epoch_s"] for part in Part}
+    return parts | {Part.MAKING: 1 - sum(share for part, share in parts.items() if part is not Part.MAKING)}
+
+
+def read(text: str) -> Watched:
+    """What watch says in the output of a program."""
+    lines = text.splitlines()
+    verdict = next((line.removeprefix("nws_sweep: ") for line in lines if line.startswith("nws_sweep: ")), "nothing")
+    verdict = re.sub(r"^\w+: ", "", verdict)
+    rows = [row for line in lines if (row := _ROW.match(line))]
+    predicted, takes, saves = _PREDICTED.search(verdict), _TAKES.search(verdict), _SAVES.search(verdict)
+    saved_s = _seconds(*saves.groups()) if saves else None
+    if predicted and takes:
+        saved_s = _seconds(*takes.groups()) - _seconds(*predicted.groups()[1:])
+    return Watched(
+        verdict=verdict,
+        shares={Part(row[1]): int(row[2]) / 100 for row in rows},
+        saved_s=saved_s,
+        workers=int(predicted[1]) if predicted else None,
+    )
+
+
+def _seconds(value: str, unit: str) -> float:
+    return float(value) * _SECONDS[unit]
+
+
+def _signed(saved_s: float) -> str:
+    return f"{'-' * (saved_s < 0)}{units.seconds(abs(saved_s))}"
+
+
+def _median_and_range(ratios: Sequence[float]) -> str:
+    return f"{statistics.median(ratios):.3f} ({min(ratios):.3f} to {max(ratios):.3f})"
+
+
+def page(findings: Sequence[Finding], overheads: Sequence[Overhead], origin: str) -> str:
+    """The whole page, in Markdown."""
+    near = sum(finding.off <= 0.035 for finding in findings)  # both shares are rounded
+    lines = [
+        "# Where an epoch goes: public reports, rebuilt\n",
+        f"All parts are within 3 points of the stopwatch in {near} of {len(findings)} runs. {origin}\n",
+        _INTRODUCTION.format(pairs=_PAIRS),
+        f"| {' | '.join(_COLUMNS)} |\n{'|---' * len(_COLUMNS)}|",
+        *(finding.row for finding in findings),
+        "\n## What watch costs\n",
+        _ABOUT_OVERHEAD.format(rounds=max(len(overhead.first) for overhead in overheads)),
+        "| step | first epoch | later epochs |\n|---|---|---|",
+        *(overhead.row for overhead in overheads),
+    ]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,69 @@
+"""What the benchmark of programs with known causes reads, and its page."""
+
+import importlib
+from pathlib import Path
+
+import pytest
+
+from benchmarks import loop, loop_cases
+from nws_sweep.analysis import accounts
+from nws_sweep.results import Account, Part
+
+PREDICTION = """\
+4.84 s
+nws_sweep: Shards: training waits for data 80 % of the time; an epoch takes 4.84 s with num_workers=4; predicted with \
+num_workers=7: waiting 74 %, an epoch 910 ms
+  where 4.86 s went, with num_workers=4:
+  making samples   80 %  3.87 s
+  training step    15 %  708 ms
+  other loaders     5 %  243 ms  (Photos: 243 ms)
+"""
+
+
+def test_a_prediction_and_the_account_are_read() -> None:
+    watched = loop.read(PREDICTION)
+    assert watched.verdict.startswith("training waits for data 80 %")
+    assert watched.shares == {Part.MAKING: 0.8, Part.STEP: 0.15, Part.OTHERS: 0.05}
+    assert watched.workers == 7
+    assert watched.saved_s == pytest.approx(3.93)
+
+
+def test_what_a_remedy_saves_is_read_as_it_is_written() -> None:
+    account = Account(step_s=2.0, making_s=0.1, starting_s=1.35)
+    verdict = accounts.remedy(account, Part.STARTING)
+    lines = "\n  ".join([f"nws_sweep: Captions: {verdict}", *accounts.table(account, 4)])
+    watched = loop.read(f"3.45 s\n{lines}\n3.6 s\n")
+    assert (watched.verdict, watched.workers, watched.saved_s) == (verdict, None, 1.35)
+    assert watched.shares == {part: round(account.share(part), 2) for part in (Part.STEP, Part.STARTING, Part.MAKING)}
+
+
+def test_a_program_that_is_not_followed_has_no_shares() -> None:
+    assert loop.read("1.0 s\n") == loop.Watched(verdict="nothing", shares={}, saved_s=None, workers=None)
+
+
+def test_what_no_part_has_is_making() -> None:
+    shares = loop.shares_of({"epoch_s": 4.0, "training step": 1.0, "sampler": 0.5, "not seen": 0.5})
+    assert {part: share for part, share in shares.items() if share} == {
+        Part.STEP: 0.25, Part.SAMPLER: 0.125, Part.UNSEEN: 0.125, Part.MAKING: 0.5,
+    }  # fmt: skip
+
+
+def test_the_page_has_a_row_for_each_finding() -> None:
+    case = loop_cases.CASES[0]
+    watched = loop.Watched(verdict="the sampler", shares={Part.SAMPLER: 0.5}, saved_s=None, workers=None)
+    bare = {Part.SAMPLER: 0.48, Part.STEP: 0.1}
+    finding = loop.Finding(case=case, watched=watched, bare=bare, by_hand_s=1.0)
+    overhead = loop.Overhead(step="1 ms", first=(1.0, 1.02, 1.01), later=(1.0, 1.0, 1.0))
+    text = loop.page([finding], [overhead], "Made by hand.")
+    assert "in 0 of 1 runs" in text, "the step differs by 10 points"
+    report = f"[{case.report}]({case.address})"
+    shares = "sampler | 50 % | 48 % | 10 | 0 % | - | 1.00 s"
+    assert f"| {case.name} | {report} | {case.about} | the sampler | {shares} |" in text
+    assert "| 1 ms | 1.010 (1.000 to 1.020) | 1.000 (1.000 to 1.000) |" in text
+
+
+@pytest.mark.parametrize("case", loop_cases.CASES, ids=lambda case: case.name)
+def test_every_case_has_a_program(case: loop_cases.Case) -> None:
+    module = importlib.import_module(f"benchmarks.programs.{case.name}")
+    assert callable(module.main)
+    assert Path(str(module.__file__)).read_text("utf-8").startswith('"""')
