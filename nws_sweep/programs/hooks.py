@@ -360,6 +360,9 @@ class TuningHook(ProgramHook):
         if isinstance(loader, TunedLoader):
             self._tunes_itself = True
             return original(loader)
+        training = self._training
+        if self._watches and training and training.tuner.tuning.is_decided:  # nothing is left to time
+            return original(loader)
         return iterator_of(loader, lambda: self._tuner_of(loader), original)
 
     @property
