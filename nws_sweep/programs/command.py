@@ -22,7 +22,7 @@ _ABOUT = {
     "autotune": "Runs an unchanged program, and tunes num_workers of its training DataLoader in the first epoch.",
     "explain": "Searches like the command search, and says which functions make a sample expensive.",
     "search": "Runs a program until training begins, searches the settings of its DataLoader, and ends.",
-    "watch": "Runs an unchanged program, and says what share of the time training waits for data.",
+    "watch": "Runs an unchanged program, and says where the time of its training goes.",
 }
 _WRONG_USAGE = 2
 _print = printer_for(True)  # on standard error
