@@ -19,7 +19,7 @@ from nws_sweep.system import host_lock
 _ROOT = Path(__file__).parent.parent
 _PACKAGE = "benchmarks.programs"
 _LIMIT_S = 300.0
-_PAIRS = 2  # of runs with the remedy and without
+_PAIRS = 1  # of runs with the remedy and without
 _OF_CHEAP = {"cheap_batches": "1 ms", "cheap_long_batches": "10 ms"}
 _SECONDS = {"µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0}
 _TIME = r"([\d.]+) (µs|ms|s|min)\b"
@@ -37,7 +37,7 @@ Programs of `benchmarks/programs`, each after a public report of slow training, 
 the planted part in the first epoch, as watch prints it, and *bare* the same by a stopwatch in the program, of the same
 epoch. *Off* is the largest difference of any part. *Gain* is what the verdict says that its remedy saves of an epoch,
 and *by hand* what it saved: the program with that number of workers if the verdict predicts one, else with the planted
-cause mended; medians of all epochs but the first of {pairs} runs each way, in turn.
+cause mended; medians of all epochs but the first, of {pairs} pair of runs.
 """
 _ABOUT_OVERHEAD = """\
 A training step that sleeps and batches that are ready, two workers, {rounds} pairs of runs in turn: the time of an

@@ -1,6 +1,7 @@
 """Two training DataLoaders in a zip: the unlabelled one has one worker, and all wait for it."""
 
 import time
+from collections.abc import Iterator
 
 import torch
 from torch.utils.data import DataLoader, Dataset
@@ -27,6 +28,18 @@ class Unlabelled(Labelled):
     """As ``Labelled``."""
 
 
+def timed(course: Course, loader: "DataLoader[torch.Tensor]") -> Iterator[torch.Tensor]:
+    """The batches of another DataLoader than that of the course."""
+    with course.timed(Part.OTHERS):
+        batches = iter(loader)
+    while True:
+        with course.timed(Part.OTHERS):
+            batch = next(batches, None)
+        if batch is None:
+            return
+        yield batch
+
+
 def main() -> None:
     """Trains; the remedy is four workers for the unlabelled samples."""
     course = Course(workers=1)
@@ -34,14 +47,8 @@ def main() -> None:
     workers = 4 if course.is_mended else course.workers
     unlabelled = DataLoader(course.dataset(Unlabelled(0.005)), 8, shuffle=True, num_workers=workers)
     for _ in course.epochs():
-        with course.timed(Part.OTHERS):
-            others = iter(labelled)
-        for _batch in course.batches(unlabelled):
-            with course.timed(Part.OTHERS):
-                next(others)
+        for _batches in zip(course.batches(unlabelled), timed(course, labelled), strict=True):
             train(0.01)
-        with course.timed(Part.OTHERS):
-            next(others, None)
 
 
 if __name__ == "__main__":

@@ -96,7 +96,9 @@ class Watcher(Tuner):
             return None
         others = self.clock.since(self.others_before, self.time)
         lasted_s = max(0.0, until_s - windows[0].began_s - observation.batches.between_s)  # that watching took
-        return account_of(windows, lasted_s, others, workers=self.current.num_workers, dropped_s=self.time.dropped_s)
+        before = self.others_before.get(self.time, LoaderTime())
+        dropped_s = self.time.dropped_s - before.dropped_s
+        return account_of(windows, lasted_s, others, workers=self.current.num_workers, dropped_s=dropped_s)
 
     def _reason(self, trial: Trial, batches: int | None) -> str:
         """What was found, in a sentence."""
