@@ -48,21 +48,7 @@ class TunedIterator:
     def __del__(self) -> None:
         """Nothing refers to the iterator any more; the interpreter may be ending."""
         with contextlib.suppress(Exception):
-            self._drop_pools()
-
-    def _drop_pools(self) -> None:
-        """Workers of an epoch that was left, as by ``break``, end with their pools: this takes time of the program."""
-        clock, timed, has_workers = clock_of_thread(), self._tuner.time, bool(self._pools.current.pids)
-        if clock.is_inside:  # the garbage collector runs within an iterator, which has this time
-            return
-        began_s = time.perf_counter()
-        clock.enter(timed)
-        del self._pools
-        clock.leave(timed, has_ended=True)
-        if has_workers:
-            dropping_s = time.perf_counter() - began_s
-            timed.starting_s += dropping_s
-            timed.dropped_s += dropping_s
+            _drop_pools(vars(self), self._tuner)
 
     def _reset(self, loader: DataLoader[Any]) -> None:
         """Called by DataLoader before another epoch with persistent workers, and draws no seed, as torch's own."""
@@ -231,6 +217,21 @@ class TunedIterator:
             self._observation = None
         if self._observation is not None and has_worked:
             self._observation.batches.asked(_moment(self._pools, self._tuner, self._delay_s))
+
+
+def _drop_pools(attributes: dict[str, Any], tuner: Tuner) -> None:
+    """Workers of an epoch that was left, as by ``break``, end with their pools: this takes time of the program."""
+    clock, loader_time = clock_of_thread(), tuner.time
+    if clock.is_inside:  # the garbage collector runs within an iterator, which has this time
+        return
+    has_workers, began_s = bool(attributes["_pools"].current.pids), time.perf_counter()
+    clock.enter(loader_time)
+    del attributes["_pools"]
+    clock.leave(loader_time, has_ended=True)
+    if has_workers:
+        dropping_s = time.perf_counter() - began_s
+        loader_time.starting_s += dropping_s
+        loader_time.dropped_s += dropping_s
 
 
 def _moment(pools: Pools, tuner: Tuner, delay_s: Callable[[], float]) -> Moment:

@@ -230,7 +230,7 @@ def test_batches_that_a_thread_takes_are_said_to_be() -> None:
     lines: list[str] = []
     for take in (list, lambda batches: _in_thread(list, batches)):
         take(watch(DataLoader(Items(64), batch_size=4, num_workers=1), progress=lines.append))
-    assert ["a thread takes the batches" in line for line in lines] == [False, True]
+    assert ["another thread than the main one takes the batches" in line for line in lines] == [False, True]
 
 
 def _in_thread(take: Callable[[Any], object], batches: Any) -> None:
