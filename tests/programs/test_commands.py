@@ -71,7 +71,9 @@ def test_a_program_does_what_it_does_without(
     with_hook = run_python(project, environment, "-m", "nws_sweep", name, *how, "--epochs", "2", "-m")
     assert plain.returncode == with_hook.returncode == 3, with_hook.stderr
     assert with_hook.stdout == plain.stdout
-    (line,) = with_hook.stderr.splitlines()
+    line, *account = with_hook.stderr.splitlines()
+    assert bool(account) == (name == "watch")
+    assert all(row.startswith("  ") for row in account)
     found = "num_workers=" if name == "autotune" else "training waits for data "
     assert line.startswith(f"nws_sweep: Sleeping: {found}")
 
