@@ -3,6 +3,7 @@
 Tried in a worker that makes one batch and ends: whatever the dataset does there, no later sample is another one.
 """
 
+import contextlib
 import functools
 import multiprocessing
 import random
@@ -15,6 +16,7 @@ import torch
 from torch.utils.data import BatchSampler, DataLoader, get_worker_info
 
 from nws_sweep.results import WholeBatches
+from nws_sweep.system import torch_internals
 
 _FEWEST, _MOST, _TRIED_S = 3, 64, 0.1  # batches that are timed, both ways
 _HUNG_S = 5.0
@@ -37,11 +39,20 @@ def try_whole_batches(loader: "DataLoader[Any]", samples: int) -> WholeBatches |
             loader.dataset, batch_sampler=[[0]], collate_fn=functools.partial(_tried, loader.collate_fn, samples),
             num_workers=1, worker_init_fn=loader.worker_init_fn, timeout=_HUNG_S, multiprocessing_context=context,
         )  # fmt: skip
-        try:
-            found: WholeBatches | None = next(iter(tries))
-        except Exception:  # code of the user may raise anything
-            return None
+        iterator = iter(tries)
+        found: WholeBatches | None = None
+        with contextlib.suppress(Exception):  # code of the user may raise anything
+            found = next(iterator)
+        _end(iterator)
     return found
+
+
+def _end(iterator: Any) -> None:
+    """Kills the worker: one that is ended may take 5 s, in a window if the garbage collector ends it."""
+    torch_internals.raise_at_exit(iterator, is_wanted=False)
+    for worker in torch_internals.workers(iterator):
+        worker.kill()
+    torch_internals.end_workers(iterator)
 
 
 def _tried(collate_fn: Callable[[list[Any]], Any], samples: int, _: Sequence[Any]) -> WholeBatches | None:

@@ -1,5 +1,6 @@
 """Whole batches of datasets that give equal ones, others, or none."""
 
+import multiprocessing
 import os
 from typing import Any
 
@@ -67,6 +68,7 @@ def test_whole_batches_that_are_equal_are_timed(dataset: Dataset[Any]) -> None:
 @pytest.mark.parametrize("dataset", [Listed(), InOrder(), Random(), Exits(), Subset(Rows(), range(10))])
 def test_other_batches_and_failures_are_no_whole_batches(dataset: Dataset[Any]) -> None:
     assert try_whole_batches(loader(dataset), 64) is None
+    assert not multiprocessing.active_children()
 
 
 def test_a_worker_that_is_not_forked_is_too_slow_to_try() -> None:
