@@ -232,10 +232,14 @@ class BatchTimer:
                 setattr(fetcher, "fetch", self._timed(fetcher.fetch))  # noqa: B010
 
     def initialise(self, user_function: Callable[[int], Any], worker: int) -> None:
-        """Called in a worker: calls the program's ``worker_init_fn``, and notes for how long it waits."""
-        began = read_clocks(run_delay_clock())
+        """Called in a worker: calls the program's ``worker_init_fn``, and notes for how long it waits, if possible."""
+        began: Clocks | None = None
+        with contextlib.suppress(Exception):
+            began = read_clocks(run_delay_clock())
         user_function(worker)
-        self.log.times.add_init(worker, cost_of(read_clocks(run_delay_clock()).since(began)).wait_s)
+        if began is not None:
+            with contextlib.suppress(Exception):
+                self.log.times.add_init(worker, cost_of(read_clocks(run_delay_clock()).since(began)).wait_s)
 
     def _timed(self, fetch: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
         def timed(fetcher: Any, index: Any) -> Any:

@@ -106,7 +106,8 @@ class Pools:
             restore()
             self.current = make()
         start_s, drawn_s = time.perf_counter() - began_s, self.sampler_clock.spent_s - drawn_before_s
-        self._note_start(start_s - drawn_s, is_new=self.current is not before)
+        with contextlib.suppress(Exception):  # a sampler of the program may raise anything when it is looked at
+            self._note_start(start_s - drawn_s, is_new=self.current is not before)
         return start_s, drawn_s
 
     def _note_start(self, start_s: float, *, is_new: bool) -> None:

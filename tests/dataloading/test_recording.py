@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset, SequentialSampler, TensorDataset
 
-from nws_sweep.dataloading import clocks, loaders
+from nws_sweep.dataloading import clocks, loaders, recording
 from nws_sweep.dataloading.clocks import Clocks
 from nws_sweep.dataloading.recording import BatchLog, BatchTimer, WorkerStart, cost_of
 from nws_sweep.results import BatchCost, StageTime
@@ -223,3 +223,10 @@ def test_clocks_are_read_again_if_the_thread_loses_its_cpu_meanwhile(monkeypatch
     monkeypatch.setattr(clocks, "time", SimpleNamespace(**vars(time) | {"perf_counter": lambda: next(times_s)}))
     found = clocks.read_clocks(lambda: next(delays_s))
     assert (found.wall_s, found.delay_s) == (10.3, 0.3)
+
+
+def test_a_worker_init_fn_is_called_where_no_clock_can_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recording, "run_delay_clock", lambda: 1 // 0)
+    called: list[int] = []
+    BatchTimer(BatchLog(1)).initialise(called.append, 0)
+    assert called == [0]
