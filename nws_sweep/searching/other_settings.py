@@ -76,7 +76,7 @@ class OtherSettingsSearch(Strategy):
             if found is None or len(compared) == 1:
                 reason += f"; no other {name} is predicted to be faster" if name in _PREDICTED else ""
                 continue
-            if undecided := self._undecided(best, found, known):
+            if undecided := self._undecided(name, best, found, known):
                 return self._round(undecided, self._active([o for o in values if o not in undecided], known))
             reason += _outcome(name, best, found)
             best = found.answer
@@ -116,9 +116,15 @@ class OtherSettingsSearch(Strategy):
         return [promising] if promising else []
 
     def _undecided(
-        self, best: LoaderSettings, found: Estimates, known: Mapping[LoaderSettings, Observation]
+        self, name: str, best: LoaderSettings, found: Estimates, known: Mapping[LoaderSettings, Observation]
     ) -> list[LoaderSettings]:
-        """The values that need more rounds, within their time, with the best so far; empty if there are none."""
+        """The values that need more rounds, within their time, with the best so far; empty if there are none.
+
+        Where a round has confirmed what was predicted of a value, it needs no more, however short it was.
+        """
+        is_confirmed = name in _PREDICTED and len(found.observations) == 2 and found.answer != best
+        if is_confirmed and self.measure.mode != "epoch" and found.loss(best) <= choice.CLOSE:
+            return []
         unclear = undecided(found, found.observations, self.measure)
         left = [o.settings for o in unclear if o.timed_s < _MOST_TIMED_S]
         return self._active(list(dict.fromkeys([best, *left])), known) if left else []

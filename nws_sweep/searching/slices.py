@@ -113,7 +113,7 @@ def _take_windows(candidate: Candidate, process: TrialProcess, number: int) -> N
     windows: list[Window] = []
     request = None
     try:
-        while request is None or (request.kind is WindowKind.WARM_UP and not candidate.is_exhausted):
+        while request is None or not _is_last(request, windows, candidate):
             if candidate.process.is_late:
                 raise TimeLimitReached
             taken = [] if candidate.begins_epoch else [*candidate.windows, *windows]
@@ -136,6 +136,19 @@ def _take_windows(candidate: Candidate, process: TrialProcess, number: int) -> N
         )
         candidate.process.usage = time_slice.after
         candidate.slices.append(time_slice)
+
+
+def _is_last(request: WindowRequest, windows: list[Window], candidate: Candidate) -> bool:
+    """Whether a time slice ends with its latest window: it counts, or the data can be read only once.
+
+    After an epoch in which persistent workers have started, the next one shows what an epoch takes without that.
+    """
+    if candidate.is_exhausted:
+        return True
+    is_first = len(windows) == 1 and not candidate.windows
+    if is_first and candidate.settings.persistent_workers and candidate.process.configuration.measure.mode != "epoch":
+        return False
+    return request.kind is not WindowKind.WARM_UP
 
 
 def _check_end(candidate: Candidate, request: WindowRequest, windows: list[Window]) -> None:

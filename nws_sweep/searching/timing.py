@@ -69,7 +69,7 @@ class Pace:
     @cached_property
     def counting(self) -> Sequence[Window]:
         """The windows with a pace: windows within epochs, or the steady parts of whole epochs."""
-        epochs = [_steady_part(epoch, self.conditions) for epoch in epoch_windows(self.windows)]
+        epochs = [_steady_part(epoch, self.conditions) for epoch in self.epochs]
         return [window for window in epochs or steady_windows(self.windows) if window.batches]
 
     @cached_property

@@ -202,6 +202,20 @@ def test_an_epoch_without_room_for_warm_up_and_windows_is_measured_whole() -> No
     assert in_windows.epoch_s == pytest.approx(5.0)
 
 
+def test_after_the_epoch_that_starts_persistent_workers_a_later_one_is_timed_at_once() -> None:
+    """Four batches arrive each second, and workers start in 7 s: the first epoch shows no other one."""
+    simulated = Simulation(4, batches=12, start_s=7.0)
+    simulated.candidate.process.settings = replace(simulated.candidate.process.settings, persistent_workers=True)
+    simulated.take_slice()
+    assert kinds([*simulated.candidate.windows]) == ["epoch", "epoch"]
+    simulated.take_slice()
+    assert kinds([*simulated.candidate.windows]) == ["epoch"] * 3
+    simulated = Simulation(4, batches=12, rules=MeasureRules(mode="epoch"))  # epochs are counted
+    simulated.candidate.process.settings = replace(simulated.candidate.process.settings, persistent_workers=True)
+    simulated.take_slice()
+    assert kinds([*simulated.candidate.windows]) == ["epoch"]
+
+
 # 16 batches of 4 workers arrive at 1 s, 2 s, ..., 4 each: 0.25 s a batch. Those of 3 workers arrive at 1, 1, 1, 2, 2,
 # 2, ..., 5 s: the multiples of the workers after the first are steady.
 @pytest.mark.parametrize(("num_workers", "batches", "batch_s"), [(4, 16, 0.25), (3, 13, 1 / 3)])

@@ -173,7 +173,7 @@ def test_the_values_of_a_setting_to_measure(name: str, workers: int, values: tup
     assert sorted(map(str, (getattr(one, name) for one in tried))) == sorted(map(str, values))
 
 
-def test_the_best_predicted_value_is_measured_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_best_predicted_value_is_measured_until_a_round_confirms_it(monkeypatch: pytest.MonkeyPatch) -> None:
     costs_s = {2: 1.0, 1: 2.0, 4: 0.8, 8: 0.7}
     model = SimpleNamespace(cost_s=lambda settings: costs_s[settings.prefetch_factor])
     monkeypatch.setattr(other_settings, "model_from", lambda *_: model)
@@ -182,8 +182,12 @@ def test_the_best_predicted_value_is_measured_to_its_end(monkeypatch: pytest.Mon
     costs_s.update({4: 0.6, 8: 1.0})  # as predicted after the first round
     untimed = replace(by_rounds(prefetching(8), 0.7), cost_s=None, paces_s={})  # its first window did not count
     assert search.decide([best, untimed]) == Round(candidates=(prefetching(8),), window_s=0.5)
-    decision = search.decide([best, by_rounds(prefetching(8), 0.7)])
+    noisy = by_rounds(prefetching(2), *[0.4, 1.6] * 3)  # one round decides nothing
+    decision = search.decide([noisy, by_rounds(prefetching(8), 0.38)])
     assert decision == Round(candidates=(prefetching(2), prefetching(8)), window_s=0.5)
+    confirmed = search.decide([best, by_rounds(prefetching(8), 0.7)])
+    assert isinstance(confirmed, Stop)
+    assert confirmed.reason.endswith("prefetch_factor=8 takes 30 % less time")
     costs_s.update(dict.fromkeys((1, 4, 8), 1.0))
     assert search.decide([best]) == Stop(
         reason="all 1 candidates were measured; no other prefetch_factor is predicted to be faster"

@@ -195,6 +195,7 @@ def test_rounds_differ_by_later_epochs_of_persistent_workers(
     assert {number: 8 * pace_s for number, pace_s in timing.paces_s.items()} == pytest.approx(expected)
     if len(expected) > 1:
         assert (timing.epoch_s, timing.paced_share) == pytest.approx((5.9, 5 / 5.9))
+        assert 8 * (timing.batch_s or 0.0) == pytest.approx(5.0)
 
 
 @pytest.mark.parametrize(
