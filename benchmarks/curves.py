@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 
-from nws_sweep.results import LoaderSettings
+from nws_sweep.results import LoaderSettings, MeasureRules
 from tests.oracle import Load, simulate
 
 BATCH_SIZE = 2  # samples of a batch, of which each waits, then computes
 TOLERANCE = 0.03  # share of the time that twice as many workers must save
 _EQUAL = 0.01  # prices that differ by this share are equally good
 PREFETCH_FACTORS = (1, 2, 4, 8)
+PERSISTENT_EPOCHS = MeasureRules(epochs=1).shared_epochs  # that the start of persistent workers is shared by
 
 Shape = Callable[[random.Random, int], list[float]]  # factors of the costs of an epoch's batches, mean about 1
 
@@ -69,21 +70,30 @@ class Curve:
     costs: Mapping[str, float] = field(default_factory=dict, hash=False)  # of main process and workers, as in Load
     most_workers: int = 96  # that are compared for the best
 
-    def load(self, settings: LoaderSettings, order: Sequence[int] | None = None) -> Load:
-        """The load of an epoch that takes the batches in this order; None for the sampler's."""
+    def load(self, settings: LoaderSettings, order: Sequence[int] | None = None, *, starts: bool = True) -> Load:
+        """The load of an epoch.
+
+        Args:
+            settings: Of the DataLoader.
+            order: Of the batches; None for the sampler's.
+            starts: Whether workers start and end with it; persistent ones do not in later epochs.
+        """
         workers, shape = settings.num_workers, _shape(self)
         slowdown = self.slowdown(workers)
         factors = [shape[batch] * slowdown for batch in (range(self.batches) if order is None else order)]
-        usual = {"receive_s": 0.002, "fork_s": 0.002, "start_s": 0.02, "stop_s": 0.008}
+        costs = {"receive_s": 0.002, "fork_s": 0.002, "start_s": 0.02, "stop_s": 0.008, **self.costs}
+        if not starts:
+            costs.update(fork_s=0.0, start_s=0.0, stop_s=0.0)
+        first_batches = workers if starts else 0
         return Load(
-            cpu_s=[self.cpu_s * factor + self.first_cpu_s * (n < workers) for n, factor in enumerate(factors)],
+            cpu_s=[self.cpu_s * factor + self.first_cpu_s * (n < first_batches) for n, factor in enumerate(factors)],
             wait_s=[self.wait_s * factor for factor in factors],
             num_workers=workers,
             prefetch_factor=settings.prefetched or 1,
             in_order=settings.in_order,
             samples=BATCH_SIZE,
             cpus=self.cpus,
-            **{**usual, **self.costs},
+            **costs,
         )
 
     def limit_s(self, workers: int) -> float:
@@ -104,49 +114,60 @@ def _shape(curve: Curve) -> list[float]:
     return curve.shape(random.Random(curve.name), curve.batches)
 
 
-def settings_of(workers: int, prefetch_factor: int | None = None) -> LoaderSettings:
+def settings_of(workers: int, prefetch_factor: int = 2, *, persists: bool = False) -> LoaderSettings:
     """The settings of a candidate."""
-    prefetched = prefetch_factor if workers else None
-    return LoaderSettings(batch_size=BATCH_SIZE, num_workers=workers, prefetch_factor=prefetched).canonical()
+    return LoaderSettings(
+        batch_size=BATCH_SIZE, num_workers=workers, prefetch_factor=prefetch_factor, persistent_workers=persists
+    ).canonical()
 
 
 @cache
-def moments_s(curve: Curve, workers: int, prefetch_factor: int = 2) -> list[float]:
+def moments_s(curve: Curve, settings: LoaderSettings, *, starts: bool) -> list[float]:
     """When the batches of an epoch without noise come, and when it ends."""
-    return simulate(curve.load(settings_of(workers, prefetch_factor)))
+    return simulate(curve.load(settings, starts=starts))
 
 
-def batch_s(curve: Curve, workers: int, prefetch_factor: int = 2) -> float:
-    """True time per batch of an epoch, start and end of the workers included."""
-    return moments_s(curve, workers, prefetch_factor)[-1] / curve.batches
+def batch_s(curve: Curve, settings: LoaderSettings) -> float:
+    """True time per batch of an epoch, start and end of the workers included; a tenth of these if they persist."""
+    epoch_s = moments_s(curve, settings, starts=True)[-1]
+    if settings.persistent_workers:
+        epoch_s += (1 - 1 / PERSISTENT_EPOCHS) * (moments_s(curve, settings, starts=False)[-1] - epoch_s)
+    return epoch_s / curve.batches
 
 
-def pace_s(curve: Curve, workers: int, prefetch_factor: int = 2) -> float:
+def pace_s(curve: Curve, settings: LoaderSettings) -> float:
     """True time per batch once the queue has filled, before it runs empty."""
-    epoch_s, queued = moments_s(curve, workers, prefetch_factor), workers * (1 + prefetch_factor)
+    epoch_s = moments_s(curve, settings, starts=not settings.persistent_workers)
+    workers, queued = settings.num_workers, settings.num_workers + settings.queued_batches
     first = min(queued, curve.batches // 4)
     count = max(curve.batches - 1 - queued, curve.batches // 2) - first
     count -= count % max(1, workers)  # equal workers deliver together
     return (epoch_s[first + count] - epoch_s[first]) / count
 
 
-def price_s(curve: Curve, workers: int, prefetch_factor: int = 2) -> float:
+def price_s(curve: Curve, settings: LoaderSettings) -> float:
     """J: the time, priced by workers."""
-    return batch_s(curve, workers, prefetch_factor) * math.pow(1 + TOLERANCE, math.log2(1 + workers))
+    return batch_s(curve, settings) * math.pow(1 + TOLERANCE, math.log2(1 + settings.num_workers))
 
 
 @cache
-def best(curve: Curve) -> tuple[int, int, float]:
-    """The best number of workers with its prefetch_factor, and its price."""
-    prices_s = {(workers, 2): price_s(curve, workers) for workers in _ladder(curve.most_workers)}
-    workers = min(prices_s, key=lambda pair: prices_s[pair])[0]
+def best(curve: Curve) -> tuple[LoaderSettings, float]:
+    """The best settings, and their price; workers that persist are never slower."""
+    prices_s = {settings: price_s(curve, settings) for settings in map(_persistent, _ladder(curve.most_workers))}
+    workers = min(prices_s, key=lambda settings: prices_s[settings]).num_workers
     near = {number for number in range(workers - 3, workers + 4) if 0 <= number <= curve.most_workers}
-    prices_s |= {(number, 2): price_s(curve, number) for number in near}
-    workers = min(prices_s, key=lambda pair: prices_s[pair])[0]
-    pairs = [(number, factor) for number in {workers, workers // 2} if number for factor in PREFETCH_FACTORS]
-    prices_s |= {(number, factor): price_s(curve, number, factor) for number, factor in pairs}
-    pair = min(prices_s, key=lambda pair: prices_s[pair])
-    return *pair, prices_s[pair]
+    prices_s |= {settings: price_s(curve, settings) for settings in map(_persistent, near)}
+    workers = min(prices_s, key=lambda settings: prices_s[settings]).num_workers
+    for number in {workers, workers // 2} - {0}:
+        for factor in PREFETCH_FACTORS:
+            settings = settings_of(number, factor, persists=True)
+            prices_s[settings] = price_s(curve, settings)
+    answer = min(prices_s, key=lambda settings: prices_s[settings])
+    return answer, prices_s[answer]
+
+
+def _persistent(workers: int) -> LoaderSettings:
+    return settings_of(workers, persists=True)
 
 
 def _ladder(most: int) -> Iterator[int]:
@@ -156,8 +177,7 @@ def _ladder(most: int) -> Iterator[int]:
 
 def regret(curve: Curve, settings: LoaderSettings) -> float:
     """By how much the price of an answer exceeds the least, as a share."""
-    least_s = best(curve)[2]
-    return max(0.0, price_s(curve, settings.num_workers, settings.prefetched or 2) / least_s - 1)
+    return max(0.0, price_s(curve, settings) / best(curve)[1] - 1)
 
 
 def _slowdown(table: Mapping[int, float], workers: int) -> float:

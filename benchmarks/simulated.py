@@ -48,9 +48,9 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The searches of one curve, by machine, and its best number of workers with its prefetch_factor."""
+    """The searches of one curve, by machine, and its best settings."""
 
-    best: tuple[int, int]
+    best: LoaderSettings
     outcomes: Mapping[Condition, Sequence[Outcome]]
 
 
@@ -66,10 +66,10 @@ def run(repeats: int, only: Sequence[str], jobs: int, output: Path, command: str
 def _result_of(name: str, repeats: int) -> Result:
     support.print_line(name)
     curve = next(curve for curve in CURVES if curve.name == name)  # its functions cannot be pickled
-    workers, prefetch_factor, _ = best(curve)
+    settings, _ = best(curve)
     seeds = range(repeats)
     outcomes = {machine: [simulated(curve, machine, seed) for seed in seeds] for machine in CONDITIONS}
-    return Result((workers, prefetch_factor), outcomes)
+    return Result(settings, outcomes)
 
 
 def simulated(curve: Curve, condition: Condition, seed: int) -> Outcome:
@@ -124,7 +124,7 @@ def _rows(curve: Curve, machine: SimulatedMachine, trials: Iterable[Trial]) -> I
     for trial in trials:
         time = trial.measurement.batch_s if trial.measurement else None
         if time and time.low and time.high:
-            yield time.low <= machine.mean_factor * _pace_s(curve, trial) <= time.high
+            yield time.low <= machine.mean_factor * pace_s(curve, trial.settings) <= time.high
 
 
 def _ratios(curve: Curve, of_answer: Trial, trials: Iterable[Trial]) -> Iterator[bool]:
@@ -132,11 +132,7 @@ def _ratios(curve: Curve, of_answer: Trial, trials: Iterable[Trial]) -> Iterator
         times = times_of(of_answer, trial)
         ends = times.ratio.ends if times else None
         if ends and trial.settings != of_answer.settings:
-            yield ends[0] <= _pace_s(curve, trial) / _pace_s(curve, of_answer) <= ends[1]
-
-
-def _pace_s(curve: Curve, trial: Trial) -> float:
-    return pace_s(curve, trial.num_workers, trial.settings.prefetched or 2)
+            yield ends[0] <= pace_s(curve, trial.settings) / pace_s(curve, of_answer.settings) <= ends[1]
 
 
 def _is_impossible(curve: Curve, machine: SimulatedMachine, trial: Trial) -> bool:
@@ -159,7 +155,7 @@ def page(results: Mapping[Curve, Result], origin: str) -> str:
         lines += ["", f"## {machine.name}", "", *_head("curve", "best", "answers")]
         for curve, result in results.items():
             outcomes = [*result.outcomes[machine]]
-            lines.append(_row(curve.name, outcomes, _named(*result.best), _answers(outcomes)))
+            lines.append(_row(curve.name, outcomes, _named(result.best), _answers(outcomes)))
     lines += ["", "## Curves", "", *(f"- {curve.name}: {curve.about}" for curve in results), ""]
     return "\n".join(lines)
 
@@ -207,8 +203,9 @@ def _answers(outcomes: Sequence[Outcome]) -> str:
     return " ".join(map(str, (numbers[0], numbers[len(numbers) // 2], numbers[-1])))
 
 
-def _named(workers: int, prefetch_factor: int) -> str:
-    return f"{workers}" if prefetch_factor == 2 or not workers else f"{workers} ({prefetch_factor})"
+def _named(settings: LoaderSettings) -> str:
+    is_usual = settings.prefetched in (None, 2)
+    return f"{settings.num_workers}" if is_usual else f"{settings.num_workers} ({settings.prefetched})"
 
 
 def _head(*names: str) -> tuple[str, str]:
@@ -229,7 +226,8 @@ all that decides is nws_sweep's.
 - drift: noise of 5 %, and the machine's speed is a random walk, 5 % a second.
 - neighbour: noise of 5 %, and another program comes and goes, about every 3 s, while which all takes twice as long.
 - regret: by how much the price of the answer (time per batch of a whole epoch x {1 + TOLERANCE}^log2(1 + workers))
-  exceeds the least of all numbers of workers, and of prefetch_factor 1, 4 and 8 at the best and at half of it; median,
+  exceeds the least of all numbers of workers that persist, and of prefetch_factor 1, 4 and 8 at the best and at half of
+  it; median,
   95th percentile, largest.
 - cost: simulated seconds of the search, median and largest; the time that the search computes is not in it.
 - provisional: searches whose time limit ended them.

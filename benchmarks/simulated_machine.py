@@ -109,6 +109,7 @@ class SimulatedProcess(FakeProcess):
         self.cpu_s = self.main_cpu_s = self.delay_s = self.samples_made = 0.0
         self.records: list[BatchRecord] = []
         self.stopped_s: list[float] = []  # moments of pauses
+        self._has_started = False  # an epoch
         self.machine = _CountingMachine(shared.curve.cpus)
         shared.clock.advance(_START_PROCESS_S)
         self._session = LoaderSession(
@@ -122,7 +123,9 @@ class SimulatedProcess(FakeProcess):
         self.records.clear()
         self.machine = _CountingMachine(self._machine.curve.cpus)
         self._order = list(self._batches)
-        load = self._machine.curve.load(self.settings, self._order)
+        starts = not (self.settings.persistent_workers and self._has_started)
+        self._has_started = True
+        load = self._machine.curve.load(self.settings, self._order, starts=starts)
         recorded = _RecordedLoad(**vars(load), process=self)
         self.loader = Loader(recorded, self.machine)
         self._perform(self.loader.start_workers())

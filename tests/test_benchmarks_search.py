@@ -174,7 +174,7 @@ def test_a_search_of_a_quiet_simulated_machine_prints_the_truth(name: str) -> No
     for trial in record.trials:
         assert trial.measurement is not None
         assert trial.measurement.batch_s is not None
-        assert trial.measurement.batch_s.value == pytest.approx(curves.pace_s(curve, trial.num_workers), rel=0.02)
+        assert trial.measurement.batch_s.value == pytest.approx(curves.pace_s(curve, trial.settings), rel=0.02)
     assert simulated.compared(curve, machine, record).impossible == 0
 
 
@@ -196,10 +196,20 @@ def test_what_once_was_answered_wrong_is_answered_right(name: str, machine: str,
 def test_the_best_settings_of_a_curve_have_no_regret_and_workers_beyond_them_have_a_price() -> None:
     free = dict.fromkeys(("fork_s", "start_s", "stop_s"), 0.0)
     curve = curves.Curve(name="computing", about="", cpu_s=0.02, batches=200, most_workers=6, costs=free)
-    workers, prefetch_factor, _ = curves.best(curve)
-    assert (workers, curves.regret(curve, curves.settings_of(workers, prefetch_factor))) == (2, 0.0)
+    settings, _ = curves.best(curve)
+    assert (settings.num_workers, curves.regret(curve, settings)) == (2, 0.0)
     assert curves.regret(curve, curves.settings_of(4)) == pytest.approx(1.03 ** math.log2(5 / 3) - 1, abs=0.01)
     assert curves.regret(curve, curves.settings_of(1)) > 0.7
+
+
+def test_workers_that_persist_start_in_one_epoch_of_ten() -> None:
+    curve = curves.Curve(
+        name="starting", about="", cpu_s=0.02, first_cpu_s=0.0, batches=100, costs={"start_s": 5.0, "stop_s": 0.0}
+    )
+    epochs_s = {
+        persists: 100 * curves.batch_s(curve, curves.settings_of(1, persists=persists)) for persists in (False, True)
+    }
+    assert epochs_s[False] - epochs_s[True] == pytest.approx(0.9 * 5.0, abs=0.05)
 
 
 def test_a_number_is_set_in_its_module_and_where_it_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
