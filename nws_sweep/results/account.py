@@ -68,7 +68,7 @@ class Account:
             Part.SAMPLER: self.sampler_s,
             Part.MAIN: self.main_s,
             Part.STARTING: self.starting_s,
-            Part.OTHERS: sum(other.seconds for other in self.others),
+            Part.OTHERS: sum(loader.seconds for loader in self.others),
             Part.UNSEEN: self.unseen_s,
         }
         return dict(sorted(by_part.items(), key=lambda item: -item[1]))
@@ -99,5 +99,5 @@ class Account:
         scale = total_s / known_s
         names = ("step_s", "sampler_s", "main_s", "starting_s", "unseen_s")
         parts_s = {name: scale * getattr(self, name) for name in names}
-        others = tuple(replace(other, seconds=scale * other.seconds) for other in self.others)
+        others = tuple(replace(loader, seconds=scale * loader.seconds) for loader in self.others)
         return Account(making_s=0.0, others=others, **parts_s)

@@ -198,7 +198,8 @@ def timing_row(trial: Trial, result: SearchRecord) -> dict[str, Any]:
     """The row of a trial in timings.csv; undefined values are absent or None."""
     configuration = result.configuration
     # asdict takes seconds for thousands of trials. ``float`` is for numbers of numpy.
-    measurement, noise = (msgspec.to_builtins(one, enc_hook=float) or {} for one in (trial.measurement, trial.noise))
+    measurement = msgspec.to_builtins(trial.measurement, enc_hook=float) or {}
+    noise = msgspec.to_builtins(trial.noise, enc_hook=float) or {}
     batch = measurement.pop("batch_s", None)
     if batch:
         measurement |= {"batch_s": batch["value"], "batch_s_low": batch["low"], "batch_s_high": batch["high"]}

@@ -77,21 +77,23 @@ class LoaderSettings:
         """Batches that the workers may hold ready or in preparation."""
         return self.num_workers * self.prefetched
 
-    def changes(self, own: "LoaderSettings", searched: Iterable[str] = ()) -> dict[str, Any]:
-        """The keywords to change in a loader with settings ``own``: num_workers, those searched, those that differ."""
+    def changes(self, before: "LoaderSettings", searched: Iterable[str] = ()) -> dict[str, Any]:
+        """The keywords to change in a loader with settings ``before``: num_workers, what was searched or differs."""
+        after = replace(self, prefetch_factor=self.prefetched)
+        before = replace(before, prefetch_factor=before.prefetched)
         names = {"num_workers", *searched}
-        mine, theirs = (replace(one, prefetch_factor=one.prefetched) for one in (self, own))
-        names |= {each.name for each in fields(self) if getattr(mine, each.name) != getattr(theirs, each.name)}
+        for setting in fields(self):
+            if getattr(after, setting.name) != getattr(before, setting.name):
+                names.add(setting.name)
         if self.batch_size is None:
             names.discard("batch_size")
         return {name: getattr(self, name) for name in _TUNED if name in names}
 
-    def differing(self, other: "LoaderSettings") -> str:
-        """The settings that differ from ``other``, except num_workers, as ``key=value``; empty if none differs."""
-        mine, theirs = asdict(self), asdict(other)
-        return " ".join(
-            f"{name}={shown(value)}" for name, value in mine.items() if name != "num_workers" and value != theirs[name]
-        )
+    def differing(self, base: "LoaderSettings") -> str:
+        """The settings that differ from ``base``, except num_workers, as ``key=value``; empty if none differs."""
+        values, base_values = asdict(self), asdict(base)
+        names = [name for name in values if name != "num_workers" and values[name] != base_values[name]]
+        return " ".join(f"{name}={shown(values[name])}" for name in names)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,14 +132,14 @@ class SearchRules:
     # Names of settings to search after num_workers; None for prefetch_factor and persistent_workers, unless given.
     settings: tuple[Searchable, ...] | None = ()
 
-    def searched(self, own: LoaderSettings) -> tuple[str, ...]:
-        """The settings to search after num_workers in a loader with settings ``own``; by itself if adaptive, online."""
+    def searched(self, base: LoaderSettings) -> tuple[str, ...]:
+        """The settings to search after num_workers in a loader with settings ``base``; by itself if adaptive, online."""
         if self.settings is not None:
             return self.settings
         names = []
-        if self.strategy in ("adaptive", ONLINE_STRATEGY) and own.prefetch_factor is None:
+        if self.strategy in ("adaptive", ONLINE_STRATEGY) and base.prefetch_factor is None:
             names.append("prefetch_factor")
-        if self.strategy == "adaptive" and not own.persistent_workers:
+        if self.strategy == "adaptive" and not base.persistent_workers:
             names.append("persistent_workers")
         return tuple(names)
 

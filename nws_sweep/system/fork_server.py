@@ -68,13 +68,13 @@ def fork(server: Connection, function: str, *arguments: Any) -> ForkedProcess:
     ``server`` is the connection to a process that calls ``serve``, or will. Raises EOFError, ConnectionError or, on
     macOS, RuntimeError if it has exited, another OSError if there can be no process.
     """
-    ours, theirs = multiprocessing.Pipe()
-    channel, reported = multiprocessing.Pipe()
-    with theirs, reported, _socket_of(server) as requests:
-        reduction.sendfds(requests, [theirs.fileno(), reported.fileno()])  # on macOS until they are received
-    process = ForkedProcess(ours, channel)
+    connection, end_of_child = multiprocessing.Pipe()
+    channel, end_of_server = multiprocessing.Pipe()
+    with end_of_child, end_of_server, _socket_of(server) as requests:
+        reduction.sendfds(requests, [end_of_child.fileno(), end_of_server.fileno()])  # on macOS until received
+    process = ForkedProcess(connection, channel)
     key = bytes(multiprocessing.current_process().authkey)  # by which managers of the program know it
-    ours.send((function, arguments, sys.argv, key))
+    connection.send((function, arguments, sys.argv, key))
     return process
 
 
@@ -82,7 +82,7 @@ class ForkServer:
     """A fork server of a new Python process, the only one of this program."""
 
     def __init__(self, modules: Iterable[str]) -> None:
-        self.connection, theirs = multiprocessing.Pipe()
+        self.connection, end_of_server = multiprocessing.Pipe()
         self._is_ready = False
         flags = ["-O"] * sys.flags.optimize + [f"-W{option}" for option in sys.warnoptions]
         folders = [folder for folder in sys.path if isinstance(folder, str)]  # an import ignores others
@@ -90,8 +90,9 @@ class ForkServer:
         # Blocked signals stay pending here; the server inherits the mask and is not ended before it ignores them.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, processes.ENDING_SIGNALS)
         try:
-            with theirs:
-                self.process = subprocess.Popen([spawn.get_executable(), *flags, "-c", code], stdin=theirs.fileno())
+            with end_of_server:
+                command = [spawn.get_executable(), *flags, "-c", code]
+                self.process = subprocess.Popen(command, stdin=end_of_server.fileno())
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
@@ -115,11 +116,11 @@ class ForkOfProgram(ForkServer):
     """A fork server that is a fork of this program: its processes have what the program had in memory."""
 
     def __init__(self, modules: Iterable[str]) -> None:
-        self.connection, theirs = multiprocessing.Pipe()
+        self.connection, end_of_server = multiprocessing.Pipe()
         self._is_ready = False
         context = multiprocessing.get_context("fork")
-        self._fork = context.Process(target=_serve_for_program, args=(theirs, self.connection, modules))
-        with theirs:
+        self._fork = context.Process(target=_serve_for_program, args=(end_of_server, self.connection, modules))
+        with end_of_server:
             self._fork.start()
 
     def close(self) -> None:
@@ -247,12 +248,14 @@ def serve(connection: Connection) -> None:
         processes.kill_tree(process)
 
 
-def _fork(theirs: Connection, channel: Connection, channels: dict[BaseProcess, Connection], held: list[Any]) -> None:
-    for passed in (theirs, channel):
+def _fork(
+    connection: Connection, channel: Connection, channels: dict[BaseProcess, Connection], held: list[Any]
+) -> None:
+    for passed in (connection, channel):
         os.set_inheritable(passed.fileno(), False)
     context = multiprocessing.get_context("fork")
-    process = context.Process(target=_child, args=(theirs, [*held, channel, *channels.values()]))
-    with theirs, contextlib.suppress(OSError):  # the program has closed its end
+    process = context.Process(target=_child, args=(connection, [*held, channel, *channels.values()]))
+    with connection, contextlib.suppress(OSError):  # the program has closed its end
         try:
             process.start()
         except OSError as error:  # too many processes, or too little memory
@@ -270,10 +273,13 @@ def _report_exits(channels: dict[BaseProcess, Connection]) -> None:
         process.close()
 
 
-def _reap_adopted(own: Collection[int | None]) -> None:
+def _reap_adopted(children: Collection[int | None]) -> None:
     """Reaps the workers of killed processes: the first process of a container, which would get them, may reap none."""
     with contextlib.suppress(ChildProcessError):  # there is no child
-        while (exited := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) and exited.si_pid not in own:
+        while True:
+            exited = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            if exited is None or exited.si_pid in children:
+                return
             os.waitpid(exited.si_pid, 0)
 
 
@@ -281,8 +287,8 @@ def _child(connection: Connection, held: Iterable[Any]) -> None:
     """The forked process: its parent's files are closed, or others would not notice that the parent has exited."""
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    for each in held:
-        each.close()
+    for file in held:
+        file.close()
     processes.die_with_parent()
     with contextlib.suppress(EOFError):  # the program has exited
         function, arguments, sys.argv[:], key = connection.recv()

@@ -105,8 +105,9 @@ def group_folders(root: Path, controller: str) -> Iterator[tuple[int, Path]]:
     """
     for line in read(root / "proc/self/cgroup").splitlines():
         _, controllers, group = line.split(":", 2)
-        own = {controllers: 1, controller: 1} if controller in controllers.split(",") else {}
-        mounts = own if controllers else {".": 2}
+        mounts = {".": 2}
+        if controllers:
+            mounts = {controllers: 1, controller: 1} if controller in controllers.split(",") else {}
         inside = PurePosixPath(group.lstrip("/"))
         for name, version in mounts.items():
             yield from ((version, root / _MOUNT / name / part) for part in (inside, *inside.parents))

@@ -80,10 +80,10 @@ def _usable(path: str, warn: Say) -> int:
         if path != _USUAL and not os.path.lexists(path):  # a folder that was mistyped
             raise
         why = "a link" if error.errno == errno.ELOOP else error.strerror
-    own = result_cache.usual_folder() / "nws_sweep.lock"
-    warn(f"{path} cannot be locked ({why}): waits only for other measurements of this user, by {own}")
-    own.parent.mkdir(parents=True, exist_ok=True)
-    return _opened(str(own))
+    of_user = result_cache.usual_folder() / "nws_sweep.lock"
+    warn(f"{path} cannot be locked ({why}): waits only for other measurements of this user, by {of_user}")
+    of_user.parent.mkdir(parents=True, exist_ok=True)
+    return _opened(str(of_user))
 
 
 def _opened(path: str) -> int:

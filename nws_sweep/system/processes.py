@@ -75,26 +75,31 @@ def uninterrupted() -> Iterator[None]:
         yield
         return
     received: list[int] = []
-    found: dict[int, Any] = {number: signal.getsignal(number) for number in signal.valid_signals()}
-    own = {number: handler for number, handler in found.items() if callable(handler)}
+    handlers = _python_handlers(signal.valid_signals())
     is_inside = True
 
     def defer(number: int, frame: FrameType | None) -> None:
         if is_inside:
             received.append(number)
         else:  # received while the handlers are restored below
-            own[number](number, frame)
+            handlers[number](number, frame)
 
     try:
-        for number in own:
+        for number in handlers:
             signal.signal(number, defer)
         yield
     finally:
         is_inside = False
-        for number, handler in own.items():
+        for number, handler in handlers.items():
             signal.signal(number, handler)
         for number in received:
             signal.raise_signal(number)
+
+
+def _python_handlers(numbers: Iterable[int]) -> dict[int, Any]:
+    """The handlers of those signals that have one written in Python."""
+    handlers: dict[int, Any] = {number: signal.getsignal(number) for number in numbers}
+    return {number: handler for number, handler in handlers.items() if callable(handler)}
 
 
 class Interrupted(KeyboardInterrupt):
@@ -161,23 +166,23 @@ def ended_by_taken_signals() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    found: dict[int, Any] = {number: signal.getsignal(number) for number in ENDING_SIGNALS}
-    default = signal.default_int_handler  # which raises
-    own = {number: handler for number, handler in found.items() if callable(handler) and handler is not default}
+    handlers = _python_handlers(ENDING_SIGNALS)
+    if handlers.get(signal.SIGINT) is signal.default_int_handler:  # which raises
+        del handlers[signal.SIGINT]
     is_inside = True
 
     def take(number: int, frame: FrameType | None) -> None:
-        own[number](number, frame)
+        handlers[number](number, frame)
         if is_inside:
             raise Interrupted(number)
 
     try:
-        for number in own:
+        for number in handlers:
             signal.signal(number, take)
         yield
     finally:
         is_inside = False
-        for number, handler in own.items():
+        for number, handler in handlers.items():
             signal.signal(number, handler)
 
 
@@ -281,7 +286,8 @@ def remove_shared_memory(pids: Iterable[int]) -> None:
     process uses stay.
     """
     deadline = time.monotonic() + _CLOSED_WITHIN_S  # the kernel closes the files of a killed process after its exit
-    for segment in [found for pid in pids for found in Path("/dev/shm").glob(f"torch_{pid}_*") if _is_own(found)]:
+    segments = [path for pid in pids for path in Path("/dev/shm").glob(f"torch_{pid}_*")]
+    for segment in filter(_is_own, segments):
         while not (is_unused := _is_unused(segment)) and segment.exists() and time.monotonic() < deadline:
             time.sleep(POLL_S)
         if is_unused:

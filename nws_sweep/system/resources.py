@@ -93,10 +93,12 @@ def _threads_left() -> int | None:
     soft, _ = resource.getrlimit(resource.RLIMIT_NPROC)
     if os.getuid() == 0 or soft == resource.RLIM_INFINITY or soft > _ROOMY_THREADS:
         return None
-    members = (member.info for member in psutil.process_iter(["uids", "num_threads"]))
-    # Processes of other users may have no uids.
-    mine = (one["num_threads"] or 0 for one in members if one["uids"] is not None and one["uids"].real == os.getuid())
-    return soft - sum(mine)
+    threads = 0
+    for process in psutil.process_iter(["uids", "num_threads"]):
+        uids = process.info["uids"]  # processes of other users may have none
+        if uids is not None and uids.real == os.getuid():
+            threads += process.info["num_threads"] or 0
+    return soft - threads
 
 
 def allow_open_files() -> None:

@@ -36,13 +36,16 @@ def missing_names() -> tuple[str, ...]:
 def _names_of(owner: str) -> set[str]:
     """Names of a module or class, and those that its functions use: methods set the attributes of instances."""
     try:
-        found: Any = pkgutil.resolve_name(owner)
+        module_or_class: Any = pkgutil.resolve_name(owner)
     except (ImportError, AttributeError):
         return set()
-    members = [member for one in getattr(found, "__mro__", [found]) for member in vars(one).items()]
-    # ``isinstance`` would read attributes, of which some warn.
-    codes = [member.__code__ for _, member in members if type(member) is FunctionType]
-    return {name for name, _ in members}.union(*(code.co_names for code in codes))
+    names: set[str] = set()
+    for namespace in getattr(module_or_class, "__mro__", [module_or_class]):
+        for name, member in vars(namespace).items():
+            names.add(name)
+            if type(member) is FunctionType:  # ``isinstance`` would read attributes, of which some warn
+                names.update(member.__code__.co_names)
+    return names
 
 
 @functools.cache
@@ -57,7 +60,8 @@ def is_iterator(value: Any) -> bool:
     """Whether the object can begin an epoch, as all iterators of DataLoaders, and is neither dataset nor sampler."""
     from torch.utils.data import Dataset, Sampler
 
-    return all(hasattr(type(value), one) for one in ("_reset", "__next__")) and not isinstance(value, Dataset | Sampler)
+    begins_epochs = hasattr(type(value), "_reset") and hasattr(type(value), "__next__")
+    return begins_epochs and not isinstance(value, Dataset | Sampler)
 
 
 def new_iterator(loader: Any) -> Any:
@@ -98,9 +102,9 @@ def workers(iterator: Any) -> Any:
 
 def end_workers(iterator: Any) -> None:
     """Ends the workers of an iterator, if it has some."""
-    own = _with_workers(iterator)
-    if own is not None:
-        own._shutdown_workers()
+    with_workers = _with_workers(iterator)
+    if with_workers is not None:
+        with_workers._shutdown_workers()
 
 
 def raise_at_exit(iterator: Any, *, is_wanted: bool) -> None:

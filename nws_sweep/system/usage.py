@@ -36,14 +36,14 @@ def of_tree(pid: int, *, shares_dataset: bool = True) -> Usage:
         return Usage()
     pids = [member.pid for member in members]
     memory_bytes, added_bytes = memory(pids, shares_dataset=shares_dataset)
-    storage = [host.fields(Path(f"/proc/{one}/io")) for one in pids]  # see proc_pid_io(5)
+    storage = [host.fields(Path(f"/proc/{member_pid}/io")) for member_pid in pids]  # see proc_pid_io(5)
     return Usage(
         cpu_s=sum(_cpu_s(member) for member in members),
         memory_bytes=memory_bytes,
         added_bytes=added_bytes,
         shm_bytes=_shared_memory_bytes(pids) if platforms.IS_LINUX else None,
-        disk_bytes=known_sum(one.get("read_bytes") for one in storage),
-        read_bytes=known_sum(one.get("rchar") for one in storage),
+        disk_bytes=known_sum(counters.get("read_bytes") for counters in storage),
+        read_bytes=known_sum(counters.get("rchar") for counters in storage),
         major_faults=known_sum(map(_major_faults, pids)),
     )
 
@@ -54,13 +54,18 @@ def of_machine(root: Path = Path("/")) -> MachineTime:
     stats = [host.fields(folder / "cpu.stat") for _, folder in host.group_folders(root, "cpu")]
     # Microseconds in version 2, nanoseconds in version 1.
     throttled_s = (stat.get("throttled_usec", 0) / 1e6 + stat.get("throttled_time", 0) / 1e9 for stat in stats)
-    busy_s, idle_s, steal_s = (sum(getattr(one, name, 0.0) for one in times for name in names) for names in _STATES)
+    busy_s, idle_s, steal_s = (_seconds_in(times, states) for states in _STATES)
     return MachineTime(
         busy_s=busy_s,
         total_s=busy_s + steal_s + idle_s,
         steal_s=steal_s,
         throttled_s=max(throttled_s, default=0.0),
     )
+
+
+def _seconds_in(times: Sequence[object], states: Iterable[str]) -> float:
+    """Seconds of all CPUs in these states, of which a system may lack some."""
+    return sum(getattr(of_cpu, state, 0.0) for of_cpu in times for state in states)
 
 
 def _usable_cpu_times() -> Sequence[object]:
@@ -72,8 +77,8 @@ def _usable_cpu_times() -> Sequence[object]:
 
 def known_sum(values: Iterable[int | None]) -> int | None:
     """The sum of the values that are not None; None without one."""
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None
+    numbers = [value for value in values if value is not None]
+    return sum(numbers) if numbers else None
 
 
 def _cpu_s(process: psutil.Process) -> float:
@@ -81,12 +86,12 @@ def _cpu_s(process: psutil.Process) -> float:
         times = process.cpu_times()
     except psutil.Error:
         return 0.0
-    own = times.user + times.system
+    cpu_s = times.user + times.system
     if platforms.IS_LINUX:
         # The CPU clock of clock_getcpuclockid(3), in nanoseconds; /proc has hundredths of a second.
         with contextlib.suppress(OSError):
-            own = time.clock_gettime((~process.pid << 3) | 2)
-    return float(own + getattr(times, "children_user", 0.0) + getattr(times, "children_system", 0.0))
+            cpu_s = time.clock_gettime((~process.pid << 3) | 2)
+    return float(cpu_s + getattr(times, "children_user", 0.0) + getattr(times, "children_system", 0.0))
 
 
 def memory(pids: Iterable[int], *, shares_dataset: bool = True) -> tuple[int | None, int | None]:
@@ -100,14 +105,14 @@ def memory(pids: Iterable[int], *, shares_dataset: bool = True) -> tuple[int | N
     # the kernel may drop them at any time, so they neither take free memory nor show growth.
     first, *children = pids
     every = math.ceil(len(children) / _MOST_READ) or 1
-    own, *others = (_kinds(pid) for pid in (first, *children[::every]))
-    if not own and not any(others):
+    of_first, *of_children = (_kinds(pid) for pid in (first, *children[::every]))
+    if not of_first and not any(of_children):
         return None, None
-    each = len(children) / len(others) if others else 0.0
-    added = _added(own) + each * sum(map(_added, others))
-    files = own.get("Pss_File", 0) + each * sum(kind.get("Pss_File", 0) for kind in others)
-    whole = added + own.get("Anonymous", 0) - _private(own)
-    return 1024 * round(whole + files), 1024 * round(added if shares_dataset else whole)
+    children_per_read = len(children) / len(of_children) if of_children else 0.0
+    added = _added(of_first) + children_per_read * sum(map(_added, of_children))
+    files = of_first.get("Pss_File", 0) + children_per_read * sum(kind.get("Pss_File", 0) for kind in of_children)
+    with_dataset = added + of_first.get("Anonymous", 0) - _private(of_first)
+    return 1024 * round(with_dataset + files), 1024 * round(added if shares_dataset else with_dataset)
 
 
 def _kinds(pid: int) -> Mapping[str, int]:
@@ -156,9 +161,9 @@ def _open(pid: int, device: int | None) -> Iterator[tuple[int, int]]:
     with contextlib.suppress(OSError):
         for name in os.listdir(folder):  # noqa: PTH208 - thousands of names
             with contextlib.suppress(OSError):
-                found = os.stat(f"{folder}/{name}")  # noqa: PTH116
-                if found.st_dev == device:
-                    yield found.st_ino, found.st_blocks * _BLOCK_BYTES
+                status = os.stat(f"{folder}/{name}")  # noqa: PTH116
+                if status.st_dev == device:
+                    yield status.st_ino, status.st_blocks * _BLOCK_BYTES
 
 
 def resident_bytes(pids: Iterable[int]) -> int:
