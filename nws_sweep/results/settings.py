@@ -133,7 +133,7 @@ class SearchRules:
     settings: tuple[Searchable, ...] | None = ()
 
     def searched(self, base: LoaderSettings) -> tuple[str, ...]:
-        """The settings to search after num_workers in a loader with settings ``base``; by itself if adaptive, online."""
+        """The settings to search after num_workers in a loader with settings ``base``."""
         if self.settings is not None:
             return self.settings
         names = []
