@@ -66,7 +66,7 @@ class TunedIterator:
 
     def _begin_epoch(self, make: Callable[[], Pool]) -> None:
         latest = self._tuner.observation
-        if latest is not None and self._try(latest.end_epoch):
+        if latest is not None and self._try(latest.leave_epoch, _moment(self._pools, self._tuner, self._delay_s)):
             self._try(lambda: self._tuner.end_epoch(self._batches or 0, is_stream=False))
         self._try(self._pools.change_between_epochs, self._batches)
         self._tuner.clock = clock_of_thread()
@@ -235,8 +235,9 @@ def _drop_pools(attributes: dict[str, Any], tuner: Tuner) -> None:
 
 
 def _moment(pools: Pools, tuner: Tuner, delay_s: Callable[[], float]) -> Moment:
-    others_s = clock_of_thread().others_s(tuner.time)
-    return Moment(time.perf_counter(), time.process_time(), delay_s(), *pools.sampler_clock.read(), others_s)
+    clock_s = time.perf_counter()
+    spent_s = clock_of_thread().spent_s(tuner.time, clock_s)
+    return Moment(clock_s, time.process_time(), delay_s(), *pools.sampler_clock.read(), *spent_s)
 
 
 def _cut(latest: TrainingTrial, pool: Pool, tuner: Tuner, *, has_ended: bool = False) -> None:

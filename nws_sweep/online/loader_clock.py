@@ -21,10 +21,10 @@ class LoaderTime:
 
     Attributes:
         name: Of the class of its dataset.
+        workers: In use.
         has_loop: Whether the time between its batches is its own, unless it is parallel.
         is_open: Whether its epoch has begun and not ended.
         is_parallel: Whether another DataLoader goes on within its epoch, as with ``zip``.
-        began_s: When an iterator was first called, on the clock of its thread.
         spent_s: Seconds so far.
         starting_s: Seconds of them for starting and ending workers.
         starts: How often workers were started.
@@ -32,14 +32,24 @@ class LoaderTime:
     """
 
     name: str = ""
+    workers: int = 0
     has_loop: bool = False
     is_open: bool = False
     is_parallel: bool = False
-    began_s: float = 0.0
     spent_s: float = 0.0
     starting_s: float = 0.0
     starts: int = 0
     dropped_s: float = 0.0
+
+    def since(self, before: "LoaderTime") -> "LoaderTime":
+        """The same with what was spent, and how often workers were started, since it was ``before``."""
+        return replace(
+            self,
+            spent_s=self.spent_s - before.spent_s,
+            starting_s=self.starting_s - before.starting_s,
+            starts=self.starts - before.starts,
+            dropped_s=self.dropped_s - before.dropped_s,
+        )
 
 
 @dataclass(eq=False)
@@ -90,9 +100,11 @@ class LoaderClock:
         finally:
             self.leave(loader, has_ended=False)
 
-    def others_s(self, loader: LoaderTime) -> float:
-        """Seconds of all other DataLoaders; called in an iterator of ``loader``."""
-        return self._spent_s - loader.spent_s
+    def spent_s(self, loader: LoaderTime, now_s: float) -> tuple[float, float]:
+        """Seconds of all other DataLoaders and of ``dropped_s``, and in calls of the iterators of ``loader`` until now."""
+        open_s = now_s - self._since_s if self._owner is loader else 0.0
+        others_s = self._spent_s - loader.spent_s + loader.dropped_s
+        return others_s, loader.spent_s - loader.dropped_s + open_s
 
     @property
     def is_inside(self) -> bool:
@@ -106,18 +118,20 @@ class LoaderClock:
 
     def since(self, before: Mapping[LoaderTime, LoaderTime], loader: LoaderTime) -> tuple[OtherLoader, ...]:
         """What the other DataLoaders took since ``now`` returned ``before``, the longest first; without idle ones."""
-        spent = [
-            OtherLoader(
-                name=other.name,
-                seconds=after.spent_s - then.spent_s,
-                starting_s=after.starting_s - then.starting_s,
-                starts=after.starts - then.starts,
-            )
-            for other, after in self.now().items()
-            if other is not loader
-            for then in [before.get(other, LoaderTime())]
-        ]
-        return tuple(sorted((other for other in spent if other.seconds > 0), key=lambda other: -other.seconds))
+        others = []
+        for other, now in self.now().items():
+            time_since = now.since(before.get(other, LoaderTime()))
+            if other is not loader and time_since.spent_s > 0:
+                others.append(
+                    OtherLoader(
+                        name=time_since.name,
+                        workers=time_since.workers,
+                        seconds=time_since.spent_s,
+                        starting_s=time_since.starting_s,
+                        starts=time_since.starts,
+                    )
+                )
+        return tuple(sorted(others, key=lambda other: -other.seconds))
 
     def now(self) -> Mapping[LoaderTime, LoaderTime]:
         """The time of each DataLoader until now."""
@@ -132,7 +146,6 @@ class LoaderClock:
             self._spent_s += now_s - self._since_s
         if owner is not None and owner not in self.times:
             self.times.append(owner)
-            owner.began_s = now_s
         self._owner, self._since_s = owner, now_s
 
 

@@ -7,12 +7,13 @@ from dataclasses import dataclass, field, replace
 from nws_sweep import units
 from nws_sweep.analysis import accounts, advice
 from nws_sweep.dataloading import device_clock
+from nws_sweep.dataloading.windows import Moment
 from nws_sweep.online import texts
 from nws_sweep.online.decision import Keep
 from nws_sweep.online.loader_clock import LoaderTime
 from nws_sweep.online.observation import TrainingTrial
 from nws_sweep.online.plan import Plan
-from nws_sweep.online.times import Measured, Times, account_of, account_of_starts, times_of
+from nws_sweep.online.times import Measured, Times, account_of, times_of
 from nws_sweep.online.tuner import Tuner
 from nws_sweep.replay.stages import COPY, stage_costs
 from nws_sweep.results import Account, Part, Trial
@@ -26,13 +27,13 @@ class Watcher(Tuner):
     """Follows a loader until its next epoch begins, at most for a minute, or until training ends."""
 
     changes_settings = False
-    others_before: Mapping[LoaderTime, LoaderTime] = field(default_factory=dict)  # when the first epoch began
+    times_before: Mapping[LoaderTime, LoaderTime] = field(default_factory=dict)  # when the first epoch began
 
     def observe(self, batches_per_epoch: int | None) -> TrainingTrial | None:
-        """As a tuner; notes what other loaders have taken before."""
+        """As a tuner; notes what loaders have taken before."""
         is_new, observation = self.observation is None, super().observe(batches_per_epoch)
         if is_new and observation is not None:
-            self.others_before = self.clock.now()
+            self.times_before = self.clock.now()
         return observation
 
     def plan(self, batch: int, batches: int | None) -> Plan | None:
@@ -43,7 +44,7 @@ class Watcher(Tuner):
         return None
 
     def _has_seen(self, latest: TrainingTrial) -> bool:
-        return _has_epoch(latest) or (not latest.windows and self._is_restarted)
+        return _has_epoch(latest) or self._is_restarted
 
     @property
     def _is_restarted(self) -> bool:
@@ -60,18 +61,16 @@ class Watcher(Tuner):
     def end(self) -> None:
         """Says what was found; what followed the last batch of any loader is no part of an epoch."""
         if self.observation is not None:
-            self.observation.close(self.clock.latest_s)
-        self._conclude(self.clock.latest_s)
+            ended_s = self.clock.latest_s
+            spent_s = self.clock.spent_s(self.time, ended_s)
+            self.observation.leave_epoch(Moment(ended_s, time.process_time(), 0.0, 0.0, 0.0, *spent_s))
+            self._conclude(ended_s)
 
     def _conclude(self, until_s: float) -> None:
         if self.observation is None or self.tuning.is_decided:
             return
         trial = self.observation.trial(self.configuration, self.cpus)
         account = self._account(self.observation, until_s)
-        if account is not None and not self.observation.windows:
-            lines = [accounts.remedy_of_starts(account, self.time.starts, self.batches)]
-            self.decide("\n  ".join([*lines, *accounts.table(account, self.current.num_workers)]))
-            return
         if trial.measurement is not None:
             trial = replace(trial, measurement=replace(trial.measurement, account=account))
         self.trials[self.current] = trial
@@ -88,29 +87,26 @@ class Watcher(Tuner):
 
     def _account(self, observation: TrainingTrial, until_s: float) -> Account | None:
         """Where the time went until this moment on the clock of the windows; None if it is unknown."""
-        windows = observation.windows
-        if not windows and self._is_restarted:
-            others = self.clock.since({}, self.time)
-            return account_of_starts(self.time, max(0.0, until_s - self.time.began_s), others)
+        windows, before = observation.windows, self.times_before
         if not windows or self._reason_not_to_know():
             return None
-        others = self.clock.since(self.others_before, self.time)
-        lasted_s = max(0.0, until_s - windows[0].began_s - observation.batches.between_s)  # that watching took
-        before = self.others_before.get(self.time, LoaderTime())
-        dropped_s = self.time.dropped_s - before.dropped_s
-        return account_of(windows, lasted_s, others, workers=self.current.num_workers, dropped_s=dropped_s)
+        lasted_s = max(0.0, until_s - windows[0].began_s - observation.batches.watching_s)
+        loader = self.time.since(before.get(self.time, LoaderTime()))
+        return account_of(windows, lasted_s, loader, self.clock.since(before, self.time))
 
     def _reason(self, trial: Trial, batches: int | None) -> str:
         """What was found, in a sentence."""
         times = times_of([trial])
         measured = times.measured.get(self.current)
         account = trial.measurement.account if trial.measurement else None
+        part = accounts.to_change(account, self.current) if account else None
+        if account is not None and part is Part.STARTING and self._is_restarted:
+            return accounts.remedy_of_starts(account, self.time.starts, self.batches)
         if measured is None:
             return "too few batches were timed"
         takes = f"{times.unit} takes {times.text(measured.batch_s)} with num_workers={self.current.num_workers}"
         if account is None:
             return f"{takes}; the share of it spent waiting is unknown, {self._reason_not_to_know()}"
-        part = accounts.to_change(account, self.current)
         if part is None and not self.sees_others:
             step = f"the training step takes {units.share(account.share(Part.STEP))} of the time"
             return f"{step}, other loaders in it included, which only nws-sweep watch PROGRAM sees"
