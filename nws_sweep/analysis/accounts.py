@@ -92,10 +92,14 @@ def remedy_of_starts(account: Account, starts: int, batches: int) -> str:
 
 
 def _remedy_of_others(account: Account, takes: str) -> str:
+    least_s = choice.PROMISING * account.total_s
     worst = max(account.others, key=lambda loader: loader.starting_s)
-    if worst.starts < 2 or worst.starting_s < choice.PROMISING * account.total_s:
-        names = ", ".join(loader.name for loader in account.others)
-        return f"other loaders ({names}) take {takes}: tune each of them"
-    often, saved_s = counted(worst.starts, "time"), worst.starting_s * (1 - 1 / worst.starts)
-    starts = f"the DataLoader of {worst.name} starts its workers {often}"
-    return f"other loaders take {takes}: {starts}; made once, with {_PERSISTENT}, it saves {seconds(saved_s)}"
+    if worst.starts > 1 and worst.starting_s >= least_s:
+        often, saved_s = counted(worst.starts, "time"), worst.starting_s * (1 - 1 / worst.starts)
+        starts = f"the DataLoader of {worst.name} starts its workers {often}"
+        return f"other loaders take {takes}: {starts}; made once, with {_PERSISTENT}, it saves {seconds(saved_s)}"
+    slowest = max(account.others, key=lambda loader: loader.called_s)
+    if slowest.workers == 0 and slowest.called_s >= least_s:
+        return f"other loaders take {takes}: the DataLoader of {slowest.name} has no workers: give it some"
+    names = ", ".join(loader.name for loader in account.others)
+    return f"other loaders ({names}) take {takes}: tune each of them"

@@ -262,6 +262,7 @@ def tuner_of(
         changes_within_epochs=_changes_within_epochs(loader),
         most_workers=max_workers,
         prefetches="prefetch_factor" in searched,
+        reorders=watches and hasattr(loader, "in_order"),  # since torch 2.6
         once=once,
         tell=functools.partial(_tell, announce, configuration, others),
         on_decided=(lambda watcher: watcher.tell(watcher.tuning.reason)) if watches else _conclude,

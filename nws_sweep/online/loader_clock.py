@@ -26,6 +26,7 @@ class LoaderTime:
         is_open: Whether its epoch has begun and not ended.
         is_parallel: Whether another DataLoader goes on within its epoch, as with ``zip``.
         spent_s: Seconds so far.
+        called_s: Seconds of them in its iterators.
         starting_s: Seconds of them for starting and ending workers.
         starts: How often workers were started.
         dropped_s: Seconds of ``starting_s`` for ending workers of epochs that were left; no window has them.
@@ -37,6 +38,7 @@ class LoaderTime:
     is_open: bool = False
     is_parallel: bool = False
     spent_s: float = 0.0
+    called_s: float = 0.0
     starting_s: float = 0.0
     starts: int = 0
     dropped_s: float = 0.0
@@ -46,6 +48,7 @@ class LoaderTime:
         return replace(
             self,
             spent_s=self.spent_s - before.spent_s,
+            called_s=self.called_s - before.called_s,
             starting_s=self.starting_s - before.starting_s,
             starts=self.starts - before.starts,
             dropped_s=self.dropped_s - before.dropped_s,
@@ -88,7 +91,7 @@ class LoaderClock:
         if not self._depth:
             loader.is_open = not has_ended
             keeps_loop = loader.has_loop and not loader.is_parallel and not has_ended
-            self._pass_to(loader if keeps_loop else None)
+            loader.called_s += self._pass_to(loader if keeps_loop else None)
 
     @contextlib.contextmanager
     def entered(self, loader: LoaderTime) -> Iterator[None]:
@@ -127,6 +130,7 @@ class LoaderClock:
                         name=time_since.name,
                         workers=time_since.workers,
                         seconds=time_since.spent_s,
+                        called_s=time_since.called_s,
                         starting_s=time_since.starting_s,
                         starts=time_since.starts,
                     )
@@ -139,14 +143,17 @@ class LoaderClock:
             self._pass_to(self._owner)
         return {loader: replace(loader) for loader in self.times}
 
-    def _pass_to(self, owner: LoaderTime | None) -> None:
+    def _pass_to(self, owner: LoaderTime | None) -> float:
+        """The time from now on is that of ``owner``; returns the seconds since it was passed before."""
         now_s = self.clock()
+        passed_s = now_s - self._since_s
         if self._owner is not None:
-            self._owner.spent_s += now_s - self._since_s
-            self._spent_s += now_s - self._since_s
+            self._owner.spent_s += passed_s
+            self._spent_s += passed_s
         if owner is not None and owner not in self.times:
             self.times.append(owner)
         self._owner, self._since_s = owner, now_s
+        return passed_s
 
 
 _of_thread: Any = threading.local()

@@ -25,6 +25,7 @@ class LoaderState:
         cpus: CPUs that the program and its workers may use.
         most_workers: Maximum number of workers; None for what fits.
         prefetches: Whether ``prefetch_factor`` may change.
+        reorders: Whether ``in_order=False`` may be proposed.
         tell: Called with a line about the loader, such as one about a change that affects more than speed.
         on_decided: Called each time the settings are decided.
         others: The agreement with other ranks; None for a single process.
@@ -50,6 +51,7 @@ class LoaderState:
     on_decided: Callable[[Any], None]
     cpus: float = field(default_factory=host.usable_cores)
     others: Agreement | None = None
+    reorders: bool = False
     once: bool = False
     may_change: Callable[[Any], bool] = lambda _: True
     own_generators: Sequence[str] = ()
@@ -121,6 +123,7 @@ class LoaderState:
             epoch=self.epoch,
             changes_within_epochs=self.changes_within_epochs,
             prefetches=self.prefetches,
+            reorders=self.reorders,
             cpus=self.cpus,
             most_workers=self.most_workers,
             distributes_among=self.distributes_among,

@@ -13,10 +13,13 @@ UNKNOWN = "how long a batch takes is unknown, since too few were timed"
 
 
 def named(settings: LoaderSettings, beside: LoaderSettings) -> str:
-    """The number of workers, and prefetch_factor if both have one and it differs."""
-    has_other_queue = settings.num_workers and settings.prefetched != beside.prefetched
-    queue = f" prefetch_factor={settings.prefetched}" if has_other_queue else ""
-    return f"num_workers={settings.num_workers}{queue}"
+    """The number of workers, and with workers ``prefetch_factor`` and ``in_order`` if they differ."""
+    text = f"num_workers={settings.num_workers}"
+    if settings.num_workers and settings.prefetched != beside.prefetched:
+        text += f" prefetch_factor={settings.prefetched}"
+    if settings.num_workers and settings.in_order != beside.in_order:
+        text += f" in_order={settings.in_order}"
+    return text
 
 
 def now(times: Times, settings: LoaderSettings, verb: str = "takes") -> str:

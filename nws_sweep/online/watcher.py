@@ -9,7 +9,7 @@ from nws_sweep.analysis import accounts, advice
 from nws_sweep.dataloading import device_clock
 from nws_sweep.dataloading.windows import Moment
 from nws_sweep.online import texts
-from nws_sweep.online.decision import Keep
+from nws_sweep.online.decision import Keep, Try
 from nws_sweep.online.loader_clock import LoaderTime
 from nws_sweep.online.observation import TrainingTrial
 from nws_sweep.online.plan import Plan
@@ -110,32 +110,30 @@ class Watcher(Tuner):
         if part is None and not self.sees_others:
             step = f"the training step takes {units.share(account.share(Part.STEP))} of the time"
             return f"{step}, other loaders in it included, which only nws-sweep watch PROGRAM sees"
-        if part is not Part.MAKING:
-            remedy = accounts.remedy(account, part, is_remade=self.is_remade)
-            return f"{remedy}{self._without_workers(measured, times, batches)}" if part is Part.MAIN else remedy
+        if part is not Part.MAKING and part is not Part.MAIN:
+            return accounts.remedy(account, part, is_remade=self.is_remade)
+        decision = self.situation.decision(batches, is_new_epoch=True)
+        predicted = self._predicted(decision, measured, times)
+        if part is Part.MAIN:
+            has_workers = isinstance(decision, Keep) or decision.settings.num_workers
+            return accounts.remedy(account, part) + ("" if has_workers else f"; {predicted}")
         waits = f"training waits for data {units.share(account.share(part))} of the time{_dearest(trial)}; {takes}"
         if trial.fed_workers:
             waits += f"; only {trial.fed_workers} of {trial.num_workers} workers had batches"
         is_stream = self.start.facts is not None and self.start.facts.iterable
         if is_stream and (uneven := advice.uneven_workers(trial)):
             return f"{waits}; {uneven}"  # a prediction would have each worker make as much as the others
-        return f"{waits}; {self._predicted(measured, times, batches)}"
+        return f"{waits}; {predicted}"
 
-    def _without_workers(self, measured: Measured, times: Times, batches: int | None) -> str:
-        """What is predicted without workers, if that is best: batches are not received from them then."""
-        decision = self.situation.decision(batches, is_new_epoch=True)
-        is_best = not isinstance(decision, Keep) and not decision.settings.num_workers
-        return f"; {self._predicted(measured, times, batches)}" if is_best else ""
-
-    def _predicted(self, measured: Measured, times: Times, batches: int | None) -> str:
+    def _predicted(self, decision: Try | Keep, measured: Measured, times: Times) -> str:
         """What other settings are predicted to bring, or why there are none."""
-        decision = self.situation.decision(batches, is_new_epoch=True)
         if isinstance(decision, Keep):
             return decision.refusal or texts.NO_GAIN
         ratio = decision.predicted_s / decision.current_s
         waiting = units.share(max(0.0, 1 - (1 - measured.waiting_share) / ratio))
         settings, predicted = texts.named(decision.settings, self.current), times.text(measured.batch_s * ratio)
-        return f"predicted with {settings}: waiting {waiting}, {times.unit} {predicted}"
+        order = "" if decision.settings.in_order == self.current.in_order else "; batches come in another order then"
+        return f"predicted with {settings}: waiting {waiting}, {times.unit} {predicted}{order}"
 
 
 def _has_epoch(observation: TrainingTrial) -> bool:
