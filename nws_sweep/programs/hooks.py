@@ -291,7 +291,8 @@ class TuningHook(ProgramHook):
     """Gives each DataLoader a tuner; loaders that are made for one epoch each share one.
 
     All of them are timed. Only the selected one changes its settings, or is reported if nothing may change: of
-    several that may be the training DataLoader, the one that has given most batches so far.
+    several that may be the training DataLoader, the one that has given most batches so far; of several in turn, as in a
+    ``zip``, the one that takes most time.
 
     Args:
         reporting: How it reports.
@@ -367,9 +368,15 @@ class TuningHook(ProgramHook):
 
     @property
     def _training(self) -> _Followed | None:
-        """The selected loader; None if it has not given any batch."""
-        found = [one for one in self._followed if one.tuner.batches and (self._wanted is None or one.is_wanted)]
-        return max(found, key=lambda one: (one.likeness, one.tuner.batches), default=None)
+        """The selected loader; of several in turn, as in a zip, the slowest; None if it has not given any batch."""
+        loaders = [
+            loader for loader in self._followed if loader.tuner.batches and (self._wanted is None or loader.is_wanted)
+        ]
+        training = max(loaders, key=lambda loader: (loader.likeness, loader.tuner.batches), default=None)
+        if training is None or not training.tuner.time.is_parallel:
+            return training
+        in_turn = [loader for loader in loaders if loader.tuner.time.is_parallel]
+        return max(in_turn, key=lambda loader: loader.tuner.time.called_s)
 
     def _is_training(self, tuner: "Tuner") -> bool:
         training = self._training
