@@ -6,16 +6,28 @@ from nws_sweep.units import counted, seconds, share
 
 _LEAST_SHARE = 0.005  # of a part that has a row: "0 %" says nothing
 _PERSISTENT = "persistent_workers=True"
-_MOST = 0.75  # of the time: the training step has it rather than what could be changed around it
+_STEP_LIMITS = 0.75  # share of the time from which the training step is named before what could be changed around it
 
 
 def line(trial: Trial | None) -> str:
     """Where the time of an epoch goes with the settings of a trial: parts and their shares; empty if unknown."""
-    account = trial.measurement.account if trial and trial.measurement else None
+    account = account_of(trial)
     if account is None:
         return ""
     shown = [f"{part.value} {share(account.share(part))}" for part in _shown(account)]
     return f"where the time goes: {', '.join(shown)}"
+
+
+def account_of(trial: Trial | None) -> Account | None:
+    """Where the time of a trial goes; None if it is unknown."""
+    return trial.measurement.account if trial and trial.measurement else None
+
+
+def line_beside_waiting(trial: Trial | None) -> str:
+    """The line if another part than making samples is to change, which the share of waiting does not tell; else empty."""
+    account = account_of(trial)
+    part = to_change(account, trial.settings) if trial and account else None
+    return "" if part in (None, Part.MAKING) else line(trial)
 
 
 def _shown(account: Account) -> list[Part]:
@@ -63,7 +75,7 @@ def remedy(account: Account, part: Part | None, *, is_remade: bool = False) -> s
     if part is None:
         return f"{step}; the loader does not limit it"
     text = _remedy_of(account, part, is_remade=is_remade)
-    return f"{step}; {text}" if account.share(Part.STEP) >= _MOST else text
+    return f"{step}; {text}" if account.share(Part.STEP) >= _STEP_LIMITS else text
 
 
 def _remedy_of(account: Account, part: Part, *, is_remade: bool) -> str:

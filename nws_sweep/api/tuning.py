@@ -5,6 +5,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
+from nws_sweep.analysis import accounts
 from nws_sweep.api.searching import Asked, Progress, TrainingStep, search_for_all_ranks
 from nws_sweep.config.expected_names import explained
 from nws_sweep.dataloading import generators, loaders, sharing
@@ -104,6 +105,9 @@ def tune(  # noqa: PLR0913
     except processes.Interrupted as stop:  # a handler of the program has taken it, for the loop that follows
         return unchanged(f"{stop} ended the search")
     tuned = _with_result(make_loader(), result)
+    best = next((trial for trial in result.trials if trial.settings == result.settings), None)
+    if account := accounts.line_beside_waiting(best):
+        announce(account)
     if not is_module(tuned):
         _announce_consequences(tuned, result, announce)
     return tuned

@@ -98,7 +98,7 @@ class Watcher(Tuner):
         """What was found, in a sentence."""
         times = times_of([trial])
         measured = times.measured.get(self.current)
-        account = trial.measurement.account if trial.measurement else None
+        account = accounts.account_of(trial)
         part = accounts.to_change(account, self.current) if account else None
         if account is not None and part is Part.STARTING and self._is_restarted:
             return accounts.remedy_of_starts(account, self.time.starts, self.batches)
