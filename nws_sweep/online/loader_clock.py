@@ -60,14 +60,14 @@ class LoaderClock:
     """The time of the DataLoaders of one thread.
 
     Args:
-        clock: Seconds from any fixed point.
+        read_s: Gives the seconds from any fixed point.
 
     Attributes:
         times: Of all DataLoaders so far.
         is_of_main_thread: Whether the thread is the main thread of the program.
     """
 
-    clock: Callable[[], float] = time.perf_counter
+    read_s: Callable[[], float] = time.perf_counter
     times: list[LoaderTime] = field(default_factory=list)
     is_of_main_thread: bool = field(default_factory=lambda: threading.current_thread() is threading.main_thread())
     _owner: LoaderTime | None = None  # of the time since ``_since_s``
@@ -103,11 +103,11 @@ class LoaderClock:
         finally:
             self.leave(loader, has_ended=False)
 
-    def spent_s(self, loader: LoaderTime, now_s: float) -> tuple[float, float]:
+    def others_and_calls_s(self, loader: LoaderTime, now_s: float) -> tuple[float, float]:
         """Seconds of all other DataLoaders and of ``dropped_s``, and in calls of the iterators of ``loader`` until now."""
-        open_s = now_s - self._since_s if self._owner is loader else 0.0
+        open_s = now_s - self._since_s if self.is_inside else 0.0
         others_s = self._spent_s - loader.spent_s + loader.dropped_s
-        return others_s, loader.spent_s - loader.dropped_s + open_s
+        return others_s, loader.called_s - loader.dropped_s + open_s
 
     @property
     def is_inside(self) -> bool:
@@ -145,7 +145,7 @@ class LoaderClock:
 
     def _pass_to(self, owner: LoaderTime | None) -> float:
         """The time from now on is that of ``owner``; returns the seconds since it was passed before."""
-        now_s = self.clock()
+        now_s = self.read_s()
         passed_s = now_s - self._since_s
         if self._owner is not None:
             self._owner.spent_s += passed_s
@@ -159,9 +159,9 @@ class LoaderClock:
 _of_thread: Any = threading.local()
 
 
-def clock_of_thread() -> LoaderClock:
+def loader_clock_of_thread() -> LoaderClock:
     """The clock of the calling thread."""
-    if not hasattr(_of_thread, "clock"):
-        _of_thread.clock = LoaderClock()
-    clock: LoaderClock = _of_thread.clock
-    return clock
+    if not hasattr(_of_thread, "loader_clock"):
+        _of_thread.loader_clock = LoaderClock()
+    loader_clock: LoaderClock = _of_thread.loader_clock
+    return loader_clock

@@ -39,7 +39,7 @@ class LoaderState:
         sees_others: Whether the other DataLoaders of the program are followed too.
         is_remade: Whether the program makes the loader again for each epoch.
         time: Of the loader.
-        clock: Of the thread that iterates over the loader.
+        loader_clock: Of the thread that iterates over the loader.
     """
 
     tuning: Tuning
@@ -62,7 +62,7 @@ class LoaderState:
     sees_others: bool = False
     is_remade: bool = False
     time: LoaderTime = field(default_factory=LoaderTime)
-    clock: LoaderClock = field(default_factory=LoaderClock)
+    loader_clock: LoaderClock = field(default_factory=LoaderClock)
     trials: dict[LoaderSettings, Trial] = field(default_factory=dict)
     observation: TrainingTrial | None = None  # of the settings in use
     epoch: int = -1  # of the newest iterator

@@ -57,7 +57,7 @@ class Pools:
     @property
     def sampler_clock(self) -> SamplerClock:
         """Of the sampler."""
-        return self._stream.clock
+        return self._stream.sampler_clock
 
     def make(self, settings: LoaderSettings, *, is_first: bool = False) -> Pool:
         """Another pool; the first one begins an epoch."""

@@ -33,7 +33,7 @@ class Watcher(Tuner):
         """As a tuner; notes what loaders have taken before."""
         is_new, observation = self.observation is None, super().observe(batches_per_epoch)
         if is_new and observation is not None:
-            self.times_before = self.clock.now()
+            self.times_before = self.loader_clock.now()
         return observation
 
     def plan(self, batch: int, batches: int | None) -> Plan | None:
@@ -61,8 +61,8 @@ class Watcher(Tuner):
     def end(self) -> None:
         """Says what was found; what followed the last batch of any loader is no part of an epoch."""
         if self.observation is not None:
-            ended_s = self.clock.latest_s
-            spent_s = self.clock.spent_s(self.time, ended_s)
+            ended_s = self.loader_clock.latest_s
+            spent_s = self.loader_clock.others_and_calls_s(self.time, ended_s)
             self.observation.leave_epoch(Moment(ended_s, time.process_time(), 0.0, 0.0, 0.0, *spent_s))
             self._conclude(ended_s)
 
@@ -83,7 +83,7 @@ class Watcher(Tuner):
         device = accelerator.in_use()
         if device and device_clock.of_training() is None:
             return f"since the step may still run on {device} when the next batch is requested"
-        return "" if self.clock.is_of_main_thread else "since another thread than the main one takes the batches"
+        return "" if self.loader_clock.is_of_main_thread else "since another thread than the main one takes the batches"
 
     def _account(self, observation: TrainingTrial, until_s: float) -> Account | None:
         """Where the time went until this moment on the clock of the windows; None if it is unknown."""
@@ -92,7 +92,7 @@ class Watcher(Tuner):
             return None
         lasted_s = max(0.0, until_s - windows[0].began_s - observation.batches.watching_s)
         loader = self.time.since(before.get(self.time, LoaderTime()))
-        return account_of(windows, lasted_s, loader, self.clock.since(before, self.time))
+        return account_of(windows, lasted_s, loader, self.loader_clock.since(before, self.time))
 
     def _reason(self, trial: Trial, batches: int | None) -> str:
         """What was found, in a sentence."""

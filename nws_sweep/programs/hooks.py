@@ -110,11 +110,11 @@ class ProgramHook:
                 self._reporting.warn(one_line(f"{type(error).__name__}: {error}"))
 
     def _get_iterator(self, original: Callable[[Any], Any], loader: Any) -> Any:
-        from nws_sweep.online.loader_clock import clock_of_thread
+        from nws_sweep.online.loader_clock import loader_clock_of_thread
         from nws_sweep.online.pool import OF_POOL
 
         is_foreign = os.getpid() != self._process or OF_POOL in vars(loader)  # a pool takes torch's own iterator
-        is_foreign |= clock_of_thread().is_inside  # a DataLoader in a dataset makes samples of another one
+        is_foreign |= loader_clock_of_thread().is_inside  # a DataLoader in a dataset makes samples of another one
         return original(loader) if is_foreign else self.get_iterator(original, loader)
 
     def get_iterator(self, original: Callable[[Any], Any], loader: Any) -> Any:

@@ -72,16 +72,15 @@ def test_batches_of_seconds_are_observed_until_enough_were_timed_and_not_for_a_m
 def test_an_epoch_whose_end_is_never_requested_is_timed_whole() -> None:
     seen = TrainingTrial(loader_settings(8), batches_per_epoch=5)
     seen.begin(0, START_S, 0.0)
-    assert not seen.end_epoch()
     for number in range(5):
         seen.batches.asked(Moment(100.0 + number, 0.0, 0.0))
         seen.given(Moment(100.8 + number, 0.0, 0.0), None)
     seen.given_last((), BatchCost(0.1, 0.0))
-    assert seen.end_epoch()
+    assert seen.leave_epoch(Moment(300.0, 0.0, 0.0))
     (window,) = seen.windows
     assert (window.kind, window.worker_start) == (WindowKind.EPOCH, BatchCost(0.1, 0.0))
     assert window.step_s == pytest.approx([0.2] * 5)
-    assert not seen.end_epoch()
+    assert not seen.leave_epoch(Moment(301.0, 0.0, 0.0))
 
 
 def test_a_step_on_an_accelerator_goes_on_while_the_host_waits() -> None:
@@ -160,7 +159,7 @@ def test_what_looking_at_a_window_takes_is_in_no_window() -> None:
             seen.batches.asked(Moment(epoch_s + number + 0.25, 0.0, 0.0))
             seen.given(Moment(epoch_s + number + 0.5, 0.0, 0.0), None)
         seen.batches.asked(Moment(epoch_s + 3.0, 0.0, 0.0))
-    assert seen.batches.between_s == 6 * 0.25
+    assert seen.batches.watching_s == 6 * 0.25
     assert sum(seen.batches.wait_s) == pytest.approx(START_S + 3 * 0.25)
 
 
