@@ -57,7 +57,7 @@ class WindowBuilder:
         gives_samples: Each batch is one sample.
 
     Attributes:
-        watching_s: Seconds so far in calls of the iterator before a request and after the batch, which are in no window.
+        watching_s: Seconds so far that calls of the iterator took before a request and after its batch; in no window.
     """
 
     batch_length: int = 1
@@ -104,7 +104,7 @@ class WindowBuilder:
         self._asked, self._given, self._is_asked = now, None, True
 
     def end_last_step(self, now: Moment, most_s: float) -> None:
-        """The step of the latest batch has ended by now, unless the next one was requested; it took ``most_s`` at most."""
+        """The latest step has ended by now, unless the next batch was requested; it took ``most_s`` at most."""
         if self._given is not None:
             self.asked(now)
             self.step_s[-1] = min(self.step_s[-1], most_s)

@@ -104,7 +104,7 @@ class LoaderClock:
             self.leave(loader, has_ended=False)
 
     def others_and_calls_s(self, loader: LoaderTime, now_s: float) -> tuple[float, float]:
-        """Seconds of all other DataLoaders and of ``dropped_s``, and in calls of the iterators of ``loader`` until now."""
+        """Seconds of other DataLoaders and of ``dropped_s``; and in calls of iterators of ``loader`` until now."""
         open_s = now_s - self._since_s if self.is_inside else 0.0
         others_s = self._spent_s - loader.spent_s + loader.dropped_s
         return others_s, loader.called_s - loader.dropped_s + open_s

@@ -96,39 +96,50 @@ class Watcher(Tuner):
 
     def _reason(self, trial: Trial, batches: int | None) -> str:
         """What was found, in a sentence."""
-        times = times_of([trial])
+        times, account = times_of([trial]), accounts.account_of(trial)
         measured = times.measured.get(self.current)
-        account = accounts.account_of(trial)
         part = accounts.to_change(account, self.current) if account else None
         if account is not None and part is Part.STARTING and self._is_restarted:
             return accounts.remedy_of_starts(account, self.time.starts, self.batches)
         if measured is None:
             return "too few batches were timed"
-        takes = f"{times.unit} takes {times.text(measured.batch_s)} with num_workers={self.current.num_workers}"
         if account is None:
-            return f"{takes}; the share of it spent waiting is unknown, {self._reason_not_to_know()}"
+            why = self._reason_not_to_know()
+            return f"{self._takes(measured, times)}; the share of it spent waiting is unknown, {why}"
         if part is None and not self.sees_others:
             step = f"the training step takes {units.share(account.share(Part.STEP))} of the time"
             return f"{step}, other loaders in it included, which only nws-sweep watch PROGRAM sees"
-        if part is not Part.MAKING and part is not Part.MAIN:
-            return accounts.remedy(account, part, is_remade=self.is_remade)
-        decision = self.situation.decision(batches, is_new_epoch=True)
-        predicted = self._predicted(decision, measured, times)
-        if part is Part.MAIN:
-            has_workers = isinstance(decision, Keep) or decision.settings.num_workers
-            return accounts.remedy(account, part) + ("" if has_workers else f"; {predicted}")
-        waits = f"training waits for data {units.share(account.share(part))} of the time{_dearest(trial)}; {takes}"
+        if part is Part.MAKING:
+            waits = f"training waits for data {units.share(account.share(part))} of the time{_dearest(trial)}"
+            return f"{waits}; {self._takes(measured, times)}{self._instead(trial, measured, times, batches)}"
+        remedy = accounts.remedy(account, part, is_remade=self.is_remade)
+        return f"{remedy}{self._without_workers(measured, times, batches)}" if part is Part.MAIN else remedy
+
+    def _takes(self, measured: Measured, times: Times) -> str:
+        return f"{times.unit} takes {times.text(measured.batch_s)} with num_workers={self.current.num_workers}"
+
+    def _instead(self, trial: Trial, measured: Measured, times: Times, batches: int | None) -> str:
+        """What holds the workers back, or what other settings are predicted to bring."""
+        text = ""
         if trial.fed_workers:
-            waits += f"; only {trial.fed_workers} of {trial.num_workers} workers had batches"
+            text = f"; only {trial.fed_workers} of {trial.num_workers} workers had batches"
         is_stream = self.start.facts is not None and self.start.facts.iterable
         if is_stream and (uneven := advice.uneven_workers(trial)):
-            return f"{waits}; {uneven}"  # a prediction would have each worker make as much as the others
-        return f"{waits}; {predicted}"
-
-    def _predicted(self, decision: Try | Keep, measured: Measured, times: Times) -> str:
-        """What other settings are predicted to bring, or why there are none."""
+            return f"{text}; {uneven}"  # a prediction would have each worker make as much as the others
+        decision = self.situation.decision(batches, is_new_epoch=True)
         if isinstance(decision, Keep):
-            return decision.refusal or texts.NO_GAIN
+            return f"{text}; {decision.refusal or texts.NO_GAIN}"
+        return f"{text}; {self._predicted(decision, measured, times)}"
+
+    def _without_workers(self, measured: Measured, times: Times, batches: int | None) -> str:
+        """What is predicted without workers, if that is best: batches are not received from them then."""
+        decision = self.situation.decision(batches, is_new_epoch=True)
+        if isinstance(decision, Keep) or decision.settings.num_workers:
+            return ""
+        return f"; {self._predicted(decision, measured, times)}"
+
+    def _predicted(self, decision: Try, measured: Measured, times: Times) -> str:
+        """What other settings are predicted to bring."""
         ratio = decision.predicted_s / decision.current_s
         waiting = units.share(max(0.0, 1 - (1 - measured.waiting_share) / ratio))
         settings, predicted = texts.named(decision.settings, self.current), times.text(measured.batch_s * ratio)
