@@ -24,7 +24,7 @@ def account_of(trial: Trial | None) -> Account | None:
 
 
 def line_beside_waiting(trial: Trial | None) -> str:
-    """The line if another part than making samples is to change, which the share of waiting does not tell; else empty."""
+    """The line if another part than making samples is to change: the share of waiting does not tell it."""
     account = account_of(trial)
     part = to_change(account, trial.settings) if trial and account else None
     return "" if part in (None, Part.MAKING) else line(trial)

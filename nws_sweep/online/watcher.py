@@ -39,12 +39,11 @@ class Watcher(Tuner):
     def plan(self, batch: int, batches: int | None) -> Plan | None:
         """Never other settings; says what was found once a long epoch has lasted a minute, or the next one begins."""
         latest = self.observation
-        if latest is not None and self.may_change(self) and (latest.is_long if batch else self._has_seen(latest)):
+        if latest is None or not self.may_change(self):
+            return None
+        if latest.is_long if batch else _has_epoch(latest) or self._is_restarted:
             self._conclude(time.perf_counter())
         return None
-
-    def _has_seen(self, latest: TrainingTrial) -> bool:
-        return _has_epoch(latest) or self._is_restarted
 
     @property
     def _is_restarted(self) -> bool:
