@@ -9,7 +9,7 @@ from nws_sweep.analysis import accounts, advice
 from nws_sweep.dataloading import device_clock
 from nws_sweep.dataloading.windows import Moment
 from nws_sweep.online import texts
-from nws_sweep.online.decision import Keep, Try
+from nws_sweep.online.decision import Keep
 from nws_sweep.online.loader_clock import LoaderTime
 from nws_sweep.online.observation import TrainingTrial
 from nws_sweep.online.plan import Plan
@@ -110,35 +110,29 @@ class Watcher(Tuner):
             return f"{step}, other loaders in it included, which only nws-sweep watch PROGRAM sees"
         if part is Part.MAKING:
             waits = f"training waits for data {units.share(account.share(part))} of the time{_dearest(trial)}"
-            return f"{waits}; {self._takes(measured, times)}{self._instead(trial, measured, times, batches)}"
+            instead = self._instead(trial, measured, times, batches)
+            return f"{waits}; {self._takes(measured, times)}; {instead}"
         remedy = accounts.remedy(account, part, is_remade=self.is_remade)
-        return f"{remedy}{self._without_workers(measured, times, batches)}" if part is Part.MAIN else remedy
+        return f"{remedy}; {self._predicted(measured, times, batches)}" if part is Part.MAIN else remedy
 
     def _takes(self, measured: Measured, times: Times) -> str:
         return f"{times.unit} takes {times.text(measured.batch_s)} with num_workers={self.current.num_workers}"
 
     def _instead(self, trial: Trial, measured: Measured, times: Times, batches: int | None) -> str:
         """What holds the workers back, or what other settings are predicted to bring."""
-        text = ""
-        if trial.fed_workers:
-            text = f"; only {trial.fed_workers} of {trial.num_workers} workers had batches"
         is_stream = self.start.facts is not None and self.start.facts.iterable
-        if is_stream and (uneven := advice.uneven_workers(trial)):
-            return f"{text}; {uneven}"  # a prediction would have each worker make as much as the others
+        uneven = advice.uneven_workers(trial) if is_stream else ""
+        # A prediction would have each worker make as much as the others.
+        text = uneven or self._predicted(measured, times, batches)
+        if not trial.fed_workers:
+            return text
+        return f"only {trial.fed_workers} of {trial.num_workers} workers had batches; {text}"
+
+    def _predicted(self, measured: Measured, times: Times, batches: int | None) -> str:
+        """What other settings are predicted to bring, or why there are none."""
         decision = self.situation.decision(batches, is_new_epoch=True)
         if isinstance(decision, Keep):
-            return f"{text}; {decision.refusal or texts.NO_GAIN}"
-        return f"{text}; {self._predicted(decision, measured, times)}"
-
-    def _without_workers(self, measured: Measured, times: Times, batches: int | None) -> str:
-        """What is predicted without workers, if that is best: batches are not received from them then."""
-        decision = self.situation.decision(batches, is_new_epoch=True)
-        if isinstance(decision, Keep) or decision.settings.num_workers:
-            return ""
-        return f"; {self._predicted(decision, measured, times)}"
-
-    def _predicted(self, decision: Try, measured: Measured, times: Times) -> str:
-        """What other settings are predicted to bring."""
+            return decision.refusal or texts.NO_GAIN
         ratio = decision.predicted_s / decision.current_s
         waiting = units.share(max(0.0, 1 - (1 - measured.waiting_share) / ratio))
         settings, predicted = texts.named(decision.settings, self.current), times.text(measured.batch_s * ratio)
