@@ -37,7 +37,8 @@ Programs of `benchmarks/programs`, each after a public report of slow training, 
 the planted part in the first epoch, as watch prints it, and *bare* the same by a stopwatch in the program, of the same
 epoch. *Off* is the largest difference of any part. *Gain* is what the verdict says that its remedy saves of an epoch,
 and *by hand* what it saved: the program with that number of workers if the verdict predicts one, else with the planted
-cause mended; medians of all epochs but the first, of {pairs} pair of runs.
+cause mended; medians of all epochs but the first, of {pairs} pair of runs. The stopwatch runs under watch too: what
+watching takes of a call, some 40 µs a batch, it counts as main process, and watch in no part.
 """
 _ABOUT_OVERHEAD = """\
 A training step that sleeps and batches that are ready, two workers, {rounds} pairs of runs in turn: the time of an

@@ -100,7 +100,8 @@ class TrainingTrial:
         steps_s = [*itertools.chain(*windows_s), *self.batches.step_s]
         self.batches.end_last_step(now, statistics.median(steps_s or [math.inf]))
         has_last, worker_start = self._left is not None, self._left[1] if self._left else None
-        self.cut((), worker_start, now.clock_s if has_last else None)
+        if has_last or not self.is_full:  # a program may leave each epoch after a batch
+            self.cut((), worker_start, now.clock_s if has_last else None)
         return has_last
 
     def cut(

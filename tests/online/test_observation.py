@@ -93,6 +93,16 @@ def test_the_last_window_of_an_epoch_that_is_left_counts_with_a_step_as_usual() 
     assert single.windows[0].step_s == pytest.approx([0.75])
 
 
+def test_epochs_that_are_left_without_end_do_not_fill_the_memory() -> None:
+    seen = TrainingTrial(loader_settings(1), batches_per_epoch=None)
+    for _ in range(700):
+        seen.begin(0, START_S, 0.0)
+        seen.batches.asked(Moment(100.0, 0.0, 0.0))
+        seen.given(Moment(100.5, 0.0, 0.0), None)
+        seen.leave_epoch(Moment(101.0, 0.0, 0.0))
+    assert len(seen.windows) == 600
+
+
 def test_a_step_on_an_accelerator_goes_on_while_the_host_waits() -> None:
     """The host is back after 2 ms and waits for 48; the device works for 40 ms of them."""
     seen = observed(40, lambda _: 0.002, wait_s=0.048, waited_s=0.008)
