@@ -64,7 +64,7 @@ def to_change(account: Account, settings: LoaderSettings) -> Part | None:
 
 
 def remedy(account: Account, part: Part | None, *, is_remade: bool = False) -> str:
-    """What a part takes, and what to do about it, in a sentence; making samples has remedies of its own.
+    """What a part takes, and what to do about it, in a sentence; making samples has more remedies.
 
     Args:
         account: The account.
@@ -80,6 +80,8 @@ def remedy(account: Account, part: Part | None, *, is_remade: bool = False) -> s
 
 def _remedy_of(account: Account, part: Part, *, is_remade: bool) -> str:
     takes = f"{share(account.share(part))} of the time"
+    if part is Part.MAKING:
+        return f"training waits for data {takes}"
     if part is Part.SAMPLER:
         return f"the sampler takes {takes} in the main process: make it cheaper; no number of workers helps"
     if part is Part.MAIN:

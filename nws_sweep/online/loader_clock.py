@@ -43,17 +43,6 @@ class LoaderTime:
     starts: int = 0
     dropped_s: float = 0.0
 
-    def since(self, before: "LoaderTime") -> "LoaderTime":
-        """The same with what was spent, and how often workers were started, since it was ``before``."""
-        return replace(
-            self,
-            spent_s=self.spent_s - before.spent_s,
-            called_s=self.called_s - before.called_s,
-            starting_s=self.starting_s - before.starting_s,
-            starts=self.starts - before.starts,
-            dropped_s=self.dropped_s - before.dropped_s,
-        )
-
 
 @dataclass(eq=False)
 class LoaderClock:
@@ -123,16 +112,16 @@ class LoaderClock:
         """What the other DataLoaders took since ``now`` returned ``before``, the longest first; without idle ones."""
         others = []
         for other, now in self.now().items():
-            time_since = now.since(before.get(other, LoaderTime()))
-            if other is not loader and time_since.spent_s > 0:
+            then = before.get(other, LoaderTime())
+            if other is not loader and now.spent_s > then.spent_s:
                 others.append(
                     OtherLoader(
-                        name=time_since.name,
-                        workers=time_since.workers,
-                        seconds=time_since.spent_s,
-                        called_s=time_since.called_s,
-                        starting_s=time_since.starting_s,
-                        starts=time_since.starts,
+                        name=now.name,
+                        workers=now.workers,
+                        seconds=now.spent_s - then.spent_s,
+                        called_s=now.called_s - then.called_s,
+                        starting_s=now.starting_s - then.starting_s,
+                        starts=now.starts - then.starts,
                     )
                 )
         return tuple(sorted(others, key=lambda other: -other.seconds))

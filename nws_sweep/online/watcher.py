@@ -27,13 +27,13 @@ class Watcher(Tuner):
     """Follows a loader until its next epoch begins, at most for a minute, or until training ends."""
 
     changes_settings = False
-    times_before: Mapping[LoaderTime, LoaderTime] = field(default_factory=dict)  # when the first epoch began
+    others_before: Mapping[LoaderTime, LoaderTime] = field(default_factory=dict)  # when the first epoch began
 
     def observe(self, batches_per_epoch: int | None) -> TrainingTrial | None:
-        """As a tuner; notes what loaders have taken before."""
+        """As a tuner; notes what other loaders have taken before."""
         is_new, observation = self.observation is None, super().observe(batches_per_epoch)
         if is_new and observation is not None:
-            self.times_before = self.loader_clock.now()
+            self.others_before = self.loader_clock.now()
         return observation
 
     def plan(self, batch: int, batches: int | None) -> Plan | None:
@@ -86,12 +86,11 @@ class Watcher(Tuner):
 
     def _account(self, observation: TrainingTrial, until_s: float) -> Account | None:
         """Where the time went until this moment on the clock of the windows; None if it is unknown."""
-        windows, before = observation.windows, self.times_before
+        windows = observation.windows
         if not windows or self._reason_not_to_know():
             return None
         lasted_s = max(0.0, until_s - windows[0].began_s - observation.batches.watching_s)
-        loader = self.time.since(before.get(self.time, LoaderTime()))
-        return account_of(windows, lasted_s, loader, self.loader_clock.since(before, self.time))
+        return account_of(windows, lasted_s, self.time, self.loader_clock.since(self.others_before, self.time))
 
     def _reason(self, trial: Trial, batches: int | None) -> str:
         """What was found, in a sentence."""
@@ -108,11 +107,10 @@ class Watcher(Tuner):
         if part is None and not self.sees_others:
             step = f"the training step takes {units.share(account.share(Part.STEP))} of the time"
             return f"{step}, other loaders in it included, which only nws-sweep watch PROGRAM sees"
-        if part is Part.MAKING:
-            waits = f"training waits for data {units.share(account.share(part))} of the time{_dearest(trial)}"
-            instead = self._instead(trial, measured, times, batches)
-            return f"{waits}; {self._takes(measured, times)}; {instead}"
         remedy = accounts.remedy(account, part, is_remade=self.is_remade)
+        if part is Part.MAKING:
+            instead = self._instead(trial, measured, times, batches)
+            return f"{remedy}{_dearest(trial)}; {self._takes(measured, times)}; {instead}"
         return f"{remedy}; {self._predicted(measured, times, batches)}" if part is Part.MAIN else remedy
 
     def _takes(self, measured: Measured, times: Times) -> str:

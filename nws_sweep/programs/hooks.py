@@ -389,8 +389,9 @@ class TuningHook(ProgramHook):
     def _is_beside(self, tuner: "Tuner") -> bool:
         """Whether the training takes batches of this loader and of the training DataLoader in turn."""
         training = self._training
-        loaders = (tuner, training.tuner) if training else ()
-        return self._wanted is None and bool(loaders) and all(one.time.is_parallel for one in loaders)
+        if training is None or self._wanted is not None:
+            return False
+        return tuner.time.is_parallel and training.tuner.time.is_parallel
 
     def _tuner_of(self, loader: Any) -> "Tuner":
         from nws_sweep.dataloading.loaders import NOT_TRAINING, reason_not_training

@@ -51,6 +51,8 @@ def test_the_table_has_the_largest_part_first_and_what_other_loaders_start() -> 
     ("account", "part", "words"),
     [
         (STEP, None, "the training step takes 98 % of the time; the loader does not limit it"),
+        (Account(step_s=9.0, making_s=1.0), Part.MAKING,
+         "the training step takes 90 % of the time; training waits for data 10 % of the time"),
         (Account(step_s=1.0, making_s=2.0, sampler_s=7.0), Part.SAMPLER,
          "the sampler takes 70 % of the time in the main process: make it cheaper; no number of workers helps"),
         (Account(step_s=1.0, making_s=2.0, main_s=7.0), Part.MAIN,
