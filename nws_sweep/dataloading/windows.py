@@ -28,7 +28,7 @@ class Moment(NamedTuple):
     sampler_s: float = 0.0  # in the sampler
     sampler_cpu_s: float = 0.0  # of ``cpu_s``, meanwhile
     others_s: float = 0.0  # between calls of the iterator, that are no step: in other DataLoaders and their loops
-    calls_s: float = 0.0  # in calls of the iterator
+    calls_s: float = 0.0  # in calls of the iterator that have ended, and until a batch was received in this one
 
 
 class Device:
@@ -57,7 +57,7 @@ class WindowBuilder:
         gives_samples: Each batch is one sample.
 
     Attributes:
-        watching_s: Seconds so far that calls of the iterator took before a request and after its batch; in no window.
+        watching_s: Seconds so far, in no window, between requests of the same batch, and after it within its call.
     """
 
     batch_length: int = 1

@@ -158,6 +158,8 @@ class TunedIterator:
         if self._tuner.tuning.is_decided:
             self._observation = None
         if self._observation is not None:
+            this_call_s = received.clock_s - loader_clock_of_thread().latest_s
+            received = received._replace(calls_s=received.calls_s + this_call_s)
             self._observation.given(received, batch, waited_s)
             if self._returned == self._batches:
                 self._observation.given_last(*_records(self._pools.current, has_ended=True))
@@ -235,9 +237,8 @@ def _drop_pools(attributes: dict[str, Any], tuner: Tuner) -> None:
 
 
 def _moment(pools: Pools, tuner: Tuner, delay_s: Callable[[], float]) -> Moment:
-    clock_s = time.perf_counter()
-    spent_s = loader_clock_of_thread().others_and_calls_s(tuner.time, clock_s)
-    return Moment(clock_s, time.process_time(), delay_s(), *pools.sampler_clock.read(), *spent_s)
+    spent_s = loader_clock_of_thread().others_and_calls_s(tuner.time)
+    return Moment(time.perf_counter(), time.process_time(), delay_s(), *pools.sampler_clock.read(), *spent_s)
 
 
 def _cut(latest: TrainingTrial, pool: Pool, tuner: Tuner, *, has_ended: bool = False) -> None:

@@ -92,11 +92,9 @@ class LoaderClock:
         finally:
             self.leave(loader, has_ended=False)
 
-    def others_and_calls_s(self, loader: LoaderTime, now_s: float) -> tuple[float, float]:
-        """Seconds of other DataLoaders and of ``dropped_s``; and in calls of iterators of ``loader`` until now."""
-        open_s = now_s - self._since_s if self.is_inside else 0.0
-        others_s = self._spent_s - loader.spent_s + loader.dropped_s
-        return others_s, loader.called_s - loader.dropped_s + open_s
+    def others_and_calls_s(self, loader: LoaderTime) -> tuple[float, float]:
+        """Seconds of other DataLoaders and of ``dropped_s``; and in ended calls of iterators of ``loader``."""
+        return self._spent_s - loader.spent_s + loader.dropped_s, loader.called_s - loader.dropped_s
 
     @property
     def is_inside(self) -> bool:

@@ -61,7 +61,7 @@ class Watcher(Tuner):
         """Says what was found; what followed the last batch of any loader is no part of an epoch."""
         if self.observation is not None:
             ended_s = self.loader_clock.latest_s
-            spent_s = self.loader_clock.others_and_calls_s(self.time, ended_s)
+            spent_s = self.loader_clock.others_and_calls_s(self.time)
             self.observation.leave_epoch(Moment(ended_s, time.process_time(), 0.0, 0.0, 0.0, *spent_s))
             self._conclude(ended_s)
 
