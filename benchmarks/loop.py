@@ -25,7 +25,7 @@ _SECONDS = {"µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0}
 _TIME = r"([\d.]+) (µs|ms|s|min)\b"
 _SAVES = re.compile(rf"saves {_TIME}")
 _TAKES = re.compile(rf"an epoch takes {_TIME}")
-_PREDICTED = re.compile(rf"predicted with num_workers=(\d+).*an epoch {_TIME}")
+_PREDICTED = re.compile(rf"predicted with num_workers=(\d+)( in_order=False)?.*an epoch {_TIME}")
 _ROW = re.compile(rf"^  ({'|'.join(part.value for part in Part)}) +(\d+) % ")
 _COLUMNS = (
     "program", "report", "planted cause", "verdict of watch", "part", "share", "bare", "off, points", "not seen",
@@ -37,7 +37,8 @@ Programs of `benchmarks/programs`, each after a public report of slow training, 
 the planted part in the first epoch, as watch prints it, and *bare* the same by a stopwatch in the program, of the same
 epoch. *Off* is the largest difference of any part. *Gain* is what the verdict says that its remedy saves of an epoch,
 and *by hand* what it saved: the program with that number of workers if the verdict predicts one, else with the planted
-cause mended; medians of all epochs but the first, of {pairs} pair of runs.
+cause mended; medians of all epochs but the first, of {pairs} pair of runs. The stopwatch runs under watch too: what
+watching takes of a call, some 40 µs a batch, it counts as main process, and watch in no part.
 """
 _ABOUT_OVERHEAD = """\
 A training step that sleeps and batches that are ready, two workers, {rounds} pairs of runs in turn: the time of an
@@ -53,7 +54,7 @@ class Watched:
         verdict: Its line, without the name of the dataset.
         shares: Of the parts of the first epoch, from 0 to 1.
         saved_s: Seconds of an epoch that the remedy saves; None if it does not say.
-        workers: For which it predicts an epoch; None for none.
+        workers: For which it predicts an epoch in the order of the sampler; None for none.
     """
 
     verdict: str
@@ -178,12 +179,12 @@ def read(text: str) -> Watched:
     predicted, takes, saves = _PREDICTED.search(verdict), _TAKES.search(verdict), _SAVES.search(verdict)
     saved_s = _seconds(*saves.groups()) if saves else None
     if predicted and takes:
-        saved_s = _seconds(*takes.groups()) - _seconds(*predicted.groups()[1:])
+        saved_s = _seconds(*takes.groups()) - _seconds(*predicted.groups()[2:])
     return Watched(
         verdict=verdict,
         shares={Part(row[1]): int(row[2]) / 100 for row in rows},
         saved_s=saved_s,
-        workers=int(predicted[1]) if predicted else None,
+        workers=int(predicted[1]) if predicted and not predicted[2] else None,
     )
 
 

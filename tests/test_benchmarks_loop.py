@@ -26,6 +26,7 @@ def test_a_prediction_and_the_account_are_read() -> None:
     assert watched.shares == {Part.MAKING: 0.8, Part.STEP: 0.15, Part.OTHERS: 0.05}
     assert watched.workers == 7
     assert watched.saved_s == pytest.approx(3.93)
+    assert loop.read(PREDICTION.replace("num_workers=7", "num_workers=4 in_order=False")).workers is None
 
 
 def test_what_a_remedy_saves_is_read_as_it_is_written() -> None:

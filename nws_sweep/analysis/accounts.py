@@ -6,16 +6,28 @@ from nws_sweep.units import counted, seconds, share
 
 _LEAST_SHARE = 0.005  # of a part that has a row: "0 %" says nothing
 _PERSISTENT = "persistent_workers=True"
-_MOST = 0.75  # of the time: the training step has it rather than what could be changed around it
+_STEP_LIMITS = 0.75  # share of the time from which the training step is named before what could be changed around it
 
 
 def line(trial: Trial | None) -> str:
     """Where the time of an epoch goes with the settings of a trial: parts and their shares; empty if unknown."""
-    account = trial.measurement.account if trial and trial.measurement else None
+    account = account_of(trial)
     if account is None:
         return ""
     shown = [f"{part.value} {share(account.share(part))}" for part in _shown(account)]
     return f"where the time goes: {', '.join(shown)}"
+
+
+def account_of(trial: Trial | None) -> Account | None:
+    """Where the time of a trial goes; None if it is unknown."""
+    return trial.measurement.account if trial and trial.measurement else None
+
+
+def line_beside_waiting(trial: Trial | None) -> str:
+    """The line if another part than making samples is to change: the share of waiting does not tell it."""
+    account = account_of(trial)
+    part = to_change(account, trial.settings) if trial and account else None
+    return "" if part in (None, Part.MAKING) else line(trial)
 
 
 def _shown(account: Account) -> list[Part]:
@@ -52,7 +64,7 @@ def to_change(account: Account, settings: LoaderSettings) -> Part | None:
 
 
 def remedy(account: Account, part: Part | None, *, is_remade: bool = False) -> str:
-    """What a part takes, and what to do about it, in a sentence; making samples has remedies of its own.
+    """What a part takes, and what to do about it, in a sentence; making samples has more remedies.
 
     Args:
         account: The account.
@@ -63,11 +75,13 @@ def remedy(account: Account, part: Part | None, *, is_remade: bool = False) -> s
     if part is None:
         return f"{step}; the loader does not limit it"
     text = _remedy_of(account, part, is_remade=is_remade)
-    return f"{step}; {text}" if account.share(Part.STEP) >= _MOST else text
+    return f"{step}; {text}" if account.share(Part.STEP) >= _STEP_LIMITS else text
 
 
 def _remedy_of(account: Account, part: Part, *, is_remade: bool) -> str:
     takes = f"{share(account.share(part))} of the time"
+    if part is Part.MAKING:
+        return f"training waits for data {takes}"
     if part is Part.SAMPLER:
         return f"the sampler takes {takes} in the main process: make it cheaper; no number of workers helps"
     if part is Part.MAIN:
@@ -92,10 +106,14 @@ def remedy_of_starts(account: Account, starts: int, batches: int) -> str:
 
 
 def _remedy_of_others(account: Account, takes: str) -> str:
+    least_s = choice.PROMISING * account.total_s
     worst = max(account.others, key=lambda loader: loader.starting_s)
-    if worst.starts < 2 or worst.starting_s < choice.PROMISING * account.total_s:
-        names = ", ".join(loader.name for loader in account.others)
-        return f"other loaders ({names}) take {takes}: tune each of them"
-    often, saved_s = counted(worst.starts, "time"), worst.starting_s * (1 - 1 / worst.starts)
-    starts = f"the DataLoader of {worst.name} starts its workers {often}"
-    return f"other loaders take {takes}: {starts}; made once, with {_PERSISTENT}, it saves {seconds(saved_s)}"
+    if worst.starts > 1 and worst.starting_s >= least_s:
+        often, saved_s = counted(worst.starts, "time"), worst.starting_s * (1 - 1 / worst.starts)
+        starts = f"the DataLoader of {worst.name} starts its workers {often}"
+        return f"other loaders take {takes}: {starts}; made once, with {_PERSISTENT}, it saves {seconds(saved_s)}"
+    slowest = max(account.others, key=lambda loader: loader.called_s)
+    if slowest.workers == 0 and slowest.called_s >= least_s:
+        return f"other loaders take {takes}: the DataLoader of {slowest.name} has no workers: give it some"
+    names = ", ".join(loader.name for loader in account.others)
+    return f"other loaders ({names}) take {takes}: tune each of them"

@@ -5,6 +5,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
+from nws_sweep.analysis import accounts
 from nws_sweep.api.searching import Asked, Progress, TrainingStep, search_for_all_ranks
 from nws_sweep.config.expected_names import explained
 from nws_sweep.dataloading import generators, loaders, sharing
@@ -104,13 +105,17 @@ def tune(  # noqa: PLR0913
     except processes.Interrupted as stop:  # a handler of the program has taken it, for the loop that follows
         return unchanged(f"{stop} ended the search")
     tuned = _with_result(make_loader(), result)
-    if not is_module(tuned):
-        _announce_consequences(tuned, result, announce)
+    _announce_result(tuned, result, announce)
     return tuned
 
 
-def _announce_consequences(tuned: Any, result: SearchResult, announce: Print) -> None:
-    """Says that a loader is not changed, or that its workers seed generators of the dataset."""
+def _announce_result(tuned: Any, result: SearchResult, announce: Print) -> None:
+    """Says where the time goes, that a loader is not changed, or that its workers seed generators of the dataset."""
+    best = next((trial for trial in result.trials if trial.settings == result.settings), None)
+    if account := accounts.line_beside_waiting(best):
+        announce(account)
+    if is_module(tuned):
+        return
     if tuned.tuning.after != result.settings:
         announce(f"{tuned.tuning.reason}: the DataLoader is not changed")
     inner = loaders.unwrapped(tuned)

@@ -27,7 +27,8 @@ class Moment(NamedTuple):
     delay_s: float  # in which its main thread was ready to run and did not
     sampler_s: float = 0.0  # in the sampler
     sampler_cpu_s: float = 0.0  # of ``cpu_s``, meanwhile
-    others_s: float = 0.0  # in other DataLoaders, and in their loops
+    others_s: float = 0.0  # between calls of the iterator, that are no step: in other DataLoaders and their loops
+    calls_s: float = 0.0  # in calls of the iterator that have ended, and until a batch was received in this one
 
 
 class Device:
@@ -56,12 +57,12 @@ class WindowBuilder:
         gives_samples: Each batch is one sample.
 
     Attributes:
-        between_s: Seconds between requests of the same batch so far, which are in no window.
+        watching_s: Seconds so far, in no window, between requests of the same batch, and after it within its call.
     """
 
     batch_length: int = 1
     gives_samples: bool = False
-    between_s: float = 0.0
+    watching_s: float = 0.0
     wait_s: list[float] = field(default_factory=list)  # one per batch, the start of an epoch included
     step_s: list[float] = field(default_factory=list)  # one per batch whose step has ended
     _overlap_s: list[float] = field(default_factory=list)  # one per batch
@@ -76,10 +77,9 @@ class WindowBuilder:
     _receive_delay_s: float = 0.0
     _step_cpu_s: float = 0.0
     _sampler_s: float = 0.0
-    _others_s: float = 0.0
 
     def begin_epoch(self, start_s: float, start_cpu_s: float, sampler_s: float = 0.0) -> None:
-        """An epoch has begun; an open window is dropped.
+        """An epoch has begun.
 
         Args:
             start_s: Seconds in ``iter(loader)``.
@@ -93,26 +93,21 @@ class WindowBuilder:
     def asked(self, now: Moment) -> None:
         """A batch is requested; the step of the batch before has ended. The latest call counts."""
         if self._given is not None:
-            others_s = now.others_s - self._given.others_s
-            self.step_s.append(max(0.0, now.clock_s - self._given.clock_s - others_s))
-            self._others_s += others_s
+            others_s, calls_s = now.others_s - self._given.others_s, now.calls_s - self._given.calls_s
+            self.step_s.append(max(0.0, now.clock_s - self._given.clock_s - others_s - calls_s))
             self._step_cpu_s += now.cpu_s - self._given.cpu_s
+            self.watching_s += calls_s
         if self._is_asked:
-            self.between_s += now.clock_s - self._asked.clock_s
+            self.watching_s += now.clock_s - self._asked.clock_s
         if not self.wait_s:
             self._began_s = now.clock_s - (self._start[0] if self._start else 0.0)
         self._asked, self._given, self._is_asked = now, None, True
 
-    def end_step(self, step_s: float) -> float:
-        """The step of the latest batch counts as this long; returns when it ended, on the clock of ``Moment``."""
-        assert self._given is not None
-        self.asked(self._given._replace(clock_s=self._given.clock_s + step_s))
-        return self._asked.clock_s
-
-    def end_open_step(self, clock_s: float) -> None:
-        """The step of the latest batch ends at this moment, unless the next batch has been requested."""
+    def end_last_step(self, now: Moment, most_s: float) -> None:
+        """The latest step has ended by now, unless the next batch was requested; it took ``most_s`` at most."""
         if self._given is not None:
-            self.end_step(max(0.0, clock_s - self._given.clock_s))
+            self.asked(now)
+            self.step_s[-1] = min(self.step_s[-1], most_s)
 
     def idle(self, clock_s: float) -> float:
         """On an accelerator the step of the batch before has lasted until this moment; returns by how much longer, s.
@@ -179,7 +174,6 @@ class WindowBuilder:
             step_cpu_s=self._step_cpu_s,
             start_cpu_s=start_cpu_s,
             sampler_s=self._sampler_s,
-            others_s=self._others_s,
         )
         self._clear()
         self._start, self._began_s = None, self._asked.clock_s
@@ -190,7 +184,7 @@ class WindowBuilder:
         self.step_s.clear()
         self._overlap_s.clear()
         self._samples, self._sizes = 0, (None, None)
-        self._receive_cpu_s = self._receive_delay_s = self._step_cpu_s = self._sampler_s = self._others_s = 0.0
+        self._receive_cpu_s = self._receive_delay_s = self._step_cpu_s = self._sampler_s = 0.0
 
 
 @dataclass(eq=False)

@@ -52,12 +52,14 @@ class Limits:
     Attributes:
         workers: Allowed values of num_workers, ascending.
         prefetches: Whether ``prefetch_factor`` may change.
+        reorders: Whether ``in_order`` may become False.
         must_save_time: Whether a change has to save time, not only workers; such a change can wait for a new epoch.
         refusal: Says why settings do not fit into memory, shared memory and the limits of the system; empty if they do.
     """
 
     workers: range
     prefetches: bool = False
+    reorders: bool = False
     must_save_time: bool = False
     refusal: Callable[[LoaderSettings], str] = lambda _: ""
 
@@ -99,7 +101,10 @@ def decide(observed: Observations, limits: Limits) -> Try | Keep:
 def _promising(
     observed: Observations, limits: Limits, is_allowed: Callable[[LoaderSettings], bool]
 ) -> LoaderSettings | None:
-    """The number of workers that promises most; without any, another length of the queue of the best measured."""
+    """The number of workers that promises most; without any, another length of the queue of the best measured.
+
+    Batches in any order come first if that promises more than all of these in the order of the sampler.
+    """
     measured_s = {settings: observed.predict_s(settings) for settings in observed.measured_s}
     most_s = (1 - choice.PROMISING) * measured_s[observed.current]
 
@@ -112,6 +117,10 @@ def _promising(
         return costs_s(_with_queue(observed.base, number, observed.base.prefetched) for number in numbers)
 
     predicted_s = choice.costs_near_the_best(limits.workers, costs_of_numbers, observed.tolerance)
+    if limits.reorders:
+        unordered_s = costs_s([replace(observed.current, in_order=False).canonical()])
+        if unordered := choice.promising(predicted_s | measured_s, unordered_s, observed.tolerance):
+            return unordered
     better = choice.promising(measured_s, predicted_s, observed.tolerance)
     best = observed.answer
     if better or not limits.prefetches or not best.num_workers:

@@ -39,19 +39,19 @@ class IndexStream:
         latest: The list that was drawn last, or the index if the DataLoader does not make batches; None at first.
         was_given_up: Whether a list that was drawn ahead took too long; the next list has no limit.
         was_paused: Whether the next list was not drawn, since the program has not begun the epoch of that list.
-        clock: Of the sampler.
+        sampler_clock: Of the sampler.
     """
 
     def __init__(self, sampler: Any, pause_every: int = 0) -> None:
         self._sampler, self._pause_every = sampler, pause_every
         self._lists: Iterator[Any] = iter(())
         self._thread: _DrawingThread | None = None
-        self._drawn, self._longest_s, self.clock = 0, 0.0, SamplerClock()
+        self._drawn, self._longest_s, self.sampler_clock = 0, 0.0, SamplerClock()
         self.due, self.latest, self.was_given_up, self.was_paused = 0, None, False, False
 
     def begin(self) -> None:
         """An epoch begins."""
-        with self.clock.running():
+        with self.sampler_clock.running():
             self._lists, self._thread = iter(self._sampler), None
         self._drawn, self.was_given_up, self.was_paused = 0, False, False
 
@@ -66,14 +66,14 @@ class IndexStream:
         if is_ahead and self._is_between_epochs:
             self.was_paused = True
             raise PausedError
-        spent_before_s = self.clock.spent_s
+        spent_before_s = self.sampler_clock.spent_s
         try:
-            with self.clock.running():
+            with self.sampler_clock.running():
                 self.latest = self._next(self._limit_s if is_ahead else None)
         except GivenUpError:
             self.was_given_up = True
             raise
-        self._longest_s = max(self._longest_s, self.clock.spent_s - spent_before_s)
+        self._longest_s = max(self._longest_s, self.sampler_clock.spent_s - spent_before_s)
         self._drawn += 1
         return self.latest
 

@@ -12,7 +12,7 @@ from nws_sweep.dataloading import device_clock, loaders
 from nws_sweep.dataloading.clocks import run_delay_clock
 from nws_sweep.dataloading.windows import Device, Moment
 from nws_sweep.errors import one_line
-from nws_sweep.online.loader_clock import clock_of_thread
+from nws_sweep.online.loader_clock import loader_clock_of_thread
 from nws_sweep.online.observation import TrainingTrial
 from nws_sweep.online.pool import Pool
 from nws_sweep.online.pools import Pools
@@ -36,7 +36,7 @@ class TunedIterator:
         self._tuner, self._batches, self._delay_s = tuner, batches, run_delay_clock()
         self._loader, self._pools = loader, Pools(loader, tuner)
         self._observation: TrainingTrial | None = None
-        with clock_of_thread().entered(tuner.time):
+        with loader_clock_of_thread().entered(tuner.time):
             self._begin_epoch(lambda: self._pools.make(tuner.current, is_first=True))
 
     def __getattr__(self, name: str) -> Any:
@@ -53,7 +53,7 @@ class TunedIterator:
     def _reset(self, loader: DataLoader[Any]) -> None:
         """Called by DataLoader before another epoch with persistent workers, and draws no seed, as torch's own."""
         restore = loaders.order_restorer(self._loader)
-        with clock_of_thread().entered(self._tuner.time):
+        with loader_clock_of_thread().entered(self._tuner.time):
             try:
                 self._pools.abandon()
                 self._begin_epoch(self._pools.next)
@@ -66,10 +66,10 @@ class TunedIterator:
 
     def _begin_epoch(self, make: Callable[[], Pool]) -> None:
         latest = self._tuner.observation
-        if latest is not None and self._try(latest.end_epoch):
+        if latest is not None and self._try(latest.leave_epoch, _moment(self._pools, self._tuner, self._delay_s)):
             self._try(lambda: self._tuner.end_epoch(self._batches or 0, is_stream=False))
         self._try(self._pools.change_between_epochs, self._batches)
-        self._tuner.clock = clock_of_thread()
+        self._tuner.loader_clock = loader_clock_of_thread()
         start_s, drawn_s = self._pools.start(make)
         self._tuner.epoch += 1
         self._epoch, self._returned = self._tuner.epoch, 0
@@ -117,14 +117,14 @@ class TunedIterator:
 
     def __next__(self) -> Any:
         """The next batch, in the order of the sampler."""
-        clock, has_ended = clock_of_thread(), True
-        clock.enter(self._tuner.time)
+        loader_clock, has_ended = loader_clock_of_thread(), True
+        loader_clock.enter(self._tuner.time)
         try:
             batch = self._followed_batch()
             has_ended = False
             return batch
         finally:
-            clock.leave(self._tuner.time, has_ended=has_ended)
+            loader_clock.leave(self._tuner.time, has_ended=has_ended)
 
     def _followed_batch(self) -> Any:
         is_followed, waiting = self._epoch == self._tuner.epoch, self._tuner.waiting  # else another iterator is
@@ -158,6 +158,8 @@ class TunedIterator:
         if self._tuner.tuning.is_decided:
             self._observation = None
         if self._observation is not None:
+            this_call_s = received.clock_s - loader_clock_of_thread().latest_s
+            received = received._replace(calls_s=received.calls_s + this_call_s)
             self._observation.given(received, batch, waited_s)
             if self._returned == self._batches:
                 self._observation.given_last(*_records(self._pools.current, has_ended=True))
@@ -221,13 +223,13 @@ class TunedIterator:
 
 def _drop_pools(attributes: dict[str, Any], tuner: Tuner) -> None:
     """Workers of an epoch that was left, as by ``break``, end with their pools: this takes time of the program."""
-    clock, loader_time = clock_of_thread(), tuner.time
-    if clock.is_inside:  # the garbage collector runs within an iterator, which has this time
+    loader_clock, loader_time = loader_clock_of_thread(), tuner.time
+    if loader_clock.is_inside:  # the garbage collector runs within an iterator, which has this time
         return
     has_workers, began_s = bool(attributes["_pools"].current.pids), time.perf_counter()
-    clock.enter(loader_time)
+    loader_clock.enter(loader_time)
     del attributes["_pools"]
-    clock.leave(loader_time, has_ended=True)
+    loader_clock.leave(loader_time, has_ended=True)
     if has_workers:
         dropping_s = time.perf_counter() - began_s
         loader_time.starting_s += dropping_s
@@ -235,8 +237,8 @@ def _drop_pools(attributes: dict[str, Any], tuner: Tuner) -> None:
 
 
 def _moment(pools: Pools, tuner: Tuner, delay_s: Callable[[], float]) -> Moment:
-    others_s = clock_of_thread().others_s(tuner.time)
-    return Moment(time.perf_counter(), time.process_time(), delay_s(), *pools.sampler_clock.read(), others_s)
+    spent_s = loader_clock_of_thread().others_and_calls_s(tuner.time)
+    return Moment(time.perf_counter(), time.process_time(), delay_s(), *pools.sampler_clock.read(), *spent_s)
 
 
 def _cut(latest: TrainingTrial, pool: Pool, tuner: Tuner, *, has_ended: bool = False) -> None:

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from torch.utils.data import DataLoader, IterableDataset, MapDataPipe
 
+from nws_sweep.analysis import accounts
 from nws_sweep.config.schema import autotune_options, reuse_of
 from nws_sweep.dataloading import generators, loaders, sharing
 from nws_sweep.dataloading.inputs import DATALOADER_DEFAULTS, loader_input_of
@@ -262,6 +263,7 @@ def tuner_of(
         changes_within_epochs=_changes_within_epochs(loader),
         most_workers=max_workers,
         prefetches="prefetch_factor" in searched,
+        reorders=watches and hasattr(loader, "in_order"),  # since torch 2.6
         once=once,
         tell=functools.partial(_tell, announce, configuration, others),
         on_decided=(lambda watcher: watcher.tell(watcher.tuning.reason)) if watches else _conclude,
@@ -340,7 +342,8 @@ def _tell(announce: Print, configuration: Configuration, others: Agreement | Non
 
 def _conclude(tuner: Tuner) -> None:
     """Says what was found, and stores it for the next training run; of several ranks, rank 0 does."""
-    tuner.tell(str(tuner.tuning))
+    account = accounts.line_beside_waiting(tuner.trials.get(tuner.current))
+    tuner.tell("; ".join(filter(None, [str(tuner.tuning), account])))
     if tuner.trials and (tuner.others is None or tuner.others.leads):
         ResultStore().add(record(tuner))
 

@@ -21,22 +21,24 @@ class LoaderTime:
 
     Attributes:
         name: Of the class of its dataset.
+        workers: In use.
         has_loop: Whether the time between its batches is its own, unless it is parallel.
         is_open: Whether its epoch has begun and not ended.
         is_parallel: Whether another DataLoader goes on within its epoch, as with ``zip``.
-        began_s: When an iterator was first called, on the clock of its thread.
         spent_s: Seconds so far.
+        called_s: Seconds of them in its iterators.
         starting_s: Seconds of them for starting and ending workers.
         starts: How often workers were started.
         dropped_s: Seconds of ``starting_s`` for ending workers of epochs that were left; no window has them.
     """
 
     name: str = ""
+    workers: int = 0
     has_loop: bool = False
     is_open: bool = False
     is_parallel: bool = False
-    began_s: float = 0.0
     spent_s: float = 0.0
+    called_s: float = 0.0
     starting_s: float = 0.0
     starts: int = 0
     dropped_s: float = 0.0
@@ -47,14 +49,14 @@ class LoaderClock:
     """The time of the DataLoaders of one thread.
 
     Args:
-        clock: Seconds from any fixed point.
+        read_s: Gives the seconds from any fixed point.
 
     Attributes:
         times: Of all DataLoaders so far.
         is_of_main_thread: Whether the thread is the main thread of the program.
     """
 
-    clock: Callable[[], float] = time.perf_counter
+    read_s: Callable[[], float] = time.perf_counter
     times: list[LoaderTime] = field(default_factory=list)
     is_of_main_thread: bool = field(default_factory=lambda: threading.current_thread() is threading.main_thread())
     _owner: LoaderTime | None = None  # of the time since ``_since_s``
@@ -78,7 +80,7 @@ class LoaderClock:
         if not self._depth:
             loader.is_open = not has_ended
             keeps_loop = loader.has_loop and not loader.is_parallel and not has_ended
-            self._pass_to(loader if keeps_loop else None)
+            loader.called_s += self._pass_to(loader if keeps_loop else None)
 
     @contextlib.contextmanager
     def entered(self, loader: LoaderTime) -> Iterator[None]:
@@ -90,9 +92,9 @@ class LoaderClock:
         finally:
             self.leave(loader, has_ended=False)
 
-    def others_s(self, loader: LoaderTime) -> float:
-        """Seconds of all other DataLoaders; called in an iterator of ``loader``."""
-        return self._spent_s - loader.spent_s
+    def others_and_calls_s(self, loader: LoaderTime) -> tuple[float, float]:
+        """Seconds of other DataLoaders and of ``dropped_s``; and in ended calls of iterators of ``loader``."""
+        return self._spent_s - loader.spent_s + loader.dropped_s, loader.called_s - loader.dropped_s
 
     @property
     def is_inside(self) -> bool:
@@ -106,18 +108,21 @@ class LoaderClock:
 
     def since(self, before: Mapping[LoaderTime, LoaderTime], loader: LoaderTime) -> tuple[OtherLoader, ...]:
         """What the other DataLoaders took since ``now`` returned ``before``, the longest first; without idle ones."""
-        spent = [
-            OtherLoader(
-                name=other.name,
-                seconds=after.spent_s - then.spent_s,
-                starting_s=after.starting_s - then.starting_s,
-                starts=after.starts - then.starts,
-            )
-            for other, after in self.now().items()
-            if other is not loader
-            for then in [before.get(other, LoaderTime())]
-        ]
-        return tuple(sorted((other for other in spent if other.seconds > 0), key=lambda other: -other.seconds))
+        others = []
+        for other, now in self.now().items():
+            then = before.get(other, LoaderTime())
+            if other is not loader and now.spent_s > then.spent_s:
+                others.append(
+                    OtherLoader(
+                        name=now.name,
+                        workers=now.workers,
+                        seconds=now.spent_s - then.spent_s,
+                        called_s=now.called_s - then.called_s,
+                        starting_s=now.starting_s - then.starting_s,
+                        starts=now.starts - then.starts,
+                    )
+                )
+        return tuple(sorted(others, key=lambda other: -other.seconds))
 
     def now(self) -> Mapping[LoaderTime, LoaderTime]:
         """The time of each DataLoader until now."""
@@ -125,23 +130,25 @@ class LoaderClock:
             self._pass_to(self._owner)
         return {loader: replace(loader) for loader in self.times}
 
-    def _pass_to(self, owner: LoaderTime | None) -> None:
-        now_s = self.clock()
+    def _pass_to(self, owner: LoaderTime | None) -> float:
+        """The time from now on is that of ``owner``; returns the seconds since it was passed before."""
+        now_s = self.read_s()
+        passed_s = now_s - self._since_s
         if self._owner is not None:
-            self._owner.spent_s += now_s - self._since_s
-            self._spent_s += now_s - self._since_s
+            self._owner.spent_s += passed_s
+            self._spent_s += passed_s
         if owner is not None and owner not in self.times:
             self.times.append(owner)
-            owner.began_s = now_s
         self._owner, self._since_s = owner, now_s
+        return passed_s
 
 
 _of_thread: Any = threading.local()
 
 
-def clock_of_thread() -> LoaderClock:
+def loader_clock_of_thread() -> LoaderClock:
     """The clock of the calling thread."""
-    if not hasattr(_of_thread, "clock"):
-        _of_thread.clock = LoaderClock()
-    clock: LoaderClock = _of_thread.clock
-    return clock
+    if not hasattr(_of_thread, "loader_clock"):
+        _of_thread.loader_clock = LoaderClock()
+    loader_clock: LoaderClock = _of_thread.loader_clock
+    return loader_clock

@@ -25,6 +25,7 @@ class LoaderState:
         cpus: CPUs that the program and its workers may use.
         most_workers: Maximum number of workers; None for what fits.
         prefetches: Whether ``prefetch_factor`` may change.
+        reorders: Whether ``in_order=False`` may be proposed.
         tell: Called with a line about the loader, such as one about a change that affects more than speed.
         on_decided: Called each time the settings are decided.
         others: The agreement with other ranks; None for a single process.
@@ -38,7 +39,7 @@ class LoaderState:
         sees_others: Whether the other DataLoaders of the program are followed too.
         is_remade: Whether the program makes the loader again for each epoch.
         time: Of the loader.
-        clock: Of the thread that iterates over the loader.
+        loader_clock: Of the thread that iterates over the loader.
     """
 
     tuning: Tuning
@@ -50,6 +51,7 @@ class LoaderState:
     on_decided: Callable[[Any], None]
     cpus: float = field(default_factory=host.usable_cores)
     others: Agreement | None = None
+    reorders: bool = False
     once: bool = False
     may_change: Callable[[Any], bool] = lambda _: True
     own_generators: Sequence[str] = ()
@@ -60,7 +62,7 @@ class LoaderState:
     sees_others: bool = False
     is_remade: bool = False
     time: LoaderTime = field(default_factory=LoaderTime)
-    clock: LoaderClock = field(default_factory=LoaderClock)
+    loader_clock: LoaderClock = field(default_factory=LoaderClock)
     trials: dict[LoaderSettings, Trial] = field(default_factory=dict)
     observation: TrainingTrial | None = None  # of the settings in use
     epoch: int = -1  # of the newest iterator
@@ -121,6 +123,7 @@ class LoaderState:
             epoch=self.epoch,
             changes_within_epochs=self.changes_within_epochs,
             prefetches=self.prefetches,
+            reorders=self.reorders,
             cpus=self.cpus,
             most_workers=self.most_workers,
             distributes_among=self.distributes_among,

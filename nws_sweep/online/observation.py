@@ -90,21 +90,19 @@ class TrainingTrial:
         """The batch received last was the last one of the epoch; the arguments are those of ``cut``."""
         self._left = records, worker_start
 
-    def close(self, now_s: float) -> None:
-        """Ends the open window at this moment, on the clock of ``Moment``: training has ended."""
-        self.batches.end_open_step(now_s)
-        self.cut((), None)
+    def leave_epoch(self, now: Moment) -> bool:
+        """Ends an epoch whose end was not requested; returns whether its last batch was received.
 
-    def end_epoch(self) -> bool:
-        """Ends an epoch whose last batch was received, if no other was requested; returns whether there is one.
-
-        A program that counts batches, as Lightning does, never requests the end. The last step counts as the median.
+        A program that counts batches, as Lightning does, never requests the end. The last step counts as the median of
+        the epoch: other things follow it, such as saving. Of an epoch of one batch, all that follows is its step.
         """
-        if self._left is None:
-            return False
-        usual_s = statistics.median(self.batches.step_s or [0.0])
-        self.cut(*self._left, self.batches.end_step(usual_s))
-        return True
+        windows_s = [window.step_s for window in self.windows[self._cut_before :]]
+        steps_s = [*itertools.chain(*windows_s), *self.batches.step_s]
+        self.batches.end_last_step(now, statistics.median(steps_s or [math.inf]))
+        has_last, worker_start = self._left is not None, self._left[1] if self._left else None
+        if has_last or not self.is_full:  # a program may leave each epoch after a batch
+            self.cut((), worker_start, now.clock_s if has_last else None)
+        return has_last
 
     def cut(
         self,
@@ -153,14 +151,14 @@ class TrainingTrial:
 
     def _placed(self, window: Window, records: Sequence[BatchRecord]) -> Iterator[BatchRecord]:
         """The records with their places in the epoch; without workers, the waits of the window are the costs."""
-        if self.settings.num_workers:
-            numbered = [replace(record, number=record.number - self._made) for record in records]
-        else:
-            before = self._taken - window.batches
-            numbered = [*made_without_workers(window, before, [None] * window.batches)]
-        length = self.batches_per_epoch
-        for record in numbered:
-            yield replace(record, position=(self._first + record.number) / length if length else None)
+        earlier, length = self._made, self.batches_per_epoch
+        if not self.settings.num_workers:
+            earlier, before = 0, self._taken - window.batches
+            records = [*made_without_workers(window, before, [None] * window.batches)]
+        for record in records:
+            number = record.number - earlier
+            position = (self._first + number) / length if length else None
+            yield replace(record, number=number, position=position)
 
     @property
     def ends_window(self) -> bool:
@@ -226,7 +224,6 @@ def _as_whole_epoch(windows: Epoch) -> Window:
         receive_delay_s=sum(window.receive_delay_s for window in windows),
         step_cpu_s=sum(window.step_cpu_s or 0.0 for window in windows),
         sampler_s=sum(window.sampler_s for window in windows),
-        others_s=sum(window.others_s for window in windows),
         unfed_workers=windows[-1].unfed_workers,
         worker_start=windows[-1].worker_start,
     )

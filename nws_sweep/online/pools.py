@@ -51,13 +51,13 @@ class Pools:
         pause_every = 0 if tuner.base.num_workers else tuner.endless_batches
         self._stream = IndexStream(loaders.index_sampler(loader), pause_every)
         self.change: Change | None = None
-        self._is_first_awaited = False  # the first batch of workers that have been started
+        self._start_s: float | None = None  # of workers whose first batch is awaited
         self.safeguards = Safeguards(loader, tuner)
 
     @property
     def sampler_clock(self) -> SamplerClock:
         """Of the sampler."""
-        return self._stream.clock
+        return self._stream.sampler_clock
 
     def make(self, settings: LoaderSettings, *, is_first: bool = False) -> Pool:
         """Another pool; the first one begins an epoch."""
@@ -112,13 +112,11 @@ class Pools:
 
     def _note_start(self, start_s: float, *, is_new: bool) -> None:
         loader_time, reason = self._tuner.time, loaders.reason_not_training(self._loader)
-        loader_time.has_loop = bool(reason)
+        loader_time.has_loop, loader_time.workers = bool(reason), self.current.settings.num_workers
         if reason == loaders.NOT_TRAINING[0]:  # a validation whose last epoch was left is none in parallel
             loader_time.is_parallel = False
-        self._is_first_awaited = is_new and self.current.settings.num_workers > 0
-        if self._is_first_awaited:
-            loader_time.starting_s += start_s
-            loader_time.starts += 1
+        self._start_s = start_s if is_new and loader_time.workers else None
+        loader_time.starts += self._start_s is not None
 
     def next(self) -> Pool:
         """The same pool, or another one if it has ended or the settings have changed; it begins an epoch."""
@@ -149,16 +147,17 @@ class Pools:
             try:
                 batch = self.current.next_batch()
             except StopIteration:
-                self._tuner.time.starting_s += time.perf_counter() - asked_s  # in which it has ended its workers
+                if self.current.settings.num_workers:  # they have been ended
+                    self._tuner.time.starting_s += time.perf_counter() - asked_s
                 if not self._continues():
                     raise
                 continue
             except Exception as error:
                 _give_up_after(error, self.current.settings, self._tuner)
                 raise
-            if self._is_first_awaited:
-                self._is_first_awaited = False
-                self._tuner.time.starting_s += max(0.0, self.current.first_began_s - asked_s)
+            if self._start_s is not None:
+                self._tuner.time.starting_s += self._start_s + max(0.0, self.current.first_began_s - asked_s)
+                self._start_s = None
             return batch
 
     def _continues(self) -> bool:

@@ -27,6 +27,7 @@ class Situation:
         epoch: Of the newest iterator.
         changes_within_epochs: Whether settings can change there, and not only before the next epoch.
         prefetches: Whether ``prefetch_factor`` may change.
+        reorders: Whether ``in_order`` may become False.
         cpus: CPUs that the program and its workers may use.
         most_workers: Maximum number of workers; None for the usual one.
         distributes_among: The most workers that do not repeat samples, as known; None for any.
@@ -44,6 +45,7 @@ class Situation:
     epoch: int
     changes_within_epochs: bool
     prefetches: bool
+    reorders: bool
     cpus: float
     most_workers: int | None
     distributes_among: int | None
@@ -145,6 +147,7 @@ class Situation:
         return Limits(
             workers=range(0 if is_new_epoch else self._fewest_within_epochs, most + 1),
             prefetches=self.prefetches,
+            reorders=self.reorders,
             must_save_time=not is_new_epoch,
             refusal=self._refusal(is_new_epoch=is_new_epoch),
         )

@@ -1,7 +1,6 @@
 """What a training is told about its settings. "Takes" and "took" are measured; what "would take" is predicted. Pure."""
 
 from nws_sweep import units
-from nws_sweep.dataloading.generators import seeding
 from nws_sweep.online.decision import Try
 from nws_sweep.online.times import Times
 from nws_sweep.replay import choice
@@ -13,10 +12,13 @@ UNKNOWN = "how long a batch takes is unknown, since too few were timed"
 
 
 def named(settings: LoaderSettings, beside: LoaderSettings) -> str:
-    """The number of workers, and prefetch_factor if both have one and it differs."""
-    has_other_queue = settings.num_workers and settings.prefetched != beside.prefetched
-    queue = f" prefetch_factor={settings.prefetched}" if has_other_queue else ""
-    return f"num_workers={settings.num_workers}{queue}"
+    """The number of workers, and with workers ``prefetch_factor`` and ``in_order`` if they differ."""
+    text = f"num_workers={settings.num_workers}"
+    if settings.num_workers and settings.prefetched != beside.prefetched:
+        text += f" prefetch_factor={settings.prefetched}"
+    if settings.num_workers and settings.in_order != beside.in_order:
+        text += f" in_order={settings.in_order}"
+    return text
 
 
 def now(times: Times, settings: LoaderSettings, verb: str = "takes") -> str:
@@ -63,31 +65,3 @@ def returned(times: Times, current: LoaderSettings, better: LoaderSettings) -> s
     times = times.of(current, better)
     took = f"{times.unit} took {_time(times, current)} with {named(current, better)}"
     return f"{took} and {_time(times, better)} with {named(better, current)}"
-
-
-def consequences(
-    before: LoaderSettings,
-    after: LoaderSettings,
-    generators: tuple[str, ...],
-    *,
-    draws_shuffle: bool,
-    has_own_state: bool,
-    endless_batches: int,
-) -> list[str]:
-    """What differs from the plain loader because num_workers has changed; the arguments are those of ``Tuner``."""
-    if before.num_workers == after.num_workers:
-        return []
-    lines = [seeding(generators)] if after.num_workers and generators else []
-    if not before.num_workers and draws_shuffle:
-        lines.append(
-            "later epochs have a different order than without workers, since samples draw torch's random numbers"
-        )
-    if has_own_state:
-        lines.append(
-            "later epochs may have a different order, and loading a state_dict() that was saved with "
-            f"num_workers={after.num_workers} needs this number or autotune"
-        )
-    if before.num_workers and 0 < endless_batches < after.queued_batches:
-        ahead = f"{after.queued_batches} batches are drawn ahead, more than an epoch of {endless_batches}"
-        lines.append(f"{ahead}, so that epochs after a reset() have another order")
-    return lines

@@ -11,7 +11,6 @@ from typing import NamedTuple
 from nws_sweep import units
 from nws_sweep.online.loader_clock import LoaderTime
 from nws_sweep.results import Account, LoaderSettings, OtherLoader, Trial, Window, WindowKind
-from nws_sweep.searching.timing import starting_s
 
 Epoch = Sequence[Window]
 
@@ -145,41 +144,24 @@ def duration_s(windows: Iterable[Window]) -> float:
 
 
 def account_of(
-    windows: Sequence[Window], lasted_s: float, others: Sequence[OtherLoader], *, workers: int, dropped_s: float = 0.0
+    windows: Sequence[Window], lasted_s: float, loader: LoaderTime, others: Sequence[OtherLoader]
 ) -> Account:
     """Where the time of a training went.
 
     Args:
         windows: Of the training DataLoader; at least one.
         lasted_s: Seconds from the beginning of the first window on.
+        loader: What it took of them.
         others: What other DataLoaders took of them.
-        workers: Of the training DataLoader.
-        dropped_s: Seconds in which iterators of epochs that were left ended their workers; no window has them.
     """
-    starts_s = sum(starting_s(window, windows) for window in windows if window.startup_s is not None)
-    ends_s = sum(window.end_s or 0.0 for window in windows)
-    in_loop_s = duration_s(windows) + sum(other.seconds for other in others) + dropped_s
+    in_loop_s = duration_s(windows) + sum(other.seconds for other in others) + loader.dropped_s
     account = Account(
         step_s=sum(sum(window.step_s) for window in windows),
         making_s=0.0,
         sampler_s=sum(window.sampler_s for window in windows),
-        main_s=sum(window.receive_cpu_s or 0.0 for window in windows) if workers else 0.0,
-        starting_s=starts_s + ends_s + dropped_s if workers else 0.0,
+        main_s=sum(window.receive_cpu_s or 0.0 for window in windows) if loader.workers else 0.0,
+        starting_s=loader.starting_s,
         others=tuple(others),
         unseen_s=max(0.0, lasted_s - in_loop_s),
     )
     return account.lasting(lasted_s)
-
-
-def account_of_starts(loader: LoaderTime, lasted_s: float, others: Sequence[OtherLoader]) -> Account:
-    """Where the time went of a DataLoader whose epochs were left before batches were timed.
-
-    Steps have the time outside of DataLoaders; making has what the iterators took besides workers' start and end.
-    """
-    outside_s = lasted_s - loader.spent_s - sum(other.seconds for other in others)
-    return Account(
-        step_s=max(0.0, outside_s),
-        making_s=max(0.0, loader.spent_s - loader.starting_s),
-        starting_s=loader.starting_s,
-        others=tuple(others),
-    )

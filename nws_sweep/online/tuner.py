@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from nws_sweep.dataloading.generators import seeding
 from nws_sweep.online import texts
 from nws_sweep.online.loader_state import LoaderState
 from nws_sweep.online.plan import Plan
@@ -28,16 +29,27 @@ class Tuner(LoaderState):
 
     def _tell_consequences(self, since: str) -> None:
         """Says what differs from the plain loader because num_workers has changed."""
-        consequences = texts.consequences(
-            self.base,
-            self.current,
-            tuple(self.own_generators),
-            draws_shuffle=self.draws_shuffle,
-            has_own_state=self.has_own_state,
-            endless_batches=self.endless_batches,
-        )
-        if consequences:
+        if consequences := self._consequences():
             self.tell(f"{self.tuning.changes} {since}: {'; '.join(consequences)}")
+
+    def _consequences(self) -> list[str]:
+        before, after = self.base, self.current
+        if before.num_workers == after.num_workers:
+            return []
+        lines = [seeding(tuple(self.own_generators))] if after.num_workers and self.own_generators else []
+        if not before.num_workers and self.draws_shuffle:
+            lines.append(
+                "later epochs have a different order than without workers, since samples draw torch's random numbers"
+            )
+        if self.has_own_state:
+            lines.append(
+                "later epochs may have a different order, and loading a state_dict() that was saved with "
+                f"num_workers={after.num_workers} needs this number or autotune"
+            )
+        if before.num_workers and 0 < self.endless_batches < after.queued_batches:
+            ahead = f"{after.queued_batches} batches are drawn ahead, more than an epoch of {self.endless_batches}"
+            lines.append(f"{ahead}, so that epochs after a reset() have another order")
+        return lines
 
     def plan(self, batch: int, batches: int | None) -> Plan | None:
         """Other settings, once enough has been timed of the current ones; it may decide for the current ones instead.

@@ -7,12 +7,13 @@ from dataclasses import dataclass, field, replace
 from nws_sweep import units
 from nws_sweep.analysis import accounts, advice
 from nws_sweep.dataloading import device_clock
+from nws_sweep.dataloading.windows import Moment
 from nws_sweep.online import texts
 from nws_sweep.online.decision import Keep
 from nws_sweep.online.loader_clock import LoaderTime
 from nws_sweep.online.observation import TrainingTrial
 from nws_sweep.online.plan import Plan
-from nws_sweep.online.times import Measured, Times, account_of, account_of_starts, times_of
+from nws_sweep.online.times import Measured, Times, account_of, times_of
 from nws_sweep.online.tuner import Tuner
 from nws_sweep.replay.stages import COPY, stage_costs
 from nws_sweep.results import Account, Part, Trial
@@ -32,18 +33,17 @@ class Watcher(Tuner):
         """As a tuner; notes what other loaders have taken before."""
         is_new, observation = self.observation is None, super().observe(batches_per_epoch)
         if is_new and observation is not None:
-            self.others_before = self.clock.now()
+            self.others_before = self.loader_clock.now()
         return observation
 
     def plan(self, batch: int, batches: int | None) -> Plan | None:
         """Never other settings; says what was found once a long epoch has lasted a minute, or the next one begins."""
         latest = self.observation
-        if latest is not None and self.may_change(self) and (latest.is_long if batch else self._has_seen(latest)):
+        if latest is None or not self.may_change(self):
+            return None
+        if latest.is_long if batch else _has_epoch(latest) or self._is_restarted:
             self._conclude(time.perf_counter())
         return None
-
-    def _has_seen(self, latest: TrainingTrial) -> bool:
-        return _has_epoch(latest) or (not latest.windows and self._is_restarted)
 
     @property
     def _is_restarted(self) -> bool:
@@ -60,18 +60,16 @@ class Watcher(Tuner):
     def end(self) -> None:
         """Says what was found; what followed the last batch of any loader is no part of an epoch."""
         if self.observation is not None:
-            self.observation.close(self.clock.latest_s)
-        self._conclude(self.clock.latest_s)
+            ended_s = self.loader_clock.latest_s
+            spent_s = self.loader_clock.others_and_calls_s(self.time)
+            self.observation.leave_epoch(Moment(ended_s, time.process_time(), 0.0, 0.0, 0.0, *spent_s))
+            self._conclude(ended_s)
 
     def _conclude(self, until_s: float) -> None:
         if self.observation is None or self.tuning.is_decided:
             return
         trial = self.observation.trial(self.configuration, self.cpus)
         account = self._account(self.observation, until_s)
-        if account is not None and not self.observation.windows:
-            lines = [accounts.remedy_of_starts(account, self.time.starts, self.batches)]
-            self.decide("\n  ".join([*lines, *accounts.table(account, self.current.num_workers)]))
-            return
         if trial.measurement is not None:
             trial = replace(trial, measurement=replace(trial.measurement, account=account))
         self.trials[self.current] = trial
@@ -84,52 +82,49 @@ class Watcher(Tuner):
         device = accelerator.in_use()
         if device and device_clock.of_training() is None:
             return f"since the step may still run on {device} when the next batch is requested"
-        return "" if self.clock.is_of_main_thread else "since another thread than the main one takes the batches"
+        return "" if self.loader_clock.is_of_main_thread else "since another thread than the main one takes the batches"
 
     def _account(self, observation: TrainingTrial, until_s: float) -> Account | None:
         """Where the time went until this moment on the clock of the windows; None if it is unknown."""
         windows = observation.windows
-        if not windows and self._is_restarted:
-            others = self.clock.since({}, self.time)
-            return account_of_starts(self.time, max(0.0, until_s - self.time.began_s), others)
         if not windows or self._reason_not_to_know():
             return None
-        others = self.clock.since(self.others_before, self.time)
-        lasted_s = max(0.0, until_s - windows[0].began_s - observation.batches.between_s)  # that watching took
-        before = self.others_before.get(self.time, LoaderTime())
-        dropped_s = self.time.dropped_s - before.dropped_s
-        return account_of(windows, lasted_s, others, workers=self.current.num_workers, dropped_s=dropped_s)
+        lasted_s = max(0.0, until_s - windows[0].began_s - observation.batches.watching_s)
+        return account_of(windows, lasted_s, self.time, self.loader_clock.since(self.others_before, self.time))
 
     def _reason(self, trial: Trial, batches: int | None) -> str:
         """What was found, in a sentence."""
-        times = times_of([trial])
+        times, account = times_of([trial]), accounts.account_of(trial)
         measured = times.measured.get(self.current)
-        account = trial.measurement.account if trial.measurement else None
+        part = accounts.to_change(account, self.current) if account else None
+        if account is not None and part is Part.STARTING and self._is_restarted:
+            return accounts.remedy_of_starts(account, self.time.starts, self.batches)
         if measured is None:
             return "too few batches were timed"
-        takes = f"{times.unit} takes {times.text(measured.batch_s)} with num_workers={self.current.num_workers}"
         if account is None:
-            return f"{takes}; the share of it spent waiting is unknown, {self._reason_not_to_know()}"
-        part = accounts.to_change(account, self.current)
+            why = self._reason_not_to_know()
+            return f"{self._takes(measured, times)}; the share of it spent waiting is unknown, {why}"
         if part is None and not self.sees_others:
             step = f"the training step takes {units.share(account.share(Part.STEP))} of the time"
             return f"{step}, other loaders in it included, which only nws-sweep watch PROGRAM sees"
-        if part is not Part.MAKING:
-            remedy = accounts.remedy(account, part, is_remade=self.is_remade)
-            return f"{remedy}{self._without_workers(measured, times, batches)}" if part is Part.MAIN else remedy
-        waits = f"training waits for data {units.share(account.share(part))} of the time{_dearest(trial)}; {takes}"
-        if trial.fed_workers:
-            waits += f"; only {trial.fed_workers} of {trial.num_workers} workers had batches"
-        is_stream = self.start.facts is not None and self.start.facts.iterable
-        if is_stream and (uneven := advice.uneven_workers(trial)):
-            return f"{waits}; {uneven}"  # a prediction would have each worker make as much as the others
-        return f"{waits}; {self._predicted(measured, times, batches)}"
+        remedy = accounts.remedy(account, part, is_remade=self.is_remade)
+        if part is Part.MAKING:
+            instead = self._instead(trial, measured, times, batches)
+            return f"{remedy}{_dearest(trial)}; {self._takes(measured, times)}; {instead}"
+        return f"{remedy}; {self._predicted(measured, times, batches)}" if part is Part.MAIN else remedy
 
-    def _without_workers(self, measured: Measured, times: Times, batches: int | None) -> str:
-        """What is predicted without workers, if that is best: batches are not received from them then."""
-        decision = self.situation.decision(batches, is_new_epoch=True)
-        is_best = not isinstance(decision, Keep) and not decision.settings.num_workers
-        return f"; {self._predicted(measured, times, batches)}" if is_best else ""
+    def _takes(self, measured: Measured, times: Times) -> str:
+        return f"{times.unit} takes {times.text(measured.batch_s)} with num_workers={self.current.num_workers}"
+
+    def _instead(self, trial: Trial, measured: Measured, times: Times, batches: int | None) -> str:
+        """What holds the workers back, or what other settings are predicted to bring."""
+        is_stream = self.start.facts is not None and self.start.facts.iterable
+        uneven = advice.uneven_workers(trial) if is_stream else ""
+        # A prediction would have each worker make as much as the others.
+        text = uneven or self._predicted(measured, times, batches)
+        if not trial.fed_workers:
+            return text
+        return f"only {trial.fed_workers} of {trial.num_workers} workers had batches; {text}"
 
     def _predicted(self, measured: Measured, times: Times, batches: int | None) -> str:
         """What other settings are predicted to bring, or why there are none."""
@@ -139,7 +134,8 @@ class Watcher(Tuner):
         ratio = decision.predicted_s / decision.current_s
         waiting = units.share(max(0.0, 1 - (1 - measured.waiting_share) / ratio))
         settings, predicted = texts.named(decision.settings, self.current), times.text(measured.batch_s * ratio)
-        return f"predicted with {settings}: waiting {waiting}, {times.unit} {predicted}"
+        order = "" if decision.settings.in_order == self.current.in_order else "; batches come in another order then"
+        return f"predicted with {settings}: waiting {waiting}, {times.unit} {predicted}{order}"
 
 
 def _has_epoch(observation: TrainingTrial) -> bool:

@@ -110,11 +110,11 @@ class ProgramHook:
                 self._reporting.warn(one_line(f"{type(error).__name__}: {error}"))
 
     def _get_iterator(self, original: Callable[[Any], Any], loader: Any) -> Any:
-        from nws_sweep.online.loader_clock import clock_of_thread
+        from nws_sweep.online.loader_clock import loader_clock_of_thread
         from nws_sweep.online.pool import OF_POOL
 
         is_foreign = os.getpid() != self._process or OF_POOL in vars(loader)  # a pool takes torch's own iterator
-        is_foreign |= clock_of_thread().is_inside  # a DataLoader in a dataset makes samples of another one
+        is_foreign |= loader_clock_of_thread().is_inside  # a DataLoader in a dataset makes samples of another one
         return original(loader) if is_foreign else self.get_iterator(original, loader)
 
     def get_iterator(self, original: Callable[[Any], Any], loader: Any) -> Any:
@@ -291,7 +291,8 @@ class TuningHook(ProgramHook):
     """Gives each DataLoader a tuner; loaders that are made for one epoch each share one.
 
     All of them are timed. Only the selected one changes its settings, or is reported if nothing may change: of
-    several that may be the training DataLoader, the one that has given most batches so far.
+    several that may be the training DataLoader, the one that has given most batches so far; of several in turn, as in a
+    ``zip``, the one that takes most time.
 
     Args:
         reporting: How it reports.
@@ -367,9 +368,15 @@ class TuningHook(ProgramHook):
 
     @property
     def _training(self) -> _Followed | None:
-        """The selected loader; None if it has not given any batch."""
-        found = [one for one in self._followed if one.tuner.batches and (self._wanted is None or one.is_wanted)]
-        return max(found, key=lambda one: (one.likeness, one.tuner.batches), default=None)
+        """The selected loader; of several in turn, as in a zip, the slowest; None if it has not given any batch."""
+        loaders = [
+            loader for loader in self._followed if loader.tuner.batches and (self._wanted is None or loader.is_wanted)
+        ]
+        training = max(loaders, key=lambda loader: (loader.likeness, loader.tuner.batches), default=None)
+        if training is None or not training.tuner.time.is_parallel:
+            return training
+        in_turn = [loader for loader in loaders if loader.tuner.time.is_parallel]
+        return max(in_turn, key=lambda loader: loader.tuner.time.called_s)
 
     def _is_training(self, tuner: "Tuner") -> bool:
         training = self._training
@@ -382,8 +389,9 @@ class TuningHook(ProgramHook):
     def _is_beside(self, tuner: "Tuner") -> bool:
         """Whether the training takes batches of this loader and of the training DataLoader in turn."""
         training = self._training
-        loaders = (tuner, training.tuner) if training else ()
-        return self._wanted is None and bool(loaders) and all(one.time.is_parallel for one in loaders)
+        if training is None or self._wanted is not None:
+            return False
+        return tuner.time.is_parallel and training.tuner.time.is_parallel
 
     def _tuner_of(self, loader: Any) -> "Tuner":
         from nws_sweep.dataloading.loaders import NOT_TRAINING, reason_not_training

@@ -25,13 +25,17 @@ class OtherLoader:
 
     Attributes:
         name: Of its dataset's class.
+        workers: Its ``num_workers``; None if unknown.
         seconds: In its iterators, and between its batches unless it trains.
+        called_s: Of them, in its iterators.
         starting_s: Of them, for starting and ending its workers.
         starts: How often its workers were started.
     """
 
     name: str
+    workers: int | None = None
     seconds: NotNegative
+    called_s: NotNegative = 0.0
     starting_s: NotNegative = 0.0
     starts: int = 0
 

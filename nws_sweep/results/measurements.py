@@ -170,7 +170,6 @@ class Window:
     # In ``next()`` while an accelerator was still busy with the step before, one per batch; empty if it never was.
     overlap_s: tuple[float, ...] = ()
     sampler_s: float = 0.0  # of ``wait_s`` in the sampler
-    others_s: float = 0.0  # in other DataLoaders and their loops, between the batches; not in ``step_s``
     unfed_workers: int = 0  # that had no batch for the epoch: there are fewer shards than workers
 
     @property

@@ -98,7 +98,7 @@ def _waits_for_ready_batches(epoch: Sequence[Placed]) -> Iterator[float]:
     """The waits for batches that lay ready, for at least as long as their making took.
 
     A worker transfers a batch in a thread of its own, beside the making of its next batch: it lies ready later than its
-    copying takes, the more so if Python code keeps the GIL.
+    copying takes, the more so if Python code keeps the GIL. The first wait of an epoch contains the start of workers.
     """
     made = {record.number: record for window, _ in epoch for record in window.records}
     number = 0
@@ -106,7 +106,7 @@ def _waits_for_ready_batches(epoch: Sequence[Placed]) -> Iterator[float]:
         asked_s = window.began_s
         for wait_s, step_s in zip(window.wait_s, window.step_s, strict=True):
             record = made.get(number)
-            if record and asked_s - (record.ended_s + record.cost.copy_s) > record.ended_s - record.began_s:
+            if number and record and asked_s - (record.ended_s + record.cost.copy_s) > record.ended_s - record.began_s:
                 yield wait_s
             asked_s += wait_s + step_s
             number += 1

@@ -25,6 +25,18 @@ def test_a_line_has_the_parts_that_are_worth_a_word() -> None:
     assert accounts.line(trial(2, 10.0)) == ""
 
 
+@pytest.mark.parametrize(
+    ("account", "shares"),
+    [
+        (Account(step_s=3.0, making_s=6.0, sampler_s=1.0), ""),
+        (Account(step_s=3.0, making_s=1.0, sampler_s=6.0), "sampler 60 %, training step 30 %, making samples 10 %"),
+    ],
+)
+def test_the_line_stands_beside_the_share_of_waiting_where_that_does_not_tell_it(account: Account, shares: str) -> None:
+    measured = trial(2, 10.0, measurement=measurement(10.0, account=account))
+    assert accounts.line_beside_waiting(measured) == (shares and f"where the time goes: {shares}")
+
+
 def test_the_table_has_the_largest_part_first_and_what_other_loaders_start() -> None:
     account = Account(step_s=3.0, making_s=0.99, others=(VALIDATION,), sampler_s=0.01)
     assert accounts.table(account, 4) == [
@@ -39,6 +51,8 @@ def test_the_table_has_the_largest_part_first_and_what_other_loaders_start() -> 
     ("account", "part", "words"),
     [
         (STEP, None, "the training step takes 98 % of the time; the loader does not limit it"),
+        (Account(step_s=9.0, making_s=1.0), Part.MAKING,
+         "the training step takes 90 % of the time; training waits for data 10 % of the time"),
         (Account(step_s=1.0, making_s=2.0, sampler_s=7.0), Part.SAMPLER,
          "the sampler takes 70 % of the time in the main process: make it cheaper; no number of workers helps"),
         (Account(step_s=1.0, making_s=2.0, main_s=7.0), Part.MAIN,
@@ -56,6 +70,10 @@ def test_the_table_has_the_largest_part_first_and_what_other_loaders_start() -> 
          "other loaders take 60 % of the time: the DataLoader of Scans starts its workers 20 times; made once, with "
          "persistent_workers=True, it saves 4.75 s"),
         (Account(step_s=4.0, making_s=0.0, others=(OtherLoader(name="Val", seconds=6.0, starting_s=5.0, starts=1),)),
+         Part.OTHERS, "other loaders (Val) take 60 % of the time: tune each of them"),
+        (Account(step_s=4.0, making_s=0.0, others=(OtherLoader(name="Val", workers=0, seconds=6.0, called_s=5.0),)),
+         Part.OTHERS, "other loaders take 60 % of the time: the DataLoader of Val has no workers: give it some"),
+        (Account(step_s=4.0, making_s=0.0, others=(OtherLoader(name="Val", workers=0, seconds=6.0, called_s=0.1),)),
          Part.OTHERS, "other loaders (Val) take 60 % of the time: tune each of them"),
     ],
 )  # fmt: skip

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from nws_sweep.online import texts
 from nws_sweep.online.decision import Keep, Limits, Observations, Try, decide
 from nws_sweep.replay import choice
 from nws_sweep.results import BatchCost, LoaderSettings, LoopCosts, Trial, Tuning
@@ -88,6 +89,23 @@ def test_the_queue_is_tried_with_the_best_as_measured_once_no_number_of_workers_
     observed = replace(observations({workers(2): 0.04}, {}), predict_s=lambda settings: 0.04 / settings.prefetched)
     tried = decide(observed, Limits(workers=range(2, 3), prefetches=True))
     assert (tried.settings.num_workers, tried.settings.prefetch_factor) == (2, 8)
+
+
+@pytest.mark.parametrize(("unordered_s", "reorders", "is_tried"), [
+    (0.012, True, True), (0.012, False, False), (0.0151, True, False),
+])  # fmt: skip
+def test_batches_in_any_order_are_proposed_if_they_promise_more_than_further_workers(
+    unordered_s: float, reorders: bool, is_tried: bool
+) -> None:
+    def predict_s(settings: LoaderSettings) -> float:
+        return {4: 0.02, 8: 0.015}.get(settings.num_workers, 1.0) if settings.in_order else unordered_s
+
+    observed = replace(observations({workers(4): 0.02}, {}), predict_s=predict_s)
+    decision = decide(observed, Limits(workers=range(9), reorders=reorders))
+    assert isinstance(decision, Try)
+    assert decision.settings == (replace(workers(4), in_order=False) if is_tried else workers(8))
+    named = "num_workers=4 in_order=False" if is_tried else "num_workers=8"
+    assert texts.named(decision.settings, workers(4)) == named
 
 
 def test_fewer_workers_wait_for_a_new_epoch() -> None:

@@ -17,6 +17,8 @@ import pytest
 import torch
 from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset, RandomSampler
 
+from nws_sweep.dataloading import device_clock
+from nws_sweep.dataloading.windows import Device
 from nws_sweep.online import observation
 from nws_sweep.online.loader import autotune, watch
 from nws_sweep.online.observation import TrainingTrial
@@ -237,6 +239,22 @@ def _in_thread(take: Callable[[Any], object], batches: Any) -> None:
     thread = threading.Thread(target=take, args=(batches,))
     thread.start()
     thread.join()
+
+
+class Busy(Device):
+    """Is busy with each step for another 20 ms."""
+
+    def pace(self) -> None:
+        time.sleep(0.02)
+
+
+def test_a_step_lasts_until_its_accelerator_has_finished_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device_clock, "of_training", Busy)
+    tuned: Any = autotune(DataLoader(Items(16), batch_size=4), reuse="never", progress=False)
+    list(tuned)
+    steps_s = [step_s for window in tuned._own_tuner().observation.windows for step_s in window.step_s]
+    assert len(steps_s) == 4
+    assert min(steps_s) >= 0.02
 
 
 def test_the_end_of_workers_of_an_epoch_that_is_left_is_a_part_of_the_time() -> None:

@@ -34,9 +34,10 @@ def test_a_validation_has_the_time_in_its_loop_until_its_epoch_ends() -> None:
     call(clock, validation, 0.25, has_ended=True)
     CLOCK.now_s += 7.0
     clock.enter(training)
-    assert (training.spent_s, validation.spent_s, clock.others_s(training)) == (1.0, 2.75, 2.75)
+    assert (training.spent_s, validation.spent_s) == (1.0, 2.75)
+    assert clock.others_and_calls_s(training) == (2.75, 1.0)
     assert (training.is_parallel, validation.is_parallel) == (False, False)
-    assert clock.since({}, training) == (OtherLoader(name="Val", seconds=2.75),)
+    assert clock.since({}, training) == (OtherLoader(name="Val", workers=0, seconds=2.75, called_s=0.75),)
 
 
 def test_two_training_loaders_in_turn_leave_the_step_to_the_training() -> None:

@@ -72,16 +72,35 @@ def test_batches_of_seconds_are_observed_until_enough_were_timed_and_not_for_a_m
 def test_an_epoch_whose_end_is_never_requested_is_timed_whole() -> None:
     seen = TrainingTrial(loader_settings(8), batches_per_epoch=5)
     seen.begin(0, START_S, 0.0)
-    assert not seen.end_epoch()
     for number in range(5):
         seen.batches.asked(Moment(100.0 + number, 0.0, 0.0))
         seen.given(Moment(100.8 + number, 0.0, 0.0), None)
     seen.given_last((), BatchCost(0.1, 0.0))
-    assert seen.end_epoch()
+    assert seen.leave_epoch(Moment(300.0, 0.0, 0.0))
     (window,) = seen.windows
     assert (window.kind, window.worker_start) == (WindowKind.EPOCH, BatchCost(0.1, 0.0))
     assert window.step_s == pytest.approx([0.2] * 5)
-    assert not seen.end_epoch()
+    assert not seen.leave_epoch(Moment(301.0, 0.0, 0.0))
+
+
+def test_the_last_window_of_an_epoch_that_is_left_counts_with_a_step_as_usual() -> None:
+    """Saving, which may follow, is no step. After an only batch all is its step, without other loaders."""
+    seen = observed(3)
+    assert not seen.leave_epoch(Moment(200.0, 0.0, 0.0))
+    assert seen.windows[0].step_s == pytest.approx([STEP_S] * 3)
+    single = observed(1)
+    single.leave_epoch(Moment(101.0 + WAIT_S, 0.0, 0.0, others_s=0.25))
+    assert single.windows[0].step_s == pytest.approx([0.75])
+
+
+def test_epochs_that_are_left_without_end_do_not_fill_the_memory() -> None:
+    seen = TrainingTrial(loader_settings(1), batches_per_epoch=None)
+    for _ in range(700):
+        seen.begin(0, START_S, 0.0)
+        seen.batches.asked(Moment(100.0, 0.0, 0.0))
+        seen.given(Moment(100.5, 0.0, 0.0), None)
+        seen.leave_epoch(Moment(101.0, 0.0, 0.0))
+    assert len(seen.windows) == 600
 
 
 def test_a_step_on_an_accelerator_goes_on_while_the_host_waits() -> None:
@@ -153,15 +172,19 @@ def test_records_of_a_worker_that_had_more_than_others_are_kept_though_the_last_
 
 def test_what_looking_at_a_window_takes_is_in_no_window() -> None:
     seen = TrainingTrial(loader_settings(1), batches_per_epoch=None)
+    calls_s = 0.0
     for epoch_s in (100.0, 200.0):
         seen.begin(0, START_S, 0.0)
         for number in range(3):
-            seen.batches.asked(Moment(epoch_s + number, 0.0, 0.0))
-            seen.batches.asked(Moment(epoch_s + number + 0.25, 0.0, 0.0))
-            seen.given(Moment(epoch_s + number + 0.5, 0.0, 0.0), None)
-        seen.batches.asked(Moment(epoch_s + 3.0, 0.0, 0.0))
-    assert seen.batches.between_s == 6 * 0.25
-    assert sum(seen.batches.wait_s) == pytest.approx(START_S + 3 * 0.25)
+            seen.batches.asked(Moment(epoch_s + number, 0.0, 0.0, calls_s=calls_s))
+            seen.batches.asked(Moment(epoch_s + number + 0.25, 0.0, 0.0, calls_s=calls_s))
+            seen.given(Moment(epoch_s + number + 0.5, 0.0, 0.0, calls_s=calls_s), None)
+            calls_s += 0.125  # until the call returns
+        seen.batches.asked(Moment(epoch_s + 3.0, 0.0, 0.0, calls_s=calls_s))
+        assert sum(seen.batches.wait_s) == pytest.approx(START_S + 3 * 0.25)
+        assert seen.batches.step_s == [0.375] * 3
+        seen.cut((), None)
+    assert seen.batches.watching_s == 6 * (0.25 + 0.125)
 
 
 @pytest.mark.parametrize("length", [None, 16])

@@ -7,7 +7,7 @@ import pytest
 
 from nws_sweep.online import texts
 from nws_sweep.online.loader_clock import LoaderTime
-from nws_sweep.online.times import Measured, account_of, account_of_starts, times_of
+from nws_sweep.online.times import Measured, account_of, times_of
 from nws_sweep.results import BatchCost, OtherLoader, Part, Trial, Window, WindowKind
 from tests import factories
 from tests.factories import estimate, loader_settings, measurement, recorded_trial
@@ -83,29 +83,22 @@ def test_the_epoch_that_starts_persistent_workers_does_not_count_beside_others(
 
 
 def test_the_account_of_a_training_has_each_second_once() -> None:
-    """Workers began their first batch after 0.75 s; a validation, and 2 s that nothing explains, are in the epoch."""
-    first = factories.batch_record(0, BatchCost(0.0, 0.1), began_s=10.75, ended_s=10.85)
+    """A validation, and 2 s that nothing explains, are in the epoch."""
     windows = [
         factories.window(WindowKind.WARM_UP, 2, startup_s=1.0, began_s=10.0, wait_s=(1.0, 0.5), step_s=(0.25, 0.25)),
         factories.window(
-            WindowKind.STEADY, 2, wait_s=(0.5, 0.5), step_s=(0.25, 0.25), records=(first,), sampler_s=0.5,
+            WindowKind.STEADY, 2, wait_s=(0.5, 0.5), step_s=(0.25, 0.25), sampler_s=0.5,
             receive_cpu_s=0.125, end_s=0.25,
         ),
     ]  # fmt: skip
     validation = OtherLoader(name="Val", seconds=3.0)
-    account = account_of(windows, 8.75, [validation], workers=2)
+    loader = LoaderTime(workers=2, starting_s=1.0)
+    account = account_of(windows, 8.75, loader, [validation])
     assert account.total_s == 8.75
     assert account.seconds == pytest.approx({
         Part.OTHERS: 3.0, Part.UNSEEN: 2.0, Part.MAKING: 1.125, Part.STEP: 1.0, Part.STARTING: 1.0, Part.SAMPLER: 0.5,
         Part.MAIN: 0.125,
     })  # fmt: skip
-    left = account_of(windows, 8.75, [validation], workers=2, dropped_s=1.5)
+    left = account_of(windows, 8.75, LoaderTime(workers=2, starting_s=2.5, dropped_s=1.5), [validation])
     changed_s = {part: left.seconds[part] - account.seconds[part] for part in Part}
     assert changed_s == {**dict.fromkeys(Part, 0.0), Part.STARTING: 1.5, Part.UNSEEN: -1.5}
-
-
-def test_epochs_too_short_for_windows_have_an_account_of_their_starts() -> None:
-    loader = LoaderTime("Train", spent_s=6.0, starting_s=5.0)
-    account = account_of_starts(loader, 10.0, [OtherLoader(name="Val", seconds=1.0)])
-    parts = {Part.STARTING: 5.0, Part.STEP: 3.0, Part.MAKING: 1.0, Part.OTHERS: 1.0}
-    assert account.seconds == {**dict.fromkeys(Part, 0.0), **parts}

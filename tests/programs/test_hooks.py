@@ -1,12 +1,13 @@
 """Which DataLoader of a program is meant, and how a hook ends; nothing is measured."""
 
 import contextlib
+import functools
 import gc
 import queue
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, SubsetRandomSampler
 
-import nws_sweep
+import nws_sweep.api
 from nws_sweep.dataloading.loaders import KeptIterator
 from nws_sweep.errors import ConfigurationError, UnpicklableError
 from nws_sweep.executor import forking
@@ -251,8 +252,14 @@ def test_of_several_trainings_the_longest_is_tuned_and_the_others_are_named(told
     assert told.kept[1].configuration.columns["dataset"] == "Plain"
 
 
+class Slow(Plain):
+    def __getitem__(self, index: int) -> Any:
+        time.sleep(0.005)
+        return super().__getitem__(index)
+
+
 def test_two_loaders_in_turn_are_both_tuned_and_a_validation_is_not(told: Told) -> None:
-    first, second, validation = (DataLoader(Plain(length), shuffle=True) for length in (8, 9, 5))
+    first, second, validation = (DataLoader(data, shuffle=True) for data in (Slow(8), Plain(9), Plain(5)))
     hook = TuningHook(told.reporting, None, reuse="never")
 
     def program() -> None:
@@ -263,8 +270,21 @@ def test_two_loaders_in_turn_are_both_tuned_and_a_validation_is_not(told: Told) 
 
     run(hook, program)
     assert [hook._is_training(followed.tuner) for followed in hook._followed] == [True, True, False]
-    taken = "DataLoader 1 (Plain) was taken as the training DataLoader, not DataLoader 3 (Plain)"
+    taken = "DataLoader 1 (Slow) was taken as the training DataLoader, not DataLoader 3 (Plain)"
     assert told.lines == [f"{taken}; --loader 3 chooses another"]
+
+
+def _in_turn(first: DataLoader[Any], second: DataLoader[Any]) -> Iterator[Any]:
+    yield from zip(first, second, strict=True)
+
+
+def test_of_loaders_in_turn_the_slowest_is_selected(told: Told) -> None:
+    fast, slow = (DataLoader(dataset, shuffle=True) for dataset in (Plain(8), Slow(8)))
+    for first, second in ((fast, slow), (slow, fast)):
+        hook = TuningHook(told.reporting, None, reuse="never")
+        run(hook, functools.partial(list, _in_turn(first, second)))
+        assert hook._training
+        assert hook._training.latest() is slow
 
 
 def test_nothing_to_tune_is_a_line(told: Told) -> None:
