@@ -13,10 +13,7 @@ from nws_sweep.units import counted, ratio, seconds, share
 
 _NEGLIGIBLE_GAIN = 0.01
 _COMPUTES = 0.5  # share of CPU time from which on a stage computes rather than waits
-_MANY_THREADS = 1.5  # ratio of the CPU time of all threads and of the worker's own
-_MUCH_FASTER = 1.5  # ratio of times from which on whole batches are worth a line
-_UNEVEN = 1.5  # time of a worker / that of the others that is worth a line
-_RISE = 1.5  # ratio of costs in the last third of an epoch and in the first that is worth a line
+_WORTH_A_LINE = 1.5  # ratio of two times or costs: a smaller one is seldom worth a change of the program
 
 # The name of each bottleneck, what is taken away, and figures with the remedy.
 _TEXTS = {
@@ -55,6 +52,9 @@ _TEXTS = {
     ),
 }  # fmt: skip
 
+# Whose remedies are settings of the loader, the step or the machine: they are named though others limit the epoch more.
+_CHANGED_BY_SETTINGS = {Bottleneck.STARTUP, Bottleneck.ORDER, Bottleneck.MEMORY, Bottleneck.COMPETITION}
+
 
 def sentence(diagnosis: Diagnosis, stages: Sequence[Stage] = ()) -> str:
     """What is saved without the first bottleneck, figures and the remedy, then the others."""
@@ -63,21 +63,27 @@ def sentence(diagnosis: Diagnosis, stages: Sequence[Stage] = ()) -> str:
     figures = {**_figures(diagnosis, diagnosis.replayed), **dearest(stages)}
     if not diagnosis.saved:
         return f"no bottleneck found: no cost, if removed, would save a tenth of the epoch; {figures['busy']}"
-    (first, saved), *others = diagnosis.saved.items()
-    taken = diagnosis.bottlenecks if diagnosis.together else [first]
-    names, without, _ = (" and ".join(words) for words in zip(*map(_TEXTS.__getitem__, taken), strict=True))
-    start = f"{names}: {without} the epoch would take {share(saved)} less"
-    also = " and ".join(f"{share(other)} less {_TEXTS[each][1]}" for each, other in others)
-    return f"{start}; {_TEXTS[first][2].format(**figures)}" + (f"; also: {also}" if len(taken) == 1 and also else "")
+    first, *others = diagnosis.bottlenecks
+    named = diagnosis.bottlenecks if diagnosis.together else [first]
+    names, removals = (" and ".join(_TEXTS[bottleneck][place] for bottleneck in named) for place in (0, 1))
+    saved, remedy = share(diagnosis.saved[first]), _TEXTS[first][2].format(**figures)
+    text = f"{names}: {removals} the epoch would take {saved} less; {remedy}"
+    if diagnosis.together or not others:
+        return text
+    also = []
+    for bottleneck in others:
+        _, without, remedy = _TEXTS[bottleneck]
+        remedy = f" ({remedy.format(**figures)})" if bottleneck in _CHANGED_BY_SETTINGS else ""
+        also.append(f"{share(diagnosis.saved[bottleneck])} less {without}{remedy}")
+    return f"{text}; also: {' and '.join(also)}"
 
 
 def dearest(stages: Sequence[Stage]) -> dict[str, str]:
     """The stages that save most if they take no time: of those that compute, and of those that wait."""
-    saving = sorted(
-        (stage for stage in stages if stage.saved and not stage.depth), key=lambda stage: -(stage.saved or 0.0)
-    )
-    computing = next((one for one in saving if one.cpu_share >= _COMPUTES), None)
-    waiting = next((one for one in saving if one.cpu_share < _COMPUTES), None)
+    saving = [stage for stage in stages if stage.saved and not stage.depth]
+    saving.sort(key=lambda stage: stage.saved or 0.0, reverse=True)
+    computing = next((stage for stage in saving if stage.cpu_share >= _COMPUTES), None)
+    waiting = next((stage for stage in saving if stage.cpu_share < _COMPUTES), None)
     return {
         "cheaper": f"a cheaper {_named(computing)}" if computing else "cheaper transforms",
         "waiting_in": f"; it waits in {_named(waiting)}" if waiting else "",
@@ -92,12 +98,12 @@ def _named(stage: Stage) -> str:
     )
 
 
-def fed_steps(found: Mapping[float, int | None]) -> str:
+def fed_steps(workers_of: Mapping[float, int | None]) -> str:
     """The line about the workers that keep training steps busy, by seconds of a step; empty if none do."""
-    fed = [f"{workers} for {1e3 * step_s:g} ms" for step_s, workers in found.items() if workers is not None]
+    fed = [f"{workers} for {1e3 * step_s:g} ms" for step_s, workers in workers_of.items() if workers is not None]
     if not fed:
         return ""
-    unfed = [f"{1e3 * step_s:g} ms" for step_s, workers in found.items() if workers is None]
+    unfed = [f"{1e3 * step_s:g} ms" for step_s, workers in workers_of.items() if workers is None]
     rest = f"; impossible for {', '.join(unfed)}" if unfed else ""
     return f"workers that keep a training step busy (predicted, at most 5 % waiting): {', '.join(fed)}{rest}"
 
@@ -109,7 +115,7 @@ def further(diagnosis: Diagnosis) -> Iterator[str]:
     rise, bound = diagnosis.replayed.rise, diagnosis.replayed.free_loader
     if dear_transfer := _dear_transfer(diagnosis, diagnosis.replayed.means):
         yield dear_transfer
-    if max(rise, 1 / rise) >= _RISE:
+    if max(rise, 1 / rise) >= _WORTH_A_LINE:
         yield (
             f"a batch in the last third of the epoch costs {rise:.2g} times as much as one in the first: "
             "timing only the beginning would mislead"
@@ -117,7 +123,7 @@ def further(diagnosis: Diagnosis) -> Iterator[str]:
     facts = diagnosis.result.facts
     if facts is not None and facts.iterable and (uneven := uneven_workers(diagnosis.best)):
         yield uneven
-    if diagnosis.suggestions and diagnosis.bottlenecks[:1] != (Bottleneck.ORDER,):
+    if diagnosis.suggestions and Bottleneck.ORDER not in diagnosis.bottlenecks:
         yield _suggested(diagnosis)
     if diagnosis.has_step:
         much = f"speed up training {ratio(bound)}" if bound - 1 > _NEGLIGIBLE_GAIN else "not speed up training"
@@ -137,7 +143,7 @@ def uneven_workers(trial: Trial) -> str:
         return ""
     slowest = max(sums_s, key=lambda worker: sums_s[worker])
     others_s = statistics.median(spent_s for worker, spent_s in sums_s.items() if worker != slowest)
-    if sums_s[slowest] < _UNEVEN * others_s:
+    if sums_s[slowest] < _WORTH_A_LINE * others_s:
         return ""
     took = f"worker {slowest} took {ratio(sums_s[slowest] / others_s)} as long as the others"
     return f"{took}: shards of equal cost would let all workers end together"
@@ -150,27 +156,30 @@ def on_samples(result: SearchRecord) -> tuple[str, ...]:
 
 def _whole_batches(result: SearchRecord) -> Iterator[str]:
     """That whole batches can be indexed, if they were tried, were equal and are much faster."""
-    found, loader = result.facts and result.facts.whole_batches, result.configuration.loader
-    if result.facts and found and found.samples_s >= _MUCH_FASTER * found.whole_s:
-        sampler = "RandomSampler" if result.facts.is_shuffled else "SequentialSampler"
+    facts, loader = result.facts, result.configuration.loader
+    if facts is None or facts.whole_batches is None:
+        return
+    samples_s, whole_s = facts.whole_batches.samples_s, facts.whole_batches.whole_s
+    if samples_s >= _WORTH_A_LINE * whole_s:
+        sampler = "RandomSampler" if facts.is_shuffled else "SequentialSampler"
         batches = f"BatchSampler({sampler}(dataset), {loader.batch_size}, drop_last={loader.drop_last})"
         yield (
-            f"index whole batches: dataset[indices] gives equal batches {ratio(found.samples_s / found.whole_s)} as "
-            f"fast as samples that are collated (tried without workers: {seconds(found.whole_s)} instead of "
-            f"{seconds(found.samples_s)}); DataLoader(dataset, batch_size=None, sampler={batches})"
+            f"index whole batches: dataset[indices] gives equal batches {ratio(samples_s / whole_s)} as fast as "
+            f"samples that are collated (tried without workers: {seconds(whole_s)} instead of {seconds(samples_s)}); "
+            f"DataLoader(dataset, batch_size=None, sampler={batches})"
         )
 
 
 def _threads_beside(trials: Sequence[Trial]) -> Iterator[str]:
     """That threads of the dataset or of libraries compute much of the batches."""
     batches = [record.stages[0] for trial in trials if trial.num_workers for record in trial.records if record.stages]
-    own_s = math.fsum(max(0.0, batch.cpu_s - batch.overhead_s) for batch in batches)
+    worker_s = math.fsum(max(0.0, batch.cpu_s - batch.overhead_s) for batch in batches)
     all_s = math.fsum(max(0.0, batch.all_cpu_s - batch.overhead_s) for batch in batches)
-    if all_s > _MANY_THREADS * own_s:
+    if all_s > _WORTH_A_LINE * worker_s:
         pools = next((batch.pools for batch in reversed(batches) if batch.pools), "")
         remedy = f"; libraries with several threads in a worker: {pools}; fewer, set in worker_init_fn, may be as fast"
-        others = share(1 - own_s / all_s)
-        yield f"threads beside the worker's own use {others} of the CPU time of making batches{remedy if pools else ''}"
+        beside = share(1 - worker_s / all_s)
+        yield f"threads beside the worker's own use {beside} of the CPU time of making batches{remedy if pools else ''}"
 
 
 def _suggested(diagnosis: Diagnosis) -> str:
@@ -178,6 +187,13 @@ def _suggested(diagnosis: Diagnosis) -> str:
         return "batches of more even cost help (a larger batch_size, or shuffle)"
     savings = " or ".join(map(share, diagnosis.suggestions.values()))
     return f"{' or '.join(diagnosis.suggestions)} would save {savings} of the epoch"
+
+
+def _refused(diagnosis: Diagnosis) -> str:
+    """The fewest workers that did not fit, and why; empty if all did."""
+    for trial in diagnosis.refused:
+        return f"{counted(trial.num_workers, 'worker')} did not fit ({trial.reason})"
+    return ""
 
 
 def _noise(diagnosis: Diagnosis) -> str:
@@ -205,15 +221,14 @@ def _more_workers(diagnosis: Diagnosis) -> str:
 
 
 def _figures(diagnosis: Diagnosis, replayed: Counterfactual) -> dict[str, str]:
-    best, found = diagnosis.best.num_workers, diagnosis.best.measurement or Measurement(startup_s=0)
+    best, measured = diagnosis.best.num_workers, diagnosis.best.measurement or Measurement(startup_s=0)
     means, (alone, fewest) = replayed.means, replayed.model.ends
-    cores, step_s, cpu_s = diagnosis.result.cpus, found.step_s or 0.0, found.cpu_s
-    batch_s = found.batch_s.value if found.batch_s else step_s + (found.wait_s or 0.0)
+    cpus, step_s, cpu_s = diagnosis.result.cpus, measured.step_s or 0.0, measured.cpu_s
+    batch_s = measured.batch_s.value if measured.batch_s else step_s + (measured.wait_s or 0.0)
     busy = "CPU time unknown"
     if cpu_s is not None and batch_s:
-        utilization = share(min(1.0, cpu_s / (cores * batch_s)))
+        utilization = share(min(1.0, cpu_s / (cpus * batch_s)))
         busy = f"CPU utilization {utilization}, {seconds(cpu_s)} of CPU time per batch"
-    load, more_workers = seconds(means.load_s), _more_workers(diagnosis)
     method = replayed.model.start_method
     is_cpu_bound = Bottleneck.CPU in diagnosis.bottlenecks[:1]
     is_fed_out = best == diagnosis.result.most_fed
@@ -221,22 +236,20 @@ def _figures(diagnosis: Diagnosis, replayed: Counterfactual) -> dict[str, str]:
         "workers": counted(best, "worker"),
         "spawn": "" if method == "fork" else f"; fork starts faster than {method}",
         "suggested": _suggested(diagnosis),
-        "refused": next(
-            (f"{counted(one.num_workers, 'worker')} did not fit ({one.reason})" for one in diagnosis.refused), ""
-        ),
+        "refused": _refused(diagnosis),
         "beside": seconds(fewest.records.loop.step_s),
         "alone": seconds(alone.records.loop.step_s),
-        "more_workers": more_workers,
-        "cpus": counted(cores, "CPU"),
+        "more_workers": _more_workers(diagnosis),
+        "cpus": counted(cpus, "CPU"),
         "drawing": seconds(replayed.model.loop.sampler_s),
         "step": seconds(min(step_s, batch_s)),  # a mean; batch_s, a mean of logarithms, may be a little less
         "batch": seconds(batch_s),
         "transfer": seconds(means.hand_over_s),
-        "more_cpus": counted(2 * cores, "CPU"),
-        "with_more": share(replayed.without(Bottleneck.COMPETITION, cpus=2 * cores)) if is_cpu_bound else "",
+        "more_cpus": counted(2 * cpus, "CPU"),
+        "with_more": share(replayed.saved(Bottleneck.COMPETITION, cpus=2 * cpus)) if is_cpu_bound else "",
         "busy": busy,
         "cheaper_step": ", a training step that needs less CPU" if diagnosis.has_step else "",
-        "load": load,
+        "load": seconds(means.load_s),
         "feeding": "more shards would feed more workers" if is_fed_out else "more workers than CPUs help",
         "waiting": share(means.wait_s / means.load_s if means.load_s else 0.0),
     }

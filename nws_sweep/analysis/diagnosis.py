@@ -1,4 +1,4 @@
-"""Bottlenecks of a configuration at its best setting: its epoch is replayed with one thing taken away. Pure.
+"""Bottlenecks of a configuration at its best setting: causes of the parts of its account. Pure.
 
 A bottleneck is what saves at least a tenth of the epoch when it is taken away. If nothing does, two things may limit
 together, such as the CPUs and the training step: then both are bottlenecks. See ``replay.counterfactual`` and
@@ -7,26 +7,24 @@ together, such as the CPUs and the training step: then both are bottlenecks. See
 
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from nws_sweep.replay import choice
-from nws_sweep.replay.bottlenecks import REMOVABLE, Bottleneck
+from nws_sweep.replay.bottlenecks import Bottleneck
 from nws_sweep.replay.counterfactual import Counterfactual
 from nws_sweep.replay.known import queue_settings
 from nws_sweep.replay.model import Model, is_step, model_of
 from nws_sweep.replay.queue import QueueSettings
-from nws_sweep.results import LoaderSettings, SearchRecord, Trial, TrialState
+from nws_sweep.results import Account, LoaderSettings, SearchRecord, Trial, TrialState
 from nws_sweep.system import processes
 
 _LEAST_SAVED = 0.1  # share of the epoch
 _NOISY_STEAL = 0.25  # share of the CPU time that the hypervisor takes, above which the bottleneck is hidden
 _DID_NOT_FIT = (TrialState.SKIPPED, TrialState.OUT_OF_MEMORY)
-# Parts of the others, with separate remedies: reported first. Start-up if it saves this share of the largest saving.
-_SPECIFIC = (Bottleneck.ORDER, Bottleneck.MEMORY, Bottleneck.COMPETITION)
-_OF_START = 0.25
 _MOST_WORKERS = 64  # at which something is taken away
+_NO_ACCOUNT = Account(step_s=0.0, making_s=0.0)
 
 
 @dataclass(frozen=True, kw_only=True)  # without slots, for cached properties
@@ -36,8 +34,9 @@ class Diagnosis:
     Attributes:
         result: The search.
         best: The recommended trial.
-        saved: The share of the epoch that is saved without each bottleneck, 0 to 1, the most important first; empty if
-            nothing saves a tenth. Noise saves 0.
+        saved: The share of the epoch that is saved without each bottleneck, 0 to 1; empty if nothing saves a tenth. The
+            bottlenecks of the largest part of the account are the first, of one part those that save most. Noise saves
+            0.
         together: Whether only two bottlenecks together save that much.
         replayed: The epoch at the best setting; None if noise is the bottleneck.
     """
@@ -78,21 +77,24 @@ class Diagnosis:
     @property
     def unordered(self) -> QueueSettings | None:
         """The best settings with in_order=False; None if they were measured."""
-        found = replace(queue_settings(loader_of(self.result, self.best), self.result.cpus), in_order=False)
-        return None if found in self.tried else found
+        settings = replace(queue_settings(loader_of(self.result, self.best), self.result.cpus), in_order=False)
+        return None if settings in self.tried else settings
 
     @cached_property
     def suggestions(self) -> dict[str, float]:
         """Other settings and the share of the epoch that they save, if it is worth measuring."""
         if self.replayed is None or not self.best.num_workers:
             return {}
-        own = self.replayed.best
-        unordered = [self.unordered] if self.unordered and _is_known_in_order(self.result.host.torch) else []
-        like_own = (one for one in self.tried if replace(one, prefetch_factor=own.prefetch_factor) == own)
-        longest = max(one.prefetch_factor for one in like_own)
-        longer = [replace(own, prefetch_factor=n) for n in choice.PREFETCH_FACTORS if n > longest]
-        saved = {f"in_order={found.in_order}": share for found, share in self._promising(unordered)}
-        return saved | {f"prefetch_factor={found.prefetch_factor}": share for found, share in self._promising(longer)}
+        best = self.replayed.best
+        unordered = [self.unordered] if self.unordered and _has_in_order(self.result.host.torch) else []
+        alike = (queue for queue in self.tried if replace(queue, prefetch_factor=best.prefetch_factor) == best)
+        longest = max(queue.prefetch_factor for queue in alike)
+        longer = [replace(best, prefetch_factor=length) for length in choice.PREFETCH_FACTORS if length > longest]
+        saved = {}
+        for name, variants in (("in_order", unordered), ("prefetch_factor", longer)):
+            if promising := self._promising(variants):
+                saved[f"{name}={getattr(promising, name)}"] = self.replayed.saved_with(promising)
+        return saved
 
     @cached_property
     def more_workers(self) -> tuple[int, float] | None:
@@ -103,18 +105,18 @@ class Diagnosis:
         candidates = self.result.configuration.search.candidates
         if self.replayed is None or len(candidates) == 1 or self.best.num_workers != max(candidates):
             return None
-        own = self.replayed.best
-        more = (replace(own, num_workers=factor * max(1, own.num_workers)) for factor in (2, 4))
-        return next(((found.num_workers, share) for found, share in self._promising(more)), None)
+        best = self.replayed.best
+        more = [replace(best, num_workers=factor * max(1, best.num_workers)) for factor in (2, 4)]
+        promising = self._promising(more)
+        return (promising.num_workers, self.replayed.saved_with(promising)) if promising else None
 
-    def _promising(self, others: Iterable[QueueSettings]) -> Iterator[tuple[QueueSettings, float]]:
-        """Of other settings those that ``replay.choice`` would measure, if any, and the share that they save."""
-        if self.replayed is not None:
-            hopeful = (other for other in others if self.replayed.most_saved_with(other) >= choice.PROMISING)
-            left = {other: 1.0 - self.replayed.with_settings(other) for other in hopeful}
-            tolerance = self.result.configuration.search.tolerance
-            if found := choice.promising({self.replayed.best: 1.0}, left, tolerance):
-                yield found, 1.0 - left[found]
+    def _promising(self, variants: Iterable[QueueSettings]) -> QueueSettings | None:
+        """Of other settings those that ``replay.choice`` would measure; None if there are none."""
+        if self.replayed is None:
+            return None
+        costs_s = {settings: self.replayed.cost_s(settings) for settings in variants}
+        best_s = {self.replayed.best: self.replayed.now_s}
+        return choice.promising(best_s, costs_s, self.result.configuration.search.tolerance)
 
 
 def diagnose(result: SearchRecord, best: Trial | None) -> Diagnosis | None:
@@ -122,14 +124,14 @@ def diagnose(result: SearchRecord, best: Trial | None) -> Diagnosis | None:
     if best is None or best.measurement is None:
         return None
     best = next((trial for trial in result.trials if trial.settings == best.settings), best)  # with its records
-    found = Diagnosis(result=result, best=best, saved={Bottleneck.NOISE: 0.0})
+    noisy = Diagnosis(result=result, best=best, saved={Bottleneck.NOISE: 0.0})
     if best.noise and best.noise.steal > _NOISY_STEAL:
-        return found
+        return noisy
     model = model_of_search(result, best)
     if model is None:
         return None
-    replayed = Counterfactual(model, queue_settings(loader_of(result, best), result.cpus), _allowed(found))
-    return _with_savings(replace(found, replayed=replayed), replayed)
+    replayed = Counterfactual(model, queue_settings(loader_of(result, best), result.cpus), _allowed(noisy))
+    return _with_savings(replace(noisy, saved={}, replayed=replayed), replayed)
 
 
 def loader_of(result: SearchRecord, best: Trial) -> LoaderSettings:
@@ -152,7 +154,7 @@ def model_of_search(result: SearchRecord, best: Trial) -> Model | None:
     return model_of(succeeded, best.batches, result.cpus, method, epochs, shuffled)
 
 
-def _is_known_in_order(torch: str) -> bool:
+def _has_in_order(torch: str) -> bool:
     """Whether DataLoader has in_order in this version of torch."""
     return tuple(map(int, re.findall(r"\d+", torch)[:2])) >= (2, 6)
 
@@ -165,35 +167,34 @@ def _allowed(diagnosis: Diagnosis) -> Sequence[int]:
 
 
 def _with_savings(diagnosis: Diagnosis, replayed: Counterfactual) -> Diagnosis:
-    own = replayed.best
-    unordered = diagnosis.unordered
-    applies = {
-        Bottleneck.STARTUP: not own.persistent_workers, Bottleneck.COMPETITION: own.num_workers == 0,
-        Bottleneck.ORDER: unordered is not None, Bottleneck.STEP: diagnosis.has_step,
-        Bottleneck.TRANSFER: own.num_workers > 0,  # without workers there are none to save
-    }  # fmt: skip
-    removable = [bottleneck for bottleneck in REMOVABLE if applies.get(bottleneck, True)]
-    saved = {taken[0]: share for taken, share in _worth_a_replay([(bottleneck,) for bottleneck in removable], replayed)}
-    if unordered:
-        saved[Bottleneck.ORDER] = replayed.with_settings(unordered)  # as ``suggestions`` says
-    refused = (replace(own, num_workers=trial.num_workers) for trial in diagnosis.refused)
-    saved[Bottleneck.MEMORY] = max(map(replayed.with_settings, refused), default=0.0)
-    is_start_up = saved.get(Bottleneck.STARTUP, 0.0) >= _OF_START * max(saved.values())
-    named_first = (*_SPECIFIC, Bottleneck.STARTUP) if is_start_up else _SPECIFIC
-    order = sorted(saved, key=lambda each: (each not in named_first, -saved[each]))
-    if limiting := {each: saved[each] for each in order if saved[each] >= _LEAST_SAVED}:
-        return replace(diagnosis, saved=limiting)
-    removable.sort(key=lambda each: each is Bottleneck.STARTUP)  # seldom what to change
-    both = dict(_worth_a_replay([*itertools.combinations(removable, 2)], replayed))
-    pair = max(both, key=lambda taken: both[taken], default=())
-    limiting = dict.fromkeys(pair, both[pair]) if pair and both[pair] >= _LEAST_SAVED else {}
-    return replace(diagnosis, saved=limiting, together=bool(limiting))
+    """The diagnosis with its bottlenecks."""
+    costs = _costs(diagnosis, replayed)
+    saved = {bottleneck: replayed.saved(bottleneck) for bottleneck in costs}
+    if diagnosis.unordered:
+        saved[Bottleneck.ORDER] = replayed.saved_with(diagnosis.unordered)  # as ``suggestions`` says
+    refused = (replace(replayed.best, num_workers=trial.num_workers) for trial in diagnosis.refused)
+    saved[Bottleneck.MEMORY] = max(map(replayed.saved_with, refused), default=0.0)
+    account = (diagnosis.best.measurement and diagnosis.best.measurement.account) or _NO_ACCOUNT
+
+    def rank(bottleneck: Bottleneck) -> tuple[float, float]:
+        return -account.share(bottleneck.part), -saved[bottleneck]
+
+    limiting = [bottleneck for bottleneck in sorted(saved, key=rank) if saved[bottleneck] >= _LEAST_SAVED]
+    if limiting:
+        return replace(diagnosis, saved={bottleneck: saved[bottleneck] for bottleneck in limiting})
+    pairs = {pair: replayed.saved(*pair) for pair in itertools.combinations(sorted(costs, key=rank), 2)}
+    pair = max(pairs, key=lambda pair: pairs[pair])
+    if pairs[pair] < _LEAST_SAVED:
+        return diagnosis
+    return replace(diagnosis, saved=dict.fromkeys(pair, pairs[pair]), together=True)
 
 
-def _worth_a_replay(
-    taken: Iterable[tuple[Bottleneck, ...]], replayed: Counterfactual
-) -> Iterator[tuple[tuple[Bottleneck, ...], float]]:
-    """What is saved without these bottlenecks, except without any that cannot save ``_LEAST_SAVED``."""
-    for bottlenecks in taken:
-        if replayed.most_saved(*bottlenecks) >= _LEAST_SAVED:
-            yield bottlenecks, replayed.without(*bottlenecks)
+def _costs(diagnosis: Diagnosis, replayed: Counterfactual) -> list[Bottleneck]:
+    """The bottlenecks that are costs which the answer still has."""
+    costs = [Bottleneck.SAMPLER, Bottleneck.CPU, Bottleneck.LATENCY]
+    if diagnosis.has_step:
+        costs.append(Bottleneck.STEP)
+    if not replayed.best.persistent_workers:
+        costs.append(Bottleneck.STARTUP)
+    costs.append(Bottleneck.TRANSFER if replayed.best.num_workers else Bottleneck.COMPETITION)
+    return costs

@@ -3,12 +3,12 @@
 import functools
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from nws_sweep.analysis import accounts, advice, answers, caveats, what_if
 from nws_sweep.analysis.diagnosis import Diagnosis, diagnose, worker_trials
-from nws_sweep.analysis.stage_savings import stages_of
+from nws_sweep.analysis.stage_savings import stages_of, with_workers
 from nws_sweep.analysis.time_ratios import Ratio, ratio_of
 from nws_sweep.replay import choice
 from nws_sweep.replay.bottlenecks import Bottleneck
@@ -26,8 +26,6 @@ from nws_sweep.results import (
 )
 from nws_sweep.results.storage import Stored, StoredRun
 
-MOST_DETAILED = 100  # configurations whose stages are reported in full; of more only those of the fastest
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conclusions:
@@ -36,14 +34,12 @@ class Conclusions:
     Attributes:
         diagnosis: Of the only configuration, with its records; None for one of several.
         bottlenecks: The most important first; None if batches were not recorded.
-        stages: What makes a sample expensive, the most expensive first; empty if no calls were timed.
         explanation: Why the best is the best: bottlenecks, further gains, which training steps it feeds.
         warnings: Lines that question the answer or suggest how to improve it.
     """
 
     diagnosis: Diagnosis | None
     bottlenecks: tuple[Bottleneck, ...] | None
-    stages: tuple[Stage, ...]
     explanation: tuple[str, ...]
     warnings: tuple[str, ...]
 
@@ -59,27 +55,24 @@ class ConfigurationSummary:
     gain_over_reference: Ratio | None  # speed-up over num_workers = usable CPUs (reference)
     searched: tuple[str, ...]  # names of the DataLoader settings that were searched, or that vary in the grid
     is_only: bool = False  # no other configuration was measured
-    is_detailed: bool = True  # ``conclusions`` say how many workers the epoch needs without each stage
 
     @functools.cached_property
     def conclusions(self) -> "Conclusions":
         """What the records of batches say; they are read from the disk, and not kept for several configurations."""
         recorded = self.run.recorded
-        found = diagnose(recorded, self.best)
-        stages: tuple[Stage, ...] = ()
-        if self.best:
-            stages = stages_of(recorded, self.best, found.replayed if found else None, with_workers=self.is_detailed)
-        lines = [advice.sentence(found, stages), *advice.further(found)] if found else []
-        lines.append(accounts.line(self.best))
-        lines += advice.on_samples(recorded)
+        diagnosis = diagnose(recorded, self.best)
+        lines = []
+        if self.best and diagnosis:
+            stages = stages_of(recorded, self.best, diagnosis.replayed)
+            lines += [advice.sentence(diagnosis, stages), *advice.further(diagnosis)]
+        lines += [accounts.line(self.best), *advice.on_samples(recorded)]
         if self.is_only:
             lines.append(_fed_steps(recorded, self.best))
         return Conclusions(
-            diagnosis=found if self.is_only else None,
-            bottlenecks=found.bottlenecks if found else None,
-            stages=stages,
+            diagnosis=diagnosis if self.is_only else None,
+            bottlenecks=diagnosis.bottlenecks if diagnosis else None,
             explanation=tuple(filter(None, lines)),
-            warnings=tuple(caveats.on(self.run.result, self.best, found)),
+            warnings=tuple(caveats.on(self.run.result, self.best, diagnosis)),
         )
 
     @property
@@ -115,16 +108,21 @@ class ConfigurationSummary:
         """The bottlenecks at the best setting; None if batches were not recorded."""
         return self.conclusions.diagnosis if self.is_only else diagnose(self.run.recorded, self.best)
 
-    @property
+    @functools.cached_property
     def stages(self) -> tuple[Stage, ...]:
-        """What makes a sample expensive, the most expensive first; empty if no calls were timed."""
-        detailed = self if self.is_detailed else replace(self, is_detailed=True)
-        return detailed.conclusions.stages
+        """What makes a sample expensive, with the epoch without it, the most expensive first; empty if none were timed.
 
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """Lines that question the answer or suggest how to improve it."""
-        return self.conclusions.warnings
+        It takes many replays.
+        """
+        if self.best is None:
+            return ()
+        diagnosis = self.diagnosis
+        replayed = diagnosis.replayed if diagnosis else None
+        stages = stages_of(self.run.recorded, self.best, replayed)
+        if replayed is None or self.best.measurement is None:
+            return stages
+        tolerance = self.configuration.search.tolerance
+        return tuple(with_workers(stage, replayed, self.best.measurement, tolerance) for stage in stages)
 
     @property
     def configuration(self) -> Configuration:
@@ -135,11 +133,6 @@ class ConfigurationSummary:
     def project(self) -> ProjectFacts | None:
         """The project config from which the loader was made; None if there is none."""
         return self.run.result.facts.project if self.run.result.facts else None
-
-    @property
-    def explanation(self) -> tuple[str, ...]:
-        """Why the best is the best: its bottlenecks first, then further gains, and which training steps it feeds."""
-        return self.conclusions.explanation
 
     @property
     def best_rate(self) -> float:
@@ -224,13 +217,13 @@ class Summary:
     @property
     def all_warnings(self) -> tuple[str, ...]:
         """Warnings of the run, then those of each configuration with its label."""
-        return (*self.warnings, *(f"{c.label}: {line}" for c in self.configurations for line in c.warnings))
+        return (*self.warnings, *(f"{c.label}: {line}" for c in self.configurations for line in c.conclusions.warnings))
 
     @property
     def explanations(self) -> tuple[str, ...]:
         """The explanation of a single configuration in full, or the first line of each of several, with labels."""
         most = None if len(self.configurations) == 1 else 1
-        return tuple(f"{c.label}: {line}" for c in self.configurations for line in c.explanation[:most])
+        return tuple(f"{c.label}: {line}" for c in self.configurations for line in c.conclusions.explanation[:most])
 
     @property
     def headlines(self) -> tuple[str, ...]:
@@ -303,7 +296,6 @@ def _configuration(run: StoredRun, varying: Sequence[str], stored: Stored) -> Co
         gain_over_reference=_gain(result, best, result.configuration.search.reference),
         searched=(*(result.configuration.search.settings or ()), *varying, *stored.axes),
         is_only=len(stored.runs) == 1,
-        is_detailed=len(stored.runs) <= MOST_DETAILED,
     )
 
 

@@ -11,11 +11,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from nws_sweep.replay import choice
-from nws_sweep.replay.bottlenecks import Epoch, Taken
+from nws_sweep.replay.bottlenecks import Bottleneck, Epoch
 from nws_sweep.replay.known import FEW_CPUS, Factors, Known, batch_of, beside_others, doublings, known_of
 from nws_sweep.replay.limits import least_batch_s
 from nws_sweep.replay.prediction import MOST_BATCHES, MOST_ORDERS, Prediction, Records, epoch_and_batch_s, predict
 from nws_sweep.replay.queue import QueueSettings
+from nws_sweep.replay.stages import Stage
 from nws_sweep.results import BatchRecord, LoopCosts, Trial
 
 # CPU seconds to start a worker, until a trial with workers is known: 8 to 20 ms measured for fork, with the end of the
@@ -36,17 +37,18 @@ class Model:
     Attributes:
         known: The trials, by num_workers.
         start_method: Of workers: fork, spawn or forkserver.
+        step_s: Seconds per batch of another training step, which takes no CPU time; None for the recorded one.
     """
 
     known: tuple[Known, ...]
     start_method: str = "fork"
+    step_s: float | None = None
 
     def cost_s(
         self,
         settings: QueueSettings,
         *,
-        step_s: float | None = None,
-        without: Sequence[Taken] = (),
+        without: Sequence[Bottleneck | Stage] = (),
         most: int = MOST_BATCHES,
         like: Known | None = None,
     ) -> float:
@@ -54,15 +56,14 @@ class Model:
 
         Args:
             settings: Of the queue, with the CPUs.
-            step_s: Of another training step per batch, which takes no CPU time; None for the recorded one.
             without: What is taken away.
             most: Batches that are replayed, at least three queues; the rest of the epoch has their pace. The result is
                 the mean over as many orders of a short epoch as have this many batches.
             like: The trial as which the workers make batches; None for all that are known.
         """
-        place = settings, step_s, tuple(without), most, like.settings if like else None
+        place = settings, tuple(without), most, like.settings if like else None
         if place not in self._costs_s:
-            records, factor = _like(self, like) if like else self._inputs(settings.num_workers, step_s)
+            records, factor = _like(self, like) if like else self._inputs(settings.num_workers)
             epochs = _epochs(self, records, settings, without, most)
             epoch_s = statistics.fmean(epoch_and_batch_s(*epoch, records)[0] for epoch in epochs)
             self._costs_s[place] = factor * epoch_s / records.batches
@@ -73,17 +74,17 @@ class Model:
         """The results of ``cost_s`` so far: diagnoses ask again."""
         return {}
 
-    def least_s(self, settings: QueueSettings, without: Sequence[Taken], most: int) -> float:
-        """A lower bound of ``cost_s``, without a replay."""
-        records, factor = self._inputs(settings.num_workers, None)
+    def least_s(self, settings: QueueSettings, without: Sequence[Bottleneck | Stage], most: int) -> float:
+        """A lower bound of the seconds per batch, without a replay; a factor above 1 may end with what is left out."""
+        records, factor = self._inputs(settings.num_workers)
         costs, loop, replayed = next(_epochs(self, records, settings, without, most))
-        return factor * least_batch_s(costs, loop, replayed.num_workers, replayed.cpus)
+        return min(1.0, factor) * least_batch_s(costs, loop, replayed.num_workers, replayed.cpus)
 
-    def predict(self, settings: QueueSettings, step_s: float | None = None) -> Prediction:
+    def predict(self, settings: QueueSettings) -> Prediction:
         """An epoch and a batch at the steady pace, with their bands."""
         number = settings.num_workers
         misfit = math.sqrt(self.factors.misfit(number) ** 2 + self._nearest(number).variance)
-        return predict(*self._inputs(number, step_s), beside_others(settings, self.known[0].other_cpus), misfit)
+        return predict(*self._inputs(number), beside_others(settings, self.known[0].other_cpus), misfit)
 
     @property
     def batches(self) -> int:
@@ -104,10 +105,13 @@ class Model:
     def _with_workers(self) -> tuple[Known, ...]:
         return tuple(one for one in self.known if one.settings.num_workers)
 
-    def _inputs(self, num_workers: int, step_s: float | None) -> tuple[Records, float]:
-        """What is replayed, and the factor; of another training step, the factor is in the records."""
+    def _inputs(self, num_workers: int) -> tuple[Records, float]:
+        """What is replayed, and the factor; beside another training step, the factor is in the records."""
         records, factor = self.records_for(num_workers), self.factors.at(num_workers)
-        return (records, factor) if step_s is None else (_with_step(records, step_s, factor), 1.0)
+        if self.step_s is None:
+            return records, factor
+        slower = records.slower(factor)
+        return replace(slower, loop=replace(slower.loop, step_s=self.step_s, step_cpu_s=0.0)), 1.0
 
     def undisturbed(self, loop: LoopCosts) -> LoopCosts:
         """The loop with the training step as on free CPUs."""
@@ -143,15 +147,15 @@ class Model:
 
 
 def _epochs(
-    model: Model, records: Records, settings: QueueSettings, without: Sequence[Taken], most: int
+    model: Model, records: Records, settings: QueueSettings, without: Sequence[Bottleneck | Stage], most: int
 ) -> Iterator[Epoch]:
     """The epochs that ``Model.cost_s`` replays."""
     settings = beside_others(settings, model.known[0].other_cpus)
     seeds = range(max(1, min(MOST_ORDERS, most // records.batches)))
     for costs in records.epochs(max(most, _QUEUES * settings.queued_batches), seeds):
         epoch = Epoch(costs, records.loop, settings)
-        for taken in without:
-            epoch = epoch.without(taken, model.undisturbed(epoch.loop))
+        for removed in without:
+            epoch = epoch.without(removed, model.undisturbed(epoch.loop))
         yield epoch
 
 
@@ -220,12 +224,6 @@ def model_of(
     recorded = sorted((trial for trial in trials if trial.records), key=lambda trial: trial.num_workers)
     known = [one for one in (known_of(trial, batches, cpus, None, epochs, shuffled) for trial in recorded) if one]
     return Model(tuple(known), start_method) if known else None
-
-
-def _with_step(records: Records, step_s: float, factor: float) -> Records:
-    """Another training step, which takes no CPU time, beside loading that costs ``factor`` times as much."""
-    slower = records.slower(factor)
-    return replace(slower, loop=replace(slower.loop, step_s=step_s, step_cpu_s=0.0))
 
 
 def is_step(step_s: float, batch_s: float) -> bool:
