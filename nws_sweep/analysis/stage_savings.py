@@ -6,13 +6,12 @@ those that are needed then; the band holds both, twice the standard error of the
 measured time.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from nws_sweep import units
 from nws_sweep.replay import choice
 from nws_sweep.replay.counterfactual import Counterfactual
-from nws_sweep.replay.queue import QueueSettings
 from nws_sweep.replay.stages import Stage, stage_costs
 from nws_sweep.results import Estimate, Measurement, SearchRecord, Trial, TrialState
 
@@ -61,16 +60,12 @@ def with_workers(stage: Stage, replayed: Counterfactual, measured: Measurement, 
     if stage.saved is None:
         return stage
     removed = replace(stage, saved=None)  # as ``stages_of`` has taken it away: the model remembers the result
-
-    def costs_s(numbers: Sequence[int]) -> Mapping[QueueSettings, float]:
-        settings = (replace(replayed.best, num_workers=number) for number in numbers)
-        return {setting: replayed.cost_s(setting, removed) for setting in settings}
-
-    near_s = choice.costs_near_the_best(range(replayed.best.num_workers + 1), costs_s, tolerance)
-    fewer = choice.choose(near_s, tolerance)
+    fewer = [replace(replayed.best, num_workers=number) for number in range(replayed.best.num_workers + 1)]
+    near_s = choice.costs_near_the_best(fewer, lambda settings: replayed.cost_s(settings, removed), tolerance)
+    enough = choice.choose(near_s, tolerance)
     ends_s = (replayed.cost_s(replayed.best, stage_then) for stage_then in _with_error(stage))
-    ratios = [cost_s / replayed.now_s for cost_s in (near_s[replayed.best], near_s[fewer], *ends_s)]
-    return replace(stage, workers_without=fewer.num_workers, epoch_without_s=_epoch(measured, ratios))
+    ratios = [cost_s / replayed.now_s for cost_s in (near_s[replayed.best], near_s[enough], *ends_s)]
+    return replace(stage, workers_without=enough.num_workers, epoch_without_s=_epoch(measured, ratios))
 
 
 def _with_error(stage: Stage) -> Iterator[Stage]:

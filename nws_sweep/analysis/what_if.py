@@ -148,13 +148,9 @@ class WhatIf:
 
     def promising(self) -> tuple[int, float]:
         """The num_workers that ``replay.choice`` chooses by predictions, and how much faster than the best it is."""
-
-        def costs_s(numbers: Sequence[int]) -> dict[QueueSettings, float]:
-            queues = [replace(self.best, num_workers=number) for number in numbers]
-            return {queue: self.model.cost_s(queue) for queue in queues}
-
-        candidates = [n for n in self.result.configuration.search.candidates if n <= self._most_workers]
-        predicted_s = choice.costs_near_the_best(sorted({self.best.num_workers, *candidates}), costs_s, self.tolerance)
+        allowed = {n for n in self.result.configuration.search.candidates if n <= self._most_workers}
+        candidates = [replace(self.best, num_workers=n) for n in sorted(allowed | {self.best.num_workers})]
+        predicted_s = choice.costs_near_the_best(candidates, self.model.cost_s, self.tolerance)
         chosen = choice.choose(predicted_s, self.tolerance)
         return chosen.num_workers, predicted_s[self.best] / predicted_s[chosen]
 

@@ -140,10 +140,7 @@ class Adaptive(Strategy):
             most_s = estimates.as_cheap_s(settings) if estimates else math.inf
             return promised_s(model, queue_settings(settings, self.cores), most_s)
 
-        def costs_s(numbers: Iterable[int]) -> dict[LoaderSettings, float]:
-            return {settings: cost_s(settings) for settings in map(self.base.with_workers, numbers)}
-
-        return choice.costs_near_the_best(numbers, costs_s, self.rules.tolerance)
+        return choice.costs_near_the_best([*map(self.base.with_workers, numbers)], cost_s, self.rules.tolerance)
 
     def _fitting(self, observations: Sequence[Observation]) -> list[int]:
         """The untried candidates up to half-way from the most workers that succeeded to the fewest more that failed.
