@@ -24,7 +24,6 @@ _LEAST_SAVED = 0.1  # share of the epoch
 _NOISY_STEAL = 0.25  # share of the CPU time that the hypervisor takes, above which the bottleneck is hidden
 _DID_NOT_FIT = (TrialState.SKIPPED, TrialState.OUT_OF_MEMORY)
 _MOST_WORKERS = 64  # at which something is taken away
-_NO_ACCOUNT = Account(step_s=0.0, making_s=0.0)
 
 
 @dataclass(frozen=True, kw_only=True)  # without slots, for cached properties
@@ -51,6 +50,12 @@ class Diagnosis:
     def bottlenecks(self) -> tuple[Bottleneck, ...]:
         """The bottlenecks, the most important first."""
         return tuple(self.saved)
+
+    @property
+    def account(self) -> Account:
+        """Where an epoch goes at the best setting; nowhere if it is unknown, as in old files."""
+        measured = self.best.measurement
+        return measured.account if measured and measured.account else Account(step_s=0.0, making_s=0.0)
 
     @property
     def refused(self) -> tuple[Trial, ...]:
@@ -174,10 +179,9 @@ def _with_savings(diagnosis: Diagnosis, replayed: Counterfactual) -> Diagnosis:
         saved[Bottleneck.ORDER] = replayed.saved_with(diagnosis.unordered)  # as ``suggestions`` says
     refused = (replace(replayed.best, num_workers=trial.num_workers) for trial in diagnosis.refused)
     saved[Bottleneck.MEMORY] = max(map(replayed.saved_with, refused), default=0.0)
-    account = (diagnosis.best.measurement and diagnosis.best.measurement.account) or _NO_ACCOUNT
 
     def rank(bottleneck: Bottleneck) -> tuple[float, float]:
-        return -account.share(bottleneck.part), -saved[bottleneck]
+        return -diagnosis.account.share(bottleneck.part), -saved[bottleneck]
 
     limiting = [bottleneck for bottleneck in sorted(saved, key=rank) if saved[bottleneck] >= _LEAST_SAVED]
     if limiting:

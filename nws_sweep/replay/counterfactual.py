@@ -7,31 +7,21 @@ Workers whose samples are alike compute at the same time and wait at the same ti
 replayed, this is taken for the reason. It ends without the waiting; with less computing it costs a larger share.
 """
 
-import functools
 import itertools
 import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 from nws_sweep.replay import choice
 from nws_sweep.replay.bottlenecks import Bottleneck
 from nws_sweep.replay.model import MOST_EQUAL, Model
-from nws_sweep.replay.prediction import MOST_BATCHES
+from nws_sweep.replay.prediction import MOST_BATCHES, Records
 from nws_sweep.replay.queue import QueueSettings
 from nws_sweep.replay.stages import Stage
 from nws_sweep.results import BatchCost
 
 _SIGNIFICANT = 2.33  # standard deviations: 1 % of epochs without an order are taken for ones with it
-
-
-class MeanCosts(NamedTuple):
-    """Mean seconds per batch."""
-
-    load_s: float  # in one process
-    wait_s: float  # of ``load_s``: the process neither runs nor is ready to run
-    hand_over_s: float | None  # in a worker and in the main process; None without any trial with workers
 
 
 @dataclass(frozen=True)
@@ -82,19 +72,12 @@ class Counterfactual:
         return MOST_BATCHES if is_best and self.model.records_for(settings.num_workers).varies else MOST_EQUAL
 
     def saved(self, *removed: Bottleneck, cpus: float | None = None) -> float:
-        """What is saved without these bottlenecks, at least 0; with ``cpus`` CPUs.
-
-        Settings that cannot take less time than others are not replayed.
-        """
+        """What is saved without these bottlenecks, at least 0; with ``cpus`` CPUs."""
         least_s = self.now_s
-        for num_workers in (self.best.num_workers, *self.allowed):
+        for num_workers in self.allowed:
             usual = replace(self.best, num_workers=num_workers)
-            settings = replace(usual, cpus=cpus or usual.cpus)
-            bound_s = self.model.least_s(settings, removed, self._most(settings))
-            # Now no other setting is faster than the best.
-            slower = max(1.0, self.now_s / self.cost_s(usual))
-            if slower * bound_s < least_s:
-                least_s = min(least_s, slower * self.cost_s(settings, *removed))
+            slower = max(1.0, self.now_s / self.cost_s(usual))  # now no other number is faster than the best
+            least_s = min(least_s, slower * self.cost_s(replace(usual, cpus=cpus or usual.cpus), *removed))
         return 1 - least_s / self.now_s
 
     def saved_with(self, settings: QueueSettings) -> float:
@@ -105,13 +88,6 @@ class Counterfactual:
     def now_s(self) -> float:
         """Replayed seconds per batch with the best setting."""
         return self.cost_s(self.best)
-
-    @property
-    def free_loader(self) -> float:
-        """Time of the epoch / its time with a loader that takes no time."""
-        loop = self.model.undisturbed(self.model.records_for(self.best.num_workers).loop)
-        least_s = max(loop.step_s, loop.step_cpu_s / self.best.cpus)
-        return self.now_s / least_s if least_s else math.inf
 
     @property
     def rise(self) -> float:
@@ -129,11 +105,22 @@ class Counterfactual:
         is_ordered = ratio < 2 - _SIGNIFICANT * 2 / math.sqrt(len(logs))
         return statistics.fmean(costs_s[-third:]) / statistics.fmean(costs_s[:third]) if is_ordered else 1.0
 
-    @functools.cached_property
-    def means(self) -> MeanCosts:
-        """Costs at the best setting, or with the fewest workers if it has none."""
-        fewest = self.model.ends[1].settings.num_workers
-        records = self.model.records_for(self.best.num_workers or fewest)
-        mean, loop = BatchCost.mean_of([record.cost for record in records.made]), records.loop
-        hand_over_s = mean.copy_s + loop.receive_s + loop.receive_wait_s
-        return MeanCosts(mean.making_s, mean.wait_s, hand_over_s if fewest else None)
+    @property
+    def has_workers(self) -> bool:
+        """Whether a trial with workers is known."""
+        return self.model.ends[1].settings.num_workers > 0
+
+    @property
+    def mean(self) -> BatchCost:
+        """The mean costs of a batch at the best setting, or with the fewest workers if it has none."""
+        return BatchCost.mean_of([record.cost for record in self._with_workers.made])
+
+    @property
+    def hand_over_s(self) -> float:
+        """Mean seconds in a worker and in the main process for the transfer of a batch."""
+        loop = self._with_workers.loop
+        return self.mean.copy_s + loop.receive_s + loop.receive_wait_s
+
+    @property
+    def _with_workers(self) -> Records:
+        return self.model.records_for(self.best.num_workers or self.model.ends[1].settings.num_workers)

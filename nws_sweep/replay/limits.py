@@ -30,11 +30,6 @@ def physical_limits(costs: Sequence[BatchCost], loop: LoopCosts, num_workers: in
     return limits(costs, loop, num_workers, cpus)
 
 
-def least_batch_s(costs: Sequence[BatchCost], loop: LoopCosts, num_workers: int, cpus: float) -> float:
-    """Returns the largest of the physical limits, seconds per batch."""
-    return max(limit.batch_s for limit in physical_limits(costs, loop, num_workers, cpus))
-
-
 def _with_workers(costs: Sequence[BatchCost], loop: LoopCosts, workers: int, cpus: float) -> tuple[Limit, ...]:
     cpu_s = statistics.fmean(cost.cpu_s + cost.copy_s for cost in costs) + loop.receive_s + loop.step_cpu_s
     making_s = statistics.fmean(cost.making_s for cost in costs)

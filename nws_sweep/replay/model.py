@@ -13,7 +13,6 @@ from functools import cached_property
 from nws_sweep.replay import choice
 from nws_sweep.replay.bottlenecks import Bottleneck, Epoch
 from nws_sweep.replay.known import FEW_CPUS, Factors, Known, batch_of, beside_others, doublings, known_of
-from nws_sweep.replay.limits import least_batch_s
 from nws_sweep.replay.prediction import MOST_BATCHES, MOST_ORDERS, Prediction, Records, epoch_and_batch_s, predict
 from nws_sweep.replay.queue import QueueSettings
 from nws_sweep.replay.stages import Stage
@@ -74,12 +73,6 @@ class Model:
         """The results of ``cost_s`` so far: diagnoses ask again."""
         return {}
 
-    def least_s(self, settings: QueueSettings, without: Sequence[Bottleneck | Stage], most: int) -> float:
-        """A lower bound of the seconds per batch, without a replay; a factor above 1 may end with what is left out."""
-        records, factor = self._inputs(settings.num_workers)
-        costs, loop, replayed = next(_epochs(self, records, settings, without, most))
-        return min(1.0, factor) * least_batch_s(costs, loop, replayed.num_workers, replayed.cpus)
-
     def predict(self, settings: QueueSettings) -> Prediction:
         """An epoch and a batch at the steady pace, with their bands."""
         number = settings.num_workers
@@ -127,18 +120,22 @@ class Model:
 
     def records_for(self, num_workers: int) -> Records:
         """The records that stand for this number of workers."""
-        return self._records[self._nearest(num_workers).settings.num_workers, num_workers > 0]
+        nearest = self._nearest(num_workers)
+        if num_workers and not nearest.settings.num_workers:
+            return self._started
+        return self._records[nearest.settings.num_workers]
 
     @cached_property
-    def _records(self) -> Mapping[tuple[int, bool], Records]:
-        """What is replayed, by the num_workers of a trial and whether there are workers in the replay."""
+    def _records(self) -> Mapping[int, Records]:
+        """What is replayed, by the num_workers of a trial."""
+        return {trial.settings.num_workers: _pooled(trial, self._with_workers) for trial in self.known}
+
+    @cached_property
+    def _started(self) -> Records:
+        """What workers replay of the trial with the fewest workers, if it has none."""
+        records = self._records[self.known[0].settings.num_workers]
         start_s = FORKED_S if self.start_method == "fork" else _SPAWNED_S
-        found: dict[tuple[int, bool], Records] = {}
-        for one in self.known:
-            number, pooled = one.settings.num_workers, _pooled(one, self._with_workers)
-            started = pooled if number else replace(pooled, loop=replace(pooled.loop, start_s=start_s))
-            found |= {(number, False): pooled, (number, True): started}
-        return found
+        return replace(records, loop=replace(records.loop, start_s=start_s))
 
     def _nearest(self, num_workers: int) -> Known:
         """The trial whose records stand for this number of workers: without workers only for itself, if possible."""
@@ -159,10 +156,10 @@ def _epochs(
         yield epoch
 
 
-def _like(model: Model, one: Known) -> tuple[Records, float]:
+def _like(model: Model, trial: Known) -> tuple[Records, float]:
     """What workers replay of a trial, and its factor; that of a trial without workers is not one of workers."""
-    number = one.settings.num_workers
-    return model._records[number, True], one.factor if number else 1.0
+    number = trial.settings.num_workers
+    return (model._records[number], trial.factor) if number else (model._started, 1.0)
 
 
 def _pooled(chosen: Known, with_workers: Sequence[Known]) -> Records:

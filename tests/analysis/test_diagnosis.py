@@ -247,16 +247,6 @@ def test_records_of_several_configurations_are_not_kept(tmp_path: Path) -> None:
     assert second.conclusions.bottlenecks == (Bottleneck.CPU,)
 
 
-def test_what_cannot_save_a_tenth_is_known_without_a_replay() -> None:
-    replayed = COMPUTING.diagnosis.replayed
-    assert replayed is not None
-    for bottleneck in Bottleneck:
-        least_s = replayed.model.least_s(replayed.best, [bottleneck], 300)
-        assert least_s <= 1.01 * replayed.cost_s(replayed.best, bottleneck)
-    least_s = replayed.model.least_s(replayed.best, [Bottleneck.LATENCY], 300)
-    assert 1 - least_s / replayed.now_s < 0.1
-
-
 def test_transfers_that_take_longer_than_loading_are_why_workers_do_not_help() -> None:
     """Without workers no transfer is left to save."""
     moving = Workload(cost=MOVING, loop=replace(START, receive_s=0.0015)).diagnosis
