@@ -130,7 +130,7 @@ class Figures:
         if self.loop is not None and (costs := self._costs_in_windows()):
             loop = replace(self.loop, step_s=self.timing.step_s, receive_s=self._receive_s())
             # Of CPU time only the counters say enough: records of a start have what a process does once.
-            limits += physical_limits(costs, loop, self.conditions.settings.num_workers, math.inf)
+            limits += physical_limits(costs, loop, self.conditions.settings.num_workers)
         if cpu_s is not None:
             name = "the CPU time of a batch, shared by the CPUs,"
             limits.append(Limit(name, cpu_s / self.conditions.cores))
