@@ -137,24 +137,24 @@ class ConfigurationSummary:
     @property
     def best_rate(self) -> float:
         """Samples per second of the best, as ``rate`` says; 0 if unknown."""
-        found = self.rate(self.best) if self.best else None
-        return found.value if found else 0.0
+        rate = self.rate(self.best) if self.best else None
+        return rate.value if rate else 0.0
 
     def rate(self, trial: Trial) -> Estimate | None:
         """Samples per second of an epoch, its start included; the steady ones if its length is unknown; None without.
 
         The interval is that of the time of a batch.
         """
-        found = trial.measurement
-        steady = found.rate if found else None
+        measured = trial.measurement
+        steady = measured.rate if measured else None
         batches, size, facts = trial.batches, trial.settings.batch_size or 1, self.run.result.facts
-        if not (found and found.batch_s and found.epoch_s and steady and batches):
+        if not (measured and measured.batch_s and measured.epoch_s and steady and batches):
             return steady
-        known = facts.samples_of(trial.settings, self.configuration.ranks) if facts else None
-        samples = batches * found.batch_s.value * steady.value
-        if known and -(-known // size) == batches:  # the last batch may have fewer samples
-            samples = known
-        return steady.scaled(samples / (found.epoch_s * steady.value))
+        counted = facts.samples_of(trial.settings, self.configuration.ranks) if facts else None
+        samples = batches * measured.batch_s.value * steady.value
+        if counted and -(-counted // size) == batches:  # the last batch may have fewer samples
+            samples = counted
+        return steady.scaled(samples / (measured.epoch_s * steady.value))
 
     @property
     def trials(self) -> tuple[Trial, ...]:
@@ -205,7 +205,7 @@ class Summary:
     @functools.cached_property
     def has_lengths(self) -> bool:
         """Whether the length of an epoch of all measured candidates is known."""
-        trials = (trial for one in self.configurations for trial in one.worker_trials)
+        trials = (trial for c in self.configurations for trial in c.worker_trials)
         return all(trial.batches for trial in trials if trial.objective_s is not None)
 
     @functools.cached_property
@@ -270,7 +270,7 @@ def summarise(stored: Stored) -> Summary:
         stored=stored,
         configurations=configurations,
         varying=varying,
-        searched_others=any(one.configuration.search.settings or one.changed_settings for one in configurations),
+        searched_others=any(c.configuration.search.settings or c.changed_settings for c in configurations),
         warnings=(*caveats.on_all(results), *stored.unreadable, *stored.set_aside),
         failures=tuple(line for result in results for line in _failures(result, varying)),
     )
@@ -281,7 +281,7 @@ def best_of(result: SearchRecord) -> Trial | None:
     by_settings = {trial.settings: trial for trial in result.trials}
     if result.verdict is not None:
         return by_settings.get(result.verdict.recommended)
-    costs_s = {one.settings: one.objective_s for one in by_settings.values() if one.objective_s is not None}
+    costs_s = {trial.settings: trial.objective_s for trial in result.trials if trial.objective_s is not None}
     return by_settings[choice.choose(costs_s, result.configuration.search.tolerance)] if costs_s else None
 
 
@@ -301,13 +301,13 @@ def _configuration(run: StoredRun, varying: Sequence[str], stored: Stored) -> Co
 
 def _fed_steps(recorded: SearchRecord, best: Trial | None) -> str:
     """How many workers feed a training step; empty with a training step, and without records."""
-    found = what_if.of(recorded, best)
-    return advice.fed_steps(found.feeding()) if found and not found.step_s else ""
+    predictions = what_if.of(recorded, best)
+    return advice.fed_steps(predictions.feeding()) if predictions and not predictions.step_s else ""
 
 
 def _gain(result: SearchRecord, best: Trial | None, num_workers: int | None) -> Ratio | None:
-    other = next((trial for trial in worker_trials(result) if trial.num_workers == num_workers), None)
-    return ratio_of(best, other) if best and other else None
+    compared = next((trial for trial in worker_trials(result) if trial.num_workers == num_workers), None)
+    return ratio_of(best, compared) if best and compared else None
 
 
 def _failures(result: SearchRecord, varying: Sequence[str]) -> Iterable[str]:

@@ -87,7 +87,7 @@ class Model:
     @property
     def loop(self) -> LoopCosts:
         """Costs of the main process, with the least time of the training step."""
-        return min((one.records.loop for one in self.known), key=lambda loop: loop.step_s)
+        return min((trial.records.loop for trial in self.known), key=lambda loop: loop.step_s)
 
     @cached_property
     def factors(self) -> Factors:
@@ -96,7 +96,7 @@ class Model:
 
     @cached_property
     def _with_workers(self) -> tuple[Known, ...]:
-        return tuple(one for one in self.known if one.settings.num_workers)
+        return tuple(trial for trial in self.known if trial.settings.num_workers)
 
     def _inputs(self, num_workers: int) -> tuple[Records, float]:
         """What is replayed, and the factor; beside another training step, the factor is in the records."""
@@ -116,7 +116,7 @@ class Model:
     @property
     def ends(self) -> tuple[Known, Known]:
         """The trials with the fewest workers: with none if possible, and with at least one; or the same trial twice."""
-        return self.known[0], next((one for one in self.known if one.settings.num_workers), self.known[0])
+        return self.known[0], (self._with_workers or self.known)[0]
 
     def records_for(self, num_workers: int) -> Records:
         """The records that stand for this number of workers."""
@@ -139,8 +139,8 @@ class Model:
 
     def _nearest(self, num_workers: int) -> Known:
         """The trial whose records stand for this number of workers: without workers only for itself, if possible."""
-        known = self._with_workers if num_workers else self.known[:1]
-        return min(known or self.known, key=lambda one: abs(doublings(one, num_workers)))
+        trials = self._with_workers if num_workers else self.known[:1]
+        return min(trials or self.known, key=lambda trial: abs(doublings(trial, num_workers)))
 
 
 def _epochs(
@@ -168,23 +168,23 @@ def _pooled(chosen: Known, with_workers: Sequence[Known]) -> Records:
     What was stopped is the last choice.
     """
     scaled = [(record, 1.0) for record in chosen.records.made]
-    for known in with_workers:
-        if known is not chosen:
-            ratio = _ratio(chosen, known)
-            scaled += [(record, ratio) for record in known.records.made]
+    for trial in with_workers:
+        if trial is not chosen:
+            ratio = _ratio(chosen, trial)
+            scaled += [(record, ratio) for record in trial.records.made]
     first: dict[Hashable, BatchRecord] = {}
     for record, ratio in sorted(scaled, key=lambda pair: pair[0].was_stopped):
         first.setdefault(batch_of(record), replace(record, cost=record.cost.scaled([ratio] * 3)))
     return replace(chosen.records, made=tuple(first.values()))
 
 
-def _ratio(chosen: Known, known: Known) -> float:
+def _ratio(chosen: Known, trial: Known) -> float:
     """Costs of batches of a trial / their costs in another trial: they may depend on the number of workers.
 
     Trials have no batches in common, and all count, if the data are a stream or larger than memory. Where batches have
     places, trials that have none in common have made other parts of the epoch: then the costs are not scaled.
     """
-    costs_s, others_s = chosen.usual_s, known.usual_s
+    costs_s, others_s = chosen.usual_s, trial.usual_s
     both = costs_s.keys() & others_s.keys()
     if not costs_s or not others_s or (chosen.records.has_places and not both):
         return 1.0
@@ -219,8 +219,9 @@ def model_of(
         shuffled: See ``Records``.
     """
     recorded = sorted((trial for trial in trials if trial.records), key=lambda trial: trial.num_workers)
-    known = [one for one in (known_of(trial, batches, cpus, None, epochs, shuffled) for trial in recorded) if one]
-    return Model(tuple(known), start_method) if known else None
+    costs = (known_of(trial, batches, cpus, None, epochs, shuffled) for trial in recorded)
+    with_costs = tuple(filter(None, costs))
+    return Model(with_costs, start_method) if with_costs else None
 
 
 def is_step(step_s: float, batch_s: float) -> bool:
