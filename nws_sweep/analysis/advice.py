@@ -9,7 +9,7 @@ from nws_sweep.analysis.diagnosis import Diagnosis
 from nws_sweep.replay.bottlenecks import Bottleneck
 from nws_sweep.replay.counterfactual import Counterfactual
 from nws_sweep.replay.stages import Stage
-from nws_sweep.results import Measurement, Noise, Part, SearchRecord, Trial
+from nws_sweep.results import Noise, Part, SearchRecord, Trial
 from nws_sweep.units import counted, ratio, seconds, share
 
 _NEGLIGIBLE_GAIN = 0.01
@@ -19,9 +19,9 @@ _WORTH_A_LINE = 1.5  # ratio of two times or costs: a smaller one is seldom wort
 
 def sentence(diagnosis: Diagnosis, stages: Sequence[Stage] = ()) -> str:
     """What is saved without the first bottleneck, figures and the remedy, then the others."""
-    if diagnosis.replayed is None:
+    if diagnosis.is_noisy:
         return _noise(diagnosis)
-    remedies = _Remedies(diagnosis, diagnosis.replayed, stages)
+    remedies = _Remedies(diagnosis, stages)
     if not diagnosis.saved:
         return f"no bottleneck found: no cost, if removed, would save a tenth of the epoch; {remedies.busy}"
     first, *others = diagnosis.bottlenecks
@@ -45,8 +45,12 @@ class _Remedies:
     """What to change about each bottleneck, with figures."""
 
     diagnosis: Diagnosis
-    replayed: Counterfactual
     stages: Sequence[Stage]
+
+    @property
+    def replayed(self) -> Counterfactual:
+        """The epoch at the best setting."""
+        return self.diagnosis.replayed
 
     def startup(self) -> str:
         method = self.replayed.model.start_method
@@ -72,7 +76,7 @@ class _Remedies:
 
     def step(self) -> str:
         # The step is a mean; the batch, a mean of logarithms, may be a little less.
-        step_s = min(self._measured.step_s or 0.0, self._batch_s)
+        step_s = min(self.diagnosis.measured.step_s or 0.0, self._batch_s)
         takes = f"the training step takes {seconds(step_s)} of {seconds(self._batch_s)} per batch"
         return f"{takes}{_more_workers(self.diagnosis)}"
 
@@ -106,7 +110,7 @@ class _Remedies:
     @property
     def busy(self) -> str:
         """How busy the CPUs are."""
-        cpu_s = self._measured.cpu_s
+        cpu_s = self.diagnosis.measured.cpu_s
         if cpu_s is None or not self._batch_s:
             return "CPU time unknown"
         utilization = share(min(1.0, cpu_s / (self.replayed.best.cpus * self._batch_s)))
@@ -118,12 +122,8 @@ class _Remedies:
         return f"a cheaper {_named(stage)}" if stage else "cheaper transforms"
 
     @property
-    def _measured(self) -> Measurement:
-        return self.diagnosis.best.measurement or Measurement(startup_s=0)
-
-    @property
     def _batch_s(self) -> float:
-        measured = self._measured
+        measured = self.diagnosis.measured
         return measured.batch_s.value if measured.batch_s else (measured.step_s or 0.0) + (measured.wait_s or 0.0)
 
 
@@ -172,10 +172,10 @@ def fed_steps(workers_of: Mapping[float, int | None]) -> str:
 
 def further(diagnosis: Diagnosis) -> Iterator[str]:
     """Costs that depend on the position, settings that save time, and the upper bound of what a faster loader saves."""
-    if diagnosis.replayed is None:
+    if diagnosis.is_noisy:
         return
     rise, step_share = diagnosis.replayed.rise, diagnosis.account.share(Part.STEP)
-    if dear_transfer := _dear_transfer(diagnosis, diagnosis.replayed):
+    if dear_transfer := _dear_transfer(diagnosis):
         yield dear_transfer
     if max(rise, 1 / rise) >= _WORTH_A_LINE:
         yield (
@@ -186,7 +186,7 @@ def further(diagnosis: Diagnosis) -> Iterator[str]:
     if facts is not None and facts.iterable and (uneven := uneven_workers(diagnosis.best)):
         yield uneven
     if diagnosis.suggestions and Bottleneck.ORDER not in diagnosis.bottlenecks:
-        yield _Remedies(diagnosis, diagnosis.replayed, ()).order()
+        yield _Remedies(diagnosis, ()).order()
     if diagnosis.has_step and step_share:
         bound = 1 / step_share
         much = f"speed up training {ratio(bound)}" if bound - 1 > _NEGLIGIBLE_GAIN else "not speed up training"
@@ -251,8 +251,9 @@ def _noise(diagnosis: Diagnosis) -> str:
     return f"too much noise to identify the bottleneck: {took}; measure again on a quiet machine"
 
 
-def _dear_transfer(diagnosis: Diagnosis, replayed: Counterfactual) -> str:
+def _dear_transfer(diagnosis: Diagnosis) -> str:
     """Why workers do not help, if the transfer of a batch takes longer than loading it; else empty."""
+    replayed = diagnosis.replayed
     load_s, hand_over_s = replayed.mean.making_s, replayed.hand_over_s
     if diagnosis.best.num_workers or not replayed.has_workers or hand_over_s <= load_s:
         return ""

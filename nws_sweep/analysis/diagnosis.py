@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 from nws_sweep.replay import choice
 from nws_sweep.replay.bottlenecks import Bottleneck
@@ -17,7 +18,7 @@ from nws_sweep.replay.counterfactual import Counterfactual
 from nws_sweep.replay.known import queue_settings
 from nws_sweep.replay.model import Model, is_step, model_of
 from nws_sweep.replay.queue import QueueSettings
-from nws_sweep.results import Account, LoaderSettings, SearchRecord, Trial, TrialState
+from nws_sweep.results import Account, LoaderSettings, Measurement, SearchRecord, Trial, TrialState
 from nws_sweep.system import processes
 
 _LEAST_SAVED = 0.1  # share of the epoch
@@ -37,14 +38,16 @@ class Diagnosis:
             bottlenecks of the largest part of the account are the first, of one part those that save most. Noise saves
             0.
         together: Whether only two bottlenecks together save that much.
-        replayed: The epoch at the best setting; None if noise is the bottleneck.
+        measured: Its times.
+        replayed: The epoch at the best setting.
     """
 
     result: SearchRecord = field(repr=False)
     best: Trial = field(repr=False)
     saved: dict[Bottleneck, float]
     together: bool = False
-    replayed: Counterfactual | None = field(default=None, repr=False)
+    measured: Measurement = field(repr=False)
+    replayed: Counterfactual = field(repr=False)
 
     @property
     def bottlenecks(self) -> tuple[Bottleneck, ...]:
@@ -54,14 +57,17 @@ class Diagnosis:
     @property
     def account(self) -> Account:
         """Where an epoch goes at the best setting; nowhere if it is unknown, as in old files."""
-        measured = self.best.measurement
-        return measured.account if measured and measured.account else Account(step_s=0.0, making_s=0.0)
+        return self.measured.account or Account(step_s=0.0, making_s=0.0)
 
     @property
     def refused(self) -> tuple[Trial, ...]:
         """Trials with more workers than the best that did not fit, ascending by workers."""
-        larger = (trial for trial in worker_trials(self.result) if trial.num_workers > self.best.num_workers)
-        return tuple(trial for trial in larger if trial.state in _DID_NOT_FIT)
+        return refused_by(self.result, self.best)
+
+    @property
+    def is_noisy(self) -> bool:
+        """Whether noise hides the bottlenecks."""
+        return Bottleneck.NOISE in self.saved
 
     @property
     def tried(self) -> set[QueueSettings]:
@@ -72,71 +78,62 @@ class Diagnosis:
     @property
     def has_step(self) -> bool:
         """Whether a training step was given that takes time."""
-        replayed = self.replayed
-        return (
-            replayed is not None
-            and self.result.configuration.has_step
-            and is_step(replayed.model.loop.step_s, replayed.now_s)
-        )
+        step_s = self.replayed.model.loop.step_s
+        return self.result.configuration.has_step and is_step(step_s, self.replayed.now_s)
 
     @property
     def unordered(self) -> QueueSettings | None:
         """The best settings with in_order=False; None if they were measured."""
-        settings = replace(queue_settings(loader_of(self.result, self.best), self.result.cpus), in_order=False)
+        settings = replace(self.replayed.best, in_order=False)
         return None if settings in self.tried else settings
 
     @cached_property
     def suggestions(self) -> dict[str, float]:
         """Other settings and the share of the epoch that they save, if it is worth measuring."""
-        if self.replayed is None or not self.best.num_workers:
-            return {}
         best = self.replayed.best
-        unordered = [self.unordered] if self.unordered and _has_in_order(self.result.host.torch) else []
+        if not best.num_workers or self.is_noisy:
+            return {}
+        orders = [False] if self.unordered and _has_in_order(self.result.host.torch) else []
         alike = (queue for queue in self.tried if replace(queue, prefetch_factor=best.prefetch_factor) == best)
         longest = max(queue.prefetch_factor for queue in alike)
-        longer = [replace(best, prefetch_factor=length) for length in choice.PREFETCH_FACTORS if length > longest]
-        saved = {}
-        for name, variants in (("in_order", unordered), ("prefetch_factor", longer)):
-            if promising := self._promising(variants):
-                saved[f"{name}={getattr(promising, name)}"] = self.replayed.saved_with(promising)
-        return saved
+        longer = [length for length in choice.PREFETCH_FACTORS if length > longest]
+        return self._promising("in_order", orders) | self._promising("prefetch_factor", longer)
 
     @cached_property
-    def more_workers(self) -> tuple[int, float] | None:
+    def more_workers(self) -> dict[str, float]:
         """More workers than the largest candidate, if that is the best, and the share of the epoch that they save.
 
-        None if they do not promise enough for their price.
+        Empty if they do not promise enough for their price.
         """
-        candidates = self.result.configuration.search.candidates
-        if self.replayed is None or len(candidates) == 1 or self.best.num_workers != max(candidates):
-            return None
-        best = self.replayed.best
-        more = [replace(best, num_workers=factor * max(1, best.num_workers)) for factor in (2, 4)]
-        promising = self._promising(more)
-        return (promising.num_workers, self.replayed.saved_with(promising)) if promising else None
+        candidates, best = self.result.configuration.search.candidates, self.best.num_workers
+        if self.is_noisy or len(candidates) == 1 or best != max(candidates):
+            return {}
+        return self._promising("num_workers", [factor * max(1, best) for factor in (2, 4)])
 
-    def _promising(self, variants: Iterable[QueueSettings]) -> QueueSettings | None:
-        """Of other settings those that ``replay.choice`` would measure; None if there are none."""
-        if self.replayed is None:
-            return None
+    def _promising(self, name: str, values: Iterable[Any]) -> dict[str, float]:
+        """The value of a setting that ``replay.choice`` would measure, and what it saves; empty if there is none."""
+        variants = {replace(self.replayed.best, **{name: value}): f"{name}={value}" for value in values}
         costs_s = {settings: self.replayed.cost_s(settings) for settings in variants}
         best_s = {self.replayed.best: self.replayed.now_s}
-        return choice.promising(best_s, costs_s, self.result.configuration.search.tolerance)
+        chosen = choice.promising(best_s, costs_s, self.result.configuration.search.tolerance)
+        return {variants[chosen]: self.replayed.saved_with(chosen)} if chosen else {}
 
 
 def diagnose(result: SearchRecord, best: Trial | None) -> Diagnosis | None:
     """Identifies the bottlenecks at this best trial; None without its measurement or records of batches."""
-    if best is None or best.measurement is None:
+    measured = best.measurement if best else None
+    if best is None or measured is None:
         return None
     best = next((trial for trial in result.trials if trial.settings == best.settings), best)  # with its records
-    noisy = Diagnosis(result=result, best=best, saved={Bottleneck.NOISE: 0.0})
-    if best.noise and best.noise.steal > _NOISY_STEAL:
-        return noisy
     model = model_of_search(result, best)
     if model is None:
         return None
-    replayed = Counterfactual(model, queue_settings(loader_of(result, best), result.cpus), _allowed(noisy))
-    return _with_savings(replace(noisy, saved={}, replayed=replayed), replayed)
+    queue = queue_settings(loader_of(result, best), result.cpus)
+    replayed = Counterfactual(model, queue, _allowed(result, best))
+    diagnosis = Diagnosis(result=result, best=best, measured=measured, saved={}, replayed=replayed)
+    if best.noise and best.noise.steal > _NOISY_STEAL:
+        return replace(diagnosis, saved={Bottleneck.NOISE: 0.0})
+    return _with_savings(diagnosis)
 
 
 def loader_of(result: SearchRecord, best: Trial) -> LoaderSettings:
@@ -164,16 +161,22 @@ def _has_in_order(torch: str) -> bool:
     return tuple(map(int, re.findall(r"\d+", torch)[:2])) >= (2, 6)
 
 
-def _allowed(diagnosis: Diagnosis) -> Sequence[int]:
+def refused_by(result: SearchRecord, best: Trial) -> tuple[Trial, ...]:
+    """Trials with more workers than the best that did not fit, ascending by workers."""
+    larger = (trial for trial in worker_trials(result) if trial.num_workers > best.num_workers)
+    return tuple(trial for trial in larger if trial.state in _DID_NOT_FIT)
+
+
+def _allowed(result: SearchRecord, best: Trial) -> Sequence[int]:
     """The best, and candidates that fit: none, powers of four, the largest."""
-    refused, largest = diagnosis.refused, max(diagnosis.result.configuration.search.candidates)
+    largest, refused = max(result.configuration.search.candidates), refused_by(result, best)
     most = min([largest, _MOST_WORKERS, *(trial.num_workers - 1 for trial in refused)])
-    return sorted({diagnosis.best.num_workers, *(n for n in (0, 1, 4, 16, most) if n <= most)})
+    return sorted({best.num_workers, *(n for n in (0, 1, 4, 16, most) if n <= most)})
 
 
-def _with_savings(diagnosis: Diagnosis, replayed: Counterfactual) -> Diagnosis:
+def _with_savings(diagnosis: Diagnosis) -> Diagnosis:
     """The diagnosis with its bottlenecks."""
-    costs = _costs(diagnosis, replayed)
+    replayed, costs = diagnosis.replayed, _costs(diagnosis)
     saved = {bottleneck: replayed.saved(bottleneck) for bottleneck in costs}
     if diagnosis.unordered:
         saved[Bottleneck.ORDER] = replayed.saved_with(diagnosis.unordered)  # as ``suggestions`` says
@@ -193,12 +196,12 @@ def _with_savings(diagnosis: Diagnosis, replayed: Counterfactual) -> Diagnosis:
     return replace(diagnosis, saved=dict.fromkeys(pair, pairs[pair]), together=True)
 
 
-def _costs(diagnosis: Diagnosis, replayed: Counterfactual) -> list[Bottleneck]:
+def _costs(diagnosis: Diagnosis) -> list[Bottleneck]:
     """The bottlenecks that are costs which the answer still has."""
     costs = [Bottleneck.SAMPLER, Bottleneck.CPU, Bottleneck.LATENCY]
     if diagnosis.has_step:
         costs.append(Bottleneck.STEP)
-    if not replayed.best.persistent_workers:
+    if not diagnosis.replayed.best.persistent_workers:
         costs.append(Bottleneck.STARTUP)
-    costs.append(Bottleneck.TRANSFER if replayed.best.num_workers else Bottleneck.COMPETITION)
+    costs.append(Bottleneck.TRANSFER if diagnosis.best.num_workers else Bottleneck.COMPETITION)
     return costs

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from nws_sweep import units
+from nws_sweep.analysis.diagnosis import Diagnosis
 from nws_sweep.replay import choice
 from nws_sweep.replay.counterfactual import Counterfactual
 from nws_sweep.replay.stages import Stage, stage_costs
@@ -48,24 +49,18 @@ def _measured_size(best: Trial) -> int:
     return 1
 
 
-def with_workers(stage: Stage, replayed: Counterfactual, measured: Measurement, tolerance: float) -> Stage:
-    """The stage with the workers and the epoch without it, by many replays; as it is, if its saving is unknown.
-
-    Args:
-        stage: A stage.
-        replayed: The epoch at the best setting.
-        measured: The times of the best setting.
-        tolerance: Share of the time that twice as many workers must save.
-    """
+def with_workers(stage: Stage, diagnosis: Diagnosis) -> Stage:
+    """The stage with the workers and the epoch without it, by many replays; as it is, if its saving is unknown."""
     if stage.saved is None:
         return stage
+    replayed, tolerance = diagnosis.replayed, diagnosis.result.configuration.search.tolerance
     removed = replace(stage, saved=None)  # as ``stages_of`` has taken it away: the model remembers the result
     fewer = [replace(replayed.best, num_workers=number) for number in range(replayed.best.num_workers + 1)]
     near_s = choice.costs_near_the_best(fewer, lambda settings: replayed.cost_s(settings, removed), tolerance)
     enough = choice.choose(near_s, tolerance)
     ends_s = (replayed.cost_s(replayed.best, stage_then) for stage_then in _with_error(stage))
     ratios = [cost_s / replayed.now_s for cost_s in (near_s[replayed.best], near_s[enough], *ends_s)]
-    return replace(stage, workers_without=enough.num_workers, epoch_without_s=_epoch(measured, ratios))
+    return replace(stage, workers_without=enough.num_workers, epoch_without_s=_epoch(diagnosis.measured, ratios))
 
 
 def _with_error(stage: Stage) -> Iterator[Stage]:

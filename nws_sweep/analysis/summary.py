@@ -117,12 +117,8 @@ class ConfigurationSummary:
         if self.best is None:
             return ()
         diagnosis = self.diagnosis
-        replayed = diagnosis.replayed if diagnosis else None
-        stages = stages_of(self.run.recorded, self.best, replayed)
-        if replayed is None or self.best.measurement is None:
-            return stages
-        tolerance = self.configuration.search.tolerance
-        return tuple(with_workers(stage, replayed, self.best.measurement, tolerance) for stage in stages)
+        stages = stages_of(self.run.recorded, self.best, diagnosis.replayed if diagnosis else None)
+        return tuple(with_workers(stage, diagnosis) for stage in stages) if diagnosis else stages
 
     @property
     def configuration(self) -> Configuration:

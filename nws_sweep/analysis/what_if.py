@@ -4,7 +4,6 @@ import bisect
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from numbers import Integral, Real
 from typing import Any
 
 from nws_sweep import units
@@ -14,19 +13,19 @@ from nws_sweep.replay import choice
 from nws_sweep.replay.known import ENDLESS, queue_settings
 from nws_sweep.replay.model import Model, is_step
 from nws_sweep.replay.queue import QueueSettings
-from nws_sweep.results import Estimate, Measurement, SearchRecord, Trial, TrialState
-from nws_sweep.results.ranges import FEWEST_CPUS, MOST_CPUS, MOST_WORKERS
+from nws_sweep.results import Estimate, Measurement, SearchRecord, Trial, TrialState, ranges
 
 NOTHING_RECORDED = "no costs of batches were recorded, so nothing can be predicted"
-_RANGES: dict[str, tuple[Any, float, float]] = {
-    "num_workers": (Integral, 0, MOST_WORKERS),
-    "prefetch_factor": (Integral, 1, 4096),
-    "cpus": (Real, FEWEST_CPUS, MOST_CPUS),
-    "training_step": (Real, 0, 86_400),
+_KINDS = {
+    "num_workers": ranges.Workers,
+    "prefetch_factor": ranges.Ranks,
+    "in_order": ranges.Switch,
+    "cpus": ranges.PredictedCpus,
+    "training_step": ranges.PredictedStep,
 }
 _MOST_LISTED = 16  # values of num_workers; of more only those of a ladder
 _MOSTLY = 0.5  # share of CPU time from which on a training step computes, so that more CPUs would change it
-_UNLIMITED = float(MOST_CPUS)
+_UNLIMITED = float(ranges.MOST_CPUS)
 FED_STEPS_S = (0.2, 0.1, 0.05, 0.02, 0.01, 0.005)  # training steps of ``feeding``
 _RARELY_WAITS = 0.05  # share of the time
 _FEW_BATCHES = 500  # replayed for ``feeding``
@@ -212,13 +211,8 @@ def of(result: SearchRecord, best: Trial | None) -> WhatIf | None:
 
 def check(name: str, value: Any) -> None:
     """Raises ConfigurationError if a value of this name is not allowed."""
-    is_allowed, allowed = isinstance(value, bool), "true or false"
-    if name != "in_order":
-        kind, low, high = _RANGES[name]
-        is_allowed = not is_allowed and isinstance(value, kind) and low <= value <= high
-        allowed = f"{'an integer' if kind is Integral else 'a number'} from {low:g} to {high:g}"
-    if not is_allowed:
-        raise ConfigurationError(f"{name}={value!r}: must be {allowed}")
+    if not ranges.fits(value, _KINDS[name]):
+        raise ConfigurationError(f"{name}={value!r}: must be {ranges.text_of(_KINDS[name])}")
 
 
 def ladder(numbers: Sequence[int]) -> list[int]:

@@ -307,10 +307,10 @@ def test_more_workers_are_suggested_with_what_they_save() -> None:
     waiting = replace(WAITING, tried=(0, 1, 2, 4))
     (configuration,) = summarise_record(waiting.result).configurations
     assert configuration.conclusions.warnings == (
-        "the best value is the largest one allowed (num_workers=4); 16 workers would save 74 % of the epoch "
+        "the best value is the largest one allowed (num_workers=4); num_workers=16 would save 74 % of the epoch "
         "(set a larger max_workers or candidate)",
     )
-    assert replace(waiting, loop=replace(START, step_s=0.009)).diagnosis.more_workers is None
+    assert replace(waiting, loop=replace(START, step_s=0.009)).diagnosis.more_workers == {}
 
 
 def test_fork_is_suggested_for_spawned_workers_and_an_epoch_of_unknown_length_has_no_start_up() -> None:
