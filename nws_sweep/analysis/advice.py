@@ -5,7 +5,7 @@ import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from nws_sweep.analysis.diagnosis import Diagnosis
+from nws_sweep.analysis.diagnosis import Diagnosis, refused_by
 from nws_sweep.replay.bottlenecks import Bottleneck
 from nws_sweep.replay.counterfactual import Counterfactual
 from nws_sweep.replay.stages import Stage
@@ -65,7 +65,7 @@ class _Remedies:
         return f"{' or '.join(suggestions)} would save {savings} of the epoch"
 
     def memory(self) -> str:
-        fewest = self.diagnosis.refused[0]
+        fewest = refused_by(self.diagnosis.result, self.diagnosis.best)[0]
         return f"{counted(fewest.num_workers, 'worker')} did not fit ({fewest.reason})"
 
     def competition(self) -> str:
@@ -255,7 +255,7 @@ def _dear_transfer(diagnosis: Diagnosis) -> str:
     """Why workers do not help, if the transfer of a batch takes longer than loading it; else empty."""
     replayed = diagnosis.replayed
     load_s, hand_over_s = replayed.mean.making_s, replayed.hand_over_s
-    if diagnosis.best.num_workers or not replayed.has_workers or hand_over_s <= load_s:
+    if diagnosis.best.num_workers or hand_over_s <= load_s:
         return ""
     times = f"{seconds(load_s)} against {seconds(hand_over_s)}"
     return f"loading a batch takes less time than its transfer ({times}){_more_workers(diagnosis)}"

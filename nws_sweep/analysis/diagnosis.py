@@ -60,20 +60,9 @@ class Diagnosis:
         return self.measured.account or Account(step_s=0.0, making_s=0.0)
 
     @property
-    def refused(self) -> tuple[Trial, ...]:
-        """Trials with more workers than the best that did not fit, ascending by workers."""
-        return refused_by(self.result, self.best)
-
-    @property
     def is_noisy(self) -> bool:
         """Whether noise hides the bottlenecks."""
         return Bottleneck.NOISE in self.saved
-
-    @property
-    def tried(self) -> set[QueueSettings]:
-        """Settings of queues that were measured, the best's included: what others save is known."""
-        measured = (trial for trial in self.result.trials if trial.objective_s is not None)
-        return {queue_settings(trial.settings, self.result.cpus) for trial in (self.best, *measured)}
 
     @property
     def has_step(self) -> bool:
@@ -85,7 +74,13 @@ class Diagnosis:
     def unordered(self) -> QueueSettings | None:
         """The best settings with in_order=False; None if they were measured."""
         settings = replace(self.replayed.best, in_order=False)
-        return None if settings in self.tried else settings
+        return None if settings in self._tried else settings
+
+    @cached_property
+    def _tried(self) -> set[QueueSettings]:
+        """Settings of queues that were measured, the best's included: what others save is known."""
+        measured = (trial for trial in self.result.trials if trial.objective_s is not None)
+        return {self.replayed.best, *(queue_settings(trial.settings, self.result.cpus) for trial in measured)}
 
     @cached_property
     def suggestions(self) -> dict[str, float]:
@@ -94,7 +89,7 @@ class Diagnosis:
         if not best.num_workers or self.is_noisy:
             return {}
         orders = [False] if self.unordered and _has_in_order(self.result.host.torch) else []
-        alike = (queue for queue in self.tried if replace(queue, prefetch_factor=best.prefetch_factor) == best)
+        alike = (queue for queue in self._tried if replace(queue, prefetch_factor=best.prefetch_factor) == best)
         longest = max(queue.prefetch_factor for queue in alike)
         longer = [length for length in choice.PREFETCH_FACTORS if length > longest]
         return self._promising("in_order", orders) | self._promising("prefetch_factor", longer)
@@ -180,8 +175,9 @@ def _with_savings(diagnosis: Diagnosis) -> Diagnosis:
     saved = {bottleneck: replayed.saved(bottleneck) for bottleneck in costs}
     if diagnosis.unordered:
         saved[Bottleneck.ORDER] = replayed.saved_with(diagnosis.unordered)  # as ``suggestions`` says
-    refused = (replace(replayed.best, num_workers=trial.num_workers) for trial in diagnosis.refused)
-    saved[Bottleneck.MEMORY] = max(map(replayed.saved_with, refused), default=0.0)
+    refused = refused_by(diagnosis.result, diagnosis.best)
+    more = (replace(replayed.best, num_workers=trial.num_workers) for trial in refused)
+    saved[Bottleneck.MEMORY] = max(map(replayed.saved_with, more), default=0.0)
 
     def rank(bottleneck: Bottleneck) -> tuple[float, float]:
         return -diagnosis.account.share(bottleneck.part), -saved[bottleneck]

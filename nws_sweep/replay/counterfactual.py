@@ -106,18 +106,13 @@ class Counterfactual:
         return statistics.fmean(costs_s[-third:]) / statistics.fmean(costs_s[:third]) if is_ordered else 1.0
 
     @property
-    def has_workers(self) -> bool:
-        """Whether a trial with workers is known."""
-        return self.model.ends[1].settings.num_workers > 0
-
-    @property
     def mean(self) -> BatchCost:
         """The mean costs of a batch at the best setting, or with the fewest workers if it has none."""
         return BatchCost.mean_of([record.cost for record in self._with_workers.made])
 
     @property
     def hand_over_s(self) -> float:
-        """Mean seconds in a worker and in the main process for the transfer of a batch."""
+        """Mean seconds in a worker and in the main process for the transfer of a batch; 0 if no workers are known."""
         loop = self._with_workers.loop
         return self.mean.copy_s + loop.receive_s + loop.receive_wait_s
 

@@ -37,15 +37,15 @@ def promised_s(model: Model, settings: QueueSettings, most_s: float = math.inf) 
     return statistics.fmean(min(most_s, between_s * math.exp(later - share * beyond_noise)) for later in slowdowns)
 
 
-def _slowdown(whole: float, share: float, begin: float) -> float:
+def _slowdown(slowdown: float, share: float, begin: float) -> float:
     """The logarithm of the slowdown at a share of the doublings between two trials, if it begins at another share."""
-    return whole * (share - begin) / (1 - begin) if share > begin else 0.0
+    return slowdown * (share - begin) / (1 - begin) if share > begin else 0.0
 
 
-def _trials_around(known: tuple[Known, ...], num_workers: int) -> tuple[Known, Known] | None:
+def _trials_around(trials: tuple[Known, ...], num_workers: int) -> tuple[Known, Known] | None:
     """The nearest trials with fewer and with more workers; else the first and the last with workers, if they differ."""
-    fewer = [trial for trial in known if trial.settings.num_workers < num_workers]
-    more = [trial for trial in known if trial.settings.num_workers > num_workers]
+    fewer = [trial for trial in trials if trial.settings.num_workers < num_workers]
+    more = [trial for trial in trials if trial.settings.num_workers > num_workers]
     if fewer and more:
         return fewer[-1], more[0]
     with_workers = [trial for trial in fewer if trial.settings.num_workers]
