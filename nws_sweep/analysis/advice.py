@@ -69,7 +69,8 @@ class _Remedies:
         return f"{counted(fewest.num_workers, 'worker')} did not fit ({fewest.reason})"
 
     def competition(self) -> str:
-        alone_s, beside_s = (trial.records.loop.step_s for trial in self.replayed.model.ends)
+        model = self.replayed.model
+        alone_s, beside_s = (trial.records.loop.step_s for trial in (model.known[0], model.fewest_workers))
         took = f"with workers it takes {seconds(beside_s)} per batch on {counted(self.replayed.best.cpus, 'CPU')}"
         fewer = "fewer threads for the step (torch.set_num_threads) or more CPUs help"
         return f"{took} instead of {seconds(alone_s)}; {self._cheaper}, {fewer}{_more_workers(self.diagnosis)}"

@@ -28,7 +28,6 @@ _MOSTLY = 0.5  # share of CPU time from which on a training step computes, so th
 _UNLIMITED = float(ranges.MOST_CPUS)
 FED_STEPS_S = (0.2, 0.1, 0.05, 0.02, 0.01, 0.005)  # training steps of ``feeding``
 _RARELY_WAITS = 0.05  # share of the time
-_FEW_BATCHES = 500  # replayed for ``feeding``
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +125,7 @@ class WhatIf:
         gain, or up to the user's limit.
         """
         fewest, workers_of = 0, dict[float, int | None]()
-        loop = self._endless.ends[1].records.loop
+        loop = self._endless.fewest_workers.records.loop
         for step_s in FED_STEPS_S:
             limit_s = (step_s + loop.receive_s + loop.receive_wait_s) / (1 - _RARELY_WAITS)
             workers_of[step_s] = self._fewest_within(replace(self._endless, step_s=step_s), fewest, limit_s)
@@ -137,7 +136,7 @@ class WhatIf:
         """The fewest workers, at least ``fewest``, whose batches take no longer than the limit; None without any."""
 
         def cost_s(number: int) -> float:
-            return model.cost_s(replace(self.best, num_workers=number), most=_FEW_BATCHES)
+            return model.cost_s(replace(self.best, num_workers=number))
 
         # Not one number after the other: the replays of many workers are long.
         least_s, quickest = min((cost_s(number), number) for number in ladder(range(fewest, self._most_workers + 1)))

@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 
 from nws_sweep.replay import choice
 from nws_sweep.replay.bottlenecks import Bottleneck
-from nws_sweep.replay.model import MOST_EQUAL, Model
-from nws_sweep.replay.prediction import MOST_BATCHES, Records
+from nws_sweep.replay.model import Model
+from nws_sweep.replay.prediction import Records
 from nws_sweep.replay.queue import QueueSettings
 from nws_sweep.replay.stages import Stage
 from nws_sweep.results import BatchCost
@@ -64,12 +64,7 @@ class Counterfactual:
         return self._replayed_s(in_step, removed) / self._replayed_s(settings, removed)
 
     def _replayed_s(self, settings: QueueSettings, removed: Sequence[Bottleneck | Stage]) -> float:
-        return self.model.cost_s(settings, without=removed, most=self._most(settings))
-
-    def _most(self, settings: QueueSettings) -> int:
-        """The batches that are replayed: more with the workers of the best, if their costs differ."""
-        is_best = settings.num_workers == self.best.num_workers
-        return MOST_BATCHES if is_best and self.model.records_for(settings.num_workers).varies else MOST_EQUAL
+        return self.model.cost_s(settings, without=removed)
 
     def saved(self, *removed: Bottleneck, cpus: float | None = None) -> float:
         """What is saved without these bottlenecks, at least 0; with ``cpus`` CPUs."""
@@ -118,4 +113,4 @@ class Counterfactual:
 
     @property
     def _with_workers(self) -> Records:
-        return self.model.records_for(self.best.num_workers or self.model.ends[1].settings.num_workers)
+        return self.model.records_for(self.best.num_workers or self.model.fewest_workers.settings.num_workers)

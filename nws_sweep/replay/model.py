@@ -23,7 +23,7 @@ from nws_sweep.results import BatchRecord, LoopCosts, Trial
 # that takes longer to fork is large: an empty process takes less than 1 ms, one of 1 GB 20 ms.
 FORKED_S, _SPAWNED_S = 0.01, 2.0
 _QUEUES = 3  # that are replayed at least: batches have their pace from the second queue on
-MOST_EQUAL = 300  # batches that are replayed for each of many settings: of similar costs, or where time is short
+MOST_EQUAL = 300  # batches of similar costs that are replayed
 
 # A training step with less time, or with a share of the time that is next to nothing, is the time of the call.
 _MIN_STEP_S = 50e-6
@@ -48,22 +48,22 @@ class Model:
         settings: QueueSettings,
         *,
         without: Sequence[Bottleneck | Stage] = (),
-        most: int = MOST_BATCHES,
         like: Known | None = None,
     ) -> float:
         """Predicted seconds per batch of an epoch as it will run, whose start and end are shared out over its batches.
 
+        At least three queues of batches are replayed; the rest of the epoch has their pace. The result is the mean over
+        as many orders of a short epoch as have this many batches.
+
         Args:
             settings: Of the queue, with the CPUs.
             without: What is taken away.
-            most: Batches that are replayed, at least three queues; the rest of the epoch has their pace. The result is
-                the mean over as many orders of a short epoch as have this many batches.
             like: The trial as which the workers make batches; None for all that are known.
         """
-        place = settings, tuple(without), most, like.settings if like else None
+        place = settings, tuple(without), like.settings if like else None
         if place not in self._costs_s:
             records, factor = _like(self, like) if like else self._inputs(settings.num_workers)
-            epochs = _epochs(self, records, settings, without, most)
+            epochs = _epochs(self, records, settings, without)
             epoch_s = statistics.fmean(epoch_and_batch_s(*epoch, records)[0] for epoch in epochs)
             self._costs_s[place] = factor * epoch_s / records.batches
         return self._costs_s[place]
@@ -106,17 +106,10 @@ class Model:
         slower = records.slower(factor)
         return replace(slower, loop=replace(slower.loop, step_s=self.step_s, step_cpu_s=0.0)), 1.0
 
-    def undisturbed(self, loop: LoopCosts) -> LoopCosts:
-        """The loop with the training step as on free CPUs."""
-        alone = self.ends[0].records.loop
-        if alone.step_s >= loop.step_s:
-            return loop
-        return replace(loop, step_s=alone.step_s, step_cpu_s=alone.step_cpu_s)
-
     @property
-    def ends(self) -> tuple[Known, Known]:
-        """The trials with the fewest workers: with none if possible, and with at least one; or the same trial twice."""
-        return self.known[0], (self._with_workers or self.known)[0]
+    def fewest_workers(self) -> Known:
+        """The trial with the fewest workers, but with at least one if possible."""
+        return (self._with_workers or self.known)[0]
 
     def records_for(self, num_workers: int) -> Records:
         """The records that stand for this number of workers."""
@@ -144,15 +137,16 @@ class Model:
 
 
 def _epochs(
-    model: Model, records: Records, settings: QueueSettings, without: Sequence[Bottleneck | Stage], most: int
+    model: Model, records: Records, settings: QueueSettings, without: Sequence[Bottleneck | Stage]
 ) -> Iterator[Epoch]:
     """The epochs that ``Model.cost_s`` replays."""
     settings = beside_others(settings, model.known[0].other_cpus)
+    most = MOST_BATCHES if records.varies else MOST_EQUAL
     seeds = range(max(1, min(MOST_ORDERS, most // records.batches)))
     for costs in records.epochs(max(most, _QUEUES * settings.queued_batches), seeds):
         epoch = Epoch(costs, records.loop, settings)
         for removed in without:
-            epoch = epoch.without(removed, model.undisturbed(epoch.loop))
+            epoch = epoch.without(removed, model.known[0].records.loop)
         yield epoch
 
 

@@ -4,8 +4,7 @@ import math
 import statistics
 
 from nws_sweep.replay.known import Known, doublings, square_beyond_noise
-from nws_sweep.replay.model import MOST_EQUAL, Model
-from nws_sweep.replay.prediction import MOST_BATCHES
+from nws_sweep.replay.model import Model
 from nws_sweep.replay.queue import QueueSettings
 
 _PLACES = 10  # at which a slowdown may begin, between two trials
@@ -21,12 +20,11 @@ def promised_s(model: Model, settings: QueueSettings, most_s: float = math.inf) 
     improvement: Jones, Schonlau and Welch, Journal of Global Optimization 13, 1998). Beyond all trials, each doubling
     adds the mean slowdown of a doubling from the first trial with workers to the last.
     """
-    most = MOST_BATCHES if model.records_for(settings.num_workers).varies else MOST_EQUAL
     pair = _trials_around(model.known, settings.num_workers)
     if pair is None:
-        return min(most_s, model.cost_s(settings, most=most))
+        return min(most_s, model.cost_s(settings))
     smaller, larger = pair
-    as_smaller_s, as_larger_s = (model.cost_s(settings, most=most, like=trial) for trial in pair)
+    as_smaller_s, as_larger_s = (model.cost_s(settings, like=trial) for trial in pair)
     slowdown = max(0.0, math.log(as_larger_s / as_smaller_s))
     beyond_noise = math.sqrt(square_beyond_noise(slowdown, smaller, larger))
     share = doublings(smaller, settings.num_workers) / doublings(smaller, larger.settings.num_workers)
