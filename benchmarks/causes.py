@@ -65,7 +65,8 @@ CASES = (
     ),
     Case(
         name="short", about="2 ms of sleep a sample, epochs of 12 batches of 16", expected=Bottleneck.LATENCY,
-        besides=(Bottleneck.STARTUP,), says="persistent_workers=true", dataset=("Latency", {"samples": 192, "mean_s": 0.002}),
+        besides=(Bottleneck.STARTUP,), says="persistent_workers=true",
+        dataset=("Latency", {"samples": 192, "mean_s": 0.002}),
         loader={"batch_size": 16},
     ),
     Case(

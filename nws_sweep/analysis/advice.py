@@ -3,11 +3,9 @@
 import math
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from nws_sweep.analysis.diagnosis import Diagnosis, refused_by
 from nws_sweep.replay.bottlenecks import Bottleneck
-from nws_sweep.replay.counterfactual import Counterfactual
 from nws_sweep.replay.stages import Stage
 from nws_sweep.results import Noise, Part, SearchRecord, Trial
 from nws_sweep.units import counted, ratio, seconds, share
@@ -40,17 +38,12 @@ def sentence(diagnosis: Diagnosis, stages: Sequence[Stage] = ()) -> str:
     return f"{text}; also: {' and '.join(also)}"
 
 
-@dataclass(frozen=True)
 class _Remedies:
     """What to change about each bottleneck, with figures."""
 
-    diagnosis: Diagnosis
-    stages: Sequence[Stage]
-
-    @property
-    def replayed(self) -> Counterfactual:
-        """The epoch at the best setting."""
-        return self.diagnosis.replayed
+    def __init__(self, diagnosis: Diagnosis, stages: Sequence[Stage]) -> None:
+        self.diagnosis, self.stages = diagnosis, stages
+        self.replayed, self.measured = diagnosis.replayed, diagnosis.measured
 
     def startup(self) -> str:
         method = self.replayed.model.start_method
@@ -77,7 +70,7 @@ class _Remedies:
 
     def step(self) -> str:
         # The step is a mean; the batch, a mean of logarithms, may be a little less.
-        step_s = min(self.diagnosis.measured.step_s or 0.0, self._batch_s)
+        step_s = min(self.measured.step_s or 0.0, self._batch_s)
         takes = f"the training step takes {seconds(step_s)} of {seconds(self._batch_s)} per batch"
         return f"{takes}{_more_workers(self.diagnosis)}"
 
@@ -111,7 +104,7 @@ class _Remedies:
     @property
     def busy(self) -> str:
         """How busy the CPUs are."""
-        cpu_s = self.diagnosis.measured.cpu_s
+        cpu_s = self.measured.cpu_s
         if cpu_s is None or not self._batch_s:
             return "CPU time unknown"
         utilization = share(min(1.0, cpu_s / (self.replayed.best.cpus * self._batch_s)))
@@ -124,8 +117,9 @@ class _Remedies:
 
     @property
     def _batch_s(self) -> float:
-        measured = self.diagnosis.measured
-        return measured.batch_s.value if measured.batch_s else (measured.step_s or 0.0) + (measured.wait_s or 0.0)
+        if self.measured.batch_s:
+            return self.measured.batch_s.value
+        return (self.measured.step_s or 0.0) + (self.measured.wait_s or 0.0)
 
 
 # The name of each bottleneck, what is taken away, and the remedy.

@@ -62,7 +62,7 @@ class Model:
         """
         place = settings, tuple(without), like.settings if like else None
         if place not in self._costs_s:
-            records, factor = _like(self, like) if like else self._inputs(settings.num_workers)
+            records, factor = self._inputs_like(like) if like else self._inputs(settings.num_workers)
             epochs = _epochs(self, records, settings, without)
             epoch_s = statistics.fmean(epoch_and_batch_s(*epoch, records)[0] for epoch in epochs)
             self._costs_s[place] = factor * epoch_s / records.batches
@@ -106,6 +106,11 @@ class Model:
         slower = records.slower(factor)
         return replace(slower, loop=replace(slower.loop, step_s=self.step_s, step_cpu_s=0.0)), 1.0
 
+    def _inputs_like(self, trial: Known) -> tuple[Records, float]:
+        """What workers replay of a trial, and its factor; that of a trial without workers is not one of workers."""
+        number = trial.settings.num_workers
+        return (self._records[number], trial.factor) if number else (self._started, 1.0)
+
     @property
     def fewest_workers(self) -> Known:
         """The trial with the fewest workers, but with at least one if possible."""
@@ -148,12 +153,6 @@ def _epochs(
         for removed in without:
             epoch = epoch.without(removed, model.known[0].records.loop)
         yield epoch
-
-
-def _like(model: Model, trial: Known) -> tuple[Records, float]:
-    """What workers replay of a trial, and its factor; that of a trial without workers is not one of workers."""
-    number = trial.settings.num_workers
-    return (model._records[number], trial.factor) if number else (model._started, 1.0)
 
 
 def _pooled(chosen: Known, with_workers: Sequence[Known]) -> Records:
