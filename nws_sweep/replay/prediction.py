@@ -65,18 +65,8 @@ class Records:
         Each seed gives another random order; there is only one epoch if batches stay in their places.
         """
         for seed in seeds[:1] if self.has_places else seeds:
-            yield self._epoch(seed, min(self.batches, most))
-
-    def _epoch(self, seed: int, count: int) -> list[BatchCost]:
-        if (seed, count) not in self._epochs:
-            draw = self._in_place(count) if self.has_places else self._in_any_order(random.Random(seed), count)
-            self._epochs[seed, count] = [*draw]
-        return self._epochs[seed, count]
-
-    @cached_property
-    def _epochs(self) -> dict[tuple[int, int], list[BatchCost]]:
-        """The epochs so far: the same epoch is replayed with one thing after the other taken away."""
-        return {}
+            count = min(self.batches, most)
+            yield [*(self._in_place(count) if self.has_places else self._in_any_order(random.Random(seed), count))]
 
     def _in_any_order(self, draw: random.Random, count: int) -> Iterator[BatchCost]:
         """Each record is used as often as any other, to within one."""
