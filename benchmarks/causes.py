@@ -64,8 +64,9 @@ CASES = (
         dataset=("InMemory", {"samples": 60_000}), loader={"batch_size": 300},
     ),
     Case(
-        name="short", about="2 ms of sleep a sample, epochs of 12 batches of 16", expected=Bottleneck.STARTUP,
-        besides=(Bottleneck.LATENCY,), dataset=("Latency", {"samples": 192, "mean_s": 0.002}),
+        name="short", about="2 ms of sleep a sample, epochs of 12 batches of 16", expected=Bottleneck.LATENCY,
+        besides=(Bottleneck.STARTUP,), says="persistent_workers=true",
+        dataset=("Latency", {"samples": 192, "mean_s": 0.002}),
         loader={"batch_size": 16},
     ),
     Case(
@@ -76,7 +77,7 @@ CASES = (
     ),
     Case(
         name="no room", about="4 ms of sleep a sample, 200 MB in each worker, a budget of 2 GB",
-        expected=Bottleneck.MEMORY, besides=(Bottleneck.LATENCY,),
+        expected=Bottleneck.LATENCY, besides=(Bottleneck.MEMORY,), says="did not fit",
         dataset=("Hungry", {"samples": 20_000, "mean_s": 0.004, "held_bytes": 200_000_000}), loader={"batch_size": 8},
         measure={"memory_budget_bytes": 2_000_000_000},
     ),
@@ -112,8 +113,8 @@ CASES = (
         training_step=_training(784, 600, 300, 100, 10), loader={"batch_size": 300},
     ),
     Case(
-        name="uneven", about="sample times are log-normal: mean 10 ms, sigma 1.2", expected=Bottleneck.ORDER,
-        besides=(Bottleneck.LATENCY,), says="in_order=False",
+        name="uneven", about="sample times are log-normal: mean 10 ms, sigma 1.2", expected=Bottleneck.LATENCY,
+        besides=(Bottleneck.ORDER,), says="in_order=False",
         dataset=("Latency", {"samples": 8000, "mean_s": 0.01, "spread": 1.2}), loader={"batch_size": 8},
     ),
     Case(

@@ -47,7 +47,7 @@ class Finding:
     @property
     def sentences(self) -> str:
         """The explanation."""
-        return ". ".join(self.found.explanation) or "none"
+        return ". ".join(self.found.conclusions.explanation) or "none"
 
 
 def run(repeats: int, only: Sequence[str], output: Path, command: str) -> None:

@@ -2,86 +2,149 @@
 
 import math
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from nws_sweep.analysis.diagnosis import Diagnosis
+from nws_sweep.analysis.diagnosis import Diagnosis, refused_by
 from nws_sweep.replay.bottlenecks import Bottleneck
-from nws_sweep.replay.counterfactual import Counterfactual, MeanCosts
 from nws_sweep.replay.stages import Stage
-from nws_sweep.results import Measurement, Noise, SearchRecord, Trial
+from nws_sweep.results import Noise, Part, SearchRecord, Trial
 from nws_sweep.units import counted, ratio, seconds, share
 
 _NEGLIGIBLE_GAIN = 0.01
 _COMPUTES = 0.5  # share of CPU time from which on a stage computes rather than waits
-_MANY_THREADS = 1.5  # ratio of the CPU time of all threads and of the worker's own
-_MUCH_FASTER = 1.5  # ratio of times from which on whole batches are worth a line
-_UNEVEN = 1.5  # time of a worker / that of the others that is worth a line
-_RISE = 1.5  # ratio of costs in the last third of an epoch and in the first that is worth a line
-
-# The name of each bottleneck, what is taken away, and figures with the remedy.
-_TEXTS = {
-    Bottleneck.STARTUP: (
-        "start-up-bound", "without the start-up of workers",
-        "persistent_workers=true removes most of it after the first epoch{spawn}",
-    ),
-    Bottleneck.ORDER: ("head-of-line blocking", "with batches in any order", "{suggested}"),
-    Bottleneck.MEMORY: ("memory-bound", "with memory for more workers", "{refused}"),
-    Bottleneck.COMPETITION: (
-        "workers compete with the training step", "with an undisturbed step",
-        "with workers it takes {beside} per batch on {cpus} instead of {alone}; {cheaper}, fewer threads "
-        "for the step (torch.set_num_threads) or more CPUs help{more_workers}",
-    ),
-    Bottleneck.STEP: (
-        "step-bound", "with an instant training step",
-        "the training step takes {step} of {batch} per batch{more_workers}",
-    ),
-    Bottleneck.SAMPLER: (
-        "sampler-bound", "without the sampler",
-        "drawing the indices of a batch takes the main process {drawing}: a cheaper sampler helps, and no number of "
-        "workers does",
-    ),
-    Bottleneck.TRANSFER: (
-        "transfer-bound", "without transfers",
-        "transferring a batch from a worker takes {transfer}; reduce the data per batch (a smaller dtype, conversion "
-        "on the device), or use fewer and larger tensors",
-    ),
-    Bottleneck.CPU: (
-        "CPU-bound", "with enough CPUs",
-        "with {more_cpus} {with_more} less; {busy}; {cheaper}{cheaper_step} or more CPUs help{more_workers}",
-    ),
-    Bottleneck.LATENCY: (
-        "latency-bound", "without I/O wait",
-        "loading a batch takes {load}, {waiting} of it I/O wait: {feeding} ({workers} used){waiting_in}",
-    ),
-}  # fmt: skip
+_WORTH_A_LINE = 1.5  # ratio of two times or costs: a smaller one is seldom worth a change of the program
 
 
 def sentence(diagnosis: Diagnosis, stages: Sequence[Stage] = ()) -> str:
     """What is saved without the first bottleneck, figures and the remedy, then the others."""
-    if diagnosis.replayed is None:
+    if diagnosis.is_noisy:
         return _noise(diagnosis)
-    figures = {**_figures(diagnosis, diagnosis.replayed), **dearest(stages)}
+    remedies = _Remedies(diagnosis, stages)
     if not diagnosis.saved:
-        return f"no bottleneck found: no cost, if removed, would save a tenth of the epoch; {figures['busy']}"
-    (first, saved), *others = diagnosis.saved.items()
-    taken = diagnosis.bottlenecks if diagnosis.together else [first]
-    names, without, _ = (" and ".join(words) for words in zip(*map(_TEXTS.__getitem__, taken), strict=True))
-    start = f"{names}: {without} the epoch would take {share(saved)} less"
-    also = " and ".join(f"{share(other)} less {_TEXTS[each][1]}" for each, other in others)
-    return f"{start}; {_TEXTS[first][2].format(**figures)}" + (f"; also: {also}" if len(taken) == 1 and also else "")
+        return f"no bottleneck found: no cost, if removed, would save a tenth of the epoch; {remedies.busy}"
+    first, *others = diagnosis.bottlenecks
+    named = diagnosis.bottlenecks if diagnosis.together else [first]
+    names = " and ".join(_TEXTS[bottleneck][0] for bottleneck in named)
+    removals = " and ".join(_TEXTS[bottleneck][1] for bottleneck in named)
+    saved, remedy = share(diagnosis.saved[first]), _TEXTS[first][2](remedies)
+    text = f"{names}: {removals} the epoch would take {saved} less; {remedy}"
+    if diagnosis.together or not others:
+        return text
+    also = []
+    for bottleneck in others:
+        _, without, remedy_of = _TEXTS[bottleneck]
+        remedy = f" ({remedy_of(remedies)})" if bottleneck in _CHANGED_BY_SETTINGS else ""
+        also.append(f"{share(diagnosis.saved[bottleneck])} less {without}{remedy}")
+    return f"{text}; also: {' and '.join(also)}"
 
 
-def dearest(stages: Sequence[Stage]) -> dict[str, str]:
-    """The stages that save most if they take no time: of those that compute, and of those that wait."""
-    saving = sorted(
-        (stage for stage in stages if stage.saved and not stage.depth), key=lambda stage: -(stage.saved or 0.0)
-    )
-    computing = next((one for one in saving if one.cpu_share >= _COMPUTES), None)
-    waiting = next((one for one in saving if one.cpu_share < _COMPUTES), None)
-    return {
-        "cheaper": f"a cheaper {_named(computing)}" if computing else "cheaper transforms",
-        "waiting_in": f"; it waits in {_named(waiting)}" if waiting else "",
-    }
+class _Remedies:
+    """What to change about each bottleneck, with figures."""
+
+    def __init__(self, diagnosis: Diagnosis, stages: Sequence[Stage]) -> None:
+        self.diagnosis, self.stages = diagnosis, stages
+        self.replayed, self.measured = diagnosis.replayed, diagnosis.measured
+
+    def startup(self) -> str:
+        method = self.replayed.model.start_method
+        spawn = "" if method == "fork" else f"; fork starts faster than {method}"
+        return f"persistent_workers=true removes most of it after the first epoch{spawn}"
+
+    def order(self) -> str:
+        suggestions = self.diagnosis.suggestions
+        if not suggestions:
+            return "batches of more even cost help (a larger batch_size, or shuffle)"
+        savings = " or ".join(map(share, suggestions.values()))
+        return f"{' or '.join(suggestions)} would save {savings} of the epoch"
+
+    def memory(self) -> str:
+        fewest = refused_by(self.diagnosis.result, self.diagnosis.best)[0]
+        return f"{counted(fewest.num_workers, 'worker')} did not fit ({fewest.reason})"
+
+    def competition(self) -> str:
+        model = self.replayed.model
+        alone_s, beside_s = (trial.records.loop.step_s for trial in (model.known[0], model.fewest_workers))
+        took = f"with workers it takes {seconds(beside_s)} per batch on {counted(self.replayed.best.cpus, 'CPU')}"
+        fewer = "fewer threads for the step (torch.set_num_threads) or more CPUs help"
+        return f"{took} instead of {seconds(alone_s)}; {self._cheaper}, {fewer}{_more_workers(self.diagnosis)}"
+
+    def step(self) -> str:
+        # The step is a mean; the batch, a mean of logarithms, may be a little less.
+        step_s = min(self.measured.step_s or 0.0, self._batch_s)
+        takes = f"the training step takes {seconds(step_s)} of {seconds(self._batch_s)} per batch"
+        return f"{takes}{_more_workers(self.diagnosis)}"
+
+    def sampler(self) -> str:
+        takes = f"drawing the indices of a batch takes the main process {seconds(self.replayed.model.loop.sampler_s)}"
+        return f"{takes}: a cheaper sampler helps, and no number of workers does"
+
+    def transfer(self) -> str:
+        return (
+            f"transferring a batch from a worker takes {seconds(self.replayed.hand_over_s)}; reduce the data per batch "
+            "(a smaller dtype, conversion on the device), or use fewer and larger tensors"
+        )
+
+    def cpu(self) -> str:
+        cpus = 2 * self.replayed.best.cpus
+        saved = self.replayed.saved(Bottleneck.COMPETITION, cpus=cpus)
+        step = ", a training step that needs less CPU" if self.diagnosis.has_step else ""
+        cheaper = f"{self._cheaper}{step} or more CPUs help{_more_workers(self.diagnosis)}"
+        return f"with {counted(cpus, 'CPU')} {share(saved)} less; {self.busy}; {cheaper}"
+
+    def latency(self) -> str:
+        workers, mean = self.replayed.best.num_workers, self.replayed.mean
+        waiting = share(mean.wait_s / mean.making_s if mean.making_s else 0.0)
+        is_fed_out = workers == self.diagnosis.result.most_fed
+        more = "more shards would feed more workers" if is_fed_out else "more workers than CPUs help"
+        stage = dearest(self.stages, computing=False)
+        waits = f"; it waits in {_named(stage)}" if stage else ""
+        load = f"loading a batch takes {seconds(mean.making_s)}, {waiting} of it I/O wait"
+        return f"{load}: {more} ({counted(workers, 'worker')} used){waits}"
+
+    @property
+    def busy(self) -> str:
+        """How busy the CPUs are."""
+        cpu_s = self.measured.cpu_s
+        if cpu_s is None or not self._batch_s:
+            return "CPU time unknown"
+        utilization = share(min(1.0, cpu_s / (self.replayed.best.cpus * self._batch_s)))
+        return f"CPU utilization {utilization}, {seconds(cpu_s)} of CPU time per batch"
+
+    @property
+    def _cheaper(self) -> str:
+        stage = dearest(self.stages, computing=True)
+        return f"a cheaper {_named(stage)}" if stage else "cheaper transforms"
+
+    @property
+    def _batch_s(self) -> float:
+        if self.measured.batch_s:
+            return self.measured.batch_s.value
+        return (self.measured.step_s or 0.0) + (self.measured.wait_s or 0.0)
+
+
+# The name of each bottleneck, what is taken away, and the remedy.
+_TEXTS: dict[Bottleneck, tuple[str, str, Callable[[_Remedies], str]]] = {
+    Bottleneck.STARTUP: ("start-up-bound", "without the start-up of workers", _Remedies.startup),
+    Bottleneck.ORDER: ("head-of-line blocking", "with batches in any order", _Remedies.order),
+    Bottleneck.MEMORY: ("memory-bound", "with memory for more workers", _Remedies.memory),
+    Bottleneck.COMPETITION: (
+        "workers compete with the training step", "with an undisturbed step", _Remedies.competition,
+    ),
+    Bottleneck.STEP: ("step-bound", "with an instant training step", _Remedies.step),
+    Bottleneck.SAMPLER: ("sampler-bound", "without the sampler", _Remedies.sampler),
+    Bottleneck.TRANSFER: ("transfer-bound", "without transfers", _Remedies.transfer),
+    Bottleneck.CPU: ("CPU-bound", "with enough CPUs", _Remedies.cpu),
+    Bottleneck.LATENCY: ("latency-bound", "without I/O wait", _Remedies.latency),
+}  # fmt: skip
+# Whose remedies are settings of the loader, the step or the machine: they are named though others limit the epoch more.
+_CHANGED_BY_SETTINGS = {Bottleneck.STARTUP, Bottleneck.ORDER, Bottleneck.MEMORY, Bottleneck.COMPETITION}
+
+
+def dearest(stages: Sequence[Stage], *, computing: bool) -> Stage | None:
+    """The stage that saves most if it takes no time, of those that compute or of those that wait; None without any."""
+    saving = (stage for stage in stages if stage.saved and not stage.depth)
+    of_kind = (stage for stage in saving if (stage.cpu_share >= _COMPUTES) == computing)
+    return max(of_kind, key=lambda stage: stage.saved or 0.0, default=None)
 
 
 def _named(stage: Stage) -> str:
@@ -92,24 +155,24 @@ def _named(stage: Stage) -> str:
     )
 
 
-def fed_steps(found: Mapping[float, int | None]) -> str:
+def fed_steps(workers_of: Mapping[float, int | None]) -> str:
     """The line about the workers that keep training steps busy, by seconds of a step; empty if none do."""
-    fed = [f"{workers} for {1e3 * step_s:g} ms" for step_s, workers in found.items() if workers is not None]
+    fed = [f"{workers} for {1e3 * step_s:g} ms" for step_s, workers in workers_of.items() if workers is not None]
     if not fed:
         return ""
-    unfed = [f"{1e3 * step_s:g} ms" for step_s, workers in found.items() if workers is None]
+    unfed = [f"{1e3 * step_s:g} ms" for step_s, workers in workers_of.items() if workers is None]
     rest = f"; impossible for {', '.join(unfed)}" if unfed else ""
     return f"workers that keep a training step busy (predicted, at most 5 % waiting): {', '.join(fed)}{rest}"
 
 
 def further(diagnosis: Diagnosis) -> Iterator[str]:
     """Costs that depend on the position, settings that save time, and the upper bound of what a faster loader saves."""
-    if diagnosis.replayed is None:
+    if diagnosis.is_noisy:
         return
-    rise, bound = diagnosis.replayed.rise, diagnosis.replayed.free_loader
-    if dear_transfer := _dear_transfer(diagnosis, diagnosis.replayed.means):
+    rise, step_share = diagnosis.replayed.rise, diagnosis.account.share(Part.STEP)
+    if dear_transfer := _dear_transfer(diagnosis):
         yield dear_transfer
-    if max(rise, 1 / rise) >= _RISE:
+    if max(rise, 1 / rise) >= _WORTH_A_LINE:
         yield (
             f"a batch in the last third of the epoch costs {rise:.2g} times as much as one in the first: "
             "timing only the beginning would mislead"
@@ -117,9 +180,10 @@ def further(diagnosis: Diagnosis) -> Iterator[str]:
     facts = diagnosis.result.facts
     if facts is not None and facts.iterable and (uneven := uneven_workers(diagnosis.best)):
         yield uneven
-    if diagnosis.suggestions and diagnosis.bottlenecks[:1] != (Bottleneck.ORDER,):
-        yield _suggested(diagnosis)
-    if diagnosis.has_step:
+    if diagnosis.suggestions and Bottleneck.ORDER not in diagnosis.bottlenecks:
+        yield _Remedies(diagnosis, ()).order()
+    if diagnosis.has_step and step_share:
+        bound = 1 / step_share
         much = f"speed up training {ratio(bound)}" if bound - 1 > _NEGLIGIBLE_GAIN else "not speed up training"
         yield f"upper bound: an infinitely fast loader would {much}"
 
@@ -137,7 +201,7 @@ def uneven_workers(trial: Trial) -> str:
         return ""
     slowest = max(sums_s, key=lambda worker: sums_s[worker])
     others_s = statistics.median(spent_s for worker, spent_s in sums_s.items() if worker != slowest)
-    if sums_s[slowest] < _UNEVEN * others_s:
+    if sums_s[slowest] < _WORTH_A_LINE * others_s:
         return ""
     took = f"worker {slowest} took {ratio(sums_s[slowest] / others_s)} as long as the others"
     return f"{took}: shards of equal cost would let all workers end together"
@@ -150,34 +214,30 @@ def on_samples(result: SearchRecord) -> tuple[str, ...]:
 
 def _whole_batches(result: SearchRecord) -> Iterator[str]:
     """That whole batches can be indexed, if they were tried, were equal and are much faster."""
-    found, loader = result.facts and result.facts.whole_batches, result.configuration.loader
-    if result.facts and found and found.samples_s >= _MUCH_FASTER * found.whole_s:
-        sampler = "RandomSampler" if result.facts.is_shuffled else "SequentialSampler"
+    facts, loader = result.facts, result.configuration.loader
+    if facts is None or facts.whole_batches is None:
+        return
+    samples_s, whole_s = facts.whole_batches.samples_s, facts.whole_batches.whole_s
+    if samples_s >= _WORTH_A_LINE * whole_s:
+        sampler = "RandomSampler" if facts.is_shuffled else "SequentialSampler"
         batches = f"BatchSampler({sampler}(dataset), {loader.batch_size}, drop_last={loader.drop_last})"
         yield (
-            f"index whole batches: dataset[indices] gives equal batches {ratio(found.samples_s / found.whole_s)} as "
-            f"fast as samples that are collated (tried without workers: {seconds(found.whole_s)} instead of "
-            f"{seconds(found.samples_s)}); DataLoader(dataset, batch_size=None, sampler={batches})"
+            f"index whole batches: dataset[indices] gives equal batches {ratio(samples_s / whole_s)} as fast as "
+            f"samples that are collated (tried without workers: {seconds(whole_s)} instead of {seconds(samples_s)}); "
+            f"DataLoader(dataset, batch_size=None, sampler={batches})"
         )
 
 
 def _threads_beside(trials: Sequence[Trial]) -> Iterator[str]:
     """That threads of the dataset or of libraries compute much of the batches."""
     batches = [record.stages[0] for trial in trials if trial.num_workers for record in trial.records if record.stages]
-    own_s = math.fsum(max(0.0, batch.cpu_s - batch.overhead_s) for batch in batches)
+    worker_s = math.fsum(max(0.0, batch.cpu_s - batch.overhead_s) for batch in batches)
     all_s = math.fsum(max(0.0, batch.all_cpu_s - batch.overhead_s) for batch in batches)
-    if all_s > _MANY_THREADS * own_s:
+    if all_s > _WORTH_A_LINE * worker_s:
         pools = next((batch.pools for batch in reversed(batches) if batch.pools), "")
         remedy = f"; libraries with several threads in a worker: {pools}; fewer, set in worker_init_fn, may be as fast"
-        others = share(1 - own_s / all_s)
-        yield f"threads beside the worker's own use {others} of the CPU time of making batches{remedy if pools else ''}"
-
-
-def _suggested(diagnosis: Diagnosis) -> str:
-    if not diagnosis.suggestions:
-        return "batches of more even cost help (a larger batch_size, or shuffle)"
-    savings = " or ".join(map(share, diagnosis.suggestions.values()))
-    return f"{' or '.join(diagnosis.suggestions)} would save {savings} of the epoch"
+        beside = share(1 - worker_s / all_s)
+        yield f"threads beside the worker's own use {beside} of the CPU time of making batches{remedy if pools else ''}"
 
 
 def _noise(diagnosis: Diagnosis) -> str:
@@ -186,11 +246,13 @@ def _noise(diagnosis: Diagnosis) -> str:
     return f"too much noise to identify the bottleneck: {took}; measure again on a quiet machine"
 
 
-def _dear_transfer(diagnosis: Diagnosis, means: MeanCosts) -> str:
+def _dear_transfer(diagnosis: Diagnosis) -> str:
     """Why workers do not help, if the transfer of a batch takes longer than loading it; else empty."""
-    if diagnosis.best.num_workers or means.hand_over_s is None or means.hand_over_s <= means.load_s:
+    replayed = diagnosis.replayed
+    load_s, hand_over_s = replayed.mean.making_s, replayed.hand_over_s
+    if diagnosis.best.num_workers or hand_over_s <= load_s:
         return ""
-    times = f"{seconds(means.load_s)} against {seconds(means.hand_over_s)}"
+    times = f"{seconds(load_s)} against {seconds(hand_over_s)}"
     return f"loading a batch takes less time than its transfer ({times}){_more_workers(diagnosis)}"
 
 
@@ -202,41 +264,3 @@ def _more_workers(diagnosis: Diagnosis) -> str:
         return "; more workers were not measured"
     numbers = f"{more[0]} to {more[-1]}" if len(more) > 1 else more[0]
     return f"; {'more ' if best else ''}workers ({numbers} measured) do not help"
-
-
-def _figures(diagnosis: Diagnosis, replayed: Counterfactual) -> dict[str, str]:
-    best, found = diagnosis.best.num_workers, diagnosis.best.measurement or Measurement(startup_s=0)
-    means, (alone, fewest) = replayed.means, replayed.model.ends
-    cores, step_s, cpu_s = diagnosis.result.cpus, found.step_s or 0.0, found.cpu_s
-    batch_s = found.batch_s.value if found.batch_s else step_s + (found.wait_s or 0.0)
-    busy = "CPU time unknown"
-    if cpu_s is not None and batch_s:
-        utilization = share(min(1.0, cpu_s / (cores * batch_s)))
-        busy = f"CPU utilization {utilization}, {seconds(cpu_s)} of CPU time per batch"
-    load, more_workers = seconds(means.load_s), _more_workers(diagnosis)
-    method = replayed.model.start_method
-    is_cpu_bound = Bottleneck.CPU in diagnosis.bottlenecks[:1]
-    is_fed_out = best == diagnosis.result.most_fed
-    return {
-        "workers": counted(best, "worker"),
-        "spawn": "" if method == "fork" else f"; fork starts faster than {method}",
-        "suggested": _suggested(diagnosis),
-        "refused": next(
-            (f"{counted(one.num_workers, 'worker')} did not fit ({one.reason})" for one in diagnosis.refused), ""
-        ),
-        "beside": seconds(fewest.records.loop.step_s),
-        "alone": seconds(alone.records.loop.step_s),
-        "more_workers": more_workers,
-        "cpus": counted(cores, "CPU"),
-        "drawing": seconds(replayed.model.loop.sampler_s),
-        "step": seconds(min(step_s, batch_s)),  # a mean; batch_s, a mean of logarithms, may be a little less
-        "batch": seconds(batch_s),
-        "transfer": seconds(means.hand_over_s),
-        "more_cpus": counted(2 * cores, "CPU"),
-        "with_more": share(replayed.without(Bottleneck.COMPETITION, cpus=2 * cores)) if is_cpu_bound else "",
-        "busy": busy,
-        "cheaper_step": ", a training step that needs less CPU" if diagnosis.has_step else "",
-        "load": load,
-        "feeding": "more shards would feed more workers" if is_fed_out else "more workers than CPUs help",
-        "waiting": share(means.wait_s / means.load_s if means.load_s else 0.0),
-    }

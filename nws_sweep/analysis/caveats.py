@@ -45,10 +45,10 @@ def _about_workers(trials: Sequence[Trial]) -> Iterator[str]:
 
 def _about_edge(diagnosis: Diagnosis | None) -> Iterator[str]:
     if diagnosis and diagnosis.more_workers:
-        number, saved = diagnosis.more_workers
+        ((more, saved),) = diagnosis.more_workers.items()
         yield (
-            f"the best value is the largest one allowed (num_workers={diagnosis.best.num_workers}); {number} workers "
-            f"would save {units.share(saved)} of the epoch (set a larger max_workers or candidate)"
+            f"the best value is the largest one allowed (num_workers={diagnosis.best.num_workers}); {more} would save "
+            f"{units.share(saved)} of the epoch (set a larger max_workers or candidate)"
         )
 
 
@@ -84,9 +84,9 @@ def _about_objects(result: SearchRecord) -> Iterator[str]:
 
 
 def _about_noise(trials: Sequence[Trial]) -> Iterator[str]:
-    seen = [(trial.noise, f"num_workers={trial.num_workers}") for trial in trials if trial.noise is not None]
+    noises = [(trial.noise, f"num_workers={trial.num_workers}") for trial in trials if trial.noise is not None]
     for name, limit, line in _DISTURBANCES:
-        value, candidate = max(((getattr(noise, name), candidate) for noise, candidate in seen), default=(0.0, ""))
+        value, candidate = max(((getattr(noise, name), candidate) for noise, candidate in noises), default=(0.0, ""))
         if value > limit:
             yield line.format(value=value, share=units.share(value), candidate=candidate)
 

@@ -74,7 +74,7 @@ def compare(a: Summary, b: Summary, within: float) -> RunComparison:
     columns = tuple(dict.fromkeys((*a.distinguishing, *b.distinguishing)))
     apart = bool(a.unlike_machines or b.unlike_machines)
     in_a, in_b = _by_values(a, columns, apart), _by_values(b, columns, apart)
-    pairs = tuple(_pair(one, in_b[key], columns, within) for key, one in in_a.items() if key in in_b)
+    pairs = tuple(_pair(c, in_b[key], columns, within) for key, c in in_a.items() if key in in_b)
     if not pairs:
         all_a, all_b = (one_line(", ".join(_labels(side.values(), columns)), 200) for side in (in_a, in_b))
         raise ConfigurationError(f"no configuration is in both: A has {all_a}; B has {all_b}")
@@ -83,8 +83,8 @@ def compare(a: Summary, b: Summary, within: float) -> RunComparison:
         b=b,
         within=within,
         pairs=pairs,
-        only_a=_labels((one for key, one in in_a.items() if key not in in_b), columns),
-        only_b=_labels((one for key, one in in_b.items() if key not in in_a), columns),
+        only_a=_labels((c for key, c in in_a.items() if key not in in_b), columns),
+        only_b=_labels((c for key, c in in_b.items() if key not in in_a), columns),
         settings=_differences(pairs, _settings_of),
         hosts=_differences(pairs, _host_of),
     )
@@ -95,17 +95,17 @@ def _by_values(summary: Summary, columns: Sequence[str], apart: bool) -> dict[tu
 
     With ``apart`` those of each kind of machine are separate.
     """
-    found: dict[tuple[str, ...], ConfigurationSummary] = {}
-    for one in summary.configurations:
-        values = [shown(one.configuration.columns.get(name)) for name in columns]
-        values += [caveats.machine(one.run.result)] if apart else []
-        key = (*values, str(sum(other[:-1] == tuple(values) for other in found)))
-        found[key] = one
-    return found
+    by_values: dict[tuple[str, ...], ConfigurationSummary] = {}
+    for c in summary.configurations:
+        values = [shown(c.configuration.columns.get(name)) for name in columns]
+        values += [caveats.machine(c.run.result)] if apart else []
+        key = (*values, str(sum(key[:-1] == tuple(values) for key in by_values)))
+        by_values[key] = c
+    return by_values
 
 
 def _labels(configurations: Iterable[ConfigurationSummary], columns: Sequence[str]) -> tuple[str, ...]:
-    return tuple(one.configuration.label_of(columns or ("dataset",)) for one in configurations)
+    return tuple(c.configuration.label_of(columns or ("dataset",)) for c in configurations)
 
 
 def _pair(a: ConfigurationSummary, b: ConfigurationSummary, columns: Sequence[str], within: float) -> Pair:
@@ -121,11 +121,11 @@ def _pair(a: ConfigurationSummary, b: ConfigurationSummary, columns: Sequence[st
 
 
 def _notes(a: ConfigurationSummary, b: ConfigurationSummary, times: Times | None) -> Iterator[str]:
-    for name, one in (("A", a), ("B", b)):
-        if one.best is None:
+    for name, side in (("A", a), ("B", b)):
+        if side.best is None:
             yield f"no candidate could be measured in {name}"
-        elif one.status and one.status is not Status.MEASURED:
-            yield f"{name} is {one.status.value}: {one.run.result.doubt}"
+        elif side.status and side.status is not Status.MEASURED:
+            yield f"{name} is {side.status.value}: {side.run.result.doubt}"
     if a.answer is None or b.answer is None:
         return
     if a.answer.num_workers != b.answer.num_workers:
@@ -160,13 +160,13 @@ def _differences(
 
 
 def _values(name: str, facts: Iterable[Mapping[str, Any]]) -> str:
-    values = dict.fromkeys(shown(one[name]) if name in one else units.NOTHING for one in facts)
+    values = dict.fromkeys(shown(values_of[name]) if name in values_of else units.NOTHING for values_of in facts)
     return one_line(", ".join(values), _LONGEST_VALUE)
 
 
-def _settings_of(one: ConfigurationSummary) -> dict[str, Any]:
+def _settings_of(c: ConfigurationSummary) -> dict[str, Any]:
     """The identifying columns, then everything else that affects the times."""
-    configuration, facts = one.configuration, one.run.result.facts
+    configuration, facts = c.configuration, c.run.result.facts
     measure = {"mode": configuration.measure.mode, "cache": configuration.measure.cache}
     parts = {"dataset": configuration.dataset, "training_step": configuration.training_step, "measure": measure}
     others = {f"{part}.{name}": value for part, values in parts.items() for name, value in values.items()}
@@ -176,8 +176,8 @@ def _settings_of(one: ConfigurationSummary) -> dict[str, Any]:
     return {**configuration.columns, **others, **configuration.columns}
 
 
-def _host_of(one: ConfigurationSummary) -> dict[str, Any]:
+def _host_of(c: ConfigurationSummary) -> dict[str, Any]:
     """Facts of the host; memory is rounded, since its last bytes differ from boot to boot."""
-    host, facts = one.run.result.host, one.run.result.facts
-    known = asdict(host) | ({"accelerator": facts.accelerator} if facts else {})
-    return {name: value or _NONE for name, value in known.items()} | {"memory_bytes": units.memory(host.memory_bytes)}
+    host, facts = c.run.result.host, c.run.result.facts
+    values = asdict(host) | ({"accelerator": facts.accelerator} if facts else {})
+    return {name: value or _NONE for name, value in values.items()} | {"memory_bytes": units.memory(host.memory_bytes)}

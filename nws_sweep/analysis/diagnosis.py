@@ -1,4 +1,4 @@
-"""Bottlenecks of a configuration at its best setting: its epoch is replayed with one thing taken away. Pure.
+"""Bottlenecks of a configuration at its best setting: causes of the parts of its account. Pure.
 
 A bottleneck is what saves at least a tenth of the epoch when it is taken away. If nothing does, two things may limit
 together, such as the CPUs and the training step: then both are bottlenecks. See ``replay.counterfactual`` and
@@ -7,25 +7,23 @@ together, such as the CPUs and the training step: then both are bottlenecks. See
 
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 from nws_sweep.replay import choice
-from nws_sweep.replay.bottlenecks import REMOVABLE, Bottleneck
+from nws_sweep.replay.bottlenecks import Bottleneck
 from nws_sweep.replay.counterfactual import Counterfactual
 from nws_sweep.replay.known import queue_settings
 from nws_sweep.replay.model import Model, is_step, model_of
 from nws_sweep.replay.queue import QueueSettings
-from nws_sweep.results import LoaderSettings, SearchRecord, Trial, TrialState
+from nws_sweep.results import Account, LoaderSettings, Measurement, SearchRecord, Trial, TrialState
 from nws_sweep.system import processes
 
 _LEAST_SAVED = 0.1  # share of the epoch
 _NOISY_STEAL = 0.25  # share of the CPU time that the hypervisor takes, above which the bottleneck is hidden
 _DID_NOT_FIT = (TrialState.SKIPPED, TrialState.OUT_OF_MEMORY)
-# Parts of the others, with separate remedies: reported first. Start-up if it saves this share of the largest saving.
-_SPECIFIC = (Bottleneck.ORDER, Bottleneck.MEMORY, Bottleneck.COMPETITION)
-_OF_START = 0.25
 _MOST_WORKERS = 64  # at which something is taken away
 
 
@@ -36,17 +34,20 @@ class Diagnosis:
     Attributes:
         result: The search.
         best: The recommended trial.
-        saved: The share of the epoch that is saved without each bottleneck, 0 to 1, the most important first; empty if
-            nothing saves a tenth. Noise saves 0.
+        saved: The share of the epoch that is saved without each bottleneck, 0 to 1; empty if nothing saves a tenth. The
+            bottlenecks of the largest part of the account are the first, of one part those that save most. Noise saves
+            0.
         together: Whether only two bottlenecks together save that much.
-        replayed: The epoch at the best setting; None if noise is the bottleneck.
+        measured: Its times.
+        replayed: The epoch at the best setting.
     """
 
     result: SearchRecord = field(repr=False)
     best: Trial = field(repr=False)
     saved: dict[Bottleneck, float]
     together: bool = False
-    replayed: Counterfactual | None = field(default=None, repr=False)
+    measured: Measurement = field(repr=False)
+    replayed: Counterfactual = field(repr=False)
 
     @property
     def bottlenecks(self) -> tuple[Bottleneck, ...]:
@@ -54,82 +55,80 @@ class Diagnosis:
         return tuple(self.saved)
 
     @property
-    def refused(self) -> tuple[Trial, ...]:
-        """Trials with more workers than the best that did not fit, ascending by workers."""
-        larger = (trial for trial in worker_trials(self.result) if trial.num_workers > self.best.num_workers)
-        return tuple(trial for trial in larger if trial.state in _DID_NOT_FIT)
+    def account(self) -> Account:
+        """Where an epoch goes at the best setting; nowhere if it is unknown, as in old files."""
+        return self.measured.account or Account(step_s=0.0, making_s=0.0)
 
     @property
-    def tried(self) -> set[QueueSettings]:
-        """Settings of queues that were measured, the best's included: what others save is known."""
-        measured = (trial for trial in self.result.trials if trial.objective_s is not None)
-        return {queue_settings(trial.settings, self.result.cpus) for trial in (self.best, *measured)}
+    def is_noisy(self) -> bool:
+        """Whether noise hides the bottlenecks."""
+        return Bottleneck.NOISE in self.saved
 
     @property
     def has_step(self) -> bool:
         """Whether a training step was given that takes time."""
-        replayed = self.replayed
-        return (
-            replayed is not None
-            and self.result.configuration.has_step
-            and is_step(replayed.model.loop.step_s, replayed.now_s)
-        )
+        step_s = self.replayed.model.loop.step_s
+        return self.result.configuration.has_step and is_step(step_s, self.replayed.now_s)
 
     @property
     def unordered(self) -> QueueSettings | None:
         """The best settings with in_order=False; None if they were measured."""
-        found = replace(queue_settings(loader_of(self.result, self.best), self.result.cpus), in_order=False)
-        return None if found in self.tried else found
+        settings = replace(self.replayed.best, in_order=False)
+        return None if settings in self._tried else settings
+
+    @cached_property
+    def _tried(self) -> set[QueueSettings]:
+        """Settings of queues that were measured, the best's included: what others save is known."""
+        measured = (trial for trial in self.result.trials if trial.objective_s is not None)
+        return {self.replayed.best, *(queue_settings(trial.settings, self.result.cpus) for trial in measured)}
 
     @cached_property
     def suggestions(self) -> dict[str, float]:
         """Other settings and the share of the epoch that they save, if it is worth measuring."""
-        if self.replayed is None or not self.best.num_workers:
+        best = self.replayed.best
+        if not best.num_workers or self.is_noisy:
             return {}
-        own = self.replayed.best
-        unordered = [self.unordered] if self.unordered and _is_known_in_order(self.result.host.torch) else []
-        like_own = (one for one in self.tried if replace(one, prefetch_factor=own.prefetch_factor) == own)
-        longest = max(one.prefetch_factor for one in like_own)
-        longer = [replace(own, prefetch_factor=n) for n in choice.PREFETCH_FACTORS if n > longest]
-        saved = {f"in_order={found.in_order}": share for found, share in self._promising(unordered)}
-        return saved | {f"prefetch_factor={found.prefetch_factor}": share for found, share in self._promising(longer)}
+        orders = [False] if self.unordered and _has_in_order(self.result.host.torch) else []
+        alike = (queue for queue in self._tried if replace(queue, prefetch_factor=best.prefetch_factor) == best)
+        longest = max(queue.prefetch_factor for queue in alike)
+        longer = [length for length in choice.PREFETCH_FACTORS if length > longest]
+        return self._promising("in_order", orders) | self._promising("prefetch_factor", longer)
 
     @cached_property
-    def more_workers(self) -> tuple[int, float] | None:
+    def more_workers(self) -> dict[str, float]:
         """More workers than the largest candidate, if that is the best, and the share of the epoch that they save.
 
-        None if they do not promise enough for their price.
+        Empty if they do not promise enough for their price.
         """
-        candidates = self.result.configuration.search.candidates
-        if self.replayed is None or len(candidates) == 1 or self.best.num_workers != max(candidates):
-            return None
-        own = self.replayed.best
-        more = (replace(own, num_workers=factor * max(1, own.num_workers)) for factor in (2, 4))
-        return next(((found.num_workers, share) for found, share in self._promising(more)), None)
+        candidates, best = self.result.configuration.search.candidates, self.best.num_workers
+        if self.is_noisy or len(candidates) == 1 or best != max(candidates):
+            return {}
+        return self._promising("num_workers", [factor * max(1, best) for factor in (2, 4)])
 
-    def _promising(self, others: Iterable[QueueSettings]) -> Iterator[tuple[QueueSettings, float]]:
-        """Of other settings those that ``replay.choice`` would measure, if any, and the share that they save."""
-        if self.replayed is not None:
-            hopeful = (other for other in others if self.replayed.most_saved_with(other) >= choice.PROMISING)
-            left = {other: 1.0 - self.replayed.with_settings(other) for other in hopeful}
-            tolerance = self.result.configuration.search.tolerance
-            if found := choice.promising({self.replayed.best: 1.0}, left, tolerance):
-                yield found, 1.0 - left[found]
+    def _promising(self, name: str, values: Iterable[Any]) -> dict[str, float]:
+        """The value of a setting that ``replay.choice`` would measure, and what it saves; empty if there is none."""
+        variants = {replace(self.replayed.best, **{name: value}): f"{name}={value}" for value in values}
+        costs_s = {settings: self.replayed.cost_s(settings) for settings in variants}
+        best_s = {self.replayed.best: self.replayed.now_s}
+        chosen = choice.promising(best_s, costs_s, self.result.configuration.search.tolerance)
+        return {variants[chosen]: self.replayed.saved_with(chosen)} if chosen else {}
 
 
 def diagnose(result: SearchRecord, best: Trial | None) -> Diagnosis | None:
     """Identifies the bottlenecks at this best trial; None without its measurement or records of batches."""
-    if best is None or best.measurement is None:
+    measured = best.measurement if best else None
+    if best is None or measured is None:
         return None
     best = next((trial for trial in result.trials if trial.settings == best.settings), best)  # with its records
-    found = Diagnosis(result=result, best=best, saved={Bottleneck.NOISE: 0.0})
-    if best.noise and best.noise.steal > _NOISY_STEAL:
-        return found
     model = model_of_search(result, best)
     if model is None:
         return None
-    replayed = Counterfactual(model, queue_settings(loader_of(result, best), result.cpus), _allowed(found))
-    return _with_savings(replace(found, replayed=replayed), replayed)
+    queue = queue_settings(loader_of(result, best), result.cpus)
+    replayed = Counterfactual(model, queue, _allowed(result, best))
+    diagnosis = Diagnosis(result=result, best=best, measured=measured, saved={}, replayed=replayed)
+    if best.noise and best.noise.steal > _NOISY_STEAL:
+        return replace(diagnosis, saved={Bottleneck.NOISE: 0.0})
+    return _with_savings(diagnosis)
 
 
 def loader_of(result: SearchRecord, best: Trial) -> LoaderSettings:
@@ -152,48 +151,53 @@ def model_of_search(result: SearchRecord, best: Trial) -> Model | None:
     return model_of(succeeded, best.batches, result.cpus, method, epochs, shuffled)
 
 
-def _is_known_in_order(torch: str) -> bool:
+def _has_in_order(torch: str) -> bool:
     """Whether DataLoader has in_order in this version of torch."""
     return tuple(map(int, re.findall(r"\d+", torch)[:2])) >= (2, 6)
 
 
-def _allowed(diagnosis: Diagnosis) -> Sequence[int]:
+def refused_by(result: SearchRecord, best: Trial) -> tuple[Trial, ...]:
+    """Trials with more workers than the best that did not fit, ascending by workers."""
+    larger = (trial for trial in worker_trials(result) if trial.num_workers > best.num_workers)
+    return tuple(trial for trial in larger if trial.state in _DID_NOT_FIT)
+
+
+def _allowed(result: SearchRecord, best: Trial) -> Sequence[int]:
     """The best, and candidates that fit: none, powers of four, the largest."""
-    refused, largest = diagnosis.refused, max(diagnosis.result.configuration.search.candidates)
+    largest, refused = max(result.configuration.search.candidates), refused_by(result, best)
     most = min([largest, _MOST_WORKERS, *(trial.num_workers - 1 for trial in refused)])
-    return sorted({diagnosis.best.num_workers, *(n for n in (0, 1, 4, 16, most) if n <= most)})
+    return sorted({best.num_workers, *(n for n in (0, 1, 4, 16, most) if n <= most)})
 
 
-def _with_savings(diagnosis: Diagnosis, replayed: Counterfactual) -> Diagnosis:
-    own = replayed.best
-    unordered = diagnosis.unordered
-    applies = {
-        Bottleneck.STARTUP: not own.persistent_workers, Bottleneck.COMPETITION: own.num_workers == 0,
-        Bottleneck.ORDER: unordered is not None, Bottleneck.STEP: diagnosis.has_step,
-        Bottleneck.TRANSFER: own.num_workers > 0,  # without workers there are none to save
-    }  # fmt: skip
-    removable = [bottleneck for bottleneck in REMOVABLE if applies.get(bottleneck, True)]
-    saved = {taken[0]: share for taken, share in _worth_a_replay([(bottleneck,) for bottleneck in removable], replayed)}
-    if unordered:
-        saved[Bottleneck.ORDER] = replayed.with_settings(unordered)  # as ``suggestions`` says
-    refused = (replace(own, num_workers=trial.num_workers) for trial in diagnosis.refused)
-    saved[Bottleneck.MEMORY] = max(map(replayed.with_settings, refused), default=0.0)
-    is_start_up = saved.get(Bottleneck.STARTUP, 0.0) >= _OF_START * max(saved.values())
-    named_first = (*_SPECIFIC, Bottleneck.STARTUP) if is_start_up else _SPECIFIC
-    order = sorted(saved, key=lambda each: (each not in named_first, -saved[each]))
-    if limiting := {each: saved[each] for each in order if saved[each] >= _LEAST_SAVED}:
-        return replace(diagnosis, saved=limiting)
-    removable.sort(key=lambda each: each is Bottleneck.STARTUP)  # seldom what to change
-    both = dict(_worth_a_replay([*itertools.combinations(removable, 2)], replayed))
-    pair = max(both, key=lambda taken: both[taken], default=())
-    limiting = dict.fromkeys(pair, both[pair]) if pair and both[pair] >= _LEAST_SAVED else {}
-    return replace(diagnosis, saved=limiting, together=bool(limiting))
+def _with_savings(diagnosis: Diagnosis) -> Diagnosis:
+    """The diagnosis with its bottlenecks."""
+    replayed, costs = diagnosis.replayed, _costs(diagnosis)
+    saved = {bottleneck: replayed.saved(bottleneck) for bottleneck in costs}
+    if diagnosis.unordered:
+        saved[Bottleneck.ORDER] = replayed.saved_with(diagnosis.unordered)  # as ``suggestions`` says
+    refused = refused_by(diagnosis.result, diagnosis.best)
+    more = (replace(replayed.best, num_workers=trial.num_workers) for trial in refused)
+    saved[Bottleneck.MEMORY] = max(map(replayed.saved_with, more), default=0.0)
+
+    def rank(bottleneck: Bottleneck) -> tuple[float, float]:
+        return -diagnosis.account.share(bottleneck.part), -saved[bottleneck]
+
+    limiting = [bottleneck for bottleneck in sorted(saved, key=rank) if saved[bottleneck] >= _LEAST_SAVED]
+    if limiting:
+        return replace(diagnosis, saved={bottleneck: saved[bottleneck] for bottleneck in limiting})
+    pairs = {pair: replayed.saved(*pair) for pair in itertools.combinations(sorted(costs, key=rank), 2)}
+    pair = max(pairs, key=lambda pair: pairs[pair])
+    if pairs[pair] < _LEAST_SAVED:
+        return diagnosis
+    return replace(diagnosis, saved=dict.fromkeys(pair, pairs[pair]), together=True)
 
 
-def _worth_a_replay(
-    taken: Iterable[tuple[Bottleneck, ...]], replayed: Counterfactual
-) -> Iterator[tuple[tuple[Bottleneck, ...], float]]:
-    """What is saved without these bottlenecks, except without any that cannot save ``_LEAST_SAVED``."""
-    for bottlenecks in taken:
-        if replayed.most_saved(*bottlenecks) >= _LEAST_SAVED:
-            yield bottlenecks, replayed.without(*bottlenecks)
+def _costs(diagnosis: Diagnosis) -> list[Bottleneck]:
+    """The bottlenecks that are costs which the answer still has."""
+    costs = [Bottleneck.SAMPLER, Bottleneck.CPU, Bottleneck.LATENCY]
+    if diagnosis.has_step:
+        costs.append(Bottleneck.STEP)
+    if not diagnosis.replayed.best.persistent_workers:
+        costs.append(Bottleneck.STARTUP)
+    costs.append(Bottleneck.TRANSFER if diagnosis.best.num_workers else Bottleneck.COMPETITION)
+    return costs

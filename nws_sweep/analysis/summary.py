@@ -3,12 +3,12 @@
 import functools
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from nws_sweep.analysis import accounts, advice, answers, caveats, what_if
 from nws_sweep.analysis.diagnosis import Diagnosis, diagnose, worker_trials
-from nws_sweep.analysis.stage_savings import stages_of
+from nws_sweep.analysis.stage_savings import stages_of, with_workers
 from nws_sweep.analysis.time_ratios import Ratio, ratio_of
 from nws_sweep.replay import choice
 from nws_sweep.replay.bottlenecks import Bottleneck
@@ -26,8 +26,6 @@ from nws_sweep.results import (
 )
 from nws_sweep.results.storage import Stored, StoredRun
 
-MOST_DETAILED = 100  # configurations whose stages are reported in full; of more only those of the fastest
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conclusions:
@@ -36,14 +34,12 @@ class Conclusions:
     Attributes:
         diagnosis: Of the only configuration, with its records; None for one of several.
         bottlenecks: The most important first; None if batches were not recorded.
-        stages: What makes a sample expensive, the most expensive first; empty if no calls were timed.
         explanation: Why the best is the best: bottlenecks, further gains, which training steps it feeds.
         warnings: Lines that question the answer or suggest how to improve it.
     """
 
     diagnosis: Diagnosis | None
     bottlenecks: tuple[Bottleneck, ...] | None
-    stages: tuple[Stage, ...]
     explanation: tuple[str, ...]
     warnings: tuple[str, ...]
 
@@ -59,27 +55,24 @@ class ConfigurationSummary:
     gain_over_reference: Ratio | None  # speed-up over num_workers = usable CPUs (reference)
     searched: tuple[str, ...]  # names of the DataLoader settings that were searched, or that vary in the grid
     is_only: bool = False  # no other configuration was measured
-    is_detailed: bool = True  # ``conclusions`` say how many workers the epoch needs without each stage
 
     @functools.cached_property
     def conclusions(self) -> "Conclusions":
         """What the records of batches say; they are read from the disk, and not kept for several configurations."""
         recorded = self.run.recorded
-        found = diagnose(recorded, self.best)
-        stages: tuple[Stage, ...] = ()
-        if self.best:
-            stages = stages_of(recorded, self.best, found.replayed if found else None, with_workers=self.is_detailed)
-        lines = [advice.sentence(found, stages), *advice.further(found)] if found else []
-        lines.append(accounts.line(self.best))
-        lines += advice.on_samples(recorded)
+        diagnosis = diagnose(recorded, self.best)
+        lines = []
+        if self.best and diagnosis:
+            stages = stages_of(recorded, self.best, diagnosis.replayed)
+            lines += [advice.sentence(diagnosis, stages), *advice.further(diagnosis)]
+        lines += [accounts.line(self.best), *advice.on_samples(recorded)]
         if self.is_only:
             lines.append(_fed_steps(recorded, self.best))
         return Conclusions(
-            diagnosis=found if self.is_only else None,
-            bottlenecks=found.bottlenecks if found else None,
-            stages=stages,
+            diagnosis=diagnosis if self.is_only else None,
+            bottlenecks=diagnosis.bottlenecks if diagnosis else None,
             explanation=tuple(filter(None, lines)),
-            warnings=tuple(caveats.on(self.run.result, self.best, found)),
+            warnings=tuple(caveats.on(self.run.result, self.best, diagnosis)),
         )
 
     @property
@@ -115,16 +108,17 @@ class ConfigurationSummary:
         """The bottlenecks at the best setting; None if batches were not recorded."""
         return self.conclusions.diagnosis if self.is_only else diagnose(self.run.recorded, self.best)
 
-    @property
+    @functools.cached_property
     def stages(self) -> tuple[Stage, ...]:
-        """What makes a sample expensive, the most expensive first; empty if no calls were timed."""
-        detailed = self if self.is_detailed else replace(self, is_detailed=True)
-        return detailed.conclusions.stages
+        """What makes a sample expensive, with the epoch without it, the most expensive first; empty if none were timed.
 
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """Lines that question the answer or suggest how to improve it."""
-        return self.conclusions.warnings
+        It takes many replays.
+        """
+        if self.best is None:
+            return ()
+        diagnosis = self.diagnosis
+        stages = stages_of(self.run.recorded, self.best, diagnosis.replayed if diagnosis else None)
+        return tuple(with_workers(stage, diagnosis) for stage in stages) if diagnosis else stages
 
     @property
     def configuration(self) -> Configuration:
@@ -137,31 +131,26 @@ class ConfigurationSummary:
         return self.run.result.facts.project if self.run.result.facts else None
 
     @property
-    def explanation(self) -> tuple[str, ...]:
-        """Why the best is the best: its bottlenecks first, then further gains, and which training steps it feeds."""
-        return self.conclusions.explanation
-
-    @property
     def best_rate(self) -> float:
         """Samples per second of the best, as ``rate`` says; 0 if unknown."""
-        found = self.rate(self.best) if self.best else None
-        return found.value if found else 0.0
+        rate = self.rate(self.best) if self.best else None
+        return rate.value if rate else 0.0
 
     def rate(self, trial: Trial) -> Estimate | None:
         """Samples per second of an epoch, its start included; the steady ones if its length is unknown; None without.
 
         The interval is that of the time of a batch.
         """
-        found = trial.measurement
-        steady = found.rate if found else None
+        measured = trial.measurement
+        steady = measured.rate if measured else None
         batches, size, facts = trial.batches, trial.settings.batch_size or 1, self.run.result.facts
-        if not (found and found.batch_s and found.epoch_s and steady and batches):
+        if not (measured and measured.batch_s and measured.epoch_s and steady and batches):
             return steady
-        known = facts.samples_of(trial.settings, self.configuration.ranks) if facts else None
-        samples = batches * found.batch_s.value * steady.value
-        if known and -(-known // size) == batches:  # the last batch may have fewer samples
-            samples = known
-        return steady.scaled(samples / (found.epoch_s * steady.value))
+        counted = facts.samples_of(trial.settings, self.configuration.ranks) if facts else None
+        samples = batches * measured.batch_s.value * steady.value
+        if counted and -(-counted // size) == batches:  # the last batch may have fewer samples
+            samples = counted
+        return steady.scaled(samples / (measured.epoch_s * steady.value))
 
     @property
     def trials(self) -> tuple[Trial, ...]:
@@ -212,7 +201,7 @@ class Summary:
     @functools.cached_property
     def has_lengths(self) -> bool:
         """Whether the length of an epoch of all measured candidates is known."""
-        trials = (trial for one in self.configurations for trial in one.worker_trials)
+        trials = (trial for c in self.configurations for trial in c.worker_trials)
         return all(trial.batches for trial in trials if trial.objective_s is not None)
 
     @functools.cached_property
@@ -224,13 +213,13 @@ class Summary:
     @property
     def all_warnings(self) -> tuple[str, ...]:
         """Warnings of the run, then those of each configuration with its label."""
-        return (*self.warnings, *(f"{c.label}: {line}" for c in self.configurations for line in c.warnings))
+        return (*self.warnings, *(f"{c.label}: {line}" for c in self.configurations for line in c.conclusions.warnings))
 
     @property
     def explanations(self) -> tuple[str, ...]:
         """The explanation of a single configuration in full, or the first line of each of several, with labels."""
         most = None if len(self.configurations) == 1 else 1
-        return tuple(f"{c.label}: {line}" for c in self.configurations for line in c.explanation[:most])
+        return tuple(f"{c.label}: {line}" for c in self.configurations for line in c.conclusions.explanation[:most])
 
     @property
     def headlines(self) -> tuple[str, ...]:
@@ -277,7 +266,7 @@ def summarise(stored: Stored) -> Summary:
         stored=stored,
         configurations=configurations,
         varying=varying,
-        searched_others=any(one.configuration.search.settings or one.changed_settings for one in configurations),
+        searched_others=any(c.configuration.search.settings or c.changed_settings for c in configurations),
         warnings=(*caveats.on_all(results), *stored.unreadable, *stored.set_aside),
         failures=tuple(line for result in results for line in _failures(result, varying)),
     )
@@ -288,7 +277,7 @@ def best_of(result: SearchRecord) -> Trial | None:
     by_settings = {trial.settings: trial for trial in result.trials}
     if result.verdict is not None:
         return by_settings.get(result.verdict.recommended)
-    costs_s = {one.settings: one.objective_s for one in by_settings.values() if one.objective_s is not None}
+    costs_s = {trial.settings: trial.objective_s for trial in result.trials if trial.objective_s is not None}
     return by_settings[choice.choose(costs_s, result.configuration.search.tolerance)] if costs_s else None
 
 
@@ -303,19 +292,18 @@ def _configuration(run: StoredRun, varying: Sequence[str], stored: Stored) -> Co
         gain_over_reference=_gain(result, best, result.configuration.search.reference),
         searched=(*(result.configuration.search.settings or ()), *varying, *stored.axes),
         is_only=len(stored.runs) == 1,
-        is_detailed=len(stored.runs) <= MOST_DETAILED,
     )
 
 
 def _fed_steps(recorded: SearchRecord, best: Trial | None) -> str:
     """How many workers feed a training step; empty with a training step, and without records."""
-    found = what_if.of(recorded, best)
-    return advice.fed_steps(found.feeding()) if found and not found.step_s else ""
+    predictions = what_if.of(recorded, best)
+    return advice.fed_steps(predictions.feeding()) if predictions and not predictions.step_s else ""
 
 
 def _gain(result: SearchRecord, best: Trial | None, num_workers: int | None) -> Ratio | None:
-    other = next((trial for trial in worker_trials(result) if trial.num_workers == num_workers), None)
-    return ratio_of(best, other) if best and other else None
+    compared = next((trial for trial in worker_trials(result) if trial.num_workers == num_workers), None)
+    return ratio_of(best, compared) if best and compared else None
 
 
 def _failures(result: SearchRecord, varying: Sequence[str]) -> Iterable[str]:

@@ -98,43 +98,43 @@ def change_of(ratio: Ratio, within: float) -> Change:
     return Change.SLOWER if ratio.log > 0 else Change.FASTER
 
 
-def times_of(base: Trial, other: Trial) -> Times | None:
+def times_of(base: Trial, compared: Trial) -> Times | None:
     """The common times of two trials: per batch if the batch sizes are equal, else per sample; else per epoch.
 
     None if the trials have no quantity in common.
     """
-    same_size = base.settings.batch_size == other.settings.batch_size
+    same_size = base.settings.batch_size == compared.settings.batch_size
     for quantity in (Quantity.BATCH if same_size else Quantity.SAMPLE, Quantity.EPOCH):
-        one, another = time_of(base, quantity), time_of(other, quantity)
-        if one and another:
-            return Times(quantity=quantity, base=one, other=another)
+        base_s, compared_s = time_of(base, quantity), time_of(compared, quantity)
+        if base_s and compared_s:
+            return Times(quantity=quantity, base=base_s, other=compared_s)
     return None
 
 
-def ratio_of(best: Trial, other: Trial) -> Ratio | None:
+def ratio_of(best: Trial, compared: Trial) -> Ratio | None:
     """How many times as long as the best another trial takes, by the time that ranks trials; None if one has none.
 
     The best is the answer of a search, with whose rounds the interval was found; without it the interval is that of
     their batches.
     """
-    if not best.objective_s or other.objective_s is None:
+    if not best.objective_s or compared.objective_s is None:
         return None
-    if best.settings == other.settings:
+    if best.settings == compared.settings:
         return Ratio(value=1.0, half_width=0.0)
-    half_width = other.measurement.ratio_half_width if other.measurement else None
-    if half_width is None and (times := times_of(best, other)):
+    half_width = compared.measurement.ratio_half_width if compared.measurement else None
+    if half_width is None and (times := times_of(best, compared)):
         half_width = times.ratio.half_width
-    return Ratio(value=other.objective_s / best.objective_s, half_width=half_width)
+    return Ratio(value=compared.objective_s / best.objective_s, half_width=half_width)
 
 
 def time_of(trial: Trial, quantity: Quantity) -> Estimate | None:
     """The time of a batch, a sample or an epoch, s; None if it was not measured or the trial failed."""
-    found = trial.measurement
-    if found is None or trial.state is not TrialState.OK:
+    measured = trial.measurement
+    if measured is None or trial.state is not TrialState.OK:
         return None
     if quantity is Quantity.EPOCH:
-        return Estimate(value=found.epoch_s, low=None, high=None, n=1) if found.epoch_s else None
-    if quantity is Quantity.BATCH or not found.batch_s:
-        return found.batch_s
-    rate = found.samples_per_s
-    return found.batch_s.scaled(1 / (rate * found.batch_s.value)) if rate else None
+        return Estimate(value=measured.epoch_s, low=None, high=None, n=1) if measured.epoch_s else None
+    if quantity is Quantity.BATCH or not measured.batch_s:
+        return measured.batch_s
+    rate = measured.samples_per_s
+    return measured.batch_s.scaled(1 / (rate * measured.batch_s.value)) if rate else None

@@ -3,7 +3,7 @@
 import bisect
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from numbers import Integral, Real
+from functools import cached_property
 from typing import Any
 
 from nws_sweep import units
@@ -13,22 +13,21 @@ from nws_sweep.replay import choice
 from nws_sweep.replay.known import ENDLESS, queue_settings
 from nws_sweep.replay.model import Model, is_step
 from nws_sweep.replay.queue import QueueSettings
-from nws_sweep.results import Estimate, Measurement, SearchRecord, Trial, TrialState
-from nws_sweep.results.ranges import FEWEST_CPUS, MOST_CPUS, MOST_WORKERS
+from nws_sweep.results import Estimate, Measurement, SearchRecord, Trial, TrialState, ranges
 
 NOTHING_RECORDED = "no costs of batches were recorded, so nothing can be predicted"
-_RANGES: dict[str, tuple[Any, float, float]] = {
-    "num_workers": (Integral, 0, MOST_WORKERS),
-    "prefetch_factor": (Integral, 1, 4096),
-    "cpus": (Real, FEWEST_CPUS, MOST_CPUS),
-    "training_step": (Real, 0, 86_400),
+_KINDS = {
+    "num_workers": ranges.Workers,
+    "prefetch_factor": ranges.Ranks,
+    "in_order": ranges.Switch,
+    "cpus": ranges.PredictedCpus,
+    "training_step": ranges.PredictedStep,
 }
 _MOST_LISTED = 16  # values of num_workers; of more only those of a ladder
 _MOSTLY = 0.5  # share of CPU time from which on a training step computes, so that more CPUs would change it
-_UNLIMITED = float(MOST_CPUS)
+_UNLIMITED = float(ranges.MOST_CPUS)
 FED_STEPS_S = (0.2, 0.1, 0.05, 0.02, 0.01, 0.005)  # training steps of ``feeding``
 _RARELY_WAITS = 0.05  # share of the time
-_FEW_BATCHES = 500  # replayed for ``feeding``
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,16 +56,14 @@ class WhatIf:
     """What the records of one configuration predict.
 
     Attributes:
-        model: Of all trials with records.
-        own: The best setting, on the CPUs of the run.
+        model: Of all trials with records, with the training step of the run or another one.
+        best: The best setting, on the CPUs of the run.
         result: Of the search.
-        other_step_s: Of another training step, s per batch; None for that of the run.
     """
 
     model: Model
-    own: QueueSettings
+    best: QueueSettings
     result: SearchRecord
-    other_step_s: float | None = None
 
     @property
     def has_length(self) -> bool:
@@ -81,43 +78,38 @@ class WhatIf:
     @property
     def step_s(self) -> float:
         """Seconds of the training step per batch; 0 if there is none."""
-        if self.other_step_s is not None:
-            return self.other_step_s
+        if self.model.step_s is not None:
+            return self.model.step_s
         step_s = self.model.loop.step_s
-        has_step = self.result.configuration.has_step and is_step(step_s, self.model.cost_s(self.own))
+        has_step = self.result.configuration.has_step and is_step(step_s, self.model.cost_s(self.best))
         return step_s if has_step else 0.0
 
-    def asked(self, **asked: Any) -> "tuple[WhatIf, QueueSettings]":
+    def asked(self, **values: Any) -> "tuple[WhatIf, QueueSettings]":
         """The same with another training step, and the best setting with other values; None keeps a value.
 
         Args:
-            asked: num_workers, prefetch_factor, in_order, cpus, and training_step in seconds per batch.
+            values: num_workers, prefetch_factor, in_order, cpus, and training_step in seconds per batch.
 
         Raises:
             ConfigurationError: If a value is not allowed.
         """
-        given = {name: value for name, value in asked.items() if value is not None}
-        for name, value in given.items():
+        values = {name: value for name, value in values.items() if value is not None}
+        for name, value in values.items():
             check(name, value)
-        step_s = given.pop("training_step", self.other_step_s)
-        return replace(self, other_step_s=step_s), replace(self.own, **given)
+        step_s = values.pop("training_step", self.model.step_s)
+        return replace(self, model=replace(self.model, step_s=step_s)), replace(self.best, **values)
 
     def predict(self, settings: QueueSettings) -> Predicted:
         """Predicts with intervals; replays 25 epochs."""
-        found = self.model.predict(settings, self.other_step_s)
+        prediction = self.model.predict(settings)
         size = self.result.configuration.loader.batch_size
         return Predicted(
             settings=settings,
-            batch_s=found.batch_s,
-            epoch_s=found.epoch_s if self.has_length else None,
-            samples_per_s=size / found.batch_s.value if size else None,
+            batch_s=prediction.batch_s,
+            epoch_s=prediction.epoch_s if self.has_length else None,
+            samples_per_s=size / prediction.batch_s.value if size else None,
             measured=self._measured(settings),
         )
-
-    def cost_s(self, settings: QueueSettings) -> float:
-        """Seconds of an epoch, or of a batch if its length is unknown, by a single replay."""
-        cost_s = self.model.cost_s(settings, step_s=self.other_step_s)
-        return cost_s * self.model.batches if self.has_length else cost_s
 
     def recommended(self, rows: Iterable[Predicted]) -> Predicted:
         """The prediction that ``replay.choice`` chooses; of equal ones that with batches in order."""
@@ -132,48 +124,45 @@ class WhatIf:
         batches, which no number of workers saves. The numbers are those that ``replay.choice`` tries without a measured
         gain, or up to the user's limit.
         """
-        most = self._most_workers
-        model, fewest, found = self._endless, 0, dict[float, int | None]()
-        loop = model.ends[1].records.loop
+        fewest, workers_of = 0, dict[float, int | None]()
+        loop = self._endless.fewest_workers.records.loop
         for step_s in FED_STEPS_S:
             limit_s = (step_s + loop.receive_s + loop.receive_wait_s) / (1 - _RARELY_WAITS)
+            workers_of[step_s] = self._fewest_within(replace(self._endless, step_s=step_s), fewest, limit_s)
+            fewest = workers_of[step_s] or fewest
+        return workers_of
 
-            def cost_s(number: int, step_s: float = step_s) -> float:
-                return model.cost_s(replace(self.own, num_workers=number), step_s=step_s, most=_FEW_BATCHES)
+    def _fewest_within(self, model: Model, fewest: int, limit_s: float) -> int | None:
+        """The fewest workers, at least ``fewest``, whose batches take no longer than the limit; None without any."""
 
-            # Not one number after the other: the replays of many workers are long.
-            least_s, quickest = min((cost_s(number), number) for number in ladder(range(fewest, most + 1)))
-            if least_s > (1 - choice.CLOSE) * limit_s:  # within it by chance, with tens of workers
-                found[step_s] = None
-                continue
-            fewest = bisect.bisect_left(range(quickest), True, lo=fewest, key=lambda number: cost_s(number) <= limit_s)
-            found[step_s] = fewest
-        return found
+        def cost_s(number: int) -> float:
+            return model.cost_s(replace(self.best, num_workers=number))
+
+        # Not one number after the other: the replays of many workers are long.
+        least_s, quickest = min((cost_s(number), number) for number in ladder(range(fewest, self._most_workers + 1)))
+        if least_s > (1 - choice.CLOSE) * limit_s:  # within it by chance, with tens of workers
+            return None
+        return bisect.bisect_left(range(quickest), True, lo=fewest, key=lambda number: cost_s(number) <= limit_s)
 
     def promising(self) -> tuple[int, float]:
-        """The num_workers that ``replay.choice`` chooses by predictions, and how much faster than ``own`` it is."""
-        rules, most = self.result.configuration.search, self._most_workers
-
-        def costs_s(numbers: Sequence[int]) -> dict[QueueSettings, float]:
-            queues = [replace(self.own, num_workers=number) for number in numbers]
-            return {queue: self.cost_s(queue) for queue in queues}
-
-        numbers = sorted({self.own.num_workers, *(number for number in rules.candidates if number <= most)})
-        predicted_s = choice.costs_near_the_best(numbers, costs_s, self.tolerance)
+        """The num_workers that ``replay.choice`` chooses by predictions, and how much faster than the best it is."""
+        allowed = {n for n in self.result.configuration.search.candidates if n <= self._most_workers}
+        candidates = [replace(self.best, num_workers=n) for n in sorted(allowed | {self.best.num_workers})]
+        predicted_s = choice.costs_near_the_best(candidates, self.model.cost_s, self.tolerance)
         chosen = choice.choose(predicted_s, self.tolerance)
-        return chosen.num_workers, self.cost_s(self.own) / predicted_s[chosen]
+        return chosen.num_workers, predicted_s[self.best] / predicted_s[chosen]
 
     @property
     def _most_workers(self) -> int:
         """The most workers of a prediction: the user's limit, or what a search tries; no more than can have batches."""
         limit = self.result.configuration.search.max_workers
-        most = choice.most_workers(self.own.cpus, {}) if limit is None else limit
+        most = choice.most_workers(self.best.cpus, {}) if limit is None else limit
         return min(most, self.result.most_fed or most)
 
-    @property
+    @cached_property
     def _endless(self) -> Model:
         """The model of an epoch whose start takes next to nothing."""
-        return replace(self.model, known=tuple(one.endless for one in self.model.known))
+        return replace(self.model, known=tuple(trial.endless for trial in self.model.known))
 
     def sizing(self, settings: QueueSettings, numbers: Iterable[int]) -> dict[int, tuple[float, int]]:
         """Seconds per batch and num_workers on 1, 2, 4, ... CPUs, until the training step hardly waits.
@@ -183,15 +172,14 @@ class WhatIf:
         change.
         """
         step_s = self.step_s
-        if not step_s or (self.other_step_s is None and self.model.loop.step_cpu_s > _MOSTLY * step_s):
+        if not step_s or (self.model.step_s is None and self.model.loop.step_cpu_s > _MOSTLY * step_s):
             return {}
-        model, steps = self._endless, [replace(settings, num_workers=number) for number in numbers]
+        variants = [replace(settings, num_workers=number) for number in numbers]
 
         def pace(cpus: float, limit_s: float) -> tuple[float, int]:
             """Of the fewest workers within the limit, or of the fastest."""
-            queues = (replace(one, cpus=cpus) for one in steps)
-            found = [(model.cost_s(one, step_s=self.other_step_s), one.num_workers) for one in queues]
-            return next((one for one in found if one[0] <= limit_s), min(found))
+            paces = [(self._endless.cost_s(replace(queue, cpus=cpus)), queue.num_workers) for queue in variants]
+            return next((pace for pace in paces if pace[0] <= limit_s), min(paces))
 
         least_s, enough_s = pace(_UNLIMITED, step_s)[0], step_s * (1 + self.tolerance)
         limit_s = enough_s if least_s <= enough_s else least_s * (1 + self.tolerance)
@@ -201,12 +189,15 @@ class WhatIf:
         return paces
 
     def _measured(self, settings: QueueSettings) -> Measurement | None:
-        if self.other_step_s is not None or settings.cpus != self.own.cpus:
+        """What was measured with these CPUs and this step; without workers the other settings have no meaning."""
+        if self.model.step_s is not None or settings.cpus != self.best.cpus:
             return None
-        measured = (trial for trial in self.result.trials if trial.state is TrialState.OK)
-        made = ((queue_settings(trial.settings, settings.cpus), trial.measurement) for trial in measured)
-        # Without workers the other settings have no meaning.
-        return next((m for own, m in made if own == settings or own.num_workers == settings.num_workers == 0), None)
+        for trial in self.result.trials:
+            queue = queue_settings(trial.settings, settings.cpus)
+            is_alike = queue == settings or queue.num_workers == settings.num_workers == 0
+            if trial.state is TrialState.OK and is_alike:
+                return trial.measurement
+        return None
 
 
 def of(result: SearchRecord, best: Trial | None) -> WhatIf | None:
@@ -214,18 +205,13 @@ def of(result: SearchRecord, best: Trial | None) -> WhatIf | None:
     model = model_of_search(result, best) if best else None
     if not best or not model:
         return None
-    return WhatIf(model=model, own=queue_settings(loader_of(result, best), result.cpus), result=result)
+    return WhatIf(model=model, best=queue_settings(loader_of(result, best), result.cpus), result=result)
 
 
 def check(name: str, value: Any) -> None:
     """Raises ConfigurationError if a value of this name is not allowed."""
-    is_allowed, allowed = isinstance(value, bool), "true or false"
-    if name != "in_order":
-        kind, low, high = _RANGES[name]
-        is_allowed = not is_allowed and isinstance(value, kind) and low <= value <= high
-        allowed = f"{'an integer' if kind is Integral else 'a number'} from {low:g} to {high:g}"
-    if not is_allowed:
-        raise ConfigurationError(f"{name}={value!r}: must be {allowed}")
+    if not ranges.fits(value, _KINDS[name]):
+        raise ConfigurationError(f"{name}={value!r}: must be {ranges.text_of(_KINDS[name])}")
 
 
 def ladder(numbers: Sequence[int]) -> list[int]:

@@ -5,7 +5,7 @@ true. Predictions are compared with predictions, since those of measured setting
 as noise allows.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from nws_sweep.replay import choice
@@ -108,26 +108,27 @@ def _promising(
     measured_s = {settings: observed.predict_s(settings) for settings in observed.measured_s}
     most_s = (1 - choice.PROMISING) * measured_s[observed.current]
 
-    def costs_s(candidates: Iterable[LoaderSettings]) -> dict[LoaderSettings, float]:
-        predicted_s = {settings: observed.predict_s(settings) for settings in candidates if is_allowed(settings)}
-        is_slow = {settings for settings, cost_s in predicted_s.items() if cost_s > most_s and limits.must_save_time}
-        return {settings: cost_s for settings, cost_s in predicted_s.items() if settings not in is_slow}
+    def cost_s(settings: LoaderSettings) -> float | None:
+        if not is_allowed(settings):
+            return None
+        predicted_s = observed.predict_s(settings)
+        return None if predicted_s > most_s and limits.must_save_time else predicted_s
 
-    def costs_of_numbers(numbers: Iterable[int]) -> dict[LoaderSettings, float]:
-        return costs_s(_with_queue(observed.base, number, observed.base.prefetched) for number in numbers)
-
-    predicted_s = choice.costs_near_the_best(limits.workers, costs_of_numbers, observed.tolerance)
+    candidates = [_with_queue(observed.base, number, observed.base.prefetched) for number in limits.workers]
+    predicted_s = choice.costs_near_the_best(candidates, cost_s, observed.tolerance)
     if limits.reorders:
-        unordered_s = costs_s([replace(observed.current, in_order=False).canonical()])
-        if unordered := choice.promising(predicted_s | measured_s, unordered_s, observed.tolerance):
+        unordered = replace(observed.current, in_order=False).canonical()
+        unordered_s = cost_s(unordered)
+        in_order_s = predicted_s | measured_s
+        if unordered_s is not None and choice.promising(in_order_s, {unordered: unordered_s}, observed.tolerance):
             return unordered
     better = choice.promising(measured_s, predicted_s, observed.tolerance)
     best = observed.answer
     if better or not limits.prefetches or not best.num_workers:
         return better
-    queues_s = costs_s(_other_queues(best, limits.workers))
-    untried_s = {settings: cost_s for settings, cost_s in queues_s.items() if settings not in measured_s}
-    return choice.promising({best: measured_s[best]}, untried_s, observed.tolerance)
+    untried = [settings for settings in _other_queues(best, limits.workers) if settings not in measured_s]
+    queues_s = {settings: costs_s for settings in untried if (costs_s := cost_s(settings)) is not None}
+    return choice.promising({best: measured_s[best]}, queues_s, observed.tolerance)
 
 
 def _other_queues(best: LoaderSettings, workers: range) -> list[LoaderSettings]:

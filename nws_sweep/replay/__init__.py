@@ -4,7 +4,7 @@ May import ``results``.
 
 - ``queue``: one epoch, from the costs of its batches; ``prediction``: epochs from records of some of their batches
 - ``known``: what is known of a trial; ``model``: predictions from all trials of a configuration
-- ``limits``: the least time of a batch that CPUs, workers and the main process allow
-- ``bottlenecks``, ``counterfactual``: an epoch without one of its bottlenecks, and what that would save
+- ``limits``: the least time of a batch that workers and the main process allow
+- ``bottlenecks``, ``counterfactual``: an epoch without a bottleneck or a stage, and what that would save
 - ``choice``: the rule that chooses settings
 """

@@ -1,4 +1,4 @@
-"""What may limit an epoch, and an epoch without it. Pure."""
+"""What may limit an epoch: the part of its time that this is a cause of, and the epoch without it. Pure."""
 
 import math
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from nws_sweep.replay.queue import QueueSettings
 from nws_sweep.replay.stages import Stage
-from nws_sweep.results import BatchCost, LoopCosts
+from nws_sweep.results import BatchCost, LoopCosts, Part
 
 
 class Bottleneck(str, Enum):
@@ -25,16 +25,28 @@ class Bottleneck(str, Enum):
     CPU = "CPU"
     LATENCY = "latency"
 
+    @property
+    def part(self) -> Part:
+        """The part of an epoch's time that it is a cause of."""
+        return _PARTS.get(self, Part.MAKING)
 
-Taken = Bottleneck | Stage  # what may be taken away
+
+_PARTS = {
+    Bottleneck.NOISE: Part.UNSEEN,
+    Bottleneck.STARTUP: Part.STARTING,
+    Bottleneck.STEP: Part.STEP,
+    Bottleneck.SAMPLER: Part.SAMPLER,
+    Bottleneck.TRANSFER: Part.MAIN,
+}
 # Costs of the loop that are 0 without each bottleneck.
-_OF_LOOP = {
+_COSTS_OF_LOOP = {
     Bottleneck.STARTUP: ("fork_s", "start_s", "start_wait_s", "stop_s"),
     Bottleneck.STEP: ("step_s", "step_cpu_s"),
     Bottleneck.SAMPLER: ("sampler_s",),
     Bottleneck.TRANSFER: ("receive_s", "receive_wait_s"),
 }
-REMOVABLE = [each for each in Bottleneck if each not in {Bottleneck.NOISE, Bottleneck.MEMORY}]
+# Factors of the CPU time, the wait and the copying of a batch without each bottleneck.
+_COSTS_OF_BATCH = {Bottleneck.TRANSFER: (1.0, 1.0, 0.0), Bottleneck.LATENCY: (1.0, 0.0, 1.0)}
 
 
 class Epoch(NamedTuple):
@@ -44,26 +56,20 @@ class Epoch(NamedTuple):
     loop: LoopCosts
     settings: QueueSettings
 
-    def without(self, taken: Taken, undisturbed: LoopCosts) -> "Epoch":
-        """The epoch with one thing taken away.
+    def without(self, removed: Bottleneck | Stage, alone: LoopCosts) -> "Epoch":
+        """The epoch without a cost.
 
         Args:
-            taken: One of ``REMOVABLE``, or a stage.
-            undisturbed: The loop with the training step as on free CPUs.
+            removed: A stage, or a bottleneck that is a cost: not noise, memory or order.
+            alone: A loop with the training step as on free CPUs.
         """
         costs, loop, settings = self
-        if isinstance(taken, Stage):
-            return Epoch([taken.taken_from(cost) for cost in costs], loop, settings)
-        loop = replace(loop, **dict.fromkeys(_OF_LOOP.get(taken, ()), 0.0))
-        match taken:
-            case Bottleneck.ORDER:
-                settings = replace(settings, in_order=False)
-            case Bottleneck.TRANSFER:
-                costs = [cost.scaled([1.0, 1.0, 0.0]) for cost in costs]
-            case Bottleneck.LATENCY:
-                costs = [cost.scaled([1.0, 0.0, 1.0]) for cost in costs]
-            case Bottleneck.CPU:
-                loop, settings = undisturbed, replace(settings, cpus=math.inf)
-            case Bottleneck.COMPETITION:
-                loop = undisturbed
-        return Epoch(costs, loop, settings)
+        if isinstance(removed, Stage):
+            return Epoch([removed.taken_from(cost) for cost in costs], loop, settings)
+        if removed in _COSTS_OF_BATCH:
+            costs = [cost.scaled(_COSTS_OF_BATCH[removed]) for cost in costs]
+        if removed in {Bottleneck.CPU, Bottleneck.COMPETITION} and alone.step_s < loop.step_s:
+            loop = replace(loop, step_s=alone.step_s, step_cpu_s=alone.step_cpu_s)
+        if removed is Bottleneck.CPU:
+            settings = replace(settings, cpus=math.inf)
+        return Epoch(costs, replace(loop, **dict.fromkeys(_COSTS_OF_LOOP.get(removed, ()), 0.0)), settings)

@@ -31,9 +31,9 @@ def price(cost_s: float, num_workers: int, tolerance: float) -> float:
 
 def choose(costs_s: Mapping[S, float], tolerance: float) -> S:
     """The settings to use, of at least one; ``costs_s`` are expected times of an epoch or a batch, s."""
-    prices = {one: price(cost_s, one.num_workers, tolerance) for one, cost_s in costs_s.items()}
+    prices = {settings: price(cost_s, settings.num_workers, tolerance) for settings, cost_s in costs_s.items()}
     limit = min(prices.values()) * (1 + CLOSE)
-    return min((one for one, found in prices.items() if found <= limit), key=size)
+    return min((settings for settings in prices if prices[settings] <= limit), key=size)
 
 
 def promising(measured_s: Mapping[S, float], predicted_s: Mapping[S, float], tolerance: float) -> S | None:
@@ -41,15 +41,15 @@ def promising(measured_s: Mapping[S, float], predicted_s: Mapping[S, float], tol
 
     Without any measured settings, those that ``choose`` takes; None if there are none.
     """
-    untried = {one: cost_s for one, cost_s in predicted_s.items() if one not in measured_s}
-    if not untried:
+    untried_s = {settings: cost_s for settings, cost_s in predicted_s.items() if settings not in measured_s}
+    if not untried_s:
         return None
-    best = choose(untried, tolerance)
+    best = choose(untried_s, tolerance)
     if not measured_s:
         return best
     answer = choose(measured_s, tolerance)
     least = price(measured_s[answer], answer.num_workers, tolerance)
-    return best if price(untried[best], best.num_workers, tolerance) <= (1 - PROMISING) * least else None
+    return best if price(untried_s[best], best.num_workers, tolerance) <= (1 - PROMISING) * least else None
 
 
 def expected_loss(excess: float, spread: float) -> float:
@@ -70,40 +70,42 @@ def expected_loss(excess: float, spread: float) -> float:
 def most_workers(cpus: float, measured_s: Mapping[S, float]) -> int:
     """The most workers to try where the user set no limit: 64 or the CPUs, beyond that twice those measured.
 
-    Beyond it only if the last doubling saved a fifth of the time, as measured.
+    Beyond it only if the last doubling saved a fifth of the time, as measured: of at least twice as many workers as the
+    next settings have, each doubling between them counts the same.
     """
-    largest, _, saved = last_doubling(measured_s)
-    return max(_USUAL_WORKERS, int(cpus), 2 * largest if saved >= _LARGE_GAIN else largest)
-
-
-def last_doubling(measured_s: Mapping[S, float]) -> tuple[int, int, float]:
-    """The most workers, at most half as many, and the share of the time that each doubling between them saved.
-
-    The share is 0 if it is unknown.
-    """
-    known = sorted(measured_s, key=size)
-    largest = known[-1].num_workers if known else 0
-    half = next((one for one in reversed(known) if 2 * one.num_workers <= largest), None)
-    if half is None or not largest:
-        return largest, 0, 0.0
-    doublings = math.log2(largest / max(1, half.num_workers))
-    return largest, half.num_workers, 1 - (measured_s[known[-1]] / measured_s[half]) ** (1 / max(1.0, doublings))
+    usual = max(_USUAL_WORKERS, int(cpus))
+    if not measured_s:
+        return usual
+    largest = max(measured_s, key=size)
+    half = [settings for settings in measured_s if 2 * settings.num_workers <= largest.num_workers]
+    if not half or not largest.num_workers:
+        return max(usual, largest.num_workers)
+    before = max(half, key=size)
+    doublings = math.log2(largest.num_workers / max(1, before.num_workers))
+    is_gain = measured_s[largest] <= measured_s[before] * (1 - _LARGE_GAIN) ** max(1.0, doublings)
+    return max(usual, 2 * largest.num_workers if is_gain else largest.num_workers)
 
 
 def costs_near_the_best(
-    numbers: Sequence[int], costs_s: Callable[[Sequence[int]], Mapping[S, float]], tolerance: float
+    candidates: Sequence[S], cost_s: Callable[[S], float | None], tolerance: float
 ) -> dict[S, float]:
-    """Predicted costs of a ladder of values of num_workers, and of the values near the best of them.
+    """Predicted costs of a ladder of settings, and of the settings near the best of them.
 
     Args:
-        numbers: Ascending.
-        costs_s: Gives the costs of settings with these values of num_workers; it may leave out some.
+        candidates: Settings that differ in num_workers, ascending.
+        cost_s: Gives the cost of settings; None leaves them out.
         tolerance: Share of the time that twice as many workers must save.
     """
-    found = dict(costs_s(ladder(numbers)))
-    near = ladder(numbers, choose(found, tolerance).num_workers) if found else []
-    known = {one.num_workers for one in found}
-    return found | dict(costs_s([number for number in near if number not in known]))
+    costs_s: dict[S, float] = {}
+    for _ in range(2):  # among all candidates, then around the best
+        best = choose(costs_s, tolerance).num_workers if costs_s else 0
+        near = ladder([settings.num_workers for settings in candidates], best)
+        for settings in candidates:
+            if settings.num_workers in near and settings not in costs_s:
+                predicted_s = cost_s(settings)
+                if predicted_s is not None:
+                    costs_s[settings] = predicted_s
+    return costs_s
 
 
 def ladder(numbers: Sequence[int], chosen: int = 0, beside: Sequence[int] = (-1, 0, 1)) -> list[int]:

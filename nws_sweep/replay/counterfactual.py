@@ -1,39 +1,34 @@
-"""What limits an epoch: it is replayed with one thing taken away, and what saves most limits most. Pure.
+"""Epochs without a bottleneck or a stage of the samples, and with other settings. Pure.
 
-Without one thing another num_workers may be the best, so each thing is taken away at several of them. With nothing
+Without one thing another num_workers may be the best, so a bottleneck is taken away at several of them. With nothing
 taken away, none of them is predicted to be faster than the best setting: the search has measured that it is not.
+
+Workers whose samples are alike compute at the same time and wait at the same time: so far as an epoch takes longer than
+replayed, this is taken for the reason. It ends without the waiting; with less computing it costs a larger share.
 """
 
-import functools
 import itertools
 import math
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
-from nws_sweep.replay.bottlenecks import Taken
-from nws_sweep.replay.model import MOST_EQUAL, Model
-from nws_sweep.replay.prediction import MOST_BATCHES
+from nws_sweep.replay import choice
+from nws_sweep.replay.bottlenecks import Bottleneck
+from nws_sweep.replay.model import Model
+from nws_sweep.replay.prediction import Records
 from nws_sweep.replay.queue import QueueSettings
+from nws_sweep.replay.stages import Stage
 from nws_sweep.results import BatchCost
 
 _SIGNIFICANT = 2.33  # standard deviations: 1 % of epochs without an order are taken for ones with it
-
-
-class MeanCosts(NamedTuple):
-    """Mean seconds per batch."""
-
-    load_s: float  # in one process
-    wait_s: float  # of ``load_s``: the process neither runs nor is ready to run
-    hand_over_s: float | None  # in a worker and in the main process; None without any trial with workers
 
 
 @dataclass(frozen=True)
 class Counterfactual:
     """An epoch at the best setting of a configuration, compared with what it would be otherwise.
 
-    Savings are shares of the epoch, at most 1, and negative if it takes longer.
+    Savings are shares of the epoch, at most 1.
 
     Attributes:
         model: Of the trials.
@@ -45,43 +40,49 @@ class Counterfactual:
     best: QueueSettings
     allowed: Sequence[int]
 
-    def without(self, *taken: Taken, cpus: float | None = None) -> float:
-        """What is saved without these things; with ``cpus`` CPUs."""
-        least_s = math.inf
-        for settings, slower in self._settings(cpus):
-            if slower * self._bound_s(settings, taken) < least_s:
-                least_s = min(least_s, slower * self._cost_s(settings, taken))
+    def cost_s(self, settings: QueueSettings, *removed: Bottleneck | Stage) -> float:
+        """Predicted seconds per batch of an epoch with any settings, without bottlenecks or stages."""
+        cost_s = self._replayed_s(settings, removed)
+        usual = replace(self.best, num_workers=settings.num_workers)
+        share = self._share_in_step(usual)
+        if not share or not cost_s:
+            return cost_s
+        slower = self._slower_in_step(settings, removed) / self._slower_in_step(usual)
+        return cost_s * math.pow(slower, share)
+
+    def _share_in_step(self, settings: QueueSettings) -> float:
+        """How far workers compute at the same time, 0 to 1."""
+        factor = self.model.factors.at(settings.num_workers)
+        if factor <= 1 + choice.CLOSE:  # nothing is to be explained
+            return 0.0
+        slower = self._slower_in_step(settings)
+        return min(1.0, math.log(factor) / math.log(slower)) if slower > 1 + choice.CLOSE else 0.0
+
+    def _slower_in_step(self, settings: QueueSettings, removed: Sequence[Bottleneck | Stage] = ()) -> float:
+        """Time if all workers wait at the same moment of a batch / time if each waits at any moment."""
+        in_step = replace(settings, in_step=True)
+        return self._replayed_s(in_step, removed) / self._replayed_s(settings, removed)
+
+    def _replayed_s(self, settings: QueueSettings, removed: Sequence[Bottleneck | Stage]) -> float:
+        return self.model.cost_s(settings, without=removed)
+
+    def saved(self, *removed: Bottleneck, cpus: float | None = None) -> float:
+        """What is saved without these bottlenecks, at least 0; with ``cpus`` CPUs."""
+        least_s = self.now_s
+        for num_workers in self.allowed:
+            usual = replace(self.best, num_workers=num_workers)
+            slower = max(1.0, self.now_s / self.cost_s(usual))  # now no other number is faster than the best
+            least_s = min(least_s, slower * self.cost_s(replace(usual, cpus=cpus or usual.cpus), *removed))
         return 1 - least_s / self.now_s
 
-    def most_saved(self, *taken: Taken) -> float:
-        """An upper bound of what is saved without these things, without replays."""
-        return 1 - min(slower * self._bound_s(settings, taken) for settings, slower in self._settings()) / self.now_s
-
-    def _settings(self, cpus: float | None = None) -> Iterator[tuple[QueueSettings, float]]:
-        """The best and the other settings, and a factor with which they are not faster than the best now."""
-        for number, other_s in sorted(self._now_s.items(), key=lambda now: now[0] != self.best.num_workers):
-            settings = replace(self.best, num_workers=number, cpus=cpus or self.best.cpus)
-            yield settings, max(1.0, self.now_s / other_s)
-
-    def with_settings(self, settings: QueueSettings) -> float:
+    def saved_with(self, settings: QueueSettings) -> float:
         """What is saved with other settings as predicted, whether the number of workers is allowed or not."""
-        return 1 - self._cost_s(settings) / self._cost_s(self.best)
-
-    def most_saved_with(self, settings: QueueSettings) -> float:
-        """An upper bound of ``with_settings``, without a replay."""
-        return 1 - self._bound_s(settings, ()) / self.now_s
-
-    @property
-    def free_loader(self) -> float:
-        """Time of the epoch / its time with a loader that takes no time."""
-        loop = self.model.undisturbed(self.model.records_for(self.best.num_workers).loop)
-        least_s = max(loop.step_s, loop.step_cpu_s / self.best.cpus)
-        return self.now_s / least_s if least_s else math.inf
+        return 1 - self.cost_s(settings) / self.now_s
 
     @property
     def now_s(self) -> float:
         """Replayed seconds per batch with the best setting."""
-        return self._now_s[self.best.num_workers]
+        return self.cost_s(self.best)
 
     @property
     def rise(self) -> float:
@@ -99,27 +100,17 @@ class Counterfactual:
         is_ordered = ratio < 2 - _SIGNIFICANT * 2 / math.sqrt(len(logs))
         return statistics.fmean(costs_s[-third:]) / statistics.fmean(costs_s[:third]) if is_ordered else 1.0
 
-    @functools.cached_property
-    def means(self) -> MeanCosts:
-        """Costs at the best setting, or with the fewest workers if it has none."""
-        fewest = self.model.ends[1].settings.num_workers
-        records = self.model.records_for(self.best.num_workers or fewest)
-        costs, loop = [one.cost for one in records.made], records.loop
-        mean = BatchCost.mean_of(costs)
-        hand_over_s = mean.copy_s + loop.receive_s + loop.receive_wait_s
-        return MeanCosts(mean.making_s, mean.wait_s, hand_over_s if fewest else None)
+    @property
+    def mean(self) -> BatchCost:
+        """The mean costs of a batch at the best setting, or with the fewest workers if it has none."""
+        return BatchCost.mean_of([record.cost for record in self._with_workers.made])
 
-    @functools.cached_property
-    def _now_s(self) -> dict[int, float]:
-        return {number: self._cost_s(replace(self.best, num_workers=number)) for number in self.allowed}
+    @property
+    def hand_over_s(self) -> float:
+        """Mean seconds in a worker and in the main process for the transfer of a batch; 0 if no workers are known."""
+        loop = self._with_workers.loop
+        return self.mean.copy_s + loop.receive_s + loop.receive_wait_s
 
-    def _cost_s(self, settings: QueueSettings, taken: Sequence[Taken] = ()) -> float:
-        return self.model.cost_s(settings, without=taken, most=self._most(settings))
-
-    def _bound_s(self, settings: QueueSettings, taken: Sequence[Taken]) -> float:
-        return self.model.least_s(settings, taken, self._most(settings))
-
-    def _most(self, settings: QueueSettings) -> int:
-        """The batches that are replayed: more with the workers of the best, if their costs differ."""
-        is_best = settings.num_workers == self.best.num_workers
-        return MOST_BATCHES if is_best and self.model.records_for(settings.num_workers).varies else MOST_EQUAL
+    @property
+    def _with_workers(self) -> Records:
+        return self.model.records_for(self.best.num_workers or self.model.fewest_workers.settings.num_workers)

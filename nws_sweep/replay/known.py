@@ -5,14 +5,12 @@ its replayed time: this factor is interpolated as a power of the number of worke
 is learnt from its changes so far, as the variance of a random walk over doublings of the workers.
 """
 
-import bisect
 import itertools
 import math
 import statistics
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from operator import itemgetter
 
 from nws_sweep.replay.prediction import Records, epoch_of
 from nws_sweep.replay.queue import QueueSettings
@@ -72,7 +70,7 @@ class Known:
     @property
     def measured_factor(self) -> float:
         """Measured time / replayed time of the same batches; of at least one span."""
-        return sum(one.measured_s for one in self.spans) / sum(one.replayed_s for one in self.spans)
+        return sum(span.measured_s for span in self.spans) / sum(span.replayed_s for span in self.spans)
 
     @cached_property
     def usual_s(self) -> Mapping[Hashable, float]:
@@ -115,24 +113,24 @@ def known_of(
         epochs: See ``Records.shared_epochs``.
         shuffled: See ``Records``.
     """
-    settings, found = queue_settings(trial.settings, cpus), trial.measurement
-    if found is None or (found.batch_s is None and (batches is None or found.epoch_s is None)):
+    settings, measured = queue_settings(trial.settings, cpus), trial.measurement
+    if measured is None or (measured.batch_s is None and (batches is None or measured.epoch_s is None)):
         return None
-    batch_s = found.batch_s.value if found.batch_s else (found.epoch_s or 0.0) / (batches or 1)
+    batch_s = measured.batch_s.value if measured.batch_s else (measured.epoch_s or 0.0) / (batches or 1)
     cost_s = trial.objective_s / batches if batches and trial.objective_s else batch_s
     length = batches or ENDLESS
     if trial.records and trial.loop:
-        plain = [one for one in trial.records if not one.stages]  # the others are slower
-        made = tuple(_with_usual_wait(plain or trial.records))
-        records = Records(made=made, loop=trial.loop, batches=length, shared_epochs=epochs, shuffled=shuffled)
+        plain = [record for record in trial.records if not record.stages]  # the others are slower
+        recorded = tuple(_with_usual_wait(plain or trial.records))
+        records = Records(made=recorded, loop=trial.loop, batches=length, shared_epochs=epochs, shuffled=shuffled)
         return Known(settings, records, cost_s, trial.spans, trial.noise.other_cpus if trial.noise else 0.0)
-    workers, step_s = settings.num_workers, found.step_s or 0.0
+    workers, step_s = settings.num_workers, measured.step_s or 0.0
     making_s = max(1e-9, batch_s * workers if workers else batch_s - step_s)
     if instead is None:
-        cost = BatchCost(cpu_s := min(making_s, found.cpu_s or 0.0), making_s - cpu_s)
-        made = (BatchRecord(number=0, began_s=0.0, ended_s=0.0, cost=cost),)
-        instead = Records(made=made, loop=LoopCosts(step_s=step_s), batches=length, shared_epochs=epochs)
-    start_s = max(0.0, found.startup_s - making_s) / workers if workers else 0.0
+        cpu_s = min(making_s, measured.cpu_s or 0.0)
+        mean = BatchRecord(number=0, began_s=0.0, ended_s=0.0, cost=BatchCost(cpu_s, making_s - cpu_s))
+        instead = Records(made=(mean,), loop=LoopCosts(), batches=length, shared_epochs=epochs)
+    start_s = max(0.0, measured.startup_s - making_s) / workers if workers else 0.0
     records = replace(instead, loop=replace(instead.loop, step_s=step_s, fork_s=start_s))
     return Known(settings, records, cost_s)
 
@@ -143,16 +141,16 @@ def _with_usual_wait(records: Sequence[BatchRecord]) -> Iterator[BatchRecord]:
     Its own wait is a lower bound, as a censored lifetime (Efron, The two sample problem with censored data, 1967:
     redistribution to the right). Batches of a stream have the place in which they were made.
     """
-    placed = [(n / len(records) if one.position is None else one.position, one) for n, one in enumerate(records)]
-    whole = sorted(((place, one.cost.wait_s) for place, one in placed if not one.was_stopped), key=itemgetter(0))
-    for place, record in placed:
+    places = [n / len(records) if record.position is None else record.position for n, record in enumerate(records)]
+    ended = [
+        (place, record.cost.wait_s) for place, record in zip(places, records, strict=True) if not record.was_stopped
+    ]
+    for place, record in zip(places, records, strict=True):
         if not record.was_stopped:
             yield record
             continue
-        own_s, middle = record.cost.wait_s, bisect.bisect(whole, place, key=itemgetter(0))
-        sides = reversed(whole[:middle]), whole[middle:]
-        longer = (next((one for one in side if one[1] > own_s), (math.inf, own_s)) for side in sides)
-        wait_s = min(longer, key=lambda one: abs(one[0] - place))[1]
+        longer = [(abs(there - place), wait_s) for there, wait_s in ended if wait_s > record.cost.wait_s]
+        _, wait_s = min(longer, default=(0.0, record.cost.wait_s))
         yield replace(record, cost=replace(record.cost, wait_s=wait_s))
 
 
@@ -214,11 +212,11 @@ class Factors:
 
     def neighbours(self, num_workers: int) -> tuple[Known | None, Known | None, float]:
         """The trials below and above, and the share of the doublings between them; the same trial at or beyond both."""
-        known = self.with_workers if num_workers else (self.alone,)
-        if not known:
+        trials = self.with_workers if num_workers else (self.alone,)
+        if not trials:
             return None, None, 0.0
-        below = next((one for one in reversed(known) if one.settings.num_workers <= num_workers), known[0])
-        above = next((one for one in known if one.settings.num_workers >= num_workers), known[-1])
+        below = next((trial for trial in reversed(trials) if trial.settings.num_workers <= num_workers), trials[0])
+        above = next((trial for trial in trials if trial.settings.num_workers >= num_workers), trials[-1])
         if below is above:
             return below, below, 0.0
         return below, above, doublings(below, num_workers) / doublings(below, above.settings.num_workers)
@@ -236,11 +234,11 @@ class Factors:
         return min(_MISFIT**2, (_MISFIT**2 + sum(changes)) / (1 + len(changes)))
 
 
-def square_beyond_noise(change: float, one: Known, other: Known) -> float:
+def square_beyond_noise(change: float, before: Known, after: Known) -> float:
     """The square of a change of the logarithm of times between two trials, less what noise explains."""
-    return max(0.0, change**2 - one.variance - other.variance)
+    return max(0.0, change**2 - before.variance - after.variance)
 
 
-def doublings(known: Known, num_workers: int) -> float:
+def doublings(trial: Known, num_workers: int) -> float:
     """How often the workers of a trial are doubled to get this number; negative if it is smaller."""
-    return math.log2(max(1, num_workers) / max(1, known.settings.num_workers))
+    return math.log2(max(1, num_workers) / max(1, trial.settings.num_workers))

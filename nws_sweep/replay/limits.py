@@ -14,45 +14,21 @@ class Limit(NamedTuple):
     batch_s: float
 
 
-def physical_limits(costs: Sequence[BatchCost], loop: LoopCosts, num_workers: int, cpus: float) -> tuple[Limit, ...]:
-    """Lists the limits; the largest holds.
+def physical_limits(costs: Sequence[BatchCost], loop: LoopCosts, num_workers: int) -> tuple[Limit, ...]:
+    """Lists the limits that recorded costs set; the largest holds.
 
-    What may run beside something else counts in no limit but that of the CPUs: a worker transfers a batch beside the
-    making of its next batch, and a training step may compute in several threads.
+    What may run beside something else counts in no limit: a worker transfers a batch beside the making of its next
+    batch, and a training step may compute in several threads.
 
     Args:
         costs: Of at least one batch: those whose time is limited.
         loop: Costs of the main process.
         num_workers: At least 0.
-        cpus: CPUs that the processes may use, more than 0.
     """
-    limits = _with_workers if num_workers else _without_workers
-    return limits(costs, loop, num_workers, cpus)
-
-
-def least_batch_s(costs: Sequence[BatchCost], loop: LoopCosts, num_workers: int, cpus: float) -> float:
-    """Returns the largest of the physical limits, seconds per batch."""
-    return max(limit.batch_s for limit in physical_limits(costs, loop, num_workers, cpus))
-
-
-def _with_workers(costs: Sequence[BatchCost], loop: LoopCosts, workers: int, cpus: float) -> tuple[Limit, ...]:
-    cpu_s = statistics.fmean(cost.cpu_s + cost.copy_s for cost in costs) + loop.receive_s + loop.step_cpu_s
-    making_s = statistics.fmean(cost.making_s for cost in costs)
-    main_s = loop.sampler_s + loop.receive_s + loop.step_s
+    making_s, main_s = statistics.fmean(cost.making_s for cost in costs), loop.sampler_s + loop.step_s
+    if not num_workers:
+        return (Limit("drawing and making a batch and the training step", making_s + main_s),)
     return (
-        Limit("the training step", loop.step_s),
-        Limit("the CPU time of a batch, shared by the CPUs,", cpu_s / cpus),
-        Limit("making a batch, shared by the workers,", making_s / workers),
-        Limit("drawing and receiving a batch and the training step", main_s),
-    )
-
-
-def _without_workers(costs: Sequence[BatchCost], loop: LoopCosts, _: int, cpus: float) -> tuple[Limit, ...]:
-    cpu_s = statistics.fmean(cost.cpu_s for cost in costs)
-    making_s = statistics.fmean(cost.cpu_s / min(cost.threads, cpus) + cost.wait_s for cost in costs)
-    step_s = max(loop.step_s, loop.step_cpu_s / cpus)
-    return (
-        Limit("the training step", step_s),
-        Limit("the CPU time of a batch, shared by the CPUs,", (cpu_s + loop.step_cpu_s) / cpus),
-        Limit("drawing and making a batch and the training step", loop.sampler_s + making_s + step_s),
+        Limit("making a batch, shared by the workers,", making_s / num_workers),
+        Limit("drawing and receiving a batch and the training step", loop.receive_s + main_s),
     )

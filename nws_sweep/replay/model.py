@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from nws_sweep.replay import choice
-from nws_sweep.replay.bottlenecks import Epoch, Taken
+from nws_sweep.replay.bottlenecks import Bottleneck, Epoch
 from nws_sweep.replay.known import FEW_CPUS, Factors, Known, batch_of, beside_others, doublings, known_of
-from nws_sweep.replay.limits import least_batch_s
 from nws_sweep.replay.prediction import MOST_BATCHES, MOST_ORDERS, Prediction, Records, epoch_and_batch_s, predict
 from nws_sweep.replay.queue import QueueSettings
+from nws_sweep.replay.stages import Stage
 from nws_sweep.results import BatchRecord, LoopCosts, Trial
 
 # CPU seconds to start a worker, until a trial with workers is known: 8 to 20 ms measured for fork, with the end of the
@@ -23,7 +23,7 @@ from nws_sweep.results import BatchRecord, LoopCosts, Trial
 # that takes longer to fork is large: an empty process takes less than 1 ms, one of 1 GB 20 ms.
 FORKED_S, _SPAWNED_S = 0.01, 2.0
 _QUEUES = 3  # that are replayed at least: batches have their pace from the second queue on
-MOST_EQUAL = 300  # batches that are replayed for each of many settings: of similar costs, or where time is short
+MOST_EQUAL = 300  # batches of similar costs that are replayed
 
 # A training step with less time, or with a share of the time that is next to nothing, is the time of the call.
 _MIN_STEP_S = 50e-6
@@ -36,34 +36,34 @@ class Model:
     Attributes:
         known: The trials, by num_workers.
         start_method: Of workers: fork, spawn or forkserver.
+        step_s: Seconds per batch of another training step, which takes no CPU time; None for the recorded one.
     """
 
     known: tuple[Known, ...]
     start_method: str = "fork"
+    step_s: float | None = None
 
     def cost_s(
         self,
         settings: QueueSettings,
         *,
-        step_s: float | None = None,
-        without: Sequence[Taken] = (),
-        most: int = MOST_BATCHES,
+        without: Sequence[Bottleneck | Stage] = (),
         like: Known | None = None,
     ) -> float:
         """Predicted seconds per batch of an epoch as it will run, whose start and end are shared out over its batches.
 
+        At least three queues of batches are replayed; the rest of the epoch has their pace. The result is the mean over
+        as many orders of a short epoch as have this many batches.
+
         Args:
             settings: Of the queue, with the CPUs.
-            step_s: Of another training step per batch, which takes no CPU time; None for the recorded one.
             without: What is taken away.
-            most: Batches that are replayed, at least three queues; the rest of the epoch has their pace. The result is
-                the mean over as many orders of a short epoch as have this many batches.
             like: The trial as which the workers make batches; None for all that are known.
         """
-        place = settings, step_s, tuple(without), most, like.settings if like else None
+        place = settings, tuple(without), like.settings if like else None
         if place not in self._costs_s:
-            records, factor = _like(self, like) if like else self._inputs(settings.num_workers, step_s)
-            epochs = _epochs(self, records, settings, without, most)
+            records, factor = self._inputs_like(like) if like else self._inputs(settings.num_workers)
+            epochs = _epochs(self, records, settings, without)
             epoch_s = statistics.fmean(epoch_and_batch_s(*epoch, records)[0] for epoch in epochs)
             self._costs_s[place] = factor * epoch_s / records.batches
         return self._costs_s[place]
@@ -73,17 +73,11 @@ class Model:
         """The results of ``cost_s`` so far: diagnoses ask again."""
         return {}
 
-    def least_s(self, settings: QueueSettings, without: Sequence[Taken], most: int) -> float:
-        """A lower bound of ``cost_s``, without a replay."""
-        records, factor = self._inputs(settings.num_workers, None)
-        costs, loop, replayed = next(_epochs(self, records, settings, without, most))
-        return factor * least_batch_s(costs, loop, replayed.num_workers, replayed.cpus)
-
-    def predict(self, settings: QueueSettings, step_s: float | None = None) -> Prediction:
+    def predict(self, settings: QueueSettings) -> Prediction:
         """An epoch and a batch at the steady pace, with their bands."""
         number = settings.num_workers
         misfit = math.sqrt(self.factors.misfit(number) ** 2 + self._nearest(number).variance)
-        return predict(*self._inputs(number, step_s), beside_others(settings, self.known[0].other_cpus), misfit)
+        return predict(*self._inputs(number), beside_others(settings, self.known[0].other_cpus), misfit)
 
     @property
     def batches(self) -> int:
@@ -93,7 +87,7 @@ class Model:
     @property
     def loop(self) -> LoopCosts:
         """Costs of the main process, with the least time of the training step."""
-        return min((one.records.loop for one in self.known), key=lambda loop: loop.step_s)
+        return min((trial.records.loop for trial in self.known), key=lambda loop: loop.step_s)
 
     @cached_property
     def factors(self) -> Factors:
@@ -102,63 +96,63 @@ class Model:
 
     @cached_property
     def _with_workers(self) -> tuple[Known, ...]:
-        return tuple(one for one in self.known if one.settings.num_workers)
+        return tuple(trial for trial in self.known if trial.settings.num_workers)
 
-    def _inputs(self, num_workers: int, step_s: float | None) -> tuple[Records, float]:
-        """What is replayed, and the factor; of another training step, the factor is in the records."""
+    def _inputs(self, num_workers: int) -> tuple[Records, float]:
+        """What is replayed, and the factor; beside another training step, the factor is in the records."""
         records, factor = self.records_for(num_workers), self.factors.at(num_workers)
-        return (records, factor) if step_s is None else (_with_step(records, step_s, factor), 1.0)
+        if self.step_s is None:
+            return records, factor
+        slower = records.slower(factor)
+        return replace(slower, loop=replace(slower.loop, step_s=self.step_s, step_cpu_s=0.0)), 1.0
 
-    def undisturbed(self, loop: LoopCosts) -> LoopCosts:
-        """The loop with the training step as on free CPUs."""
-        alone = self.ends[0].records.loop
-        if alone.step_s >= loop.step_s:
-            return loop
-        return replace(loop, step_s=alone.step_s, step_cpu_s=alone.step_cpu_s)
+    def _inputs_like(self, trial: Known) -> tuple[Records, float]:
+        """What workers replay of a trial, and its factor; that of a trial without workers is not one of workers."""
+        number = trial.settings.num_workers
+        return (self._records[number], trial.factor) if number else (self._started, 1.0)
 
     @property
-    def ends(self) -> tuple[Known, Known]:
-        """The trials with the fewest workers: with none if possible, and with at least one; or the same trial twice."""
-        return self.known[0], next((one for one in self.known if one.settings.num_workers), self.known[0])
+    def fewest_workers(self) -> Known:
+        """The trial with the fewest workers, but with at least one if possible."""
+        return (self._with_workers or self.known)[0]
 
     def records_for(self, num_workers: int) -> Records:
         """The records that stand for this number of workers."""
-        return self._records[self._nearest(num_workers).settings.num_workers, num_workers > 0]
+        nearest = self._nearest(num_workers)
+        if num_workers and not nearest.settings.num_workers:
+            return self._started
+        return self._records[nearest.settings.num_workers]
 
     @cached_property
-    def _records(self) -> Mapping[tuple[int, bool], Records]:
-        """What is replayed, by the num_workers of a trial and whether there are workers in the replay."""
+    def _records(self) -> Mapping[int, Records]:
+        """What is replayed, by the num_workers of a trial."""
+        return {trial.settings.num_workers: _pooled(trial, self._with_workers) for trial in self.known}
+
+    @cached_property
+    def _started(self) -> Records:
+        """What workers replay of the trial with the fewest workers, if it has none."""
+        records = self._records[self.known[0].settings.num_workers]
         start_s = FORKED_S if self.start_method == "fork" else _SPAWNED_S
-        found: dict[tuple[int, bool], Records] = {}
-        for one in self.known:
-            number, pooled = one.settings.num_workers, _pooled(one, self._with_workers)
-            started = pooled if number else replace(pooled, loop=replace(pooled.loop, start_s=start_s))
-            found |= {(number, False): pooled, (number, True): started}
-        return found
+        return replace(records, loop=replace(records.loop, start_s=start_s))
 
     def _nearest(self, num_workers: int) -> Known:
         """The trial whose records stand for this number of workers: without workers only for itself, if possible."""
-        known = self._with_workers if num_workers else self.known[:1]
-        return min(known or self.known, key=lambda one: abs(doublings(one, num_workers)))
+        trials = self._with_workers if num_workers else self.known[:1]
+        return min(trials or self.known, key=lambda trial: abs(doublings(trial, num_workers)))
 
 
 def _epochs(
-    model: Model, records: Records, settings: QueueSettings, without: Sequence[Taken], most: int
+    model: Model, records: Records, settings: QueueSettings, without: Sequence[Bottleneck | Stage]
 ) -> Iterator[Epoch]:
     """The epochs that ``Model.cost_s`` replays."""
     settings = beside_others(settings, model.known[0].other_cpus)
+    most = MOST_BATCHES if records.varies else MOST_EQUAL
     seeds = range(max(1, min(MOST_ORDERS, most // records.batches)))
     for costs in records.epochs(max(most, _QUEUES * settings.queued_batches), seeds):
         epoch = Epoch(costs, records.loop, settings)
-        for taken in without:
-            epoch = epoch.without(taken, model.undisturbed(epoch.loop))
+        for removed in without:
+            epoch = epoch.without(removed, model.known[0].records.loop)
         yield epoch
-
-
-def _like(model: Model, one: Known) -> tuple[Records, float]:
-    """What workers replay of a trial, and its factor; that of a trial without workers is not one of workers."""
-    number = one.settings.num_workers
-    return model._records[number, True], one.factor if number else 1.0
 
 
 def _pooled(chosen: Known, with_workers: Sequence[Known]) -> Records:
@@ -167,23 +161,23 @@ def _pooled(chosen: Known, with_workers: Sequence[Known]) -> Records:
     What was stopped is the last choice.
     """
     scaled = [(record, 1.0) for record in chosen.records.made]
-    for known in with_workers:
-        if known is not chosen:
-            ratio = _ratio(chosen, known)
-            scaled += [(record, ratio) for record in known.records.made]
+    for trial in with_workers:
+        if trial is not chosen:
+            ratio = _ratio(chosen, trial)
+            scaled += [(record, ratio) for record in trial.records.made]
     first: dict[Hashable, BatchRecord] = {}
     for record, ratio in sorted(scaled, key=lambda pair: pair[0].was_stopped):
         first.setdefault(batch_of(record), replace(record, cost=record.cost.scaled([ratio] * 3)))
     return replace(chosen.records, made=tuple(first.values()))
 
 
-def _ratio(chosen: Known, known: Known) -> float:
+def _ratio(chosen: Known, trial: Known) -> float:
     """Costs of batches of a trial / their costs in another trial: they may depend on the number of workers.
 
     Trials have no batches in common, and all count, if the data are a stream or larger than memory. Where batches have
     places, trials that have none in common have made other parts of the epoch: then the costs are not scaled.
     """
-    costs_s, others_s = chosen.usual_s, known.usual_s
+    costs_s, others_s = chosen.usual_s, trial.usual_s
     both = costs_s.keys() & others_s.keys()
     if not costs_s or not others_s or (chosen.records.has_places and not both):
         return 1.0
@@ -218,14 +212,9 @@ def model_of(
         shuffled: See ``Records``.
     """
     recorded = sorted((trial for trial in trials if trial.records), key=lambda trial: trial.num_workers)
-    known = [one for one in (known_of(trial, batches, cpus, None, epochs, shuffled) for trial in recorded) if one]
-    return Model(tuple(known), start_method) if known else None
-
-
-def _with_step(records: Records, step_s: float, factor: float) -> Records:
-    """Another training step, which takes no CPU time, beside loading that costs ``factor`` times as much."""
-    slower = records.slower(factor)
-    return replace(slower, loop=replace(slower.loop, step_s=step_s, step_cpu_s=0.0))
+    costs = (known_of(trial, batches, cpus, None, epochs, shuffled) for trial in recorded)
+    with_costs = tuple(filter(None, costs))
+    return Model(with_costs, start_method) if with_costs else None
 
 
 def is_step(step_s: float, batch_s: float) -> bool:

@@ -46,7 +46,7 @@ class Records:
     @cached_property
     def varies(self) -> bool:
         """Whether batches cost so different times that it matters which of them were timed."""
-        costs_s = [one.cost.making_s for one in self.made]
+        costs_s = [record.cost.making_s for record in self.made]
         return statistics.pstdev(costs_s) > _VARIED * statistics.fmean(costs_s)
 
     @cached_property
@@ -65,25 +65,15 @@ class Records:
         Each seed gives another random order; there is only one epoch if batches stay in their places.
         """
         for seed in seeds[:1] if self.has_places else seeds:
-            yield self._epoch(seed, min(self.batches, most))
-
-    def _epoch(self, seed: int, count: int) -> list[BatchCost]:
-        if (seed, count) not in self._epochs:
-            draw = self._in_place(count) if self.has_places else self._in_any_order(random.Random(seed), count)
-            self._epochs[seed, count] = [*draw]
-        return self._epochs[seed, count]
-
-    @cached_property
-    def _epochs(self) -> dict[tuple[int, int], list[BatchCost]]:
-        """The epochs so far: the same epoch is replayed with one thing after the other taken away."""
-        return {}
+            count = min(self.batches, most)
+            yield [*(self._in_place(count) if self.has_places else self._in_any_order(random.Random(seed), count))]
 
     def _in_any_order(self, draw: random.Random, count: int) -> Iterator[BatchCost]:
         """Each record is used as often as any other, to within one."""
-        made, begin = self.in_order, draw.random()
-        indices = [int((place + begin) * len(made) / count) % len(made) for place in range(count)]
+        records, begin = self.in_order, draw.random()
+        indices = [int((place + begin) * len(records) / count) % len(records) for place in range(count)]
         draw.shuffle(indices)
-        yield from (made[index].cost for index in indices)
+        yield from (records[index].cost for index in indices)
 
     def _in_place(self, count: int) -> Iterator[BatchCost]:
         """Each recorded batch has its place; between them, the nearest run of recorded batches goes on periodically.
@@ -119,19 +109,19 @@ class Records:
     def resampled(self, draw: random.Random) -> "Records":
         """As many records, drawn with replacement: batches with places as runs, from each run and its neighbours."""
         if not self.has_places or len(self._runs) == 1:
-            made = [replace(record, cost=draw.choice(self.made).cost) for record in self.made]
-            return replace(self, made=tuple(made))
-        made, last = [], len(self._runs) - 1
+            drawn = [replace(record, cost=draw.choice(self.made).cost) for record in self.made]
+            return replace(self, made=tuple(drawn))
+        drawn, last = [], len(self._runs) - 1
         for place, run in enumerate(self._runs):
             costs = [record.cost for _, record in self._runs[draw.randint(max(0, place - 1), min(last, place + 1))]]
-            made += [replace(record, cost=costs[n % len(costs)]) for n, (_, record) in enumerate(run)]
-        return replace(self, made=tuple(made))
+            drawn += [replace(record, cost=costs[n % len(costs)]) for n, (_, record) in enumerate(run)]
+        return replace(self, made=tuple(drawn))
 
     def slower(self, factor: float) -> "Records":
         """The same training step beside loading that costs ``factor`` times as much."""
         loop = {name: factor * value for name, value in asdict(self.loop).items() if not name.startswith("step")}
-        made = (replace(one, cost=one.cost.scaled([factor] * 3)) for one in self.made)
-        return replace(self, made=tuple(made), loop=replace(self.loop, **loop))
+        recorded = (replace(record, cost=record.cost.scaled([factor] * 3)) for record in self.made)
+        return replace(self, made=tuple(recorded), loop=replace(self.loop, **loop))
 
 
 def position_of(record: BatchRecord) -> float:
@@ -165,13 +155,13 @@ def epoch_and_batch_s(
     if settings.persistent_workers:
         names = ("fork_s", "start_s", "start_wait_s")
         loop = replace(loop, **{name: getattr(loop, name) / records.shared_epochs for name in names})
-    found, count, workers = replay_queue(costs, loop, settings), len(costs), settings.num_workers
+    replayed, count, workers = replay_queue(costs, loop, settings), len(costs), settings.num_workers
     full = count - 1 - workers * (1 + settings.prefetch_factor)
     full -= full % max(1, workers)  # equal workers return batches together
-    batch_s = found.epoch_s / count
+    batch_s = replayed.epoch_s / count
     if full > 0:
-        batch_s = (found.returned_s[workers + full] - found.returned_s[workers]) / full
-    return found.epoch_s + (records.batches - count) * batch_s, batch_s
+        batch_s = (replayed.returned_s[workers + full] - replayed.returned_s[workers]) / full
+    return replayed.epoch_s + (records.batches - count) * batch_s, batch_s
 
 
 def predict(records: Records, factor: float, settings: QueueSettings, misfit: float = 0.0) -> Prediction:
@@ -192,5 +182,5 @@ def predict(records: Records, factor: float, settings: QueueSettings, misfit: fl
 
 def _estimate(value: float, replicates: Sequence[float]) -> Estimate:
     """The value with twice the standard deviation of the replicates' logarithms on each side."""
-    spread = math.exp(2 * statistics.stdev([math.log(one) for one in replicates]))
+    spread = math.exp(2 * statistics.stdev([math.log(replicate) for replicate in replicates]))
     return Estimate(value=value, low=value / spread, high=value * spread, n=len(replicates))

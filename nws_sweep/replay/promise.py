@@ -4,8 +4,7 @@ import math
 import statistics
 
 from nws_sweep.replay.known import Known, doublings, square_beyond_noise
-from nws_sweep.replay.model import MOST_EQUAL, Model
-from nws_sweep.replay.prediction import MOST_BATCHES
+from nws_sweep.replay.model import Model
 from nws_sweep.replay.queue import QueueSettings
 
 _PLACES = 10  # at which a slowdown may begin, between two trials
@@ -21,12 +20,11 @@ def promised_s(model: Model, settings: QueueSettings, most_s: float = math.inf) 
     improvement: Jones, Schonlau and Welch, Journal of Global Optimization 13, 1998). Beyond all trials, each doubling
     adds the mean slowdown of a doubling from the first trial with workers to the last.
     """
-    most = MOST_BATCHES if model.records_for(settings.num_workers).varies else MOST_EQUAL
     pair = _trials_around(model.known, settings.num_workers)
     if pair is None:
-        return min(most_s, model.cost_s(settings, most=most))
+        return min(most_s, model.cost_s(settings))
     smaller, larger = pair
-    as_smaller_s, as_larger_s = (model.cost_s(settings, most=most, like=trial) for trial in pair)
+    as_smaller_s, as_larger_s = (model.cost_s(settings, like=trial) for trial in pair)
     slowdown = max(0.0, math.log(as_larger_s / as_smaller_s))
     beyond_noise = math.sqrt(square_beyond_noise(slowdown, smaller, larger))
     share = doublings(smaller, settings.num_workers) / doublings(smaller, larger.settings.num_workers)
@@ -37,15 +35,15 @@ def promised_s(model: Model, settings: QueueSettings, most_s: float = math.inf) 
     return statistics.fmean(min(most_s, between_s * math.exp(later - share * beyond_noise)) for later in slowdowns)
 
 
-def _slowdown(whole: float, share: float, begin: float) -> float:
+def _slowdown(slowdown: float, share: float, begin: float) -> float:
     """The logarithm of the slowdown at a share of the doublings between two trials, if it begins at another share."""
-    return whole * (share - begin) / (1 - begin) if share > begin else 0.0
+    return slowdown * (share - begin) / (1 - begin) if share > begin else 0.0
 
 
-def _trials_around(known: tuple[Known, ...], num_workers: int) -> tuple[Known, Known] | None:
+def _trials_around(trials: tuple[Known, ...], num_workers: int) -> tuple[Known, Known] | None:
     """The nearest trials with fewer and with more workers; else the first and the last with workers, if they differ."""
-    fewer = [trial for trial in known if trial.settings.num_workers < num_workers]
-    more = [trial for trial in known if trial.settings.num_workers > num_workers]
+    fewer = [trial for trial in trials if trial.settings.num_workers < num_workers]
+    more = [trial for trial in trials if trial.settings.num_workers > num_workers]
     if fewer and more:
         return fewer[-1], more[0]
     with_workers = [trial for trial in fewer if trial.settings.num_workers]

@@ -172,47 +172,47 @@ class _Epoch:
             self._finished.append((batch, number))
             self._wake(self._settings.num_workers)
 
-    def _main_process(self, own: int) -> Iterator[None]:
+    def _main_process(self, process: int) -> Iterator[None]:
         machine, loop, in_order = self._machine, self._loop, self._settings.in_order
-        yield from self._start_workers(own)
+        yield from self._start_workers(process)
         threads = max(1.0, loop.step_cpu_s / loop.step_s) if loop.step_s else 1.0
         step_wait_s = loop.step_s - loop.step_cpu_s / threads
         received: dict[int, int] = {}  # the worker of each batch that is kept until its turn
         for expected in range(len(self._batches)):
             while expected not in received:
                 while not self._finished:
-                    self._idle.add(own)
+                    self._idle.add(process)
                     yield
                 batch, worker_number = self._finished.popleft()
                 received[batch if in_order else expected] = worker_number
-                machine.compute(own, loop.receive_s)
+                machine.compute(process, loop.receive_s)
                 yield
                 if loop.receive_wait_s:
-                    machine.wait(own, loop.receive_wait_s)
+                    machine.wait(process, loop.receive_wait_s)
                     yield
             self._outstanding[received.pop(expected)] -= 1
             if loop.sampler_s and self._sent < len(self._batches):
-                machine.wait(own, loop.sampler_s)
+                machine.wait(process, loop.sampler_s)
                 yield
             self._assign()
             self._returned_s.append(machine.now)
             if loop.step_cpu_s:
-                machine.compute(own, loop.step_cpu_s, threads)
+                machine.compute(process, loop.step_cpu_s, threads)
                 yield
             if step_wait_s:
-                machine.wait(own, step_wait_s)
+                machine.wait(process, step_wait_s)
                 yield
         self._is_done = True
         yield
 
-    def _start_workers(self, own: int) -> Iterator[None]:
+    def _start_workers(self, process: int) -> Iterator[None]:
         for worker in self._processes[:-1]:
-            self._machine.compute(own, self._loop.fork_s)
+            self._machine.compute(process, self._loop.fork_s)
             yield
             next(worker)
         for _ in range(min(self._settings.queued_batches, len(self._batches))):
             if self._loop.sampler_s:
-                self._machine.wait(own, self._loop.sampler_s)
+                self._machine.wait(process, self._loop.sampler_s)
                 yield
             self._assign()
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 
-from nws_sweep.replay import known
+from nws_sweep.replay.known import USUAL
 from nws_sweep.results import BatchCost, BatchRecord, Estimate, StageKind, StageTime, Trial
 
 COPY = "copy into shared memory"
@@ -102,56 +102,47 @@ def stage_costs(trials: Iterable[Trial], samples: int, num_workers: int) -> tupl
         samples: Of a batch.
         num_workers: Batches of trials with about this many workers count.
     """
-    near = sorted(trials, key=lambda trial: abs(math.log2(max(1, trial.num_workers) / max(1, num_workers))))
     timed: list[BatchRecord] = []
-    for trial in near:
+    for trial in sorted(trials, key=lambda trial: abs(math.log2(max(1, trial.num_workers) / max(1, num_workers)))):
         if len(timed) < _ENOUGH_BATCHES:
             timed += _latest(trial)
-    if not timed:
+    calls = [call for place, record in enumerate(timed) for call in _calls(place, record)]
+    if not _seconds(calls):
         return ()
-    calls = [call for place, record in enumerate(timed) for call in _timed(place, record)]
-    if not calls:
-        return ()
-    costs = _costs(calls, timed[0].stages[0].name, samples * len(timed))
-    return tuple(sorted(costs, key=lambda one: -one.share))
+    stages = _costs(calls, timed[0].stages[0].name, samples * len(timed))
+    return tuple(sorted(stages, key=lambda stage: -stage.share))
 
 
 def _latest(trial: Trial) -> Iterator[BatchRecord]:
     """The latest timed batch of each worker: early ones have more of a worker's start."""
-    timed = (one for one in trial.records if one.stages and not one.was_stopped)
-    yield from {one.number % max(1, trial.num_workers): one for one in timed}.values()
-
-
-def _timed(batch: int, record: BatchRecord) -> Sequence[_Call]:
-    """The calls of a batch; none if they took no time, of which there are no shares."""
-    calls = [*_calls(batch, record)]
-    return calls if _seconds(calls) else ()
+    timed = (record for record in trial.records if record.stages and not record.was_stopped)
+    yield from {record.number % max(1, trial.num_workers): record for record in timed}.values()
 
 
 def _calls(batch: int, record: BatchRecord) -> Iterator[_Call]:
-    """The transfer of a batch, and its calls without those that a search adds, whose names are empty."""
-    stages, copy_s = record.stages, record.cost.copy_s
-    copy = StageTime(name=COPY)
+    """The transfer of a batch, and its calls without those that a search adds, whose names are empty.
+
+    While the thread that makes the batch waits, other threads compute, as in ``BatchCost``.
+    """
+    copy, copy_s = StageTime(name=COPY), record.cost.copy_s
     yield _Call(batch, copy, [copy], copy_s, copy_s, 0.0)
-    inner = defaultdict[int, list[StageTime]](list)
-    for stage in stages:
-        inner[stage.parent].append(stage)
-    for place, stage in enumerate(stages):
-        line = [*_line_of(stages, place)]
-        if all(caller.name for caller in line):
-            cpu_s = stage.cpu_s - stage.overhead_s - sum(part.cpu_s - part.overhead_s for part in inner[place])
-            wait_s = stage.wait_s - sum(part.wait_s for part in inner[place])
-            all_cpu_s = stage.all_cpu_s - stage.overhead_s
-            all_cpu_s -= sum(part.all_cpu_s - part.overhead_s for part in inner[place])
-            yield _call(batch, stage, line, *(max(0.0, seconds) for seconds in (cpu_s, wait_s, all_cpu_s)))
+    for place, stage in enumerate(record.stages):
+        line = [*_line_of(record.stages, place)]
+        if not all(caller.name for caller in line):
+            continue
+        cpu_s, wait_s, all_cpu_s = _times(stage)
+        for callee in record.stages:
+            if callee.parent == place:
+                inner_cpu_s, inner_wait_s, inner_all_cpu_s = _times(callee)
+                cpu_s, wait_s, all_cpu_s = cpu_s - inner_cpu_s, wait_s - inner_wait_s, all_cpu_s - inner_all_cpu_s
+        cpu_s, wait_s = max(0.0, cpu_s), max(0.0, wait_s)
+        threads_s = max(0.0, all_cpu_s - cpu_s)
+        yield _Call(batch, stage, line, cpu_s + wait_s, cpu_s + threads_s, max(0.0, wait_s - threads_s))
 
 
-def _call(
-    batch: int, stage: StageTime, line: Sequence[StageTime], cpu_s: float, wait_s: float, all_cpu_s: float
-) -> _Call:
-    """The call; while the thread that makes the batch waits, other threads compute, as in ``BatchCost``."""
-    others_s = max(0.0, all_cpu_s - cpu_s)
-    return _Call(batch, stage, line, cpu_s + wait_s, cpu_s + others_s, max(0.0, wait_s - others_s))
+def _times(stage: StageTime) -> tuple[float, float, float]:
+    """CPU time, waiting, and the CPU time of all threads, without what timing has cost; with what the stage calls."""
+    return stage.cpu_s - stage.overhead_s, stage.wait_s, stage.all_cpu_s - stage.overhead_s
 
 
 def _line_of(stages: Sequence[StageTime], place: int) -> Iterator[StageTime]:
@@ -189,17 +180,17 @@ def _paths(calls: Sequence[_Call], root: str) -> Callable[[_Call], Sequence[str]
     A dataset's own functions are not among them, and objects that have several stages and hardly any code beside them:
     ``Compose``.
     """
-    own_s, whole_s = defaultdict[str, float](float), defaultdict[str, float](float)
+    code_s, all_s = defaultdict[str, float](float), defaultdict[str, float](float)  # without and with what it calls
     kinds, inner = dict[str, StageKind](), defaultdict[str, set[str]](set)
     for call in calls:
         names = [stage.name for stage in call.line]
-        own_s[call.stage.name] += call.seconds
+        code_s[call.stage.name] += call.seconds
         kinds[call.stage.name] = call.stage.kind
         for name in {*names}:
-            whole_s[name] += call.seconds
+            all_s[name] += call.seconds
         for callee, caller in itertools.pairwise(names):
             inner[caller].add(callee)
-    small = {name for name in kinds if own_s[name] < _CONTAINER * whole_s[name]}
+    small = {name for name in kinds if code_s[name] < _CONTAINER * all_s[name]}
     datasets = {root, *(name for name, kind in kinds.items() if kind is StageKind.DATASET)}
     passed = datasets | {name for name in small if kinds[name] is StageKind.OBJECT and len(inner[name]) > 1}
 
@@ -220,25 +211,25 @@ def nested(stages: Sequence[Stage]) -> Iterator[Stage]:
             yield from (inner for inner in stages if inner.depth == 1 and inner.within == stage.name)
 
 
-def _cost(stage: StageTime, found: Sequence[_Call], calls: Sequence[_Call], samples: int) -> Stage:
-    """The cost of a stage: these of all calls."""
-    by_batch, all_by_batch = _by_batch(found), _by_batch(calls)
-    shares = [by_batch[batch] / seconds for batch, seconds in all_by_batch.items()]
-    seconds, is_copy = _seconds(found), stage.name == COPY
-    share = seconds / sum(all_by_batch.values())
+def _cost(stage: StageTime, inside: Sequence[_Call], calls: Sequence[_Call], samples: int) -> Stage:
+    """Adds up the calls of a stage and of what it calls; ``calls``, those of all stages, give its share."""
+    seconds, cpu_s, is_copy = _seconds(inside), sum(call.cpu_s for call in inside), stage.name == COPY
+    by_batch, all_by_batch = _by_batch(inside), _by_batch(calls)
+    shares = [by_batch[batch] / batch_s for batch, batch_s in all_by_batch.items() if batch_s]
+    share = seconds / _seconds(calls)
     making = [call for call in calls if call.stage.name != COPY]
-    made_cpu_s, made_wait_s = sum(call.cpu_s for call in making), sum(call.wait_s for call in making)
+    making_cpu_s, making_wait_s = sum(call.cpu_s for call in making), sum(call.wait_s for call in making)
     return Stage(
         name=stage.name,
         file=stage.file,
         line=stage.line,
-        calls=sum(call.stage.calls for call in found if call.stage.name == stage.name) / samples,
+        calls=sum(call.stage.calls for call in inside if call.stage.name == stage.name) / samples,
         seconds=seconds / samples,
         share=share,
-        spread=statistics.stdev(shares) / math.sqrt(len(shares)) if len(shares) > 2 else known.USUAL * share,
-        cpu_share=min(1.0, sum(call.cpu_s for call in found) / seconds) if seconds else 0.0,
-        cpu=sum(call.cpu_s for call in found) / made_cpu_s if made_cpu_s and not is_copy else 0.0,
-        wait=sum(call.wait_s for call in found) / made_wait_s if made_wait_s else 0.0,
+        spread=statistics.stdev(shares) / math.sqrt(len(shares)) if len(shares) > 2 else USUAL * share,
+        cpu_share=min(1.0, cpu_s / seconds) if seconds else 0.0,
+        cpu=cpu_s / making_cpu_s if making_cpu_s and not is_copy else 0.0,
+        wait=sum(call.wait_s for call in inside) / making_wait_s if making_wait_s else 0.0,
         copy=float(is_copy),
     )
 

@@ -107,7 +107,7 @@ class SearchResult:
     @property
     def explanation(self) -> tuple[str, ...]:
         """The diagnosis in sentences, the most important first."""
-        return tuple(map(in_python, self._summary.configurations[0].explanation))
+        return tuple(map(in_python, self._summary.configurations[0].conclusions.explanation))
 
     @property
     def warnings(self) -> tuple[str, ...]:

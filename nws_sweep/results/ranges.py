@@ -10,7 +10,7 @@ from typing import Annotated
 
 import msgspec
 
-MOST_WORKERS = 4096  # workers, and ranks, of one host: what predictions replay in seconds
+MOST_WORKERS = 4096  # workers, batches ahead of each, and ranks, of one host: what predictions replay in seconds
 MOST_CPUS, FEWEST_CPUS = 100_000, 0.01  # of predictions; a share of a CPU is a quota
 STRATEGIES = ("adaptive", "patience", "exhaustive")
 SEARCHABLE = ("prefetch_factor", "pin_memory", "persistent_workers", "multiprocessing_context", "in_order")
@@ -40,6 +40,11 @@ Mode = Annotated[str, _one_of("steady", "epoch")]
 Cache = Annotated[str, _one_of("auto", "warm", "cold")]
 Strategy = Annotated[str, _one_of(*STRATEGIES)]
 AnyStrategy = Annotated[str, _one_of(*STRATEGIES, ONLINE_STRATEGY)]
+Switch = Annotated[bool, msgspec.Meta(description="true or false")]
+PredictedCpus = Annotated[
+    float, msgspec.Meta(ge=FEWEST_CPUS, le=MOST_CPUS, description=f"a number from {FEWEST_CPUS} to {MOST_CPUS}")
+]  # fmt: skip
+PredictedStep = Annotated[float, msgspec.Meta(ge=0, le=86_400, description="a number from 0 to 86400")]
 Searchable = Annotated[str, _one_of(*SEARCHABLE)]
 
 # Measured values, and facts of a host.

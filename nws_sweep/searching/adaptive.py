@@ -39,16 +39,18 @@ class Adaptive(Strategy):
             return self._round([self.base.with_workers(profiled)])
         if unknown := [o.settings for o in observations if o.may_continue and o.cost_s is None]:
             return self._round(unknown)
-        found = estimates_of(observations, self.rules.tolerance)
+        estimates = estimates_of(observations, self.rules.tolerance)
         model = model_from(observations, self.start_method)
-        if found is None or model is None:
+        if estimates is None or model is None:
             return self._after_failures(observations)
-        new = self._new(observations, found, model)
-        active = [o for o in found.observations if o.may_continue]
-        ended = [o for o in active if is_behind(o, found)]
-        staying = [o for o in active if o.settings == found.answer] if new else undecided(found, active, self.measure)
+        new = self._new(observations, estimates, model)
+        active = [o for o in estimates.observations if o.may_continue]
+        ended = [o for o in active if is_behind(o, estimates)]
+        staying = (
+            [o for o in active if o.settings == estimates.answer] if new else undecided(estimates, active, self.measure)
+        )
         if not new and not staying:
-            return Stop(reason=self._reason(observations, found, model))
+            return Stop(reason=self._reason(observations, estimates, model))
         rounds = max((len(o.paces_s) for o in staying), default=0)
         kept = [o.settings for o in staying if o not in ended]
         return self._round([*new, *kept], ended, rounds=rounds)
@@ -83,10 +85,10 @@ class Adaptive(Strategy):
         is_limited = self.rules.max_workers is not None
         return self.rules.candidates if is_limited else sorted({*self.rules.candidates, self.base.num_workers})
 
-    def _new(self, observations: Sequence[Observation], found: Estimates, model: Model) -> list[LoaderSettings]:
+    def _new(self, observations: Sequence[Observation], estimates: Estimates, model: Model) -> list[LoaderSettings]:
         """The candidates to start."""
-        fitting, measured_s = self._fitting(observations), found.costs_s
-        is_first = len({o.num_workers for o in found.observations}) == 1
+        fitting, measured_s = self._fitting(observations), estimates.costs_s
+        is_first = len({o.num_workers for o in estimates.observations}) == 1
         most = max(_FIRST_STEP, 2 * self.cores, _STEP * max(settings.num_workers for settings in measured_s))
         if self.rules.max_workers is None:
             most = min(most, choice.most_workers(self.cores, measured_s))
@@ -95,19 +97,20 @@ class Adaptive(Strategy):
         wanted = {self.guess, self.rules.reference, self.base.num_workers, _most_fed(observations)}
         if is_first:
             # Other programs may end at any moment.
-            predictions = (self._predicted(fits, one) for one in with_and_without_others(model))
+            predictions = (self._predicted(fits, variant) for variant in with_and_without_others(model))
             firsts = (choice.promising({}, predicted_s, self.rules.tolerance) for predicted_s in predictions)
             wanted |= {first.num_workers for first in firsts if first}
         if new := [self.base.with_workers(n) for n in fitting if n in wanted]:
             return new
         if self._enough_measured(observations):
             return []
-        predicted_s = self._predicted(fits, model, found)
-        if self._enough_in_vain(found):  # the best may be beside the answer, as with a worker for each disk
-            predicted_s = {new: cost_s for new, cost_s in predicted_s.items() if _is_beside_answer(new, found)}
+        predicted_s = self._predicted(fits, model, estimates)
+        if self._enough_in_vain(estimates):  # the best may be beside the answer, as with a worker for each disk
+            predicted_s = {new: cost_s for new, cost_s in predicted_s.items() if _is_beside_answer(new, estimates)}
         # A prediction is compared with predictions too: else all would be promising after one slow measurement.
         known_s = {
-            known: min(cost_s, model.cost_s(queue_settings(known, self.cores))) for known, cost_s in measured_s.items()
+            settings: min(cost_s, model.cost_s(queue_settings(settings, self.cores)))
+            for settings, cost_s in measured_s.items()
         }
         best = choice.promising(known_s, predicted_s, self.rules.tolerance)
         return [best] if best else []
@@ -117,15 +120,15 @@ class Adaptive(Strategy):
         is_enough = len(observations) >= MOST_PREDICTED + self.rules.patience
         return f"{len(observations)} candidates were measured" if is_enough else ""
 
-    def _enough_in_vain(self, found: Estimates) -> str:
+    def _enough_in_vain(self, estimates: Estimates) -> str:
         """Why a candidate is started beside the answer only, whatever is predicted; empty if any may be."""
-        in_vain = _started_since(found.observations, found.of_answer)
+        in_vain = _started_since(estimates.observations, estimates.of_answer)
         is_enough = in_vain >= max(1, self.rules.patience)
         return f"the last {in_vain} that were predicted to be faster were not" if is_enough else ""
 
-    def _keeps_the_step_busy(self, found: Estimates, model: Model) -> bool:
+    def _keeps_the_step_busy(self, estimates: Estimates, model: Model) -> bool:
         """Whether no candidate can be faster than the answer, since the training step never waits for it."""
-        return found.costs_s[found.answer] <= model.loop.step_s * (1 + self.rules.tolerance)
+        return estimates.costs_s[estimates.answer] <= model.loop.step_s * (1 + self.rules.tolerance)
 
     def _predicted(
         self, numbers: Sequence[int], model: Model, estimates: Estimates | None = None
@@ -140,10 +143,7 @@ class Adaptive(Strategy):
             most_s = estimates.as_cheap_s(settings) if estimates else math.inf
             return promised_s(model, queue_settings(settings, self.cores), most_s)
 
-        def costs_s(numbers: Iterable[int]) -> dict[LoaderSettings, float]:
-            return {settings: cost_s(settings) for settings in map(self.base.with_workers, numbers)}
-
-        return choice.costs_near_the_best(numbers, costs_s, self.rules.tolerance)
+        return choice.costs_near_the_best([*map(self.base.with_workers, numbers)], cost_s, self.rules.tolerance)
 
     def _fitting(self, observations: Sequence[Observation]) -> list[int]:
         """The untried candidates up to half-way from the most workers that succeeded to the fewest more that failed.
@@ -155,30 +155,30 @@ class Adaptive(Strategy):
         ceiling = min((most + min(failed)) / 2 if failed else math.inf, _most_fed(observations))
         return [n for n in self._untried(observations) if n <= ceiling]
 
-    def _reason(self, observations: Sequence[Observation], found: Estimates, model: Model) -> str:
-        answer, costs_s = found.answer, found.costs_s
+    def _reason(self, observations: Sequence[Observation], estimates: Estimates, model: Model) -> str:
+        answer, costs_s = estimates.answer, estimates.costs_s
         reason = f"{_named(answer, self.base)} is the fastest"
-        if costs_s[found.fastest] < (1 - choice.CLOSE) * costs_s[answer]:
-            saved = units.share(1 - costs_s[found.fastest] / costs_s[answer])
-            reason = f"{_named(answer, self.base)}: {_named(found.fastest, self.base)} would save only {saved}"
-        if self._keeps_the_step_busy(found, model):
+        if costs_s[estimates.fastest] < (1 - choice.CLOSE) * costs_s[answer]:
+            saved = units.share(1 - costs_s[estimates.fastest] / costs_s[answer])
+            reason = f"{_named(answer, self.base)}: {_named(estimates.fastest, self.base)} would save only {saved}"
+        if self._keeps_the_step_busy(estimates, model):
             return f"{reason}; no candidate can be faster, since it keeps the training step busy all the time"
         if answer.num_workers == self._allowed[-1]:
             return f"{reason}; it is the largest candidate"
-        slower = sorted({o.num_workers for o in found.observations if costs_s[o.settings] > costs_s[answer]})
+        slower = sorted({o.num_workers for o in estimates.observations if costs_s[o.settings] > costs_s[answer]})
         if more := [n for n in slower if n > answer.num_workers]:
             reason += f"; more workers ({', '.join(map(str, more))}) were not faster"
         if (most_fed := _most_fed(observations)) < math.inf:
             reason += f"; only {units.counted(most_fed, 'worker')} can have batches"
         if failed := sorted({o.num_workers for o in observations if o.cost_s is None}):
             reason += f"; num_workers={', '.join(map(str, failed))} could not be measured"
-        enough = self._enough_measured(observations) or self._enough_in_vain(found)
+        enough = self._enough_measured(observations) or self._enough_in_vain(estimates)
         return f"{reason}; {enough or f'no other candidate is predicted to save {units.share(choice.PROMISING)}'}"
 
 
 def _named(settings: LoaderSettings, base: LoaderSettings) -> str:
-    other = settings.differing(base.with_workers(settings.num_workers))
-    return f"num_workers={settings.num_workers}" + (f" {other}" if other else "")
+    differing = settings.differing(base.with_workers(settings.num_workers))
+    return f"num_workers={settings.num_workers}" + (f" {differing}" if differing else "")
 
 
 def _most_fed(observations: Iterable[Observation]) -> float:
@@ -186,21 +186,21 @@ def _most_fed(observations: Iterable[Observation]) -> float:
     return min((o.fed_workers for o in observations if o.fed_workers is not None), default=math.inf)
 
 
-def _is_beside_answer(one: LoaderSettings, found: Estimates) -> bool:
+def _is_beside_answer(settings: LoaderSettings, estimates: Estimates) -> bool:
     """Whether its num_workers is between the answer's and the nearest measured ones."""
-    numbers = sorted({other.num_workers for other in found.observations})
-    place = numbers.index(found.answer.num_workers)
-    return numbers[max(0, place - 1)] < one.num_workers < numbers[min(place + 1, len(numbers) - 1)]
+    numbers = sorted({o.num_workers for o in estimates.observations})
+    place = numbers.index(estimates.answer.num_workers)
+    return numbers[max(0, place - 1)] < settings.num_workers < numbers[min(place + 1, len(numbers) - 1)]
 
 
 def _started_since(observations: Iterable[Observation], answer: Observation) -> int:
     """How many candidates were started after the answer, so that their predictions were wrong."""
     began = min(answer.paces_s, default=0)
-    return sum(min(one.paces_s, default=0) > began for one in observations)
+    return sum(min(o.paces_s, default=0) > began for o in observations)
 
 
-def is_behind(observation: Observation, found: Estimates) -> bool:
+def is_behind(observation: Observation, estimates: Estimates) -> bool:
     """Whether further rounds are not expected to make it the answer."""
-    if observation.settings == found.answer or found.needs_another_round(observation):
+    if observation.settings == estimates.answer or estimates.needs_another_round(observation):
         return False
-    return found.loss(observation.settings) <= choice.CLOSE
+    return estimates.loss(observation.settings) <= choice.CLOSE

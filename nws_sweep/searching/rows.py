@@ -130,7 +130,7 @@ class Figures:
         if self.loop is not None and (costs := self._costs_in_windows()):
             loop = replace(self.loop, step_s=self.timing.step_s, receive_s=self._receive_s())
             # Of CPU time only the counters say enough: records of a start have what a process does once.
-            limits += physical_limits(costs, loop, self.conditions.settings.num_workers, math.inf)
+            limits += physical_limits(costs, loop, self.conditions.settings.num_workers)
         if cpu_s is not None:
             name = "the CPU time of a batch, shared by the CPUs,"
             limits.append(Limit(name, cpu_s / self.conditions.cores))
@@ -159,10 +159,10 @@ class Figures:
         windows = counters.all_windows(running)
         if any(window.startup_s is not None or window.ended_epoch for window in windows) and not epoch_windows(windows):
             return None
-        made, cpu_s = sum(batches_made(time_slice, self.conditions) for time_slice in running), 0.0
+        batches, cpu_s = sum(batches_made(time_slice, self.conditions) for time_slice in running), 0.0
         for time_slice in running:
             beside_s = (
                 time_slice.elapsed_s - sum(window.elapsed_s for window in time_slice.windows) + usage.CLOCK_TICK_S
             )
             cpu_s += time_slice.used.cpu_s - cores * max(0.0, beside_s)
-        return max(0.0, cpu_s) / made if made else None
+        return max(0.0, cpu_s) / batches if batches else None

@@ -12,6 +12,7 @@ from nws_sweep.replay.stages import Stage
 from nws_sweep.report import explanation
 from nws_sweep.results import BatchCost, BatchRecord, LoopCosts, SearchRecord, StageTime
 from tests import factories
+from tests.analysis.test_diagnosis import COMPUTING, WAITING
 from tests.factories import recorded_trial, search_result, store_grid
 
 READING = StageTime(name="read", parent=0, calls=8, wait_s=0.09, file="/project/data.py", line=40)
@@ -105,11 +106,17 @@ def test_a_stage_that_costs_workers_but_no_time_is_said_so() -> None:
 def test_the_diagnosis_names_what_to_make_cheaper() -> None:
     blur = Stage(name="Blur", file="/project/data.py", line=12, share=0.7, cpu_share=1.0, saved=0.4)
     read = replace(blur, name="read", file="", cpu_share=0.1, saved=0.2)
-    assert advice.dearest([read, blur]) == {
-        "cheaper": "a cheaper Blur (70 % of a sample's time at data.py:12; the epoch would take 40 % less without it)",
-        "waiting_in": "; it waits in read (70 % of a sample's time; the epoch would take 20 % less without it)",
-    }
-    assert advice.dearest([]) == {"cheaper": "cheaper transforms", "waiting_in": ""}
+    assert advice.dearest([read, blur], computing=True) == blur
+    assert advice.dearest([read, blur], computing=False) == read
+    assert advice.dearest([read], computing=True) is None
+    named = advice.sentence(COMPUTING.diagnosis, [read, blur])
+    assert (
+        "a cheaper Blur (70 % of a sample's time at data.py:12; the epoch would take 40 % less without it) or" in named
+    )
+    assert advice.sentence(WAITING.diagnosis, [read, blur]).endswith(
+        "; it waits in read (70 % of a sample's time; the epoch would take 20 % less without it)"
+    )
+    assert "cheaper transforms" in advice.sentence(COMPUTING.diagnosis)
 
 
 def test_threads_that_compute_much_of_the_batches_are_told_with_their_number() -> None:

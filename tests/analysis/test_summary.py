@@ -134,13 +134,13 @@ def verdict(*tied: int, **changes: Any) -> Verdict:
 )  # fmt: skip
 @pytest.mark.usefixtures("forked_workers")
 def test_warnings_of_a_search_begin(result: SearchRecord, warnings: list[str]) -> None:
-    found = summary_of_run(result).configurations[0].warnings
+    found = summary_of_run(result).configurations[0].conclusions.warnings
     assert [line[: len(start)] for line, start in zip(found, warnings, strict=True)] == warnings
 
 
 def test_workers_that_are_not_forked_copy_no_objects_of_the_dataset(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "start_method", lambda: "forkserver")
-    assert only(trial(2, 1.0), trial(4, 2.0), facts=replace(FACTS, objects=(STORE,))).warnings == ()
+    assert only(trial(2, 1.0), trial(4, 2.0), facts=replace(FACTS, objects=(STORE,))).conclusions.warnings == ()
 
 
 def pinned(accelerator: str | None) -> SearchRecord:
@@ -170,4 +170,4 @@ def test_warnings_of_all_configurations_are_given_once(
     found = summary_of_grid(*results, unreadable=("a/result.json: cannot be read (gone)",))
     expected = (*warnings, "a/result.json: cannot be read (gone)")
     assert all(line.startswith(start) for line, start in zip(found.warnings, expected, strict=True))
-    assert [each.warnings for each in found.configurations] == [(), ()]
+    assert [each.conclusions.warnings for each in found.configurations] == [(), ()]

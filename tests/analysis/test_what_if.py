@@ -53,21 +53,21 @@ def test_the_start_of_persistent_workers_is_shared_out_over_the_epochs() -> None
     for epochs, start_s in ((1, 1.0), (2, 5.0), (10, 1.0)):
         rules = configuration(loader=loader, measure=MeasureRules(epochs=epochs))
         known = found(replace(trial, settings=loader), configuration=rules)
-        assert known.cost_s(known.own) == pytest.approx(start_s + 163 * 0.08, rel=0.03)
+        assert known.predict(known.best).cost_s.value == pytest.approx(start_s + 163 * 0.08, rel=0.03)
 
 
 def test_without_the_length_of_an_epoch_a_batch_is_predicted() -> None:
     known = found(recorded_trial(4, WAITS), batches=None)
-    predicted = known.predict(known.own)
+    predicted = known.predict(known.best)
     assert (predicted.epoch_s, predicted.cost_s) == (None, predicted.batch_s)
-    assert known.cost_s(known.own) == pytest.approx(predicted.batch_s.value)
+    assert known.model.cost_s(known.best) == pytest.approx(predicted.batch_s.value)
 
 
 def test_a_trial_with_the_same_settings_cpus_and_training_step_has_the_measured_times() -> None:
     first, measured = trial(0, 8.0), recorded_trial(4, WAITS)
     known = found(first, measured)
-    assert known.predict(known.own).measured == measured.measurement
-    without_workers = replace(known.own, num_workers=0, prefetch_factor=4, persistent_workers=True)
+    assert known.predict(known.best).measured == measured.measurement
+    without_workers = replace(known.best, num_workers=0, prefetch_factor=4, persistent_workers=True)
     assert known.predict(without_workers).measured == first.measurement
     for asked in ({"num_workers": 2}, {"cpus": 9}, {"training_step": 0.1}):
         other, settings = known.asked(**asked)
@@ -95,8 +95,8 @@ def test_a_recorded_training_step_counts_unless_it_computes_or_takes_no_time() -
     assert (waiting.step_s, computing.step_s, of(WAITS, step_s=1e-5).step_s) == (0.02, 0.02, 0)
     without_step = configuration(training_step={"_target_": NO_STEP})
     assert found(recorded_trial(4, WAITS, LoopCosts(step_s=0.02)), configuration=without_step).step_s == 0
-    assert list(waiting.sizing(waiting.own, NUMBERS)) == [1]
-    assert computing.sizing(computing.own, NUMBERS) == of(WAITS).sizing(waiting.own, NUMBERS) == {}
+    assert list(waiting.sizing(waiting.best, NUMBERS)) == [1]
+    assert computing.sizing(computing.best, NUMBERS) == of(WAITS).sizing(waiting.best, NUMBERS) == {}
 
 
 @pytest.mark.parametrize(
@@ -118,15 +118,15 @@ def test_a_wrong_value_is_refused(name: str, value: Any, allowed: str) -> None:
 def test_the_start_method_of_workers_counts_before_any_was_started() -> None:
     spawned = configuration(loader=loader_settings(multiprocessing_context="spawn"))
     forked, slow = (found(recorded_trial(0, WAITS), configuration=one) for one in (configuration(), spawned))
-    settings = replace(forked.own, num_workers=4)
-    assert slow.cost_s(settings) - forked.cost_s(settings) == pytest.approx(2.0, rel=0.05)
+    settings = replace(forked.best, num_workers=4)
+    assert slow.predict(settings).cost_s.value - forked.predict(settings).cost_s.value == pytest.approx(2.0, rel=0.05)
 
 
 def test_several_ranks_share_the_cpus_and_the_epoch() -> None:
     trial, ranks = recorded_trial(4, WAITS), (1, 2)
     one, two = (found(trial, batches=650 // n, configuration=configuration(ranks=n)) for n in ranks)
-    assert two.own.cpus == one.own.cpus / 2
-    assert two.cost_s(two.own) == pytest.approx(one.cost_s(one.own) / 2, rel=0.1)
+    assert two.best.cpus == one.best.cpus / 2
+    assert two.predict(two.best).cost_s.value == pytest.approx(one.predict(one.best).cost_s.value / 2, rel=0.1)
 
 
 def test_of_many_numbers_a_ladder_is_shown() -> None:

@@ -69,4 +69,5 @@ def test_more_workers_than_usual_are_tried_only_if_the_last_doubling_gained_a_fi
     assert choice.most_workers(2, {queue(16): 1.0, queue(64): 0.63}) == 128  # two doublings
     assert choice.most_workers(2, {queue(8): 1.0, queue(16): 0.5}) == 64
     assert choice.most_workers(2, {queue(32): 1.0, queue(64): 0.7, queue(128): 0.69}) == 128
-    assert choice.last_doubling({queue(0): 8.0, queue(8): 1.0}) == (8, 0, 0.5)
+    assert choice.most_workers(2, {queue(0): 8.0, queue(80): 2.0}) == 80  # six doublings, a fifth each
+    assert choice.most_workers(2, {queue(0): 8.0, queue(80): 1.8}) == 160

@@ -121,8 +121,8 @@ def test_the_factor_of_a_window_with_one_batch_of_each_worker_is_nearer_to_one()
 
 def test_the_factor_is_one_of_loading_not_of_another_training_step() -> None:
     model, settings = Model((of_trial(epoch("equal"), 8, 300, factor=1.5),)), QueueSettings(8, 2.0)
-    assert model.cost_s(settings, step_s=1.0) == pytest.approx(1.0, rel=0.01)
-    predicted = model.predict(settings, step_s=0.0).epoch_s
+    assert replace(model, step_s=1.0).cost_s(settings) == pytest.approx(1.0, rel=0.01)
+    predicted = replace(model, step_s=0.0).predict(settings).epoch_s
     assert predicted.value / model.batches == pytest.approx(model.cost_s(settings), rel=0.01)
 
 

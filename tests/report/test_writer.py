@@ -244,7 +244,8 @@ def test_the_report_of_a_run_is_written_with_all_its_files_and_shows_what_was_me
 
 def test_the_report_of_a_run_names_its_host_every_trial_and_why_the_search_stopped() -> None:
     slow = failed_trial(2, "no |", TrialState.TIMEOUT)
-    text = page.markdown(summary_of_run(search_result(trial(4, 8.0, noise=Noise(steal=0.3)), slow)))
+    noisy = replace(recorded_trial(4, BatchCost(cpu_s=0.08, wait_s=0.0)), noise=Noise(steal=0.3))
+    text = page.markdown(summary_of_run(search_result(replace(noisy, measurement=measurement(8.0)), slow)))
     host = section(text, "Host and method")
     assert "node1: Example CPU, 8 usable of 16 CPUs, 68.7 GB memory, Linux-6.1-x86_64" in host
     assert "Python 3.11.7, torch 2.4.0, torchvision 0.19.0, nws_sweep 0.1.0" in host
