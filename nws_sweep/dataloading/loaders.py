@@ -346,6 +346,11 @@ class Source:
         return settings.shuffle if self._template is None else is_shuffled(self._template)
 
     @property
+    def is_iterable(self) -> bool:
+        """Whether it is an iterable dataset."""
+        return isinstance(self.dataset, IterableDataset)
+
+    @property
     def samples(self) -> int | None:
         """Samples per epoch, of all ranks if a sampler shares them among ranks; None if unknown."""
         if self._template is None or (self._ranks > 1 and isinstance(self._template.sampler, DistributedSampler)):
