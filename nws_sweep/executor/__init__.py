@@ -1,6 +1,6 @@
 """Runs each trial in separate processes: fork server, template process, trial processes, their workers.
 
-May import ``dataloading`` and below. ``child`` and what it imports run in the trial process and are imported only there.
+May import ``dataloading`` and below. ``child`` and the modules that only it imports run in the trial process.
 
 - ``dataset_server``: starts trial processes and keeps the template process of the latest dataset
 - ``trial_process``: the parent's handle of a trial process, with time limit, memory budget, and other ranks beside it
