@@ -59,8 +59,8 @@ class WorkerTimes:
 
     def add_transfer(self, worker: int, cpu_s: float) -> None:
         """Called in a worker: another batch begins, after a transfer that took so much CPU time."""
-        starts, transfers = (self._totals[kind][1][worker] for kind in (_START, _FIRST_TRANSFER))
-        self._add(_FIRST_TRANSFER if transfers < starts else _LATER_TRANSFER, worker, cpu_s)
+        starts, first_transfers = self._totals[_START][1][worker], self._totals[_FIRST_TRANSFER][1][worker]
+        self._add(_FIRST_TRANSFER if first_transfers < starts else _LATER_TRANSFER, worker, cpu_s)
 
     def _add(self, kind: int, worker: int, spent_s: float) -> None:
         seconds, counts = self._totals[kind]
@@ -75,18 +75,23 @@ class WorkerTimes:
     def start(self) -> BatchCost | None:
         """Mean cost of the start of a worker; None before the first batch of any.
 
-        What its first transfer takes longer than a later one belongs to it: threads start, modules are imported.
+        What its first transfer takes longer than a later one belongs to the start: threads start, modules are imported.
         """
-        start_s, first_s = self._mean_s(_START), self._mean_s(_FIRST_TRANSFER)
-        later_s = self._mean_s(_LATER_TRANSFER)
-        longer_s = 0.0 if first_s is None or later_s is None else max(0.0, first_s - later_s)
-        return None if start_s is None else BatchCost(start_s + longer_s, self._mean_s(_INIT) or 0.0)
+        start_s = self._mean_s(_START)
+        if start_s is None:
+            return None
+        first_s, later_s = self._mean_s(_FIRST_TRANSFER), self._mean_s(_LATER_TRANSFER)
+        if first_s is not None and later_s is not None:
+            start_s += max(0.0, first_s - later_s)
+        return BatchCost(start_s, self._mean_s(_INIT) or 0.0)
 
     @property
     def copy_s(self) -> float:
         """Mean CPU seconds of a transfer: of later ones, if any; 0 before any."""
         later_s = self._mean_s(_LATER_TRANSFER)
-        return self._mean_s(_FIRST_TRANSFER) or 0.0 if later_s is None else later_s
+        if later_s is None:
+            return self._mean_s(_FIRST_TRANSFER) or 0.0
+        return later_s
 
 
 class BatchLog:
@@ -111,14 +116,17 @@ class BatchLog:
         self._next = 0
 
     def produced(self) -> int | None:
-        """Samples finished by all workers since the loader was made; None if any worker cannot count."""
+        """Returns the samples finished by all workers since the loader was made; None if any worker cannot count."""
         counts = list(self.samples)
         return None if _UNCOUNTED in counts else sum(counts)
 
     def unfed(self) -> int:
-        """Number of workers that had no batch for the epoch."""
-        workers = zip(self._ends, self._counts, self._first, strict=True)
-        return sum(bool(has_ended) and count == first for has_ended, count, first in workers)
+        """Returns the number of workers that had no batch for the epoch."""
+        unfed = 0
+        for has_ended, count, first in zip(self._ends, self._counts, self._first, strict=True):
+            if has_ended and count == first:
+                unfed += 1
+        return unfed
 
     def add_end(self, worker: int) -> None:
         """Called in a worker: its part of a stream has ended."""
@@ -140,7 +148,8 @@ class BatchLog:
 
     def begin_epoch(self) -> None:
         """Called before an epoch starts; no worker makes a batch."""
-        self._read, self._first = list(self._counts), list(self._counts)
+        self._read = list(self._counts)
+        self._first = list(self._counts)
         self._ends[:] = [0] * self._workers
         self._pending.clear()
         self._next = 0
@@ -152,59 +161,75 @@ class BatchLog:
         return self._row(0, first)[0] if first < self._counts[0] <= first + _ROWS else None
 
     def new(self, *, has_ended: bool = False) -> tuple[BatchRecord, ...]:
-        """Records of the epoch since the last call, up to the first batch that is not finished; all if it has ended.
+        """Returns records of the epoch since the last call, up to the first batch that is not finished.
 
-        Later batches that are finished wait: cheap ones would otherwise be more frequent among the records than in the
-        epoch. Batches are numbered as if they were assigned to the workers in turn. With ``in_order=False``, or once a
-        worker of an iterable dataset has no more samples, they are not: numbers stay unique, but may have gaps.
+        Later batches that are finished wait, unless the epoch has ended: cheap ones would otherwise be more frequent
+        among the records than in the epoch. Batches are numbered as if they were assigned to the workers in turn. With
+        ``in_order=False``, or once a worker of an iterable dataset has no more samples, they are not: numbers stay
+        unique, but may have gaps.
         """
         counts = list(self._counts)
-        is_complete = not has_ended
+        has_all_rows = True
         for worker, count in enumerate(counts):
-            rows = {index: self._row(worker, index) for index in range(max(self._read[worker], count - _ROWS), count)}
-            oldest = self._counts[worker] - _ROWS + 1  # a worker may have written over older rows meanwhile
-            whole = {index: row for index, row in rows.items() if index >= oldest}
-            is_complete &= len(whole) == count - self._read[worker]
-            for index, row in whole.items():
-                self._pending[worker + (index - self._first[worker]) * self._workers] = row
+            has_all_rows &= self._read_rows(worker, count)
         self._read = counts
         copy_s = self.times.copy_s
-        return tuple(
-            BatchRecord(
+        records = []
+        for number, row in self._take_pending(in_order=has_all_rows and not has_ended):
+            began_s, ended_s, cpu_s, wait_s, threads = row
+            index, worker = divmod(number, self._workers)
+            record = BatchRecord(
                 number=number,
                 position=position(number, self._order, self._batches),
-                began_s=row[0],
-                ended_s=row[1],
-                cost=BatchCost(row[2], row[3], copy_s, row[4]),
+                began_s=began_s,
+                ended_s=ended_s,
+                cost=BatchCost(cpu_s, wait_s, copy_s, threads),
                 stages=self.stages.read(worker, self._first[worker] + index),
             )
-            for number, row in self._taken(is_complete)
-            for index, worker in [divmod(number, self._workers)]
-        )
+            records.append(record)
+        return tuple(records)
+
+    def _read_rows(self, worker: int, count: int) -> bool:
+        """Reads a worker's rows up to this number of batches; returns whether no row had been overwritten."""
+        unread = range(max(self._read[worker], count - _ROWS), count)
+        rows = [self._row(worker, index) for index in unread]
+        oldest = self._counts[worker] - _ROWS + 1  # the worker may have written over older rows meanwhile
+        first = self._first[worker]
+        intact = 0
+        for index, row in zip(unread, rows, strict=True):
+            if index >= oldest:
+                self._pending[worker + (index - first) * self._workers] = row
+                intact += 1
+        return intact == count - self._read[worker]
 
     def _row(self, worker: int, index: int) -> tuple[float, ...]:
         place = (worker * _ROWS + index % _ROWS) * _FIELDS
         return tuple(self._rows[place : place + _FIELDS])
 
-    def _taken(self, is_complete: bool) -> list[tuple[int, Sequence[float]]]:
-        """The pending rows up to the first missing one; all of them if rows were overwritten."""
+    def _take_pending(self, *, in_order: bool) -> list[tuple[int, Sequence[float]]]:
+        """Takes the pending rows, with their numbers: up to the first missing row if they are taken in order."""
         numbers = sorted(self._pending)
-        if is_complete:
-            due = (number for number in numbers if number >= self._next)
-            numbers = [number for place, number in enumerate(due, self._next) if number == place]
-        self._next = max([self._next, *(number + 1 for number in numbers)])
+        if in_order:
+            end = self._next
+            while end in self._pending:
+                end += 1
+            numbers = list(range(self._next, end))
+        if numbers:
+            self._next = max(self._next, numbers[-1] + 1)
         return [(number, self._pending.pop(number)) for number in numbers]
 
 
 def position(number: int, order: Sequence[int], batches: int | None) -> float | None:
-    """The place of a batch in the order of the sampler, from 0 to 1; None if it is unknown.
+    """Returns the place of a batch in the order of the sampler, from 0 to 1; None if it is unknown.
 
     Args:
-        number: Of the batch in the order in which batches are given.
-        order: Of each batch that was given, its number in the order of the sampler.
+        number: Of the batch in the order in which batches are taken.
+        order: Of each batch that was taken, its number in the order of the sampler.
         batches: Length of an epoch; None if unknown.
     """
-    return order[number] / batches if batches and number < len(order) else None
+    if not batches or number >= len(order):
+        return None
+    return order[number] / batches
 
 
 @dataclass(eq=False)
@@ -237,9 +262,10 @@ class BatchTimer:
         with contextlib.suppress(Exception):
             began = read_clocks(run_delay_clock())
         user_function(worker)
-        if began is not None:
-            with contextlib.suppress(Exception):
-                self.log.times.add_init(worker, cost_of(read_clocks(run_delay_clock()).since(began)).wait_s)
+        with contextlib.suppress(Exception):
+            if began is not None:
+                spent = read_clocks(run_delay_clock()).since(began)
+                self.log.times.add_init(worker, cost_of(spent).wait_s)
 
     def _timed(self, fetch: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
         def timed(fetcher: Any, index: Any) -> Any:
@@ -282,17 +308,18 @@ class BatchTimer:
         if began is None:
             return
         spent = ended.since(began)
-        timer, self._stages = self._stages, None
         stages: Stages | None = None
-        with contextlib.suppress(Exception):
-            stages = timer.stop() if timer else None
+        if self._stages is not None:
+            timer, self._stages = self._stages, None
+            with contextlib.suppress(Exception):
+                stages = timer.stop()
         self._ended_s, self._transfer_s = time.process_time(), spent.transfer_s
         if is_made:
             self.log.add(self._worker, began.wall_s, ended.wall_s, cost_of(spent), stages)
 
 
 def cost_of(spent: Clocks) -> BatchCost:
-    """The cost of a batch, without its transfer.
+    """Returns the cost of a batch, without its transfer.
 
     Other threads compute while the thread that makes the batch waits, as far as possible, and only then beside it.
     """
@@ -300,7 +327,8 @@ def cost_of(spent: Clocks) -> BatchCost:
     ready_s = max(0.0, spent.wall_s - spent.delay_s)
     wait_s = max(0.0, ready_s - spent.cpu_s - others_s)
     cpu_s, computing_s = spent.cpu_s + others_s, ready_s - wait_s
-    return BatchCost(cpu_s, wait_s, threads=max(1.0, cpu_s / computing_s) if computing_s else 1.0)
+    threads = max(1.0, cpu_s / computing_s) if computing_s else 1.0
+    return BatchCost(cpu_s, wait_s, threads=threads)
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,11 +346,13 @@ class WorkerStart:
         processes.die_with_parent()
         if self.folder is not None:
             temporary.register_process(self.folder)
-        if self.user_function is not None and self.timer is not None:
-            self.timer.initialise(self.user_function, worker_id)
-        elif self.user_function is not None:
-            self.user_function(worker_id)
-        if self.timer and (worker := get_worker_info()):
+        if self.user_function is not None:
+            if self.timer is None:
+                self.user_function(worker_id)
+            else:
+                self.timer.initialise(self.user_function, worker_id)
+        worker = get_worker_info()
+        if self.timer is not None and worker is not None:
             self.timer.start(worker_id, worker.dataset, self.collate_fn)
             count_samples(worker.dataset, self.timer.log.samples, worker_id, self.log)
 
@@ -335,34 +365,37 @@ def count_samples(dataset: Any, slots: Slots, slot: int, log: SampleLog | None =
     if slots[slot] == _UNCOUNTED:  # since an earlier epoch
         return
     kind = type(dataset)
-    methods = _iterable_methods if isinstance(dataset, IterableDataset) else _map_methods
-    own = {"__slots__": (), "__module__": kind.__module__, "__qualname__": kind.__qualname__, "__doc__": kind.__doc__}
+    make_methods = _iterable_methods if isinstance(dataset, IterableDataset) else _map_methods
+    members = {name: getattr(kind, name) for name in ("__module__", "__qualname__", "__doc__")}
     try:
         if type(kind) not in _PLAIN_METACLASSES:
             raise TypeError(kind)
-        own |= methods(kind, slots, slot, None if slots[slot] else log)
-        dataset.__class__ = type(kind.__name__, (kind,), own)
+        members |= make_methods(kind, slots, slot, None if slots[slot] else log)
+        dataset.__class__ = type(kind.__name__, (kind,), {"__slots__": (), **members})
     except Exception:  # built-in types, extension types and classes that restrict their subclasses
         slots[slot] = _UNCOUNTED
 
 
 def _map_methods(kind: Any, slots: Slots, slot: int, log: SampleLog | None) -> dict[str, Any]:
-    """``__getitems__``, which DataLoader calls instead of ``__getitem__`` for each sample."""
+    """Makes ``__getitems__``, which DataLoader calls instead of ``__getitem__`` for each sample."""
     clock, get_item, get_items = time.perf_counter, kind.__getitem__, getattr(kind, "__getitems__", None)
-    cheap, batches = False, 0
+    is_cheap, batches = False, 0
 
     def counted(self: Any, indices: Sequence[int]) -> list[Any]:
-        nonlocal cheap, batches
-        began = clock()
-        if cheap or get_items is not None:
-            samples = get_items(self, indices) if get_items else [get_item(self, index) for index in indices]
+        nonlocal is_cheap, batches
+        began_s = clock()
+        if get_items is not None:
+            samples: list[Any] = get_items(self, indices)
+            slots[slot] += len(indices)
+        elif is_cheap:
+            samples = [get_item(self, index) for index in indices]
             slots[slot] += len(indices)
         else:
             samples = []
             for index in indices:
                 samples.append(get_item(self, index))
                 slots[slot] += 1
-        cheap = clock() - began < _CHEAP_SAMPLE_S * len(indices)
+        is_cheap = clock() - began_s < _CHEAP_SAMPLE_S * len(indices)
         if log is not None:
             log.note_batch(slot, batches, indices, samples)
             batches += 1
@@ -372,23 +405,24 @@ def _map_methods(kind: Any, slots: Slots, slot: int, log: SampleLog | None) -> d
 
 
 def _iterable_methods(kind: Any, slots: Slots, slot: int, log: SampleLog | None) -> dict[str, Any]:
-    """``__iter__``, which counts all samples unless the first ``STREAM_SAMPLES`` are cheap, and logs those."""
+    """Makes ``__iter__``, which counts all samples unless the first ``STREAM_SAMPLES`` are cheap, and logs those."""
     clock, iterate = time.perf_counter, kind.__iter__
 
     def counted(self: Any) -> Iterator[Any]:
         samples = iterate(self)
-        seen, making_s = 0, 0.0
+        number, making_s = 0, 0.0
         while slots[slot] != _UNCOUNTED:  # an earlier epoch of the same worker may have set it
-            began = clock()
-            if (sample := next(samples, _END)) is _END:
+            began_s = clock()
+            sample = next(samples, _END)
+            if sample is _END:
                 return
-            making_s += clock() - began
-            if log is not None and seen < STREAM_SAMPLES:
-                log.note(slot, seen, sample)
-            seen += 1
+            making_s += clock() - began_s
+            if log is not None and number < STREAM_SAMPLES:
+                log.note(slot, number, sample)
+            number += 1
             slots[slot] += 1
             yield sample
-            if seen == STREAM_SAMPLES and making_s < _CHEAP_SAMPLE_S * seen:
+            if number == STREAM_SAMPLES and making_s < _CHEAP_SAMPLE_S * number:
                 slots[slot] = _UNCOUNTED
         # ``yield from samples`` calls iter(), which is this function for a dataset whose ``__iter__`` returns itself.
         yield from iter(samples.__next__, _END)
