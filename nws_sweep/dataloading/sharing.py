@@ -1,4 +1,4 @@
-"""Whether other forked workers than now may use a dataset: the handles that they would share, or copy in use.
+"""Decides whether other forked workers than now may use a dataset: finds what they would share, or copy in use.
 
 Forked processes share the position of an open file, the stream of a socket and the elements of a queue between
 processes. The documentation of sqlite3, HDF5 and LMDB forbids their handles in a forked process. A forked process lacks
@@ -99,7 +99,7 @@ class Handle:
 
 
 def handles(dataset: Any, collate_fn: Any = None, *, has_workers: bool = False) -> list[Handle]:
-    """The handles that a dataset and a ``collate_fn`` reach; those that are known, or else those that may be some.
+    """Returns the handles that a dataset and a ``collate_fn`` reach; without any, what may be a handle.
 
     They are searched in attributes, slots, containers and closures, and in what these hold: at most 5000 objects, of
     each container at most 64 elements. What a module of torch or another handle holds is left out.
@@ -109,39 +109,46 @@ def handles(dataset: Any, collate_fn: Any = None, *, has_workers: bool = False) 
         collate_fn: Of its DataLoader.
         has_workers: Whether forked workers use the dataset already: without threads, and with copies of queues.
     """
-    known, unknown = [], []
+    certain, possible = [], []
     pickled_by_holder: set[int] = set()  # id of what a class pickles itself, and of attributes of classes
     for place, value in _reached(dataset, collate_fn):
         value_class: Any = type(value)
-        if kind := _kind_of(value_class, len(sys.modules)):
+        kind = _kind_of(value_class, len(sys.modules))
+        if kind:
             if _is_open(value, has_workers):
-                known.append(_handle(place, kind, value))
+                certain.append(_handle(place, kind, value))
         elif isinstance(value, type):
             pickled_by_holder.update(id(member) for base in value.__mro__ for member in vars(base).values())
         elif _pickles_itself(value_class):
             pickled_by_holder.update(id(inner) for _, inner in attributes(value))
         elif id(value) not in pickled_by_holder and _is_refused_by_pickling(value_class, value):
-            unknown.append(Handle(place, _name_of(value_class), is_known=False))
-    if not known and unknown and _has_positions():
-        return unknown
-    return known
+            possible.append(Handle(place, _name_of(value_class), is_known=False))
+    if not certain and possible and _has_positions():
+        return possible
+    return certain
 
 
 def described(dataset: Any, files: Iterable[str]) -> tuple[str, ...]:
-    """The known handles of a dataset, then the other ``files`` that were opened while the dataset was made."""
-    known = [handle for handle in handles(dataset) if handle.is_known]
-    paths = {handle.path for handle in known}
-    others = [f"the open file {path}" for path in files if path not in paths]
-    return (*dict.fromkeys(map(str, known)), *dict.fromkeys(others))
+    """Names the known handles of a dataset, then the other ``files`` that were opened while the dataset was made."""
+    lines: dict[str, None] = {}  # in order, each once
+    paths = set()
+    for handle in handles(dataset):
+        if handle.is_known:
+            lines[str(handle)] = None
+            paths.add(handle.path)
+    for path in files:
+        if path not in paths:
+            lines[f"the open file {path}"] = None
+    return tuple(lines)
 
 
 def places(loader: DataLoader[Any]) -> tuple[str, ...]:
-    """The places of the handles that the dataset and the ``collate_fn`` of a DataLoader have now."""
+    """Returns the places of the handles that the dataset and the ``collate_fn`` of a DataLoader have now."""
     return tuple(handle.place for handle in handles(loader.dataset, loader.collate_fn))
 
 
 def reason_against_workers(loader: DataLoader[Any], at_start: Collection[str] | None = None) -> str:
-    """Why no other workers than now may use the dataset of a DataLoader, with what to do; empty if they may.
+    """Says why no other workers than now may use the dataset of a DataLoader, with what to do; empty if they may.
 
     Workers that are not forked have a dataset that was pickled.
 
@@ -154,15 +161,15 @@ def reason_against_workers(loader: DataLoader[Any], at_start: Collection[str] | 
     obstacles = handles(loader.dataset, loader.collate_fn, has_workers=loader.num_workers > 0)
     if not obstacles:
         return ""
-    named = ", ".join(map(str, obstacles[:_NAMED]))
+    names = ", ".join(map(str, obstacles[:_NAMED]))
     if len(obstacles) > _NAMED:
-        named += f" and {len(obstacles) - _NAMED} more"
+        names += f" and {len(obstacles) - _NAMED} more"
     if not obstacles[0].is_known:
-        return f"it is unknown whether forked workers can use {named}: pickling refuses it"
+        return f"it is unknown whether forked workers can use {names}: pickling refuses it"
     remedy = "open or make it in __getitem__ at first use"
     if at_start is not None and all(handle.place not in at_start for handle in obstacles):
         remedy = "it was opened or made with the first samples; with num_workers=1 from the start, the worker does so"
-    return f"forked workers would share {named}: {remedy}"
+    return f"forked workers would share {names}: {remedy}"
 
 
 def _reached(dataset: Any, collate_fn: Any) -> Iterator[tuple[str, Any]]:
@@ -192,7 +199,7 @@ def _handle(place: str, kind: str, value: Any) -> Handle:
 
 @lru_cache(maxsize=4096)
 def _kind_of(value_class: Any, _: int) -> str:
-    """What kind of handle objects of a class are; empty if they are none.
+    """Returns what kind of handle objects of a class are; empty if they are none.
 
     The second argument is the number of imported modules: a module that is imported later may have the class.
     """
@@ -200,7 +207,8 @@ def _kind_of(value_class: Any, _: int) -> str:
         return "an iterator of a DataLoader"
     if issubclass(value_class, _STANDARD):
         return _name_of(value_class)
-    if name := _name_among(_OF_LIBRARIES, value_class):
+    name = _name_among(_OF_LIBRARIES, value_class)
+    if name:
         return "" if _name_among(_SHAREABLE_OF_LIBRARIES, value_class) else name
     if issubclass(value_class, _FILES):
         return str(value_class.__name__)
@@ -210,7 +218,7 @@ def _kind_of(value_class: Any, _: int) -> str:
 
 
 def _name_among(library_classes: Iterable[tuple[str, str]], value_class: Any) -> str:
-    """The name of the first of these classes that a class is, or is derived from; empty if there is none."""
+    """Returns the name of the first of these classes that a class is, or is derived from; empty if there is none."""
     for module, name in library_classes:
         library_class = getattr(sys.modules.get(module), name, None)
         if isinstance(library_class, type) and issubclass(value_class, library_class):
@@ -236,7 +244,7 @@ def _is_open(value: Any, has_workers: bool) -> bool:
 
 
 def _has_descriptor(file: Any) -> bool:
-    """Whether a file is one of the system, not a buffer over memory or over what another file decompresses."""
+    """Whether a file is a file of the system, not a buffer over memory or over what another file decompresses."""
     try:
         file.fileno()
     except OSError:
@@ -247,7 +255,8 @@ def _has_descriptor(file: Any) -> bool:
 def _path_of(value: Any) -> str:
     with contextlib.suppress(Exception):  # the attributes of a library may do anything
         name = getattr(value, "name", None) or getattr(value, "filename", None)
-        return os.path.realpath(name) if isinstance(name, str | os.PathLike) else ""
+        if isinstance(name, str | os.PathLike):
+            return os.path.realpath(name)
     return ""
 
 
@@ -274,9 +283,9 @@ def _is_refused_by_pickling(value_class: type, value: Any) -> bool:
 
 
 def open_files() -> dict[int, str]:
-    """Paths, by descriptor, of the regular files that this process reads and has not mapped; empty without /proc.
+    """Returns paths, by descriptor, of the regular files that this process reads and has not mapped.
 
-    Also of files that were deleted since, such as temporary ones, which psutil leaves out.
+    Also of files that were deleted since, such as temporary ones, which psutil leaves out. Empty without /proc.
     """
     paths: dict[int, str] = {}
     if not _has_proc():
@@ -284,7 +293,8 @@ def open_files() -> dict[int, str]:
     mapped = Path("/proc/self/maps").read_text(errors="replace")
     for link in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(OSError):  # the descriptor of the folder itself
-            path, is_read = str(link.readlink()), link.lstat().st_mode & stat.S_IRUSR  # the link's mode is the file's
+            path = str(link.readlink())
+            is_read = link.lstat().st_mode & stat.S_IRUSR  # the link's mode is the file's
             if is_read and _has_bytes(link) and path not in mapped:
                 paths[int(link.name)] = path
     return paths
@@ -296,10 +306,11 @@ def reopen_files() -> None:
 
     for number in open_files():
         with contextlib.suppress(OSError):  # another user has opened it for the program
-            again = os.open(f"/proc/self/fd/{number}", fcntl.fcntl(number, fcntl.F_GETFL))
-            os.lseek(again, os.lseek(number, 0, os.SEEK_CUR), os.SEEK_SET)
-            os.dup2(again, number, os.get_inheritable(number))
-            os.close(again)
+            copied = os.open(f"/proc/self/fd/{number}", fcntl.fcntl(number, fcntl.F_GETFL))
+            position = os.lseek(number, 0, os.SEEK_CUR)
+            os.lseek(copied, position, os.SEEK_SET)
+            os.dup2(copied, number, os.get_inheritable(number))
+            os.close(copied)
 
 
 def _has_bytes(link: Path) -> bool:
@@ -328,7 +339,7 @@ def _has_proc() -> bool:
 
 
 def positions(files: Mapping[int, str]) -> dict[int, int]:
-    """Position of each open file, B, by descriptor."""
+    """Returns the position of each open file, B, by descriptor."""
     positions_bytes: dict[int, int] = {}
     for descriptor in files:
         with contextlib.suppress(OSError):  # closed since
