@@ -1,8 +1,9 @@
-"""Whether a process that has made a dataset may be forked, so that trial processes share it, and how long a fork takes.
+"""Decides whether a process that has made a dataset may be forked, and measures how long a fork takes.
 
-The process is one of ours or, where the dataset cannot be pickled, a program that ends after its search. A forked
-process lacks the threads of its parent, and locks that they held stay locked. Open files share one position. Shared
-memory, such as a lock, is shared with other candidates, some of which are paused.
+Trial processes forked from it share the dataset. The process is one of ours or, where the dataset cannot be pickled, a
+program that ends after its search. A forked process lacks the threads of its parent, and locks that they held stay
+locked. Open files share one position. Shared memory, such as a lock, is shared with other candidates, some of which are
+paused.
 """
 
 import contextlib
@@ -30,15 +31,15 @@ _OF_PROGRAM = re.compile(
 
 
 def footprint() -> set[str]:
-    """What a forked process would lack or share of this process, read from /proc."""
-    found = set(_threads())
-    found |= {f"child process {child.pid}" for child in psutil.Process().children()}
-    found |= {f"open file {number} {target}" for number, target in _open_files("self").items()}
+    """Returns what a forked process would lack or share of this process, read from /proc."""
+    entries = set(_threads())
+    entries |= {f"child process {child.pid}" for child in psutil.Process().children()}
+    entries |= {f"open file {number} {target}" for number, target in _open_files("self").items()}
     for line in Path("/proc/self/maps").read_text(errors="replace").splitlines():
         addresses, rights, _, _, _, *path = line.split(maxsplit=5)
         if rights.startswith("rw") and rights.endswith("s"):
-            found.add(f"shared memory {addresses} {''.join(path)}")
-    return found
+            entries.add(f"shared memory {addresses} {''.join(path)}")
+    return entries
 
 
 def seconds_of_a_fork() -> float:
@@ -75,28 +76,33 @@ def _fork() -> float:
 
 
 def obstacle_since(before: set[str]) -> str:
-    """What was added to the footprint since ``before``, which makes forking this process unsafe; empty if nothing was.
+    """Names what was added to the footprint since ``before``, and makes forking this process unsafe; empty if nothing.
 
     Waits for threads that Python has joined and that are still exiting.
     """
     _fork()  # before a fork, OpenBLAS ends its threads, which are no obstacle
+    added = footprint() - before
     for _ in range(_ATTEMPTS):
-        if not (added := footprint() - before):
+        if not added:
             break
         time.sleep(_POLL_S)
+        added = footprint() - before
     return ", ".join(sorted(added))
 
 
 def obstacle_in_program() -> str:
-    """What makes it unsafe to fork trial processes from this program; empty if nothing does."""
+    """Names what makes it unsafe to fork trial processes from this program; empty if nothing does."""
     if not platforms.IS_LINUX:
         return "it is not known what a process shares on this system"
-    if reason := processes.reason_not_starting():
+    reason = processes.reason_not_starting()
+    if reason:
         return reason
     from_parent = {target for target in _open_files(os.getppid()).values() if target.startswith(("pipe:", "socket:"))}
-    before = footprint()
-    harmless = {entry for entry in before if not _OF_PROGRAM.match(entry) or entry.split()[-1] in from_parent}
-    return obstacle_since(harmless | {_thread(os.getpid())})
+    harmless = {_thread(os.getpid())}
+    for entry in footprint():
+        if not _OF_PROGRAM.match(entry) or entry.split()[-1] in from_parent:
+            harmless.add(entry)
+    return obstacle_since(harmless)
 
 
 def _open_files(process: int | str) -> dict[str, str]:
