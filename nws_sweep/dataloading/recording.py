@@ -16,7 +16,7 @@ import contextlib
 import functools
 import time
 from collections.abc import Callable, Iterator, MutableSequence, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from multiprocessing.sharedctypes import RawArray
 from typing import Any
 
@@ -232,26 +232,26 @@ def position(number: int, order: Sequence[int], batches: int | None) -> float | 
     return order[number] / batches
 
 
-@dataclass(eq=False)
 class BatchTimer:
     """Notes the start and the end of each batch of a worker."""
 
-    log: BatchLog
-    _worker: int = field(default=0, init=False)
-    _read: Callable[[], Clocks] = field(default=lambda: Clocks(0.0, 0.0, 0.0), init=False)  # of the latest batch
-    _is_open: bool = field(default=False, init=False)  # a batch has begun
-    _began: Clocks | None = field(default=None, init=False)  # the latest batch; None before the first one
-    _ended_s: float = field(default=0.0, init=False)  # the latest batch: CPU time of the process
-    _transfer_s: float = field(default=0.0, init=False)  # CPU time of transfers while the latest batch was made
-    _parts: tuple[Any, Any] = field(default=(None, None), init=False)  # dataset and collate_fn
-    _stages: StageTimer | None = field(default=None, init=False)  # of the open batch, if they are timed
+    def __init__(self, log: BatchLog) -> None:
+        self.log = log
+        self._worker = 0
+        self._dataset: Any = None
+        self._collate_fn: Any = None
+        self._is_open = False  # a batch has begun
+        self._began: Clocks | None = None  # the latest batch; None before the first one
+        self._ended_s = 0.0  # the latest batch: CPU time of the process
+        self._transfer_s = 0.0  # CPU time of transfers while the latest batch was made
+        self._stages: StageTimer | None = None  # of the open batch, if they are timed
 
     def start(self, worker: int, dataset: Any, collate_fn: Any) -> None:
         """Called in a worker before its first batch, with what makes its batches, which are timed from now on.
 
         With a torch whose private names are others, no batch is.
         """
-        self._worker, self._parts = worker, (dataset, collate_fn)
+        self._worker, self._dataset, self._collate_fn = worker, dataset, collate_fn
         with contextlib.suppress(ImportError, AttributeError):
             for fetcher in torch_internals.fetchers():
                 setattr(fetcher, "fetch", self._timed(fetcher.fetch))  # noqa: B010
@@ -298,15 +298,16 @@ class BatchTimer:
         self._read = functools.partial(read_clocks, run_delay_clock(), find_transfer_clocks())
         if self._began is not None and self.log.is_timed(self._worker):
             with contextlib.suppress(Exception):  # code of the user may raise anything when it is looked at
-                self._stages = StageTimer(*self._parts, self._read)
+                self._stages = StageTimer(self._dataset, self._collate_fn, self._read)
         self._began = self._read()
 
     def end(self, *, is_made: bool = True) -> None:
         """The batch is finished, or failed."""
         self._is_open = False
-        began, ended = self._began, self._read()
+        began = self._began
         if began is None:
             return
+        ended = self._read()
         spent = ended.since(began)
         stages: Stages | None = None
         if self._stages is not None:

@@ -46,20 +46,18 @@ _MOST_OBJECTS, _MOST_ELEMENTS = 5000, 64  # examined, and of each container: 50 
 _NAMED = 3  # handles in a sentence
 _STANDARD_ERROR = 2  # the last descriptor of the standard streams
 _FILES = (io.BufferedReader, io.BufferedRandom, io.FileIO, io.TextIOWrapper)
-# By the module and the name of a class, since none of these modules is imported here. Classes of C may name another
-# module than the one that has them.
+# Named, since none of these modules is imported here. Classes of C may name another module than the one that has them.
 _OF_LIBRARIES = (
-    ("sqlite3", "Connection"), ("h5py", "File"), ("h5py", "Group"), ("h5py", "Dataset"), ("lmdb", "Environment"),
-    ("lmdb", "Transaction"), ("zipfile", "ZipFile"), ("tarfile", "TarFile"), ("tables", "File"),
-    ("socket", "socket"), ("psycopg2.extensions", "connection"), ("rasterio.io", "DatasetReader"),
-    ("netCDF4", "Dataset"), ("openslide", "OpenSlide"), ("cv2", "VideoCapture"), ("decord", "VideoReader"),
-    ("av.container.input", "InputContainer"), ("pyarrow", "NativeFile"), ("botocore.client", "BaseClient"),
+    "sqlite3.Connection", "h5py.File", "h5py.Group", "h5py.Dataset", "lmdb.Environment", "lmdb.Transaction",
+    "zipfile.ZipFile", "tarfile.TarFile", "tables.File", "socket.socket", "psycopg2.extensions.connection",
+    "rasterio.io.DatasetReader", "netCDF4.Dataset", "openslide.OpenSlide", "cv2.VideoCapture", "decord.VideoReader",
+    "av.container.input.InputContainer", "pyarrow.NativeFile", "botocore.client.BaseClient",
 )  # fmt: skip
 # Classes whose objects read a mapped file, or read at an offset that they pass to the system, not at a position that
 # forked processes share. Tried with eight workers.
 _SHAREABLE_OF_LIBRARIES = (
-    ("pyarrow", "MemoryMappedFile"), ("pyarrow", "BufferReader"), ("pyarrow._parquet", "ParquetReader"),
-    ("pyarrow.lib", "_RecordBatchFileReader"), ("safetensors", "safe_open"), ("cv2", "Algorithm"),
+    "pyarrow.MemoryMappedFile", "pyarrow.BufferReader", "pyarrow._parquet.ParquetReader",
+    "pyarrow.lib._RecordBatchFileReader", "safetensors.safe_open", "cv2.Algorithm",
 )  # fmt: skip
 _STANDARD = (
     queue.Queue, queue.SimpleQueue, multiprocessing.queues.Queue, multiprocessing.queues.SimpleQueue, asyncio.Queue,
@@ -174,7 +172,7 @@ def reason_against_workers(loader: DataLoader[Any], at_start: Collection[str] | 
 
 def _reached(dataset: Any, collate_fn: Any) -> Iterator[tuple[str, Any]]:
     sample = objects.Sample(_MOST_OBJECTS, _MOST_ELEMENTS, _is_leaf)
-    for root, name in ((dataset, "dataset"), (collate_fn, "collate_fn")):
+    for name, root in (("dataset", dataset), ("collate_fn", collate_fn)):
         for place, value in objects.walk(root, sample=sample):
             if not _iterates_over(value, dataset):
                 yield f"{name}.{place}".rstrip("."), value
@@ -217,12 +215,13 @@ def _kind_of(value_class: Any, _: int) -> str:
     return ""
 
 
-def _name_among(library_classes: Iterable[tuple[str, str]], value_class: Any) -> str:
+def _name_among(names: Iterable[str], value_class: Any) -> str:
     """Returns the name of the first of these classes that a class is, or is derived from; empty if there is none."""
-    for module, name in library_classes:
-        library_class = getattr(sys.modules.get(module), name, None)
+    for name in names:
+        module, _, class_name = name.rpartition(".")
+        library_class = getattr(sys.modules.get(module), class_name, None)
         if isinstance(library_class, type) and issubclass(value_class, library_class):
-            return f"{module}.{name}"
+            return name
     return ""
 
 
