@@ -11,7 +11,6 @@ import logging
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain, islice
 from types import BuiltinMethodType, FunctionType, MethodType, ModuleType
 from typing import Any
@@ -53,45 +52,39 @@ def containers(dataset: Any) -> list[tuple[str, Any]]:
     return [(f"dataset.{place}", value) for place, value in walk(dataset) if isinstance(value, CONTAINERS)]
 
 
-def walk(value: Any, *, sample: "Sample | None" = None) -> Iterator[tuple[str, Any]]:
+def walk(
+    value: Any,
+    *,
+    most_objects: int = _MOST_OBJECTS,
+    most_elements: int | None = None,
+    is_leaf: Callable[[Any], bool] = lambda value: False,
+) -> Iterator[tuple[str, Any]]:
     """Yields the objects that a dataset reaches, the nearest first, with their places such as ``parts[0].samples``.
 
-    They are reached by attributes, elements of small containers, closures, and the globals of functions and attributes
-    of classes outside of libraries. Plain values are left out.
+    They are reached by attributes, elements of containers, closures, and the globals of functions and attributes of
+    classes outside of libraries. Plain values are left out.
 
     Args:
         value: A dataset, or another object.
-        sample: Which of them; None for all elements of small containers and none of large ones.
+        most_objects: At most so many are yielded.
+        most_elements: Of each container about so many elements, at even distances, of a mapping values; None for all
+            elements of small containers and none of large ones.
+        is_leaf: Whether what an object holds is left out.
     """
     reached: dict[int, Any] = {}  # by id; holds references, so that no id is reused
     waiting = deque([("", value)])
-    most = sample.objects if sample else _MOST_OBJECTS
-    while waiting and len(reached) < most:
+    while waiting and len(reached) < most_objects:
         path, value = waiting.popleft()
         if id(value) in reached or isinstance(value, _PLAIN):
             continue
         reached[id(value)] = value
         yield path, value
-        if sample is None:
-            if not _is_large(value) and not _is_array(value):
-                waiting.extend(_parts(value, path))
-        elif not sample.is_leaf(value):
-            waiting.extend(_sampled_parts(value, path, sample.elements))
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """Some of the objects that a dataset reaches.
-
-    Attributes:
-        objects: At most.
-        elements: Of each container, at most, at even distances; of a mapping, values.
-        is_leaf: Whether what an object holds is left out.
-    """
-
-    objects: int
-    elements: int
-    is_leaf: Callable[[Any], bool]
+        if is_leaf(value):
+            continue
+        if most_elements is not None:
+            waiting.extend(_sampled_parts(value, path, most_elements))
+        elif not (_is_large(value) or _is_array(value)):
+            waiting.extend(_parts(value, path))
 
 
 def _length(value: Any) -> int:

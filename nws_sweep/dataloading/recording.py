@@ -30,7 +30,6 @@ from nws_sweep.system import processes, temporary, torch_internals
 
 _ROWS = 1024  # kept of each worker until they are read
 _FIELDS = 5  # of a row: moments of the start and the end, CPU time, waiting, threads
-_START, _FIRST_TRANSFER, _LATER_TRANSFER, _INIT = range(4)  # of a worker: kinds of time that no row has
 _UNCOUNTED = -1  # in place of the samples of a worker
 _END = object()
 # Faster samples are counted per batch; those of an iterable dataset are counted until enough of them are logged.
@@ -42,34 +41,46 @@ Slots = MutableSequence[int]
 Stages = tuple[StageTime, ...]
 
 
+class _SharedMean:
+    """The mean of seconds that workers add, in shared memory; None before the first."""
+
+    def __init__(self, num_workers: int) -> None:
+        self._seconds = RawArray("d", num_workers)
+        self.counts = RawArray("q", num_workers)  # how often, of each worker
+
+    def add(self, worker: int, spent_s: float) -> None:
+        self._seconds[worker] += spent_s
+        self.counts[worker] += 1
+
+    @property
+    def mean_s(self) -> float | None:
+        count = sum(self.counts)
+        return sum(self._seconds) / count if count else None
+
+
 class WorkerTimes:
     """The seconds of workers that belong to no batch, in shared memory: of their starts and transfers."""
 
     def __init__(self, num_workers: int) -> None:
-        # The seconds and how often, by kind and worker.
-        self._totals = [(RawArray("d", num_workers), RawArray("q", num_workers)) for _ in range(4)]
+        self._starts = _SharedMean(num_workers)
+        self._init_waits = _SharedMean(num_workers)
+        self._first_transfers = _SharedMean(num_workers)
+        self._later_transfers = _SharedMean(num_workers)
 
     def add_start(self, worker: int, cpu_s: float) -> None:
         """Called in a worker: its first batch begins, after so much CPU time."""
-        self._add(_START, worker, cpu_s)
+        self._starts.add(worker, cpu_s)
 
     def add_init(self, worker: int, wait_s: float) -> None:
         """Called in a worker: the program's ``worker_init_fn`` has waited."""
-        self._add(_INIT, worker, wait_s)
+        self._init_waits.add(worker, wait_s)
 
     def add_transfer(self, worker: int, cpu_s: float) -> None:
         """Called in a worker: another batch begins, after a transfer that took so much CPU time."""
-        starts, first_transfers = self._totals[_START][1][worker], self._totals[_FIRST_TRANSFER][1][worker]
-        self._add(_FIRST_TRANSFER if first_transfers < starts else _LATER_TRANSFER, worker, cpu_s)
-
-    def _add(self, kind: int, worker: int, spent_s: float) -> None:
-        seconds, counts = self._totals[kind]
-        seconds[worker] += spent_s
-        counts[worker] += 1
-
-    def _mean_s(self, kind: int) -> float | None:
-        seconds, counts = self._totals[kind]
-        return sum(seconds) / sum(counts) if sum(counts) else None
+        if self._first_transfers.counts[worker] < self._starts.counts[worker]:
+            self._first_transfers.add(worker, cpu_s)
+        else:
+            self._later_transfers.add(worker, cpu_s)
 
     @property
     def start(self) -> BatchCost | None:
@@ -77,20 +88,20 @@ class WorkerTimes:
 
         What its first transfer takes longer than a later one belongs to the start: threads start, modules are imported.
         """
-        start_s = self._mean_s(_START)
+        start_s = self._starts.mean_s
         if start_s is None:
             return None
-        first_s, later_s = self._mean_s(_FIRST_TRANSFER), self._mean_s(_LATER_TRANSFER)
+        first_s, later_s = self._first_transfers.mean_s, self._later_transfers.mean_s
         if first_s is not None and later_s is not None:
             start_s += max(0.0, first_s - later_s)
-        return BatchCost(start_s, self._mean_s(_INIT) or 0.0)
+        return BatchCost(start_s, self._init_waits.mean_s or 0.0)
 
     @property
     def copy_s(self) -> float:
         """Mean CPU seconds of a transfer: of later ones, if any; 0 before any."""
-        later_s = self._mean_s(_LATER_TRANSFER)
+        later_s = self._later_transfers.mean_s
         if later_s is None:
-            return self._mean_s(_FIRST_TRANSFER) or 0.0
+            return self._first_transfers.mean_s or 0.0
         return later_s
 
 

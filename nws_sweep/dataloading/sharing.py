@@ -171,9 +171,9 @@ def reason_against_workers(loader: DataLoader[Any], at_start: Collection[str] | 
 
 
 def _reached(dataset: Any, collate_fn: Any) -> Iterator[tuple[str, Any]]:
-    sample = objects.Sample(_MOST_OBJECTS, _MOST_ELEMENTS, _is_leaf)
     for name, root in (("dataset", dataset), ("collate_fn", collate_fn)):
-        for place, value in objects.walk(root, sample=sample):
+        reached = objects.walk(root, most_objects=_MOST_OBJECTS, most_elements=_MOST_ELEMENTS, is_leaf=_is_leaf)
+        for place, value in reached:
             if not _iterates_over(value, dataset):
                 yield f"{name}.{place}".rstrip("."), value
 
