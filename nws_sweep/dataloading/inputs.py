@@ -71,21 +71,18 @@ def loader_input_of(dataset: Any, keywords: Mapping[str, Any]) -> LoaderInput:
     for name in ("prefetch_factor", "multiprocessing_context", "timeout"):
         schema.require(name, of_workers[name])
     schema.require("batch_size", keywords["batch_size"])
-    has_samples = hasattr(dataset, "__getitem__") or hasattr(dataset, "__iter__")
-    is_maker = isinstance(dataset, type) or (callable(dataset) and not has_samples)
     has_order = keywords["sampler"] is not None or keywords["batch_sampler"] is not None
-    if is_maker and has_order:
-        raise ConfigurationError("a sampler needs the dataset itself, not a function that makes it")
-    if not is_maker:
+    if not _is_maker(dataset):
         _check_dataset(dataset, has_order)
+        template: DataLoader[Any] = DataLoader(dataset, **_without_workers(keywords))
+        return _of_template(template, replace(loaders.settings_of(template), **of_workers))
+    if has_order:
+        raise ConfigurationError("a sampler needs the dataset itself, not a function that makes it")
     stand_in: Any = range(1)  # for the dataset that the function will make
-    template: DataLoader[Any] = DataLoader(stand_in if is_maker else dataset, **_without_workers(keywords))
-    settings = replace(loaders.settings_of(template), **of_workers)
-    if not is_maker:
-        return _of_template(template, settings)
+    settings = loaders.settings_of(DataLoader(stand_in, **_without_workers(keywords)))
     return LoaderInput(
         name=getattr(dataset, "__name__", type(dataset).__name__),
-        settings=settings,
+        settings=replace(settings, **of_workers),
         loader=functools.partial(_make_loader, dataset, dict(keywords)),
         settings_unknown=all(value == DATALOADER_DEFAULTS[name] for name, value in keywords.items()),
     )
@@ -100,6 +97,12 @@ def _of_loader(loader: Any, keywords: Mapping[str, Any]) -> LoaderInput:
     if inner is loader:
         return loader_input
     return replace(loader_input, wrapper=type(loader).__name__)
+
+
+def _is_maker(value: Any) -> bool:
+    """Whether it is a function or a class that makes the dataset."""
+    has_samples = hasattr(value, "__getitem__") or hasattr(value, "__iter__")
+    return isinstance(value, type) or (callable(value) and not has_samples)
 
 
 def _without_workers(keywords: Mapping[str, Any]) -> dict[str, Any]:

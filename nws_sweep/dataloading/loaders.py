@@ -137,17 +137,9 @@ def with_settings(loader: AnyLoader, settings: LoaderSettings) -> AnyLoader:
     ``shuffle`` is ignored, since the sampler decides. If the number of workers changes, they seed the dataset's own
     random number generators. ConfigurationError if another object makes batches of another size.
     """
-    copied = seeded_copy(unwrapped(loader), settings)
+    copied = copy_with(unwrapped(loader), settings)
     renew_iterators(copied)
     return with_inner(loader, copied)
-
-
-def seeded_copy(loader: Loader, settings: LoaderSettings) -> Loader:
-    """Returns a copy with the iterators in attributes of the loader; ``renew_iterators`` must follow."""
-    copied = copy_with(loader, settings)
-    if settings.num_workers not in (0, loader.num_workers) and generators.of_loader(loader):
-        copied.worker_init_fn = SeededGenerators(loader.worker_init_fn, loader.collate_fn)
-    return copied
 
 
 def renew_iterators(loader: DataLoader[Any]) -> bool:
@@ -234,7 +226,10 @@ def leave_out_iterators(loader: DataLoader[Any]) -> None:
 
 
 def copy_with(loader: Loader, settings: LoaderSettings) -> Loader:
-    """Returns a copy of a DataLoader as by ``with_settings``, whose attributes are not changed."""
+    """Returns a copy of a DataLoader as by ``with_settings``, with the loader's iterators in attributes.
+
+    ``renew_iterators`` or ``leave_out_iterators`` must follow.
+    """
     copied = copy.copy(loader)
     attributes = vars(copied)  # DataLoader.__setattr__ refuses some attributes after __init__
     for name in ("num_workers", "pin_memory", "prefetch_factor", "persistent_workers", "timeout", "in_order"):
@@ -248,13 +243,19 @@ def copy_with(loader: Loader, settings: LoaderSettings) -> Loader:
         context = settings.multiprocessing_context
     copied.multiprocessing_context = context
     if (settings.batch_size, settings.drop_last) != (loader.batch_size, loader.drop_last):
-        size = settings.batch_size
-        if size is None or type(loader.batch_sampler) is not BatchSampler:
-            maker = "the dataset" if loader.batch_sampler is None else type(loader.batch_sampler).__name__
-            raise ConfigurationError(f"batch_size={size}: {maker} makes the batches of this DataLoader; must be null")
-        batches = BatchSampler(loader.batch_sampler.sampler, size, settings.drop_last)
-        attributes.update(batch_size=size, drop_last=settings.drop_last, batch_sampler=batches)
+        _set_batch_size(copied, settings.batch_size, settings.drop_last)
+    if settings.num_workers not in (0, loader.num_workers) and generators.of_loader(loader):
+        copied.worker_init_fn = SeededGenerators(loader.worker_init_fn, loader.collate_fn)
     return copied
+
+
+def _set_batch_size(loader: DataLoader[Any], batch_size: int | None, drop_last: bool) -> None:
+    sampler = loader.batch_sampler
+    if batch_size is None or type(sampler) is not BatchSampler:
+        maker = "the dataset" if sampler is None else type(sampler).__name__
+        raise ConfigurationError(f"batch_size={batch_size}: {maker} makes the batches of this DataLoader; must be null")
+    batches = BatchSampler(sampler.sampler, batch_size, drop_last)
+    vars(loader).update(batch_size=batch_size, drop_last=drop_last, batch_sampler=batches)
 
 
 class KeptIterator:
@@ -397,7 +398,7 @@ class Source:
 
         ``shuffle`` is ignored for an iterable dataset and for a DataLoader of the user.
         """
-        loader = self._of_dataset(settings) if self._template is None else seeded_copy(self._template, settings)
+        loader = self._of_dataset(settings) if self._template is None else copy_with(self._template, settings)
         if collate_fn is not None:
             loader.collate_fn = collate_fn
         if init is not None:

@@ -60,18 +60,22 @@ def _try(collate_fn: Callable[[list[Any]], Any], samples: int, _: Sequence[Any])
     worker = get_worker_info()
     assert worker is not None
     dataset: Any = worker.dataset
-    length, draw = len(dataset), random.Random(0)
-    order = draw.sample(range(length), min(length, _MOST * samples))
+    length = len(dataset)
+    order = random.Random(0).sample(range(length), min(length, _MOST * samples))
     # The other way takes the batches in another order: no batch is in the caches since it was read the first way.
     other_order = [*order[:samples], *order[:samples:-1]]
     drop_last = length > samples
-    collated = iter(DataLoader(dataset, batch_sampler=BatchSampler(order, samples, drop_last), collate_fn=collate_fn))
+    batches = BatchSampler(order, samples, drop_last)
+    collated = iter(DataLoader(dataset, batch_sampler=batches, collate_fn=collate_fn))
     indexed = iter(DataLoader(dataset, batch_size=None, sampler=BatchSampler(other_order, samples, drop_last)))
     if not _are_equal(next(indexed), next(collated)):
         return None
+    return _time_both(collated, indexed, len(order) // samples - 2)
+
+
+def _time_both(collated: Iterator[Any], indexed: Iterator[Any], most: int) -> WholeBatches:
     collated_s: list[float] = []
     indexed_s: list[float] = []
-    most = len(order) // samples - 2
     until_s = time.perf_counter() + _TRIED_S
     while len(indexed_s) < _FEWEST or (len(indexed_s) < most and time.perf_counter() < until_s):
         collated_s.append(_seconds(collated))

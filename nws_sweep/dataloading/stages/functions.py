@@ -46,38 +46,34 @@ class StageFunctions:
     """
 
     def __init__(self, dataset: Any, collate_fn: Any = None) -> None:
-        making = of_root = _making(dataset)
-        called: list[tuple[Any, FunctionType]] = []
-        held: list[FunctionType] = []
-        methods: list[FunctionType] = []
-        reached = [*_reached(dataset), *_reached(collate_fn)]
-        for value in reached:
-            if isinstance(value, Dataset):
-                making = [*making, *_making(value)]
-            function = _called(value)
-            if function is not None:
-                called.append((value, function))
-            held += _of_user([value])
-            methods += _methods_of_user(value)
-        if isinstance(collate_fn, FunctionType):
-            methods.append(_undecorated(collate_fn))
-        of_objects = [function for _, function in called]
-        # Of one ``def`` there may be several.
-        self.always_stages = list(dict.fromkeys([*making, *of_objects, *held, *methods, *_ADDED]))
-        self.of_libraries = _of_libraries(reached, self.always_stages)
-        self._of_datasets = {function.__code__ for function in making}
-        self._methods = {function.__code__ for function in of_objects}
-        self._codes = {function.__code__ for function in self.always_stages}
         self.added = Stage("")
         self._stages: dict[object, Stage] = {}
         self._of_code: dict[CodeType | None, list[Stage]] = {}
         self._names: Counter[str] = Counter()
+        reached = [*_reached(dataset), *_reached(collate_fn)]
+        making = _making(dataset)
+        root_code = making[0].__code__ if making else None
+        for value in reached:
+            if isinstance(value, Dataset):
+                making += _making(value)
+        called = [(value, function) for value in reached if (function := _called(value))]
+        held = _of_user(reached)
+        self._of_datasets = {function.__code__ for function in making}
+        self._methods = {function.__code__ for _, function in called}
+        functions = [*making, *(function for _, function in called), *held]
+        for value in reached:
+            functions += _methods_of_user(value)
+        if isinstance(collate_fn, FunctionType):
+            functions.append(_undecorated(collate_fn))
+        self.always_stages = list(dict.fromkeys([*functions, *_ADDED]))  # of one ``def`` there may be several
+        self._codes = {function.__code__ for function in self.always_stages}
+        self.of_libraries = _of_libraries(reached, self.always_stages)
         for value, function in called:  # numbered in the same order in each worker
             place = _place_of(type(value)) or function.__code__
             self._add((function.__code__, id(value)), _method_name(value), place, StageKind.OBJECT)
         for function in held:
             self.of_code(function.__code__, None, function.__module__, function.__qualname__)
-        self.root = self._add_root(dataset, of_root[0].__code__ if of_root else None)
+        self.root = self._add_root(dataset, root_code)
 
     def is_cheap(self, code: CodeType) -> bool:
         """Whether all objects that have this code are known to be cheap."""
