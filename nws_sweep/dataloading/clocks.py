@@ -19,7 +19,7 @@ class Clocks(NamedTuple):
 
     wall_s: float
     cpu_s: float  # of this thread
-    all_cpu_s: float  # of all threads of this process but those that transfer batches
+    all_cpu_s: float  # of all threads of this process but the threads that transfer batches
     delay_s: float = 0.0  # for which this thread was ready to run and did not
     transfer_s: float = 0.0  # CPU time of the threads that transfer batches
 

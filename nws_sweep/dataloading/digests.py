@@ -47,7 +47,7 @@ def _is_vector(values: Sequence[Any]) -> bool:
 
 
 def _content(value: Any) -> bytes | None:
-    """Returns the digest of a value's bytes, evenly spaced ones of a large value; None if it has none."""
+    """Returns the digest of a value's bytes, evenly spaced bytes of a large value; None if it has no bytes."""
     try:
         if hasattr(value, "untyped_storage"):
             value = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
@@ -116,7 +116,7 @@ def load_in_process(dataset: Any, keys: Sequence[Any], limit_s: float | None) ->
 
 
 def load_one_by_one(loader: DataLoader[Any], samples: Sequence[SampleMade]) -> tuple[SampleMade, ...]:
-    """Loads samples again in workers of the same numbers and start as those of the loader, one at a time."""
+    """Loads samples again in workers with the numbers and the start of the loader's workers, one at a time."""
     workers = 1 + max(sample.worker for sample in samples)
     batches: list[list[list[Any]]] = [[] for _ in range(workers)]  # of each worker
     for sample in samples:

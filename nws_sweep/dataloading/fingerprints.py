@@ -40,7 +40,7 @@ CONTAINERS = (dict, set, frozenset, list, tuple, deque)  # others may load data 
 
 
 def fingerprint(*parts: Any) -> str:
-    """Returns a short hash of datasets, functions and plain values; equal ones have equal hashes in all processes."""
+    """Returns a short hash of datasets, functions and plain values; equal objects have equal hashes."""
     digest = hashlib.sha256()
     for part in parts:
         for text in _texts(part):
@@ -94,7 +94,7 @@ def _function_of_parts(value: Any) -> Callable[[Any], Iterable[Any]]:
 
 
 def _of_table(table: Any) -> Iterator[Any]:
-    """A table of pandas, or a column."""
+    """Yields parts of a table of pandas, or of a column."""
     yield f"{getattr(table, 'columns', '')}:{len(table)}:{table.dtypes}"
     yield table.iloc[:: _step(len(table))].to_numpy().tolist()
 
@@ -127,7 +127,7 @@ def _length(value: Any) -> int:
 
 
 def _of_class(kind: type) -> Iterator[Any]:
-    """The functions of a class; of a class of the user all attributes, without those of C such as slots."""
+    """Yields the functions of a class; of a class of the user all attributes, without attributes of C such as slots."""
     yield f"{kind.__module__}.{kind.__qualname__}"
     for base in kind.__mro__[:-1]:
         values = (*_PLAIN, *_TEXT) if is_of_library(base) else object
@@ -147,7 +147,7 @@ def _step(length: int, sampled: float = _SAMPLED) -> int:
 def _of_object(value: Any) -> Iterator[Any]:
     kind, members = type(value), dict(attributes(value))
     yield kind
-    # A file is named by its repr alone; one of h5py has a ``filename``.
+    # A file is named by its repr alone; a file of h5py has a ``filename``.
     if not members or isinstance(value, io.IOBase) or hasattr(kind, "filename"):
         yield _stable_repr(value)
     for member in sorted(members.items()):
@@ -170,7 +170,7 @@ def attributes(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _stable_repr(value: Any) -> str:
-    """``repr``; for a ``repr`` with an address the qualified name, if the object has one."""
+    """Returns ``repr``; for a ``repr`` with an address the qualified name, if the object has one."""
     text = repr(value)
     if "0x" not in text:
         return text[:_MOST_TEXT]
@@ -190,7 +190,7 @@ def _of_function(function: Any) -> Iterator[Any]:
 
 
 def _of_code(function: types.FunctionType) -> Iterator[Any]:
-    """Byte code, constants and used globals; no globals of a library: configurations are compared by versions too."""
+    """Yields byte code, constants and used globals; no globals of a library, whose version is compared elsewhere."""
     codes = [function.__code__]
     names: set[str] = set()
     for code in codes:  # which grows by functions in functions
@@ -218,7 +218,7 @@ def _digest_of_code(code: types.CodeType) -> bytes:
 
 
 def _imported(code: types.CodeType, module: str) -> Iterator[str]:
-    """Names of the modules that a function imports when it runs, by themselves or in the package of its module."""
+    """Yields names of modules that a function imports when it runs, by themselves or in the package of its module."""
     package = (module or "").rpartition(".")[0]
     for instruction in dis.get_instructions(code):
         if instruction.opname == "IMPORT_NAME":
@@ -246,7 +246,7 @@ class Source:
     package: str
 
     def parts(self) -> Iterator[object]:
-        """Its path and content, and the sources that it imports."""
+        """Yields its path and content, and the sources that it imports."""
         yield self.path
         content = b""
         with contextlib.suppress(OSError):

@@ -46,12 +46,12 @@ class LoaderInput:
 
 
 def is_module(value: object) -> bool:
-    """Whether the object is a LightningDataModule, or has a ``train_dataloader`` like one."""
+    """Whether the object is a LightningDataModule, or has a ``train_dataloader`` as a LightningDataModule has."""
     return hasattr(value, "train_dataloader") and not isinstance(value, Dataset | DataLoader | type)
 
 
 def loader_of_module(module: Any) -> Any:
-    """The training DataLoader of a LightningDataModule, which is prepared and set up for it."""
+    """Returns the training DataLoader of a LightningDataModule, which is prepared and set up for it."""
     module.prepare_data()
     module.setup("fit")
     return module.train_dataloader()

@@ -1,6 +1,6 @@
-"""DataLoaders with chosen settings: made from a dataset, or copied from a DataLoader that exists.
+"""Makes DataLoaders with chosen settings from a dataset, or copies a DataLoader that exists.
 
-This module is the only one that reads the settings of a DataLoader (``settings_of``) and sets them
+Only this module reads the settings of a DataLoader (``settings_of``) and sets them
 (``with_settings``), for DataLoaders of the user, made by a function, and watched in a program.
 """
 
@@ -172,7 +172,7 @@ def with_inner(loader: AnyLoader, inner: DataLoader[Any]) -> AnyLoader:
 
 
 def unwrapped(loader: Any) -> DataLoader[Any]:
-    """Returns the DataLoader itself, or the one in a wrapper; ConfigurationError if there is not exactly one."""
+    """Returns the DataLoader itself, or the DataLoader in a wrapper; ConfigurationError if there is none or several."""
     wrapped = _wrapped(loader)
     if wrapped is not None:
         return unwrapped(wrapped[1])
@@ -190,7 +190,7 @@ def untuned(loader: DataLoader[Any]) -> DataLoader[Any]:
 
 
 def is_loader(value: object) -> bool:
-    """Whether the object is a DataLoader, or has one in an attribute and is no map-style dataset."""
+    """Whether the object is a DataLoader, or has a DataLoader in an attribute and is no map-style dataset."""
     is_map_style = getattr(type(value), "__getitem__", Dataset.__getitem__) is not Dataset.__getitem__
     return isinstance(value, DataLoader) or (not is_map_style and _wrapped(value) is not None)
 
@@ -341,7 +341,7 @@ class Source:
     """Makes DataLoaders with chosen settings over one dataset.
 
     Args:
-        dataset_or_loader: A DataLoader, or an object that wraps one, is copied and not iterated itself.
+        dataset_or_loader: A dataset; or a DataLoader or its wrapper, which is copied and not iterated itself.
         seed: Seed of the order of the samples where no sampler of the user decides it; equal for all ranks.
         rank: The rank whose share of the samples is loaded.
         ranks: Number of ranks.

@@ -21,7 +21,7 @@ from nws_sweep.dataloading.fingerprints import CONTAINERS, attributes, is_librar
 from nws_sweep.results import PythonObjects
 
 _LEAST_BYTES = 1_000_000
-# Elements from which on a container is taken to hold samples; smaller ones hold parts, such as datasets.
+# Elements from which on a container is taken to hold samples; smaller containers hold parts, such as datasets.
 _MANY = 1000
 _SAMPLED = 1000
 _MOST_DEPTH = 5  # of sizes
@@ -68,7 +68,7 @@ def walk(
         value: A dataset, or another object.
         most_objects: At most so many are yielded.
         most_elements: Of each container about so many elements, at even distances, of a mapping values; None for all
-            elements of small containers and none of large ones.
+            elements of small containers and none of large containers.
         is_leaf: Whether what an object holds is left out.
     """
     reached: dict[int, Any] = {}  # by id; holds references, so that no id is reused

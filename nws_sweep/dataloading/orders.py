@@ -1,4 +1,4 @@
-"""Orders in which trial processes take the batches of an epoch. Pure; imports no torch."""
+"""Orders the batches of an epoch for trial processes, and times samplers. Pure; imports no torch."""
 
 import contextlib
 import itertools
@@ -57,7 +57,7 @@ class BatchesInRuns:
 
 
 class RotatedBatches:
-    """The batches of a sampler from one of them to the end, then those before it."""
+    """The batches of a sampler from batch ``first`` to the end, then the batches before it."""
 
     def __init__(self, batches: Any, first: int) -> None:
         self._batches, self._first = batches, first

@@ -32,7 +32,7 @@ _ROWS = 1024  # kept of each worker until they are read
 _FIELDS = 5  # of a row: moments of the start and the end, CPU time, waiting, threads
 _UNCOUNTED = -1  # in place of the samples of a worker
 _END = object()
-# Faster samples are counted per batch; those of an iterable dataset are counted until enough of them are logged.
+# Faster samples are counted per batch; samples of an iterable dataset until enough samples are logged.
 _CHEAP_SAMPLE_S = 20e-6
 # Other metaclasses change subclasses: samples of torch.Tensor become unpicklable, iterators of DataPipes invalid.
 _PLAIN_METACLASSES = (type, abc.ABCMeta)
@@ -110,7 +110,7 @@ class BatchLog:
 
     ``samples`` counts the finished samples of each worker. ``order`` has, for each batch that is given to a worker, its
     number in the order of the sampler; it is empty of an iterable dataset, and if the length of an epoch, ``batches``,
-    is unknown. ``times`` are those that belong to no batch.
+    is unknown. ``times`` are times that belong to no batch.
     """
 
     def __init__(self, num_workers: int, order: Sequence[int] = (), batches: int | None = None) -> None:
@@ -174,7 +174,7 @@ class BatchLog:
     def new(self, *, has_ended: bool = False) -> tuple[BatchRecord, ...]:
         """Returns records of the epoch since the last call, up to the first batch that is not finished.
 
-        Later batches that are finished wait, unless the epoch has ended: cheap ones would otherwise be more frequent
+        Later batches that are finished wait, unless the epoch has ended: cheap batches would otherwise be more frequent
         among the records than in the epoch. Batches are numbered as if they were assigned to the workers in turn. With
         ``in_order=False``, or once a worker of an iterable dataset has no more samples, they are not: numbers stay
         unique, but may have gaps.
@@ -252,7 +252,7 @@ class BatchTimer:
         self._dataset: Any = None
         self._collate_fn: Any = None
         self._is_open = False  # a batch has begun
-        self._began: Clocks | None = None  # the latest batch; None before the first one
+        self._began: Clocks | None = None  # the latest batch; None before the first batch
         self._ended_s = 0.0  # the latest batch: CPU time of the process
         self._transfer_s = 0.0  # CPU time of transfers while the latest batch was made
         self._stages: StageTimer | None = None  # of the open batch, if they are timed
@@ -417,7 +417,7 @@ def _map_methods(kind: Any, slots: Slots, slot: int, log: SampleLog | None) -> d
 
 
 def _iterable_methods(kind: Any, slots: Slots, slot: int, log: SampleLog | None) -> dict[str, Any]:
-    """Makes ``__iter__``, which counts all samples unless the first ``STREAM_SAMPLES`` are cheap, and logs those."""
+    """Makes ``__iter__``, which counts samples and logs ``STREAM_SAMPLES``; if these are cheap, it counts no more."""
     clock, iterate = time.perf_counter, kind.__iter__
 
     def counted(self: Any) -> Iterator[Any]:

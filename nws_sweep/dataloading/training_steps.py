@@ -1,4 +1,4 @@
-"""What is done with each batch: nothing, a sleep as long as a training step, or a real training step.
+"""Uses each batch: for nothing, for a sleep as long as a training step, or for a real training step.
 
 A step on the CPU competes with the workers for cores, so candidates can rank differently than without a training step.
 """

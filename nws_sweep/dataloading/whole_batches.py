@@ -20,11 +20,11 @@ from nws_sweep.system import torch_internals
 
 _FEWEST, _MOST, _TRIED_S = 3, 64, 0.1  # batches that are timed, both ways
 _HUNG_S = 5.0
-MOST_SAMPLES = 256  # of a batch that is tried: of larger ones the ratio is the same, and three take long
+MOST_SAMPLES = 256  # of a batch that is tried: larger batches have the same ratio, and three take long
 
 
 def try_whole_batches(loader: "DataLoader[Any]", samples: int) -> WholeBatches | None:
-    """Times batches of this size; None if whole ones are not equal, if anything fails, and without fork.
+    """Times batches of this size; None if whole batches are not equal, if anything fails, and without fork.
 
     Args:
         loader: Of a map-style dataset, with a worker.
@@ -48,7 +48,7 @@ def try_whole_batches(loader: "DataLoader[Any]", samples: int) -> WholeBatches |
 
 
 def _end(iterator: Any) -> None:
-    """Kills the worker: one that is ended may take 5 s, in a window if the garbage collector ends it."""
+    """Kills the worker: an orderly end may take 5 s, in a window if the garbage collector ends the worker."""
     torch_internals.raise_at_exit(iterator, is_wanted=False)
     for worker in torch_internals.workers(iterator):
         worker.kill()

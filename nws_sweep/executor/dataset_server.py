@@ -97,7 +97,7 @@ class DatasetServer(contextlib.ExitStack):
 
 
 def spec_of(configuration: Configuration, working_folder: str, log_path: str | None = None) -> ProcessSpec:
-    """The specification of a configuration's trial processes; see ``ProcessSpec`` for the folder and the log."""
+    """Makes the specification of a configuration's trial processes; see ``ProcessSpec`` for the folder and the log."""
     spec = ProcessSpec(
         configuration=configuration,
         start_method=multiprocessing.get_start_method(allow_none=True),

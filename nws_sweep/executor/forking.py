@@ -43,7 +43,7 @@ def footprint() -> set[str]:
 
 
 def seconds_of_a_fork() -> float:
-    """CPU seconds in which this program forks a process, at least: a fork copies the tables of all its memory.
+    """Returns CPU seconds in which this program forks a process: a fork copies the tables of all its memory.
 
     Reads until a fork takes no less than one before: what else the machine does makes forks longer, never shorter.
     0 where processes are not forked, or cannot be, and where trial processes have the memory of the program.
@@ -106,7 +106,7 @@ def obstacle_in_program() -> str:
 
 
 def _open_files(process: int | str) -> dict[str, str]:
-    """What the open files of a process are, by descriptor; empty for a process of another user."""
+    """Returns what the open files of a process are, by descriptor; empty for a process of another user."""
     targets = {}
     with contextlib.suppress(OSError):
         for link in Path(f"/proc/{process}/fd").iterdir():
@@ -116,7 +116,7 @@ def _open_files(process: int | str) -> dict[str, str]:
 
 
 def _threads() -> Iterator[str]:
-    """The threads that a forked process would lack."""
+    """Yields the threads that a forked process would lack."""
     for task in Path("/proc/self/task").iterdir():
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has exited
             if (task / "comm").read_text().strip() != _ALLOCATOR:

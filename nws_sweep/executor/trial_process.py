@@ -30,7 +30,7 @@ _SIGNALLED_S = 0.1
 _WATCH_EVERY_S, _MOST_WATCHING = 0.5, 0.02
 # The commands of background loaders before a command to the measured process.
 _IN_BACKGROUND = {"window": "iterate", "wait_until_idle": "wait_until_idle"}
-# Signals by which others end a process; a process that crashes gets other ones.
+# Signals by which others end a process; a process that crashes gets other signals.
 _SIGNALS_OF_OTHERS = (*processes.ENDING_SIGNALS, *filter(None, [getattr(signal, "SIGKILL", None)]))  # not on Windows
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 

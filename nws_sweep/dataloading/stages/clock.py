@@ -38,7 +38,7 @@ class Stage:
 
 @dataclass(eq=False, slots=True)
 class Calls:
-    """The calls of one stage by the calls of another one, so far."""
+    """The calls of a stage by the calls of another stage, so far."""
 
     stage: Stage
     calls: int = 0
@@ -90,7 +90,7 @@ class StageClock:
         self.pop(self.root)
 
     def enter(self) -> None:
-        """Timing begins: the CPU time until ``leave`` is its own."""
+        """Timing begins: the CPU time until ``leave`` is CPU time of timing."""
         self._entered_s = self.cpu_clock()
 
     def leave(self) -> None:
@@ -98,7 +98,7 @@ class StageClock:
         self._spent_s += self.cpu_clock() - self._entered_s
 
     def _spent_until(self, now: Clocks) -> float:
-        """CPU time of timing until this reading of the clocks, s."""
+        """Returns the CPU time of timing until this reading of the clocks, s."""
         return self._spent_s + now.cpu_s - self._entered_s
 
     def push(self, stage: Stage, key: object) -> None:
@@ -138,7 +138,7 @@ class StageClock:
         calls.stage.wall_s += now.wall_s - began.wall_s - spent_s
 
     def times(self) -> tuple[StageTime, ...]:
-        """Returns the batch, then its stages, each after the stage that calls it; without cheap ones."""
+        """Returns the batch, then its stages, each after the stage that calls it; without cheap stages."""
         rows: list[StageTime] = []
         _add_times(rows, self.batch, -1, _LEAST_SHARE * self.batch.times.wall_s)
         return tuple(rows)

@@ -28,7 +28,7 @@ _INNER = {"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"}  # parts of the 
 # What a search adds to the making of batches, which belongs to none of their stages.
 _ADDED: tuple[Any, ...] = (SampleLog.note_batch, SampleLog.note)
 _ADDED_CODES = {function.__code__ for function in _ADDED}
-_COUNTING = "nws_sweep.dataloading.recording"  # adds methods around those of the dataset
+_COUNTING = "nws_sweep.dataloading.recording"  # adds methods around the methods of the dataset
 
 
 class StageFunctions:
@@ -218,7 +218,7 @@ def _called(value: Any) -> FunctionType | None:
 
 
 def _undecorated(function: FunctionType) -> FunctionType:
-    """The function that the user has written: all functions of a decorator have one code."""
+    """Returns the function that the user has written: all functions of a decorator have one code."""
     inner = inspect.unwrap(function)
     return inner if isinstance(inner, FunctionType) else function
 
@@ -234,7 +234,7 @@ def _methods_of_user(kind: Any) -> list[FunctionType]:
 
 
 def _method_name(itself: Any, method: str = "__call__") -> str:
-    """The class of an object that is called; with the method if it is another one."""
+    """Names the class of an object that is called; with the method, if it is no call of the object itself."""
     kind = type(itself)
     name = public_name(kind.__module__, kind.__qualname__, kind)
     return name if method in {"__call__", "forward"} else f"{name}.{method}"

@@ -44,7 +44,7 @@ class _Monitored:
         }  # fmt: skip
         for event, callback in callbacks.items():
             _monitoring.register_callback(tool, event, self._in_the_batch(callback))
-        _monitoring.set_events(tool, _EVENTS.PY_UNWIND)  # there are no local ones
+        _monitoring.set_events(tool, _EVENTS.PY_UNWIND)  # there are no local events of this kind
         for function in functions.always_stages:
             self._follow(function.__code__)
 
@@ -62,7 +62,7 @@ class _Monitored:
             _monitoring.set_local_events(self._tool, code, _OF_FUNCTION | calls)
 
     def _in_the_batch(self, callback: Callable[..., Any]) -> Callable[..., Any]:
-        """The callback for the thread that makes the batch, with its CPU time as that of timing."""
+        """Returns the callback for the thread that makes the batch; its CPU time is CPU time of timing."""
 
         def called(*arguments: Any) -> Any:
             if threading.get_ident() != self._thread or not self._clock.open:

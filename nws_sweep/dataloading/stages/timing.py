@@ -21,7 +21,7 @@ from nws_sweep.dataloading.stages.functions import StageFunctions
 from nws_sweep.results import StageTime
 
 MOST_WORKERS = 4  # that time stages
-_LATER = 5  # number of a worker's batch from which on it is a later one
+_LATER = 5  # number of the first batch of a worker that is a later batch
 _NONE = -1  # in place of the number of a batch
 _SLOT_BYTES = 32_768
 _OTHER_THREADS = 1.25  # ratio of the CPU time of all threads and of this one from which on libraries are asked
