@@ -8,7 +8,6 @@ What pickling refuses for another reason may be a handle of a library. It is tak
 open file or a socket: without them there is nothing whose position forked processes could share.
 """
 
-import asyncio
 import concurrent.futures
 import contextlib
 import contextvars
@@ -16,9 +15,6 @@ import copyreg
 import hashlib
 import io
 import mmap
-import multiprocessing.connection
-import multiprocessing.pool
-import multiprocessing.queues
 import os
 import queue
 import ssl
@@ -46,7 +42,7 @@ _MOST_OBJECTS, _MOST_ELEMENTS = 5000, 64  # examined, and of each container: 50 
 _NAMED = 3  # handles in a sentence
 _STANDARD_ERROR = 2  # the last descriptor of the standard streams
 _FILES = (io.BufferedReader, io.BufferedRandom, io.FileIO, io.TextIOWrapper)
-# Named, since none of these modules is imported here. Classes of C may name another module than the one that has them.
+# Named, since these modules may be missing. Classes of C may name another module than the module that has them.
 _OF_LIBRARIES = (
     "sqlite3.Connection", "h5py.File", "h5py.Group", "h5py.Dataset", "lmdb.Environment", "lmdb.Transaction",
     "zipfile.ZipFile", "tarfile.TarFile", "tables.File", "socket.socket", "psycopg2.extensions.connection",
@@ -59,10 +55,10 @@ _SHAREABLE_OF_LIBRARIES = (
     "pyarrow.MemoryMappedFile", "pyarrow.BufferReader", "pyarrow._parquet.ParquetReader",
     "pyarrow.lib._RecordBatchFileReader", "safetensors.safe_open", "cv2.Algorithm",
 )  # fmt: skip
-_STANDARD = (
-    queue.Queue, queue.SimpleQueue, multiprocessing.queues.Queue, multiprocessing.queues.SimpleQueue, asyncio.Queue,
-    multiprocessing.pool.Pool, concurrent.futures.Executor, threading.Thread, multiprocessing.connection.Connection,
-    asyncio.AbstractEventLoop,
+_OF_PYTHON = (
+    "queue.Queue", "queue.SimpleQueue", "multiprocessing.queues.Queue", "multiprocessing.queues.SimpleQueue",
+    "asyncio.Queue", "multiprocessing.pool.Pool", "concurrent.futures.Executor", "threading.Thread",
+    "multiprocessing.connection.Connection", "asyncio.AbstractEventLoop",
 )  # fmt: skip
 # Pickling refuses them, but each process may use its copy, or none has a state.
 _COPYABLE = (
@@ -203,7 +199,7 @@ def _kind_of(value_class: Any, _: int) -> str:
     """
     if issubclass(value_class, torch_internals.iterator_class()):
         return "an iterator of a DataLoader"
-    if issubclass(value_class, _STANDARD):
+    if _name_among(_OF_PYTHON, value_class):
         return _name_of(value_class)
     name = _name_among(_OF_LIBRARIES, value_class)
     if name:

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any
 
 import torch
+from torch.utils.data import DataLoader
 
 from nws_sweep.dataloading import loaders, sharing
 from nws_sweep.dataloading.digests import SampleLog, load_in_process, load_one_by_one
@@ -141,14 +142,16 @@ class TrialCommands:
 
     def load_one_by_one(self, samples: Sequence[SampleMade], settings: LoaderSettings) -> tuple[SampleMade, ...]:
         """Loads samples in the workers that made them before, one sample at a time."""
-        loader = self._data.source.loader(settings, None, WorkerStart(folder=self._folder))
-        return load_one_by_one(loader, samples)
+        return load_one_by_one(self._separate_loader(settings, None), samples)
+
+    def _separate_loader(self, settings: LoaderSettings, collate_fn: Any) -> DataLoader[Any]:
+        start = WorkerStart(folder=self._folder)
+        return self._data.source.loader(settings, collate_fn, start)
 
     def samples(self, settings: LoaderSettings, most: int, limit_s: float = math.inf) -> SamplesSeen:
         """Counts the samples of an epoch of a separate DataLoader, up to ``most``, for at most ``limit_s`` seconds."""
         began_s = reported_s = time.monotonic()
-        count_of_batch = _count_sample if settings.batch_size is None else len
-        loader = self._data.source.loader(settings, count_of_batch, WorkerStart(folder=self._folder))
+        loader = self._separate_loader(settings, _count_sample if settings.batch_size is None else len)
         loaders.renew_iterators(loader)
         count = 0
         for samples in loader:
@@ -175,8 +178,7 @@ class TrialCommands:
 
     def whole_batches(self, settings: LoaderSettings) -> WholeBatches | None:
         """Times whole batches of a map-style dataset; None if they are not those of its samples."""
-        start = WorkerStart(folder=self._folder)
-        loader = self._data.source.loader(settings.with_workers(1), self._collate_fn, start)
+        loader = self._separate_loader(settings.with_workers(1), self._collate_fn)
         return try_whole_batches(loader, min(settings.batch_size or 1, MOST_SAMPLES))
 
     def warned(self) -> tuple[str, ...]:

@@ -38,12 +38,11 @@ class _Monitored:
         self._timed: dict[CodeType, list[bool]] = {}  # whether each call that has not returned is timed
         self._targets: dict[tuple[CodeType, int], object] = {}  # of a place of calls; None if there have been several
         callbacks = {
-            _EVENTS.PY_START: self._began, _EVENTS.PY_RESUME: self._began, _EVENTS.PY_RETURN: self._ended,
-            _EVENTS.PY_YIELD: self._ended, _EVENTS.PY_UNWIND: self._ended, _EVENTS.CALL: self._calls,
-            _EVENTS.C_RETURN: self._returned, _EVENTS.C_RAISE: self._returned,
+            "PY_START": self._began, "PY_RESUME": self._began, "PY_RETURN": self._ended, "PY_YIELD": self._ended,
+            "PY_UNWIND": self._ended, "CALL": self._calls, "C_RETURN": self._returned, "C_RAISE": self._returned,
         }  # fmt: skip
         for event, callback in callbacks.items():
-            _monitoring.register_callback(tool, event, self._in_the_batch(callback))
+            _monitoring.register_callback(tool, getattr(_EVENTS, event), self._in_the_batch(callback))
         _monitoring.set_events(tool, _EVENTS.PY_UNWIND)  # there are no local events of this kind
         for function in functions.always_stages:
             self._follow(function.__code__)
