@@ -170,7 +170,9 @@ def _reached(dataset: Any, collate_fn: Any) -> Iterator[tuple[str, Any]]:
     for name, root in (("dataset", dataset), ("collate_fn", collate_fn)):
         reached = objects.walk(root, most_objects=_MOST_OBJECTS, most_elements=_MOST_ELEMENTS, is_leaf=_is_leaf)
         for place, value in reached:
-            if not _iterates_over(value, dataset):
+            # The iterator of a training loop over the dataset is no part of the dataset.
+            is_of_loop = isinstance(value, torch_internals.iterator_class()) and value._dataset is dataset
+            if not is_of_loop:
                 yield f"{name}.{place}".rstrip("."), value
 
 
@@ -179,13 +181,12 @@ def _is_leaf(value: Any) -> bool:
     return isinstance(value, torch.nn.Module) or bool(_kind_of(value_class, len(sys.modules)))
 
 
-def _iterates_over(value: Any, dataset: Any) -> bool:
-    """Whether it is the iterator of a training loop over the dataset, which is no part of the dataset."""
-    return isinstance(value, torch_internals.iterator_class()) and value._dataset is dataset
-
-
 def _handle(place: str, kind: str, value: Any) -> Handle:
-    path = _path_of(value)
+    path = ""
+    with contextlib.suppress(Exception):  # the attributes of a library may do anything
+        name = getattr(value, "name", None) or getattr(value, "filename", None)
+        if isinstance(name, str | os.PathLike):
+            path = os.path.realpath(name)
     if path and isinstance(value, _FILES):
         kind = f"{kind} of {path}"
     return Handle(place, kind, path)
@@ -247,14 +248,6 @@ def _has_descriptor(file: Any) -> bool:
     return True
 
 
-def _path_of(value: Any) -> str:
-    with contextlib.suppress(Exception):  # the attributes of a library may do anything
-        name = getattr(value, "name", None) or getattr(value, "filename", None)
-        if isinstance(name, str | os.PathLike):
-            return os.path.realpath(name)
-    return ""
-
-
 @lru_cache(maxsize=4096)
 def _pickles_itself(value_class: Any) -> bool:
     """Whether a class says how its objects are pickled, but for Cython's functions that refuse."""
@@ -280,7 +273,8 @@ def _is_refused_by_pickling(value_class: type, value: Any) -> bool:
 def open_files() -> dict[int, str]:
     """Returns paths, by descriptor, of the regular files that this process reads and has not mapped.
 
-    Also of files that were deleted since, such as temporary ones, which psutil leaves out. Empty without /proc.
+    Also of files that were deleted since, such as temporary ones, which psutil leaves out; not of files without
+    contents, such as locks and files of /proc. Empty without /proc.
     """
     paths: dict[int, str] = {}
     if not _has_proc():
@@ -288,9 +282,10 @@ def open_files() -> dict[int, str]:
     mapped = Path("/proc/self/maps").read_text(errors="replace")
     for link in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(OSError):  # the descriptor of the folder itself
-            path = str(link.readlink())
+            path, status = str(link.readlink()), link.stat()
             is_read = link.lstat().st_mode & stat.S_IRUSR  # the link's mode is the file's
-            if is_read and _has_bytes(link) and path not in mapped:
+            has_bytes = stat.S_ISREG(status.st_mode) and status.st_size > 0
+            if is_read and has_bytes and path not in mapped:
                 paths[int(link.name)] = path
     return paths
 
@@ -308,19 +303,11 @@ def reopen_files() -> None:
             os.close(copied)
 
 
-def _has_bytes(link: Path) -> bool:
-    """Whether a descriptor is of a regular file with contents, which files of locks and of /proc have not."""
-    status = link.stat()
-    return stat.S_ISREG(status.st_mode) and status.st_size > 0
-
-
 def _has_positions() -> bool:
     """Whether this process has an open file or a socket besides its standard streams, as far as the system says."""
-    if not _has_proc():
+    if not _has_proc() or any(number > _STANDARD_ERROR for number in open_files()):
         return True
-    if any(number > _STANDARD_ERROR for number in open_files()):
-        return True
-    return any(_is_socket(link) for link in Path("/proc/self/fd").iterdir())
+    return any(map(_is_socket, Path("/proc/self/fd").iterdir()))
 
 
 def _is_socket(link: Path) -> bool:
