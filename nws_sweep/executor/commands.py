@@ -1,4 +1,4 @@
-"""What a trial process answers: each public method of ``TrialCommands`` is a command of its program."""
+"""Answers the commands of a program in its trial process: each public method of ``TrialCommands`` is a command."""
 
 import math
 import time
@@ -40,8 +40,8 @@ _SHORT = WindowRequest(kind=WindowKind.WARM_UP, min_batches=1, min_seconds=0.005
 _IDLE_WITHIN_S = 5.0
 
 
-class TrialCommands:
-    """Answers the commands of ``TrialProcess``, ``prepare`` and ``make_template``.
+class DatasetCommands:
+    """Answers the commands that need the dataset alone.
 
     Attributes:
         is_iterating: Whether it takes batches between commands, as a background loader.
@@ -65,6 +65,61 @@ class TrialCommands:
         obstacle = forking.obstacle_since(before)
         self.is_template = not obstacle
         return obstacle
+
+    def load(self, keys: Sequence[Any], limit_s: float | None) -> tuple[SampleMade, ...]:
+        """Loads samples of a map-style dataset without workers."""
+        return load_in_process(self._data.source.dataset, keys, limit_s)
+
+    def load_one_by_one(self, samples: Sequence[SampleMade], settings: LoaderSettings) -> tuple[SampleMade, ...]:
+        """Loads samples in the workers that made them before, one sample at a time."""
+        return load_one_by_one(self._separate_loader(settings, None), samples)
+
+    def _separate_loader(self, settings: LoaderSettings, collate_fn: Any) -> DataLoader[Any]:
+        start = WorkerStart(folder=self._folder)
+        return self._data.source.loader(settings, collate_fn, start)
+
+    def samples(self, settings: LoaderSettings, most: int, limit_s: float = math.inf) -> SamplesSeen:
+        """Counts the samples of an epoch of a separate DataLoader, up to ``most``, for at most ``limit_s`` seconds."""
+        began_s = reported_s = time.monotonic()
+        loader = self._separate_loader(settings, _count_sample if settings.batch_size is None else len)
+        loaders.renew_iterators(loader)
+        count = 0
+        for samples in loader:
+            count += samples
+            now_s = time.monotonic()
+            if count >= most or now_s - began_s > limit_s:
+                return SamplesSeen(count=count, complete=False)
+            if now_s - reported_s >= PROGRESS_EVERY_S:
+                report_progress()
+                reported_s = now_s
+        return SamplesSeen(count=count, complete=True)
+
+    def thread_times(self, counts: Sequence[int], limit_s: float) -> Mapping[int, float]:
+        """Returns seconds per sample by number of torch's threads; empty if the number makes no difference."""
+        source = self._data.source
+        most = loaders.length(source.dataset)
+        if source.is_iterable or not most:
+            return {}
+
+        def look(dataset: Any) -> tuple[Any, ...]:
+            return tuple(thread_times(dataset.__getitem__, most, counts, limit_s).items())
+
+        return dict(hint(look, source.dataset))  # the keys of samples may not be numbers
+
+    def warned(self) -> tuple[str, ...]:
+        """Returns the distinct warnings issued so far."""
+        return tuple(self._warnings)
+
+    def record_warning(self, message: Warning | str, *_: Any) -> None:
+        """Replaces ``warnings.showwarning``."""
+        line = "further warnings omitted"
+        if len(self._warnings) < _MAX_WARNINGS:  # each sample may issue its own
+            line = one_line(message)
+        self._warnings[line] = None
+
+
+class TrialCommands(DatasetCommands):
+    """Answers all commands of ``TrialProcess``, and ``prepare``."""
 
     def forked(self, spec: ProcessSpec, folder: str) -> "TrialCommands":
         """Returns the commands of a trial process forked from this template, with its dataset and its warnings."""
@@ -136,61 +191,10 @@ class TrialCommands:
         moved_files = tuple(files[number] for number in moved)
         return SamplesLogged(samples=self._loader.logged_samples(), moved_files=moved_files)
 
-    def load(self, keys: Sequence[Any], limit_s: float | None) -> tuple[SampleMade, ...]:
-        """Loads samples of a map-style dataset without workers."""
-        return load_in_process(self._data.source.dataset, keys, limit_s)
-
-    def load_one_by_one(self, samples: Sequence[SampleMade], settings: LoaderSettings) -> tuple[SampleMade, ...]:
-        """Loads samples in the workers that made them before, one sample at a time."""
-        return load_one_by_one(self._separate_loader(settings, None), samples)
-
-    def _separate_loader(self, settings: LoaderSettings, collate_fn: Any) -> DataLoader[Any]:
-        start = WorkerStart(folder=self._folder)
-        return self._data.source.loader(settings, collate_fn, start)
-
-    def samples(self, settings: LoaderSettings, most: int, limit_s: float = math.inf) -> SamplesSeen:
-        """Counts the samples of an epoch of a separate DataLoader, up to ``most``, for at most ``limit_s`` seconds."""
-        began_s = reported_s = time.monotonic()
-        loader = self._separate_loader(settings, _count_sample if settings.batch_size is None else len)
-        loaders.renew_iterators(loader)
-        count = 0
-        for samples in loader:
-            count += samples
-            now_s = time.monotonic()
-            if count >= most or now_s - began_s > limit_s:
-                return SamplesSeen(count=count, complete=False)
-            if now_s - reported_s >= PROGRESS_EVERY_S:
-                report_progress()
-                reported_s = now_s
-        return SamplesSeen(count=count, complete=True)
-
-    def thread_times(self, counts: Sequence[int], limit_s: float) -> Mapping[int, float]:
-        """Returns seconds per sample by number of torch's threads; empty if the number makes no difference."""
-        source = self._data.source
-        most = loaders.length(source.dataset)
-        if source.is_iterable or not most:
-            return {}
-
-        def look(dataset: Any) -> tuple[Any, ...]:
-            return tuple(thread_times(dataset.__getitem__, most, counts, limit_s).items())
-
-        return dict(hint(look, source.dataset))  # the keys of samples may not be numbers
-
     def whole_batches(self, settings: LoaderSettings) -> WholeBatches | None:
         """Times whole batches of a map-style dataset; None if they are not those of its samples."""
         loader = self._separate_loader(settings.with_workers(1), self._collate_fn)
         return try_whole_batches(loader, min(settings.batch_size or 1, MOST_SAMPLES))
-
-    def warned(self) -> tuple[str, ...]:
-        """Returns the distinct warnings issued so far."""
-        return tuple(self._warnings)
-
-    def record_warning(self, message: Warning | str, *_: Any) -> None:
-        """Replaces ``warnings.showwarning``."""
-        line = "further warnings omitted"
-        if len(self._warnings) < _MAX_WARNINGS:  # each sample may issue its own
-            line = one_line(message)
-        self._warnings[line] = None
 
 
 def _count_sample(sample: Any) -> int:

@@ -62,6 +62,52 @@ _NO_ROOM_FOR_THE_DATASET = (
 )
 
 
+class _Pauses:
+    """The pauses of a process, on the clock of ``BatchRecord``."""
+
+    def __init__(self) -> None:
+        self._ended_s: list[tuple[float, float]] = []  # begin and end of each
+        self._began_s: float | None = None
+
+    def begin(self) -> None:
+        self._began_s = time.perf_counter()
+
+    def end(self) -> None:
+        if self._began_s is not None:
+            self._ended_s.append((self._began_s, time.perf_counter()))
+            self._began_s = None
+
+    def taken_off(self, record: BatchRecord) -> BatchRecord:
+        """Returns the record without waiting that was a pause; storage and timers continue in a pause."""
+        paused_s = 0.0
+        for begin_s, end_s in self._ended_s:
+            paused_s += max(0.0, min(end_s, record.ended_s) - max(begin_s, record.began_s))
+        if not paused_s:
+            return record
+        wait_s = max(0.0, record.cost.wait_s - paused_s)
+        return replace(record, cost=replace(record.cost, wait_s=wait_s), was_stopped=True)
+
+
+class _End:
+    """The end of a trial process and its descendants.
+
+    Attributes:
+        by_s: Moment until which an orderly exit may take; None before the end has begun.
+    """
+
+    def __init__(self, child: ForkedProcess) -> None:
+        self.by_s: float | None = None
+        self._child = child
+        self._killed: Sequence[int] | None = None  # descendants; None before they are killed
+
+    def kill(self) -> Sequence[int]:
+        """Kills the processes, once: their IDs may be IDs of others later. Returns the IDs of the descendants."""
+        if self._killed is None:
+            with processes.uninterrupted():
+                self._killed = processes.kill_family(self._child)
+        return self._killed
+
+
 class ChildProcess(TrialProcess):
     """The parent's handle of a trial process, in which ``child`` answers; ``start`` starts and ends it."""
 
@@ -80,10 +126,8 @@ class ChildProcess(TrialProcess):
         self.settings: LoaderSettings | None = None  # of the DataLoader; None before ``open``
         self._kernel_kills = processes.out_of_memory_kills()
         self._failure: TrialError | TimeLimitReached | None = None  # of a command without an answer
-        self._pauses_s: list[tuple[float, float]] = []  # on the clock of ``BatchRecord``
-        self._paused_at_s: float | None = None
-        self._ends_by_s: float | None = None  # moment until which an orderly exit may take; None before the end
-        self._killed: Sequence[int] | None = None  # descendants; None before they are killed
+        self._pauses = _Pauses()
+        self._end = _End(child)
 
     wait_until_idle = _sent(TrialProcess.wait_until_idle)
     warned = _sent(TrialProcess.warned)
@@ -110,20 +154,18 @@ class ChildProcess(TrialProcess):
 
     def pause(self) -> None:
         """Stops the trial process and its workers."""
-        self._paused_at_s = time.perf_counter()
+        self._pauses.begin()
         processes.signal_group(self.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
         """Continues the trial process and its workers."""
         processes.signal_group(self.pid, signal.SIGCONT)
-        if self._paused_at_s is not None:
-            self._pauses_s.append((self._paused_at_s, time.perf_counter()))
-            self._paused_at_s = None
+        self._pauses.end()
 
     def window(self, request: WindowRequest) -> Window:
         """Takes a window; its records do not contain the time in which the process was paused."""
         window: Window = self.request("window", request)
-        return replace(window, records=tuple(_without_pauses(record, self._pauses_s) for record in window.records))
+        return replace(window, records=tuple(map(self._pauses.taken_off, window.records)))
 
     def usage(self) -> Usage:
         """Returns the resources that the trial process and its workers have used so far."""
@@ -212,48 +254,30 @@ class ChildProcess(TrialProcess):
 
     def end(self) -> None:
         """Begins to end the trial process and its descendants, so that several end at the same time."""
-        if self._ends_by_s is not None:
+        if self._end.by_s is not None:
             return
-        self._ends_by_s = time.perf_counter()
+        self._end.by_s = time.perf_counter()
         method, num_workers = self._start_method, 0
         if self.settings is not None:
             method, num_workers = self.settings.multiprocessing_context or method, self.settings.num_workers
         # Killed forked workers leave nothing behind; others must release their semaphores.
         if num_workers == 0 or method == "fork":
-            self._kill()
+            self._end.kill()
             return
         processes.signal_group(self.pid, signal.SIGCONT)
         with contextlib.suppress(OSError):
             self.connection.send(None)
-            self._ends_by_s += _ORDERLY_EXIT_S
-
-    def _kill(self) -> Sequence[int]:
-        """Kills the processes, once: their IDs may be those of others later. Returns the IDs of the descendants."""
-        if self._killed is None:
-            with processes.uninterrupted():
-                self._killed = processes.kill_family(self._child)
-        return self._killed
+            self._end.by_s += _ORDERLY_EXIT_S
 
     def close(self) -> None:
         """Kills the trial process and its descendants, after an orderly exit of workers that share semaphores."""
         try:
             self.end()
-            wait([self._child.sentinel], max(0.0, (self._ends_by_s or 0.0) - time.perf_counter()))
+            wait([self._child.sentinel], max(0.0, (self._end.by_s or 0.0) - time.perf_counter()))
         finally:
             with processes.uninterrupted():
                 self.connection.close()
-                processes.await_exit(self._child, self._kill())
-
-
-def _without_pauses(record: BatchRecord, pauses_s: Sequence[tuple[float, float]]) -> BatchRecord:
-    """Returns the record without waiting that was a pause of the process; storage and timers continue in a pause."""
-    paused_s = 0.0
-    for begin_s, end_s in pauses_s:
-        paused_s += max(0.0, min(end_s, record.ended_s) - max(begin_s, record.began_s))
-    if not paused_s:
-        return record
-    wait_s = max(0.0, record.cost.wait_s - paused_s)
-    return replace(record, cost=replace(record.cost, wait_s=wait_s), was_stopped=True)
+                processes.await_exit(self._child, self._end.kill())
 
 
 def check_memory(pids: Sequence[int], budget_bytes: int | None, *, shares_dataset: bool) -> None:
