@@ -5,39 +5,28 @@ and did not (the kernel's run delay), and waiting, which is the rest: a record t
 waiting as one taken on an idle machine. While the thread waits, or beside it, threads of the dataset may compute, which
 is making, too. What the threads do that pickle batches and copy them into shared memory is CPU time of the transfer, as
 is all between two batches.
-
-Batches reach the training step in multiples of the workers; samples, which are finished one by one, are counted too.
-For that, the class of the dataset in each worker is replaced by a subclass. User code that reads
-``get_worker_info().dataset`` sees the same object.
 """
 
-import abc
 import contextlib
 import functools
 import time
-from collections.abc import Callable, Iterator, MutableSequence, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from multiprocessing.sharedctypes import RawArray
 from typing import Any
 
-from torch.utils.data import IterableDataset, get_worker_info
+from torch.utils.data import get_worker_info
 
 from nws_sweep.dataloading.clocks import Clocks, find_transfer_clocks, read_clocks, run_delay_clock
-from nws_sweep.dataloading.digests import STREAM_SAMPLES, SampleLog
+from nws_sweep.dataloading.counting import UNCOUNTED, Slots, count_samples
+from nws_sweep.dataloading.digests import SampleLog
 from nws_sweep.dataloading.stages.timing import StageSlots, StageTimer
 from nws_sweep.results import BatchCost, BatchRecord, StageTime
 from nws_sweep.system import processes, temporary, torch_internals
 
 _ROWS = 1024  # kept of each worker until they are read
 _FIELDS = 5  # of a row: moments of the start and the end, CPU time, waiting, threads
-_UNCOUNTED = -1  # in place of the samples of a worker
-_END = object()
-# Faster samples are counted per batch; samples of an iterable dataset until enough samples are logged.
-_CHEAP_SAMPLE_S = 20e-6
-# Other metaclasses change subclasses: samples of torch.Tensor become unpicklable, iterators of DataPipes invalid.
-_PLAIN_METACLASSES = (type, abc.ABCMeta)
 
-Slots = MutableSequence[int]
 Stages = tuple[StageTime, ...]
 
 
@@ -129,7 +118,7 @@ class BatchLog:
     def produced(self) -> int | None:
         """Returns the samples finished by all workers since the loader was made; None if any worker cannot count."""
         counts = list(self.samples)
-        return None if _UNCOUNTED in counts else sum(counts)
+        return None if UNCOUNTED in counts else sum(counts)
 
     def unfed(self) -> int:
         """Returns the number of workers that had no batch for the epoch."""
@@ -367,76 +356,3 @@ class WorkerStart:
         if self.timer is not None and worker is not None:
             self.timer.start(worker_id, worker.dataset, self.collate_fn)
             count_samples(worker.dataset, self.timer.log.samples, worker_id, self.log)
-
-
-def count_samples(dataset: Any, slots: Slots, slot: int, log: SampleLog | None = None) -> None:
-    """Makes a dataset count its samples in a slot; marks the slot as uncounted if the class cannot be subclassed.
-
-    Counting continues from the slot's value. Samples are logged only if that value is 0, in the worker's first epoch.
-    """
-    if slots[slot] == _UNCOUNTED:  # since an earlier epoch
-        return
-    kind = type(dataset)
-    make_methods = _iterable_methods if isinstance(dataset, IterableDataset) else _map_methods
-    members = {name: getattr(kind, name) for name in ("__module__", "__qualname__", "__doc__")}
-    try:
-        if type(kind) not in _PLAIN_METACLASSES:
-            raise TypeError(kind)
-        members |= make_methods(kind, slots, slot, None if slots[slot] else log)
-        dataset.__class__ = type(kind.__name__, (kind,), {"__slots__": (), **members})
-    except Exception:  # built-in types, extension types and classes that restrict their subclasses
-        slots[slot] = _UNCOUNTED
-
-
-def _map_methods(kind: Any, slots: Slots, slot: int, log: SampleLog | None) -> dict[str, Any]:
-    """Makes ``__getitems__``, which DataLoader calls instead of ``__getitem__`` for each sample."""
-    clock, get_item, get_items = time.perf_counter, kind.__getitem__, getattr(kind, "__getitems__", None)
-    is_cheap, batches = False, 0
-
-    def counted(self: Any, indices: Sequence[int]) -> list[Any]:
-        nonlocal is_cheap, batches
-        began_s = clock()
-        if get_items is not None:
-            samples: list[Any] = get_items(self, indices)
-            slots[slot] += len(indices)
-        elif is_cheap:
-            samples = [get_item(self, index) for index in indices]
-            slots[slot] += len(indices)
-        else:
-            samples = []
-            for index in indices:
-                samples.append(get_item(self, index))
-                slots[slot] += 1
-        is_cheap = clock() - began_s < _CHEAP_SAMPLE_S * len(indices)
-        if log is not None:
-            log.note_batch(slot, batches, indices, samples)
-            batches += 1
-        return samples
-
-    return {"__getitems__": counted}
-
-
-def _iterable_methods(kind: Any, slots: Slots, slot: int, log: SampleLog | None) -> dict[str, Any]:
-    """Makes ``__iter__``, which counts samples and logs ``STREAM_SAMPLES``; if these are cheap, it counts no more."""
-    clock, iterate = time.perf_counter, kind.__iter__
-
-    def counted(self: Any) -> Iterator[Any]:
-        samples = iterate(self)
-        number, making_s = 0, 0.0
-        while slots[slot] != _UNCOUNTED:  # an earlier epoch of the same worker may have set it
-            began_s = clock()
-            sample = next(samples, _END)
-            if sample is _END:
-                return
-            making_s += clock() - began_s
-            if log is not None and number < STREAM_SAMPLES:
-                log.note(slot, number, sample)
-            number += 1
-            slots[slot] += 1
-            yield sample
-            if number == STREAM_SAMPLES and making_s < _CHEAP_SAMPLE_S * number:
-                slots[slot] = _UNCOUNTED
-        # ``yield from samples`` calls iter(), which is this function for a dataset whose ``__iter__`` returns itself.
-        yield from iter(samples.__next__, _END)
-
-    return {"__iter__": counted}

@@ -28,7 +28,7 @@ _INNER = {"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"}  # parts of the 
 # What a search adds to the making of batches, which belongs to none of their stages.
 _ADDED: tuple[Any, ...] = (SampleLog.note_batch, SampleLog.note)
 _ADDED_CODES = {function.__code__ for function in _ADDED}
-_COUNTING = "nws_sweep.dataloading.recording"  # adds methods around the methods of the dataset
+_COUNTING = "nws_sweep.dataloading.counting"  # adds methods around the methods of the dataset
 
 
 class StageFunctions:
