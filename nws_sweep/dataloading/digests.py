@@ -127,10 +127,13 @@ def load_one_by_one(loader: DataLoader[Any], samples: Sequence[SampleMade]) -> t
     lock = (context or multiprocessing).Lock()
     with torch.random.fork_rng(devices=[]):
         one_by_one: DataLoader[Any] = DataLoader(
-            loader.dataset, batch_size=None, sampler=order, num_workers=workers,
+            loader.dataset,
+            batch_size=None,
+            sampler=order,
+            num_workers=workers,
             worker_init_fn=functools.partial(_digest_with_lock, loader.worker_init_fn, lock),
             multiprocessing_context=context,
-        )  # fmt: skip
+        )
         return tuple(sample for sample in one_by_one if sample is not None)
 
 

@@ -17,10 +17,21 @@ from nws_sweep.results import LoaderSettings
 from nws_sweep.system import processes
 
 DATALOADER_DEFAULTS: Mapping[str, Any] = {
-    "batch_size": 1, "shuffle": False, "sampler": None, "batch_sampler": None, "collate_fn": None, "pin_memory": False,
-    "drop_last": False, "timeout": 0, "worker_init_fn": None, "prefetch_factor": None, "persistent_workers": False,
-    "multiprocessing_context": None, "generator": None, "in_order": True,
-}  # fmt: skip
+    "batch_size": 1,
+    "shuffle": False,
+    "sampler": None,
+    "batch_sampler": None,
+    "collate_fn": None,
+    "pin_memory": False,
+    "drop_last": False,
+    "timeout": 0,
+    "worker_init_fn": None,
+    "prefetch_factor": None,
+    "persistent_workers": False,
+    "multiprocessing_context": None,
+    "generator": None,
+    "in_order": True,
+}
 # DataLoader refuses these with num_workers=0, or does not know them before torch 2.6.
 _OF_WORKERS = ("timeout", "prefetch_factor", "persistent_workers", "multiprocessing_context", "in_order")
 

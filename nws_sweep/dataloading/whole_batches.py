@@ -36,9 +36,14 @@ def try_whole_batches(loader: "DataLoader[Any]", samples: int) -> WholeBatches |
         return None
     with torch.random.fork_rng(devices=[]):
         trial: DataLoader[Any] = DataLoader(
-            loader.dataset, batch_sampler=[[0]], collate_fn=functools.partial(_try, loader.collate_fn, samples),
-            num_workers=1, worker_init_fn=loader.worker_init_fn, timeout=_HUNG_S, multiprocessing_context=context,
-        )  # fmt: skip
+            loader.dataset,
+            batch_sampler=[[0]],
+            collate_fn=functools.partial(_try, loader.collate_fn, samples),
+            num_workers=1,
+            worker_init_fn=loader.worker_init_fn,
+            timeout=_HUNG_S,
+            multiprocessing_context=context,
+        )
         iterator = iter(trial)
         times: WholeBatches | None = None
         with contextlib.suppress(Exception):  # code of the user may raise anything

@@ -148,11 +148,20 @@ def _add_times(rows: list[StageTime], calls: Calls, parent: int, least_s: float)
     """Adds a row for the calls of a stage, then the rows of the stages that it calls."""
     stage, times = calls.stage, calls.times
     number = len(rows)
-    rows.append(StageTime(
-        name=stage.name, kind=stage.kind, file=stage.file, line=stage.line, parent=parent, calls=calls.calls,
-        cpu_s=times.cpu_s, wait_s=times.wall_s - times.cpu_s - times.delay_s, all_cpu_s=times.all_cpu_s,
-        overhead_s=calls.overhead_s,
-    ))  # fmt: skip
+    rows.append(
+        StageTime(
+            name=stage.name,
+            kind=stage.kind,
+            file=stage.file,
+            line=stage.line,
+            parent=parent,
+            calls=calls.calls,
+            cpu_s=times.cpu_s,
+            wait_s=times.wall_s - times.cpu_s - times.delay_s,
+            all_cpu_s=times.all_cpu_s,
+            overhead_s=calls.overhead_s,
+        )
+    )
     for inner in calls.inside.values():
         # A cheap function was timed only until that was known.
         is_long = inner.times.wall_s - inner.overhead_s >= max(least_s, CHEAP_S * inner.calls)

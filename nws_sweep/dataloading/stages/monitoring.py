@@ -38,9 +38,15 @@ class _Monitored:
         self._timed: dict[CodeType, list[bool]] = {}  # whether each call that has not returned is timed
         self._targets: dict[tuple[CodeType, int], object] = {}  # of a place of calls; None if there have been several
         callbacks = {
-            "PY_START": self._began, "PY_RESUME": self._began, "PY_RETURN": self._ended, "PY_YIELD": self._ended,
-            "PY_UNWIND": self._ended, "CALL": self._calls, "C_RETURN": self._returned, "C_RAISE": self._returned,
-        }  # fmt: skip
+            "PY_START": self._began,
+            "PY_RESUME": self._began,
+            "PY_RETURN": self._ended,
+            "PY_YIELD": self._ended,
+            "PY_UNWIND": self._ended,
+            "CALL": self._calls,
+            "C_RETURN": self._returned,
+            "C_RAISE": self._returned,
+        }
         for event, callback in callbacks.items():
             _monitoring.register_callback(tool, getattr(_EVENTS, event), self._in_the_batch(callback))
         _monitoring.set_events(tool, _EVENTS.PY_UNWIND)  # there are no local events of this kind
