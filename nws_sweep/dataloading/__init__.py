@@ -2,7 +2,7 @@
 
 May import: ``datasets``, ``config`` and below.
 
-- ``loaders``: reads the settings of a DataLoader and makes DataLoaders with given settings. All callers use it.
+- ``loaders``: reads the settings of a DataLoader and makes DataLoaders with chosen settings. All callers use it.
 - ``inputs``: the arguments of the Python API.
 - ``pickling``: objects of the user's process for trial processes; ``fingerprints``: hashes of equal datasets.
 - ``recording``: what batches cost; ``counting``: samples finished.
