@@ -2,10 +2,11 @@
 
 May import: ``datasets``, ``config`` and below.
 
-- ``loaders``: reads the settings of a DataLoader and makes DataLoaders with given settings. All callers use it.
+- ``loaders``: reads the settings of a DataLoader and makes DataLoaders with chosen settings. All callers use it.
 - ``inputs``: the arguments of the Python API.
 - ``pickling``: objects of the user's process for trial processes; ``fingerprints``: hashes of equal datasets.
-- ``recording``: what batches cost, and samples finished; ``digests``: hashes by which samples of loaders are compared.
+- ``recording``: what batches cost; ``counting``: samples finished.
+- ``digests``: hashes by which samples of loaders are compared; ``whole_batches``: whether whole batches can be indexed.
 - ``objects``: what a dataset reaches, and Python objects that forked workers copy; ``sharing``: open files and other
   handles that they must not share.
 - ``generators``: random number generators of a dataset's own, seeded in workers.

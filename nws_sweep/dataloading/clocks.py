@@ -1,6 +1,7 @@
-"""The clocks of a thread that makes batches: wall, CPU time, and the time in which it was ready and did not run."""
+"""Reads the clocks of a thread that makes batches: wall, CPU, and the time in which it was ready and did not run."""
 
 import functools
+import operator
 import os
 import threading
 import time
@@ -18,13 +19,17 @@ class Clocks(NamedTuple):
 
     wall_s: float
     cpu_s: float  # of this thread
-    all_cpu_s: float  # of all threads of this process but those that transfer batches
+    all_cpu_s: float  # of all threads of this process but the threads that transfer batches
     delay_s: float = 0.0  # for which this thread was ready to run and did not
     transfer_s: float = 0.0  # CPU time of the threads that transfer batches
 
     def since(self, began: "Clocks") -> "Clocks":
-        """The differences to an earlier reading."""
-        return Clocks(*(now_s - then_s for now_s, then_s in zip(self, began, strict=True)))
+        """Returns the differences to an earlier reading."""
+        return Clocks(*map(operator.sub, self, began))
+
+    def plus(self, spent: "Clocks") -> "Clocks":
+        """Returns the sums of two differences."""
+        return Clocks(*map(operator.add, self, spent))
 
 
 def read_clocks(delay_clock: Callable[[], float], transfer_clocks: Sequence[int] = ()) -> Clocks:
@@ -59,7 +64,7 @@ def find_transfer_clocks() -> tuple[int, ...]:
 
 
 def run_delay_clock() -> Callable[[], float]:
-    """A clock of the seconds in which the main thread of this process was ready to run and did not.
+    """Returns a clock of the seconds in which the main thread of this process was ready to run and did not.
 
     It does not advance where the kernel does not count them. A process opens one file for all its clocks.
     """

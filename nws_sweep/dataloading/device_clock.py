@@ -1,4 +1,4 @@
-"""How long an accelerator waits for data, from events on its queue.
+"""Measures how long an accelerator waits for data, by events on its queue.
 
 A training step on an accelerator is queued: its work may continue while the process is in ``next``. So an event is
 recorded when a batch is requested. If the device has passed it when the batch is received, it has waited since then.
@@ -16,7 +16,7 @@ from nws_sweep.system import accelerator
 
 
 class DeviceClock(Device):
-    """Says how long the device waited for each batch.
+    """Measures how long the device waited for each batch.
 
     Args:
         make_event: Makes an event on the queue of the device, as ``torch.Event`` with ``enable_timing``; the argument
@@ -28,32 +28,32 @@ class DeviceClock(Device):
         self._asked: Any = None
 
     def pace(self) -> None:
-        """A step has been queued: waits until the device has finished the step before it.
+        """Waits, when a step has been queued, until the device has finished the step before it.
 
-        Without this the process may queue the steps of many batches, and the times between batches are those of
+        Otherwise the process may queue the steps of many batches, and the times between batches would be the times of
         queueing. With one step queued the device is as busy.
         """
         if self._asked is not None:
             self._asked.synchronize()
 
     def ask(self) -> None:
-        """A batch is requested."""
+        """Notes that a batch is requested."""
         self._asked = self._make_event(True)
         self._asked.record()
 
     def waited_s(self) -> float:
-        """The batch has been received: for how long the device has been idle.
+        """Returns for how long the device has been idle when the batch is received, s.
 
-        0 if it is still busy; infinite if it was not asked for, or was idle before.
+        0 if it is still busy; infinite if no batch was requested, or if it was idle before the request.
         """
         if self._asked is None:
             return math.inf
         if not self._asked.query():
             return 0.0
-        given = self._make_event(False)
-        given.record()
-        given.synchronize()  # at once, since the device has nothing else to do
-        idle_ms: float = self._asked.elapsed_time(given)
+        received = self._make_event(False)
+        received.record()
+        received.synchronize()  # at once, since the device has nothing else to do
+        idle_ms: float = self._asked.elapsed_time(received)
         return max(0.0, idle_ms * 1e-3)
 
     def finish(self) -> None:
@@ -64,7 +64,7 @@ class DeviceClock(Device):
 
 
 def of_training() -> DeviceClock | None:
-    """A clock of the accelerator that this process uses; None if it uses none, or one without such events."""
+    """Returns a clock of the accelerator that this process uses; None if it uses none, or one without such events."""
     device = accelerator.in_use()
     if device is None:
         return None

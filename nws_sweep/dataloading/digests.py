@@ -1,4 +1,4 @@
-"""Digests of samples and of their parts, computed in the workers, and samples loaded again for comparison."""
+"""Computes digests of samples and of their parts in the workers, and loads samples again for comparison."""
 
 import contextlib
 import functools
@@ -27,7 +27,7 @@ _LOG = "samples-"
 
 
 def parts_of(value: Any, place: str = "") -> Iterator[SamplePart]:
-    """Digests of the tensors, arrays, images, long lists of numbers and plain values in a sample, in their order."""
+    """Yields digests of the tensors, arrays, images, long lists of numbers and plain values in a sample, in order."""
     place = f"{place}/{type(value).__name__}"
     if isinstance(value, Mapping) and value:
         for key, inner in value.items():
@@ -36,7 +36,8 @@ def parts_of(value: Any, place: str = "") -> Iterator[SamplePart]:
         for number, inner in enumerate(value):
             yield from parts_of(inner, f"{place}:{number}")
     else:
-        form = f"{place} {getattr(value, 'dtype', '')} {getattr(value, 'shape', getattr(value, 'size', ''))}"
+        size = getattr(value, "shape", getattr(value, "size", ""))
+        form = f"{place} {getattr(value, 'dtype', '')} {size}"
         yield SamplePart(form=_digest(form.encode()), content=_content(value))
 
 
@@ -46,6 +47,7 @@ def _is_vector(values: Sequence[Any]) -> bool:
 
 
 def _content(value: Any) -> bytes | None:
+    """Returns the digest of a value's bytes, evenly spaced bytes of a large value; None if it has no bytes."""
     try:
         if hasattr(value, "untyped_storage"):
             value = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
@@ -77,21 +79,24 @@ class SampleLog:
     def note(self, worker: int, key: Any, sample: Any) -> None:
         """Logs a sample; skips it if its key is neither an integer nor a string, or if writing fails."""
         with contextlib.suppress(Exception), Path(self.folder, f"{_LOG}{worker}").open("ab") as file:
-            plain = key if isinstance(key, str) else operator.index(key)
-            made = SampleMade(worker=worker, key=plain, parts=tuple(parts_of(sample)))
-            file.write(msgspec.json.encode(made) + b"\n")
+            plain_key = key if isinstance(key, str) else operator.index(key)
+            logged = SampleMade(worker=worker, key=plain_key, parts=tuple(parts_of(sample)))
+            file.write(msgspec.json.encode(logged) + b"\n")
 
     def note_batch(self, worker: int, number: int, indices: Sequence[Any], samples: Sequence[Any]) -> None:
         """Logs samples of a worker's batch of a map-style dataset; batches are numbered from 0."""
-        if number & (number + 1) == 0 and len(samples) == len(indices) > 0:
+        is_logged = number & (number + 1) == 0  # 0, 1, 3, 7, 15, ...
+        if is_logged and len(samples) == len(indices) > 0:
             for place in {0, len(indices) - 1}:
                 self.note(worker, indices[place], samples[place])
 
     def read(self) -> tuple[SampleMade, ...]:
-        """The logged samples, in the order of each worker; an unfinished last line is ignored."""
-        logs = (path.read_bytes() for path in sorted(Path(self.folder).glob(f"{_LOG}*")))
-        lines = (line for log in logs for line in log[: log.rfind(b"\n") + 1].splitlines())
-        return tuple(msgspec.json.decode(line, type=SampleMade) for line in lines)
+        """Returns the logged samples, in the order of each worker; an unfinished last line is ignored."""
+        samples = []
+        for path in sorted(Path(self.folder).glob(f"{_LOG}*")):
+            *lines, _ = path.read_bytes().split(b"\n")
+            samples += [msgspec.json.decode(line, type=SampleMade) for line in lines]
+        return tuple(samples)
 
 
 def load_in_process(dataset: Any, keys: Sequence[Any], limit_s: float | None) -> tuple[SampleMade, ...]:
@@ -99,31 +104,37 @@ def load_in_process(dataset: Any, keys: Sequence[Any], limit_s: float | None) ->
 
     The state of torch's generator, by which samplers order the epochs of this process, stays.
     """
-    began = time.perf_counter()
-    found: list[SampleMade] = []
+    began_s = time.perf_counter()
+    samples: list[SampleMade] = []
     with torch.random.fork_rng(devices=[]):
         for key in keys:
-            if found and limit_s is not None and time.perf_counter() - began > limit_s:
+            if samples and limit_s is not None and time.perf_counter() - began_s > limit_s:
                 break
             with contextlib.suppress(Exception):  # a trial that loads the sample reports the exception
-                found.append(SampleMade(worker=0, key=key, parts=tuple(parts_of(dataset[key]))))
-    return tuple(found)
+                samples.append(SampleMade(worker=0, key=key, parts=tuple(parts_of(dataset[key]))))
+    return tuple(samples)
 
 
 def load_one_by_one(loader: DataLoader[Any], samples: Sequence[SampleMade]) -> tuple[SampleMade, ...]:
-    """Loads samples again in workers of the same numbers and start as those of the loader, one at a time."""
+    """Loads samples again in workers with the numbers and the start of the loader's workers, one at a time."""
     workers = 1 + max(sample.worker for sample in samples)
-    keys = [[[sample.key] for sample in samples if sample.worker == worker] for worker in range(workers)]
-    # DataLoader assigns these to the workers in rotation.
-    order: list[list[Any]] = list(itertools.chain.from_iterable(itertools.zip_longest(*keys, fillvalue=[])))
-    context: Any = loader.multiprocessing_context or multiprocessing
-    init = functools.partial(_digest_with_lock, loader.worker_init_fn, context.Lock())
+    batches: list[list[list[Any]]] = [[] for _ in range(workers)]  # of each worker
+    for sample in samples:
+        batches[sample.worker].append([sample.key])
+    in_rotation = itertools.zip_longest(*batches, fillvalue=[])  # as DataLoader assigns batches to its workers
+    order: list[list[Any]] = list(itertools.chain.from_iterable(in_rotation))
+    context: Any = loader.multiprocessing_context
+    lock = (context or multiprocessing).Lock()
     with torch.random.fork_rng(devices=[]):
         one_by_one: DataLoader[Any] = DataLoader(
-            loader.dataset, batch_size=None, sampler=order, num_workers=workers, worker_init_fn=init,
-            multiprocessing_context=loader.multiprocessing_context,
-        )  # fmt: skip
-        return tuple(made for made in one_by_one if made is not None)
+            loader.dataset,
+            batch_size=None,
+            sampler=order,
+            num_workers=workers,
+            worker_init_fn=functools.partial(_digest_with_lock, loader.worker_init_fn, lock),
+            multiprocessing_context=context,
+        )
+        return tuple(sample for sample in one_by_one if sample is not None)
 
 
 def _digest_with_lock(start: Any, lock: Any, worker_id: int) -> None:
@@ -134,8 +145,11 @@ def _digest_with_lock(start: Any, lock: Any, worker_id: int) -> None:
     kind: Any = type(worker.dataset)
 
     def digests(self: Any, keys: list[Any]) -> SampleMade | None:
+        if not keys:
+            return None
+        (key,) = keys
         with lock:
-            parts = [tuple(parts_of(kind.__getitem__(self, key))) for key in keys]
-        return SampleMade(worker=worker_id, key=keys[0], parts=parts[0]) if keys else None
+            parts = tuple(parts_of(kind.__getitem__(self, key)))
+        return SampleMade(worker=worker_id, key=key, parts=parts)
 
     worker.dataset.__class__ = type(kind.__name__, (kind,), {"__slots__": (), "__getitem__": digests})

@@ -1,4 +1,4 @@
-"""Random number generators that a dataset has for itself, and their seeds in workers.
+"""Finds the random number generators that a dataset has for itself, and seeds them in workers.
 
 DataLoader seeds the generators of Python's ``random``, of NumPy and of torch in each worker. A generator that the
 dataset has made, such as ``self.rng = np.random.default_rng(0)``, is copied into each worker with its state: all
@@ -18,26 +18,32 @@ from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 from nws_sweep.dataloading import objects
 
 _KINDS = (random.Random, np.random.RandomState, np.random.Generator, torch.Generator)
-# Those that DataLoader seeds, and one that has no state.
+# The generators that DataLoader seeds.
 _SHARED = (random.random.__self__, np.random.random.__self__, torch.default_generator)  # type: ignore[attr-defined]
 
 
 def reachable(*parts: Any) -> dict[Any, str]:
-    """The generators that objects reach by attributes, closures and globals, with places such as ``transform.R``.
+    """Returns the generators that objects reach by attributes, closures and globals, with places as ``transform.R``.
 
-    Without those that DataLoader seeds. Several may have the same place.
+    Without the generators that DataLoader seeds. Several may have the same place.
     """
-    found = {value: place for part in parts for place, value in objects.walk(part) if isinstance(value, _KINDS)}
-    return {one: place for one, place in found.items() if one not in _SHARED and _is_seeded_by_numbers(one)}
+    places: dict[Any, str] = {}
+    for part in parts:
+        for place, value in objects.walk(part):
+            if isinstance(value, _KINDS) and value not in _SHARED and _is_seeded_by_numbers(value):
+                places[value] = place
+    return places
 
 
 def of_loader(loader: DataLoader[Any]) -> tuple[str, ...]:
-    """The places of the generators that make samples of a DataLoader; none for an iterable dataset.
+    """Returns the places of the generators that make samples of a DataLoader; none for an iterable dataset.
 
     Workers of an iterable dataset may share its samples among them by equal draws of equal generators.
     """
-    is_iterable = isinstance(loader.dataset, IterableDataset)
-    return () if is_iterable else tuple(dict.fromkeys(reachable(loader.dataset, loader.collate_fn).values()))
+    if isinstance(loader.dataset, IterableDataset):
+        return ()
+    places = reachable(loader.dataset, loader.collate_fn).values()
+    return tuple(dict.fromkeys(places))
 
 
 def seeding(places: Iterable[str]) -> str:
@@ -46,8 +52,9 @@ def seeding(places: Iterable[str]) -> str:
 
 
 def _is_seeded_by_numbers(generator: Any) -> bool:
-    is_foreign = isinstance(generator, torch.Generator) and generator.device.type != "cpu"
-    return not is_foreign and not isinstance(generator, random.SystemRandom)
+    if isinstance(generator, torch.Generator):
+        return generator.device.type == "cpu"
+    return not isinstance(generator, random.SystemRandom)
 
 
 @dataclass(frozen=True)
@@ -87,6 +94,9 @@ def _seed(generator: Any, seed: np.random.SeedSequence) -> None:
     """Seeds in place: other objects may have the same generator."""
     if isinstance(generator, np.random.Generator):
         generator.bit_generator.state = type(generator.bit_generator)(seed).state
+        return
+    number = int(seed.generate_state(1)[0])
+    if isinstance(generator, torch.Generator):
+        generator.manual_seed(number)
     else:
-        reseed = generator.manual_seed if isinstance(generator, torch.Generator) else generator.seed
-        reseed(int(seed.generate_state(1)[0]))
+        generator.seed(number)

@@ -1,7 +1,7 @@
 """Replaces the iterators of all DataLoaders of an unchanged program."""
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from torch.utils.data import DataLoader
@@ -14,44 +14,56 @@ _METHOD = torch_internals.GET_ITERATOR
 def wrap_iterators(get_iterator: Callable[[Callable[[Any], Any], Any], Any]) -> Callable[[], None]:
     """Wraps the method by which a DataLoader makes an iterator; returns a function that restores it, to be called once.
 
-    Every DataLoader keeps its type. The method of subclasses that define it is wrapped too, also of those
-    that are made later.
+    Every DataLoader keeps its type. The method of subclasses that define it is wrapped too, also of
+    subclasses that are defined later.
 
     Args:
         get_iterator: Called with the DataLoader's own method and the DataLoader; returns an iterator over one epoch.
     """
-    owner: Any = DataLoader
-    wrapped: list[tuple[type, Any, Any]] = []  # classes, their own methods, the wrappers
-    before = vars(owner).get("__init_subclass__")  # of another hook
+    base: Any = DataLoader
+    methods = _WrappedMethods(get_iterator)
+    hook_before = vars(base).get("__init_subclass__")  # of another hook
 
-    def made(kind: Any, /, **keywords: Any) -> None:
-        super(owner, kind).__init_subclass__(**keywords)
-        wrapped.extend(_wrapped(kind, get_iterator))
+    def wrap_subclass(kind: Any, /, **keywords: Any) -> None:
+        super(base, kind).__init_subclass__(**keywords)
+        methods.wrap(kind)
 
     def restore() -> None:
-        for kind, original, wrapper in wrapped:
-            if getattr(kind, _METHOD) is wrapper:  # else the program has wrapped it too
-                setattr(kind, _METHOD, original)
-        del owner.__init_subclass__
-        if before is not None:
-            owner.__init_subclass__ = before
+        methods.restore()
+        del base.__init_subclass__
+        if hook_before is not None:
+            base.__init_subclass__ = hook_before
 
-    kinds = [owner]
+    kinds = [base]
     for kind in kinds:  # with their subclasses
-        wrapped.extend(_wrapped(kind, get_iterator))
-        kinds += [one for one in kind.__subclasses__() if one not in kinds]
-    owner.__init_subclass__ = classmethod(made)
+        methods.wrap(kind)
+        kinds += [subclass for subclass in kind.__subclasses__() if subclass not in kinds]
+    base.__init_subclass__ = classmethod(wrap_subclass)
     return restore
 
 
-def _wrapped(kind: type, get_iterator: Callable[..., Any]) -> Iterator[tuple[type, Any, Any]]:
-    """Wraps the method of a class that defines it."""
-    original = vars(kind).get(_METHOD)
-    if original is not None:
+class _WrappedMethods:
+    """The wrapped methods of the classes that define them."""
+
+    def __init__(self, get_iterator: Callable[..., Any]) -> None:
+        self._get_iterator = get_iterator
+        self._wrapped: list[tuple[type, Any, Any]] = []  # classes, their own methods, the wrappers
+
+    def wrap(self, kind: type) -> None:
+        """Wraps the method of a class, if the class defines it."""
+        original, get_iterator = vars(kind).get(_METHOD), self._get_iterator
+        if original is None:
+            return
 
         @functools.wraps(original)
         def wrapper(loader: Any) -> Any:
             return get_iterator(original, loader)
 
         setattr(kind, _METHOD, wrapper)
-        yield kind, original, wrapper
+        self._wrapped.append((kind, original, wrapper))
+
+    def restore(self) -> None:
+        """Restores the methods of all classes."""
+        for kind, original, wrapper in self._wrapped:
+            if getattr(kind, _METHOD) is wrapper:  # else the program has wrapped it too
+                setattr(kind, _METHOD, original)

@@ -1,4 +1,4 @@
-"""What the Python API measures: a dataset with DataLoader keywords, a function that makes it, or a DataLoader."""
+"""Describes what the Python API measures: a dataset with keywords, a function that makes it, or a DataLoader."""
 
 import functools
 import traceback
@@ -17,10 +17,21 @@ from nws_sweep.results import LoaderSettings
 from nws_sweep.system import processes
 
 DATALOADER_DEFAULTS: Mapping[str, Any] = {
-    "batch_size": 1, "shuffle": False, "sampler": None, "batch_sampler": None, "collate_fn": None, "pin_memory": False,
-    "drop_last": False, "timeout": 0, "worker_init_fn": None, "prefetch_factor": None, "persistent_workers": False,
-    "multiprocessing_context": None, "generator": None, "in_order": True,
-}  # fmt: skip
+    "batch_size": 1,
+    "shuffle": False,
+    "sampler": None,
+    "batch_sampler": None,
+    "collate_fn": None,
+    "pin_memory": False,
+    "drop_last": False,
+    "timeout": 0,
+    "worker_init_fn": None,
+    "prefetch_factor": None,
+    "persistent_workers": False,
+    "multiprocessing_context": None,
+    "generator": None,
+    "in_order": True,
+}
 # DataLoader refuses these with num_workers=0, or does not know them before torch 2.6.
 _OF_WORKERS = ("timeout", "prefetch_factor", "persistent_workers", "multiprocessing_context", "in_order")
 
@@ -31,66 +42,78 @@ class LoaderInput:
 
     name: str  # class of the dataset, or name of the function
     settings: LoaderSettings
-    made: DataLoader[Any] | Callable[[], DataLoader[Any]]  # without workers; a function is called in the trial process
+    loader: DataLoader[Any] | Callable[[], DataLoader[Any]]  # without workers; a function is called in a trial process
     settings_unknown: bool = False  # a function without keywords: the DataLoader that it makes has the settings
     fingerprint: str = ""  # of the dataset and the functions of the DataLoader; empty for a function
     wrapper: str = ""  # class of an object that wraps the DataLoader, and is not measured
 
     def pickle_into(self, folder: Path) -> dict[str, Any]:
         """Writes a file that trial processes load; returns the node for Hydra's ``instantiate``."""
-        if not isinstance(self.made, DataLoader):
-            return pickling.write("the function that makes the dataset", self.made, folder / "loader", is_maker=True)
+        path = folder / "loader"
+        if not isinstance(self.loader, DataLoader):
+            return pickling.write("the function that makes the dataset", self.loader, path, is_maker=True)
         remedy = "pass a function that makes it, such as lambda: DataLoader(...)"
-        return pickling.write("the DataLoader", self.made, folder / "loader", remedy=remedy)
+        return pickling.write("the DataLoader", self.loader, path, remedy=remedy)
 
 
 def is_module(value: object) -> bool:
-    """Whether the object is a LightningDataModule, or has a ``train_dataloader`` like one."""
+    """Whether the object is a LightningDataModule, or has a ``train_dataloader`` as a LightningDataModule has."""
     return hasattr(value, "train_dataloader") and not isinstance(value, Dataset | DataLoader | type)
 
 
 def loader_of_module(module: Any) -> Any:
-    """The training DataLoader of a LightningDataModule, which is prepared and set up for it."""
+    """Returns the training DataLoader of a LightningDataModule, which is prepared and set up for it."""
     module.prepare_data()
     module.setup("fit")
     return module.train_dataloader()
 
 
 def loader_input_of(dataset: Any, keywords: Mapping[str, Any]) -> LoaderInput:
-    """What is measured, given a dataset, a function that makes it, or a DataLoader.
+    """Describes what is measured: a dataset, a function that makes it, or a DataLoader.
 
     ``keywords`` has a value for each key of ``DATALOADER_DEFAULTS``. ConfigurationError if one is out of range or does
     not fit the dataset; DataLoader's own ValueError if they contradict each other.
     """
     if loaders.is_loader(dataset):
-        _refuse_keywords(keywords)
-        inner = loaders.unwrapped(dataset)
-        loaders.check_length(inner.dataset)
-        own = loaders.untuned(inner)
-        wrapper = "" if inner is dataset else type(dataset).__name__
-        return replace(_of_template(loaders.without_workers(own), loaders.settings_of(own)), wrapper=wrapper)
+        return _of_loader(dataset, keywords)
     _refuse_lists(keywords)
-    of_workers = {name: keywords[name] for name in _OF_WORKERS} | {"timeout": float(keywords["timeout"])}
+    of_workers = {name: keywords[name] for name in _OF_WORKERS}
+    of_workers["timeout"] = float(keywords["timeout"])
     for name in ("prefetch_factor", "multiprocessing_context", "timeout"):
         schema.require(name, of_workers[name])
     schema.require("batch_size", keywords["batch_size"])
-    has_samples = hasattr(dataset, "__getitem__") or hasattr(dataset, "__iter__")
-    is_maker = isinstance(dataset, type) or (callable(dataset) and not has_samples)
-    if not isinstance(dataset, IterableDataset):
-        _check_dataset(dataset, is_maker, keywords["sampler"] is not None or keywords["batch_sampler"] is not None)
-    if not is_maker:
-        loaders.check_length(dataset)
+    has_order = keywords["sampler"] is not None or keywords["batch_sampler"] is not None
+    if not _is_maker(dataset):
+        _check_dataset(dataset, has_order)
+        template: DataLoader[Any] = DataLoader(dataset, **_without_workers(keywords))
+        return _of_template(template, replace(loaders.settings_of(template), **of_workers))
+    if has_order:
+        raise ConfigurationError("a sampler needs the dataset itself, not a function that makes it")
     stand_in: Any = range(1)  # for the dataset that the function will make
-    template: DataLoader[Any] = DataLoader(stand_in if is_maker else dataset, **_without_workers(keywords))
-    settings = replace(loaders.settings_of(template), **of_workers)
-    if not is_maker:
-        return _of_template(template, settings)
+    settings = loaders.settings_of(DataLoader(stand_in, **_without_workers(keywords)))
     return LoaderInput(
         name=getattr(dataset, "__name__", type(dataset).__name__),
-        settings=settings,
-        made=functools.partial(_make_loader, dataset, dict(keywords)),
+        settings=replace(settings, **of_workers),
+        loader=functools.partial(_make_loader, dataset, dict(keywords)),
         settings_unknown=all(value == DATALOADER_DEFAULTS[name] for name, value in keywords.items()),
     )
+
+
+def _of_loader(loader: Any, keywords: Mapping[str, Any]) -> LoaderInput:
+    _refuse_keywords(keywords)
+    inner = loaders.unwrapped(loader)
+    loaders.check_length(inner.dataset)
+    plain = loaders.untuned(inner)
+    loader_input = _of_template(loaders.without_workers(plain), loaders.settings_of(plain))
+    if inner is loader:
+        return loader_input
+    return replace(loader_input, wrapper=type(loader).__name__)
+
+
+def _is_maker(value: Any) -> bool:
+    """Whether it is a function or a class that makes the dataset."""
+    has_samples = hasattr(value, "__getitem__") or hasattr(value, "__iter__")
+    return isinstance(value, type) or (callable(value) and not has_samples)
 
 
 def _without_workers(keywords: Mapping[str, Any]) -> dict[str, Any]:
@@ -104,12 +127,22 @@ def _refuse_keywords(keywords: Mapping[str, Any]) -> None:
 
 
 def _of_template(template: DataLoader[Any], settings: LoaderSettings) -> LoaderInput:
-    names = ("dataset", "collate_fn", "worker_init_fn", "sampler", "batch_sampler")
-    parts = [getattr(template, name) for name in names]
-    of_program = processes.start_method(), processes.main_path()
-    identity = fingerprint(*parts, type(template), *of_program, loaders.samples_per_epoch(template))
-    name = type(template.dataset).__name__
-    return LoaderInput(name=name, settings=settings, made=template, fingerprint=identity)
+    return LoaderInput(
+        name=type(template.dataset).__name__,
+        settings=settings,
+        loader=template,
+        fingerprint=fingerprint(
+            template.dataset,
+            template.collate_fn,
+            template.worker_init_fn,
+            template.sampler,
+            template.batch_sampler,
+            type(template),
+            processes.start_method(),
+            processes.main_path(),
+            loaders.samples_per_epoch(template),
+        ),
+    )
 
 
 def _refuse_lists(keywords: Mapping[str, Any]) -> None:
@@ -118,16 +151,16 @@ def _refuse_lists(keywords: Mapping[str, Any]) -> None:
             raise ConfigurationError(f"{name}={value!r}: a search takes one value; nws_sweep.sweep() takes several")
 
 
-def _check_dataset(dataset: Any, is_maker: bool, has_order: bool) -> None:
-    if is_maker and has_order:
-        raise ConfigurationError("a sampler needs the dataset itself, not a function that makes it")
-    needed = ("__getitem__",) if has_order else ("__getitem__", "__len__")
-    missing = [name for name in needed if not hasattr(dataset, name)]
-    if missing and not is_maker:
-        raise ConfigurationError(
-            f"dataset of type {type(dataset).__name__} has no {' and no '.join(missing)}; expected a dataset with "
-            f"{' and '.join(needed)}, an IterableDataset, a function that makes one, or a DataLoader"
-        )
+def _check_dataset(dataset: Any, has_order: bool) -> None:
+    if not isinstance(dataset, IterableDataset):
+        needed = ("__getitem__",) if has_order else ("__getitem__", "__len__")
+        missing = [name for name in needed if not hasattr(dataset, name)]
+        if missing:
+            raise ConfigurationError(
+                f"dataset of type {type(dataset).__name__} has no {' and no '.join(missing)}; expected a dataset with "
+                f"{' and '.join(needed)}, an IterableDataset, a function that makes one, or a DataLoader"
+            )
+    loaders.check_length(dataset)
 
 
 def _make_loader(maker: Callable[[], Any], keywords: Mapping[str, Any]) -> DataLoader[Any]:

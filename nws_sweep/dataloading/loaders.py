@@ -1,7 +1,7 @@
-"""DataLoaders with given settings: made from a dataset, or copied from a DataLoader that exists.
+"""Makes DataLoaders with chosen settings from a dataset, or copies a DataLoader that exists.
 
-This module is the only one that reads the settings of a DataLoader (``settings_of``) and sets them
-(``with_settings``), for DataLoaders given by the user, made by a function, and watched in a program.
+Only this module reads the settings of a DataLoader (``settings_of``) and sets them
+(``with_settings``), for DataLoaders of the user, made by a function, and watched in a program.
 """
 
 import copy
@@ -43,25 +43,31 @@ _LISTING_S, _LISTED_INDEX_S = 0.1, 2e-6
 
 
 def settings_of(loader: DataLoader[Any], in_effect: bool = False) -> LoaderSettings:
-    """The settings of a DataLoader.
+    """Returns the settings of a DataLoader.
 
-    DataLoader's default ``prefetch_factor`` is given as None, so that the settings of a loader do not depend on whether
-    it has workers; with ``in_effect``, as the number that the workers use. ConfigurationError if its workers are not
-    processes.
+    DataLoader's default ``prefetch_factor`` is returned as None, so that the settings of a loader do not depend on
+    whether it has workers; with ``in_effect``, as the number that the workers use. ConfigurationError if its workers
+    are not processes.
     """
     context = loader.multiprocessing_context
-    if context is not None and context.get_start_method() not in multiprocessing.get_all_start_methods():
+    method = None if context is None else context.get_start_method()
+    if method is not None and method not in multiprocessing.get_all_start_methods():
         raise ConfigurationError(
-            f"the workers of this {type(loader).__name__} are not processes (multiprocessing_context="
-            f"{context.get_start_method()!r}); must be fork, spawn or forkserver"
+            f"the workers of this {type(loader).__name__} are not processes (multiprocessing_context={method!r}); "
+            "must be fork, spawn or forkserver"
         )
-    is_default = loader.prefetch_factor == DEFAULT_PREFETCH and not in_effect
-    unchanged = ("batch_size", "num_workers", "pin_memory", "persistent_workers", "drop_last")
+    prefetch_factor = loader.prefetch_factor
+    if prefetch_factor == DEFAULT_PREFETCH and not in_effect:
+        prefetch_factor = None
     return LoaderSettings(
-        **{name: getattr(loader, name) for name in unchanged},
-        prefetch_factor=None if is_default else loader.prefetch_factor,
+        batch_size=loader.batch_size,
+        num_workers=loader.num_workers,
+        pin_memory=loader.pin_memory,
+        persistent_workers=loader.persistent_workers,
+        drop_last=loader.drop_last,
+        prefetch_factor=prefetch_factor,
         shuffle=isinstance(loader.sampler, RandomSampler),
-        multiprocessing_context=None if context is None else context.get_start_method(),
+        multiprocessing_context=method,
         timeout=float(loader.timeout),
         in_order=getattr(loader, "in_order", True),  # since torch 2.6
     )
@@ -72,66 +78,68 @@ NOT_TRAINING = ("gradients are disabled", "its order is fixed", "")
 
 
 def reason_not_training(loader: DataLoader[Any]) -> str:
-    """One of ``NOT_TRAINING``, the last one if it may be the training DataLoader."""
-    order = _innermost_sampler(loader)
-    is_fixed = isinstance(order, SequentialSampler) or not getattr(order, "shuffle", True)  # a DistributedSampler's
-    is_random = not is_fixed or isinstance(loader.dataset, IterableDataset)
-    return NOT_TRAINING[1 + is_random if torch.is_grad_enabled() else 0]
+    """Returns one of ``NOT_TRAINING``, the last one if it may be the training DataLoader."""
+    gradients_disabled, order_fixed, may_be_training = NOT_TRAINING
+    if not torch.is_grad_enabled():
+        return gradients_disabled
+    sampler = _innermost_sampler(loader)
+    draws_no_order = isinstance(sampler, SequentialSampler) or not getattr(sampler, "shuffle", True)
+    if draws_no_order and not isinstance(loader.dataset, IterableDataset):
+        return order_fixed
+    return may_be_training
 
 
 def is_shuffled(loader: DataLoader[Any]) -> bool:
     """Whether a sampler of torch draws a random order; custom samplers may give batches in any order."""
-    order = _innermost_sampler(index_sampler(loader))
-    draws = isinstance(order, RandomSampler | SubsetRandomSampler | WeightedRandomSampler)
-    return draws or (isinstance(order, DistributedSampler) and order.shuffle)
+    sampler = _innermost_sampler(index_sampler(loader))
+    if isinstance(sampler, DistributedSampler):
+        return sampler.shuffle
+    return isinstance(sampler, RandomSampler | SubsetRandomSampler | WeightedRandomSampler)
 
 
 def shuffles_by_default_generator(loader: DataLoader[Any]) -> bool:
     """Whether the order of an epoch depends on what has been drawn from torch's default generator."""
-    order = _innermost_sampler(index_sampler(loader))
-    is_fixed = isinstance(order, SequentialSampler | DistributedSampler) or isinstance(loader.dataset, IterableDataset)
-    return not is_fixed and getattr(order, "generator", None) is None
+    sampler = _innermost_sampler(index_sampler(loader))
+    if isinstance(sampler, SequentialSampler | DistributedSampler) or isinstance(loader.dataset, IterableDataset):
+        return False
+    return getattr(sampler, "generator", None) is None
 
 
 def order_restorer(loader: DataLoader[Any]) -> Callable[[], None]:
-    """A function that restores the generators which give the order of an epoch, to begin it once more."""
+    """Returns a function that restores the generators of the order of an epoch, to begin the epoch once more."""
     of_sampler = getattr(_innermost_sampler(index_sampler(loader)), "generator", None)
-    generators = {torch.default_generator, loader.generator, of_sampler} - {None}
-    before = [(one, one.get_state()) for one in generators if isinstance(one, torch.Generator)]
+    states: dict[torch.Generator, torch.Tensor] = {}
+    for generator in (torch.default_generator, loader.generator, of_sampler):
+        if isinstance(generator, torch.Generator):
+            states[generator] = generator.get_state()
 
     def restore() -> None:
-        for generator, state in before:
+        for generator, state in states.items():
             generator.set_state(state)
 
     return restore
 
 
 def _innermost_sampler(sampler: Any) -> Any:
-    inner = getattr(sampler, "batch_sampler", None)
-    inner = getattr(sampler, "sampler", None) if inner is None else inner
-    return sampler if inner is None else _innermost_sampler(inner)
+    for name in ("batch_sampler", "sampler"):
+        inner = getattr(sampler, name, None)
+        if inner is not None:
+            return _innermost_sampler(inner)
+    return sampler
 
 
 def with_settings(loader: AnyLoader, settings: LoaderSettings) -> AnyLoader:
-    """A copy of a DataLoader, of the same class, with other settings.
+    """Returns a copy of a DataLoader, of the same class, with other settings.
 
-    An object that wraps one, such as the loaders of accelerate and webdataset, is copied too. The copy shares dataset,
-    sampler, generator, collate_fn, worker_init_fn and the attributes of a subclass with the loader. Iterators in
-    attributes (some subclasses keep one, to keep its workers) are made again. The settings are canonical; ``shuffle``
-    is ignored, since the sampler decides. If the number of workers changes, they seed the dataset's own random number
-    generators. ConfigurationError if another object makes batches of another size.
+    An object that wraps a DataLoader, such as the loaders of accelerate and webdataset, is copied too. The copy shares
+    dataset, sampler, generator, collate_fn, worker_init_fn and the attributes of a subclass with the loader. Iterators
+    in attributes (some subclasses keep one, to keep its workers) are made again. The settings are canonical;
+    ``shuffle`` is ignored, since the sampler decides. If the number of workers changes, they seed the dataset's own
+    random number generators. ConfigurationError if another object makes batches of another size.
     """
-    other = seeded_copy(unwrapped(loader), settings)
-    renew_iterators(other)
-    return with_inner(loader, other)
-
-
-def seeded_copy(loader: Loader, settings: LoaderSettings) -> Loader:
-    """A copy with the iterators in attributes of the loader; ``renew_iterators`` must follow."""
-    other = copy_with(loader, settings)
-    if settings.num_workers not in (0, loader.num_workers) and generators.of_loader(loader):
-        other.worker_init_fn = SeededGenerators(loader.worker_init_fn, loader.collate_fn)
-    return other
+    copied = copy_with(unwrapped(loader), settings)
+    renew_iterators(copied)
+    return with_inner(loader, copied)
 
 
 def renew_iterators(loader: DataLoader[Any]) -> bool:
@@ -148,22 +156,25 @@ def renew_iterators(loader: DataLoader[Any]) -> bool:
 
 
 def with_inner(loader: AnyLoader, inner: DataLoader[Any]) -> AnyLoader:
-    """``inner`` itself for a DataLoader; for an object that wraps one, a copy that wraps ``inner``."""
+    """Returns ``inner`` for a DataLoader; for an object that wraps a DataLoader, a copy that wraps ``inner``."""
     wrapped = _wrapped(loader)
     if wrapped is None:
         return cast("AnyLoader", inner)
-    name, inside = wrapped
-    value, changed = vars(loader)[name], with_inner(inside, inner)
+    name, before = wrapped
+    changed = with_inner(before, inner)
+    value: Any = changed
+    if isinstance(vars(loader)[name], list):
+        value = [changed if element is before else element for element in vars(loader)[name]]
     wrapper = object.__new__(type(loader))  # copy.copy would call __getattr__, which may need the DataLoader
     vars(wrapper).update(vars(loader))
-    is_list = isinstance(value, list)
-    vars(wrapper)[name] = [changed if one is inside else one for one in value] if is_list else changed
+    vars(wrapper)[name] = value
     return wrapper
 
 
 def unwrapped(loader: Any) -> DataLoader[Any]:
-    """The DataLoader itself, or the one in a wrapper; ConfigurationError if there is not exactly one."""
-    if wrapped := _wrapped(loader):
+    """Returns the DataLoader itself, or the DataLoader in a wrapper; ConfigurationError if there is none or several."""
+    wrapped = _wrapped(loader)
+    if wrapped is not None:
         return unwrapped(wrapped[1])
     if not isinstance(loader, DataLoader):
         raise ConfigurationError(f"{type(loader).__name__}: must be a DataLoader, or an object that wraps one")
@@ -171,41 +182,42 @@ def unwrapped(loader: Any) -> DataLoader[Any]:
 
 
 def untuned(loader: DataLoader[Any]) -> DataLoader[Any]:
-    """The loader itself, or what it was before ``autotune`` or ``watch``."""
-    plain: DataLoader[Any] = cast("Any", loader).plain() if hasattr(type(loader), "tuning") else loader
+    """Returns the loader itself, or what it was before ``autotune`` or ``watch``."""
+    if not hasattr(type(loader), "tuning"):
+        return loader
+    plain: DataLoader[Any] = cast("Any", loader).plain()
     return plain
 
 
 def is_loader(value: object) -> bool:
-    """Whether the object is a DataLoader, or has one in an attribute and is no map-style dataset."""
+    """Whether the object is a DataLoader, or has a DataLoader in an attribute and is no map-style dataset."""
     is_map_style = getattr(type(value), "__getitem__", Dataset.__getitem__) is not Dataset.__getitem__
     return isinstance(value, DataLoader) or (not is_map_style and _wrapped(value) is not None)
 
 
 def _wrapped(wrapper: Any) -> tuple[str, DataLoader[Any]] | None:
-    """The DataLoader in an attribute, or in a list in an attribute, with the name of the attribute."""
+    """Returns the DataLoader in an attribute, or in a list in an attribute, with the name of the attribute."""
     if isinstance(wrapper, DataLoader) and type(wrapper).__iter__ is DataLoader.__iter__:
         return None  # it is the loader, even if its attributes hold DataLoaders
-    found = [
-        (name, inner)
-        for name, value in getattr(wrapper, "__dict__", {}).items()
-        for inner in (value if isinstance(value, list) else [value])
-        if isinstance(inner, DataLoader)
-    ]
-    if len(found) > 1:
-        names = ", ".join(dict.fromkeys(name for name, _ in found))
-        raise ConfigurationError(f"{type(wrapper).__name__} has {len(found)} DataLoaders ({names}): tune each of them")
-    return found[0] if found else None
+    inner: list[tuple[str, DataLoader[Any]]] = []
+    for name, value in getattr(wrapper, "__dict__", {}).items():
+        for element in value if isinstance(value, list) else [value]:
+            if isinstance(element, DataLoader):
+                inner.append((name, element))
+    if len(inner) > 1:
+        names = ", ".join(dict(inner))
+        raise ConfigurationError(f"{type(wrapper).__name__} has {len(inner)} DataLoaders ({names}): tune each of them")
+    return inner[0] if inner else None
 
 
 def without_workers(loader: Loader) -> Loader:
-    """A copy without workers, to be pickled or given to ``with_settings``, not to be iterated.
+    """Returns a copy without workers, to be pickled or passed to ``with_settings``, not to be iterated.
 
     No iterator is made for it, since that would draw from the random numbers of the program.
     """
-    other = copy_with(loader, settings_of(loader).with_workers(0))
-    leave_out_iterators(other)
-    return other
+    copied = copy_with(loader, settings_of(loader).with_workers(0))
+    leave_out_iterators(copied)
+    return copied
 
 
 def leave_out_iterators(loader: DataLoader[Any]) -> None:
@@ -214,25 +226,36 @@ def leave_out_iterators(loader: DataLoader[Any]) -> None:
 
 
 def copy_with(loader: Loader, settings: LoaderSettings) -> Loader:
-    """A copy of a DataLoader as by ``with_settings``, whose attributes are not changed."""
-    other = copy.copy(loader)
-    own = vars(other)  # DataLoader.__setattr__ refuses some attributes after __init__
-    names = {"num_workers", "pin_memory", "prefetch_factor", "persistent_workers", "timeout", "in_order"}
-    own.update({name: getattr(settings, name) for name in names & own.keys()})
+    """Returns a copy of a DataLoader as by ``with_settings``, with the loader's iterators in attributes.
+
+    ``renew_iterators`` or ``leave_out_iterators`` must follow.
+    """
+    copied = copy.copy(loader)
+    attributes = vars(copied)  # DataLoader.__setattr__ refuses some attributes after __init__
+    for name in ("num_workers", "pin_memory", "prefetch_factor", "persistent_workers", "timeout", "in_order"):
+        if name in attributes:
+            attributes[name] = getattr(settings, name)
     if settings.num_workers:
-        own["prefetch_factor"] = settings.prefetched
-    torch_internals.forget_iterator(other)
-    method, context = settings.multiprocessing_context, loader.multiprocessing_context
-    is_same = context is not None and context.get_start_method() == method
-    other.multiprocessing_context = cast("Any", context if is_same else method)  # may be an object of the user's class
+        attributes["prefetch_factor"] = settings.prefetched
+    torch_internals.forget_iterator(copied)
+    context: Any = loader.multiprocessing_context  # may be an object of the user's class
+    if context is None or context.get_start_method() != settings.multiprocessing_context:
+        context = settings.multiprocessing_context
+    copied.multiprocessing_context = context
     if (settings.batch_size, settings.drop_last) != (loader.batch_size, loader.drop_last):
-        size = settings.batch_size
-        if size is None or type(loader.batch_sampler) is not BatchSampler:
-            maker = "the dataset" if loader.batch_sampler is None else type(loader.batch_sampler).__name__
-            raise ConfigurationError(f"batch_size={size}: {maker} makes the batches of this DataLoader; must be null")
-        batches = BatchSampler(loader.batch_sampler.sampler, size, settings.drop_last)
-        own.update(batch_size=size, drop_last=settings.drop_last, batch_sampler=batches)
-    return other
+        _set_batch_size(copied, settings.batch_size, settings.drop_last)
+    if settings.num_workers not in (0, loader.num_workers) and generators.of_loader(loader):
+        copied.worker_init_fn = SeededGenerators(loader.worker_init_fn, loader.collate_fn)
+    return copied
+
+
+def _set_batch_size(loader: DataLoader[Any], batch_size: int | None, drop_last: bool) -> None:
+    sampler = loader.batch_sampler
+    if batch_size is None or type(sampler) is not BatchSampler:
+        maker = "the dataset" if sampler is None else type(sampler).__name__
+        raise ConfigurationError(f"batch_size={batch_size}: {maker} makes the batches of this DataLoader; must be null")
+    batches = BatchSampler(sampler.sampler, batch_size, drop_last)
+    vars(loader).update(batch_size=batch_size, drop_last=drop_last, batch_sampler=batches)
 
 
 class KeptIterator:
@@ -245,26 +268,30 @@ class KeptIterator:
 
 
 def batches_of_endless(loader: DataLoader[Any]) -> int:
-    """Batches of an epoch, if the class of a plain loader takes epochs from an iterator by itself, as ultralytics'.
+    """Returns the batches of an epoch if the class of a plain loader takes epochs from one iterator, as ultralytics'.
 
-    Its iterator may be one for all epochs. 0 for other loaders, and if the length is unknown.
+    0 for other loaders, and if the length is unknown.
     """
     return 0 if type(loader).__iter__ is DataLoader.__iter__ else length(loader) or 0
 
 
 def _kept_iterators(loader: DataLoader[Any]) -> list[str]:
-    found = vars(loader).items()
-    return [name for name, one in found if isinstance(one, KeptIterator) or torch_internals.is_iterator(one)]
+    """Returns the names of the attributes that hold iterators."""
+    names = []
+    for name, value in vars(loader).items():
+        if isinstance(value, KeptIterator) or torch_internals.is_iterator(value):
+            names.append(name)
+    return names
 
 
 def start_method(loader: DataLoader[Any]) -> str:
-    """How a DataLoader starts its workers."""
+    """Returns how a DataLoader starts its workers."""
     context = loader.multiprocessing_context
     return context.get_start_method() if context else processes.start_method()
 
 
 def index_sampler(loader: DataLoader[Any]) -> Any:
-    """What a DataLoader iterates over: its batch sampler, or its sampler if it does not make batches."""
+    """Returns what a DataLoader iterates over: its batch sampler, or its sampler if it does not make batches."""
     return loader.sampler if loader.batch_sampler is None else loader.batch_sampler
 
 
@@ -282,7 +309,7 @@ def gives_samples(loader: DataLoader[Any]) -> bool:
 
 
 def samples_per_epoch(loader: DataLoader[Any]) -> int | None:
-    """Samples per epoch; None if unknown."""
+    """Returns the samples per epoch; None if unknown."""
     if isinstance(loader.dataset, IterableDataset):
         return length(loader.dataset)
     batches: Any = loader.batch_sampler
@@ -292,7 +319,7 @@ def samples_per_epoch(loader: DataLoader[Any]) -> int | None:
 
 
 def length(sized: Any) -> int | None:
-    """``len`` of a dataset, sampler or loader; None if it has none, or returns a number that Python refuses."""
+    """Returns ``len`` of a dataset, sampler or loader; None if it has none, or returns a number that Python refuses."""
     try:
         return len(sized)
     except (TypeError, NotImplementedError, ValueError, OverflowError):
@@ -311,37 +338,49 @@ def check_length(dataset: Any) -> None:
 
 
 class Source:
-    """Makes DataLoaders with given settings over one dataset.
+    """Makes DataLoaders with chosen settings over one dataset.
 
     Args:
-        made: A dataset; or a DataLoader or an object that wraps one, which is copied and not iterated itself.
+        dataset_or_loader: A dataset; or a DataLoader or its wrapper, which is copied and not iterated itself.
         seed: Seed of the order of the samples where no sampler of the user decides it; equal for all ranks.
         rank: The rank whose share of the samples is loaded.
         ranks: Number of ranks.
+
+    Attributes:
+        dataset: The dataset.
+        settings: Of the DataLoader; None for a dataset.
     """
 
-    def __init__(self, made: Any, seed: int, rank: int = 0, ranks: int = 1) -> None:
-        made = unwrapped(made) if is_loader(made) else made
-        self._template: DataLoader[Any] | None = made if isinstance(made, DataLoader) else None
-        self.settings = settings_of(made) if isinstance(made, DataLoader) else None  # None for a dataset
-        self.dataset: Any = made.dataset if isinstance(made, DataLoader) else made
+    def __init__(self, dataset_or_loader: Any, seed: int, rank: int = 0, ranks: int = 1) -> None:
+        self.dataset: Any = dataset_or_loader
+        self.settings: LoaderSettings | None = None
+        self._template: DataLoader[Any] | None = None
+        if is_loader(dataset_or_loader):
+            self._template = unwrapped(dataset_or_loader)
+            self.settings = settings_of(self._template)
+            self.dataset = self._template.dataset
         self._seed = seed
         self.rank, self._ranks = rank, ranks
 
     def fingerprint(self) -> str:
-        """Of the dataset and the functions of the DataLoader."""
+        """Returns the fingerprint of the dataset and the functions of the DataLoader."""
         template = self._template
         functions = () if template is None else (template.collate_fn, template.worker_init_fn, index_sampler(template))
         return fingerprint(self.dataset, *functions)
 
     def unseeded_generators(self) -> tuple[str, ...]:
-        """Places of random number generators of the dataset's own, unless a ``worker_init_fn`` may seed them."""
+        """Returns places of random number generators of the dataset, unless a ``worker_init_fn`` may seed them."""
         loader: DataLoader[Any] = DataLoader(self.dataset) if self._template is None else self._template
         return () if loader.worker_init_fn else generators.of_loader(loader)
 
+    @property
+    def is_iterable(self) -> bool:
+        """Whether it is an iterable dataset."""
+        return isinstance(self.dataset, IterableDataset)
+
     def is_shuffled(self, settings: LoaderSettings) -> bool:
         """Whether a DataLoader with these settings has batches in a random order, as far as is known."""
-        if isinstance(self.dataset, IterableDataset):
+        if self.is_iterable:
             return False
         return settings.shuffle if self._template is None else is_shuffled(self._template)
 
@@ -355,22 +394,24 @@ class Source:
     def loader(
         self, settings: LoaderSettings, collate_fn: Callable[[list[Any]], Any] | None, init: WorkerStart | None
     ) -> DataLoader[Any]:
-        """A DataLoader with these settings and the samples of this rank; ``renew_iterators`` must follow.
+        """Makes a DataLoader with these settings and the samples of this rank; ``renew_iterators`` must follow.
 
-        ``shuffle`` is ignored for an iterable dataset and for a DataLoader that was given.
+        ``shuffle`` is ignored for an iterable dataset and for a DataLoader of the user.
         """
-        loader = self._of_dataset(settings) if self._template is None else seeded_copy(self._template, settings)
+        loader = self._of_dataset(settings) if self._template is None else copy_with(self._template, settings)
         if collate_fn is not None:
             loader.collate_fn = collate_fn
         if init is not None:
             loader.worker_init_fn = replace(init, user_function=loader.worker_init_fn)
-        return loader if self._ranks == 1 else _of_rank(loader, self.rank, self._ranks, self._seed)
+        if self._ranks > 1:
+            _share_among_ranks(loader, self.rank, self._ranks, self._seed)
+        return loader
 
     def _of_dataset(self, settings: LoaderSettings) -> DataLoader[Any]:
         keywords = settings.keywords
         if settings.in_order:  # since torch 2.6
             del keywords["in_order"]
-        if isinstance(self.dataset, IterableDataset):
+        if self.is_iterable:
             del keywords["shuffle"]
         return DataLoader(self.dataset, generator=torch.Generator().manual_seed(self._seed), **keywords)
 
@@ -380,18 +421,20 @@ def in_runs(loader: DataLoader[Any], queued_batches: int, place: float = 0.0) ->
 
     A random sampler does; an iterable dataset has one order, and so does a sampler that is not listed.
     """
-    sampler, is_stream = loader.batch_sampler, isinstance(loader.dataset, IterableDataset)
-    if sampler is None or is_stream or isinstance(loader.sampler, RandomSampler):
+    if loader.batch_sampler is None or isinstance(loader.dataset, IterableDataset):
         return None
-    batches = _listed(sampler)
+    if isinstance(loader.sampler, RandomSampler):
+        return None
+    batches = _listed(loader.batch_sampler)
     if batches is None or len(batches) < 2:
         return None
-    vars(loader)["batch_sampler"] = runs = BatchesInRuns(batches, queued_batches, place)
+    runs = BatchesInRuns(batches, queued_batches, place)
+    _replace_index_sampler(loader, runs)
     return runs
 
 
 def _listed(sampler: Any) -> list[Any] | None:
-    """The batches of a sampler; None for too many, and for a sampler whose own time would be missing then.
+    """Lists the batches of a sampler; None for too many, and for a sampler whose own time would be missing then.
 
     Such a sampler reads data, for example: the training loop waits for it, whatever the number of workers.
     """
@@ -400,8 +443,9 @@ def _listed(sampler: Any) -> list[Any] | None:
     for batch in sampler:
         batches.append(batch)
         indices += length(batch) or 1
-        is_slow = time.perf_counter() - began_s > _LISTING_S + indices * _LISTED_INDEX_S
-        if is_slow or len(batches) > _MOST_LISTED or indices > _MOST_INDICES:
+        if len(batches) > _MOST_LISTED or indices > _MOST_INDICES:
+            return None
+        if time.perf_counter() - began_s > _LISTING_S + indices * _LISTED_INDEX_S:
             return None
     return batches
 
@@ -409,12 +453,14 @@ def _listed(sampler: Any) -> list[Any] | None:
 def begin_at(loader: DataLoader[Any], place: float) -> Sequence[int]:
     """Makes the epochs of a DataLoader begin at a place, a share of the epoch; returns the order of its batches.
 
-    Those of an iterable dataset begin at its beginning. Its order is empty, and so is one of unknown length.
+    An iterable dataset begins at its beginning. Its order is empty, and so is an order of unknown length.
     """
     batches = 0 if isinstance(loader.dataset, IterableDataset) else length(loader) or 0
-    if first := int(place * batches):
-        _replace_index_sampler(loader, RotatedBatches(index_sampler(loader), first))
-    return [*range(first, batches), *range(first)] if first else range(batches)
+    first = int(place * batches)
+    if first == 0:
+        return range(batches)
+    _replace_index_sampler(loader, RotatedBatches(index_sampler(loader), first))
+    return [*range(first, batches), *range(first)]
 
 
 def time_sampler(loader: DataLoader[Any]) -> SamplerClock:
@@ -430,18 +476,21 @@ def _replace_index_sampler(loader: DataLoader[Any], batches: Any) -> None:
     vars(loader)["sampler" if loader.batch_sampler is None else "batch_sampler"] = batches
 
 
-def _of_rank(loader: DataLoader[Any], rank: int, ranks: int, seed: int) -> DataLoader[Any]:
-    """The loader with a DistributedSampler, unless its own sampler or dataset shares the samples among ranks."""
-    whole: Any = loader.sampler
-    of_others = type(whole) is DistributedSampler and (whole.num_replicas, whole.rank) != (ranks, rank)
-    ignores_ranks = type(whole) in {RandomSampler, SequentialSampler}
-    if isinstance(loader.dataset, IterableDataset) or not (of_others or ignores_ranks):
-        return loader
-    shuffles = whole.shuffle if of_others else isinstance(whole, RandomSampler)
-    share: DistributedSampler[Any] = DistributedSampler(loader.dataset, ranks, rank, shuffles, seed, loader.drop_last)
-    own = vars(loader)  # DataLoader.__setattr__ refuses a sampler after __init__
+def _share_among_ranks(loader: DataLoader[Any], rank: int, ranks: int, seed: int) -> None:
+    """Sets a DistributedSampler, unless the sampler or the dataset of the user shares the samples among ranks."""
+    sampler: Any = loader.sampler
+    if isinstance(loader.dataset, IterableDataset):
+        return
+    if type(sampler) is DistributedSampler and (sampler.num_replicas, sampler.rank) != (ranks, rank):
+        shuffle = sampler.shuffle
+    elif type(sampler) in {RandomSampler, SequentialSampler}:
+        shuffle = isinstance(sampler, RandomSampler)
+    else:
+        return
+    share: DistributedSampler[Any] = DistributedSampler(loader.dataset, ranks, rank, shuffle, seed, loader.drop_last)
+    attributes = vars(loader)  # DataLoader.__setattr__ refuses a sampler after __init__
     if loader.batch_sampler is None:
-        own["sampler"] = share
+        attributes["sampler"] = share
     elif type(loader.batch_sampler) is BatchSampler and loader.batch_size is not None:
-        own.update(sampler=share, batch_sampler=BatchSampler(share, loader.batch_size, loader.drop_last))
-    return loader
+        attributes["sampler"] = share
+        attributes["batch_sampler"] = BatchSampler(share, loader.batch_size, loader.drop_last)

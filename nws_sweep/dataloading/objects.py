@@ -11,7 +11,6 @@ import logging
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain, islice
 from types import BuiltinMethodType, FunctionType, MethodType, ModuleType
 from typing import Any
@@ -22,7 +21,7 @@ from nws_sweep.dataloading.fingerprints import CONTAINERS, attributes, is_librar
 from nws_sweep.results import PythonObjects
 
 _LEAST_BYTES = 1_000_000
-# Elements from which on a container is taken to hold samples; smaller ones hold parts, such as datasets.
+# Elements from which on a container is taken to hold samples; smaller containers hold parts, such as datasets.
 _MANY = 1000
 _SAMPLED = 1000
 _MOST_DEPTH = 5  # of sizes
@@ -35,59 +34,57 @@ _ATOMS = (*_PLAIN, type, FunctionType, MethodType)
 
 
 def python_objects(dataset: Any) -> tuple[PythonObjects, ...]:
-    """Containers of many Python objects in a dataset or in the datasets that it wraps, the largest first.
+    """Returns containers of many Python objects in a dataset or in the datasets that it wraps, the largest first.
 
     Sizes are estimated from 1000 elements of each; repeated references to one object, such as a label, count once.
     """
-    large = (_summary(value, path) for path, value in walk(dataset) if _is_large(value))
-    return tuple(sorted((found for found in large if found.bytes >= _LEAST_BYTES), key=lambda found: -found.bytes))
+    large = []
+    for path, value in walk(dataset):
+        if _is_large(value):
+            summary = _summary(value, path)
+            if summary.bytes >= _LEAST_BYTES:
+                large.append(summary)
+    return tuple(sorted(large, key=lambda summary: -summary.bytes))
 
 
 def containers(dataset: Any) -> list[tuple[str, Any]]:
-    """The containers in a dataset with their places; of those in large ones, none."""
+    """Returns the containers in a dataset with their places, but for containers in large ones."""
     return [(f"dataset.{place}", value) for place, value in walk(dataset) if isinstance(value, CONTAINERS)]
 
 
-def walk(value: Any, *, sample: "Sample | None" = None) -> Iterator[tuple[str, Any]]:
-    """The objects that a dataset reaches, the nearest first, with their places such as ``parts[0].samples``.
+def walk(
+    value: Any,
+    *,
+    most_objects: int = _MOST_OBJECTS,
+    most_elements: int | None = None,
+    is_leaf: Callable[[Any], bool] = lambda value: False,
+) -> Iterator[tuple[str, Any]]:
+    """Yields the objects that a dataset reaches, the nearest first, with their places such as ``parts[0].samples``.
 
-    They are reached by attributes, elements of small containers, closures, and the globals of functions and attributes
-    of classes outside of libraries. Plain values are left out.
+    They are reached by attributes, elements of containers, closures, and the globals of functions and attributes of
+    classes outside of libraries. Plain values are left out.
 
     Args:
         value: A dataset, or another object.
-        sample: Which of them; None for all elements of small containers and none of large ones.
-    """
-    seen: dict[int, Any] = {}  # holds references, so that no id is reused
-    waiting = deque([("", value)])
-    most = sample.objects if sample else _MOST_OBJECTS
-    while waiting and len(seen) < most:
-        path, value = waiting.popleft()
-        if id(value) in seen or isinstance(value, _PLAIN):
-            continue
-        seen[id(value)] = value
-        yield path, value
-        if sample is not None and sample.is_leaf(value):
-            continue
-        if sample is not None and _length(value) > sample.elements:
-            waiting.extend(_sampled(value, path, sample.elements))
-        elif not (_is_large(value) or _is_array(value)) or (sample is not None and _reads_from_store(value)):
-            waiting.extend(_parts(value, path))
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """Some of the objects that a dataset reaches.
-
-    Attributes:
-        objects: At most.
-        elements: Of each container, at most, at even distances; of a mapping, values.
+        most_objects: At most so many are yielded.
+        most_elements: Of each container about so many elements, at even distances, of a mapping values; None for all
+            elements of small containers and none of large containers.
         is_leaf: Whether what an object holds is left out.
     """
-
-    objects: int
-    elements: int
-    is_leaf: Callable[[Any], bool]
+    reached: dict[int, Any] = {}  # by id; holds references, so that no id is reused
+    waiting = deque([("", value)])
+    while waiting and len(reached) < most_objects:
+        path, value = waiting.popleft()
+        if id(value) in reached or isinstance(value, _PLAIN):
+            continue
+        reached[id(value)] = value
+        yield path, value
+        if is_leaf(value):
+            continue
+        if most_elements is not None:
+            waiting.extend(_sampled_parts(value, path, most_elements))
+        elif not (_is_large(value) or _is_array(value)):
+            waiting.extend(_parts(value, path))
 
 
 def _length(value: Any) -> int:
@@ -96,57 +93,76 @@ def _length(value: Any) -> int:
     return 0 if elements is None else len(elements)
 
 
-def _sampled(container: Any, path: str, count: int) -> Iterator[tuple[str, Any]]:
-    elements = _elements(container)
-    step = len(elements) // count
-    numbered = container.items() if isinstance(container, dict) else enumerate(elements)
-    for key, inner in islice(numbered, 0, None, step):
-        yield f"{path}[{key!r}]", inner
+def _sampled_parts(value: Any, path: str, count: int) -> Iterator[tuple[str, Any]]:
+    """Yields the parts of a value: of a container about ``count``, of an array the store that it reads from."""
+    items, length = _items(value), _length(value)
+    if items is not None and length > count:
+        for key, inner in islice(items, 0, None, length // count):
+            yield f"{path}[{key!r}]", inner
+    elif not (_is_large(value) or _is_array(value)) or _reads_from_store(value):
+        yield from _parts(value, path)
 
 
 def _parts(value: Any, path: str) -> Iterator[tuple[str, Any]]:
-    elements, kind = _elements(value), type(value)
-    if isinstance(value, dict) or (hasattr(kind, "dtypes") and hasattr(kind, "items")):  # or a DataFrame
-        yield from ((f"{path}[{key!r}]", inner) for key, inner in value.items())
-    elif elements is not None:
-        yield from ((f"{path}[{index}]", inner) for index, inner in enumerate(elements))
-    elif isinstance(value, MethodType | BuiltinMethodType):
-        yield from ((path, inner) for inner in (value.__self__, getattr(value, "__func__", None)))
-    elif isinstance(value, functools.partial):
-        yield from ((path, inner) for inner in (value.func, value.args, value.keywords))
+    items, prefix = _items(value), f"{path}." if path else ""
+    if items is not None:
+        for key, inner in items:
+            yield f"{path}[{key!r}]", inner
+    elif isinstance(value, functools.partial | MethodType | BuiltinMethodType):
+        for inner in _called_by(value):
+            yield path, inner
     elif isinstance(value, FunctionType):
         yield from _used_by(value)
     elif isinstance(value, type):
-        for base in value.__mro__:
-            yield from _of_class(base, f"{path}." if path else "")
+        yield from _of_class(value, prefix)
     else:
-        yield from ((f"{path}.{name}" if path else name, inner) for name, inner in attributes(value))
-        yield path, kind
+        for name, inner in attributes(value):
+            yield f"{prefix}{name}", inner
+        yield path, type(value)
+
+
+def _items(value: Any) -> Iterable[tuple[Any, Any]] | None:
+    """Returns keys or indices of a container with its elements; None for other objects."""
+    kind = type(value)
+    if isinstance(value, dict) or (hasattr(kind, "dtypes") and hasattr(kind, "items")):  # or a DataFrame
+        items: Iterable[tuple[Any, Any]] = value.items()
+        return items
+    elements = _elements(value)
+    return None if elements is None else enumerate(elements)
+
+
+def _called_by(value: Any) -> tuple[Any, ...]:
+    if isinstance(value, functools.partial):
+        return value.func, value.args, value.keywords
+    return value.__self__, getattr(value, "__func__", None)
 
 
 def _of_class(kind: type, prefix: str) -> Iterator[tuple[str, Any]]:
-    """What the functions of a class use, and the attributes of a class outside of libraries."""
-    is_own = not is_of_library(kind)
-    for name, member in vars(kind).items():
-        if hasattr(type(member), "__get__"):  # a function, or another descriptor
-            function = getattr(member, "__func__", getattr(member, "fget", member))
-            yield from _used_by(function) if isinstance(function, FunctionType) else ()
-        elif is_own and not name.startswith("__"):
-            yield prefix + name, member
+    """Yields what the functions of a class use, and its attributes that are not of a library."""
+    for base in kind.__mro__:
+        is_of_user = not is_of_library(base)
+        for name, member in vars(base).items():
+            if hasattr(type(member), "__get__"):  # a function, or another descriptor
+                function = getattr(member, "__func__", getattr(member, "fget", member))
+                if isinstance(function, FunctionType):
+                    yield from _used_by(function)
+            elif is_of_user and not name.startswith("__"):
+                yield prefix + name, member
 
 
 def _used_by(function: FunctionType) -> Iterator[tuple[str, Any]]:
-    """The variables of a closure, the used globals, and functions of modules; none of a library's function."""
-    if not is_library(function.__code__.co_filename):
-        with contextlib.suppress(ValueError):  # an empty cell
-            used = inspect.getclosurevars(function)
-            found = {**used.globals, **used.nonlocals}
-            yield from found.items()
-            yield from _of_modules(function.__code__.co_names, found.values())
+    """Yields the variables of a closure, the used globals, and functions of modules; none of a library's function."""
+    if is_library(function.__code__.co_filename):
+        return
+    with contextlib.suppress(ValueError):  # an empty cell
+        used = inspect.getclosurevars(function)
+        variables = {**used.globals, **used.nonlocals}
+        yield from variables.items()
+        yield from _of_modules(function.__code__.co_names, variables.values())
 
 
 def _of_modules(names: Sequence[str], values: Iterable[Any]) -> Iterator[tuple[str, FunctionType]]:
-    """Functions with these names in the modules among the values, as ``helpers.read`` is named in code."""
+    """Yields functions with these names in the modules among the values, as ``helpers.read`` is named in code."""
     modules = [value for value in values if isinstance(value, ModuleType)]
     for module in modules:  # which grows by modules in modules
         for name in names:
@@ -163,14 +179,14 @@ def _summary(container: Any, path: str) -> PythonObjects:
     # Evenly spaced elements; of a mapping, keys.
     is_indexed = isinstance(elements, list | tuple | np.ndarray)
     sample = list(elements[::step] if is_indexed else islice(elements, 0, None, step))
+    values = [container[key] for key in sample] if isinstance(container, dict) else []
     sizes: dict[int, int] = {}
     new = sum(_add_sizes(element, sizes) for element in sample)
+    for value in values:
+        _add_sizes(value, sizes)
     # If most elements repeat, the sample most likely has all distinct objects.
     share = len(elements) / len(sample) if new >= len(sample) / 2 else 1.0
-    names = dict.fromkeys(type(element).__name__ for element in sample)
-    for value in [container[key] for key in sample] if isinstance(container, dict) else []:
-        _add_sizes(value, sizes)
-        names[type(value).__name__] = None
+    names = dict.fromkeys(type(element).__name__ for element in [*sample, *values])
     return PythonObjects(
         attribute=path,
         type=f"{type(container).__name__} of {' and '.join(islice(names, 3))}",
@@ -183,23 +199,31 @@ def _add_sizes(value: Any, sizes: dict[int, int], depth: int = _MOST_DEPTH) -> b
     """Adds the sizes of an object and of the objects in it to ``sizes``; returns whether the object was not there."""
     if id(value) in sizes:
         return False
-    sizes[id(value)] = _ARRAY_BYTES if _is_array(value) else min(sys.getsizeof(value), _PAGE_BYTES)
-    if depth and not isinstance(value, _ATOMS) and not _is_array(value):
-        elements = _elements(value)
-        inside = getattr(value, "__dict__", {}).values() if elements is None else elements
-        for inner in islice(chain.from_iterable(value.items()) if isinstance(value, dict) else inside, _SAMPLED):
+    if _is_array(value):
+        sizes[id(value)] = _ARRAY_BYTES
+        return True
+    sizes[id(value)] = min(sys.getsizeof(value), _PAGE_BYTES)
+    if depth and not isinstance(value, _ATOMS):
+        inside = _elements(value)
+        if isinstance(value, dict):
+            inside = chain.from_iterable(value.items())
+        elif inside is None:
+            inside = getattr(value, "__dict__", {}).values()
+        for inner in islice(inside, _SAMPLED):
             _add_sizes(inner, sizes, depth - 1)
     return True
 
 
 def _elements(value: Any) -> Any:
-    """The elements of a container, an object array of NumPy or an object column of pandas; None for others."""
+    """Returns the elements of a container, an object array of NumPy or an object column of pandas; None for others."""
     if isinstance(value, CONTAINERS):
         return value
     # Arrays of other libraries, such as those of h5py and zarr, would be read from their files.
-    is_loaded = isinstance(value, np.ndarray) or f"{type(value).__module__}.".startswith("pandas.")
-    dtype = getattr(value, "dtype", None) if is_loaded else None
-    return np.asarray(value).reshape(-1) if isinstance(dtype, np.dtype) and dtype.kind == "O" else None
+    if isinstance(value, np.ndarray) or f"{type(value).__module__}.".startswith("pandas."):
+        dtype = getattr(value, "dtype", None)
+        if isinstance(dtype, np.dtype) and dtype.kind == "O":
+            return np.asarray(value).reshape(-1)
+    return None
 
 
 def _is_large(value: Any) -> bool:

@@ -1,7 +1,8 @@
-"""Orders in which trial processes take the batches of an epoch. Pure; imports no torch."""
+"""Orders the batches of an epoch for trial processes, and times samplers. Pure; imports no torch."""
 
 import contextlib
 import itertools
+import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -27,8 +28,8 @@ class BatchesInRuns:
         place: Share of the runs before the first that is taken, from 0 to 1.
 
     Attributes:
-        order: The numbers, in the sampler's order, of the batches given in this epoch.
-        is_whole: Whether to give the whole epoch in the sampler's order.
+        order: The numbers, in the sampler's order, of the batches taken in this epoch.
+        is_whole: Whether the whole epoch is taken in the sampler's order.
     """
 
     def __init__(self, batches: Sequence[Any], queued_batches: int, place: float) -> None:
@@ -39,7 +40,8 @@ class BatchesInRuns:
 
     def __iter__(self) -> Iterator[Any]:
         self.order.clear()
-        for number in range(len(self)) if self.is_whole else self._numbers():
+        numbers = range(len(self)) if self.is_whole else self._numbers()
+        for number in numbers:
             self.order.append(number)
             yield self._batches[number]
 
@@ -47,17 +49,18 @@ class BatchesInRuns:
         return len(self._batches)
 
     def _numbers(self) -> Iterator[int]:
-        runs = range(-(-len(self) // self._run_length))
-        along_the_epoch = sorted(runs, key=lambda number: number * GOLDEN % 1)
-        in_turn = sorted(runs, key=along_the_epoch.__getitem__)
-        first = int(self._place * len(runs))
+        turns = range(math.ceil(len(self) / self._run_length))
+        turn_of_run = sorted(turns, key=lambda turn: turn * GOLDEN % 1)
+        run_of_turn = dict(zip(turn_of_run, turns, strict=True))
+        first = int(self._place * len(turns))
         self._place = (self._place + GOLDEN) % 1
-        for run in (*in_turn[first:], *in_turn[:first]):
-            yield from range(len(self))[run * self._run_length : (run + 1) * self._run_length]
+        for turn in (*turns[first:], *turns[:first]):
+            begin = run_of_turn[turn] * self._run_length
+            yield from range(begin, min(begin + self._run_length, len(self)))
 
 
 class RotatedBatches:
-    """The batches of a sampler from one of them to the end, then those before it."""
+    """The batches of a sampler from batch ``first`` to the end, then the batches before it."""
 
     def __init__(self, batches: Any, first: int) -> None:
         self._batches, self._first = batches, first
@@ -95,7 +98,7 @@ class SamplerClock:
             self.spent_cpu_s += time.process_time() - began_cpu_s
 
     def read(self) -> tuple[float, float]:
-        """Both times."""
+        """Returns both times."""
         return self.spent_s, self.spent_cpu_s
 
 

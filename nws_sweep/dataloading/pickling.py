@@ -1,4 +1,4 @@
-"""Pickles objects of the user's process into files that trial processes load, or keeps one for forked processes.
+"""Pickles objects of the user's process into files that trial processes load, or keeps an object for forked processes.
 
 Classes and functions of a script or a notebook are pickled by value, others by import path.
 """
@@ -46,8 +46,8 @@ def write(what: str, value: Any, path: Path, is_maker: bool = False, remedy: str
 def load(path: str, is_script: bool, is_maker: bool = False) -> Any:
     """Loads the object, and calls it if it is a maker.
 
-    For a script, classes of its main module are sent to spawned workers by value: the workers' main module is that of
-    the trial process. ConfigurationError if the object cannot be loaded.
+    For a script, classes of its main module are sent to spawned workers by value: the workers' main module is the
+    main module of the trial process. ConfigurationError if the object cannot be loaded.
     """
     if is_script:
         setattr(ForkingPickler, "reducer_override", _reduce_of_main)  # noqa: B010 - used for workers
@@ -78,7 +78,7 @@ def _get_kept() -> Any:
 
 
 def placeholder(type_name: str, fingerprint: str) -> dict[str, Any]:
-    """The node that stands for a pickled object in a configuration."""
+    """Returns the node that stands for a pickled object in a configuration."""
     return {"_target_": _LOAD, "type": type_name, "fingerprint": fingerprint}
 
 
@@ -101,7 +101,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc] # it has no types
 
 
 def _make_code(make: Callable[..., types.CodeType], arguments: tuple[Any, ...], filename: str) -> types.CodeType:
-    """The code with the name of its file, which cloudpickle 3.1.3 drops: tracebacks and stages show it."""
+    """Makes the code with the name of its file, which cloudpickle 3.1.3 drops: tracebacks and stages show it."""
     return make(*arguments).replace(co_filename=filename)
 
 
@@ -110,7 +110,7 @@ def _make_generator(device: str, state: torch.Tensor) -> torch.Generator:
 
 
 def _reduce_file(file: Any) -> Any:
-    """By its name: the content may be large, and reading a copy in memory would take less time."""
+    """Pickles a file by its name: the content may be large, and reading a copy in memory would take less time."""
     raw = getattr(getattr(file, "buffer", file), "raw", None)
     if not isinstance(raw, io.FileIO) or not isinstance(file.name, str | bytes) or not file.readable():
         return NotImplemented  # a compressed file has the name of the file that it reads

@@ -5,88 +5,93 @@ and did not (the kernel's run delay), and waiting, which is the rest: a record t
 waiting as one taken on an idle machine. While the thread waits, or beside it, threads of the dataset may compute, which
 is making, too. What the threads do that pickle batches and copy them into shared memory is CPU time of the transfer, as
 is all between two batches.
-
-Batches reach the training step in multiples of the workers; samples, which are finished one by one, are counted too.
-For that, the class of the dataset in each worker is replaced by a subclass. User code that reads
-``get_worker_info().dataset`` sees the same object.
 """
 
-import abc
 import contextlib
 import functools
 import time
-from collections.abc import Callable, Iterator, MutableSequence, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from multiprocessing.sharedctypes import RawArray
 from typing import Any
 
-from torch.utils.data import IterableDataset, get_worker_info
+from torch.utils.data import get_worker_info
 
 from nws_sweep.dataloading.clocks import Clocks, find_transfer_clocks, read_clocks, run_delay_clock
-from nws_sweep.dataloading.digests import STREAM_SAMPLES, SampleLog
+from nws_sweep.dataloading.counting import UNCOUNTED, Slots, count_samples
+from nws_sweep.dataloading.digests import SampleLog
 from nws_sweep.dataloading.stages.timing import StageSlots, StageTimer
 from nws_sweep.results import BatchCost, BatchRecord, StageTime
 from nws_sweep.system import processes, temporary, torch_internals
 
 _ROWS = 1024  # kept of each worker until they are read
 _FIELDS = 5  # of a row: moments of the start and the end, CPU time, waiting, threads
-_START, _FIRST_TRANSFER, _LATER_TRANSFER, _INIT = range(4)  # of a worker: kinds of time that no row has
-_UNCOUNTED = -1  # in place of the samples of a worker
-_END = object()
-# Faster samples are counted per batch; those of an iterable dataset are counted until enough of them are logged.
-_CHEAP_SAMPLE_S = 20e-6
-# Other metaclasses change subclasses: samples of torch.Tensor become unpicklable, iterators of DataPipes invalid.
-_PLAIN_METACLASSES = (type, abc.ABCMeta)
 
-Slots = MutableSequence[int]
 Stages = tuple[StageTime, ...]
+
+
+class _SharedMean:
+    """The mean of seconds that workers add, in shared memory; None before the first."""
+
+    def __init__(self, num_workers: int) -> None:
+        self._seconds = RawArray("d", num_workers)
+        self.counts = RawArray("q", num_workers)  # how often, of each worker
+
+    def add(self, worker: int, spent_s: float) -> None:
+        self._seconds[worker] += spent_s
+        self.counts[worker] += 1
+
+    @property
+    def mean_s(self) -> float | None:
+        count = sum(self.counts)
+        return sum(self._seconds) / count if count else None
 
 
 class WorkerTimes:
     """The seconds of workers that belong to no batch, in shared memory: of their starts and transfers."""
 
     def __init__(self, num_workers: int) -> None:
-        # The seconds and how often, by kind and worker.
-        self._totals = [(RawArray("d", num_workers), RawArray("q", num_workers)) for _ in range(4)]
+        self._starts = _SharedMean(num_workers)
+        self._init_waits = _SharedMean(num_workers)
+        self._first_transfers = _SharedMean(num_workers)
+        self._later_transfers = _SharedMean(num_workers)
 
     def add_start(self, worker: int, cpu_s: float) -> None:
         """Called in a worker: its first batch begins, after so much CPU time."""
-        self._add(_START, worker, cpu_s)
+        self._starts.add(worker, cpu_s)
 
     def add_init(self, worker: int, wait_s: float) -> None:
         """Called in a worker: the program's ``worker_init_fn`` has waited."""
-        self._add(_INIT, worker, wait_s)
+        self._init_waits.add(worker, wait_s)
 
     def add_transfer(self, worker: int, cpu_s: float) -> None:
         """Called in a worker: another batch begins, after a transfer that took so much CPU time."""
-        starts, transfers = (self._totals[kind][1][worker] for kind in (_START, _FIRST_TRANSFER))
-        self._add(_FIRST_TRANSFER if transfers < starts else _LATER_TRANSFER, worker, cpu_s)
-
-    def _add(self, kind: int, worker: int, spent_s: float) -> None:
-        seconds, counts = self._totals[kind]
-        seconds[worker] += spent_s
-        counts[worker] += 1
-
-    def _mean_s(self, kind: int) -> float | None:
-        seconds, counts = self._totals[kind]
-        return sum(seconds) / sum(counts) if sum(counts) else None
+        if self._first_transfers.counts[worker] < self._starts.counts[worker]:
+            self._first_transfers.add(worker, cpu_s)
+        else:
+            self._later_transfers.add(worker, cpu_s)
 
     @property
     def start(self) -> BatchCost | None:
         """Mean cost of the start of a worker; None before the first batch of any.
 
-        What its first transfer takes longer than a later one belongs to it: threads start, modules are imported.
+        What its first transfer takes longer than a later one belongs to the start: threads start, modules are imported.
         """
-        start_s, first_s = self._mean_s(_START), self._mean_s(_FIRST_TRANSFER)
-        later_s = self._mean_s(_LATER_TRANSFER)
-        longer_s = 0.0 if first_s is None or later_s is None else max(0.0, first_s - later_s)
-        return None if start_s is None else BatchCost(start_s + longer_s, self._mean_s(_INIT) or 0.0)
+        start_s = self._starts.mean_s
+        if start_s is None:
+            return None
+        first_s, later_s = self._first_transfers.mean_s, self._later_transfers.mean_s
+        if first_s is not None and later_s is not None:
+            start_s += max(0.0, first_s - later_s)
+        return BatchCost(start_s, self._init_waits.mean_s or 0.0)
 
     @property
     def copy_s(self) -> float:
         """Mean CPU seconds of a transfer: of later ones, if any; 0 before any."""
-        later_s = self._mean_s(_LATER_TRANSFER)
-        return self._mean_s(_FIRST_TRANSFER) or 0.0 if later_s is None else later_s
+        later_s = self._later_transfers.mean_s
+        if later_s is None:
+            return self._first_transfers.mean_s or 0.0
+        return later_s
 
 
 class BatchLog:
@@ -94,7 +99,7 @@ class BatchLog:
 
     ``samples`` counts the finished samples of each worker. ``order`` has, for each batch that is given to a worker, its
     number in the order of the sampler; it is empty of an iterable dataset, and if the length of an epoch, ``batches``,
-    is unknown. ``times`` are those that belong to no batch.
+    is unknown. ``times`` are times that belong to no batch.
     """
 
     def __init__(self, num_workers: int, order: Sequence[int] = (), batches: int | None = None) -> None:
@@ -111,14 +116,17 @@ class BatchLog:
         self._next = 0
 
     def produced(self) -> int | None:
-        """Samples finished by all workers since the loader was made; None if any worker cannot count."""
+        """Returns the samples finished by all workers since the loader was made; None if any worker cannot count."""
         counts = list(self.samples)
-        return None if _UNCOUNTED in counts else sum(counts)
+        return None if UNCOUNTED in counts else sum(counts)
 
     def unfed(self) -> int:
-        """Number of workers that had no batch for the epoch."""
-        workers = zip(self._ends, self._counts, self._first, strict=True)
-        return sum(bool(has_ended) and count == first for has_ended, count, first in workers)
+        """Returns the number of workers that had no batch for the epoch."""
+        unfed = 0
+        for has_ended, count, first in zip(self._ends, self._counts, self._first, strict=True):
+            if has_ended and count == first:
+                unfed += 1
+        return unfed
 
     def add_end(self, worker: int) -> None:
         """Called in a worker: its part of a stream has ended."""
@@ -140,7 +148,8 @@ class BatchLog:
 
     def begin_epoch(self) -> None:
         """Called before an epoch starts; no worker makes a batch."""
-        self._read, self._first = list(self._counts), list(self._counts)
+        self._read = list(self._counts)
+        self._first = list(self._counts)
         self._ends[:] = [0] * self._workers
         self._pending.clear()
         self._next = 0
@@ -152,81 +161,97 @@ class BatchLog:
         return self._row(0, first)[0] if first < self._counts[0] <= first + _ROWS else None
 
     def new(self, *, has_ended: bool = False) -> tuple[BatchRecord, ...]:
-        """Records of the epoch since the last call, up to the first batch that is not finished; all if it has ended.
+        """Returns records of the epoch since the last call, up to the first batch that is not finished.
 
-        Later batches that are finished wait: cheap ones would otherwise be more frequent among the records than in the
-        epoch. Batches are numbered as if they were assigned to the workers in turn. With ``in_order=False``, or once a
-        worker of an iterable dataset has no more samples, they are not: numbers stay unique, but may have gaps.
+        Later batches that are finished wait, unless the epoch has ended: cheap batches would otherwise be more frequent
+        among the records than in the epoch. Batches are numbered as if they were assigned to the workers in turn. With
+        ``in_order=False``, or once a worker of an iterable dataset has no more samples, they are not: numbers stay
+        unique, but may have gaps.
         """
         counts = list(self._counts)
-        is_complete = not has_ended
+        has_all_rows = True
         for worker, count in enumerate(counts):
-            rows = {index: self._row(worker, index) for index in range(max(self._read[worker], count - _ROWS), count)}
-            oldest = self._counts[worker] - _ROWS + 1  # a worker may have written over older rows meanwhile
-            whole = {index: row for index, row in rows.items() if index >= oldest}
-            is_complete &= len(whole) == count - self._read[worker]
-            for index, row in whole.items():
-                self._pending[worker + (index - self._first[worker]) * self._workers] = row
+            has_all_rows &= self._read_rows(worker, count)
         self._read = counts
         copy_s = self.times.copy_s
-        return tuple(
-            BatchRecord(
+        records = []
+        for number, row in self._take_pending(in_order=has_all_rows and not has_ended):
+            began_s, ended_s, cpu_s, wait_s, threads = row
+            index, worker = divmod(number, self._workers)
+            record = BatchRecord(
                 number=number,
                 position=position(number, self._order, self._batches),
-                began_s=row[0],
-                ended_s=row[1],
-                cost=BatchCost(row[2], row[3], copy_s, row[4]),
+                began_s=began_s,
+                ended_s=ended_s,
+                cost=BatchCost(cpu_s, wait_s, copy_s, threads),
                 stages=self.stages.read(worker, self._first[worker] + index),
             )
-            for number, row in self._taken(is_complete)
-            for index, worker in [divmod(number, self._workers)]
-        )
+            records.append(record)
+        return tuple(records)
+
+    def _read_rows(self, worker: int, count: int) -> bool:
+        """Reads a worker's rows up to this number of batches; returns whether no row had been overwritten."""
+        unread = range(max(self._read[worker], count - _ROWS), count)
+        rows = [self._row(worker, index) for index in unread]
+        oldest = self._counts[worker] - _ROWS + 1  # the worker may have written over older rows meanwhile
+        first = self._first[worker]
+        intact = 0
+        for index, row in zip(unread, rows, strict=True):
+            if index >= oldest:
+                self._pending[worker + (index - first) * self._workers] = row
+                intact += 1
+        return intact == count - self._read[worker]
 
     def _row(self, worker: int, index: int) -> tuple[float, ...]:
         place = (worker * _ROWS + index % _ROWS) * _FIELDS
         return tuple(self._rows[place : place + _FIELDS])
 
-    def _taken(self, is_complete: bool) -> list[tuple[int, Sequence[float]]]:
-        """The pending rows up to the first missing one; all of them if rows were overwritten."""
+    def _take_pending(self, *, in_order: bool) -> list[tuple[int, Sequence[float]]]:
+        """Takes the pending rows, with their numbers: up to the first missing row if they are taken in order."""
         numbers = sorted(self._pending)
-        if is_complete:
-            due = (number for number in numbers if number >= self._next)
-            numbers = [number for place, number in enumerate(due, self._next) if number == place]
-        self._next = max([self._next, *(number + 1 for number in numbers)])
+        if in_order:
+            end = self._next
+            while end in self._pending:
+                end += 1
+            numbers = list(range(self._next, end))
+        if numbers:
+            self._next = max(self._next, numbers[-1] + 1)
         return [(number, self._pending.pop(number)) for number in numbers]
 
 
 def position(number: int, order: Sequence[int], batches: int | None) -> float | None:
-    """The place of a batch in the order of the sampler, from 0 to 1; None if it is unknown.
+    """Returns the place of a batch in the order of the sampler, from 0 to 1; None if it is unknown.
 
     Args:
-        number: Of the batch in the order in which batches are given.
-        order: Of each batch that was given, its number in the order of the sampler.
+        number: Of the batch in the order in which batches are taken.
+        order: Of each batch that was taken, its number in the order of the sampler.
         batches: Length of an epoch; None if unknown.
     """
-    return order[number] / batches if batches and number < len(order) else None
+    if not batches or number >= len(order):
+        return None
+    return order[number] / batches
 
 
-@dataclass(eq=False)
 class BatchTimer:
     """Notes the start and the end of each batch of a worker."""
 
-    log: BatchLog
-    _worker: int = field(default=0, init=False)
-    _read: Callable[[], Clocks] = field(default=lambda: Clocks(0.0, 0.0, 0.0), init=False)  # of the latest batch
-    _is_open: bool = field(default=False, init=False)  # a batch has begun
-    _began: Clocks | None = field(default=None, init=False)  # the latest batch; None before the first one
-    _ended_s: float = field(default=0.0, init=False)  # the latest batch: CPU time of the process
-    _transfer_s: float = field(default=0.0, init=False)  # CPU time of transfers while the latest batch was made
-    _parts: tuple[Any, Any] = field(default=(None, None), init=False)  # dataset and collate_fn
-    _stages: StageTimer | None = field(default=None, init=False)  # of the open batch, if they are timed
+    def __init__(self, log: BatchLog) -> None:
+        self.log = log
+        self._worker = 0
+        self._dataset: Any = None
+        self._collate_fn: Any = None
+        self._is_open = False  # a batch has begun
+        self._began: Clocks | None = None  # the latest batch; None before the first batch
+        self._ended_s = 0.0  # the latest batch: CPU time of the process
+        self._transfer_s = 0.0  # CPU time of transfers while the latest batch was made
+        self._stages: StageTimer | None = None  # of the open batch, if they are timed
 
     def start(self, worker: int, dataset: Any, collate_fn: Any) -> None:
         """Called in a worker before its first batch, with what makes its batches, which are timed from now on.
 
         With a torch whose private names are others, no batch is.
         """
-        self._worker, self._parts = worker, (dataset, collate_fn)
+        self._worker, self._dataset, self._collate_fn = worker, dataset, collate_fn
         with contextlib.suppress(ImportError, AttributeError):
             for fetcher in torch_internals.fetchers():
                 setattr(fetcher, "fetch", self._timed(fetcher.fetch))  # noqa: B010
@@ -237,9 +262,10 @@ class BatchTimer:
         with contextlib.suppress(Exception):
             began = read_clocks(run_delay_clock())
         user_function(worker)
-        if began is not None:
-            with contextlib.suppress(Exception):
-                self.log.times.add_init(worker, cost_of(read_clocks(run_delay_clock()).since(began)).wait_s)
+        with contextlib.suppress(Exception):
+            if began is not None:
+                spent = read_clocks(run_delay_clock()).since(began)
+                self.log.times.add_init(worker, cost_of(spent).wait_s)
 
     def _timed(self, fetch: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
         def timed(fetcher: Any, index: Any) -> Any:
@@ -272,27 +298,29 @@ class BatchTimer:
         self._read = functools.partial(read_clocks, run_delay_clock(), find_transfer_clocks())
         if self._began is not None and self.log.is_timed(self._worker):
             with contextlib.suppress(Exception):  # code of the user may raise anything when it is looked at
-                self._stages = StageTimer(*self._parts, self._read)
+                self._stages = StageTimer(self._dataset, self._collate_fn, self._read)
         self._began = self._read()
 
     def end(self, *, is_made: bool = True) -> None:
         """The batch is finished, or failed."""
         self._is_open = False
-        began, ended = self._began, self._read()
+        began = self._began
         if began is None:
             return
+        ended = self._read()
         spent = ended.since(began)
-        timer, self._stages = self._stages, None
         stages: Stages | None = None
-        with contextlib.suppress(Exception):
-            stages = timer.stop() if timer else None
+        if self._stages is not None:
+            timer, self._stages = self._stages, None
+            with contextlib.suppress(Exception):
+                stages = timer.stop()
         self._ended_s, self._transfer_s = time.process_time(), spent.transfer_s
         if is_made:
             self.log.add(self._worker, began.wall_s, ended.wall_s, cost_of(spent), stages)
 
 
 def cost_of(spent: Clocks) -> BatchCost:
-    """The cost of a batch, without its transfer.
+    """Returns the cost of a batch, without its transfer.
 
     Other threads compute while the thread that makes the batch waits, as far as possible, and only then beside it.
     """
@@ -300,7 +328,8 @@ def cost_of(spent: Clocks) -> BatchCost:
     ready_s = max(0.0, spent.wall_s - spent.delay_s)
     wait_s = max(0.0, ready_s - spent.cpu_s - others_s)
     cpu_s, computing_s = spent.cpu_s + others_s, ready_s - wait_s
-    return BatchCost(cpu_s, wait_s, threads=max(1.0, cpu_s / computing_s) if computing_s else 1.0)
+    threads = max(1.0, cpu_s / computing_s) if computing_s else 1.0
+    return BatchCost(cpu_s, wait_s, threads=threads)
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,79 +347,12 @@ class WorkerStart:
         processes.die_with_parent()
         if self.folder is not None:
             temporary.register_process(self.folder)
-        if self.user_function is not None and self.timer is not None:
-            self.timer.initialise(self.user_function, worker_id)
-        elif self.user_function is not None:
-            self.user_function(worker_id)
-        if self.timer and (worker := get_worker_info()):
+        if self.user_function is not None:
+            if self.timer is None:
+                self.user_function(worker_id)
+            else:
+                self.timer.initialise(self.user_function, worker_id)
+        worker = get_worker_info()
+        if self.timer is not None and worker is not None:
             self.timer.start(worker_id, worker.dataset, self.collate_fn)
             count_samples(worker.dataset, self.timer.log.samples, worker_id, self.log)
-
-
-def count_samples(dataset: Any, slots: Slots, slot: int, log: SampleLog | None = None) -> None:
-    """Makes a dataset count its samples in a slot; marks the slot as uncounted if the class cannot be subclassed.
-
-    Counting continues from the slot's value. Samples are logged only if that value is 0, in the worker's first epoch.
-    """
-    if slots[slot] == _UNCOUNTED:  # since an earlier epoch
-        return
-    kind = type(dataset)
-    methods = _iterable_methods if isinstance(dataset, IterableDataset) else _map_methods
-    own = {"__slots__": (), "__module__": kind.__module__, "__qualname__": kind.__qualname__, "__doc__": kind.__doc__}
-    try:
-        if type(kind) not in _PLAIN_METACLASSES:
-            raise TypeError(kind)
-        own |= methods(kind, slots, slot, None if slots[slot] else log)
-        dataset.__class__ = type(kind.__name__, (kind,), own)
-    except Exception:  # built-in types, extension types and classes that restrict their subclasses
-        slots[slot] = _UNCOUNTED
-
-
-def _map_methods(kind: Any, slots: Slots, slot: int, log: SampleLog | None) -> dict[str, Any]:
-    """``__getitems__``, which DataLoader calls instead of ``__getitem__`` for each sample."""
-    clock, get_item, get_items = time.perf_counter, kind.__getitem__, getattr(kind, "__getitems__", None)
-    cheap, batches = False, 0
-
-    def counted(self: Any, indices: Sequence[int]) -> list[Any]:
-        nonlocal cheap, batches
-        began = clock()
-        if cheap or get_items is not None:
-            samples = get_items(self, indices) if get_items else [get_item(self, index) for index in indices]
-            slots[slot] += len(indices)
-        else:
-            samples = []
-            for index in indices:
-                samples.append(get_item(self, index))
-                slots[slot] += 1
-        cheap = clock() - began < _CHEAP_SAMPLE_S * len(indices)
-        if log is not None:
-            log.note_batch(slot, batches, indices, samples)
-            batches += 1
-        return samples
-
-    return {"__getitems__": counted}
-
-
-def _iterable_methods(kind: Any, slots: Slots, slot: int, log: SampleLog | None) -> dict[str, Any]:
-    """``__iter__``, which counts all samples unless the first ``STREAM_SAMPLES`` are cheap, and logs those."""
-    clock, iterate = time.perf_counter, kind.__iter__
-
-    def counted(self: Any) -> Iterator[Any]:
-        samples = iterate(self)
-        seen, making_s = 0, 0.0
-        while slots[slot] != _UNCOUNTED:  # an earlier epoch of the same worker may have set it
-            began = clock()
-            if (sample := next(samples, _END)) is _END:
-                return
-            making_s += clock() - began
-            if log is not None and seen < STREAM_SAMPLES:
-                log.note(slot, seen, sample)
-            seen += 1
-            slots[slot] += 1
-            yield sample
-            if seen == STREAM_SAMPLES and making_s < _CHEAP_SAMPLE_S * seen:
-                slots[slot] = _UNCOUNTED
-        # ``yield from samples`` calls iter(), which is this function for a dataset whose ``__iter__`` returns itself.
-        yield from iter(samples.__next__, _END)
-
-    return {"__iter__": counted}

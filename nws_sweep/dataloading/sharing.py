@@ -1,4 +1,4 @@
-"""Whether other forked workers than now may use a dataset: the handles that they would share, or copy in use.
+"""Decides whether other forked workers than now may use a dataset: finds what they would share, or copy in use.
 
 Forked processes share the position of an open file, the stream of a socket and the elements of a queue between
 processes. The documentation of sqlite3, HDF5 and LMDB forbids their handles in a forked process. A forked process lacks
@@ -8,7 +8,6 @@ What pickling refuses for another reason may be a handle of a library. It is tak
 open file or a socket: without them there is nothing whose position forked processes could share.
 """
 
-import asyncio
 import concurrent.futures
 import contextlib
 import contextvars
@@ -16,9 +15,6 @@ import copyreg
 import hashlib
 import io
 import mmap
-import multiprocessing.connection
-import multiprocessing.pool
-import multiprocessing.queues
 import os
 import queue
 import ssl
@@ -46,25 +42,23 @@ _MOST_OBJECTS, _MOST_ELEMENTS = 5000, 64  # examined, and of each container: 50 
 _NAMED = 3  # handles in a sentence
 _STANDARD_ERROR = 2  # the last descriptor of the standard streams
 _FILES = (io.BufferedReader, io.BufferedRandom, io.FileIO, io.TextIOWrapper)
-# By the module and the name of a class, since none of these modules is imported here. Classes of C may name another
-# module than the one that has them.
+# Named, since these modules may be missing. Classes of C may name another module than the module that has them.
 _OF_LIBRARIES = (
-    ("sqlite3", "Connection"), ("h5py", "File"), ("h5py", "Group"), ("h5py", "Dataset"), ("lmdb", "Environment"),
-    ("lmdb", "Transaction"), ("zipfile", "ZipFile"), ("tarfile", "TarFile"), ("tables", "File"),
-    ("socket", "socket"), ("psycopg2.extensions", "connection"), ("rasterio.io", "DatasetReader"),
-    ("netCDF4", "Dataset"), ("openslide", "OpenSlide"), ("cv2", "VideoCapture"), ("decord", "VideoReader"),
-    ("av.container.input", "InputContainer"), ("pyarrow", "NativeFile"), ("botocore.client", "BaseClient"),
+    "sqlite3.Connection", "h5py.File", "h5py.Group", "h5py.Dataset", "lmdb.Environment", "lmdb.Transaction",
+    "zipfile.ZipFile", "tarfile.TarFile", "tables.File", "socket.socket", "psycopg2.extensions.connection",
+    "rasterio.io.DatasetReader", "netCDF4.Dataset", "openslide.OpenSlide", "cv2.VideoCapture", "decord.VideoReader",
+    "av.container.input.InputContainer", "pyarrow.NativeFile", "botocore.client.BaseClient",
 )  # fmt: skip
 # Classes whose objects read a mapped file, or read at an offset that they pass to the system, not at a position that
 # forked processes share. Tried with eight workers.
 _SHAREABLE_OF_LIBRARIES = (
-    ("pyarrow", "MemoryMappedFile"), ("pyarrow", "BufferReader"), ("pyarrow._parquet", "ParquetReader"),
-    ("pyarrow.lib", "_RecordBatchFileReader"), ("safetensors", "safe_open"), ("cv2", "Algorithm"),
+    "pyarrow.MemoryMappedFile", "pyarrow.BufferReader", "pyarrow._parquet.ParquetReader",
+    "pyarrow.lib._RecordBatchFileReader", "safetensors.safe_open", "cv2.Algorithm",
 )  # fmt: skip
-_STANDARD = (
-    queue.Queue, queue.SimpleQueue, multiprocessing.queues.Queue, multiprocessing.queues.SimpleQueue, asyncio.Queue,
-    multiprocessing.pool.Pool, concurrent.futures.Executor, threading.Thread, multiprocessing.connection.Connection,
-    asyncio.AbstractEventLoop,
+_OF_PYTHON = (
+    "queue.Queue", "queue.SimpleQueue", "multiprocessing.queues.Queue", "multiprocessing.queues.SimpleQueue",
+    "asyncio.Queue", "multiprocessing.pool.Pool", "concurrent.futures.Executor", "threading.Thread",
+    "multiprocessing.connection.Connection", "asyncio.AbstractEventLoop",
 )  # fmt: skip
 # Pickling refuses them, but each process may use its copy, or none has a state.
 _COPYABLE = (
@@ -99,7 +93,7 @@ class Handle:
 
 
 def handles(dataset: Any, collate_fn: Any = None, *, has_workers: bool = False) -> list[Handle]:
-    """The handles that a dataset and a ``collate_fn`` reach; those that are known, or else those that may be some.
+    """Returns the handles that a dataset and a ``collate_fn`` reach; without any, what may be a handle.
 
     They are searched in attributes, slots, containers and closures, and in what these hold: at most 5000 objects, of
     each container at most 64 elements. What a module of torch or another handle holds is left out.
@@ -109,39 +103,46 @@ def handles(dataset: Any, collate_fn: Any = None, *, has_workers: bool = False) 
         collate_fn: Of its DataLoader.
         has_workers: Whether forked workers use the dataset already: without threads, and with copies of queues.
     """
-    known, unknown = [], []
+    certain, possible = [], []
     pickled_by_holder: set[int] = set()  # id of what a class pickles itself, and of attributes of classes
     for place, value in _reached(dataset, collate_fn):
         value_class: Any = type(value)
-        if kind := _kind_of(value_class, len(sys.modules)):
+        kind = _kind_of(value_class, len(sys.modules))
+        if kind:
             if _is_open(value, has_workers):
-                known.append(_handle(place, kind, value))
+                certain.append(_handle(place, kind, value))
         elif isinstance(value, type):
             pickled_by_holder.update(id(member) for base in value.__mro__ for member in vars(base).values())
         elif _pickles_itself(value_class):
             pickled_by_holder.update(id(inner) for _, inner in attributes(value))
         elif id(value) not in pickled_by_holder and _is_refused_by_pickling(value_class, value):
-            unknown.append(Handle(place, _name_of(value_class), is_known=False))
-    if not known and unknown and _has_positions():
-        return unknown
-    return known
+            possible.append(Handle(place, _name_of(value_class), is_known=False))
+    if not certain and possible and _has_positions():
+        return possible
+    return certain
 
 
 def described(dataset: Any, files: Iterable[str]) -> tuple[str, ...]:
-    """The known handles of a dataset, then the other ``files`` that were opened while the dataset was made."""
-    known = [handle for handle in handles(dataset) if handle.is_known]
-    paths = {handle.path for handle in known}
-    others = [f"the open file {path}" for path in files if path not in paths]
-    return (*dict.fromkeys(map(str, known)), *dict.fromkeys(others))
+    """Names the known handles of a dataset, then the other ``files`` that were opened while the dataset was made."""
+    lines: dict[str, None] = {}  # in order, each once
+    paths = set()
+    for handle in handles(dataset):
+        if handle.is_known:
+            lines[str(handle)] = None
+            paths.add(handle.path)
+    for path in files:
+        if path not in paths:
+            lines[f"the open file {path}"] = None
+    return tuple(lines)
 
 
 def places(loader: DataLoader[Any]) -> tuple[str, ...]:
-    """The places of the handles that the dataset and the ``collate_fn`` of a DataLoader have now."""
+    """Returns the places of the handles that the dataset and the ``collate_fn`` of a DataLoader have now."""
     return tuple(handle.place for handle in handles(loader.dataset, loader.collate_fn))
 
 
 def reason_against_workers(loader: DataLoader[Any], at_start: Collection[str] | None = None) -> str:
-    """Why no other workers than now may use the dataset of a DataLoader, with what to do; empty if they may.
+    """Says why no other workers than now may use the dataset of a DataLoader, with what to do; empty if they may.
 
     Workers that are not forked have a dataset that was pickled.
 
@@ -154,22 +155,24 @@ def reason_against_workers(loader: DataLoader[Any], at_start: Collection[str] | 
     obstacles = handles(loader.dataset, loader.collate_fn, has_workers=loader.num_workers > 0)
     if not obstacles:
         return ""
-    named = ", ".join(map(str, obstacles[:_NAMED]))
+    names = ", ".join(map(str, obstacles[:_NAMED]))
     if len(obstacles) > _NAMED:
-        named += f" and {len(obstacles) - _NAMED} more"
+        names += f" and {len(obstacles) - _NAMED} more"
     if not obstacles[0].is_known:
-        return f"it is unknown whether forked workers can use {named}: pickling refuses it"
+        return f"it is unknown whether forked workers can use {names}: pickling refuses it"
     remedy = "open or make it in __getitem__ at first use"
     if at_start is not None and all(handle.place not in at_start for handle in obstacles):
         remedy = "it was opened or made with the first samples; with num_workers=1 from the start, the worker does so"
-    return f"forked workers would share {named}: {remedy}"
+    return f"forked workers would share {names}: {remedy}"
 
 
 def _reached(dataset: Any, collate_fn: Any) -> Iterator[tuple[str, Any]]:
-    sample = objects.Sample(_MOST_OBJECTS, _MOST_ELEMENTS, _is_leaf)
-    for root, name in ((dataset, "dataset"), (collate_fn, "collate_fn")):
-        for place, value in objects.walk(root, sample=sample):
-            if not _iterates_over(value, dataset):
+    for name, root in (("dataset", dataset), ("collate_fn", collate_fn)):
+        reached = objects.walk(root, most_objects=_MOST_OBJECTS, most_elements=_MOST_ELEMENTS, is_leaf=_is_leaf)
+        for place, value in reached:
+            # The iterator of a training loop over the dataset is no part of the dataset.
+            is_of_loop = isinstance(value, torch_internals.iterator_class()) and value._dataset is dataset
+            if not is_of_loop:
                 yield f"{name}.{place}".rstrip("."), value
 
 
@@ -178,13 +181,12 @@ def _is_leaf(value: Any) -> bool:
     return isinstance(value, torch.nn.Module) or bool(_kind_of(value_class, len(sys.modules)))
 
 
-def _iterates_over(value: Any, dataset: Any) -> bool:
-    """Whether it is the iterator of a training loop over the dataset, which is no part of the dataset."""
-    return isinstance(value, torch_internals.iterator_class()) and value._dataset is dataset
-
-
 def _handle(place: str, kind: str, value: Any) -> Handle:
-    path = _path_of(value)
+    path = ""
+    with contextlib.suppress(Exception):  # the attributes of a library may do anything
+        name = getattr(value, "name", None) or getattr(value, "filename", None)
+        if isinstance(name, str | os.PathLike):
+            path = os.path.realpath(name)
     if path and isinstance(value, _FILES):
         kind = f"{kind} of {path}"
     return Handle(place, kind, path)
@@ -192,15 +194,16 @@ def _handle(place: str, kind: str, value: Any) -> Handle:
 
 @lru_cache(maxsize=4096)
 def _kind_of(value_class: Any, _: int) -> str:
-    """What kind of handle objects of a class are; empty if they are none.
+    """Returns what kind of handle objects of a class are; empty if they are none.
 
     The second argument is the number of imported modules: a module that is imported later may have the class.
     """
     if issubclass(value_class, torch_internals.iterator_class()):
         return "an iterator of a DataLoader"
-    if issubclass(value_class, _STANDARD):
+    if _name_among(_OF_PYTHON, value_class):
         return _name_of(value_class)
-    if name := _name_among(_OF_LIBRARIES, value_class):
+    name = _name_among(_OF_LIBRARIES, value_class)
+    if name:
         return "" if _name_among(_SHAREABLE_OF_LIBRARIES, value_class) else name
     if issubclass(value_class, _FILES):
         return str(value_class.__name__)
@@ -209,12 +212,13 @@ def _kind_of(value_class: Any, _: int) -> str:
     return ""
 
 
-def _name_among(library_classes: Iterable[tuple[str, str]], value_class: Any) -> str:
-    """The name of the first of these classes that a class is, or is derived from; empty if there is none."""
-    for module, name in library_classes:
-        library_class = getattr(sys.modules.get(module), name, None)
+def _name_among(names: Iterable[str], value_class: Any) -> str:
+    """Returns the name of the first of these classes that a class is, or is derived from; empty if there is none."""
+    for name in names:
+        module, _, class_name = name.rpartition(".")
+        library_class = getattr(sys.modules.get(module), class_name, None)
         if isinstance(library_class, type) and issubclass(value_class, library_class):
-            return f"{module}.{name}"
+            return name
     return ""
 
 
@@ -236,19 +240,12 @@ def _is_open(value: Any, has_workers: bool) -> bool:
 
 
 def _has_descriptor(file: Any) -> bool:
-    """Whether a file is one of the system, not a buffer over memory or over what another file decompresses."""
+    """Whether a file is a file of the system, not a buffer over memory or over what another file decompresses."""
     try:
         file.fileno()
     except OSError:
         return False
     return True
-
-
-def _path_of(value: Any) -> str:
-    with contextlib.suppress(Exception):  # the attributes of a library may do anything
-        name = getattr(value, "name", None) or getattr(value, "filename", None)
-        return os.path.realpath(name) if isinstance(name, str | os.PathLike) else ""
-    return ""
 
 
 @lru_cache(maxsize=4096)
@@ -274,9 +271,10 @@ def _is_refused_by_pickling(value_class: type, value: Any) -> bool:
 
 
 def open_files() -> dict[int, str]:
-    """Paths, by descriptor, of the regular files that this process reads and has not mapped; empty without /proc.
+    """Returns paths, by descriptor, of the regular files that this process reads and has not mapped.
 
-    Also of files that were deleted since, such as temporary ones, which psutil leaves out.
+    Also of files that were deleted since, such as temporary ones, which psutil leaves out; not of files without
+    contents, such as locks and files of /proc. Empty without /proc.
     """
     paths: dict[int, str] = {}
     if not _has_proc():
@@ -284,8 +282,10 @@ def open_files() -> dict[int, str]:
     mapped = Path("/proc/self/maps").read_text(errors="replace")
     for link in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(OSError):  # the descriptor of the folder itself
-            path, is_read = str(link.readlink()), link.lstat().st_mode & stat.S_IRUSR  # the link's mode is the file's
-            if is_read and _has_bytes(link) and path not in mapped:
+            path, status = str(link.readlink()), link.stat()
+            is_read = link.lstat().st_mode & stat.S_IRUSR  # the link's mode is the file's
+            has_bytes = stat.S_ISREG(status.st_mode) and status.st_size > 0
+            if is_read and has_bytes and path not in mapped:
                 paths[int(link.name)] = path
     return paths
 
@@ -296,25 +296,18 @@ def reopen_files() -> None:
 
     for number in open_files():
         with contextlib.suppress(OSError):  # another user has opened it for the program
-            again = os.open(f"/proc/self/fd/{number}", fcntl.fcntl(number, fcntl.F_GETFL))
-            os.lseek(again, os.lseek(number, 0, os.SEEK_CUR), os.SEEK_SET)
-            os.dup2(again, number, os.get_inheritable(number))
-            os.close(again)
-
-
-def _has_bytes(link: Path) -> bool:
-    """Whether a descriptor is of a regular file with contents, which files of locks and of /proc have not."""
-    status = link.stat()
-    return stat.S_ISREG(status.st_mode) and status.st_size > 0
+            copied = os.open(f"/proc/self/fd/{number}", fcntl.fcntl(number, fcntl.F_GETFL))
+            position = os.lseek(number, 0, os.SEEK_CUR)
+            os.lseek(copied, position, os.SEEK_SET)
+            os.dup2(copied, number, os.get_inheritable(number))
+            os.close(copied)
 
 
 def _has_positions() -> bool:
     """Whether this process has an open file or a socket besides its standard streams, as far as the system says."""
-    if not _has_proc():
+    if not _has_proc() or any(number > _STANDARD_ERROR for number in open_files()):
         return True
-    if any(number > _STANDARD_ERROR for number in open_files()):
-        return True
-    return any(_is_socket(link) for link in Path("/proc/self/fd").iterdir())
+    return any(map(_is_socket, Path("/proc/self/fd").iterdir()))
 
 
 def _is_socket(link: Path) -> bool:
@@ -328,7 +321,7 @@ def _has_proc() -> bool:
 
 
 def positions(files: Mapping[int, str]) -> dict[int, int]:
-    """Position of each open file, B, by descriptor."""
+    """Returns the position of each open file, B, by descriptor."""
     positions_bytes: dict[int, int] = {}
     for descriptor in files:
         with contextlib.suppress(OSError):  # closed since

@@ -1,4 +1,4 @@
-"""What is done with each batch: nothing, a sleep as long as a training step, or a real training step.
+"""Uses each batch: for nothing, for a sleep as long as a training step, or for a real training step.
 
 A step on the CPU competes with the workers for cores, so candidates can rank differently than without a training step.
 """
@@ -36,7 +36,7 @@ class Sleep:
     """
 
     def __init__(self, seconds_per_batch: float, spread: float = 0.0, seed: int = 0) -> None:
-        for name, value in (("seconds_per_batch", seconds_per_batch), ("spread", spread)):
+        for name, value in {"seconds_per_batch": seconds_per_batch, "spread": spread}.items():
             if not 0 <= value < math.inf:
                 raise ConfigurationError(f"training_step.{name}={value}: must be a number of at least 0")
         self._mean_s = seconds_per_batch
@@ -45,7 +45,8 @@ class Sleep:
 
     def __call__(self, batch: Any) -> None:
         """Sleeps for the next time of the sequence."""
-        time.sleep(self._mean_s * self._random.lognormvariate(-self._variance / 2, math.sqrt(self._variance)))
+        factor = self._random.lognormvariate(-self._variance / 2, math.sqrt(self._variance))  # of mean 1
+        time.sleep(self._mean_s * factor)
 
 
 class Train:
@@ -66,21 +67,25 @@ class Train:
         optimizer: Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer],
         device: str = "auto",
     ) -> None:
-        self._device = torch.device((accelerator.of_rank() or "cpu") if device == "auto" else device)
+        if device == "auto":
+            device = accelerator.of_rank() or "cpu"
+        self._device = torch.device(device)
         self._model = model.to(self._device).train()
         self._loss = loss
         self._optimizer = optimizer(self._model.parameters())
 
     def __call__(self, batch: Any) -> None:
         """Does one step; TypeError if the batch has no inputs and targets."""
-        inputs, targets = (_to_device(part, self._device) for part in inputs_and_targets(batch))
+        inputs, targets = inputs_and_targets(batch)
+        inputs = _to_device(inputs, self._device)
+        targets = _to_device(targets, self._device)
         self._optimizer.zero_grad(set_to_none=True)
         self._loss(self._model(inputs), targets).backward()
         self._optimizer.step()
 
 
 def inputs_and_targets(batch: Any) -> tuple[Any, Any]:
-    """The first two elements of a sequence, or the first two values of a mapping; TypeError for other batches."""
+    """Returns the first two elements of a sequence, or values of a mapping; TypeError for other batches."""
     parts: Sequence[Any] = list(batch.values()) if isinstance(batch, Mapping) else batch
     if not isinstance(parts, Sequence) or len(parts) < 2:
         raise TypeError(
@@ -91,7 +96,7 @@ def inputs_and_targets(batch: Any) -> tuple[Any, Any]:
 
 
 def _to_device(value: Any, device: torch.device) -> Any:
-    """A tensor, or the tensors in nested containers, copied to a device; asynchronously from pinned memory."""
+    """Copies a tensor, or the tensors in nested containers, to a device; asynchronously from pinned memory."""
     if isinstance(value, Tensor):
         return value.to(device, non_blocking=value.is_pinned())
     if isinstance(value, Mapping):
@@ -102,7 +107,7 @@ def _to_device(value: Any, device: torch.device) -> Any:
 
 
 def mlp(layers: Sequence[int]) -> nn.Sequential:
-    """Fully connected layers with ReLU between them; sizes of the flattened inputs, hidden layers and outputs."""
+    """Makes fully connected layers with ReLU between them: sizes of the flattened inputs, hidden layers, outputs."""
     parts: list[nn.Module] = [nn.Flatten()]
     for inputs, outputs in pairwise(layers):
         parts += [nn.Linear(inputs, outputs), nn.ReLU()]

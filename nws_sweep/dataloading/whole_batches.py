@@ -1,4 +1,4 @@
-"""Whether a dataset gives whole batches, ``dataset[indices]``, that equal its samples collated, and how fast.
+"""Tries whether a dataset gives whole batches, ``dataset[indices]``, that equal its samples collated, and how fast.
 
 Tried in a worker that makes one batch and ends: whatever the dataset does there, no later sample is another one.
 """
@@ -20,11 +20,11 @@ from nws_sweep.system import torch_internals
 
 _FEWEST, _MOST, _TRIED_S = 3, 64, 0.1  # batches that are timed, both ways
 _HUNG_S = 5.0
-MOST_SAMPLES = 256  # of a batch that is tried: of larger ones the ratio is the same, and three take long
+MOST_SAMPLES = 256  # of a batch that is tried: larger batches have the same ratio, and three take long
 
 
 def try_whole_batches(loader: "DataLoader[Any]", samples: int) -> WholeBatches | None:
-    """The seconds of batches of this size, if whole ones are equal; None if not, if anything fails, and without fork.
+    """Times batches of this size; None if whole batches are not equal, if anything fails, and without fork.
 
     Args:
         loader: Of a map-style dataset, with a worker.
@@ -35,44 +35,57 @@ def try_whole_batches(loader: "DataLoader[Any]", samples: int) -> WholeBatches |
     if method != "fork":  # a worker starts in seconds
         return None
     with torch.random.fork_rng(devices=[]):
-        tries: DataLoader[Any] = DataLoader(
-            loader.dataset, batch_sampler=[[0]], collate_fn=functools.partial(_tried, loader.collate_fn, samples),
-            num_workers=1, worker_init_fn=loader.worker_init_fn, timeout=_HUNG_S, multiprocessing_context=context,
-        )  # fmt: skip
-        iterator = iter(tries)
-        found: WholeBatches | None = None
+        trial: DataLoader[Any] = DataLoader(
+            loader.dataset,
+            batch_sampler=[[0]],
+            collate_fn=functools.partial(_try, loader.collate_fn, samples),
+            num_workers=1,
+            worker_init_fn=loader.worker_init_fn,
+            timeout=_HUNG_S,
+            multiprocessing_context=context,
+        )
+        iterator = iter(trial)
+        times: WholeBatches | None = None
         with contextlib.suppress(Exception):  # code of the user may raise anything
-            found = next(iterator)
+            times = next(iterator)
         _end(iterator)
-    return found
+    return times
 
 
 def _end(iterator: Any) -> None:
-    """Kills the worker: one that is ended may take 5 s, in a window if the garbage collector ends it."""
+    """Kills the worker: an orderly end may take 5 s, in a window if the garbage collector ends the worker."""
     torch_internals.raise_at_exit(iterator, is_wanted=False)
     for worker in torch_internals.workers(iterator):
         worker.kill()
     torch_internals.end_workers(iterator)
 
 
-def _tried(collate_fn: Callable[[list[Any]], Any], samples: int, _: Sequence[Any]) -> WholeBatches | None:
-    """Runs in the worker."""
+def _try(collate_fn: Callable[[list[Any]], Any], samples: int, _: Sequence[Any]) -> WholeBatches | None:
+    """Runs in the worker, as its ``collate_fn``."""
     worker = get_worker_info()
     assert worker is not None
     dataset: Any = worker.dataset
-    count, draw = len(dataset), random.Random(0)
-    order = draw.sample(range(count), min(count, _MOST * samples))
-    other_order = [*order[:samples], *order[:samples:-1]]  # no batch is in the caches since the other way has read it
-    batches, others = (BatchSampler(keys, samples, drop_last=count > samples) for keys in (order, other_order))
+    length = len(dataset)
+    order = random.Random(0).sample(range(length), min(length, _MOST * samples))
+    # The other way takes the batches in another order: no batch is in the caches since it was read the first way.
+    other_order = [*order[:samples], *order[:samples:-1]]
+    drop_last = length > samples
+    batches = BatchSampler(order, samples, drop_last)
     collated = iter(DataLoader(dataset, batch_sampler=batches, collate_fn=collate_fn))
-    whole = iter(DataLoader(dataset, batch_size=None, sampler=others))
-    if not _are_equal(next(whole), next(collated)):
+    indexed = iter(DataLoader(dataset, batch_size=None, sampler=BatchSampler(other_order, samples, drop_last)))
+    if not _are_equal(next(indexed), next(collated)):
         return None
-    times_s: list[tuple[float, float]] = []
+    return _time_both(collated, indexed, len(order) // samples - 2)
+
+
+def _time_both(collated: Iterator[Any], indexed: Iterator[Any], most: int) -> WholeBatches:
+    collated_s: list[float] = []
+    indexed_s: list[float] = []
     until_s = time.perf_counter() + _TRIED_S
-    while len(times_s) < _FEWEST or (len(times_s) < len(order) // samples - 2 and time.perf_counter() < until_s):
-        times_s.append((_seconds(collated), _seconds(whole)))
-    return WholeBatches(*map(statistics.median, zip(*times_s, strict=True)))
+    while len(indexed_s) < _FEWEST or (len(indexed_s) < most and time.perf_counter() < until_s):
+        collated_s.append(_seconds(collated))
+        indexed_s.append(_seconds(indexed))
+    return WholeBatches(statistics.median(collated_s), statistics.median(indexed_s))
 
 
 def _seconds(batches: Iterator[Any]) -> float:
@@ -81,13 +94,15 @@ def _seconds(batches: Iterator[Any]) -> float:
     return time.perf_counter() - began_s
 
 
-def _are_equal(value: Any, other: Any) -> bool:
+def _are_equal(batch: Any, expected: Any) -> bool:
     """Whether two batches are equal, a tuple and a list of the same parts included."""
-    if isinstance(value, Mapping):
-        return value.keys() == other.keys() and all(_are_equal(part, other[key]) for key, part in value.items())
-    if isinstance(value, list | tuple):
-        return len(value) == len(other) and all(map(_are_equal, value, other))
-    if isinstance(value, torch.Tensor):
-        equal = (value == other) | ((value != value) & (other != other))  # noqa: PLR0124 - not a number
-        return value.dtype == other.dtype and value.shape == other.shape and bool(equal.all())
-    return type(value) is type(other) and bool(value == other)
+    if isinstance(batch, Mapping):
+        return batch.keys() == expected.keys() and all(_are_equal(batch[key], expected[key]) for key in batch)
+    if isinstance(batch, list | tuple):
+        return len(batch) == len(expected) and all(map(_are_equal, batch, expected))
+    if isinstance(batch, torch.Tensor):
+        if batch.dtype != expected.dtype or batch.shape != expected.shape:
+            return False
+        are_nan = (batch != batch) & (expected != expected)  # noqa: PLR0124
+        return bool(((batch == expected) | are_nan).all())
+    return type(batch) is type(expected) and bool(batch == expected)

@@ -223,10 +223,19 @@ class LoaderSession:
 
     def window(self, request: WindowRequest) -> Window:
         """Takes batches until the request is satisfied or the epoch ends."""
-        stop_s = self._leave_epoch() if request.fresh or request.kind is WindowKind.EPOCH else None
-        self.stop_s = self.stop_s if stop_s is None else stop_s
-        covered = self._buffered_batches() if request.cover_buffer and self._iterator is not None else 0
-        return replace(self._take(replace(request, min_batches=max(request.min_batches, covered))), stop_s=stop_s)
+        stop_s: float | None = None
+        if request.fresh or request.kind is WindowKind.EPOCH:
+            stop_s = self._leave_epoch()
+        if stop_s is not None:
+            self.stop_s = stop_s
+        if request.cover_buffer and self._iterator is not None:
+            request = replace(request, min_batches=max(request.min_batches, self._buffered_batches()))
+        produced_before = self.produced()
+        window = self._take(request)
+        produced = self.produced()
+        if produced is not None and produced_before is not None:
+            window = replace(window, produced=produced - produced_before)
+        return replace(window, stop_s=stop_s)
 
     @property
     def is_idle(self) -> bool:
@@ -241,22 +250,25 @@ class LoaderSession:
 
     def _leave_epoch(self) -> float | None:
         """Ends the workers, or takes what they still make; the seconds if, as at the end of an epoch, all were idle."""
-        if self.drain and self._iterator is not None:
+        if self._iterator is None:
+            return None
+        if self.drain:
             for _ in self._iterator:
                 pass
-        is_end = not self.drain and self._iterator is not None and self.produced() is not None and self.is_idle
+        is_end = not self.drain and self.produced() is not None and self.is_idle
         began_s = self.clock()
         self._iterator = None
         return self.clock() - began_s if is_end else None
 
     def _take(self, request: WindowRequest) -> Window:
-        produced_before, ended_s, taken = self.produced(), None, 0
+        taken, ended_s = 0, None
         now = began = reported = self._now()
         while ended_s is None and not _is_satisfied(request, taken, now.clock_s - began.clock_s):
             if self._iterator is None:
                 now = self._begin_epoch(now)
             self._batches.asked(now)
-            batch, waited_s = next(self._iterator, _END), self._device.waited_s()
+            batch = next(self._iterator, _END)
+            waited_s = self._device.waited_s()
             if batch is _END:
                 self._iterator, ended_s = None, self._ended(waited_s)
                 continue
@@ -273,9 +285,7 @@ class LoaderSession:
             self._finish()
             self._batches.asked(self._now())  # the last step has ended
         self.taken += taken
-        produced = self.produced()
-        made = None if produced is None or produced_before is None else produced - produced_before
-        return replace(self._batches.cut(request.kind, ended_s), produced=made)
+        return self._batches.cut(request.kind, ended_s)
 
     def _finish(self) -> None:
         """Ends the queued steps: a window that a pause may follow contains its own steps, and no others."""
@@ -303,12 +313,12 @@ class LoaderSession:
         return Moment(self.clock(), self.cpu_clock(), self.delay_clock(), *self.sampler_clocks())
 
     def _buffered_batches(self) -> int:
-        """Batches of this epoch that were made, unfinished ones included, and not taken; 0 if unknown."""
+        """Returns the batches of this epoch that workers have begun and that were not taken; 0 if unknown."""
         produced = self.produced()
         if produced is None:
             return 0
-        made = math.ceil((produced - self._produced_before) / self.default_batch_length)
-        return max(0, made - self.taken)
+        begun = math.ceil((produced - self._produced_before) / self.default_batch_length)
+        return max(0, begun - self.taken)
 
 
 def _is_satisfied(request: WindowRequest, batches: int, elapsed_s: float) -> bool:
@@ -322,7 +332,7 @@ def _is_satisfied(request: WindowRequest, batches: int, elapsed_s: float) -> boo
 
 
 def tensor_sizes(batch: Any) -> tuple[int | None, int | None]:
-    """Bytes and number of all tensors and arrays in a batch; None and None if it has none."""
+    """Returns bytes and number of all tensors and arrays in a batch; None and None if it has none."""
     sizes = list(_tensor_bytes(batch))
     return (sum(sizes), len(sizes)) if sizes else (None, None)
 
@@ -333,13 +343,16 @@ def _tensor_bytes(value: Any) -> Iterator[int]:
         size = value.nbytes
     if isinstance(size, int):
         yield size
-    elif isinstance(value, Mapping | Sequence) and not isinstance(value, str | bytes):
-        for inner in value.values() if isinstance(value, Mapping) else value:
+        return
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        for inner in value:
             yield from _tensor_bytes(inner)
 
 
 def batch_length(batch: Any, default: int) -> int:
-    """Samples in a batch: the first dimension of its first tensor or array; ``default`` if it has none.
+    """Returns the samples in a batch: the first dimension of its first tensor or array; ``default`` if it has none.
 
     Searches tuples, lists and mappings, which DataLoader's default collate_fn builds.
     """
@@ -353,7 +366,7 @@ def batch_length(batch: Any, default: int) -> int:
 
 
 def made_without_workers(window: Window, first: int, positions: Sequence[float | None]) -> Iterator[BatchRecord]:
-    """Yields what the main process has made, without the first batch of an epoch, which contains the start.
+    """Yields records of what the main process made, without the first batch of an epoch, which contains the start.
 
     While it makes a batch an accelerator may do the step before, and threads of the dataset or of torch may compute.
     The sampler takes an equal share of the time of each batch.
@@ -365,14 +378,16 @@ def made_without_workers(window: Window, first: int, positions: Sequence[float |
     """
     overlap_s = window.overlap_s or (0.0,) * window.batches
     drawing_s = window.sampler_s / max(1, window.batches)
-    waited_s = zip(window.wait_s, overlap_s, strict=True)
-    made_s = [max(0.0, waited + overlapped - drawing_s) for waited, overlapped in waited_s]
-    all_s = sum(made_s) or 1.0
+    batches_s = []
+    for waited_s, overlapped_s in zip(window.wait_s, overlap_s, strict=True):
+        batches_s.append(max(0.0, waited_s + overlapped_s - drawing_s))
+    all_s = sum(batches_s) or 1.0
     cpus = (window.receive_cpu_s or 0.0) / all_s
     computing = min(1.0, cpus)
     delayed = min(1 - computing, window.receive_delay_s / all_s)
-    for number, (batch_s, position) in enumerate(zip(made_s, positions, strict=True), first):
+    for number, (batch_s, position) in enumerate(zip(batches_s, positions, strict=True), first):
+        if number == 0:
+            continue
         wait_s = batch_s * (1 - computing - delayed)
         cost = BatchCost(cpu_s=batch_s * cpus, wait_s=wait_s, threads=max(1.0, cpus))
-        if number:
-            yield BatchRecord(number=number, position=position, began_s=0.0, ended_s=batch_s, cost=cost)
+        yield BatchRecord(number=number, position=position, began_s=0.0, ended_s=batch_s, cost=cost)

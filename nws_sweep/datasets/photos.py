@@ -71,11 +71,14 @@ class Photos(Dataset[tuple[Any, int]]):
         if not 0 <= index < self._count:
             raise IndexError(index)
         with Image.open(self.folder / _FILE.format(index)) as file:
-            image = file.convert("RGB")
-        return (self.transform(image) if self.transform else image), index % _CLASSES
+            image: Any = file.convert("RGB")
+        if self.transform:
+            image = self.transform(image)
+        return image, index % _CLASSES
 
 
 def _ensure(folder: Path, count: int, size: tuple[int, int], quality: int) -> None:
+    """Makes the folder unless it is there."""
     if folder.is_dir():
         return
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -96,21 +99,25 @@ def _make(folder: Path, count: int, size: tuple[int, int], quality: int) -> None
     with Image.open(Path(matplotlib.get_data_path()) / "sample_data" / "grace_hopper.jpg") as file:
         source = file.convert("RGB")
 
-    def make_one(index: int) -> None:
-        _variation(source, random.Random(index), size).save(folder / _FILE.format(index), quality=quality)
+    def save(index: int) -> None:
+        image = _variation(source, random.Random(index), size)
+        image.save(folder / _FILE.format(index), quality=quality)
 
     # Pillow releases the GIL while it resizes and encodes, so threads use all cores.
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for done, _ in enumerate(pool.map(make_one, range(count))):
+        for done, _ in enumerate(pool.map(save, range(count))):
             if done % _PROGRESS_EVERY == 0:
                 logger.info("making %d JPEG files, once: %d %%", count, 100 * done // count)
 
 
 def _variation(source: Image.Image, rng: random.Random, size: tuple[int, int]) -> Image.Image:
-    """A random crop of 60 to 100 % of the largest that fits, resized, and mirrored with probability 0.5."""
+    """Returns a random crop of 60 to 100 % of the largest that fits, resized, and mirrored with probability 0.5."""
     largest = min(source.width / size[0], source.height / size[1])
     scale = largest * rng.uniform(0.6, 1.0)
     width, height = scale * size[0], scale * size[1]
-    left, top = rng.uniform(0, source.width - width), rng.uniform(0, source.height - height)
+    left = rng.uniform(0, source.width - width)
+    top = rng.uniform(0, source.height - height)
     image = source.resize(size, Image.Resampling.BICUBIC, box=(left, top, left + width, top + height))
-    return image.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if rng.random() < 0.5 else image
+    if rng.random() < 0.5:
+        return image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
+    return image

@@ -59,9 +59,10 @@ class Remote(Dataset[Any]):
         self._retries = retries
         self._timeout_s = timeout_s
         self._file_systems: dict[int, Any] = {}
-        found = self._find(pattern)
+        self._names: Any = self._find(pattern)
         self._file_systems = {}  # frees the cached listing, which has as many Python objects
-        self._names: Any = np.array(found) if names == "array" else found
+        if names == "array":
+            self._names = np.array(self._names)
 
     def __len__(self) -> int:
         return len(self._names)
@@ -76,14 +77,15 @@ class Remote(Dataset[Any]):
         return {**self.__dict__, "_file_systems": {}}
 
     def _find(self, pattern: str) -> list[str]:
+        """Lists the names that match the pattern."""
         try:
-            found = sorted(map(str, self._call_with_retries("glob", f"{self._url.rstrip('/')}/{pattern}")))
+            names = sorted(map(str, self._call_with_retries("glob", f"{self._url.rstrip('/')}/{pattern}")))
         except Exception as error:  # each protocol raises its own, ImportError with the name of a missing package
             reason = one_line(f"{type(error).__name__}: {error}", 200)
             raise DatasetError(f"dataset.url={self._url}: cannot be read ({reason})") from error
-        if not found:
+        if not names:
             raise DatasetError(f"dataset.url={self._url}: no name matches dataset.pattern={pattern}")
-        return found
+        return names
 
     def _call_with_retries(self, method: str, name: str) -> Any:
         for attempt in range(self._retries):
@@ -97,22 +99,24 @@ class Remote(Dataset[Any]):
 
     def _call(self, method: str, name: str) -> Any:
         """Calls a method of this process's file system: connections and their thread cannot be used after a fork."""
-        if os.getpid() not in self._file_systems:
-            made, _ = fsspec.url_to_fs(self._url, **self._options, skip_instance_cache=True)
-            self._file_systems = {os.getpid(): made}
-        system = self._file_systems[os.getpid()]
-        if isinstance(system, AsyncFileSystem):
-            return sync(system.loop, getattr(system, f"_{method}"), name, timeout=self._timeout_s)
-        return getattr(system, method)(name)
+        process = os.getpid()
+        if process not in self._file_systems:
+            file_system, _ = fsspec.url_to_fs(self._url, **self._options, skip_instance_cache=True)
+            self._file_systems = {process: file_system}
+        file_system = self._file_systems[process]
+        if isinstance(file_system, AsyncFileSystem):
+            return sync(file_system.loop, getattr(file_system, f"_{method}"), name, timeout=self._timeout_s)
+        return getattr(file_system, method)(name)
 
 
 def first_bytes(content: bytes, count: int = 1024) -> Tensor:
-    """The first ``count`` bytes as a tensor, uint8, shape (count,); shorter objects are padded with zeros."""
-    return torch.frombuffer(bytearray(content[:count].ljust(count, b"\0")), dtype=torch.uint8)
+    """Returns the first ``count`` bytes as a tensor, uint8, shape (count,); pads shorter objects with zeros."""
+    padded = content[:count].ljust(count, b"\0")
+    return torch.frombuffer(bytearray(padded), dtype=torch.uint8)
 
 
 def image(content: bytes) -> Any:
-    """A ``PIL.Image`` in mode RGB, decoded from any format that Pillow reads."""
+    """Decodes any format that Pillow reads to a ``PIL.Image`` in mode RGB."""
     from PIL import Image
 
     return Image.open(io.BytesIO(content)).convert("RGB")

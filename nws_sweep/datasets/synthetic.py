@@ -25,10 +25,11 @@ class Sleep(Dataset[Tensor]):
     """
 
     def __init__(self, length: int, seconds_per_sample: float, spread: float = 0.0) -> None:
-        given = {"length": length, "seconds_per_sample": seconds_per_sample, "spread": spread}
-        for name, value in given.items():
-            if value < (least := int(name == "length")):
-                raise DatasetError(f"dataset.{name}={value}: must be at least {least}")
+        if length < 1:
+            raise DatasetError(f"dataset.length={length}: must be at least 1")
+        for name, value in (("seconds_per_sample", seconds_per_sample), ("spread", spread)):
+            if value < 0:
+                raise DatasetError(f"dataset.{name}={value}: must be at least 0")
         self.length = length
         self.seconds_per_sample = seconds_per_sample
         self.spread = spread
@@ -39,16 +40,17 @@ class Sleep(Dataset[Tensor]):
     def __getitem__(self, index: int) -> Tensor:
         if not 0 <= index < self.length:
             raise IndexError(index)
-        time.sleep(self.seconds_per_sample * math.exp(random.Random(index).gauss(0.0, self.spread)))
+        logarithm = random.Random(index).gauss(0.0, self.spread)
+        time.sleep(self.seconds_per_sample * math.exp(logarithm))
         return torch.tensor(index)
 
 
 def tensor(length: int = 60_000, shape: Sequence[int] = (784,), classes: int = 10) -> TensorDataset:
-    """Random float32 samples with integer labels, in memory.
+    """Makes random float32 samples with integer labels, in memory.
 
     Args:
         length: Number of samples, at least 1 (else DatasetError).
-        shape: Shape of a sample; the default is that of a flattened image of MNIST.
+        shape: Shape of a sample; the default is the shape of a flattened image of MNIST.
         classes: Labels are drawn from 0 to ``classes - 1``.
     """
     if length < 1:
@@ -57,7 +59,7 @@ def tensor(length: int = 60_000, shape: Sequence[int] = (784,), classes: int = 1
 
 
 def pixels(dataset: Any) -> TensorDataset:
-    """The images of torchvision's MNIST as two tensors in memory.
+    """Returns the images of torchvision's MNIST as two tensors in memory.
 
     The pixels are standardised, float32, shape (n, 784); the labels are int64, shape (n,).
     """
@@ -76,8 +78,9 @@ class OnDevice(Dataset[tuple[Tensor, ...]]):
     """
 
     def __init__(self, dataset: TensorDataset, device: str = "auto") -> None:
-        where = torch.device((accelerator.available() or "cpu") if device == "auto" else device)
-        self.tensors = tuple(tensor.to(where) for tensor in dataset.tensors)
+        if device == "auto":
+            device = accelerator.available() or "cpu"
+        self.tensors = tuple(tensor.to(device) for tensor in dataset.tensors)
 
     def __len__(self) -> int:
         return len(self.tensors[0])
@@ -86,7 +89,7 @@ class OnDevice(Dataset[tuple[Tensor, ...]]):
         return tuple(tensor[index] for tensor in self.tensors)
 
     def __getitems__(self, indices: Sequence[int]) -> "list[_Batch]":
-        """One batch: the rows of each tensor, of a class that torch's default collate does not change."""
+        """Returns one batch, the rows of each tensor, of a class that torch's default collate does not change."""
         torch_internals.collate_functions()[_Batch] = lambda batches, **_: list(batches[0])
         rows = torch.tensor(indices, device=self.tensors[0].device)
         return [_Batch(tensor[rows] for tensor in self.tensors)]

@@ -37,59 +37,67 @@ class DatasetServer(contextlib.ExitStack):
     def start(self, spec: ProcessSpec, supervision: Supervision = UNLIMITED) -> Iterator[ChildProcess]:
         """Starts a trial process and prepares it; kills it at the end.
 
-        That of the first of several ranks starts the others when it is opened; the memory budget holds for all of them.
-        DatasetError if the dataset cannot be made, ConfigurationError if the training step or the collate_fn cannot,
-        TrialError if the process exited while making them.
+        The process of the first of several ranks starts the others when it is opened; the memory budget holds for all
+        of them. DatasetError if the dataset cannot be made, ConfigurationError if the training step or the collate_fn
+        cannot, TrialError if the process exited while making them.
         """
-        quiet = replace(supervision, memory_budget_bytes=None, on_progress=UNLIMITED.on_progress)
         with contextlib.ExitStack() as stack:
-            process = stack.enter_context(self._start_one(spec, supervision))
+            process = stack.enter_context(self._start_rank(spec, supervision))
             if isinstance(process, ProcessWithBackground):
-                others = (of_rank(spec, rank) for rank in range(1, spec.configuration.ranks))
-                process.unstarted = (stack.enter_context(self._start_one(other, quiet)) for other in others)
+                process.unstarted = self._start_other_ranks(stack, spec, supervision)
             yield process
 
+    def _start_other_ranks(
+        self, stack: contextlib.ExitStack, spec: ProcessSpec, supervision: Supervision
+    ) -> Iterator[ChildProcess]:
+        quiet = replace(supervision, memory_budget_bytes=None, on_progress=UNLIMITED.on_progress)
+        for rank in range(1, spec.configuration.ranks):
+            yield stack.enter_context(self._start_rank(of_rank(spec, rank), quiet))
+
     @contextlib.contextmanager
-    def _start_one(self, spec: ProcessSpec, supervision: Supervision) -> Iterator[ChildProcess]:
-        made, method = spec.configuration, spec.start_method or processes.start_method()
-        key = (made.dataset, made.seed, made.ranks, method, spec.working_folder)
+    def _start_rank(self, spec: ProcessSpec, supervision: Supervision) -> Iterator[ChildProcess]:
+        configuration, method = spec.configuration, spec.start_method or processes.start_method()
+        key = (configuration.dataset, configuration.seed, configuration.ranks, method, spec.working_folder)
         is_current = self._template_key == key and (self._template is None or self._template.alive)
         if platforms.IS_LINUX and not is_current:  # ``forking`` reads /proc
             self.close()
-            with contextlib.ExitStack() as making:
-                process = making.enter_context(trial_process.start(spec, supervision, prepare=False))
-                if obstacle := process.request("make_template"):
+            with contextlib.ExitStack() as stack:
+                process = stack.enter_context(trial_process.start(spec, supervision, prepare=False))
+                obstacle = process.request("make_template")
+                self._template, self._template_key = None if obstacle else process, key
+                if obstacle:
                     logger.debug("each trial process makes the dataset: making it leaves %s behind", obstacle)
-                    self._template, self._template_key = None, key
                     process.prepare()
                     yield process
                     return
-                self._template, self._template_key = process, key
-                self.push(making.pop_all())
+                self.push(stack.pop_all())
         with trial_process.start(spec, supervision, self._template) as process:
             yield process
 
     def factory(
         self, spec_of: Callable[[Configuration], ProcessSpec], on_progress: Callable[[str], None] = lambda text: None
     ) -> ProcessFactory:
-        """A function that starts a search's trial processes; ``on_progress`` gets lines while a dataset is made."""
+        """Returns a function that starts a search's trial processes.
+
+        ``on_progress`` gets lines of text while a dataset is made.
+        """
 
         def start_process(
-            chosen: Configuration, memory_bytes: int | None, deadline_s: float
+            configuration: Configuration, memory_bytes: int | None, deadline_s: float
         ) -> AbstractContextManager[TrialProcess]:
             supervision = Supervision(
-                kill_after_s=chosen.measure.kill_after_s or math.inf,
+                kill_after_s=configuration.measure.kill_after_s or math.inf,
                 memory_budget_bytes=memory_bytes,
                 deadline_s=deadline_s,
                 on_progress=on_progress,
             )
-            return self.start(spec_of(chosen), supervision)
+            return self.start(spec_of(configuration), supervision)
 
         return start_process
 
 
 def spec_of(configuration: Configuration, working_folder: str, log_path: str | None = None) -> ProcessSpec:
-    """The specification of a configuration's trial processes; see ``ProcessSpec`` for the folder and the log."""
+    """Makes the specification of a configuration's trial processes; see ``ProcessSpec`` for the folder and the log."""
     spec = ProcessSpec(
         configuration=configuration,
         start_method=multiprocessing.get_start_method(allow_none=True),
@@ -101,11 +109,17 @@ def spec_of(configuration: Configuration, working_folder: str, log_path: str | N
 
 
 def of_rank(spec: ProcessSpec, rank: int) -> ProcessSpec:
-    """The specification of a rank's process, with the variables by which torchrun gives a process its rank.
+    """Returns the specification of a rank's process, with the variables by which torchrun tells a process its rank.
 
     As with torchrun, ``OMP_NUM_THREADS`` is 1 unless it is set.
     """
     ranks = str(spec.configuration.ranks)
-    of_rank = {"WORLD_SIZE": ranks, "LOCAL_WORLD_SIZE": ranks, "RANK": str(rank), "LOCAL_RANK": str(rank)}
-    environment = {"OMP_NUM_THREADS": "1", **spec.state.environment, **of_rank}
+    environment = {
+        "OMP_NUM_THREADS": "1",
+        **spec.state.environment,
+        "WORLD_SIZE": ranks,
+        "LOCAL_WORLD_SIZE": ranks,
+        "RANK": str(rank),
+        "LOCAL_RANK": str(rank),
+    }
     return replace(spec, rank=rank, state=replace(spec.state, environment=environment))

@@ -1,4 +1,4 @@
-"""The interfaces of a search: trial processes, clock, machine and observer. Tests replace them with simulations."""
+"""Declares the interfaces of a search: trial processes, clock, machine, observer. Tests replace them."""
 
 import math
 import random

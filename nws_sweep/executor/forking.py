@@ -1,8 +1,9 @@
-"""Whether a process that has made a dataset may be forked, so that trial processes share it, and how long a fork takes.
+"""Decides whether a process that has made a dataset may be forked, and measures how long a fork takes.
 
-The process is one of ours or, where the dataset cannot be pickled, a program that ends after its search. A forked
-process lacks the threads of its parent, and locks that they held stay locked. Open files share one position. Shared
-memory, such as a lock, is shared with other candidates, some of which are paused.
+Trial processes forked from it share the dataset. The process is one of ours or, where the dataset cannot be pickled, a
+program that ends after its search. A forked process lacks the threads of its parent, and locks that they held stay
+locked. Open files share one position. Shared memory, such as a lock, is shared with other candidates, some of which are
+paused.
 """
 
 import contextlib
@@ -30,19 +31,19 @@ _OF_PROGRAM = re.compile(
 
 
 def footprint() -> set[str]:
-    """What a forked process would lack or share of this process, read from /proc."""
-    found = set(_threads())
-    found |= {f"child process {child.pid}" for child in psutil.Process().children()}
-    found |= {f"open file {number} {target}" for number, target in _open_files("self").items()}
+    """Returns what a forked process would lack or share of this process, read from /proc."""
+    entries = set(_threads())
+    entries |= {f"child process {child.pid}" for child in psutil.Process().children()}
+    entries |= {f"open file {number} {target}" for number, target in _open_files("self").items()}
     for line in Path("/proc/self/maps").read_text(errors="replace").splitlines():
         addresses, rights, _, _, _, *path = line.split(maxsplit=5)
         if rights.startswith("rw") and rights.endswith("s"):
-            found.add(f"shared memory {addresses} {''.join(path)}")
-    return found
+            entries.add(f"shared memory {addresses} {''.join(path)}")
+    return entries
 
 
 def seconds_of_a_fork() -> float:
-    """CPU seconds in which this program forks a process, at least: a fork copies the tables of all its memory.
+    """Returns CPU seconds in which this program forks a process: a fork copies the tables of all its memory.
 
     Reads until a fork takes no less than one before: what else the machine does makes forks longer, never shorter.
     0 where processes are not forked, or cannot be, and where trial processes have the memory of the program.
@@ -75,32 +76,37 @@ def _fork() -> float:
 
 
 def obstacle_since(before: set[str]) -> str:
-    """What was added to the footprint since ``before``, which makes forking this process unsafe; empty if nothing was.
+    """Names what was added to the footprint since ``before``, and makes forking this process unsafe; empty if nothing.
 
     Waits for threads that Python has joined and that are still exiting.
     """
     _fork()  # before a fork, OpenBLAS ends its threads, which are no obstacle
+    added = footprint() - before
     for _ in range(_ATTEMPTS):
-        if not (added := footprint() - before):
+        if not added:
             break
         time.sleep(_POLL_S)
+        added = footprint() - before
     return ", ".join(sorted(added))
 
 
 def obstacle_in_program() -> str:
-    """What makes it unsafe to fork trial processes from this program; empty if nothing does."""
+    """Names what makes it unsafe to fork trial processes from this program; empty if nothing does."""
     if not platforms.IS_LINUX:
         return "it is not known what a process shares on this system"
-    if reason := processes.reason_not_starting():
+    reason = processes.reason_not_starting()
+    if reason:
         return reason
     from_parent = {target for target in _open_files(os.getppid()).values() if target.startswith(("pipe:", "socket:"))}
-    before = footprint()
-    harmless = {entry for entry in before if not _OF_PROGRAM.match(entry) or entry.split()[-1] in from_parent}
-    return obstacle_since(harmless | {_thread(os.getpid())})
+    harmless = {_thread(os.getpid())}
+    for entry in footprint():
+        if not _OF_PROGRAM.match(entry) or entry.split()[-1] in from_parent:
+            harmless.add(entry)
+    return obstacle_since(harmless)
 
 
 def _open_files(process: int | str) -> dict[str, str]:
-    """What the open files of a process are, by descriptor; empty for a process of another user."""
+    """Returns what the open files of a process are, by descriptor; empty for a process of another user."""
     targets = {}
     with contextlib.suppress(OSError):
         for link in Path(f"/proc/{process}/fd").iterdir():
@@ -110,7 +116,7 @@ def _open_files(process: int | str) -> dict[str, str]:
 
 
 def _threads() -> Iterator[str]:
-    """The threads that a forked process would lack."""
+    """Yields the threads that a forked process would lack."""
     for task in Path("/proc/self/task").iterdir():
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has exited
             if (task / "comm").read_text().strip() != _ALLOCATOR:

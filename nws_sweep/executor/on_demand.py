@@ -1,4 +1,4 @@
-"""A trial process that is started on demand, paused between time slices, closed and started again.
+"""Starts a trial process on demand, pauses it between time slices, closes it and starts it again.
 
 Processes take turns: one runs while the others are paused.
 """
@@ -137,7 +137,7 @@ class OnDemandProcess:
             self.usage = self.running.usage()
 
     def ask(self, question: Callable[[TrialProcess], Answer]) -> Answer | None:
-        """The answer of the paused process; None without a process or if the process fails."""
+        """Returns the answer of the paused process; None without a process or if the process fails."""
         if self.running is None:
             return None
         self.running.resume()

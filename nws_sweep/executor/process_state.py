@@ -1,4 +1,4 @@
-"""What a program has set in its process, for trial processes: their loader must run as in the program.
+"""Copies what a program has set in its process to trial processes: their loader must run as in the program.
 
 Libraries that the program has not imported have no settings. Settings that can no longer be changed in a process are
 left.
@@ -24,7 +24,7 @@ _SETTERS: Mapping[str, str] = {
 
 
 def blas_threads() -> Mapping[str, int]:
-    """The number of threads of each BLAS library of this process, by the prefix of its file."""
+    """Returns the number of threads of each BLAS library of this process, by the prefix of its file."""
     import threadpoolctl
 
     pools = threadpoolctl.threadpool_info()
@@ -32,7 +32,7 @@ def blas_threads() -> Mapping[str, int]:
 
 
 def of_this_process() -> ProcessState:
-    """The state of this process."""
+    """Returns the state of this process."""
     import resource  # Windows, where nothing is measured, has none
 
     imported = [reader for reader in _SETTERS if reader.partition(":")[0] in sys.modules]

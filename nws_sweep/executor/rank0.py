@@ -58,6 +58,6 @@ def has_other_ranks() -> bool:
 
 
 def _initialised() -> Any:
-    """torch.distributed, if the program has imported it and joined a process group; else None."""
+    """Returns torch.distributed, if the program has imported it and joined a process group; else None."""
     distributed = sys.modules.get("torch.distributed")
     return distributed if distributed and distributed.is_available() and distributed.is_initialized() else None

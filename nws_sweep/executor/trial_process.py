@@ -30,7 +30,7 @@ _SIGNALLED_S = 0.1
 _WATCH_EVERY_S, _MOST_WATCHING = 0.5, 0.02
 # The commands of background loaders before a command to the measured process.
 _IN_BACKGROUND = {"window": "iterate", "wait_until_idle": "wait_until_idle"}
-# Signals by which others end a process; a process that crashes gets other ones.
+# Signals by which others end a process; a process that crashes gets other signals.
 _SIGNALS_OF_OTHERS = (*processes.ENDING_SIGNALS, *filter(None, [getattr(signal, "SIGKILL", None)]))  # not on Windows
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 
@@ -49,13 +49,43 @@ UNLIMITED = Supervision()
 
 
 def _sent(method: _Method) -> _Method:
-    """A method with the same signature that sends a command of its name and returns the answer."""
-    return cast(_Method, lambda process, *given: process.request(method.__name__, *given))
+    """Makes a method with the same signature that sends a command of its name and returns the answer."""
+
+    def send(process: "ChildProcess", *arguments: Any) -> Any:
+        return process.request(method.__name__, *arguments)
+
+    return cast(_Method, send)
 
 
 _NO_ROOM_FOR_THE_DATASET = (
     " while it made the dataset; nws_sweep.autotune(DataLoader(...)) measures during training and does not copy it"
 )
+
+
+class _Pauses:
+    """The pauses of a process, on the clock of ``BatchRecord``."""
+
+    def __init__(self) -> None:
+        self._ended_s: list[tuple[float, float]] = []  # begin and end of each
+        self._began_s: float | None = None
+
+    def begin(self) -> None:
+        self._began_s = time.perf_counter()
+
+    def end(self) -> None:
+        if self._began_s is not None:
+            self._ended_s.append((self._began_s, time.perf_counter()))
+            self._began_s = None
+
+    def taken_off(self, record: BatchRecord) -> BatchRecord:
+        """Returns the record without waiting that was a pause; storage and timers continue in a pause."""
+        paused_s = 0.0
+        for begin_s, end_s in self._ended_s:
+            paused_s += max(0.0, min(end_s, record.ended_s) - max(begin_s, record.began_s))
+        if not paused_s:
+            return record
+        wait_s = max(0.0, record.cost.wait_s - paused_s)
+        return replace(record, cost=replace(record.cost, wait_s=wait_s), was_stopped=True)
 
 
 class _End:
@@ -65,14 +95,13 @@ class _End:
         by_s: Moment until which an orderly exit may take; None before the end has begun.
     """
 
-    by_s: float | None = None
-    _killed: Sequence[int] | None = None  # descendants; None before they are killed
-
     def __init__(self, child: ForkedProcess) -> None:
+        self.by_s: float | None = None
         self._child = child
+        self._killed: Sequence[int] | None = None  # descendants; None before they are killed
 
     def kill(self) -> Sequence[int]:
-        """Kills the processes, once: their IDs may be those of others later. Returns the IDs of the descendants."""
+        """Kills the processes, once: their IDs may be IDs of others later. Returns the IDs of the descendants."""
         if self._killed is None:
             with processes.uninterrupted():
                 self._killed = processes.kill_family(self._child)
@@ -88,7 +117,8 @@ class ChildProcess(TrialProcess):
         self, child: ForkedProcess, start_method: str, supervision: Supervision, template: "ChildProcess | None"
     ) -> None:
         self.pid, self.connection, self._child = child.pid, child.connection, child
-        self._start_method, self._supervision, self._template = start_method, supervision, template
+        self._start_method, self._supervision = start_method, supervision
+        self._shares_dataset = template is not None
         self._left_s = supervision.kill_after_s
         self.memory_limit_bytes, self.deadline_s = supervision.memory_budget_bytes, supervision.deadline_s
         self.on_stall = lambda: None
@@ -96,8 +126,7 @@ class ChildProcess(TrialProcess):
         self.settings: LoaderSettings | None = None  # of the DataLoader; None before ``open``
         self._kernel_kills = processes.out_of_memory_kills()
         self._failure: TrialError | TimeLimitReached | None = None  # of a command without an answer
-        self._pauses_s: list[tuple[float, float]] = []  # on the clock of ``BatchRecord``
-        self._paused_at_s: float | None = None
+        self._pauses = _Pauses()
         self._end = _End(child)
 
     wait_until_idle = _sent(TrialProcess.wait_until_idle)
@@ -125,70 +154,75 @@ class ChildProcess(TrialProcess):
 
     def pause(self) -> None:
         """Stops the trial process and its workers."""
-        self._paused_at_s = time.perf_counter()
+        self._pauses.begin()
         processes.signal_group(self.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
         """Continues the trial process and its workers."""
         processes.signal_group(self.pid, signal.SIGCONT)
-        if self._paused_at_s is not None:
-            self._pauses_s.append((self._paused_at_s, time.perf_counter()))
-            self._paused_at_s = None
+        self._pauses.end()
 
     def window(self, request: WindowRequest) -> Window:
         """Takes a window; its records do not contain the time in which the process was paused."""
         window: Window = self.request("window", request)
-        return replace(window, records=tuple(_without_pauses(record, self._pauses_s) for record in window.records))
+        return replace(window, records=tuple(map(self._pauses.taken_off, window.records)))
 
     def usage(self) -> Usage:
-        """Resources that the trial process and its workers have used so far."""
-        return usage.of_tree(self.pid, shares_dataset=self._template is not None)
+        """Returns the resources that the trial process and its workers have used so far."""
+        return usage.of_tree(self.pid, shares_dataset=self._shares_dataset)
 
     def request(self, name: str, *arguments: Any) -> Any:
-        """Sends a command, which the method of ``child`` with this name answers, and returns the answer.
+        """Sends a command, which the method of ``TrialCommands`` with this name answers, and returns the answer.
 
         Raises the reported error, TrialError on exit, or the error of a limit.
         """
-        if self._failure is not None:  # the next answer would be that of the earlier command
+        if self._failure is not None:  # the next answer would be the answer to the earlier command
             raise self._failure
-        began = time.perf_counter()
-        deadline = began + self._left_s
+        began_s = time.perf_counter()
         try:
             self.connection.send((name, *arguments))
-            while (answer := self._receive(deadline, time.perf_counter() + STALL_S))[0] == "progress":
-                if answer[1]:
-                    self._supervision.on_progress(answer[1])
+            kind, answer = self._answer(began_s + self._left_s)
         except (EOFError, OSError):  # the process exited, perhaps in the middle of an answer
             raise self._exit_error() from None
         except (TrialError, TimeLimitReached) as error:
             self._failure = error
             raise
         finally:
-            self._left_s -= time.perf_counter() - began
-        kind, result = answer
+            self._left_s -= time.perf_counter() - began_s
         if kind == "error":
-            raise self._explained(*result)
-        return result
+            raise self._explained(*answer)
+        return answer
 
-    def _receive(self, deadline: float, stall_at: float) -> Any:
+    def _answer(self, kill_at_s: float) -> tuple[str, Any]:
+        """Waits for the answer to a command, and passes on lines of progress."""
+        while True:
+            kind, answer = self._receive(kill_at_s)
+            if kind != "progress":
+                return kind, answer
+            if answer:
+                self._supervision.on_progress(answer)
+
+    def _receive(self, kill_at_s: float) -> Any:
+        """Waits for a message of the process, and checks its limits meanwhile."""
+        stall_at_s = time.perf_counter() + STALL_S
         pause_s = _WATCH_EVERY_S
         while True:
-            remaining = max(0.0, min(deadline, self.deadline_s) - time.perf_counter())
-            ready = wait([self.connection, self._child.sentinel], min(remaining, pause_s))
+            remaining_s = max(0.0, min(kill_at_s, self.deadline_s) - time.perf_counter())
+            ready = wait([self.connection, self._child.sentinel], min(remaining_s, pause_s))
             if self.connection in ready:
                 return self.connection.recv()
             if ready:
                 raise EOFError
-            if remaining == 0 and self.deadline_s <= deadline:
+            if remaining_s == 0 and self.deadline_s <= kill_at_s:
                 raise TimeLimitReached
-            if remaining == 0:
+            if remaining_s == 0:
                 limit = f"measure.kill_after_s={self._supervision.kill_after_s:g} s"
                 raise TrialTimeout(f"not finished within {limit}; the candidate was killed")
             began_s = time.perf_counter()
-            check_memory([self.pid, *self.beside], self.memory_limit_bytes, shares_dataset=self._template is not None)
+            check_memory([self.pid, *self.beside], self.memory_limit_bytes, shares_dataset=self._shares_dataset)
             pause_s = max(_WATCH_EVERY_S, (time.perf_counter() - began_s) / _MOST_WATCHING)
-            if time.perf_counter() >= stall_at:
-                stall_at = math.inf
+            if time.perf_counter() >= stall_at_s:
+                stall_at_s = math.inf
                 self.on_stall()
 
     def _exit_error(self) -> Exception:
@@ -203,10 +237,10 @@ class ChildProcess(TrialProcess):
         return self._explained(TrialError(f"the trial process was killed by {name}"), -code)
 
     def _explained(self, error: Exception, killed_by: int | None) -> Exception:
-        """The error, with the cause added if a signal, ``killed_by``, killed the trial process or a worker.
+        """Returns the error, with the cause added if a signal, ``killed_by``, killed the trial process or a worker.
 
-        Whom the kernel kills for want of memory depends on the other programs, too: such a candidate was interrupted,
-        as by any signal of others. Only the memory budget, which is checked before, is a limit of its own.
+        Which process the kernel kills for want of memory depends on other programs, too: such a candidate was
+        interrupted, as by any signal of others. Only the memory budget, which is checked before, is a limit of its own.
         """
         if killed_by == signal.SIGBUS:
             return TrialError(f"{error} (shared memory, /dev/shm, is too small for the batches in flight)")
@@ -222,17 +256,18 @@ class ChildProcess(TrialProcess):
         """Begins to end the trial process and its descendants, so that several end at the same time."""
         if self._end.by_s is not None:
             return
-        settings = self.settings
-        method = (settings and settings.multiprocessing_context) or self._start_method
         self._end.by_s = time.perf_counter()
+        method, num_workers = self._start_method, 0
+        if self.settings is not None:
+            method, num_workers = self.settings.multiprocessing_context or method, self.settings.num_workers
         # Killed forked workers leave nothing behind; others must release their semaphores.
-        if settings and settings.num_workers and method != "fork":
-            processes.signal_group(self.pid, signal.SIGCONT)
-            with contextlib.suppress(OSError):
-                self.connection.send(None)
-                self._end.by_s += _ORDERLY_EXIT_S
-        else:
+        if num_workers == 0 or method == "fork":
             self._end.kill()
+            return
+        processes.signal_group(self.pid, signal.SIGCONT)
+        with contextlib.suppress(OSError):
+            self.connection.send(None)
+            self._end.by_s += _ORDERLY_EXIT_S
 
     def close(self) -> None:
         """Kills the trial process and its descendants, after an orderly exit of workers that share semaphores."""
@@ -245,22 +280,15 @@ class ChildProcess(TrialProcess):
                 processes.await_exit(self._child, self._end.kill())
 
 
-def _without_pauses(record: BatchRecord, pauses_s: Sequence[tuple[float, float]]) -> BatchRecord:
-    """The record without waiting that was a pause of the process; storage and timers continue in a pause."""
-    overlaps_s = (min(end_s, record.ended_s) - max(begin_s, record.began_s) for begin_s, end_s in pauses_s)
-    paused_s = sum(overlap_s for overlap_s in overlaps_s if overlap_s > 0)
-    if not paused_s:
-        return record
-    return replace(record, cost=replace(record.cost, wait_s=max(0.0, record.cost.wait_s - paused_s)), was_stopped=True)
-
-
 def check_memory(pids: Sequence[int], budget_bytes: int | None, *, shares_dataset: bool) -> None:
     """Raises TrialOutOfMemory if the trial processes together exceed the budget, before the kernel kills a process."""
-    # Resident memory is quick to read and rarely too low; the exact figure takes longer.
-    if budget_bytes is None or sum(usage.resident_bytes(usage.family(pid)) for pid in pids) <= budget_bytes:
+    if budget_bytes is None:
         return
-    held = sum(usage.memory(usage.family(pid), shares_dataset=shares_dataset)[1] or 0 for pid in pids)
-    resources.check_budget(held, budget_bytes, "; the candidate was killed")
+    # Resident memory is quick to read and rarely too low; the exact figure takes longer.
+    resident_bytes = sum(usage.resident_bytes(usage.family(pid)) for pid in pids)
+    if resident_bytes > budget_bytes:
+        held_bytes = sum(usage.memory(usage.family(pid), shares_dataset=shares_dataset)[1] or 0 for pid in pids)
+        resources.check_budget(held_bytes, budget_bytes, "; the candidate was killed")
 
 
 class ProcessWithBackground(ChildProcess):
@@ -291,10 +319,11 @@ class ProcessWithBackground(ChildProcess):
     def request(self, name: str, *arguments: Any) -> Any:
         """Sends a command to the measured process; raises the error of a background loader that has failed."""
         command = _IN_BACKGROUND.get(name, self._in_background)
-        with _failures_named():
-            for process in self._background if command != self._in_background else ():
-                process.deadline_s = self.deadline_s
-                process.request(command)
+        if command != self._in_background:
+            with _failures_named():
+                for process in self._background:
+                    process.deadline_s = self.deadline_s
+                    process.request(command)
         self._in_background = command
         answer = super().request(name, *arguments)
         with _failures_named():
@@ -322,11 +351,13 @@ class ProcessWithBackground(ChildProcess):
             process.end()
 
     def usage(self) -> Usage:
-        """Resources of the measured process; memory and shared memory are those of all ranks."""
-        own, others = super().usage(), [process.usage() for process in self._background]
-        names = ("memory_bytes", "added_bytes", "shm_bytes")
-        sums: dict[str, Any] = {name: usage.known_sum(getattr(one, name) for one in (own, *others)) for name in names}
-        return replace(own, **sums, background_cpu_s=sum(one.cpu_s for one in others))
+        """Returns the resources of the measured process; memory and shared memory are those of all ranks."""
+        measured = super().usage()
+        background = [process.usage() for process in self._background]
+        sums: dict[str, Any] = {}
+        for name in ("memory_bytes", "added_bytes", "shm_bytes"):
+            sums[name] = usage.known_sum(getattr(of_rank, name) for of_rank in (measured, *background))
+        return replace(measured, **sums, background_cpu_s=sum(of_rank.cpu_s for of_rank in background))
 
 
 @contextlib.contextmanager
@@ -349,16 +380,16 @@ def start(
 
     Raises the errors of ``DatasetServer.start``.
     """
+    configuration = spec.configuration
     with contextlib.ExitStack() as stack:
         try:
-            chosen = spec.configuration
-            server = template or preload([chosen.dataset, chosen.training_step])
+            server = template or preload([configuration.dataset, configuration.training_step])
             if isinstance(server, ForkServer) and not server.is_ready(supervision.deadline_s - time.perf_counter()):
                 raise TimeLimitReached  # while it imported torch
             with processes.uninterrupted():
                 folder = stack.enter_context(temporary.folder())
                 child = fork_server.fork(server.connection, "nws_sweep.executor.child:main", spec, folder)
-                kind = ProcessWithBackground if chosen.ranks > 1 and spec.rank == 0 else ChildProcess
+                kind = ProcessWithBackground if configuration.ranks > 1 and spec.rank == 0 else ChildProcess
                 process = kind(child, spec.start_method or processes.start_method(), supervision, template)
                 stack.callback(process.close)
         except (EOFError, ConnectionError, RuntimeError) as error:
@@ -376,7 +407,10 @@ def forked_program() -> contextlib.AbstractContextManager[None]:
 
 
 def preload(nodes: Iterable[Mapping[str, Any]]) -> ForkServer:
-    """The fork server, which is started, once, with the modules that these configuration nodes import."""
-    targets = (str(node.get("_target_")) for node in nodes)
-    modules = {target.rpartition(".")[0] for target in targets if target.startswith(_PRELOADABLE)}
+    """Returns the fork server, which is started, once, with the modules that these configuration nodes import."""
+    modules = set()
+    for node in nodes:
+        target = str(node.get("_target_"))
+        if target.startswith(_PRELOADABLE):
+            modules.add(target.rpartition(".")[0])
     return fork_server.ensure_running([*_PRELOADED, *sorted(modules)])

@@ -96,7 +96,7 @@ class Pool:
             torch_internals.raise_at_exit(self.iterator, is_wanted=False)
 
     def _copy(self, loader: DataLoader[Any], rehearsal: Any) -> DataLoader[Any]:
-        copied, rehearse = loaders.seeded_copy(loader, self.settings), None
+        copied, rehearse = loaders.copy_with(loader, self.settings), None
         is_iterable = isinstance(loader.dataset, IterableDataset)
         starts_first = not loader.num_workers and self.settings.num_workers > 0
         if starts_first:

@@ -9,9 +9,10 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, IterableDataset, Subset, get_worker_info
 
-from nws_sweep.dataloading import recording
+from nws_sweep.dataloading import counting
+from nws_sweep.dataloading.counting import count_samples
 from nws_sweep.dataloading.digests import SampleLog, parts_of
-from nws_sweep.dataloading.recording import BatchLog, BatchTimer, WorkerStart, count_samples
+from nws_sweep.dataloading.recording import BatchLog, BatchTimer, WorkerStart
 from nws_sweep.results import BatchCost
 from tests.fakes import FakeClock
 from tests.user_datasets import Plain, Raises, SizedStream, Stream
@@ -23,7 +24,7 @@ UNCOUNTED = -1
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> FakeClock:
     clock = FakeClock()
-    monkeypatch.setattr(recording, "time", SimpleNamespace(perf_counter=clock))
+    monkeypatch.setattr(counting, "time", SimpleNamespace(perf_counter=clock))
     return clock
 
 

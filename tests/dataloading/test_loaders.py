@@ -152,9 +152,9 @@ def test_a_dataset_is_that_of_the_loader_in_an_object_that_wraps_it_and_is_no_ma
     found = Source(wrapper, seed=0)
     given: Any = loader_input_of(wrapper, DATALOADER_DEFAULTS)
     if base is Plain:
-        assert (found.dataset, found.settings, given.made.dataset) == (wrapper, None, wrapper)
+        assert (found.dataset, found.settings, given.loader.dataset) == (wrapper, None, wrapper)
     else:
-        assert (found.dataset, found.settings, given.made.dataset) == (DATA, given.settings, DATA)
+        assert (found.dataset, found.settings, given.loader.dataset) == (DATA, given.settings, DATA)
 
 
 class ThreadContext(multiprocessing.context.SpawnContext):

@@ -344,7 +344,7 @@ def test_a_dataset_without_python_code_is_one_stage() -> None:
 )
 def test_scripted_modules_and_classes_are_left_alone() -> None:
     functions = StageFunctions(Samples(torch.jit.script(torch.nn.ReLU()), Busy))
-    names = {function.__qualname__ for function in functions.known if isinstance(function, FunctionType)}
+    names = {function.__qualname__ for function in functions.always_stages if isinstance(function, FunctionType)}
     assert "ScriptModule.forward" not in names
     assert "Samples.__getitem__" in names
 

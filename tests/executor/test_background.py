@@ -5,15 +5,16 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from torch.utils.data import DataLoader, DistributedSampler
+from torch.utils.data import DataLoader, DistributedSampler, IterableDataset
 
 import nws_sweep
-from nws_sweep.dataloading.windows import LoaderSession
+from nws_sweep.dataloading.loaders import Source
 from nws_sweep.errors import TrialError
-from nws_sweep.executor.child import _ChildCommands
+from nws_sweep.executor.commands import TrialCommands
 from nws_sweep.executor.dataset_server import DatasetServer, of_rank
 from nws_sweep.executor.trial_process import ChildProcess, Supervision
 from nws_sweep.results import LoaderSettings, MeasureRules, ProcessState, WindowKind, WindowRequest
@@ -120,12 +121,23 @@ def test_the_memory_budget_holds_for_all_ranks_together(tmp_path: Path) -> None:
             process.window(EPOCH)
 
 
+class Once(IterableDataset[int]):
+    """Gives its samples once, in the first epoch."""
+
+    def __init__(self, samples: Iterator[int]) -> None:
+        self.samples = samples
+
+    def __iter__(self) -> Iterator[int]:
+        return self.samples
+
+
 def test_loading_in_the_background_ends_with_an_epoch_without_batches() -> None:
     """Data that can be read only once would otherwise start epochs for ever."""
     taken: list[int] = []
-    commands = _ChildCommands(factories.process_spec("Plain"), "")
-    commands._session, commands._batch_log = LoaderSession(iter([1, 2, 3]), taken.append), None
-    commands._runs, commands._order, commands._batches = None, (), None
+    commands: Any = TrialCommands(factories.process_spec("Plain"), "")
+    data = SimpleNamespace(source=Source(Once(iter([1, 2, 3])), seed=0), files={})
+    vars(commands).update(_data=data, _training_step=taken.append, _collate_fn=None)
+    commands.open(LoaderSettings(batch_size=None), 0.0)
     commands.iterate()
     commands.take_batches(lambda: False)
     assert taken == [1, 2, 3]

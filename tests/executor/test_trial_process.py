@@ -31,8 +31,8 @@ from nws_sweep.errors import (
     TrialInterrupted,
     TrialTimeout,
 )
-from nws_sweep.executor import child as child_module
 from nws_sweep.executor import trial_process
+from nws_sweep.executor.commands import TrialCommands
 from nws_sweep.results import LoaderSettings, ProcessSpec, WindowKind, WindowRequest
 from nws_sweep.system import fork_server, processes, torch_internals
 from tests.conftest import ROOT
@@ -77,7 +77,7 @@ def test_an_epoch_is_complete_with_each_start_method(num_workers: int, context: 
 def test_a_kept_iterator_is_made_once_with_all_that_a_trial_sets(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    commands: Any = child_module._ChildCommands(spec("Plain"), str(tmp_path))
+    commands: Any = TrialCommands(spec("Plain"), str(tmp_path))
     data = SimpleNamespace(source=Source(Endless(DATA, batch_size=8), seed=0), files={})
     vars(commands).update(_data=data, _training_step=len, _collate_fn=collate)
     made: list[Any] = []
@@ -87,7 +87,7 @@ def test_a_kept_iterator_is_made_once_with_all_that_a_trial_sets(
     kinds = (type(found["worker_init_fn"]), type(found["batch_sampler"]), found["collate_fn"])
     assert kinds == (WorkerStart, TimedBatches, collate)
     assert found["batch_sampler"].order == []  # of the runs
-    assert commands._session.produced() is None  # it makes batches before their epoch begins
+    assert commands._loader._session.produced() is None  # it makes batches before their epoch begins
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_a_kept_iterator_is_made_once_with_all_that_a_trial_sets(
 )
 def test_without_a_batch_size_an_item_is_a_sample_unless_it_is_a_batch(loader: Any, batches: int) -> None:
     """Samples are rows of three numbers."""
-    commands: Any = child_module._ChildCommands(spec("Plain"), "")
+    commands: Any = TrialCommands(spec("Plain"), "")
     vars(commands).update(_data=SimpleNamespace(source=Source(loader, seed=0), files={}), _collate_fn=None)
     commands._training_step, random_state = id, torch.get_rng_state()
     commands.open(LoaderSettings(batch_size=None), 0.0)
@@ -239,7 +239,7 @@ def test_output_of_a_dataset_is_logged_and_its_warnings_recorded(tmp_path: Path,
 
 
 def test_at_most_five_warnings_are_recorded() -> None:
-    commands = child_module._ChildCommands(spec("Plain"), "")
+    commands = TrialCommands(spec("Plain"), "")
     for index in range(7):
         commands.record_warning(f"bad sample {index}")
     assert commands.warned() == (*(f"bad sample {index}" for index in range(5)), "further warnings omitted")

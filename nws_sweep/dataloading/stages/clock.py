@@ -7,7 +7,7 @@ calls take less than ``CHEAP_S`` on average is a part of the function that calls
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from nws_sweep.dataloading.clocks import Clocks
@@ -38,7 +38,7 @@ class Stage:
 
 @dataclass(eq=False, slots=True)
 class Calls:
-    """The calls of one stage by the calls of another one, so far."""
+    """The calls of a stage by the calls of another stage, so far."""
 
     stage: Stage
     calls: int = 0
@@ -90,7 +90,7 @@ class StageClock:
         self.pop(self.root)
 
     def enter(self) -> None:
-        """Timing begins: the CPU time until ``leave`` is its own."""
+        """Timing begins: the CPU time until ``leave`` is CPU time of timing."""
         self._entered_s = self.cpu_clock()
 
     def leave(self) -> None:
@@ -98,7 +98,7 @@ class StageClock:
         self._spent_s += self.cpu_clock() - self._entered_s
 
     def _spent_until(self, now: Clocks) -> float:
-        """CPU time of timing until this reading of the clocks, s."""
+        """Returns the CPU time of timing until this reading of the clocks, s."""
         return self._spent_s + now.cpu_s - self._entered_s
 
     def push(self, stage: Stage, key: object) -> None:
@@ -111,13 +111,15 @@ class StageClock:
         self.open.append(_Open(calls, key, began, self._spent_until(began)))
 
     def pop(self, key: object) -> None:
-        """The call has ended, and with it all calls that began after it; nothing happens if it is not known.
+        """The call has ended, and with it all calls that began after it; nothing happens if the call is unknown.
 
         Between ``enter`` and ``leave``.
         """
         now = self.read()
+        if not any(call.key is key for call in reversed(self.open)):
+            return
         ended = None
-        while ended is not key and any(call.key is key for call in reversed(self.open)):
+        while ended is not key:
             call = self.open.pop()
             self._end(call, now)
             ended = call.key
@@ -125,32 +127,43 @@ class StageClock:
     def _end(self, call: _Open, now: Clocks) -> None:
         calls, began = call.calls, call.began
         calls.depth -= 1
-        if not calls.depth:
-            spent_s, wall_s = self._spent_until(now) - call.spent_s, now.wall_s - began.wall_s
-            calls.calls += 1
-            calls.times = Clocks(*(sum_s + b - a for sum_s, b, a in zip(calls.times, now, began, strict=True)))
-            calls.overhead_s += spent_s
-            calls.stage.open = None
-            calls.stage.calls += 1
-            calls.stage.wall_s += wall_s - spent_s
+        if calls.depth:
+            return
+        spent_s = self._spent_until(now) - call.spent_s
+        calls.calls += 1
+        calls.times = calls.times.plus(now.since(began))
+        calls.overhead_s += spent_s
+        calls.stage.open = None
+        calls.stage.calls += 1
+        calls.stage.wall_s += now.wall_s - began.wall_s - spent_s
 
     def times(self) -> tuple[StageTime, ...]:
-        """The batch, then its stages, each after the one that calls it; without cheap ones."""
-        least_s = _LEAST_SHARE * self.batch.times.wall_s
-        return tuple(_times(self.batch, -1, 0, least_s))
+        """Returns the batch, then its stages, each after the stage that calls it; without cheap stages."""
+        rows: list[StageTime] = []
+        _add_times(rows, self.batch, -1, _LEAST_SHARE * self.batch.times.wall_s)
+        return tuple(rows)
 
 
-def _times(calls: Calls, parent: int, number: int, least_s: float) -> Iterator[StageTime]:
+def _add_times(rows: list[StageTime], calls: Calls, parent: int, least_s: float) -> None:
+    """Adds a row for the calls of a stage, then the rows of the stages that it calls."""
     stage, times = calls.stage, calls.times
-    yield StageTime(
-        name=stage.name, kind=stage.kind, file=stage.file, line=stage.line, parent=parent, calls=calls.calls,
-        cpu_s=times.cpu_s, wait_s=times.wall_s - times.cpu_s - times.delay_s, all_cpu_s=times.all_cpu_s,
-        overhead_s=calls.overhead_s,
-    )  # fmt: skip
-    following = number + 1
-    for one in calls.inside.values():
+    number = len(rows)
+    rows.append(
+        StageTime(
+            name=stage.name,
+            kind=stage.kind,
+            file=stage.file,
+            line=stage.line,
+            parent=parent,
+            calls=calls.calls,
+            cpu_s=times.cpu_s,
+            wait_s=times.wall_s - times.cpu_s - times.delay_s,
+            all_cpu_s=times.all_cpu_s,
+            overhead_s=calls.overhead_s,
+        )
+    )
+    for inner in calls.inside.values():
         # A cheap function was timed only until that was known.
-        if not one.stage.is_cheap and one.times.wall_s - one.overhead_s >= max(least_s, CHEAP_S * one.calls):
-            found = list(_times(one, number, following, least_s))
-            following += len(found)
-            yield from found
+        is_long = inner.times.wall_s - inner.overhead_s >= max(least_s, CHEAP_S * inner.calls)
+        if is_long and not inner.stage.is_cheap:
+            _add_times(rows, inner, number, least_s)

@@ -22,7 +22,7 @@ _WITHOUT_AN_END = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC
 def begin(clock: StageClock, functions: StageFunctions) -> Callable[[], None]:
     """Times calls with the clock from now on; returns what ends it."""
     exchanged = contextlib.ExitStack()
-    for function in (*functions.known, *functions.of_libraries):
+    for function in (*functions.always_stages, *functions.of_libraries):
         if not function.__code__.co_flags & _WITHOUT_AN_END:
             with contextlib.suppress(ValueError, TypeError):  # it keeps its code, and counts as a part of its callers
                 exchanged.callback(_Exchanged(clock, functions, function).restore)
@@ -33,14 +33,15 @@ class _Exchanged:
     """A function that has the code of ``_timed``: a program that holds it calls the same object as before."""
 
     def __init__(self, clock: StageClock, functions: StageFunctions, function: FunctionType) -> None:
-        self._clock, self._functions, self._function, self._code = clock, functions, function, function.__code__
+        self._clock, self._functions = clock, functions
+        self._function, self._code = function, function.__code__
         self._thread = threading.get_ident()
         self.original = FunctionType(
             self._code, function.__globals__, function.__name__, function.__defaults__, function.__closure__
         )
         self.original.__kwdefaults__ = function.__kwdefaults__
-        constants = tuple(self if one == _ITSELF else one for one in _timed.__code__.co_consts)
-        function.__code__ = _timed.__code__.replace(co_consts=constants, co_freevars=self._code.co_freevars)
+        constants: list[Any] = [self if value == _ITSELF else value for value in _timed.__code__.co_consts]
+        function.__code__ = _timed.__code__.replace(co_consts=tuple(constants), co_freevars=self._code.co_freevars)
 
     def begin(self, arguments: Sequence[Any]) -> object:
         """A call begins; returns what ends it, None if it is not timed: in other threads, and if it is cheap."""
@@ -49,13 +50,14 @@ class _Exchanged:
         self._clock.enter()
         stage: Stage | None = None
         key = None
+        itself, function = arguments[0] if arguments else None, self._function
         with contextlib.suppress(Exception):  # code of the user may raise anything when it is looked at
-            itself, function = arguments[0] if arguments else None, self._function
             stage = self._functions.of_code(self._code, itself, function.__module__, function.__qualname__)
         if stage is None or (stage.is_cheap and self._functions.is_cheap(self._code)):
             self.restore()
         elif not stage.is_cheap:
-            self._clock.push(stage, key := object())
+            key = object()
+            self._clock.push(stage, key)
         self._clock.leave()
         return key
 

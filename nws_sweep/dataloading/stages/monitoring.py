@@ -19,11 +19,11 @@ _TOOLS = (3, 4)  # ids that are reserved for no kind of tool
 
 def begin(clock: StageClock, functions: StageFunctions) -> Callable[[], None] | None:
     """Times calls with the clock from now on; returns what ends it, None if other tools have taken all places."""
-    tool = next((one for one in _TOOLS if _monitoring.get_tool(one) is None), None)
-    if tool is None:
-        return None
-    _monitoring.use_tool_id(tool, "nws_sweep")
-    return _Monitored(tool, clock, functions).end
+    for tool in _TOOLS:
+        if _monitoring.get_tool(tool) is None:
+            _monitoring.use_tool_id(tool, "nws_sweep")
+            return _Monitored(tool, clock, functions).end
+    return None
 
 
 class _Monitored:
@@ -38,14 +38,19 @@ class _Monitored:
         self._timed: dict[CodeType, list[bool]] = {}  # whether each call that has not returned is timed
         self._targets: dict[tuple[CodeType, int], object] = {}  # of a place of calls; None if there have been several
         callbacks = {
-            _EVENTS.PY_START: self._began, _EVENTS.PY_RESUME: self._began, _EVENTS.PY_RETURN: self._ended,
-            _EVENTS.PY_YIELD: self._ended, _EVENTS.PY_UNWIND: self._ended, _EVENTS.CALL: self._calls,
-            _EVENTS.C_RETURN: self._returned, _EVENTS.C_RAISE: self._returned,
-        }  # fmt: skip
+            "PY_START": self._began,
+            "PY_RESUME": self._began,
+            "PY_RETURN": self._ended,
+            "PY_YIELD": self._ended,
+            "PY_UNWIND": self._ended,
+            "CALL": self._calls,
+            "C_RETURN": self._returned,
+            "C_RAISE": self._returned,
+        }
         for event, callback in callbacks.items():
-            _monitoring.register_callback(tool, event, self._in_the_batch(callback))
-        _monitoring.set_events(tool, _EVENTS.PY_UNWIND)  # there are no local ones
-        for function in functions.known:
+            _monitoring.register_callback(tool, getattr(_EVENTS, event), self._in_the_batch(callback))
+        _monitoring.set_events(tool, _EVENTS.PY_UNWIND)  # there are no local events of this kind
+        for function in functions.always_stages:
             self._follow(function.__code__)
 
     def end(self) -> None:
@@ -62,7 +67,7 @@ class _Monitored:
             _monitoring.set_local_events(self._tool, code, _OF_FUNCTION | calls)
 
     def _in_the_batch(self, callback: Callable[..., Any]) -> Callable[..., Any]:
-        """The callback for the thread that makes the batch, with its CPU time as that of timing."""
+        """Returns the callback for the thread that makes the batch; its CPU time is CPU time of timing."""
 
         def called(*arguments: Any) -> Any:
             if threading.get_ident() != self._thread or not self._clock.open:
@@ -102,30 +107,33 @@ class _Monitored:
     def _calls(self, code: CodeType, offset: int, called: Any, _: Any) -> Any:
         if self._clock.open[-1].key is not code:
             return None
+        place = (code, offset)
         target = _code_of(called)
         stage = self._functions.of_callable(called) if target is None else None
-        place, found = (code, offset), target or stage
-        if self._targets.setdefault(place, found) is not found:
+        callee = target or stage
+        if self._targets.setdefault(place, callee) is not callee:
             self._targets[place] = None
-        if target in self._cheap or (stage and stage.is_cheap):
+        if target in self._cheap or (stage is not None and stage.is_cheap):
             return _monitoring.DISABLE if self._targets[place] else None
-        if stage:
+        if stage is not None:
             self._clock.push(stage, place)
-        elif target:
+        elif target is not None:
             self._follow(target)
             self._awaited = target
         return None
 
     def _returned(self, code: CodeType, offset: int, *_: Any) -> None:
-        key = next((call.key for call in reversed(self._clock.open) if call.key == (code, offset)), None)
-        if key:
-            self._clock.pop(key)
+        for call in reversed(self._clock.open):
+            if call.key == (code, offset):
+                self._clock.pop(call.key)
+                return
 
 
 def _code_of(called: Any) -> CodeType | None:
-    """The code of what is called, if it has a Python frame."""
+    """Returns the code of what is called, if it has a Python frame."""
     if isinstance(called, MethodType):
         called = called.__func__
     if not isinstance(called, FunctionType | type):
-        called = getattr(type(called), "forward" if isinstance(called, nn.Module) else "__call__", called)
+        name = "forward" if isinstance(called, nn.Module) else "__call__"
+        called = getattr(type(called), name, called)
     return called.__code__ if isinstance(called, FunctionType) else None

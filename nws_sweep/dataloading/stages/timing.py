@@ -21,7 +21,7 @@ from nws_sweep.dataloading.stages.functions import StageFunctions
 from nws_sweep.results import StageTime
 
 MOST_WORKERS = 4  # that time stages
-_LATER = 5  # number of a worker's batch from which on it is a later one
+_LATER = 5  # number of the first batch of a worker that is a later batch
 _NONE = -1  # in place of the number of a batch
 _SLOT_BYTES = 32_768
 _OTHER_THREADS = 1.25  # ratio of the CPU time of all threads and of this one from which on libraries are asked
@@ -46,18 +46,22 @@ class StageSlots:
 
     def write(self, worker: int, batch: int, stages: tuple[StageTime, ...]) -> None:
         """Called in a worker after its batch of this number; of too many stages the first are kept."""
-        while len(text := msgspec.json.encode(stages)) >= _SLOT_BYTES:
+        text = msgspec.json.encode(stages)
+        while len(text) >= _SLOT_BYTES:
             stages = stages[: len(stages) // 2]
+            text = msgspec.json.encode(stages)
         slot = _slot(worker, batch)
-        self._text[slot * _SLOT_BYTES : slot * _SLOT_BYTES + len(text)] = text
+        begin = slot * _SLOT_BYTES
+        self._text[begin : begin + len(text)] = text
         self._batches[slot] = batch
 
     def read(self, worker: int, batch: int) -> tuple[StageTime, ...]:
-        """The stages of a worker's batch; empty if its calls were not timed."""
+        """Returns the stages of a worker's batch; empty if its calls were not timed."""
         slot = _slot(worker, batch)
         if worker >= self._workers or self._batches[slot] != batch:
             return ()
-        text = self._text[slot * _SLOT_BYTES : (slot + 1) * _SLOT_BYTES].rstrip(b"\0")
+        begin = slot * _SLOT_BYTES
+        text = self._text[begin : begin + _SLOT_BYTES].rstrip(b"\0")
         return msgspec.json.decode(text, type=tuple[StageTime, ...])
 
 
@@ -94,11 +98,12 @@ class StageTimer:
 
 
 def _pools() -> str:
-    """The libraries that have several threads in this process, with their number."""
+    """Names the libraries that have several threads in this process, with their number."""
     counts = {"torch": torch.get_num_threads()}
     for name, count in (("cv2", "getNumThreads"), ("pyarrow", "cpu_count")):
-        if library := sys.modules.get(name):
-            counts[name] = getattr(library, count)()
-    blas = (pool for pool in threadpoolctl.threadpool_info() if pool["user_api"] == "blas")
-    counts |= {pool["internal_api"]: pool["num_threads"] for pool in blas}
+        if name in sys.modules:
+            counts[name] = getattr(sys.modules[name], count)()
+    for pool in threadpoolctl.threadpool_info():
+        if pool["user_api"] == "blas":
+            counts[pool["internal_api"]] = pool["num_threads"]
     return ", ".join(f"{name} {count}" for name, count in counts.items() if count > 1)

@@ -1,0 +1,71 @@
+"""Turns what fails in a trial process into errors for the program, and finds workers whose exit explains a failure."""
+
+import contextlib
+import re
+import signal
+import time
+from typing import Any
+
+from nws_sweep.errors import TrialError, one_line
+from nws_sweep.system import fork_server
+
+_EXITED_WITHIN_S, _POLL_S = 1.0, 0.005
+
+
+def describe(error: BaseException) -> str:
+    """Returns one line: the class and message of the exception, or of the original exception in a worker."""
+    text = str(error)
+    if text.startswith("Caught ") and "in DataLoader worker process" in text:
+        # The class and the message, which may have several lines, follow the frames of the traceback.
+        *_, original = re.split(r'^  File ".*\n(?: .*\n)*', text, flags=re.MULTILINE)
+        return one_line(f"{original} (in a worker)")
+    if not text.strip():
+        return type(error).__name__
+    return one_line(f"{type(error).__name__}: {text}")
+
+
+def as_trial_error(error: Exception) -> tuple[TrialError, int | None]:
+    """Returns the exception as a TrialError, and the number of the signal that killed a worker, if one did."""
+    trial_error = TrialError(describe(error))
+    killed = re.search(r"DataLoader worker .* is killed by signal: ([^.]*)\.", str(error))
+    if killed:
+        for number in signal.valid_signals():
+            if signal.strsignal(number) == killed[1]:  # torch gives only the name
+                return trial_error, int(number)
+    return trial_error, None
+
+
+class WorkerExits:
+    """Enables torch's SIGCHLD handler only while a command runs.
+
+    The handler raises an exception wherever the process is; between two bytes of an answer that would end the process.
+    """
+
+    _handler: Any = None
+
+    def disable(self) -> None:
+        """Removes the handler."""
+        while signal.getsignal(signal.SIGCHLD) is not fork_server.ignore:
+            with contextlib.suppress(RuntimeError):  # raised by its last call; the DataLoader has noticed the exit too
+                self._handler = signal.signal(signal.SIGCHLD, fork_server.ignore)
+
+    def enable(self) -> None:
+        """Installs the handler and calls it once for workers that exited while it was disabled."""
+        if callable(self._handler):
+            signal.signal(signal.SIGCHLD, self._handler)
+            self._handler(signal.SIGCHLD, None)
+
+    def cause_of(self, error: Exception) -> Exception:
+        """Returns the exit of a worker, if torch names its signal or it explains a lost connection; else the error."""
+        if isinstance(error.__cause__, RuntimeError) and str(error.__cause__).startswith("DataLoader worker"):
+            return error.__cause__
+        if not isinstance(error, ConnectionError | EOFError) or not callable(self._handler):
+            return error
+        deadline_s = time.monotonic() + _EXITED_WITHIN_S
+        while time.monotonic() < deadline_s:
+            try:
+                self._handler(signal.SIGCHLD, None)
+            except RuntimeError as worker_exit:
+                return worker_exit
+            time.sleep(_POLL_S)
+        return error
