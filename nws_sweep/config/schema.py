@@ -9,9 +9,9 @@ import difflib
 import functools
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, make_dataclass, replace
-from typing import Any, cast
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from typing import Annotated, Any, cast, get_type_hints
 
 import msgspec
 from hydra.core.config_store import ConfigStore
@@ -24,7 +24,6 @@ from nws_sweep.config.expected_names import CALLED
 from nws_sweep.config.hydra_versions import register_resolver
 from nws_sweep.errors import ConfigurationError, one_line
 from nws_sweep.results import SEARCHABLE, Configuration, LoaderSettings, MeasureRules, SearchRules, ranges, shown
-from nws_sweep.results.result_cache import REUSES
 from nws_sweep.results.storage import safe_name
 from nws_sweep.system import host
 
@@ -46,90 +45,110 @@ class Allowed:
 WITHOUT_LIMIT = (*range(65), *(round(64 * 2 ** (step / 4)) for step in range(1, 17)))
 
 
+def _are_candidates(value: Any) -> bool:
+    are_numbers = all(ranges.fits(number, ranges.Workers) for number in value)
+    return are_numbers and len(value) > 0 and len(set(value)) == len(value)
+
+
+def _are_searchable(value: Any) -> bool:
+    return set(value) <= set(SEARCHABLE) and len(set(value)) == len(value)
+
+
 def _or_null(permitted: Allowed) -> Allowed:
     return Allowed(f"null or {permitted.text}", lambda value: value is None or permitted.test(value))
 
 
-def _in(kind: Any) -> Allowed:
-    """The range that results have, too: one of the types of ``results.ranges``."""
+_CANDIDATES = Allowed(f"a list of different integers from 0 to {ranges.MOST_WORKERS}, such as [0,2,4]", _are_candidates)
+_SETTINGS = Allowed(f"a list of different names out of {', '.join(SEARCHABLE)}", _are_searchable)
+_CACHE_FILES = Allowed("a list of files and folders, such as [data/train]")
+_COLLATE_FN = Allowed("a _target_ with its arguments, or null", lambda value: value is None or "_target_" in value)
+_FOLDER = Allowed("a folder")
+# Null for the DataLoader's own.
+_YesNo = Annotated[bool | None, Allowed("true, false or null")]
+
+
+# The schema for OmegaConf has types and ranges; all values come from conf/*.yaml. Its classes stand in the module
+# because launchers pickle configurations, and so the classes by their names.
+@dataclass
+class MeasureSchema:
+    """The keys of ``measure``; see ``MeasureRules``."""
+
+    mode: ranges.Mode
+    precision: ranges.Precision
+    window_s: ranges.Seconds
+    windows: ranges.Count
+    trial_limit_s: ranges.Seconds
+    epochs: ranges.Count
+    kill_after_s: ranges.Seconds | None
+    interleave: ranges.Count
+    cache: ranges.Cache
+    cache_files: Annotated[list[str] | None, _or_null(_CACHE_FILES)]
+    memory_budget_bytes: ranges.Count | None
+
+
+@dataclass
+class PathsSchema:
+    """The keys of ``paths``."""
+
+    cache_dir: Annotated[str, _FOLDER]
+    data_dir: Annotated[str, _FOLDER]
+    output_dir: Annotated[str, _FOLDER]
+    lock_file: Annotated[str | None, Allowed("a file, or null")]
+
+
+@dataclass
+class SweepSchema:
+    """All keys."""
+
+    batch_size: ranges.Count | None
+    pin_memory: _YesNo
+    prefetch_factor: ranges.Count | None
+    patience: ranges.CountOr0
+    ranks: ranges.Ranks
+    # Keywords of DataLoader; null for those of the DataLoader that the dataset comes in.
+    shuffle: _YesNo
+    drop_last: _YesNo
+    persistent_workers: _YesNo
+    multiprocessing_context: ranges.StartMethod | None
+    timeout: ranges.SecondsOr0 | None
+    in_order: _YesNo
+    # OmegaConf cannot set a key of a mapping whose type is known and whose value is null.
+    collate_fn: Annotated[Any, _COLLATE_FN]
+    strategy: ranges.Strategy
+    num_workers: Annotated[list[int] | None, _or_null(_CANDIDATES)]
+    max_workers: ranges.Workers | None
+    reference: ranges.Workers | None
+    tolerance: ranges.Share
+    settings: Annotated[list[str] | None, _or_null(_SETTINGS)]
+    time_limit_s: ranges.Seconds | None
+    seed: Annotated[int, Allowed("an integer")]
+    check_samples: _YesNo
+    reuse: ranges.Reuse
+    measure: MeasureSchema
+    paths: PathsSchema
+    # A _target_ with its arguments.
+    dataset: dict[str, Any] = field(default_factory=dict)
+    training_step: dict[str, Any] = field(default_factory=dict)
+    services: dict[str, Any] = field(default_factory=dict)
+
+
+def _ranges_of(schema: type, prefix: str = "") -> Iterator[tuple[str, Allowed]]:
+    """The dotted keys of a class of the schema, with their ranges."""
+    for name, kind in get_type_hints(schema, include_extras=True).items():
+        if is_dataclass(kind):
+            yield from _ranges_of(kind, f"{prefix}{name}.")
+        elif kind != dict[str, Any]:
+            yield f"{prefix}{name}", _range_of(kind)
+
+
+def _range_of(kind: Any) -> Allowed:
+    for mark in getattr(kind, "__metadata__", ()):
+        if isinstance(mark, Allowed):
+            return mark
     return Allowed(ranges.text_of(kind), lambda value: ranges.fits(value, kind))
 
 
-_YES_OR_NO = Allowed("true, false or null")  # null for the DataLoader's own
-_CANDIDATES = Allowed(
-    f"a list of different integers from 0 to {ranges.MOST_WORKERS}, such as [0,2,4]",
-    lambda value: len(value) > 0 and all(map(_in(ranges.Workers).test, value)) and len(set(value)) == len(value),
-)
-_SETTINGS = Allowed(
-    f"a list of different names out of {', '.join(SEARCHABLE)}",
-    lambda value: set(value) <= set(SEARCHABLE) and len(set(value)) == len(value),
-)
-# Every dotted key with its type and range.
-_KEYS: dict[str, tuple[Any, Allowed]] = {
-    "batch_size": (int | None, _or_null(_in(ranges.Count))),
-    "pin_memory": (bool | None, _YES_OR_NO),
-    "prefetch_factor": (int | None, _or_null(_in(ranges.Count))),
-    "patience": (int, _in(ranges.CountOr0)),
-    "ranks": (int, _in(ranges.Ranks)),
-    # Keywords of DataLoader; null for those of the DataLoader that the dataset comes in.
-    "shuffle": (bool | None, _YES_OR_NO),
-    "drop_last": (bool | None, _YES_OR_NO),
-    "persistent_workers": (bool | None, _YES_OR_NO),
-    "multiprocessing_context": (str | None, _or_null(_in(ranges.StartMethod))),
-    "timeout": (float | None, _or_null(_in(ranges.SecondsOr0))),
-    "in_order": (bool | None, _YES_OR_NO),
-    # OmegaConf cannot set a key of a mapping whose type is known and whose value is null.
-    "collate_fn": (
-        Any,
-        Allowed("a _target_ with its arguments, or null", lambda value: value is None or "_target_" in value),
-    ),
-    "strategy": (str, _in(ranges.Strategy)),
-    "num_workers": (list[int] | None, _or_null(_CANDIDATES)),
-    "max_workers": (int | None, _or_null(_in(ranges.Workers))),
-    "reference": (int | None, _or_null(_in(ranges.Workers))),
-    "tolerance": (float, _in(ranges.Share)),
-    "settings": (list[str] | None, _or_null(_SETTINGS)),
-    "time_limit_s": (float | None, _or_null(_in(ranges.Seconds))),
-    "measure.mode": (str, _in(ranges.Mode)),
-    "measure.precision": (float, _in(ranges.Precision)),
-    "measure.window_s": (float, _in(ranges.Seconds)),
-    "measure.windows": (int, _in(ranges.Count)),
-    "measure.trial_limit_s": (float, _in(ranges.Seconds)),
-    "measure.epochs": (int, _in(ranges.Count)),
-    "measure.kill_after_s": (float | None, _or_null(_in(ranges.Seconds))),
-    "measure.interleave": (int, _in(ranges.Count)),
-    "measure.cache": (str, _in(ranges.Cache)),
-    "measure.cache_files": (list[str] | None, _or_null(Allowed("a list of files and folders, such as [data/train]"))),
-    "measure.memory_budget_bytes": (int | None, _or_null(_in(ranges.Count))),
-    "paths.cache_dir": (str, Allowed("a folder")),
-    "paths.data_dir": (str, Allowed("a folder")),
-    "paths.output_dir": (str, Allowed("a folder")),
-    "paths.lock_file": (str | None, Allowed("a file, or null")),
-    "seed": (int, Allowed("an integer")),
-    "check_samples": (bool | None, _YES_OR_NO),
-    "reuse": (str, Allowed(" or ".join(REUSES), lambda value: value in REUSES)),
-}
-RANGES: Mapping[str, Allowed] = {key: permitted for key, (_, permitted) in _KEYS.items()}
-
-
-def _schema() -> type:
-    """The schema for OmegaConf, without values: all come from conf/*.yaml."""
-    # Of this module: launchers pickle configurations, and so the schema by its name.
-    make = functools.partial(make_dataclass, namespace={"__module__": __name__})
-    groups: dict[str, list[Any]] = {"": []}
-    for key, (kind, _) in _KEYS.items():
-        group, _, name = key.rpartition(".")
-        groups.setdefault(group, []).append((name, kind, field(default="???")))
-    top = groups.pop("")
-    for name, keys in groups.items():
-        inner = globals()[f"{name.title()}Schema"] = make(f"{name.title()}Schema", keys)
-        top.append((name, inner, field(default_factory=inner)))
-    for name in ("dataset", "training_step", "services"):  # a _target_ with its arguments
-        top.append((name, dict[str, Any], field(default_factory=dict)))
-    return make("SweepSchema", top)
-
-
-SweepSchema = _schema()
+RANGES: Mapping[str, Allowed] = dict(_ranges_of(SweepSchema))
 
 
 @functools.cache  # Hydra 1.4 warns of a second registration
@@ -270,7 +289,7 @@ def measure_rules(measure: str | MeasureRules | None) -> MeasureRules:
 
 
 def reuse_of(value: bool | str) -> str:
-    """One of ``REUSES``: True for ``fresh``, False for ``never``; else ConfigurationError."""
+    """One of ``ranges.REUSES``: True for ``fresh``, False for ``never``; else ConfigurationError."""
     found = value if isinstance(value, str) else "fresh" if value else "never"
     require("reuse", found)
     return found

@@ -6,7 +6,7 @@ may hold.
 
 import sys
 from numbers import Integral, Real
-from typing import Annotated
+from typing import Annotated, get_args
 
 import msgspec
 
@@ -14,6 +14,7 @@ MOST_WORKERS = 4096  # workers, and ranks, of one host: what predictions replay 
 MOST_CPUS, FEWEST_CPUS = 100_000, 0.01  # of predictions; a share of a CPU is a quota
 STRATEGIES = ("adaptive", "patience", "exhaustive")
 SEARCHABLE = ("prefetch_factor", "pin_memory", "persistent_workers", "multiprocessing_context", "in_order")
+REUSES = ("never", "fresh", "always")  # earlier results
 _LARGEST = sys.float_info.max  # no number is infinite
 ONLINE_STRATEGY = "online"  # the candidates are settings of a running training program
 
@@ -40,6 +41,7 @@ Mode = Annotated[str, _one_of("steady", "epoch")]
 Cache = Annotated[str, _one_of("auto", "warm", "cold")]
 Strategy = Annotated[str, _one_of(*STRATEGIES)]
 AnyStrategy = Annotated[str, _one_of(*STRATEGIES, ONLINE_STRATEGY)]
+Reuse = Annotated[str, _one_of(*REUSES)]
 Searchable = Annotated[str, _one_of(*SEARCHABLE)]
 
 # Measured values, and facts of a host.
@@ -78,6 +80,9 @@ def _plain_number(value: object) -> object:
 
 
 def text_of(kind: object) -> str:
-    """What is allowed, as errors print it."""
+    """What is allowed, as errors print it; ``X | None`` is ``null or`` the text of X."""
+    for alternative in get_args(kind):
+        if hasattr(alternative, "__metadata__"):
+            return f"null or {text_of(alternative)}"
     (meta,) = getattr(kind, "__metadata__")  # noqa: B009 - a type has no such attribute for mypy
     return str(meta.description)

@@ -1,8 +1,8 @@
 import inspect
-import pickle
 import re
-from dataclasses import asdict, fields, is_dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import get_type_hints
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ from nws_sweep.api import searching
 from nws_sweep.config import schema
 from nws_sweep.config.schema import explain, folder_name
 from nws_sweep.errors import ConfigurationError
-from nws_sweep.results import Configuration, LoaderSettings
+from nws_sweep.results import Configuration, LoaderSettings, MeasureRules, SearchRules
 from nws_sweep.system import host
 from tests.conftest import ROOT
 
@@ -107,12 +107,20 @@ def test_bad_input_is_one_line_with_the_value_and_its_range(override: str, line:
     assert refused(override) == line
 
 
-def test_the_schema_is_pickled_by_name() -> None:
-    """Launchers send it to other processes, where a copy of a dataclass has no fields."""
-    inner = [each.default_factory for each in fields(schema.SweepSchema) if is_dataclass(each.default_factory)]
-    assert len(inner) == 2
-    for one in (schema.SweepSchema, *inner):
-        assert pickle.loads(pickle.dumps(one)) is one
+def test_the_rules_have_the_ranges_of_the_configuration() -> None:
+    rules = get_type_hints(MeasureRules, include_extras=True)
+    keys = get_type_hints(schema.MeasureSchema, include_extras=True)
+    assert [name for name in rules if rules[name] != keys[name]] == ["cache_files"], "OmegaConf has lists, not tuples"
+    assert rules.keys() == keys.keys()
+
+
+def test_the_rules_and_tune_have_the_defaults_of_the_configuration() -> None:
+    composed = configured()
+    assert composed.measure == MeasureRules()
+    rules = SearchRules(strategy="adaptive", candidates=composed.search.candidates)
+    assert (rules.patience, rules.tolerance) == (composed.search.patience, composed.search.tolerance)
+    of_search, of_tune = (inspect.signature(function).parameters for function in (nws_sweep.search, nws_sweep.tune))
+    assert [name for name in of_tune if name != "loader" and of_tune[name] != of_search[name]] == []
 
 
 def test_no_value_of_the_schema_is_a_folder_of_conf() -> None:
