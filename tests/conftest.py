@@ -32,7 +32,7 @@ from tests.simulated import check_limits
 if TYPE_CHECKING:
     from torch.utils.data import DataLoader
 
-    from nws_sweep.api.searching import Asked
+    from nws_sweep.api.request import Request
     from nws_sweep.dataloading.inputs import LoaderInput
 
 os.environ["CUDA_VISIBLE_DEVICES"] = ""  # the tests are of machines without an accelerator, or simulate one
@@ -206,9 +206,9 @@ def answered(monkeypatch: pytest.MonkeyPatch) -> None:
     """A search of ``tune`` answers at once: the more workers the faster."""
     from nws_sweep.api import searching, tuning
 
-    def answer(make: "Callable[[], LoaderInput]", asked: "Asked") -> SearchResult:
-        chosen = searching.configuration_of(make(), asked.plan)
-        settings = [chosen.loader.with_workers(n) for n in asked.plan.search.candidates]
+    def answer(make: "Callable[[], LoaderInput]", request: "Request") -> SearchResult:
+        chosen = searching.configuration_of(make(), request.options)
+        settings = [chosen.loader.with_workers(n) for n in request.options.search.candidates]
         trials = (factories.trial(one.num_workers, 8.0 / (1 + one.num_workers), settings=one) for one in settings)
         return SearchResult(factories.search_result(*trials, configuration=chosen))
 

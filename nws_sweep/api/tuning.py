@@ -3,9 +3,11 @@
 import copy
 import functools
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
-from nws_sweep.api.searching import Asked, Progress, TrainingStep, search_for_all_ranks
+from nws_sweep.api.request import Progress, Request, TrainingStep
+from nws_sweep.api.searching import search_for_all_ranks
 from nws_sweep.config.expected_names import explained
 from nws_sweep.dataloading import generators, loaders, sharing
 from nws_sweep.dataloading.generators import SeededGenerators
@@ -73,7 +75,11 @@ def tune(  # noqa: PLR0913
         >>> sum(len(batch) for (batch,) in loader)
         512
     """
-    asked = Asked.of(locals())
+    request = Request(
+        patience=patience, strategy=strategy, num_workers=num_workers, max_workers=max_workers, settings=settings,
+        training_step=training_step, tolerance=tolerance, time_limit_s=time_limit_s, measure=measure,
+        check_samples=check_samples, ranks=ranks, reuse=reuse, config=config, progress=progress,
+    )  # fmt: skip
     is_given = is_module(loader) or loaders.is_loader(loader)
     if not is_given and not callable(loader):
         raise ConfigurationError(
@@ -89,16 +95,8 @@ def tune(  # noqa: PLR0913
     if reason := platforms.reason_not("tuning") or processes.reason_not_starting():
         return unchanged(reason)
 
-    def loader_input() -> LoaderInput:
-        measured = (
-            _measured(make_loader)
-            if is_given
-            else functools.wraps(make_loader)(functools.partial(_measured, make_loader))
-        )
-        return loader_input_of(measured, DATALOADER_DEFAULTS)
-
     try:
-        result = search_for_all_ranks(loader_input, asked)
+        result = search_for_all_ranks(lambda: _loader_input(make_loader, is_given), request)
     except OutOfTime as error:
         return unchanged(str(error))
     except processes.Interrupted as stop:  # a handler of the program has taken it, for the loop that follows
@@ -107,6 +105,14 @@ def tune(  # noqa: PLR0913
     if not is_module(tuned):
         _announce_consequences(tuned, result, announce)
     return tuned
+
+
+def _loader_input(make_loader: Callable[[], Any], is_given: bool) -> LoaderInput:
+    """What is measured: the loader, or the function that makes it, which is called in a trial process."""
+    if is_given:
+        return loader_input_of(_measured(make_loader), DATALOADER_DEFAULTS)
+    maker = functools.wraps(make_loader)(functools.partial(_measured, make_loader))
+    return loader_input_of(maker, DATALOADER_DEFAULTS)
 
 
 def _announce_consequences(tuned: Any, result: SearchResult, announce: Print) -> None:
@@ -119,7 +125,7 @@ def _announce_consequences(tuned: Any, result: SearchResult, announce: Print) ->
 
 
 def _measured(make: Callable[[], Any]) -> "DataLoader[Any]":
-    """The DataLoader itself; that of a LightningDataModule, of which a copy is set up."""
+    """The DataLoader to measure; of a LightningDataModule, whose copy is set up, the training DataLoader."""
     loaded = make()
     return loaders.unwrapped(loader_of_module(copy.copy(loaded)) if is_module(loaded) else loaded)
 
@@ -160,12 +166,12 @@ def _loader_of(module: Any, result: SearchResult) -> Any:
 
 def _tuning(result: SearchResult) -> Tuning:
     before = result.record.configuration.loader
-    figures = ((trial.settings, trial.measurement and trial.measurement.batch_s) for trial in result.trials)
-    times_s = {settings: batch_s.value for settings, batch_s in figures if batch_s}
+    times_s = {}
+    for trial in result.trials:
+        if trial.measurement and trial.measurement.batch_s:
+            times_s[trial.settings] = trial.measurement.batch_s.value
     batch_s = tuple(times_s[settings] for settings in (before.canonical(), result.settings) if settings in times_s)
-    is_measured = result.status == Status.MEASURED
-    reason = next(iter(result.explanation), result.stop_reason) if is_measured else result.first_line
-    return Tuning(
-        before=before, after=result.settings, is_decided=True, is_provisional=not is_measured,
-        reason=reason, batch_s=batch_s,
-    )  # fmt: skip
+    tuning = Tuning(before=before, after=result.settings, is_decided=True, batch_s=batch_s)
+    if result.status != Status.MEASURED:
+        return replace(tuning, is_provisional=True, reason=result.first_line)
+    return replace(tuning, reason=next(iter(result.explanation), result.stop_reason))

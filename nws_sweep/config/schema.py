@@ -135,7 +135,7 @@ class SweepSchema:
 def _ranges_of(schema: type, prefix: str = "") -> Iterator[tuple[str, Allowed]]:
     """The dotted keys of a class of the schema, with their ranges."""
     for name, kind in get_type_hints(schema, include_extras=True).items():
-        if is_dataclass(kind):
+        if isinstance(kind, type) and is_dataclass(kind):
             yield from _ranges_of(kind, f"{prefix}{name}.")
         elif kind != dict[str, Any]:
             yield f"{prefix}{name}", _range_of(kind)
@@ -217,7 +217,7 @@ def has_open_settings(config: DictConfig) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Embedded:
+class SearchOptions:
     """How to search, by the configuration of another program or the arguments of the API."""
 
     search: SearchRules
@@ -228,7 +228,7 @@ class Embedded:
     ranks: int
 
 
-def embedded(node: Any) -> Embedded:
+def embedded(node: Any) -> SearchOptions:
     """Reads the node that a program composed with ``+nws_sweep=base``, or a plain mapping of it.
 
     ConfigurationError if it is the string ``base``, as without the plugin, or a value is out of range.
@@ -246,7 +246,7 @@ def embedded(node: Any) -> Embedded:
         checked = _checked(plain, "training_step")
     except OmegaConfBaseException as error:
         raise ConfigurationError(one_line(f"config: {error}")) from error
-    return msgspec.convert(checked, Embedded)
+    return msgspec.convert(checked, SearchOptions)
 
 
 def no_such_key(key: str) -> str:

@@ -1,6 +1,6 @@
 import inspect
 import re
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import get_type_hints
 
@@ -9,7 +9,7 @@ import pytest
 from hydra import compose
 
 import nws_sweep
-from nws_sweep.api import searching
+from nws_sweep.api.request import Request
 from nws_sweep.config import schema
 from nws_sweep.config.schema import explain, folder_name
 from nws_sweep.errors import ConfigurationError
@@ -166,10 +166,11 @@ def test_a_null_setting_is_taken_from_the_dataloader_of_the_dataset() -> None:
 
 
 def test_the_apis_defaults_are_those_of_an_embedded_configuration() -> None:
-    defaults = {one.name: one.default for one in inspect.signature(nws_sweep.search).parameters.values()}
-    assert schema.embedded(compose("base")) == searching.Asked.of(defaults).plan
-    an_array = searching.Asked.of({**defaults, "num_workers": np.array([4, 0])})
-    assert an_array.plan.search.candidates == (0, 4)
+    parameters = inspect.signature(nws_sweep.search).parameters
+    defaults = {field.name: parameters[field.name].default for field in fields(Request)}
+    assert schema.embedded(compose("base")) == Request(**defaults).options
+    an_array = Request(**{**defaults, "num_workers": np.array([4, 0])})
+    assert an_array.options.search.candidates == (0, 4)
 
 
 def step(number: str) -> list[str]:
