@@ -100,8 +100,8 @@ def test_a_finished_point_is_found_by_the_settings_of_the_dataloader_that_its_da
     composer: Callable[..., Composer], tmp_path: Path
 ) -> None:
     own = LoaderSettings(batch_size=24, num_workers=5, pin_memory=True)
-    session: Any = SimpleNamespace(facts=lambda configuration, folder: replace(FACTS, loader=own))
-    grid_state = app.GridState(session, composer(), tmp_path)
+    call: Any = SimpleNamespace(facts=lambda configuration, folder: replace(FACTS, loader=own))
+    grid_state = app.GridState(call, composer(), tmp_path)
     point = ["batch_size=null", "dataset._target_=x", "dataset=custom", "pin_memory=null"]
     plain = grid_state.composer.configuration(point)
     values: Any = {"batch_size": 24, "pin_memory": True}
