@@ -25,9 +25,11 @@ from nws_sweep.results import Status, Trial
 Picture = tuple[str, str, Path]  # title, a description with its figures, and the PNG, which has an SVG beside it
 
 
-def setting(one: ConfigurationSummary) -> str:
+def setting(configuration: ConfigurationSummary) -> str:
     """The recommended setting of a configuration, such as ``num_workers=4``; empty without an answer."""
-    return f"num_workers={_candidate(one, one.answer)}{one.configuration.rank_suffix}" if one.answer else ""
+    if configuration.answer is None:
+        return ""
+    return f"{_candidate(configuration, configuration.answer)}{configuration.configuration.rank_suffix}"
 
 
 def status(configuration: ConfigurationSummary) -> str:
@@ -39,17 +41,17 @@ def status(configuration: ConfigurationSummary) -> str:
     return configuration.headline
 
 
-def _candidate(one: ConfigurationSummary, trial: Trial) -> str:
-    return snippets.of_trial(trial, one.configuration).candidate
+def _candidate(configuration: ConfigurationSummary, trial: Trial) -> str:
+    return f"num_workers={snippets.of_trial(trial, configuration.configuration).candidate}"
 
 
-def pace(one: ConfigurationSummary) -> str:
+def pace(configuration: ConfigurationSummary) -> str:
     """Throughput and times of the best setting, with intervals; empty if nothing was measured."""
-    if one.best is None:
+    if configuration.best is None:
         return ""
-    shown = snippets.of_trial(one.best, one.configuration)
-    parts = ((shown.rate, "samples/s"), (shown.batch, "a batch"), (shown.epoch, "an epoch"))
-    return ", ".join(f"{figure} {unit}" for figure, unit in parts if figure != units.NOTHING)
+    cells = snippets.of_trial(configuration.best, configuration.configuration)
+    figures = {"samples/s": cells.rate, "a batch": cells.batch, "an epoch": cells.epoch}
+    return ", ".join(f"{figure} {unit}" for unit, figure in figures.items() if figure != units.NOTHING)
 
 
 def gains(configuration: ConfigurationSummary) -> Iterator[str]:
@@ -76,17 +78,24 @@ def certainty(configuration: ConfigurationSummary) -> str:
 
 
 def _against_others(configuration: ConfigurationSummary, best: Trial) -> str:
-    others = (trial for trial in configuration.trials if trial.settings != best.settings)
-    ratios = [(trial, ratio) for trial in others if (ratio := ratio_of(best, trial))]
+    ratios = {}
+    for trial in configuration.trials:
+        ratio = ratio_of(best, trial)
+        if ratio and trial.settings != best.settings:
+            ratios[trial] = ratio
     if not ratios:
         return "No comparison: no other candidate was measured."
-    nearest, ratio = min(ratios, key=lambda other: other[1].value)
-    name = f"num_workers={_candidate(configuration, nearest)}"
+    nearest = min(ratios, key=lambda trial: ratios[trial].value)
+    ratio, name = ratios[nearest], _candidate(configuration, nearest)
     if ratio.value < 1:
         price = "workers" if nearest.num_workers > best.num_workers else "change"
         return f"{name} takes {units.percent(1 - ratio.value)} less time, which is not worth the {price}."
-    why = "without an interval: too few windows" if ratio.half_width is None else "the interval of the ratio includes 1"
-    sure = "Sure" if ratio.is_certain else f"Probably ({why})"
+    if ratio.is_certain:
+        sure = "Sure"
+    elif ratio.half_width is None:
+        sure = "Probably (without an interval: too few windows)"
+    else:
+        sure = "Probably (the interval of the ratio includes 1)"
     return f"{sure}: the closest alternative, {name}, takes {units.percent(ratio.value - 1)} longer."
 
 
@@ -95,21 +104,22 @@ def report(summary: Summary, pictures: Sequence[Picture]) -> str:
 
     Tables are rows of text below their header; the page sorts numbers by value and unit.
     """
+    best = [snippets.best_header(summary)]
+    trials: list[tuple[str, ...]] = [("configuration", *snippets.TRIAL_HEADER)]
+    for configuration in summary.configurations:
+        best.append(snippets.best_cells(summary, configuration))
+        for trial in configuration.trials:
+            trials.append((configuration.label, *snippets.of_trial(trial, configuration.configuration)))
+    if len(summary.configurations) == 1:  # which the title names
+        trials = [row[1:] for row in trials]
     stages = summary.fastest.stages if summary.fastest else ()
-    first = 0 if len(summary.configurations) > 1 else 1  # a single configuration is named in the title
-    trials = [
-        (c.label, *snippets.of_trial(trial, c.configuration))[first:]
-        for c in summary.configurations
-        for trial in c.trials
-    ]
+    embedded = []
+    for title, alt, png in pictures:
+        embedded.append((title, alt, base64.b64encode(png.with_suffix(".svg").read_bytes())))
     return rendered(
-        "report.html",
-        summary=summary,
-        best=[snippets.best_header(summary), *(snippets.best_cells(summary, c) for c in summary.configurations)],
-        trials=[("configuration", *snippets.TRIAL_HEADER)[first:], *trials],
+        "report.html", summary=summary, best=best, trials=trials, pictures=embedded,
         stages=explanation.table(stages) if stages else [],
-        pictures=[(title, alt, base64.b64encode(png.with_suffix(".svg").read_bytes())) for title, alt, png in pictures],
-    )
+    )  # fmt: skip
 
 
 def markdown(summary: Summary, pictures: Sequence[Picture] = ()) -> str:
@@ -118,10 +128,12 @@ def markdown(summary: Summary, pictures: Sequence[Picture] = ()) -> str:
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
 
 
-def drawn(one: ConfigurationSummary) -> list[tuple[str, Path]]:
-    """The pictures in the folder of a configuration, with what each one shows."""
-    paths = ((what, one.run.folder / f"{name}.png") for name, what in plots.OF_CONFIGURATION.items())
-    return [(what, path) for what, path in paths if path.is_file()]
+def drawn(configuration: ConfigurationSummary) -> Iterator[tuple[str, Path]]:
+    """What the pictures in the folder of a configuration show, with their paths."""
+    for name, subject in plots.OF_CONFIGURATION.items():
+        path = configuration.run.folder / f"{name}.png"
+        if path.is_file():
+            yield subject, path
 
 
 def rendered(template: str, **values: Any) -> str:
@@ -137,7 +149,7 @@ def _environment() -> Environment:
     )  # fmt: skip
     environment.filters.update(line=_in_markdown, rows=_rows_in_markdown, target=_target_in_markdown)
     functions = (setting, status, pace, gains, certainty, drawn, explanation.stage_table)
-    environment.globals.update({each.__name__: each for each in functions}, snippets=snippets, units=units)
+    environment.globals.update({function.__name__: function for function in functions}, snippets=snippets, units=units)
     return environment
 
 

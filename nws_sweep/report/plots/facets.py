@@ -17,9 +17,13 @@ def facets(summary: Summary) -> tuple[tuple[str, ...], list[tuple[str, Configura
 
     The title of a panel is empty if all have the same dataset.
     """
-    names = summary.distinguishing
-    panels = [(cell(c, DATASET) if DATASET in names else "", c) for c in summary.configurations if c.best]
-    return tuple(name for name in names if name != DATASET), panels
+    names = [*summary.distinguishing]
+    has_panels = DATASET in names
+    if has_panels:
+        names.remove(DATASET)
+    measured = [configuration for configuration in summary.configurations if configuration.best]
+    panels = [(cell(configuration, DATASET) if has_panels else "", configuration) for configuration in measured]
+    return tuple(names), panels
 
 
 def of_many(panels: Mapping[str, Panel], rates: Mapping[str, float]) -> tuple[dict[str, Panel], str]:
@@ -31,12 +35,14 @@ def of_many(panels: Mapping[str, Panel], rates: Mapping[str, float]) -> tuple[di
     return chosen, f" (the {MOST_PANELS} fastest of {len(panels)} datasets)"
 
 
-def cell(c: ConfigurationSummary, name: str) -> str:
+def cell(configuration: ConfigurationSummary, name: str) -> str:
     """A configuration's value of a column as on the command line."""
-    columns = c.configuration.columns
-    return (shown(columns[name]) or '""') if name in columns else "-"
+    columns = configuration.configuration.columns
+    if name not in columns:
+        return "-"
+    return shown(columns[name]) or '""'
 
 
-def label(c: ConfigurationSummary, names: Sequence[str]) -> str:
-    """Its values of several columns."""
-    return BETWEEN.join(cell(c, name) for name in names)
+def label(configuration: ConfigurationSummary, names: Sequence[str]) -> str:
+    """A configuration's values of several columns."""
+    return BETWEEN.join(cell(configuration, name) for name in names)

@@ -104,13 +104,15 @@ def scale_values(axes: Axes, values: Sequence[float]) -> None:
 
 def errors(estimates: Sequence[Estimate]) -> NDArray[np.float64]:
     """The distances from each value to both ends of its interval, for ``xerr`` and ``yerr``."""
-    values = [one.value for one in estimates]
-    return np.abs(np.transpose([one.ends for one in estimates]) - values)
+    values = [estimate.value for estimate in estimates]
+    ends = np.transpose([estimate.ends for estimate in estimates])
+    return np.abs(ends - values)
 
 
 def plain(text: str) -> str:
     """The text without line breaks and control characters."""
-    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    printable = "".join(letter if letter.isprintable() else " " for letter in text)
+    return " ".join(printable.split())
 
 
 def shortened(text: str, most: int) -> str:
@@ -118,7 +120,8 @@ def shortened(text: str, most: int) -> str:
     if len(text) <= most:
         return text
     kept = max(2, most - 1)
-    return f"{text[: kept // 2]}…{text[-(kept - kept // 2) :]}"
+    before = kept // 2
+    return f"{text[:before]}…{text[before - kept :]}"
 
 
 def fitting(text: str, inches: float) -> str:
