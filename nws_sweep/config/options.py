@@ -27,13 +27,14 @@ def not_empty(text: str) -> str:
 
 def no_such_command(arguments: Sequence[str], commands: Iterable[str]) -> str:
     """The message for a first argument that is neither a command nor ``key=value``, with what may have been meant."""
-    name, *others = arguments
+    name, *rest = arguments
+    close = [_CALLED[name]] if name in _CALLED else difflib.get_close_matches(name, commands, n=1)
     if Path(name).is_dir():
         wanted = ["report", *arguments]
     elif name.endswith(".py") or Path(name).is_file():
         wanted = ["search", *arguments]
+    elif close:
+        wanted = [*close, *rest]
     else:
-        close = _CALLED.get(name) or next(iter(difflib.get_close_matches(name, commands, n=1)), None)
-        wanted = [close, *others] if close else []
-    meant = f"did you mean `{shlex.join(['nws-sweep', *wanted])}`?" if wanted else "--help lists them"
-    return f"{name}: neither a command nor key=value; {meant}"
+        return f"{name}: neither a command nor key=value; --help lists them"
+    return f"{name}: neither a command nor key=value; did you mean `{shlex.join(['nws-sweep', *wanted])}`?"

@@ -164,9 +164,11 @@ def folder_name(overrides: Sequence[str], nameless: tuple[str, ...] = _NAMELESS)
 
     Overrides with ``nameless`` prefixes, which do not identify a configuration of ours, are omitted; see ``safe_name``.
     """
-    typed = (re.sub("=(True|False|None)$", lambda value: value[0].lower(), text) for text in overrides)
-    plain = sorted(text for text in typed if not text.lstrip("+").startswith(nameless))
-    return safe_name(",".join(plain) or "default", r"[^\w=.,+~@\[\]-]")
+    names = []
+    for override in overrides:
+        if not override.lstrip("+").startswith(nameless):
+            names.append(re.sub("=(True|False|None)$", lambda value: value[0].lower(), override))
+    return safe_name(",".join(sorted(names)) or "default", r"[^\w=.,+~@\[\]-]")
 
 
 def hydra_arguments(argument: str) -> list[str]:
@@ -183,37 +185,46 @@ def hydra_arguments(argument: str) -> list[str]:
 
 
 def configuration(
-    config: DictConfig, dataset_name: str, overrides: Sequence[str] = (), own: LoaderSettings | None = None
+    config: DictConfig, dataset_name: str, overrides: Sequence[str] = (), loader: LoaderSettings | None = None
 ) -> Configuration:
     """The ``Configuration`` of a composed Hydra configuration without its ``hydra`` node.
 
-    Overrides of other keys become columns; ``own`` settings, of the DataLoader that the dataset comes in, replace null.
+    Overrides of other keys become columns. ``loader`` has the settings of the DataLoader that the dataset comes in,
+    which replace null.
     ConfigurationError if a value is out of range, OmegaConf's error if a key is unknown or a value is missing.
     """
     values = OmegaConf.to_container(config, resolve=True)  # Hydra adds any key with a plus
     plain = _checked(values, "dataset", "training_step")
-    names = [each.name for each in fields(LoaderSettings) if each.name != "num_workers"]  # a list of candidates here
-    given = {name: plain[name] for name in names if plain[name] is not None}
-    loader = replace(own or LoaderSettings(batch_size=None), **given, num_workers=0)
+    settings = _settings(plain, loader or LoaderSettings(batch_size=None))
     # In the order of results.csv.
-    columns = {"dataset": dataset_name, "batch_size": loader.batch_size, "pin_memory": loader.pin_memory}
-    columns |= {"prefetch_factor": loader.prefetch_factor, "patience": plain["patience"]}
+    columns = {
+        "dataset": dataset_name, "batch_size": settings.batch_size, "pin_memory": settings.pin_memory,
+        "prefetch_factor": settings.prefetch_factor, "patience": plain["patience"],
+    }  # fmt: skip
     for override in overrides:
         key = override.partition("=")[0].lstrip("+")
         if key not in columns and not f"{key}=".startswith(("~", *_NAMELESS, "experiment/")):
             columns[key] = column_value(config, key, override)
-    made = msgspec.convert({**plain, "columns": columns, "loader": loader}, Configuration)
-    if made.search.settings is None and "persistent_workers" in columns:  # a value that was given is not searched
-        searched = made.search.searched(replace(loader, persistent_workers=True))
-        made = replace(made, search=replace(made.search, settings=searched))
-    return made
+    rules = plain["search"]
+    if rules.settings is None and "persistent_workers" in columns:  # a value that is set is not searched
+        searched = rules.searched(replace(settings, persistent_workers=True))
+        rules = replace(rules, settings=searched)
+    return msgspec.convert({**plain, "columns": columns, "loader": settings, "search": rules}, Configuration)
+
+
+def _settings(plain: Mapping[str, Any], loader: LoaderSettings) -> LoaderSettings:
+    """The settings of the loader, changed as the configuration says; its num_workers is searched."""
+    for setting in fields(LoaderSettings):
+        if setting.name != "num_workers" and plain[setting.name] is not None:  # num_workers is a list here
+            loader = replace(loader, **{setting.name: plain[setting.name]})
+    return replace(loader, num_workers=0)
 
 
 def has_open_settings(config: DictConfig) -> bool:
     """True if a setting is null and must be taken from the DataLoader that the dataset comes in."""
     # Null has another meaning elsewhere.
-    own = ("batch_size", "pin_memory", "shuffle", "drop_last", "persistent_workers", "timeout", "in_order")
-    return None in [config[name] for name in own]
+    names = ("batch_size", "pin_memory", "shuffle", "drop_last", "persistent_workers", "timeout", "in_order")
+    return any(config[name] is None for name in names)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,7 +267,8 @@ def no_such_key(key: str) -> str:
     if key in CALLED:
         return f"there is no key {key}; it is called {CALLED[key]}"
     close = difflib.get_close_matches(key, [*RANGES, *_GROUPS], n=1)
-    return f"there is no key {key}; " + (f"did you mean {close[0]}?" if close else "--help lists the keys")
+    meant = f"did you mean {close[0]}?" if close else "--help lists the keys"
+    return f"there is no key {key}; {meant}"
 
 
 def is_seconds(value: Any) -> bool:
@@ -277,8 +289,8 @@ def names(settings: str | Iterable[str]) -> tuple[str, ...]:
 def measure_rules(measure: str | MeasureRules | None) -> MeasureRules:
     """The rules of a preset of ``conf/measure``, or those given; None for the defaults."""
     if isinstance(measure, MeasureRules):
-        for each in fields(measure):
-            require(f"measure.{each.name}", getattr(measure, each.name))
+        for rule in fields(measure):
+            require(f"measure.{rule.name}", getattr(measure, rule.name))
         return measure
     folder = conf_folder() / "measure"
     presets = sorted(file.stem for file in folder.glob("*.yaml"))
@@ -290,9 +302,10 @@ def measure_rules(measure: str | MeasureRules | None) -> MeasureRules:
 
 def reuse_of(value: bool | str) -> str:
     """One of ``ranges.REUSES``: True for ``fresh``, False for ``never``; else ConfigurationError."""
-    found = value if isinstance(value, str) else "fresh" if value else "never"
-    require("reuse", found)
-    return found
+    if not isinstance(value, str):
+        return "fresh" if value else "never"
+    require("reuse", value)
+    return value
 
 
 def _checked(values: Any, *targets: str) -> dict[str, Any]:
@@ -300,11 +313,11 @@ def _checked(values: Any, *targets: str) -> dict[str, Any]:
 
     OmegaConf's error if a key is unknown or missing.
     """
-    whole = OmegaConf.merge(OmegaConf.structured(SweepSchema), values)
-    plain = cast("dict[str, Any]", OmegaConf.to_container(whole, throw_on_missing=True))
+    merged = OmegaConf.merge(OmegaConf.structured(SweepSchema), values)
+    plain = cast("dict[str, Any]", OmegaConf.to_container(merged, throw_on_missing=True))
     for key in RANGES:
         node, _, name = key.rpartition(".")
-        value = (plain[node] if node else plain)[name]
+        value = plain[node][name] if node else plain[name]
         require(key, value, written=shown(value))
     for key in targets:
         if "_target_" not in plain[key]:
@@ -342,35 +355,48 @@ def autotune_options(
 
 def search_rules(values: Mapping[str, Any]) -> SearchRules:
     """The rules of a search, of valid values by the names of their keys."""
-    candidates, most = values["num_workers"], values["max_workers"]
+    most = values["max_workers"]
     if most is None and values["strategy"] != "adaptive":
         most = 2 * host.usable_cpus(values["ranks"])
-    has_limit = candidates is not None or most is not None
-    if candidates is None:  # the CPU count is compared with, also if it is none of those without a limit
-        candidates = {*WITHOUT_LIMIT, values["reference"] or 0} if most is None else range(most + 1)
-    tried = tuple(sorted(map(int, candidates)))
+    has_limit = values["num_workers"] is not None or most is not None
+    if values["num_workers"] is not None:
+        candidates = set(map(int, values["num_workers"]))
+    elif most is not None:
+        candidates = set(range(most + 1))
+    else:  # the CPU count is compared with, also if it is none of those without a limit
+        candidates = {*WITHOUT_LIMIT, values["reference"] or 0}
+    settings = values["settings"]
     return SearchRules(
-        candidates=tried,
-        max_workers=tried[-1] if has_limit else None,
-        reference=values["reference"] if values["reference"] in tried else None,
-        settings=None if values["settings"] is None else tuple(values["settings"]),
-        **{name: values[name] for name in ("strategy", "patience", "tolerance", "time_limit_s")},
+        candidates=tuple(sorted(candidates)),
+        max_workers=max(candidates) if has_limit else None,
+        reference=values["reference"] if values["reference"] in candidates else None,
+        settings=None if settings is None else tuple(settings),
+        strategy=values["strategy"],
+        patience=values["patience"],
+        tolerance=values["tolerance"],
+        time_limit_s=values["time_limit_s"],
     )
 
 
 def column_value(config: DictConfig, key: str, override: str) -> Any:
     """The value, or for a group the name of the chosen option."""
-    value = None
-    with contextlib.suppress(OmegaConfBaseException):  # a value that cannot be resolved now is as it was typed
-        value = None if "/" in key else OmegaConf.select(config, key, default=None)
-    return override.partition("=")[2] if value is None or OmegaConf.is_config(value) else value
+    typed = override.partition("=")[2]
+    if "/" in key:
+        return typed
+    try:
+        value = OmegaConf.select(config, key, default=None)
+    except OmegaConfBaseException:  # it cannot be resolved now
+        return typed
+    return typed if value is None or OmegaConf.is_config(value) else value
 
 
 def explain(error: Exception, overrides: Sequence[str] = ()) -> ConfigurationError:
     """One line for an error of Hydra or OmegaConf, with the overrides as the user typed them."""
-    text = f"{error}: {error.__cause__}" if error.__cause__ else str(error)
-    short = one_line(re.sub(r"\s*(full_key:|object_type=|reference_type=|See https?:).*", "", text))
-    return ConfigurationError(_about_override(error) or _about_key(error, overrides) or short or repr(error))
+    reason = _about_override(error) or _about_key(error, overrides)
+    if not reason:
+        text = f"{error}: {error.__cause__}" if error.__cause__ else str(error)
+        reason = one_line(re.sub(r"\s*(full_key:|object_type=|reference_type=|See https?:).*", "", text))
+    return ConfigurationError(reason or repr(error))
 
 
 def missing_launcher(extra: str) -> str:
@@ -396,14 +422,18 @@ def _about_override(error: Exception) -> str | None:
 
 def _about_key(error: Exception, overrides: Sequence[str]) -> str | None:
     text = f"{error.__cause__ or ''}\n{error}"
-    if (match := re.search(r"(?:Could not override|full_key:)\s*'?([\w./]+)'?", text)) is None:
+    match = re.search(r"(?:Could not override|full_key:)\s*'?([\w./]+)'?", text)
+    if match is None:
         return None
     key = match.group(1)
-    typed = {text.lstrip("+").partition("=")[0]: text for text in overrides}
-    key = next((name for name in typed if name.startswith(f"{key}.")), key)  # of a group that does not exist
-    given = typed.get(key)
+    typed = {override.lstrip("+").partition("=")[0]: override for override in overrides}
+    for name in typed:
+        if name.startswith(f"{key}."):  # of a group that does not exist
+            key = name
+            break
+    override = typed.get(key)
     if "not in '" in text or "is not in struct" in text:
-        return f"{given or key}: {no_such_key(key)}"
+        return f"{override or key}: {no_such_key(key)}"
     if "Missing mandatory value" in text:
         return f"{key} is missing: set {key}=VALUE"
-    return f"{given}: must be {RANGES[key].text}" if given and key in RANGES else None
+    return f"{override}: must be {RANGES[key].text}" if override and key in RANGES else None

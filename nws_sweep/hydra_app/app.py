@@ -141,11 +141,14 @@ def prepare(composed: DictConfig, call: Call, *, is_grid: bool) -> None:
     folder = Path(composed.hydra.sweep.dir if is_grid else composed.hydra.run.dir).absolute()
     nodes_differ = is_grid and not _launcher(composed).endswith(_LOCAL_LAUNCHERS)
     resuming.check(folder, host.describe, is_grid=is_grid, nodes_differ=nodes_differ)
-    if not (is_new := not folder.exists()):  # before datasets are made, since another program may hold the lock
+    is_new = not folder.exists()
+    if not is_new:  # before datasets are made, since another program may hold the lock
         call.resources.callback(resuming.folder_lock(folder).release, force=True)
     call.view.announce(plan)
     # The fork server starts once. Each distinct dataset is made now: its files may be missing, or be downloaded.
-    trial_process.preload(node for each in samples for node in (each.dataset, each.training_step))
+    nodes = [configuration.dataset for configuration in samples]
+    nodes += [configuration.training_step for configuration in samples]
+    trial_process.preload(nodes)
     for configuration in samples:
         call.facts(configuration, str(Path.cwd()))
     if is_new:
@@ -166,8 +169,9 @@ def task(composed: DictConfig) -> float | None:
     if current:
         return _measure(composed, current)
     # submitit's handlers ignore SIGTERM, of which the trial processes have died, and requeue the job at SIGUSR2.
-    for number in [getattr(signal, name) for name in ("SIGTERM", "SIGUSR2") if hasattr(signal, name)]:
-        if str(getattr(signal.getsignal(number), "__module__", "")).startswith("submitit."):
+    for name in ("SIGTERM", "SIGUSR2"):
+        number = getattr(signal, name, None)  # Windows has no SIGUSR2
+        if number and str(getattr(signal.getsignal(number), "__module__", "")).startswith("submitit."):
             signal.signal(number, signal.SIG_DFL)
     # Closed at once: the launcher's worker process may live on, or wait for its children.
     with contextlib.closing(Call()) as call:
@@ -186,10 +190,11 @@ def _measure(composed: DictConfig, call: Call) -> float | None:
 
 def _value(result: SearchRecord) -> float | None:
     best = best_of(result)
-    found = best.measurement if best else None
-    if found is None:
+    if best is None or best.measurement is None:
         return None
-    return found.epoch_s or (1 / found.samples_per_s if found.samples_per_s else None)
+    if best.measurement.epoch_s:
+        return best.measurement.epoch_s
+    return 1 / best.measurement.samples_per_s if best.measurement.samples_per_s else None
 
 
 @dataclass(eq=False)
@@ -237,17 +242,21 @@ def sweep(config: DictConfig, loader: ConfigLoader, launcher: Launcher, batch_si
 
 def run_points(points: Iterable[Point], grid_state: GridState, launcher: Launcher, batch_size: int | None) -> None:
     """Launches the unfinished points in batches, which are read one at a time; None for one batch."""
-    unfinished = (numbered for numbered in enumerate(points) if not grid_state.skip_if_final(numbered[1]))
+    unfinished = ((number, point) for number, point in enumerate(points) if not grid_state.skip_if_final(point))
     while batch := list(itertools.islice(unfinished, batch_size)):
-        chosen = [list(point) for _, point in batch]
-        try:
-            errors = [_error_of(each) for each in launcher.launch(chosen, initial_job_idx=batch[0][0])]
-        except Exception as error:  # the libraries' errors have no common base
-            lost = NwsSweepError(one_line(f"the launcher failed: {type(error).__name__}: {error}"))
-            errors = [None if grid_state.ended(point) else lost for point in chosen]
-        for point, ending in zip(chosen, errors, strict=True):
-            if ending is not None:
-                grid_state.record_lost_job(point, ending)
+        _run_batch([list(point) for _, point in batch], batch[0][0], grid_state, launcher)
+
+
+def _run_batch(points: Sequence[list[str]], first_number: int, grid_state: GridState, launcher: Launcher) -> None:
+    try:
+        results = launcher.launch(points, initial_job_idx=first_number)
+        errors = [_error_of(job_return) for job_return in results]
+    except Exception as error:  # the libraries' errors have no common base
+        lost = NwsSweepError(one_line(f"the launcher failed: {type(error).__name__}: {error}"))
+        errors = [None if grid_state.ended(point) else lost for point in points]
+    for point, ending in zip(points, errors, strict=True):
+        if ending is not None:
+            grid_state.record_lost_job(point, ending)
 
 
 def _error_of(job_return: JobReturn) -> BaseException | None:

@@ -91,10 +91,11 @@ class ProgramCallback(Callback):
         config = self._config
         if config is None or not is_first_rank():
             return None
-        overrides = [one for one in config.hydra.overrides.task if one.partition("=")[0].lstrip("+") != GROUP]
-        own = Path(config.hydra.runtime.output_dir) / FOLDER
-        folder = self._grid / folder_name(overrides, nameless=()) if self._grid else own
-        is_training = self._options["loader"] is None  # one that was chosen may be of any split
+        overrides = [override for override in config.hydra.overrides.task if _key(override) != GROUP]
+        folder = Path(config.hydra.runtime.output_dir) / FOLDER
+        if self._grid:
+            folder = self._grid / folder_name(overrides, nameless=())
+        is_training = self._options["loader"] is None  # a loader that was chosen may be of any split
         storage.save(folder, of_program(record, without_hydra(config), overrides, is_training=is_training))
         return folder
 
@@ -108,12 +109,18 @@ def of_program(
     """
     columns = dict(record.configuration.columns)
     for override in overrides:
-        key = override.partition("=")[0].lstrip("+")
+        key = _key(override)
         value = column_value(config, key, override)
         if columns.get(key.rpartition(".")[2]) != value:
             columns[key] = value
-    facts = record.facts and replace(record.facts, project=keys_of(config, is_training=is_training))
-    return replace(record, configuration=replace(record.configuration, columns=columns), facts=facts)
+    record = replace(record, configuration=replace(record.configuration, columns=columns))
+    if record.facts is None:
+        return record
+    return replace(record, facts=replace(record.facts, project=keys_of(config, is_training=is_training)))
+
+
+def _key(override: str) -> str:
+    return override.partition("=")[0].lstrip("+")
 
 
 def _report_grid(folder: Path, process: int) -> None:
@@ -134,8 +141,8 @@ class SearchCallback(ProgramCallback):
         """Writes the answer and its report."""
         if folder := self.save(record):
             report(folder, prints=self._grid is None)
-            for found in summarise(storage.find(folder)).configurations:
-                logger.info("%s", found.first_line(snippets.overrides_in_place(found)))
+            for configuration in summarise(storage.find(folder)).configurations:
+                logger.info("%s", configuration.first_line(snippets.overrides_in_place(configuration)))
 
     def on_job_start(self, config: DictConfig, **kwargs: Any) -> None:
         """Starts the hook, and makes Hydra catch the end of the job, as it catches Exception."""

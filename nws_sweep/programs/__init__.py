@@ -18,4 +18,6 @@ def are_asked_for(arguments: Sequence[str]) -> bool:
     """Whether a command line runs a program; ``explain`` without one reads a folder."""
     if not arguments or arguments[0] not in COMMANDS:
         return False
-    return arguments[0] != "explain" or any(one == "-m" or Path(one).is_file() for one in arguments[1:])
+    if arguments[0] != "explain":
+        return True
+    return any(argument == "-m" or Path(argument).is_file() for argument in arguments[1:])

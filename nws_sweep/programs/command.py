@@ -41,7 +41,8 @@ def run(arguments: Sequence[str]) -> int:
         if not options.program:
             name = arguments[0]
             raise ConfigurationError(f"{name}: name a program, as in nws-sweep {name} train.py ARGUMENTS")
-        program = (script.of_module if options.module else script.of_file)(options.program[0])
+        program_of = script.of_module if options.module else script.of_file
+        program = program_of(options.program[0])
         hook = _hook(arguments[0], options)
     except NwsSweepError as error:
         _print(str(error))
@@ -116,14 +117,19 @@ _OPTIONS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
 
 
 def _hook(command: str, options: argparse.Namespace) -> ProgramHook:
-    given = {name: value for name in _OPTIONS[command] if (value := getattr(options, name)) is not None}
+    keywords = {}
+    for name in _OPTIONS[command]:
+        value = getattr(options, name)
+        if value is not None:
+            keywords[name] = value
     reporting = Reporting(announce=_announce, warn=_announce, progress=None, option="--loader ")
-    if command in {"explain", "search"}:
-        name = options.program[0].rpartition(".")[2] if options.module else Path(options.program[0]).stem
-        output = storage.output_folder().absolute()  # the program may change the working folder
-        keep = partial(_keep, output=output, name=name, explains=command == "explain")
-        return SearchHook(replace(reporting, keep=keep), options.loader, reuse="never", **given)
-    return TuningHook(reporting, options.loader, watches=command == "watch", **given)
+    if command not in {"explain", "search"}:
+        return TuningHook(reporting, options.loader, watches=command == "watch", **keywords)
+    program = options.program[0]
+    name = program.rpartition(".")[2] if options.module else Path(program).stem
+    output = storage.output_folder().absolute()  # the program may change the working folder
+    keep = partial(_keep, output=output, name=name, explains=command == "explain")
+    return SearchHook(replace(reporting, keep=keep), options.loader, reuse="never", **keywords)
 
 
 def _announce(line: str) -> None:

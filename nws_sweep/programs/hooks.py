@@ -10,7 +10,7 @@ import os
 import signal
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -19,7 +19,7 @@ from nws_sweep.errors import INTERRUPTED, ConfigurationError, UnpicklableError, 
 from nws_sweep.executor import forking, rank0, trial_process
 from nws_sweep.programs.reports import RANKS, is_first_rank
 from nws_sweep.report.progress import Print, announcer, printer_for
-from nws_sweep.results import SearchRecord
+from nws_sweep.results import SearchRecord, ranges
 from nws_sweep.system import platforms, streams, torch_internals
 
 if TYPE_CHECKING:
@@ -73,8 +73,9 @@ class ProgramHook:
     """
 
     def __init__(self, reporting: Reporting, loader: Wanted) -> None:
-        is_number = isinstance(loader, int) and not isinstance(loader, bool) and loader >= 1
-        if not (loader is None or is_number or (isinstance(loader, str) and loader.isidentifier())):
+        is_number = ranges.fits(loader, ranges.Count)
+        is_class = isinstance(loader, str) and loader.isidentifier()
+        if not (loader is None or is_number or is_class):
             allowed = "null, an integer of at least 1, or the name of a dataset's class"
             raise ConfigurationError(f"loader={loader!r}: must be {allowed}")
         self._reporting, self._wanted = reporting, loader
@@ -113,9 +114,11 @@ class ProgramHook:
         from nws_sweep.online.loader_clock import clock_of_thread
         from nws_sweep.online.pool import OF_POOL
 
-        is_foreign = os.getpid() != self._process or OF_POOL in vars(loader)  # a pool takes torch's own iterator
-        is_foreign |= clock_of_thread().is_inside  # a DataLoader in a dataset makes samples of another one
-        return original(loader) if is_foreign else self.get_iterator(original, loader)
+        if os.getpid() != self._process or OF_POOL in vars(loader):  # a pool takes torch's own iterator
+            return original(loader)
+        if clock_of_thread().is_inside:  # a DataLoader in a dataset makes samples of another DataLoader
+            return original(loader)
+        return self.get_iterator(original, loader)
 
     def get_iterator(self, original: Callable[[Any], Any], loader: Any) -> Any:
         """The iterator of a DataLoader, in place of that of DataLoader's ``original`` method."""
@@ -175,7 +178,7 @@ class SearchHook(ProgramHook):
         for name in options.keys() & RANGES.keys():  # the training step is checked by the search
             require(name, options[name])
         self._options = options
-        self._seen: list[weakref.ref[Any]] = []
+        self._loaders: list[weakref.ref[Any]] = []  # in the order of first iteration
         self._has_all_ranks = any(name in os.environ for name in RANKS)  # a launcher has started them with a hook each
 
     @property
@@ -207,7 +210,7 @@ class SearchHook(ProgramHook):
         """Says that no loader was searched, if so."""
         if self.ending is not None:
             return
-        if not self._seen:
+        if not self._loaders:
             self._say_that_none_was_seen(program)
             return
         unreached = f"{program} ended without iterating over the DataLoader to search"
@@ -216,10 +219,7 @@ class SearchHook(ProgramHook):
     def _is_to_search(self, loader: Any) -> bool:
         from nws_sweep.dataloading.loaders import reason_not_training
 
-        is_new = all(seen() is not loader for seen in self._seen)
-        if is_new:
-            self._seen.append(weakref.ref(loader))
-        number = next(number for number, seen in enumerate(self._seen, 1) if seen() is loader)
+        number, is_new = self._number_of(loader)
         if self._wanted is not None:
             return self._is_wanted(number, loader)
         reason = reason_not_training(loader)
@@ -227,6 +227,14 @@ class SearchHook(ProgramHook):
             option = f"{self._reporting.option}{number} searches it"
             self._reporting.announce(f"{_name(number, loader)} is not searched: {reason}; {option}")
         return not reason
+
+    def _number_of(self, loader: Any) -> tuple[int, bool]:
+        """The number of a loader, and whether it is iterated for the first time."""
+        for number, reference in enumerate(self._loaders, 1):
+            if reference() is loader:
+                return number, False
+        self._loaders.append(weakref.ref(loader))
+        return len(self._loaders), True
 
     def _search(self, loader: Any) -> int:
         """Searches the loader; returns the exit status.
@@ -240,9 +248,8 @@ class SearchHook(ProgramHook):
         try:
             return self._reporting.keep(self._found(loader).record) or 0
         except KeyboardInterrupt as stop:  # the program might train on
-            signal_name = str(stop)
-            by = f" by {signal_name}" if signal_name else ""
-            self._reporting.warn(f"the search was interrupted{by}")
+            by_signal = f" by {stop}" if str(stop) else ""
+            self._reporting.warn(f"the search was interrupted{by_signal}")
             return int(getattr(stop, "status", INTERRUPTED))
         except UnpicklableError as error:
             self._reporting.warn(f"the search failed: {error.cause}; {_INSTEAD_OF_A_PICKLE}")
@@ -326,21 +333,25 @@ class TuningHook(ProgramHook):
         from nws_sweep.online.loader import record
 
         training.tuner.end()
-        others = []
+        alternatives = []
         for followed in self._followed:
             if followed is training or not followed.tuner.batches:
                 continue
             if not self._watches and self._is_beside(followed.tuner):
                 followed.tuner.end()
             elif followed.likeness:
-                others.append(followed)
-        if others and self._wanted is None:
-            listed, other = ", ".join(one.name for one in others), f"{self._reporting.option}{others[0].number}"
-            self._reporting.announce(
-                f"{training.name} was taken as the training DataLoader, not {listed}; {other} chooses another"
-            )
+                alternatives.append(followed)
+        if alternatives and self._wanted is None:
+            self._say_that_others_were_left(training, alternatives)
         if training.tuner.trials:
             self._reporting.keep(record(training.tuner))
+
+    def _say_that_others_were_left(self, training: _Followed, alternatives: Sequence[_Followed]) -> None:
+        names = ", ".join(followed.name for followed in alternatives)
+        option = f"{self._reporting.option}{alternatives[0].number}"
+        self._reporting.announce(
+            f"{training.name} was taken as the training DataLoader, not {names}; {option} chooses another"
+        )
 
     def _say_what_was_seen(self, program: str) -> None:
         if self._tunes_itself:
@@ -368,8 +379,10 @@ class TuningHook(ProgramHook):
     @property
     def _training(self) -> _Followed | None:
         """The selected loader; None if it has not given any batch."""
-        found = [one for one in self._followed if one.tuner.batches and (self._wanted is None or one.is_wanted)]
-        return max(found, key=lambda one: (one.likeness, one.tuner.batches), default=None)
+        iterated = [followed for followed in self._followed if followed.tuner.batches]
+        if self._wanted is not None:
+            iterated = [followed for followed in iterated if followed.is_wanted]
+        return max(iterated, key=lambda followed: (followed.likeness, followed.tuner.batches), default=None)
 
     def _is_training(self, tuner: "Tuner") -> bool:
         training = self._training
@@ -382,8 +395,9 @@ class TuningHook(ProgramHook):
     def _is_beside(self, tuner: "Tuner") -> bool:
         """Whether the training takes batches of this loader and of the training DataLoader in turn."""
         training = self._training
-        loaders = (tuner, training.tuner) if training else ()
-        return self._wanted is None and bool(loaders) and all(one.time.is_parallel for one in loaders)
+        if self._wanted is not None or training is None:
+            return False
+        return tuner.time.is_parallel and training.tuner.time.is_parallel
 
     def _tuner_of(self, loader: Any) -> "Tuner":
         from nws_sweep.dataloading.loaders import NOT_TRAINING, reason_not_training
@@ -391,20 +405,20 @@ class TuningHook(ProgramHook):
 
         if loader not in self._by_loader:
             kind = kind_of(loader)
-            self._by_loader[loader] = self._known(loader, kind) or self._follow(loader, kind)
+            self._by_loader[loader] = self._followed_before(loader, kind) or self._follow(loader, kind)
         followed = self._by_loader[loader]
         followed.likeness = max(followed.likeness, NOT_TRAINING.index(reason_not_training(loader)))
         return followed.tuner
 
-    def _known(self, loader: Any, kind: str) -> _Followed | None:
-        """A loader of this kind which has the same dataset, or had one that is gone."""
-        dataset = loader.dataset
-        for one in self._followed:
-            is_alike = one.kind == kind and any(one.dataset() is each for each in (dataset, None))
-            if is_alike and not _is_another(one.latest(), loader):
-                one.dataset, one.latest = _dataset_of(loader), weakref.ref(loader)
-                one.tuner.is_remade = True
-                return one
+    def _followed_before(self, loader: Any, kind: str) -> _Followed | None:
+        """What follows loaders of this kind with the same dataset, or with a dataset that is gone."""
+        for followed in self._followed:
+            dataset = followed.dataset()
+            is_alike = followed.kind == kind and (dataset is None or dataset is loader.dataset)
+            if is_alike and not _is_another(followed.latest(), loader):
+                followed.dataset, followed.latest = _dataset_of(loader), weakref.ref(loader)
+                followed.tuner.is_remade = True
+                return followed
         return None
 
     def _follow(self, loader: Any, kind: str) -> _Followed:
@@ -413,11 +427,14 @@ class TuningHook(ProgramHook):
 
         number = len(self._followed) + 1
         is_wanted = self._is_wanted(number, loader)
-        # An earlier answer is for a DataLoader whose settings may change.
         is_chosen = is_wanted if self._wanted else not reason_not_training(loader)
-        options = self._options if is_chosen else {**self._options, "reuse": "never"}
+        options = dict(self._options)
+        if not is_chosen:  # an earlier answer is for a DataLoader whose settings may change
+            options["reuse"] = "never"
         tuner = tuner_of(loader, **options, progress=self._reporting.progress, watches=self._watches)
-        tuner.may_change, tuner.sees_others, tuner.time.name = self._is_training, True, type(loader.dataset).__name__
+        tuner.may_change = self._is_training
+        tuner.sees_others = True
+        tuner.time.name = type(loader.dataset).__name__
         followed = _Followed(
             name=_name(number, loader), number=number, kind=kind, dataset=_dataset_of(loader),
             latest=weakref.ref(loader), is_wanted=is_wanted, likeness=0, tuner=tuner,

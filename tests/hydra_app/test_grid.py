@@ -32,7 +32,7 @@ def composer(composing: ConfigLoader) -> Callable[..., Composer]:
 def test_axes_are_expanded_as_by_hydra_and_the_command_line_precedes_presets(composer: Callable[..., Composer]) -> None:
     overrides = ["batch_size=range(32,129,32)", "dataset=sleep", "measure=glob(*,exclude=e*)"]
     one = composer(*overrides, "axis/batch_size=wide", "axis/pin_memory=both")
-    axes = grid.axes_of(one.whole, one.loader)
+    axes = grid.axes_of(one.multirun, one.loader)
     assert {key: axes[key] for key in ("batch_size", "pin_memory", "dataset", "measure")} == {
         "batch_size": ["batch_size=32", "batch_size=64", "batch_size=96", "batch_size=128"],
         "pin_memory": ["pin_memory=True", "pin_memory=False"],
