@@ -15,7 +15,7 @@ from nws_sweep.dataloading.inputs import DATALOADER_DEFAULTS, loader_input_of
 from nws_sweep.errors import ConfigurationError, NwsSweepError
 from nws_sweep.executor import rank0
 from nws_sweep.report import writer
-from nws_sweep.report.progress import Print, announcer, printer_for
+from nws_sweep.report.progress import Print, announcer
 from nws_sweep.report.sweep_result import SweepResult
 from nws_sweep.results import SearchRecord, shown, storage
 from nws_sweep.searching import earlier_results
@@ -58,7 +58,7 @@ def sweep(dataset: Any, *, folder: str | Path | None = None, progress: Progress 
     searches = _searches(dataset, {**keywords, "progress": progress})
     if folder is not None:
         _refuse_others(Path(folder), [search.name for search in searches])
-    announce = announcer(progress, printer_for(progress))
+    announce = announcer(progress)
 
     def sweep_here() -> SweepResult:
         return _swept(searches, Path(folder) if folder is not None else storage.new_folder("sweeps"), announce)

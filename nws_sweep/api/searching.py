@@ -23,7 +23,7 @@ from nws_sweep.executor.environment import Environment, ProcessFactory
 from nws_sweep.executor.on_demand import START_LIMIT_S
 from nws_sweep.replay.epoch_length import LONGER
 from nws_sweep.report import snippets
-from nws_sweep.report.progress import ProgressReporter, announcer, printer_for
+from nws_sweep.report.progress import ProgressReporter
 from nws_sweep.report.search_result import SearchResult
 from nws_sweep.results import Configuration, MeasureRules, SearchRecord, Status, TrialState
 from nws_sweep.results.result_cache import ResultStore
@@ -178,11 +178,9 @@ def record_here(start: SearchRecord, loader_input: LoaderInput, request: Request
     session = Session(
         store=ResultStore() if loader_input.fingerprint else None, reuse=reuse, lock_file=host_lock.usual()
     )
-    print_line = printer_for(request.progress)
-    announce = announcer(request.progress, print_line)
     # A search that does not use what is stored does not replace it by less than an answer.
     keep = None if reuse == "never" else session.keep
-    reporter = ProgressReporter(print_line, announce, keep)
+    reporter = ProgressReporter(request.progress, keep)
 
     @functools.cache
     def check_pickling() -> None:
@@ -192,19 +190,19 @@ def record_here(start: SearchRecord, loader_input: LoaderInput, request: Request
     def check_and_announce(line: str) -> None:
         """What cannot be pickled ends the search before it waits for another one."""
         check_pickling()
-        announce(line)
+        reporter.note(line)
 
     def measure(started: SearchRecord) -> SearchRecord:
         return _measured(started, loader_input, request.training_step, reporter)
 
     try:
         with processes.ended_by_taken_signals():
-            record, is_stored = session.run(start, measure, check_and_announce, announce)
+            record, is_stored = session.run(start, measure, check_and_announce, reporter.note)
     except TimeLimitReached:  # while the dataset was made
         raise OutOfTime(f"the dataset was not made within {units.seconds(START_LIMIT_S)}") from None
     if is_stored:
         answer = f"{start.configuration.columns['dataset']}: {snippets.found_line(record)}"
-        announce(f"{answer}, measured at {record.started_at}; reuse=False measures again")
+        reporter.note(f"{answer}, measured at {record.started_at}; reuse=False measures again")
     return record, is_stored
 
 

@@ -13,7 +13,7 @@ from nws_sweep.dataloading import generators, loaders, sharing
 from nws_sweep.dataloading.generators import SeededGenerators
 from nws_sweep.dataloading.inputs import DATALOADER_DEFAULTS, LoaderInput, is_module, loader_input_of, loader_of_module
 from nws_sweep.errors import ConfigurationError, OutOfTime
-from nws_sweep.report.progress import Print, announcer, printer_for
+from nws_sweep.report.progress import Print, announcer
 from nws_sweep.report.search_result import SearchResult
 from nws_sweep.results import LoaderSettings, MeasureRules, Status, Tuning
 from nws_sweep.system import platforms, processes
@@ -86,7 +86,7 @@ def tune(  # noqa: PLR0913
             f"tune({type(loader).__name__}): must be a DataLoader or a LightningDataModule; search() takes a dataset"
         )
     make_loader = cast("Callable[[], Made]", (lambda: loader) if is_given else loader)
-    announce = announcer(progress, printer_for(progress))
+    announce = announcer(progress)
 
     def unchanged(reason: str) -> Made:
         announce(f"{reason}: the DataLoader is not changed")

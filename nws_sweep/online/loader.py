@@ -24,7 +24,7 @@ from nws_sweep.online.plan import Agreement, kind_of
 from nws_sweep.online.tuner import Tuner
 from nws_sweep.online.watcher import Watcher
 from nws_sweep.replay import choice
-from nws_sweep.report.progress import Print, announcer, printer_for
+from nws_sweep.report.progress import Print, announcer
 from nws_sweep.results import (
     ONLINE_STRATEGY,
     Configuration,
@@ -223,7 +223,7 @@ def _followed(loader: AnyLoader, **options: Any) -> AnyLoader:
         inner = inner.plain()
     loaders.settings_of(inner)  # refuses workers that are not processes
     if reason := platforms.reason_not_autotuning():
-        announcer(progress, printer_for(progress))(f"{reason}: the DataLoader is not changed")
+        announcer(progress)(f"{reason}: the DataLoader is not changed")
         return loader
     tuned = object.__new__(_tuned_class(type(inner), **options))  # type: ignore[arg-type]  # a class has a hash
     vars(tuned).update(vars(inner))
@@ -243,7 +243,7 @@ def tuner_of(
 ) -> Tuner:
     """The tuner of a plain DataLoader, or a watcher; the other arguments are those of ``autotune``."""
     base = loaders.settings_of(loader, in_effect=True).canonical()
-    configuration, announce = _configuration(loader), announcer(progress, printer_for(progress))
+    configuration, announce = _configuration(loader), announcer(progress)
     searched = replace(configuration.search, settings=settings).searched(configuration.loader)
     reason = "" if watches else _reason_to_stay(loader, base)
     # The length of a stream's epoch with the program's own number must be known before another one is in use.

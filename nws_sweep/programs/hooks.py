@@ -18,7 +18,7 @@ from nws_sweep.config.schema import RANGES, autotune_options, require
 from nws_sweep.errors import INTERRUPTED, ConfigurationError, UnpicklableError, one_line
 from nws_sweep.executor import forking, rank0, trial_process
 from nws_sweep.programs.reports import RANKS, is_first_rank
-from nws_sweep.report.progress import Print, announcer, printer_for
+from nws_sweep.report.progress import Print, announcer
 from nws_sweep.results import SearchRecord, ranges
 from nws_sweep.system import platforms, streams, torch_internals
 
@@ -478,7 +478,7 @@ class TrainerHook:
         self._make()
 
     def _make(self) -> TuningHook:
-        announce = announcer(self._progress, printer_for(self._progress))
+        announce = announcer(self._progress)
         reporting = Reporting(announce=announce, warn=announce, progress=self._progress, option="loader=")
         return TuningHook(reporting, self._loader, **self._options)
 
