@@ -76,7 +76,8 @@ def sweep(arguments: Sequence[str]) -> int:
     """Measures one configuration or a grid, by Hydra's command line."""
     if str(Path.cwd()) not in sys.path and "" not in sys.path:  # a console script; ``python -m`` adds it
         sys.path.insert(0, str(Path.cwd()))
-    from nws_sweep.config.schema import explain, hydra_arguments
+    from nws_sweep.config.hydra_errors import explain
+    from nws_sweep.config.schema import hydra_arguments
     from nws_sweep.hydra_app import app
 
     sys.argv[1:] = itertools.chain.from_iterable(map(hydra_arguments, arguments))  # Hydra reads it
@@ -132,7 +133,7 @@ def report(arguments: Sequence[str]) -> int:
 
 def best(arguments: Sequence[str]) -> int:
     """Prints the best settings of each configuration, ready to paste; notes go to standard error."""
-    from nws_sweep.report.snippets import FORMATS, render
+    from nws_sweep.report.formats import FORMATS, render
 
     parser = _parser(best, "DIR", selects=True)
     parser.add_argument(

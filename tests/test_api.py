@@ -376,9 +376,7 @@ def test_a_search_without_a_measured_candidate_raises() -> None:
 
 def test_an_interrupted_search_names_the_best_so_far() -> None:
     lines: list[str] = []
-    progress.ProgressReporter(lines.append).interrupted(
-        search_result(trial(0, 8.0), trial(2, 4.0), stop_reason="")
-    )
+    progress.ProgressReporter(lines.append).interrupted(search_result(trial(0, 8.0), trial(2, 4.0), stop_reason=""))
     (line,) = lines
     assert line.startswith(
         "interrupted: best so far: num_workers=2 (provisional: the search did not finish; 2 candidates"

@@ -5,7 +5,6 @@ conf/*.yaml has values and their explanations, this module types and ranges. Ome
 """
 
 import contextlib
-import difflib
 import functools
 import math
 import re
@@ -15,12 +14,10 @@ from typing import Annotated, Any, cast, get_type_hints
 
 import msgspec
 from hydra.core.config_store import ConfigStore
-from hydra.errors import MissingConfigException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from nws_sweep.config.embedding import conf_folder, register_resolvers
-from nws_sweep.config.expected_names import CALLED
 from nws_sweep.config.hydra_versions import register_resolver
 from nws_sweep.errors import ConfigurationError, one_line
 from nws_sweep.results import SEARCHABLE, Configuration, LoaderSettings, MeasureRules, SearchRules, ranges, shown
@@ -28,7 +25,6 @@ from nws_sweep.results.storage import safe_name
 from nws_sweep.system import host
 
 AUTOTUNED = ("prefetch_factor",)  # settings that autotune may change besides num_workers
-_GROUPS = ("dataset", "measure", "training_step", "paths", "experiment")
 # Prefixes of overrides that do not identify a configuration: how the grid is run, and presets.
 _NAMELESS = ("axis/", "reuse=", "paths.output_dir=", "paths.lock_file=", "paths.cache_dir=")
 
@@ -260,17 +256,6 @@ def embedded(node: Any) -> SearchOptions:
     return msgspec.convert(checked, SearchOptions)
 
 
-def no_such_key(key: str) -> str:
-    """The message for an unknown key."""
-    if key.startswith(("dataset.", "training_step.")):
-        return f"the chosen {key.partition('.')[0]} has no such argument; ++{key}=VALUE passes it anyway"
-    if key in CALLED:
-        return f"there is no key {key}; it is called {CALLED[key]}"
-    close = difflib.get_close_matches(key, [*RANGES, *_GROUPS], n=1)
-    meant = f"did you mean {close[0]}?" if close else "--help lists the keys"
-    return f"there is no key {key}; {meant}"
-
-
 def is_seconds(value: Any) -> bool:
     """Whether a training step is given as a number, the seconds of a batch."""
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf
@@ -388,52 +373,3 @@ def column_value(config: DictConfig, key: str, override: str) -> Any:
     except OmegaConfBaseException:  # it cannot be resolved now
         return typed
     return typed if value is None or OmegaConf.is_config(value) else value
-
-
-def explain(error: Exception, overrides: Sequence[str] = ()) -> ConfigurationError:
-    """One line for an error of Hydra or OmegaConf, with the overrides as the user typed them."""
-    reason = _about_override(error) or _about_key(error, overrides)
-    if not reason:
-        text = f"{error}: {error.__cause__}" if error.__cause__ else str(error)
-        reason = one_line(re.sub(r"\s*(full_key:|object_type=|reference_type=|See https?:).*", "", text))
-    return ConfigurationError(reason or repr(error))
-
-
-def missing_launcher(extra: str) -> str:
-    """What to install for a launcher whose package is missing."""
-    return f"hydra/launcher: a package is missing; pip install '.[{extra}]' in the checkout of nws_sweep installs it"
-
-
-def _about_override(error: Exception) -> str | None:
-    if isinstance(error, OverrideParseException):
-        return f"{error.override}: not an override; expected key=value"
-    if isinstance(error, MissingConfigException) and error.options:
-        group, _, option = str(error.missing_cfg_file).rpartition("/")
-        return f"{group}={option}: must be one of {', '.join(sorted(error.options))}"
-    if match := re.search(r"Could not load 'hydra/launcher/(\w+)'", str(error)):
-        return missing_launcher("slurm") if match.group(1) in ("submitit_slurm", "submitit_local") else None
-    if match := re.match(r"Ambiguous value for argument '(.*)'", str(error)):
-        key, _, values = match.group(1).partition("=")
-        if key == "num_workers":
-            return f"{match.group(1)}: the candidates of a search are a list, num_workers=[{values}]"
-        return f"{match.group(1)}: several values are a grid, which needs -m"
-    return None
-
-
-def _about_key(error: Exception, overrides: Sequence[str]) -> str | None:
-    text = f"{error.__cause__ or ''}\n{error}"
-    match = re.search(r"(?:Could not override|full_key:)\s*'?([\w./]+)'?", text)
-    if match is None:
-        return None
-    key = match.group(1)
-    typed = {override.lstrip("+").partition("=")[0]: override for override in overrides}
-    for name in typed:
-        if name.startswith(f"{key}."):  # of a group that does not exist
-            key = name
-            break
-    override = typed.get(key)
-    if "not in '" in text or "is not in struct" in text:
-        return f"{override or key}: {no_such_key(key)}"
-    if "Missing mandatory value" in text:
-        return f"{key} is missing: set {key}=VALUE"
-    return f"{override}: must be {RANGES[key].text}" if override and key in RANGES else None

@@ -30,7 +30,7 @@ from hydra.plugins.launcher import Launcher
 from omegaconf import DictConfig
 
 from nws_sweep.analysis.summary import best_of, summarise
-from nws_sweep.config import embedding, hydra_versions, schema
+from nws_sweep.config import embedding, hydra_errors, hydra_versions, schema
 from nws_sweep.errors import INTERRUPTED, ConfigurationError, NwsSweepError, one_line
 from nws_sweep.executor import trial_process
 from nws_sweep.hydra_app import grid, job, resuming
@@ -115,7 +115,7 @@ class GridCallback(Callback):
         try:
             package = ".".join(_launcher(config).split(".")[:2])
             if package == "hydra_plugins.hydra_ray_launcher" and importlib.util.find_spec(package) is None:
-                raise ConfigurationError(schema.missing_launcher("ray"))
+                raise ConfigurationError(hydra_errors.missing_launcher("ray"))
             if current is None:
                 raise ConfigurationError("hydra.callbacks: GridCallback is for python -m nws_sweep only")
             prepare(config, current, is_grid=is_grid)

@@ -10,7 +10,7 @@ from hydra.core.config_loader import ConfigLoader
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
-from nws_sweep.config import schema
+from nws_sweep.config import hydra_errors, schema
 from nws_sweep.errors import ConfigurationError, NwsSweepError
 from nws_sweep.results import Configuration, DatasetFacts, varying_columns
 from nws_sweep.searching.search import limit_s
@@ -54,7 +54,7 @@ class Composer:
         except ConfigurationError:
             raise
         except Exception as error:  # Hydra's and OmegaConf's errors have no common base
-            raise schema.explain(error, overrides) from error
+            raise hydra_errors.explain(error, overrides) from error
 
 
 def configuration_of(

@@ -32,7 +32,7 @@ from nws_sweep.hydra_app import composing
 from nws_sweep.hydra_app.grid import without_hydra
 from nws_sweep.programs.hooks import ProgramHook, Reporting, SearchEnded, SearchHook, TuningHook, Wanted
 from nws_sweep.programs.reports import is_first_rank, report
-from nws_sweep.report import snippets
+from nws_sweep.report import formats
 from nws_sweep.results import SearchRecord, atomic, storage
 
 logger = logging.getLogger(__name__)
@@ -142,7 +142,7 @@ class SearchCallback(ProgramCallback):
         if folder := self.save(record):
             report(folder, prints=self._grid is None)
             for configuration in summarise(storage.find(folder)).configurations:
-                logger.info("%s", configuration.first_line(snippets.overrides_in_place(configuration)))
+                logger.info("%s", configuration.first_line(formats.overrides_in_place(configuration)))
 
     def on_job_start(self, config: DictConfig, **kwargs: Any) -> None:
         """Starts the hook, and makes Hydra catch the end of the job, as it catches Exception."""
@@ -173,7 +173,7 @@ class AutotuneCallback(ProgramCallback):
         """Writes the answer."""
         if folder := self.save(record):
             for configuration in summarise(storage.find(folder)).configurations:
-                atomic.write_text(folder / storage.BEST, snippets.best_file(configuration).file)
+                atomic.write_text(folder / storage.BEST, formats.best_file(configuration).file)
             logger.info("`python -m nws_sweep report %s` shows more", shlex.quote(str(folder)))
 
 

@@ -13,7 +13,7 @@ from nws_sweep.errors import ConfigurationError, NwsSweepError
 from nws_sweep.programs import script
 from nws_sweep.programs.hooks import ProgramHook, Reporting, SearchHook, TuningHook
 from nws_sweep.programs.reports import is_first_rank, report
-from nws_sweep.report import command_text, explanation, snippets
+from nws_sweep.report import command_text, explanation, formats
 from nws_sweep.report.progress import printer_for
 from nws_sweep.report.search_result import SearchResult
 from nws_sweep.results import SearchRecord, storage
@@ -153,5 +153,5 @@ def _keep(record: SearchRecord, output: Path, name: str, *, explains: bool) -> i
         except NwsSweepError as error:
             _print(str(error))
             status = 1
-    _print(f"DataLoader(..., {snippets.kwargs(SearchResult(record).loader_kwargs)})")
+    _print(f"DataLoader(..., {formats.kwargs(SearchResult(record).loader_kwargs)})")
     return status

@@ -19,7 +19,7 @@ from nws_sweep.analysis import answers
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary
 from nws_sweep.analysis.time_ratios import ratio_of
 from nws_sweep.errors import joined_lines, printable
-from nws_sweep.report import explanation, plots, snippets
+from nws_sweep.report import explanation, formats, plots, snippets
 from nws_sweep.results import Status, Trial
 
 Picture = tuple[str, str, Path]  # title, a description with its figures, and the PNG, which has an SVG beside it
@@ -149,7 +149,9 @@ def _environment() -> Environment:
     )  # fmt: skip
     environment.filters.update(line=_in_markdown, rows=_rows_in_markdown, target=_target_in_markdown)
     functions = (setting, status, pace, gains, certainty, drawn, explanation.stage_table)
-    environment.globals.update({function.__name__: function for function in functions}, snippets=snippets, units=units)
+    environment.globals.update(
+        {function.__name__: function for function in functions}, formats=formats, snippets=snippets, units=units
+    )
     return environment
 
 

@@ -11,7 +11,7 @@ from nws_sweep.analysis.summary import ConfigurationSummary, Summary
 from nws_sweep.analysis.what_if import Predicted
 from nws_sweep.config.python_notation import in_python
 from nws_sweep.errors import ConfigurationError, NwsSweepError, OutOfTime, printable
-from nws_sweep.report import snippets, tables, writer
+from nws_sweep.report import formats, snippets, tables, writer
 from nws_sweep.results import LoaderSettings, SearchRecord, Trial, TrialState, codec, storage
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class SearchResult:
     @property
     def first_line(self) -> str:
         """How the answer was found, and the answer, such as ``best: num_workers=4 (measured)``."""
-        return in_python(self._configuration.first_line(snippets.kwargs(self.best_params)))
+        return in_python(self._configuration.first_line(formats.kwargs(self.best_params)))
 
     @property
     def loader_kwargs(self) -> dict[str, Any]:
@@ -226,7 +226,7 @@ class SearchResult:
 
     def __repr__(self) -> str:
         when = f", measured at {self.measured_at}" if self.reused else ""
-        return f"SearchResult({snippets.kwargs(self.loader_kwargs)}{when})"
+        return f"SearchResult({formats.kwargs(self.loader_kwargs)}{when})"
 
     def __str__(self) -> str:
         lines = [self.first_line]

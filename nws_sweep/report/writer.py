@@ -6,7 +6,7 @@ from pathlib import Path
 
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary, summarise
 from nws_sweep.errors import NotARunError
-from nws_sweep.report import plots, snippets, tables
+from nws_sweep.report import formats, plots, tables
 from nws_sweep.results import BatchTime, atomic, codec, storage
 
 logger = logging.getLogger(__name__)
@@ -34,14 +34,14 @@ def write(folder: Path) -> tuple[Summary, list[Path]]:
     texts = {storage.PAGE: page.report(summary, pictures), storage.REPORT: page.markdown(summary, pictures)}
     if is_grid:
         texts |= _tables(summary)
-    texts[storage.BEST] = snippets.render(summary, "yaml").file
+    texts[storage.BEST] = formats.render(summary, "yaml").file
     for name, text in texts.items():
         atomic.write_text(folder / name, text)
     written = [folder / name for name in texts]
     if not is_grid:
         return summary, written + [path for _, _, path in pictures]
     for configuration in summary.configurations:
-        atomic.write_text(configuration.run.folder / storage.BEST, snippets.best_file(configuration).file)
+        atomic.write_text(configuration.run.folder / storage.BEST, formats.best_file(configuration).file)
     return summary, [*written, place]
 
 

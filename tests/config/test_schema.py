@@ -11,7 +11,8 @@ from hydra import compose
 import nws_sweep
 from nws_sweep.api.request import Request
 from nws_sweep.config import schema
-from nws_sweep.config.schema import explain, folder_name
+from nws_sweep.config.hydra_errors import explain
+from nws_sweep.config.schema import folder_name
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.results import Configuration, LoaderSettings, MeasureRules, SearchRules
 from nws_sweep.system import host
