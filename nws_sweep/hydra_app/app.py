@@ -33,8 +33,9 @@ from nws_sweep.analysis.summary import best_of, summarise
 from nws_sweep.config import embedding, hydra_errors, hydra_versions, schema
 from nws_sweep.errors import INTERRUPTED, ConfigurationError, NwsSweepError, one_line
 from nws_sweep.executor import trial_process
-from nws_sweep.hydra_app import grid, job, resuming
+from nws_sweep.hydra_app import grid, resuming
 from nws_sweep.hydra_app.call import Call
+from nws_sweep.hydra_app.job import Job
 from nws_sweep.results import SearchRecord, storage
 from nws_sweep.system import host, platforms
 
@@ -184,7 +185,7 @@ def _measure(composed: DictConfig, call: Call) -> float | None:
     if call.folder is None:  # the callback was removed from the configuration
         call.folder = folder
     configuration = grid.configuration_of(composed, hydra_config, list(hydra_config.overrides.task), call.facts)
-    result = job.measure(configuration, folder, composed, call, hydra_config.runtime.cwd)
+    result = Job(folder, call, hydra_config.runtime.cwd).measure(configuration, composed)
     return _value(result) if result else None
 
 
@@ -218,7 +219,7 @@ class GridState:
         run = self.ended(point)
         if run is None or not run.result.is_final:
             return False
-        job.skip_final(run, self.call)
+        Job(run.folder, self.call).skip_final(run.result)
         return True
 
     def record_lost_job(self, point: Point, error: BaseException) -> None:
@@ -226,8 +227,8 @@ class GridState:
         if not storage.holds_results(self.folder):
             raise error
         logger.debug("a job was lost", exc_info=error)
-        folder = self.folder / schema.folder_name(point)
-        job.record_lost_job(folder, self.composer.configuration(point, self.call.facts), error, self.call)
+        configuration = self.composer.configuration(point, self.call.facts)
+        Job(self.folder / schema.folder_name(point), self.call).record_lost(configuration, error)
 
 
 def sweep(config: DictConfig, loader: ConfigLoader, launcher: Launcher, batch_size: int | None) -> None:

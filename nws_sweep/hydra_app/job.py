@@ -27,100 +27,120 @@ logger = logging.getLogger(__name__)
 _SAVE_EVERY_S = 5.0  # unfinished trials
 
 
-def measure(
-    configuration: Configuration, folder: Path, composed: DictConfig, call: Call, working_folder: str
-) -> SearchRecord | None:
-    """Searches one configuration and writes its files during the search; None after a failure, which they record."""
-    call.interrupts.check()
-    record, message = resuming.resume(folder, configuration, host.describe(configuration.ranks))
-    if message:
-        logger.warning(message)
-        call.view.note(message)
-    if record is not None and record.is_final:
-        skip_final(storage.StoredRun(folder=folder, result=record), call)
-        return record
-    call.view.configuration_started(_label(configuration, call))
-    start = record or initial_record(configuration, call.results)
-    recorder = _Recorder(folder, call)
-    if start.is_final:  # an earlier point of the grid does the same
-        return _finished(start, folder, call, recorder)
-    atomic.remove_temporary(folder)
-    start = replace(start, trials=start.results, error="", stop_reason="", verdict=None)  # the search goes on
-    session = Session(
-        store=ResultStore(composed.paths.cache_dir),
-        reuse=composed.reuse if record is None else "never",
-        lock_file=composed.paths.lock_file,
-        working_folder=working_folder,
-        has_same_data=lambda stored: _has_same_data(stored, configuration, call, working_folder),
-    )
+class Job:
+    """The search of one configuration, whose files are written into a folder.
 
-    def search_here(started: SearchRecord) -> SearchRecord:
-        result = _search(started, folder, call, recorder, working_folder)
-        _draw(folder, call)  # while no other job of this machine measures
+    Args:
+        folder: Of the configuration.
+        call: What the jobs share.
+        working_folder: Where relative paths of the dataset begin.
+    """
+
+    def __init__(self, folder: Path, call: Call, working_folder: str = "") -> None:
+        self._folder, self._call, self._working_folder = folder, call, working_folder
+        self._recorder = _Recorder(folder, call)
+
+    def measure(self, configuration: Configuration, composed: DictConfig) -> SearchRecord | None:
+        """Searches and writes the files during the search; None after a failure, which they record."""
+        call = self._call
+        call.interrupts.check()
+        resumed, message = resuming.resume(self._folder, configuration, host.describe(configuration.ranks))
+        if message:
+            logger.warning(message)
+            call.view.note(message)
+        if resumed is not None and resumed.is_final:
+            self.skip_final(resumed)
+            return resumed
+        call.view.configuration_started(self._label(configuration))
+        start = resumed or initial_record(configuration, call.results)
+        if start.is_final:  # an earlier point of the grid does the same
+            return self._finished(start)
+        atomic.remove_temporary(self._folder)
+        start = replace(start, trials=start.results, error="", stop_reason="", verdict=None)  # the search goes on
+        session = Session(
+            store=ResultStore(composed.paths.cache_dir),
+            reuse=composed.reuse if resumed is None else "never",
+            lock_file=composed.paths.lock_file,
+            working_folder=self._working_folder,
+            has_same_data=self._has_same_data,
+        )
+        try:
+            storage.save(self._folder, start)
+            result, is_stored = session.run(start, self._search, call.view.status, call.view.note)
+            if is_stored:
+                reason = f"{result.stop_reason} (measured before, at {result.started_at})"
+                return self._finished(replace(result, stop_reason=reason, cost_s=0.0))
+        except (Exception, SystemExit) as error:  # a service may call sys.exit
+            logger.exception("the search failed")
+            self._record_failure(self._recorder.latest or start, error)
+            return None
+        call.remember(result, self._folder)
         return result
 
-    try:
-        storage.save(folder, start)
-        result, is_stored = session.run(start, search_here, call.view.status, call.view.note)
-        if is_stored:
-            reason = f"{result.stop_reason} (measured before, at {result.started_at})"
-            return _finished(replace(result, stop_reason=reason, cost_s=0.0), folder, call, recorder)
-    except (Exception, SystemExit) as error:  # a service may call sys.exit
-        logger.exception("the search failed")
-        _record_failure(recorder.latest or start, error, folder, call)
-        return None
-    call.remember(result, folder)
-    return result
+    def _has_same_data(self, stored: SearchRecord) -> bool:
+        """Whether a stored result is of the samples and the code that the dataset has now."""
+        if stored.facts is None:
+            return False
+        try:
+            facts = self._call.facts(stored.configuration, self._working_folder)
+        except NwsSweepError:  # the search reports it
+            return False
+        return (facts.samples, facts.code) == (stored.facts.samples, stored.facts.code)
 
+    def _search(self, start: SearchRecord) -> SearchRecord:
+        call, log = self._call, str(self._folder / storage.TRIAL_LOG)
+        start_process = call.dataset_server.factory(
+            lambda configuration: spec_of(configuration, self._working_folder, log), call.view.status
+        )
+        environment = Environment(start_process=start_process, check_interrupts=call.interrupts.check)
+        guess = earlier_results.first_guess(start.configuration, call.results)
+        with services(start.configuration), call.interrupts.deferred():
+            result = search(start, environment, self._recorder, guess)
+        self._draw()  # while no other job of this machine measures
+        return result
 
-def _has_same_data(stored: SearchRecord, configuration: Configuration, call: Call, working_folder: str) -> bool:
-    """Whether a stored result is of the samples and the code that the dataset has now."""
-    if stored.facts is None:
-        return False
-    try:
-        facts = call.facts(configuration, working_folder)
-    except NwsSweepError:  # the search reports it
-        return False
-    return (facts.samples, facts.code) == (stored.facts.samples, stored.facts.code)
+    def _finished(self, result: SearchRecord) -> SearchRecord:
+        """A result that was not measured here, after its files have been written."""
+        self._recorder.search_finished(result)
+        self._call.remember(result, self._folder)
+        self._draw()
+        return result
 
+    def skip_final(self, result: SearchRecord) -> None:
+        """Shows a result of an earlier program, and makes it available to later searches."""
+        self._call.remember(result, self._folder)
+        self._call.view.configuration_finished(self._label(result.configuration), result)
+        if not writer.has_pictures(self._folder):  # the earlier program was killed before it had drawn them
+            atomic.remove_temporary(self._folder)
+            self._draw()
 
-def _finished(result: SearchRecord, folder: Path, call: Call, recorder: "_Recorder") -> SearchRecord:
-    """A result that was not measured here, after its files have been written."""
-    recorder.search_finished(result)
-    call.remember(result, folder)
-    _draw(folder, call)
-    return result
+    def _label(self, configuration: Configuration) -> str:
+        plan = self._call.plan
+        return configuration.label_of(plan.varying if plan else configuration.columns)
 
+    def _draw(self) -> None:
+        """Draws the figures of a point of a grid; those of a single run are part of its report."""
+        plan = self._call.plan
+        if plan is None or plan.configurations > 1:
+            writer.try_pictures(self._folder)
 
-def skip_final(run: storage.StoredRun, call: Call) -> None:
-    """Shows a result of an earlier program, and makes it available to later searches."""
-    call.remember(run.result, run.folder)
-    call.view.configuration_finished(_label(run.result.configuration, call), run.result)
-    if not writer.has_pictures(run.folder):  # the earlier program was killed before it had drawn them
-        atomic.remove_temporary(run.folder)
-        _draw(run.folder, call)
+    def record_lost(self, configuration: Configuration, error: BaseException) -> None:
+        """Records the error that ended the job, beside the trials that it has saved."""
+        with contextlib.suppress(NotARunError):
+            stored = storage.load(self._folder).result
+            if not stored.complete:  # the job's own record, which may know more of the configuration
+                return self._record_failure(stored, error)
+        record, _ = resuming.resume(self._folder, configuration, host.describe(configuration.ranks))
+        if record is None:
+            self._record_failure(initial_record(configuration), error)
 
-
-def _label(configuration: Configuration, call: Call) -> str:
-    columns = call.plan.varying if call.plan else configuration.columns
-    return configuration.label_of(columns)
-
-
-def _search(start: SearchRecord, folder: Path, call: Call, recorder: "_Recorder", working_folder: str) -> SearchRecord:
-    log = str(folder / storage.TRIAL_LOG)
-    start_process = call.dataset_server.factory(
-        lambda configuration: spec_of(configuration, working_folder, log), call.view.status
-    )
-    environment = Environment(start_process=start_process, check_interrupts=call.interrupts.check)
-    guess = earlier_results.first_guess(start.configuration, call.results)
-    with services(start.configuration), call.interrupts.deferred():
-        return search(start, environment, recorder, guess)
-
-
-def _draw(folder: Path, call: Call) -> None:
-    """Draws the figures of a point of a grid; those of a single run are part of its report."""
-    if call.plan is None or call.plan.configurations > 1:
-        writer.try_pictures(folder)
+    def _record_failure(self, result: SearchRecord, error: BaseException) -> None:
+        reason = str(error) if isinstance(error, NwsSweepError) else one_line(f"{type(error).__name__}: {error}")
+        self._call.view.failed(reason)
+        try:
+            storage.save(self._folder, replace(result, error=reason))
+        except OSError as unwritable:  # such as a full disk: the other configurations may still be saved
+            logger.error("the failure could not be written: %s", unwritable)
 
 
 def initial_record(configuration: Configuration, earlier: Sequence[SearchRecord] = ()) -> SearchRecord:
@@ -133,26 +153,6 @@ def initial_record(configuration: Configuration, earlier: Sequence[SearchRecord]
         if trials and record.configuration.dataset == configuration.dataset:
             return replace(start, trials=trials, facts=record.facts)
     return replace(start, trials=trials)
-
-
-def record_lost_job(folder: Path, configuration: Configuration, error: BaseException, call: Call) -> None:
-    """Records the error that ended a job in its folder, beside the trials that the job has saved."""
-    with contextlib.suppress(NotARunError):
-        stored = storage.load(folder).result
-        if not stored.complete:  # the job's own record, which may know more of the configuration
-            return _record_failure(stored, error, folder, call)
-    record, _ = resuming.resume(folder, configuration, host.describe(configuration.ranks))
-    if record is None:
-        _record_failure(initial_record(configuration), error, folder, call)
-
-
-def _record_failure(result: SearchRecord, error: BaseException, folder: Path, call: Call) -> None:
-    reason = str(error) if isinstance(error, NwsSweepError) else one_line(f"{type(error).__name__}: {error}")
-    call.view.failed(reason)
-    try:
-        storage.save(folder, replace(result, error=reason))
-    except OSError as unwritable:  # such as a full disk: the other configurations may still be saved
-        logger.error("the failure could not be written: %s", unwritable)
 
 
 class _Recorder:
