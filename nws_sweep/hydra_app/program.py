@@ -30,8 +30,10 @@ from nws_sweep.config.schema import column_value, folder_name
 from nws_sweep.errors import NwsSweepError
 from nws_sweep.hydra_app import composing
 from nws_sweep.hydra_app.grid import without_hydra
-from nws_sweep.programs.hooks import ProgramHook, Reporting, SearchEnded, SearchHook, TuningHook, Wanted
+from nws_sweep.programs.hooks import ProgramHook, Reporting, SearchEnded, Wanted
 from nws_sweep.programs.reports import is_first_rank, report
+from nws_sweep.programs.search_hook import SearchHook
+from nws_sweep.programs.tuning_hook import TuningHook
 from nws_sweep.report import formats
 from nws_sweep.results import SearchRecord, atomic, storage
 

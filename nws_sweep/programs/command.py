@@ -11,8 +11,10 @@ from nws_sweep.config.options import OptionParser, not_empty
 from nws_sweep.config.schema import is_seconds
 from nws_sweep.errors import ConfigurationError, NwsSweepError
 from nws_sweep.programs import script
-from nws_sweep.programs.hooks import ProgramHook, Reporting, SearchHook, TuningHook
+from nws_sweep.programs.hooks import ProgramHook, Reporting
 from nws_sweep.programs.reports import is_first_rank, report
+from nws_sweep.programs.search_hook import SearchHook
+from nws_sweep.programs.tuning_hook import TuningHook
 from nws_sweep.report import command_text, explanation, formats
 from nws_sweep.report.progress import printer_for
 from nws_sweep.report.search_result import SearchResult
