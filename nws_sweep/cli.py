@@ -38,7 +38,7 @@ def main() -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Runs one command and returns its exit status; prints an error as one line on standard error."""
+    """Runs a command and returns its exit status; prints an error as one line on standard error."""
     try:
         status = _command(arguments)
         sys.stdout.flush()
@@ -192,9 +192,9 @@ def _summary(folder: Path, conditions: Sequence[str], where: str = "") -> "Summa
 
 
 def select(stored: "Stored", conditions: Sequence[str]) -> "Stored":
-    """The configurations that meet all conditions ``KEY=VALUE``; a single one is not a grid.
+    """Selects the configurations that meet all conditions ``KEY=VALUE``; a single configuration is not a grid.
 
-    ConfigurationError if a condition has another form, or no configuration meets it and those before it.
+    ConfigurationError if a condition has another form, or no configuration meets it and the conditions before it.
     """
     runs = list(stored.runs)
     for number, condition in enumerate(conditions, 1):
@@ -215,7 +215,7 @@ def select(stored: "Stored", conditions: Sequence[str]) -> "Stored":
 
 
 def _columns(run: "StoredRun") -> dict[str, str]:
-    """The columns of a configuration as typed on the command line."""
+    """Writes the columns of a configuration as typed on the command line."""
     return {name: shown(value) for name, value in run.result.configuration.columns.items()}
 
 

@@ -67,7 +67,7 @@ def sweep(dataset: Any, *, folder: str | Path | None = None, progress: Progress 
 
 
 def _searches(dataset: Any, keywords: Mapping[str, Any]) -> "list[_Search]":
-    """A search for each combination of values; the last axis varies fastest."""
+    """Makes a search for each combination of values; the last axis varies fastest."""
     axes = {}
     for name, value in keywords.items():
         if isinstance(value, list | tuple | range) and name not in _LISTS:
@@ -83,7 +83,7 @@ def _searches(dataset: Any, keywords: Mapping[str, Any]) -> "list[_Search]":
 
 
 def _named(values: Iterable[Any]) -> dict[Any, Any]:
-    """The values of an axis by what stands for them in tables and folders: themselves, or different names."""
+    """Names the values of an axis for tables and folders: plain values stand for themselves, others have names."""
     by_name: dict[Any, Any] = {}
     for value in values:
         if value is None or isinstance(value, bool | int | float | str):
@@ -115,7 +115,7 @@ def _swept(searches: "Sequence[_Search]", folder: Path, announce: Print) -> Swee
 
 
 class _Search:
-    """The search of one point, whose values have been checked.
+    """The search of a point, whose values have been checked.
 
     Args:
         dataset: As for ``search``.
@@ -134,7 +134,7 @@ class _Search:
         self.name = schema.folder_name([f"{name}={shown(value)}" for name, value in point.items()])
 
     def record(self, earlier: Sequence[SearchRecord]) -> SearchRecord:
-        """What was measured, here or for an earlier point that does the same, or why nothing was."""
+        """Measures the point, unless an earlier point does the same; a point that fails has a record with the error."""
         if self._input.fingerprint and (same := earlier_results.measured_once(self._configuration, earlier)):
             return same
         start = new_record(self._configuration)

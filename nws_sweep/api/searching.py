@@ -142,7 +142,7 @@ def search(  # noqa: PLR0913, PLR0917 - the DataLoader's own keywords, then ours
 
 
 def search_for_all_ranks(make_loader_input: Callable[[], LoaderInput], request: Request) -> SearchResult:
-    """The result of rank 0, with a warning if it is undecided or workers deliver different samples than no workers.
+    """Searches in rank 0, and warns if the result is undecided or workers deliver different samples than no workers.
 
     All ranks raise OutOfTime if rank 0 does.
     """
@@ -159,7 +159,7 @@ def _result(loader_input: LoaderInput, request: Request) -> SearchResult:
 
 
 def _warnings(result: SearchResult) -> Iterator[str]:
-    """The lines that the caller must not miss, at most one of a kind."""
+    """Yields the lines that the caller must not miss, at most one of a kind."""
     if result.status == Status.UNDECIDED:
         yield result.first_line
     for trial in result.trials:
@@ -173,7 +173,7 @@ def _warnings(result: SearchResult) -> Iterator[str]:
 
 
 def record_here(start: SearchRecord, loader_input: LoaderInput, request: Request) -> tuple[SearchRecord, bool]:
-    """The record of a search in this process, and whether an earlier search has stored it."""
+    """Searches in this process; returns the record, and whether an earlier search has stored it."""
     reuse = request.options.reuse
     session = Session(
         store=ResultStore() if loader_input.fingerprint else None, reuse=reuse, lock_file=host_lock.usual()
@@ -188,7 +188,7 @@ def record_here(start: SearchRecord, loader_input: LoaderInput, request: Request
             _pickled(start.configuration, loader_input, request.training_step, Path(folder))
 
     def check_and_announce(line: str) -> None:
-        """What cannot be pickled ends the search before it waits for another one."""
+        """Ends a search that cannot be pickled before it waits for another search."""
         check_pickling()
         reporter.note(line)
 
@@ -207,7 +207,7 @@ def record_here(start: SearchRecord, loader_input: LoaderInput, request: Request
 
 
 def configuration_of(loader_input: LoaderInput, options: SearchOptions) -> Configuration:
-    """What is held fixed in a search."""
+    """Makes the configuration of a search: what is held fixed."""
     settings = loader_input.settings
     columns = {
         "dataset": loader_input.name, "batch_size": settings.batch_size, "pin_memory": settings.pin_memory,
@@ -226,7 +226,7 @@ def configuration_of(loader_input: LoaderInput, options: SearchOptions) -> Confi
 
 
 def _announcement(loader_input: LoaderInput, start: SearchRecord) -> str:
-    """What is measured, for how long, and what an earlier search has measured."""
+    """Says what is measured, for how long, and what an earlier search has measured."""
     configuration = start.configuration
     name = loader_input.name
     if loader_input.wrapper:
@@ -270,7 +270,7 @@ def _pickled(
 
 
 def _with_settings_of_maker(start: SearchRecord, start_process: ProcessFactory) -> SearchRecord:
-    """The start, with the settings of the DataLoader that a function returned, or DataLoader's defaults."""
+    """Sets the settings of the DataLoader that a function returned, or DataLoader's defaults."""
     configuration = start.configuration
     with start_process(configuration, None, time.perf_counter() + START_LIMIT_S) as process:
         settings = process.facts.loader

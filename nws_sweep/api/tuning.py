@@ -108,7 +108,7 @@ def tune(  # noqa: PLR0913
 
 
 def _loader_input(make_loader: Callable[[], Any], is_given: bool) -> LoaderInput:
-    """What is measured: the loader, or the function that makes it, which is called in a trial process."""
+    """Reads what is measured: the loader, or the function that makes it, which is called in a trial process."""
     if is_given:
         return loader_input_of(_measured(make_loader), DATALOADER_DEFAULTS)
     maker = functools.wraps(make_loader)(functools.partial(_measured, make_loader))
@@ -125,13 +125,13 @@ def _announce_consequences(tuned: Any, result: SearchResult, announce: Print) ->
 
 
 def _measured(make: Callable[[], Any]) -> "DataLoader[Any]":
-    """The DataLoader to measure; of a LightningDataModule, whose copy is set up, the training DataLoader."""
+    """Makes the DataLoader to measure; of a LightningDataModule, whose copy is set up, the training DataLoader."""
     loaded = make()
     return loaders.unwrapped(loader_of_module(copy.copy(loaded)) if is_module(loaded) else loaded)
 
 
 def _with_result(loaded: Made, result: SearchResult) -> Made:
-    """A copy with the best settings, and the attribute ``tuning``."""
+    """Makes a copy with the best settings, and the attribute ``tuning``."""
     if is_module(loaded):
         module: Any = copy.copy(loaded)
         module.train_dataloader, module.tuning = functools.partial(_loader_of, module, result), _tuning(result)
@@ -146,14 +146,14 @@ def _with_result(loaded: Made, result: SearchResult) -> Made:
 
 
 def _reason_against(loader: "DataLoader[Any]", settings: LoaderSettings) -> str:
-    """Why the workers of these settings must not use the dataset of this process; empty if they may."""
+    """Says why the workers of these settings must not use the dataset of this process; empty if they may."""
     if settings.num_workers in (0, loader.num_workers):
         return ""
     return sharing.reason_against_workers(loader)
 
 
 def _with_reason(loaded: Made, reason: str) -> Made:
-    """The same object, with the attribute ``tuning`` if it is a DataLoader: a program may print it on each machine."""
+    """Gives a DataLoader the attribute ``tuning``, and changes nothing: a program may print it on each machine."""
     if not is_module(loaded) and not hasattr(type(loaded), "tuning"):
         settings = loaders.settings_of(loaders.unwrapped(loaded))
         vars(loaded)["tuning"] = Tuning(before=settings, after=settings, is_decided=True, reason=reason)

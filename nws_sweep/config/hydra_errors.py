@@ -14,7 +14,7 @@ _GROUPS = ("dataset", "measure", "training_step", "paths", "experiment")
 
 
 def explain(error: Exception, overrides: Sequence[str] = ()) -> ConfigurationError:
-    """One line for an error of Hydra or OmegaConf, with the overrides as the user typed them."""
+    """Explains an error of Hydra or OmegaConf in a line, with the overrides as the user typed them."""
     reason = _about_override(error) or _about_key(error, overrides)
     if not reason:
         text = f"{error}: {error.__cause__}" if error.__cause__ else str(error)
@@ -23,7 +23,7 @@ def explain(error: Exception, overrides: Sequence[str] = ()) -> ConfigurationErr
 
 
 def missing_launcher(extra: str) -> str:
-    """What to install for a launcher whose package is missing."""
+    """Says what to install for a launcher whose package is missing."""
     return f"hydra/launcher: a package is missing; pip install '.[{extra}]' in the checkout of nws_sweep installs it"
 
 
@@ -63,7 +63,7 @@ def _about_key(error: Exception, overrides: Sequence[str]) -> str | None:
 
 
 def no_such_key(key: str) -> str:
-    """The message for an unknown key."""
+    """Says that a key is unknown, and which key may have been meant."""
     if key.startswith(("dataset.", "training_step.")):
         return f"the chosen {key.partition('.')[0]} has no such argument; ++{key}=VALUE passes it anyway"
     if key in CALLED:

@@ -11,7 +11,7 @@ _CALLED = {"tune": "search"}  # commands that Python's names suggest
 
 
 class OptionParser(argparse.ArgumentParser):
-    """Prints an error as one line, without the usage, which has several."""
+    """Prints an error as one line, without the usage, which has several lines."""
 
     def error(self, message: str) -> NoReturn:
         """Ends the program with exit status 2."""
@@ -19,14 +19,14 @@ class OptionParser(argparse.ArgumentParser):
 
 
 def not_empty(text: str) -> str:
-    """The value of an option; ArgumentTypeError if it is empty, as after ``--key=``."""
+    """Returns the value of an option; ArgumentTypeError if it is empty, as after ``--key=``."""
     if not text:
         raise argparse.ArgumentTypeError("needs a value, but it is empty")
     return text
 
 
 def no_such_command(arguments: Sequence[str], commands: Iterable[str]) -> str:
-    """The message for a first argument that is neither a command nor ``key=value``, with what may have been meant."""
+    """Says that the first argument is neither a command nor ``key=value``, and which command may have been meant."""
     name, *rest = arguments
     close = [_CALLED[name]] if name in _CALLED else difflib.get_close_matches(name, commands, n=1)
     if Path(name).is_dir():

@@ -20,10 +20,10 @@ _OF_OTHERS = re.compile(r"(^|[._])(val|eval|test|predict)", re.IGNORECASE)
 
 
 def keys_of(composed: DictConfig, *, is_training: bool = True) -> ProjectFacts:
-    """The outermost dotted keys with the names of DataLoader settings, without those that Hydra cannot spell.
+    """Finds the outermost dotted keys with the names of DataLoader settings; keys that Hydra cannot spell do not count.
 
-    In mappings and among nodes named after splits only those of training count; all do if the split of the measured
-    DataLoader is unknown.
+    In mappings and among nodes named after splits only the keys of training count; all keys count if the split of the
+    measured DataLoader is unknown.
 
     Returns:
         Settings with one key, such as ``{"num_workers": "data.num_workers.train"}``, and unclear ones with several
@@ -58,7 +58,7 @@ def _settings_below(node: DictConfig, prefix: str, depth: int, *, is_training: b
 
 
 def _nodes_in(node: Any) -> Iterator[tuple[str, DictConfig]]:
-    """Names and values of the nodes right below a node, without interpolations of other nodes."""
+    """Yields names and values of the nodes right below a node, without interpolations of other nodes."""
     for name in node:
         is_here = not OmegaConf.is_missing(node, name) and not OmegaConf.is_interpolation(node, name)
         if is_here and isinstance(node[name], DictConfig):
@@ -70,7 +70,7 @@ def _is_of_another_split(name: str) -> bool:
 
 
 def _leaves(value: Any, dotted: str, *, is_training: bool) -> list[str]:
-    """The keys of a setting: its own, or those of a mapping, if possible of training."""
+    """Lists the keys of a setting: the key itself, or the keys in its mapping, if possible of training."""
     if isinstance(value, ListConfig):
         return []
     if not isinstance(value, DictConfig):
@@ -86,7 +86,7 @@ def _leaves(value: Any, dotted: str, *, is_training: bool) -> list[str]:
 
 
 def as_nodes(settings: Mapping[str, Any], project: ProjectFacts) -> dict[str, Any]:
-    """The settings with one key in the project as nested mappings from the top of its config."""
+    """Places the settings with one key in the project as nested mappings from the top of its config."""
     top = OmegaConf.create()
     for name, value in settings.items():
         if name in project.keys:
@@ -95,7 +95,7 @@ def as_nodes(settings: Mapping[str, Any], project: ProjectFacts) -> dict[str, An
 
 
 def left_out(settings: Mapping[str, Any], project: ProjectFacts) -> Iterator[str]:
-    """A line with the reason for each setting without one key in the project."""
+    """Yields a line with the reason for each setting that does not have one key in the project."""
     for name, value in settings.items():
         if name in project.keys:
             continue
@@ -106,7 +106,7 @@ def left_out(settings: Mapping[str, Any], project: ProjectFacts) -> Iterator[str
 
 
 def override(key: str, value: Any, mark: str = "++") -> str:
-    """``++data.num_workers=4``, quoted as Hydra's command line and a shell need it.
+    """Writes ``++data.num_workers=4``, quoted as Hydra's command line and a shell need it.
 
     ``++`` makes Hydra set a key whether or not it exists. The settings of a result need no quotes, so that a shell also
     takes them from ``$(nws-sweep best DIR --format overrides)``, whose quotes would stay.

@@ -8,7 +8,7 @@ _OF_TEXT = ("measure", "strategy", "reuse", "multiprocessing_context")  # settin
 
 
 def in_python(text: str) -> str:
-    """The same text with settings as arguments of ``nws_sweep.search``.
+    """Writes the settings in a text as arguments of ``nws_sweep.search``.
 
     >>> in_python("longer with measure=rigorous, or pin_memory=true")
     'longer with measure="rigorous", or pin_memory=True'

@@ -129,7 +129,7 @@ class SweepSchema:
 
 
 def _ranges_of(schema: type, prefix: str = "") -> Iterator[tuple[str, Allowed]]:
-    """The dotted keys of a class of the schema, with their ranges."""
+    """Yields the dotted keys of a class of the schema, with their ranges."""
     for name, kind in get_type_hints(schema, include_extras=True).items():
         if isinstance(kind, type) and is_dataclass(kind):
             yield from _ranges_of(kind, f"{prefix}{name}.")
@@ -156,7 +156,7 @@ def register() -> None:
 
 
 def folder_name(overrides: Sequence[str], nameless: tuple[str, ...] = _NAMELESS) -> str:
-    """The name of a configuration's folder in a grid: its overrides, sorted, such as ``batch_size=64,pin_memory=true``.
+    """Names a configuration's folder in a grid after its overrides, sorted, such as ``batch_size=64,pin_memory=true``.
 
     Overrides with ``nameless`` prefixes, which do not identify a configuration of ours, are omitted; see ``safe_name``.
     """
@@ -168,10 +168,10 @@ def folder_name(overrides: Sequence[str], nameless: tuple[str, ...] = _NAMELESS)
 
 
 def hydra_arguments(argument: str) -> list[str]:
-    """An argument of the command line as Hydra accepts it.
+    """Writes an argument of the command line as Hydra accepts it.
 
-    A number as training step, ``training_step=0.05``, sets the group and its key, since a group takes no number. One
-    name, ``settings=pin_memory``, is a list of one.
+    A number as training step, ``training_step=0.05``, sets the group and its key, since a group takes no number. A
+    single name, ``settings=pin_memory``, is a list with one element.
     """
     if match := re.fullmatch(r"training_step=(-?[\d.][\d.e,-]*)", argument):
         return ["training_step=sleep", f"training_step.seconds_per_batch={match[1]}"]
@@ -183,7 +183,7 @@ def hydra_arguments(argument: str) -> list[str]:
 def configuration(
     config: DictConfig, dataset_name: str, overrides: Sequence[str] = (), loader: LoaderSettings | None = None
 ) -> Configuration:
-    """The ``Configuration`` of a composed Hydra configuration without its ``hydra`` node.
+    """Makes the ``Configuration`` of a composed Hydra configuration without its ``hydra`` node.
 
     Overrides of other keys become columns. ``loader`` has the settings of the DataLoader that the dataset comes in,
     which replace null.
@@ -209,7 +209,7 @@ def configuration(
 
 
 def _settings(plain: Mapping[str, Any], loader: LoaderSettings) -> LoaderSettings:
-    """The settings of the loader, changed as the configuration says; its num_workers is searched."""
+    """Changes the settings of the loader as the configuration says; its num_workers is searched."""
     for setting in fields(LoaderSettings):
         if setting.name != "num_workers" and plain[setting.name] is not None:  # num_workers is a list here
             loader = replace(loader, **{setting.name: plain[setting.name]})
@@ -262,17 +262,17 @@ def is_seconds(value: Any) -> bool:
 
 
 def sleeping(seconds: float) -> dict[str, Any]:
-    """The node of a training step that sleeps for these seconds per batch."""
+    """Makes the node of a training step that sleeps for these seconds per batch."""
     return {"_target_": "nws_sweep.dataloading.training_steps.Sleep", "seconds_per_batch": float(seconds)}
 
 
 def names(settings: str | Iterable[str]) -> tuple[str, ...]:
-    """The names of settings; a text is one name."""
+    """Lists the names of settings; a text is a single name."""
     return (settings,) if isinstance(settings, str) else tuple(settings)
 
 
 def measure_rules(measure: str | MeasureRules | None) -> MeasureRules:
-    """The rules of a preset of ``conf/measure``, or those given; None for the defaults."""
+    """Reads the rules of a preset of ``conf/measure``, or checks rules; None for the defaults."""
     if isinstance(measure, MeasureRules):
         for rule in fields(measure):
             require(f"measure.{rule.name}", getattr(measure, rule.name))
@@ -286,7 +286,7 @@ def measure_rules(measure: str | MeasureRules | None) -> MeasureRules:
 
 
 def reuse_of(value: bool | str) -> str:
-    """One of ``ranges.REUSES``: True for ``fresh``, False for ``never``; else ConfigurationError."""
+    """Reads True as ``fresh`` and False as ``never``; ConfigurationError if a text is not in ``ranges.REUSES``."""
     if not isinstance(value, str):
         return "fresh" if value else "never"
     require("reuse", value)
@@ -294,7 +294,7 @@ def reuse_of(value: bool | str) -> str:
 
 
 def _checked(values: Any, *targets: str) -> dict[str, Any]:
-    """The values, ``search`` as ``SearchRules``; ``targets`` are nodes that need a ``_target_``.
+    """Checks values, and adds ``search``, their ``SearchRules``; ``targets`` are nodes that need a ``_target_``.
 
     OmegaConf's error if a key is unknown or missing.
     """
@@ -327,7 +327,7 @@ def autotune_options(
     reuse: bool | str = "fresh",
     once: bool = False,
 ) -> dict[str, Any]:
-    """The options of ``autotune`` by name. ConfigurationError if one is out of range."""
+    """Checks the options of ``autotune``. ConfigurationError if an option is out of range."""
     chosen = None if settings is None else names(settings)
     require("max_workers", max_workers)
     reuse_of(reuse)
@@ -339,7 +339,7 @@ def autotune_options(
 
 
 def search_rules(values: Mapping[str, Any]) -> SearchRules:
-    """The rules of a search, of valid values by the names of their keys."""
+    """Makes the rules of a search from valid values by the names of their keys."""
     most = values["max_workers"]
     if most is None and values["strategy"] != "adaptive":
         most = 2 * host.usable_cpus(values["ranks"])
@@ -364,7 +364,7 @@ def search_rules(values: Mapping[str, Any]) -> SearchRules:
 
 
 def column_value(config: DictConfig, key: str, override: str) -> Any:
-    """The value, or for a group the name of the chosen option."""
+    """Finds the value of a key, or for a group the name of the chosen option."""
     typed = override.partition("=")[2]
     if "/" in key:
         return typed

@@ -207,7 +207,7 @@ class GridState:
     folder: Path
 
     def ended(self, point: Point) -> storage.StoredRun | None:
-        """The result of a point whose search has ended, perhaps by its limit; None if there is none."""
+        """Loads the result of a point whose search has ended, perhaps by its limit; None if there is no result."""
         folder = self.folder / schema.folder_name(point)
         if not (folder / storage.RESULT).exists():  # a hundred times faster than composing the configuration
             return None
@@ -232,7 +232,7 @@ class GridState:
 
 
 def sweep(config: DictConfig, loader: ConfigLoader, launcher: Launcher, batch_size: int | None) -> None:
-    """Runs the jobs of a grid in batches; without a size one at a time in this process, else all at once."""
+    """Runs the jobs of a grid in batches; without a size single jobs in this process, else all jobs at once."""
     if current is None or current.folder is None:
         raise ConfigurationError("hydra.callbacks: a grid needs the callback nws_sweep; others may be added")
     grid_state = GridState(current, grid.Composer(config, loader), current.folder)
@@ -242,7 +242,7 @@ def sweep(config: DictConfig, loader: ConfigLoader, launcher: Launcher, batch_si
 
 
 def run_points(points: Iterable[Point], grid_state: GridState, launcher: Launcher, batch_size: int | None) -> None:
-    """Launches the unfinished points in batches, which are read one at a time; None for one batch."""
+    """Launches the unfinished points in batches, each read when it is launched; None for a single batch."""
     unfinished = ((number, point) for number, point in enumerate(points) if not grid_state.skip_if_final(point))
     while batch := list(itertools.islice(unfinished, batch_size)):
         _run_batch([list(point) for _, point in batch], batch[0][0], grid_state, launcher)

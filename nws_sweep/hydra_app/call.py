@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 @dataclass(kw_only=True, eq=False)
 class Call:
-    """One call of the command line. A process that a launcher started has a separate call, without a plan.
+    """A call of the command line. A process that a launcher started has a separate call, without a plan.
 
-    The first two are set when all values, datasets and the folder have been checked.
+    Plan and folder are set when all values, datasets and the folder have been checked.
     """
 
     plan: Plan | None = None
@@ -48,7 +48,7 @@ class Call:
         return view
 
     def facts(self, configuration: Configuration, working_folder: str) -> DatasetFacts:
-        """The facts of a dataset, which is made at the first call; NwsSweepError if it cannot be made."""
+        """Finds the facts of a dataset, which is made at the first call; NwsSweepError if it cannot be made."""
         # All that must be made before a configuration is measured; many points of a grid share it.
         parts = (configuration.dataset, configuration.training_step, configuration.collate_fn, configuration.services)
         key = repr((*parts, configuration.ranks))
@@ -93,7 +93,7 @@ class Call:
 
 @contextlib.contextmanager
 def services(configuration: Configuration) -> Iterator[None]:
-    """Runs the services of a configuration, such as a server of its data; ConfigurationError if one fails to start."""
+    """Runs the services of a configuration, such as a server of its data. ConfigurationError if a start fails."""
     with contextlib.ExitStack() as stack:
         for name, node in configuration.services.items():
             try:

@@ -42,7 +42,7 @@ class Composer:
     loader: ConfigLoader
 
     def configuration(self, overrides: Sequence[str], facts: Facts | None = None) -> Configuration:
-        """The configuration of a point; ConfigurationError if a value is wrong."""
+        """Composes a point; ConfigurationError if a value is wrong."""
         try:
             composed = self.loader.load_sweep_config(self.multirun, list(overrides))
             if composed.hydra.sweeper.get("params") != self.multirun.hydra.sweeper.get("params"):
@@ -60,7 +60,7 @@ class Composer:
 def configuration_of(
     task: DictConfig, hydra: DictConfig, overrides: Sequence[str], facts: Facts | None = None
 ) -> Configuration:
-    """The configuration of a job, from its own values and its ``hydra`` node; see ``schema.configuration``.
+    """Makes the configuration of a job from its values and its ``hydra`` node; see ``schema.configuration``.
 
     The dataset has the name of the chosen option, or of the class or function that an override gives. With ``facts``,
     settings that are null are those of the DataLoader that the dataset comes in.
@@ -77,12 +77,12 @@ def configuration_of(
 
 
 def without_hydra(config: DictConfig) -> DictConfig:
-    """A copy of a composed configuration without its ``hydra`` node."""
+    """Copies a composed configuration without its ``hydra`` node."""
     return OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
 
 
 def axes_of(config: DictConfig, loader: ConfigLoader) -> dict[str, list[str]]:
-    """Each overridden key of a grid with its overrides, one per value, as Hydra's own sweeper expands them."""
+    """Expands each overridden key of a grid to an override for each value, as Hydra's own sweeper does."""
     # Interpolations are resolved in each point.
     overrides = cast("list[str]", OmegaConf.to_container(config.hydra.overrides.task, resolve=False))
     expanded = {}
@@ -98,12 +98,12 @@ def axes_of(config: DictConfig, loader: ConfigLoader) -> dict[str, list[str]]:
 
 
 def _presets(hydra: DictConfig) -> list[str]:
-    """The overrides of the chosen presets of axes."""
+    """Lists the overrides of the chosen presets of axes."""
     return [f"{key}={value}" for key, value in (hydra.sweeper.get("params") or {}).items()]
 
 
 def samples(expanded: Mapping[str, Sequence[str]]) -> Iterator[list[str]]:
-    """Points that have every value of every axis at least once; their number grows with the sum of axis lengths."""
+    """Yields points with every value of every axis at least once; their number grows with the sum of axis lengths."""
     first = {key: overrides[0] for key, overrides in expanded.items()}
     yield list(first.values())
     for key, overrides in expanded.items():
@@ -113,7 +113,7 @@ def samples(expanded: Mapping[str, Sequence[str]]) -> Iterator[list[str]]:
 
 
 def check(composer: Composer) -> tuple[Plan, list[Configuration]]:
-    """The plan of a grid, and configurations with every value of every axis; ConfigurationError if one is wrong."""
+    """Plans a grid, and makes configurations with every value of every axis; ConfigurationError if a value is wrong."""
     expanded = axes_of(composer.multirun, composer.loader)
     checked = [composer.configuration(point) for point in samples(expanded)]
     size = math.prod(map(len, expanded.values()))
@@ -121,7 +121,7 @@ def check(composer: Composer) -> tuple[Plan, list[Configuration]]:
 
 
 def check_single(task: DictConfig, hydra: DictConfig) -> tuple[Plan, list[Configuration]]:
-    """The plan of a single run, and its configuration; see ``check``."""
+    """Plans a single run, and makes its configuration; see ``check``."""
     configuration = configuration_of(task, hydra, list(hydra.overrides.task))
     presets = ", ".join(_presets(hydra))
     note = f"presets of axes are swept only with -m; without it {presets} is ignored" if presets else ""

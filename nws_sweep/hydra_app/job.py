@@ -1,4 +1,4 @@
-"""One job of a grid, which searches a configuration and writes its files."""
+"""A job of a grid, which searches a configuration and writes its files."""
 
 import contextlib
 import logging
@@ -28,7 +28,7 @@ _SAVE_EVERY_S = 5.0  # unfinished trials
 
 
 class Job:
-    """The search of one configuration, whose files are written into a folder.
+    """Searches a configuration, and writes the files of the search into a folder.
 
     Args:
         folder: Of the configuration.
@@ -100,7 +100,7 @@ class Job:
         return result
 
     def _finished(self, result: SearchRecord) -> SearchRecord:
-        """A result that was not measured here, after its files have been written."""
+        """Writes the files of a result that was not measured here, and returns the result."""
         self._recorder.search_finished(result)
         self._call.remember(result, self._folder)
         self._draw()
@@ -119,7 +119,7 @@ class Job:
         return configuration.label_of(plan.varying if plan else configuration.columns)
 
     def _draw(self) -> None:
-        """Draws the figures of a point of a grid; those of a single run are part of its report."""
+        """Draws the figures of a point of a grid; the report of a single run has its figures."""
         plan = self._call.plan
         if plan is None or plan.configurations > 1:
             writer.try_pictures(self._folder)
@@ -144,7 +144,7 @@ class Job:
 
 
 def initial_record(configuration: Configuration, earlier: Sequence[SearchRecord] = ()) -> SearchRecord:
-    """The record at the start of a search, with the trials that the same grid has measured already."""
+    """Makes the record at the start of a search, with the trials that the same grid has measured already."""
     start = new_record(configuration)
     if same := earlier_results.measured_once(configuration, earlier):
         return replace(same, started_at=start.started_at)

@@ -105,9 +105,9 @@ class ProgramCallback(Callback):
 def of_program(
     record: SearchRecord, config: DictConfig, overrides: Sequence[str], *, is_training: bool = True
 ) -> SearchRecord:
-    """The record with a column for each override, and the keys of the DataLoader's settings in the program's config.
+    """Adds a column for each override, and the keys of the DataLoader's settings in the program's config, to a record.
 
-    An override that sets a column, such as ``data.batch_size=64`` that of batch_size, needs no separate column.
+    An override that sets a column, as ``data.batch_size=64`` sets batch_size, needs no separate column.
     """
     columns = dict(record.configuration.columns)
     for override in overrides:
@@ -135,7 +135,7 @@ def _is_about_a_failure(record: logging.LogRecord) -> bool:
 
 
 class SearchCallback(ProgramCallback):
-    """Searches one DataLoader of each job; options are keywords of ``nws_sweep.search``."""
+    """Searches a DataLoader of each job; options are keywords of ``nws_sweep.search``."""
 
     kind = SearchHook
 
@@ -154,7 +154,7 @@ class SearchCallback(ProgramCallback):
             handler.addFilter(_is_about_a_failure)
 
     def on_job_end(self, config: DictConfig, job_return: JobReturn, **kwargs: Any) -> None:
-        """Makes the job one that has returned, or one that has failed if the search failed or there was none."""
+        """Makes Hydra take the job for completed, or for failed if the search failed or there was none."""
         vars(utils).pop("Exception", None)
         super().on_job_end(config, job_return, **kwargs)
         hook = self._hook

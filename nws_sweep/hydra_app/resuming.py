@@ -74,7 +74,7 @@ def refuse_another(folder: Path, configuration: Configuration) -> None:
 
 
 def ended(folder: Path, configuration: Configuration, host: Host) -> storage.StoredRun | None:
-    """The result of a configuration if its search ended, perhaps by its limit, and its batches can be read."""
+    """Loads the result of a configuration if its search ended, perhaps by its limit, and its batches can be read."""
     with contextlib.suppress(NotARunError):
         run = storage.load(folder)
         if run.result.complete and not run.batches_error and _is_same_search(run.result, configuration, host):
@@ -83,7 +83,7 @@ def ended(folder: Path, configuration: Configuration, host: Host) -> storage.Sto
 
 
 def resume(folder: Path, configuration: Configuration, host: Host) -> tuple[SearchRecord | None, str]:
-    """The record with which a search continues, and a line if files were set aside; None if the search starts.
+    """Loads the record with which a search continues, and a line if files were set aside; None if the search starts.
 
     Another configuration with the same overrides, and an unfinished search of another host, are set aside.
     """
@@ -124,7 +124,7 @@ def _is_same_search(record: SearchRecord, configuration: Configuration, host: Ho
 
 
 def _without_cpu_defaults(configuration: Configuration) -> Configuration:
-    """Without the values whose defaults depend on the CPUs: the largest candidate, max_workers and the reference."""
+    """Leaves out the values whose defaults depend on the CPUs: the largest candidate, max_workers and the reference."""
     rules = configuration.search
     is_default = rules.max_workers is None or rules.candidates == tuple(range(len(rules.candidates)))
     candidates = () if is_default else rules.candidates

@@ -15,7 +15,7 @@ COMMANDS = ("autotune", "explain", "search", "watch")
 
 
 def are_asked_for(arguments: Sequence[str]) -> bool:
-    """Whether a command line runs a program; ``explain`` without one reads a folder."""
+    """Tells whether a command line runs a program; ``explain`` without a program reads a folder."""
     if not arguments or arguments[0] not in COMMANDS:
         return False
     if arguments[0] != "explain":

@@ -31,7 +31,7 @@ _print = printer_for(True)  # on standard error
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Runs one of ``programs.COMMANDS``; exceptions and the exit status of the program leave it as exceptions.
+    """Runs a command of ``programs.COMMANDS``; exceptions and the exit status of the program leave it as exceptions.
 
     A search that has not begun is an error, though the program has ended without one.
 
@@ -63,7 +63,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def parser_of(command: str) -> OptionParser:
-    """The parser of one of ``programs.COMMANDS``."""
+    """Makes the parser of a command of ``programs.COMMANDS``."""
     parser = OptionParser(f"nws-sweep {command}", description=_ABOUT[command], allow_abbrev=False)
     parser.add_argument(
         "--loader", type=_loader, metavar="NUMBER|CLASS",
@@ -140,7 +140,7 @@ def _announce(line: str) -> None:
 
 
 def _keep(record: SearchRecord, output: Path, name: str, *, explains: bool) -> int:
-    """Writes the files of a search and its report, and prints its table or, if it ``explains``, that of the stages.
+    """Writes the files of a search and its report, and prints its table or, if it ``explains``, the table of stages.
 
     Returns the exit status: 1 if a candidate failed, or no calls were timed.
     """

@@ -74,13 +74,13 @@ class ProgramHook:
         return 0
 
     def start(self) -> None:
-        """Replaces them."""
+        """Replaces the iterators of all DataLoaders."""
         from nws_sweep.dataloading.hook import wrap_iterators  # imports torch
 
         self._restore = wrap_iterators(self._get_iterator)
 
     def end(self, program: str) -> None:
-        """Restores them, and says what was found in the program, which has ended; once, and not in a forked process.
+        """Restores the iterators, and says what was found in the program, which has ended. Once, in no forked process.
 
         A failure is a line: it must not change how the program ends.
         """
@@ -105,7 +105,7 @@ class ProgramHook:
         return self.get_iterator(original, loader)
 
     def get_iterator(self, original: Callable[[Any], Any], loader: Any) -> Any:
-        """The iterator of a DataLoader, in place of that of DataLoader's ``original`` method."""
+        """Returns the iterator of a DataLoader, in place of what DataLoader's ``original`` method returns."""
         raise NotImplementedError
 
     def conclude(self, program: str) -> None:
@@ -121,5 +121,5 @@ class ProgramHook:
 
 
 def name_of(number: int, loader: Any) -> str:
-    """The name of a DataLoader in lines: its number and the class of its dataset."""
+    """Names a DataLoader in lines by its number and the class of its dataset."""
     return f"DataLoader {number} ({type(loader.dataset).__name__})"

@@ -47,7 +47,7 @@ class _EndingIterator:
 
 
 class SearchHook(ProgramHook):
-    """Searches one DataLoader, and ends the program.
+    """Searches a DataLoader, and ends the program.
 
     Args:
         reporting: How it reports.
@@ -67,22 +67,22 @@ class SearchHook(ProgramHook):
 
     @property
     def status(self) -> int:
-        """As the search has ended; 1 if nothing was searched.
+        """The exit status of the search; 1 if nothing was searched.
 
-        It is 0 in a process that the program has forked, and in other ranks: torchrun would end the first one.
+        It is 0 in a process that the program has forked, and in other ranks: torchrun would end the first rank.
         """
         if self.ending is not None:
             return int(self.ending.code or 0)
         return int(os.getpid() == self._made_in and is_first_rank())
 
     def get_iterator(self, original: Callable[[Any], Any], loader: Any) -> Any:
-        """The loader's own iterator, or one that ends the program."""
+        """Returns the loader's own iterator, or an iterator that ends the program."""
         if self.ending is None and not self._is_to_search(loader):
             return original(loader)
         return _EndingIterator(self, loader)
 
     def end_program(self, loader: Any) -> NoReturn:
-        """Searches the loader unless one has been searched, and ends the program."""
+        """Searches the loader unless a loader has been searched, and ends the program."""
         if self.ending is None:
             self.ending = SearchEnded(self._search(loader))
             main = threading.main_thread()
@@ -113,7 +113,7 @@ class SearchHook(ProgramHook):
         return not reason
 
     def _number_of(self, loader: Any) -> tuple[int, bool]:
-        """The number of a loader, and whether it is iterated for the first time."""
+        """Finds the number of a loader, and whether it is iterated for the first time."""
         for number, reference in enumerate(self._loaders, 1):
             if reference() is loader:
                 return number, False
@@ -130,7 +130,7 @@ class SearchHook(ProgramHook):
             self._reporting.warn(f"the search failed: the program has started other ranks itself; {how}")
             return 1
         try:
-            return self._reporting.keep(self._found(loader).record) or 0
+            return self._reporting.keep(self._result(loader).record) or 0
         except KeyboardInterrupt as stop:  # the program might train on
             by_signal = f" by {stop}" if str(stop) else ""
             self._reporting.warn(f"the search was interrupted{by_signal}")
@@ -142,8 +142,8 @@ class SearchHook(ProgramHook):
             self._reporting.warn(f"the search failed: {one_line(str(error) or repr(error), 1000)}")
             return 1
 
-    def _found(self, loader: Any) -> "SearchResult":
-        """The result of a search of the pickled loader or, if that is impossible, of the loader in a forked program."""
+    def _result(self, loader: Any) -> "SearchResult":
+        """Searches the pickled loader or, if it cannot be pickled, the loader in a forked program."""
         from nws_sweep import api
         from nws_sweep.dataloading import loaders, pickling
 

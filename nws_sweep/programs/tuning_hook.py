@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class _Followed:
-    """A DataLoader that has a tuner, or several that the program makes for one epoch each."""
+    """A DataLoader that has a tuner, or several DataLoaders that the program makes for one epoch each."""
 
     number: int
     name: str
@@ -29,10 +29,10 @@ class _Followed:
 
 
 class TuningHook(ProgramHook):
-    """Gives each DataLoader a tuner; loaders that are made for one epoch each share one.
+    """Gives each DataLoader a tuner; loaders that are made for one epoch each share a tuner.
 
-    All of them are timed. Only the selected one changes its settings, or is reported if nothing may change: of
-    several that may be the training DataLoader, the one that has given most batches so far.
+    All DataLoaders are timed. Only the selected DataLoader changes its settings, or is reported if nothing may change:
+    of several that may be the training DataLoader, the DataLoader that has given most batches so far.
 
     Args:
         reporting: How it reports.
@@ -99,7 +99,7 @@ class TuningHook(ProgramHook):
         self._reporting.announce(f"{program} ended without iterating over {missed}")
 
     def get_iterator(self, original: Callable[[Any], Any], loader: Any) -> Any:
-        """An iterator that tunes the loader."""
+        """Returns an iterator that tunes the loader."""
         from nws_sweep.online.loader import TunedLoader, iterator_of
 
         if isinstance(loader, TunedLoader):
@@ -145,7 +145,7 @@ class TuningHook(ProgramHook):
         return followed.tuner
 
     def _followed_before(self, loader: Any, kind: str) -> _Followed | None:
-        """What follows loaders of this kind with the same dataset, or with a dataset that is gone."""
+        """Finds what follows loaders of this kind with the same dataset, or with a dataset that is gone."""
         for followed in self._followed:
             dataset = followed.dataset()
             is_alike = followed.kind == kind and (dataset is None or dataset is loader.dataset)
@@ -178,9 +178,9 @@ class TuningHook(ProgramHook):
 
 
 def _is_another(earlier: Any, loader: Any) -> bool:
-    """Whether both are in use, as a DataLoader for training and one for validation over parts of one dataset are.
+    """Tells whether both are in use, as DataLoaders for training and validation over parts of a dataset are.
 
-    Loaders that are made for one epoch each have epochs of one length, though the earlier one may not be gone yet.
+    Loaders that are made for one epoch each have epochs of equal length, though the earlier loader may not be gone yet.
     """
     from nws_sweep.online.loader import batches_of
 
@@ -188,7 +188,7 @@ def _is_another(earlier: Any, loader: Any) -> bool:
 
 
 def _dataset_of(loader: Any) -> Callable[[], Any]:
-    """A weak reference; to the loader if its dataset is what cannot be referenced weakly, such as a list."""
+    """References the dataset weakly; the loader if the dataset has no weak references, as a list."""
     try:
         return weakref.ref(loader.dataset)
     except TypeError:

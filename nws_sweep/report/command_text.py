@@ -22,7 +22,7 @@ _SWITCHES = {"true": True, "false": False}
 
 
 def predictions(configuration: ConfigurationSummary, options: Namespace) -> str:
-    """The predictions for a configuration as printed text, with the options of ``predict``.
+    """Prints the predictions for a configuration, with the options of ``predict``.
 
     Raises:
         ConfigurationError: If an option is not allowed, or no costs of batches were recorded.
@@ -48,7 +48,7 @@ def predictions(configuration: ConfigurationSummary, options: Namespace) -> str:
 
 
 def numbers(name: str, text: str) -> list[int]:
-    """The numbers of ``2,4,8`` or ``0..64``, ascending."""
+    """Reads the numbers of ``2,4,8`` or ``0..64``, ascending."""
     message = f"{name}={text}: must be integers such as 2,4,8 or a range such as 0..16"
     values: set[int] = set()
     for part in text.split(","):
@@ -123,7 +123,7 @@ def _sizing(recorded: WhatIf, best: QueueSettings, numbers: Sequence[int]) -> It
 
 
 def of_comparison(comparison: RunComparison) -> str:
-    """The comparison as printed text."""
+    """Prints a comparison."""
     table = snippets.markdown_table(_COMPARED, [_row(pair) for pair in comparison.pairs])
     verdicts = Counter(map(_verdict, comparison.pairs))
     counts = ", ".join(f"{count} {name}" for name, count in verdicts.items())
@@ -131,7 +131,7 @@ def of_comparison(comparison: RunComparison) -> str:
 
 
 def _row(pair: Pair) -> list[str]:
-    """The cells of a configuration under ``_COMPARED``."""
+    """Lists the cells of a configuration under ``_COMPARED``."""
     before, after = _setting(pair.a), _setting(pair.b)
     setting = before if before == after else f"{before} -> {after}"
     figures = [units.NOTHING] * 4

@@ -46,12 +46,12 @@ class Explanation:
         return self.stages[0].seconds / self.stages[0].share
 
     def to_frame(self) -> "pd.DataFrame":
-        """A row for each stage, the columns those of ``to_dict``."""
+        """Makes a row for each stage, with the columns of ``to_dict``."""
         rows = self.to_dict()["stages"]
         return Rows(columns=tuple(rows[0]), rows=tuple(rows)).frame()
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON; ``epoch_without_s`` is in three columns."""
+        """Gives plain values, for JSON; ``epoch_without_s`` is in three columns."""
         return {
             "num_workers": self.num_workers,
             "epoch_s": self.epoch_s,
@@ -71,7 +71,7 @@ class Explanation:
 
 
 def of(configuration: ConfigurationSummary) -> Explanation:
-    """The explanation of a configuration; NwsSweepError if no calls were timed."""
+    """Explains a configuration; NwsSweepError if no calls were timed."""
     best, stages = configuration.best, configuration.stages
     if best is None or not stages:
         raise NwsSweepError(
@@ -84,7 +84,7 @@ def of(configuration: ConfigurationSummary) -> Explanation:
 
 
 def of_record(record: SearchRecord) -> Explanation:
-    """The explanation of a search; NwsSweepError if no calls were timed."""
+    """Explains a search; NwsSweepError if no calls were timed."""
     return of(summarise_record(record).configurations[0])
 
 
@@ -100,13 +100,13 @@ def _flat(stage: Stage) -> dict[str, Any]:
 
 
 def table(stages: Sequence[Stage]) -> list[list[str]]:
-    """The header and the cells of stages that take a hundredth of a sample's time, at most twelve."""
+    """Lists the header, and the cells of stages that take a hundredth of a sample's time, at most twelve."""
     expensive = [stage for stage in stages if stage.share >= _LEAST_SHARE and stage.depth <= 1]
     return [list(_HEADER), *map(_cells, nested(expensive[:_MOST_ROWS]))]
 
 
 def stage_table(stages: Sequence[Stage]) -> str:
-    """The table of the same stages in Markdown."""
+    """Renders the table of the stages as Markdown."""
     return snippets.markdown_table(_HEADER, table(stages)[1:])
 
 
@@ -124,7 +124,7 @@ def _cells(stage: Stage) -> list[str]:
 
 
 def sentences(stages: Sequence[Stage], num_workers: int) -> Iterator[str]:
-    """What is saved without the most expensive stage, and stages that cost workers but no time."""
+    """Says what is saved without the most expensive stage, and which stages cost workers but no time."""
     saving = {stage: stage.saved for stage in stages if stage.saved is not None and stage.depth == 0}
     dearest = max(saving, key=saving.__getitem__, default=None)
     if dearest and saving[dearest] >= NO_TIME:
@@ -135,7 +135,7 @@ def sentences(stages: Sequence[Stage], num_workers: int) -> Iterator[str]:
 
 
 def sentence(stage: Stage, num_workers: int) -> str:
-    """What is saved if this stage takes no time."""
+    """Says what is saved if this stage takes no time."""
     saved = f"if {stage.name} took no time the epoch would take {units.share(stage.saved or 0.0)} less"
     return f"{saved}, and {_fewer(stage, num_workers)}" if _needs_fewer(stage, num_workers) else saved
 

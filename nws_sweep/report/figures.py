@@ -22,7 +22,7 @@ Batches = Callable[[ConfigurationSummary], Sequence[BatchTime]]
 
 @dataclass(frozen=True, slots=True)
 class Illustration:
-    """One picture."""
+    """A picture of a report."""
 
     name: str  # of its files, without suffix
     draw: Callable[[str], "Figure"]  # of the title
@@ -38,7 +38,7 @@ class Illustration:
 
 
 def of(summary: Summary, batches: Batches) -> tuple[Illustration, ...]:
-    """The pictures for which this run or grid has data, the most important first."""
+    """Selects the pictures for which this run or grid has data, the most important first."""
     if not summary.stored.is_grid:
         (only,) = summary.configurations
         return (*_curves("time", line_charts.times(summary), min), *of_configuration(only, batches))
@@ -48,7 +48,7 @@ def of(summary: Summary, batches: Batches) -> tuple[Illustration, ...]:
 
 
 def of_configuration(summary: ConfigurationSummary, batches: Batches) -> tuple[Illustration, ...]:
-    """The pictures in the folder of a configuration."""
+    """Selects the pictures in the folder of a configuration."""
     return (*_stages(summary), *_batches(summary, batches))
 
 

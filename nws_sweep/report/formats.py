@@ -36,15 +36,15 @@ class Rendered:
 
     @property
     def file(self) -> str:
-        """Comments and text as YAML."""
+        """Writes comments and text as YAML."""
         return "".join(f"# {joined_lines(line)}\n" for line in self.comments) + self.text
 
 
 def best_settings(summary: ConfigurationSummary) -> dict[str, Any] | None:
-    """The DataLoader keywords to paste; None without an answer.
+    """Selects the DataLoader keywords to paste; None without an answer.
 
-    They are num_workers, settings that were searched or vary in the grid, and settings in which the measured loader
-    differs from the user's DataLoader, or from DataLoader's defaults if there is none.
+    The keywords are num_workers, settings that were searched or vary in the grid, and settings in which the measured
+    loader differs from the user's DataLoader, or from DataLoader's defaults if there is no DataLoader.
     """
     if summary.answer is None:
         return None
@@ -58,7 +58,7 @@ def best_settings(summary: ConfigurationSummary) -> dict[str, Any] | None:
 
 
 def render(summary: Summary, format_name: str, key: str | None = None) -> Rendered:
-    """The best settings in one of ``FORMATS``.
+    """Renders the best settings in one of ``FORMATS``.
 
     Args:
         summary: The results.
@@ -112,7 +112,7 @@ def _of_all(summary: Summary, format_name: str) -> Rendered:
 
 
 def _labelled(summary: Summary, lines_of: Callable[[ConfigurationSummary], Iterator[str]]) -> tuple[str, ...]:
-    """The lines about all configurations, with the label of each of several."""
+    """Collects the lines about all configurations; of several configurations, with their labels."""
     lines = [summary.unlike_machines] if summary.unlike_machines else []
     for configuration in summary.configurations:
         label = f"{configuration.label}: " if len(summary.configurations) > 1 else ""
@@ -121,7 +121,7 @@ def _labelled(summary: Summary, lines_of: Callable[[ConfigurationSummary], Itera
 
 
 def as_mapping(configuration: ConfigurationSummary) -> dict[str, Any]:
-    """An answer for other programs: the configuration, how the answer was found, and the keywords of DataLoader."""
+    """Describes an answer for other programs: configuration, how the answer was found, and keywords of DataLoader."""
     status = configuration.status
     return {
         "configuration": dict(configuration.configuration.columns),
@@ -155,7 +155,7 @@ def _of_single(configuration: ConfigurationSummary, format_name: str, key: str |
 
 
 def best_file(configuration: ConfigurationSummary) -> Rendered:
-    """The best setting as YAML: keywords of DataLoader, or the keys of the project's config if one was measured."""
+    """Writes the best setting as YAML: keywords of DataLoader, or keys of the config if a project was measured."""
     settings, project = best_settings(configuration), configuration.project
     placed = project_keys.as_nodes(settings, project) if settings and project else settings
     lines = [*_about(configuration), *left_out(configuration)]
@@ -173,7 +173,7 @@ def _about(configuration: ConfigurationSummary) -> Iterator[str]:
 
 
 def _beside_headline(configuration: ConfigurationSummary) -> Iterator[str]:
-    """What the first line of an answer does not say."""
+    """Says what the first line of an answer does not say."""
     ranks = configuration.configuration.ranks
     if ranks > 1:
         yield f"for each of {ranks} ranks"
@@ -183,13 +183,13 @@ def _beside_headline(configuration: ConfigurationSummary) -> Iterator[str]:
 
 
 def left_out(configuration: ConfigurationSummary) -> tuple[str, ...]:
-    """A comment on settings that have no key in the project's config; empty without a project."""
+    """Comments on settings that have no key in the project's config; empty without a project."""
     settings, project = best_settings(configuration), configuration.project
     return tuple(project_keys.left_out(settings, project)) if settings and project else ()
 
 
 def overrides_in_place(configuration: ConfigurationSummary) -> str:
-    """Hydra overrides with the best settings, with the keys of the project's config if one was measured."""
+    """Writes Hydra overrides with the best settings, with the keys of the config if a project was measured."""
     settings, project = best_settings(configuration) or {}, configuration.project
     if project is not None:
         settings = {project.keys[name]: value for name, value in settings.items() if name in project.keys}
@@ -197,18 +197,18 @@ def overrides_in_place(configuration: ConfigurationSummary) -> str:
 
 
 def arguments(settings: Settings, mark: str, key: str | None = None) -> str:
-    """``++data.num_workers=4 ...`` for Hydra; ``--`` gives the arguments of a LightningDataModule to LightningCLI."""
+    """Writes ``++data.num_workers=4 ...`` for Hydra; with ``--`` arguments of a LightningDataModule."""
     prefix = f"{key}." if key else ""
     return " ".join(project_keys.override(f"{prefix}{name}", value, mark) for name, value in settings.items())
 
 
 def kwargs(settings: Settings) -> str:
-    """``batch_size=64, num_workers=4, ...`` as in a Python call."""
+    """Writes ``batch_size=64, num_workers=4, ...`` as in a Python call."""
     return ", ".join(f"{name}={value!r}" for name, value in settings.items())
 
 
 def transformers(settings: Settings) -> str:
-    """``per_device_train_batch_size=64, dataloader_num_workers=4, ...``, keywords of transformers.TrainingArguments.
+    """Writes ``per_device_train_batch_size=64, ...``, keywords of transformers.TrainingArguments.
 
     A prefetch_factor of None, the default, is left out.
     """
@@ -220,12 +220,12 @@ def transformers(settings: Settings) -> str:
 
 
 def unknown_to_transformers(settings: Settings) -> Iterator[str]:
-    """A comment on settings that TrainingArguments lacks; newer versions have some of them."""
+    """Comments on settings that TrainingArguments lacks; newer versions have some of these settings."""
     unknown = {name: value for name, value in settings.items() if name not in _TRAINING_ARGUMENTS}
     if unknown:
         yield f"not an argument of TrainingArguments in every version: {kwargs(unknown)}"
 
 
 def as_yaml(document: Any) -> str:
-    """YAML with the keys in order."""
+    """Writes YAML with the keys in order."""
     return yaml.dump(document, Dumper=_DUMPER, sort_keys=False, allow_unicode=True)

@@ -26,14 +26,14 @@ Picture = tuple[str, str, Path]  # title, a description with its figures, and th
 
 
 def setting(configuration: ConfigurationSummary) -> str:
-    """The recommended setting of a configuration, such as ``num_workers=4``; empty without an answer."""
+    """Names the recommended setting of a configuration, such as ``num_workers=4``; empty without an answer."""
     if configuration.answer is None:
         return ""
     return f"{_candidate(configuration, configuration.answer)}{configuration.configuration.rank_suffix}"
 
 
 def status(configuration: ConfigurationSummary) -> str:
-    """How the answer was found, and what is open if it is not measured."""
+    """Says how the answer was found, and what is open if it is not measured."""
     if configuration.status is Status.MEASURED:
         return Status.MEASURED.value
     if configuration.status is Status.PROVISIONAL:
@@ -46,7 +46,7 @@ def _candidate(configuration: ConfigurationSummary, trial: Trial) -> str:
 
 
 def pace(configuration: ConfigurationSummary) -> str:
-    """Throughput and times of the best setting, with intervals; empty if nothing was measured."""
+    """Gives throughput and times of the best setting, with intervals; empty if nothing was measured."""
     if configuration.best is None:
         return ""
     cells = snippets.of_trial(configuration.best, configuration.configuration)
@@ -55,7 +55,7 @@ def pace(configuration: ConfigurationSummary) -> str:
 
 
 def gains(configuration: ConfigurationSummary) -> Iterator[str]:
-    """Speed-ups of the best setting, a phrase each."""
+    """Yields a phrase for each speed-up of the best setting."""
     best, reference = configuration.best, configuration.configuration.search.reference
     if best is None:
         return
@@ -68,7 +68,7 @@ def gains(configuration: ConfigurationSummary) -> Iterator[str]:
 
 
 def certainty(configuration: ConfigurationSummary) -> str:
-    """Confidence in the measured answer, with the closest alternative; empty if there is none."""
+    """Says how sure the measured answer is, beside the closest alternative; empty if it is not measured."""
     best, result = configuration.best, configuration.run.result
     if best is None or not best.objective_s or configuration.status is not Status.MEASURED:
         return ""
@@ -100,7 +100,7 @@ def _against_others(configuration: ConfigurationSummary, best: Trial) -> str:
 
 
 def report(summary: Summary, pictures: Sequence[Picture]) -> str:
-    """The report as one HTML file.
+    """Renders the report as one HTML file.
 
     Tables are rows of text below their header; the page sorts numbers by value and unit.
     """
@@ -123,13 +123,13 @@ def report(summary: Summary, pictures: Sequence[Picture]) -> str:
 
 
 def markdown(summary: Summary, pictures: Sequence[Picture] = ()) -> str:
-    """The report as Markdown, with these pictures and those in the folders of the configurations."""
+    """Renders the report as Markdown, with these pictures and the pictures in the folders of the configurations."""
     text = rendered("report.md", summary=summary, pictures=pictures)
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
 
 
 def drawn(configuration: ConfigurationSummary) -> Iterator[tuple[str, Path]]:
-    """What the pictures in the folder of a configuration show, with their paths."""
+    """Yields what the pictures in the folder of a configuration show, and their paths."""
     for name, subject in plots.OF_CONFIGURATION.items():
         path = configuration.run.folder / f"{name}.png"
         if path.is_file():
@@ -137,7 +137,7 @@ def drawn(configuration: ConfigurationSummary) -> Iterator[tuple[str, Path]]:
 
 
 def rendered(template: str, **values: Any) -> str:
-    """The text of one of ``templates/`` with these values, without control characters; in HTML values are escaped."""
+    """Renders a file of ``templates/`` with these values, without control characters; in HTML values are escaped."""
     return _environment().get_template(template).render(values)
 
 
@@ -160,7 +160,7 @@ def _finalized(value: Any) -> Any:
 
 
 def _in_markdown(text: str) -> str:
-    """The text in one line in which Markdown finds no HTML, links and pictures."""
+    """Joins the lines of a text, and escapes what Markdown would take for HTML, links and pictures."""
     return _rows_in_markdown(joined_lines(text))
 
 
@@ -169,5 +169,5 @@ def _rows_in_markdown(table: str) -> str:
 
 
 def _target_in_markdown(path: Path) -> str:
-    """The path of a picture in angle brackets; names of folders may have any characters."""
+    """Quotes the path of a picture for angle brackets; names of folders may have any characters."""
     return quote(path.as_posix(), safe="/=,+~@[]")

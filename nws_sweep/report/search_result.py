@@ -54,14 +54,14 @@ class SearchResult:
         """How the answer was found: ``measured``, ``provisional`` or ``undecided``.
 
         ``provisional``: the time limit ended the search, and the answer is the best so far. ``undecided``: the search
-        ended before others were measured than those that are measured first.
+        ended when only the candidates had been measured that are measured first.
         """
         assert self._configuration.status is not None  # by __post_init__
         return self._configuration.status.value
 
     @property
     def settings(self) -> LoaderSettings:
-        """All settings of the recommended candidate; undecided, those of the DataLoader, which stay."""
+        """All settings of the recommended candidate; undecided, the settings of the DataLoader, which stay."""
         answer = self._configuration.answer
         return answer.settings if answer else self.record.configuration.loader.canonical()
 

@@ -53,7 +53,7 @@ def of_trial(trial: Trial, configuration: Configuration) -> TrialCells:
 
 
 def best_header(summary: Summary) -> list[str]:
-    """Column titles of the table of best settings."""
+    """Lists the column titles of the table of best settings."""
     configurations = [configuration.configuration for configuration in summary.configurations]
     references = {configuration.search.reference for configuration in configurations}
     against_cpus = "vs CPU count"
@@ -67,7 +67,7 @@ def best_header(summary: Summary) -> list[str]:
 
 
 def best_cells(summary: Summary, configuration: ConfigurationSummary) -> list[str]:
-    """One row of the table of best settings."""
+    """Lists the cells of a configuration under ``best_header``."""
     columns = configuration.configuration.columns
     cells = [shown(columns[name]) if name in columns else units.NOTHING for name in summary.varying]
     best = configuration.answer
@@ -86,7 +86,7 @@ def best_cells(summary: Summary, configuration: ConfigurationSummary) -> list[st
 
 
 def host_lines(host: Host) -> tuple[str, str]:
-    """The CPUs, memory and system of a host; its versions of Python and packages."""
+    """Describes the CPUs, memory and system of a host; then its versions of Python and packages."""
     cpus = f"{host.cpu_model}, {host.usable_cpus} usable of {host.cpu_count} CPUs"
     versions = f"torch {host.torch}, torchvision {host.torchvision}, nws_sweep {host.nws_sweep}"
     return (
@@ -96,7 +96,7 @@ def host_lines(host: Host) -> tuple[str, str]:
 
 
 def cost_line(result: SearchRecord) -> str:
-    """The cost of a search: ``search took 6.80 s, 1.5 epochs at the best setting``."""
+    """Says what a search cost: ``search took 6.80 s, 1.5 epochs at the best setting``."""
     line = f"search took {units.seconds(result.cost_s)}"
     best = best_of(result)
     if best and best.measurement and best.measurement.epoch_s:
@@ -105,7 +105,7 @@ def cost_line(result: SearchRecord) -> str:
 
 
 def found_line(result: SearchRecord) -> str:
-    """The first line of the answer of a search."""
+    """Writes the first line of the answer of a search."""
     best = best_of(result)
     settings = ""
     if best:
@@ -114,14 +114,14 @@ def found_line(result: SearchRecord) -> str:
 
 
 def end_line(result: SearchRecord) -> str:
-    """The first line of the answer of a search that has ended, and the reason to stop unless the line has it."""
+    """Writes the first line of the answer of a search that has ended, and the reason to stop unless it says it."""
     if result.status in (Status.PROVISIONAL, Status.UNDECIDED):
         return found_line(result)
     return f"{found_line(result)}; stopped: {result.stop_reason}"
 
 
 def trial_line(trial: Trial, configuration: Configuration) -> str:
-    """The figures of a candidate in a line."""
+    """Writes the figures of a candidate in a line."""
     cells = of_trial(trial, configuration)
     workers, _, settings = cells.candidate.partition(" ")
     name = f"num_workers={workers:<3}"
@@ -134,19 +134,19 @@ def trial_line(trial: Trial, configuration: Configuration) -> str:
 
 
 def trial_table(configuration: ConfigurationSummary) -> str:
-    """The table of all candidates of a configuration in Markdown."""
+    """Renders the table of all candidates of a configuration as Markdown."""
     rows = [of_trial(trial, configuration.configuration) for trial in configuration.trials]
     return markdown_table(TRIAL_HEADER, rows)
 
 
 def as_markdown_table(summary: Summary) -> str:
-    """The table of best settings in Markdown."""
+    """Renders the table of best settings as Markdown."""
     rows = [best_cells(summary, configuration) for configuration in summary.configurations]
     return markdown_table(best_header(summary), rows)
 
 
 def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A Markdown table with aligned columns, readable as plain text; HTML in cells is not escaped."""
+    """Renders a Markdown table with aligned columns, readable as plain text; HTML in cells is not escaped."""
     table = [[_in_cell(cell) for cell in row] for row in (header, *rows)]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     lines = []
@@ -159,11 +159,11 @@ def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def _in_cell(text: str) -> str:
-    """The text in a line, without a mark of the end of a cell."""
+    """Writes the text in a line, and escapes bars, which would end the cell."""
     line = printable(text).replace("\n", " ")
     return re.sub(r"(\\*)\|", r"\1\1\\|", line)  # a backslash before the bar would undo its escape
 
 
 def preformatted(result: object) -> str:
-    """What a result prints, for a notebook."""
+    """Shows in a notebook what a result prints."""
     return f"<pre>{html.escape(str(result))}</pre>"

@@ -16,7 +16,7 @@ _OF_BEST = (
 
 
 class Rows(NamedTuple):
-    """Column names, and rows that may lack some of them."""
+    """Column names, and rows, which may lack some columns."""
 
     columns: tuple[str, ...]
     rows: tuple[dict[str, Any], ...]
@@ -30,9 +30,9 @@ class Rows(NamedTuple):
 
 
 def trials(summary: Summary) -> Rows:
-    """One row per trial: the identifying columns of its configuration first, then those of timings.csv.
+    """Makes a row for each trial: the identifying columns of its configuration, then the columns of timings.csv.
 
-    With several hosts, the column ``host`` stands between them.
+    With several hosts, the column ``host`` stands between.
     """
     rows = []
     for configuration in summary.configurations:
@@ -46,7 +46,7 @@ def trials(summary: Summary) -> Rows:
 
 
 def best(summary: Summary) -> Rows:
-    """One row per configuration: identifying columns, the recommended settings, their times and the gains."""
+    """Makes a row for each configuration: identifying columns, the recommended settings, their times and the gains."""
     rows = [_best_row(configuration) for configuration in summary.configurations]
     return _rows(summary, rows, (name for row in rows for name in row))
 
@@ -71,7 +71,7 @@ def _best_row(configuration: ConfigurationSummary) -> dict[str, Any]:
 
 
 def _rows(summary: Summary, rows: Iterable[dict[str, Any]], columns: Iterable[str]) -> Rows:
-    """These rows, with the identifying columns of all configurations first; lists and mappings become text."""
+    """Puts the identifying columns of all configurations first; lists and mappings become text."""
     names: dict[str, None] = {}
     for configuration in summary.configurations:
         names |= dict.fromkeys(identifying(configuration.configuration))

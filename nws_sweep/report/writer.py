@@ -46,7 +46,7 @@ def write(folder: Path) -> tuple[Summary, list[Path]]:
 
 
 def _tables(summary: Summary) -> dict[str, str]:
-    """The tables of a grid by the names of their files."""
+    """Renders the tables of a grid, by the names of their files."""
     by_file = {storage.GRID_RESULTS: tables.trials(summary), storage.GRID_BEST: tables.best(summary)}
     return {name: codec.table_text(table.columns, table.rows) for name, table in by_file.items()}
 

@@ -32,7 +32,7 @@ class Session:
     def run(
         self, start: SearchRecord, measure: Measure, on_wait: host_lock.Say, warn: host_lock.Say
     ) -> tuple[SearchRecord, bool]:
-        """The record of a search, and whether an earlier search has stored it.
+        """Measures, unless the result is stored; returns the record, and whether an earlier search has stored it.
 
         A search goes on where an equal one was ended. For ``on_wait`` and ``warn`` see ``host_lock.held``.
         """
@@ -54,7 +54,7 @@ class Session:
             self.store.add(record, self.working_folder)
 
     def _continued(self, start: SearchRecord) -> SearchRecord:
-        """The final result of an equal search; else the start, with what an equal search measured."""
+        """Finds the final result of an equal search; else adds to the start what an equal search measured."""
         if self.store is None:
             return start
         stored = self.store.find(start.configuration, start.host, self.reuse, self.working_folder)

@@ -24,14 +24,14 @@ _MOST_STEPS = 1600  # of all panels together; more are not visible
 
 
 def timelines(batches: Iterable[BatchTime]) -> dict[Candidate, list[BatchTime]]:
-    """The batches of each candidate in their order, by the candidate, ascending."""
+    """Groups batches, in their order, by their candidate, ascending."""
     candidate_of = attrgetter("num_workers", "settings")
     ordered = sorted(batches, key=candidate_of)
     return {candidate: list(line) for candidate, line in groupby(ordered, candidate_of)}
 
 
 def coarser(line: Sequence[BatchTime], size: int) -> list[BatchTime]:
-    """The means of ``size`` successive batches each, at the place of the first of them."""
+    """Averages each ``size`` successive batches, at the place of the first batch."""
     means = []
     for start in range(0, len(line), size):
         group = line[start : start + size]
@@ -41,7 +41,7 @@ def coarser(line: Sequence[BatchTime], size: int) -> list[BatchTime]:
 
 
 def picked(candidates: Sequence[Candidate], best: Candidate | None) -> list[Candidate]:
-    """The candidates that are shown: all, or of many the recommended, the first, the last and evenly spaced others."""
+    """Selects the candidates that are shown: all, or of many the recommended, the ends and some evenly between."""
     if len(candidates) <= _MOST_PANELS:
         return list(candidates)
     last, panels = len(candidates) - 1, _MOST_PANELS - 2
@@ -51,7 +51,7 @@ def picked(candidates: Sequence[Candidate], best: Candidate | None) -> list[Cand
 
 @style.styled()
 def draw_timelines(lines: Mapping[Candidate, Sequence[BatchTime]], title: str, best: Candidate | None = None) -> Figure:
-    """A panel per candidate: waiting below, training step on top, warm-up shaded."""
+    """Draws a panel for each candidate: waiting below, training step on top, warm-up shaded."""
     candidates = picked([*lines], best)
     if len(lines) > len(candidates):
         title += f" ({len(candidates)} of {len(lines)} candidates)"
@@ -81,7 +81,7 @@ def _panel_title(candidate: Candidate, best: Candidate | None) -> str:
 
 
 def highest(batches: Sequence[BatchTime]) -> float:
-    """The longest batch after warm-up, s, or of all if there is none; warm-up would hide the others."""
+    """Finds the longest batch after warm-up, s, or of all if there is only warm-up, which would hide the rest."""
     counted = [batch for batch in batches if not batch.warm_up] or batches
     return max(batch.wait_s + batch.step_s for batch in counted) or 1.0
 

@@ -30,7 +30,7 @@ class Best(NamedTuple):
 
 
 def best_of_each(summary: Summary) -> list[Best]:
-    """The best setting of every configuration that has one, the fastest first."""
+    """Collects the best settings of all configurations that have an answer, the fastest first."""
     columns = summary.distinguishing or (DATASET,)
     bars = []
     for configuration in summary.configurations:
@@ -45,7 +45,7 @@ def best_of_each(summary: Summary) -> list[Best]:
 
 @style.styled()
 def draw_bars(bars: Sequence[Best], title: str, unit: str) -> Figure:
-    """A row per configuration; of many, the fastest ones and the range of the others."""
+    """Draws a row for each configuration; of many, the fastest, and says the range of the rest."""
     shown, hidden = bars[:_MOST_BARS], bars[_MOST_BARS:]
     figure, (axes,) = style.panels(title, 1, 1, 0.8 + 0.25 * len(shown))
     rates = [bar.rate for bar in shown]

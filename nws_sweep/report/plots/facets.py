@@ -13,7 +13,7 @@ BETWEEN = " · "
 
 
 def facets(summary: Summary) -> tuple[tuple[str, ...], list[tuple[str, ConfigurationSummary]]]:
-    """The columns that differ within panels, one for each dataset; and the measured configurations with their panels.
+    """Divides the measured configurations among panels, one for each dataset; lists the columns that differ in them.
 
     The title of a panel is empty if all have the same dataset.
     """
@@ -27,7 +27,7 @@ def facets(summary: Summary) -> tuple[tuple[str, ...], list[tuple[str, Configura
 
 
 def of_many(panels: Mapping[str, Panel], rates: Mapping[str, float]) -> tuple[dict[str, Panel], str]:
-    """Of many panels those with the highest rates, and what the title says then: empty if all are shown."""
+    """Selects the panels with the highest rates if there are many, and what the title says then, else nothing."""
     if len(panels) <= MOST_PANELS:
         return dict(panels), ""
     fastest = {*sorted(panels, key=lambda title: -rates[title])[:MOST_PANELS]}
@@ -36,7 +36,7 @@ def of_many(panels: Mapping[str, Panel], rates: Mapping[str, float]) -> tuple[di
 
 
 def cell(configuration: ConfigurationSummary, name: str) -> str:
-    """A configuration's value of a column as on the command line."""
+    """Writes a configuration's value of a column as on the command line."""
     columns = configuration.configuration.columns
     if name not in columns:
         return "-"
@@ -44,5 +44,5 @@ def cell(configuration: ConfigurationSummary, name: str) -> str:
 
 
 def label(configuration: ConfigurationSummary, names: Sequence[str]) -> str:
-    """A configuration's values of several columns."""
+    """Writes a configuration's values of several columns."""
     return BETWEEN.join(cell(configuration, name) for name in names)

@@ -27,7 +27,7 @@ _Measure = Callable[[ConfigurationSummary, Trial], Estimate | None]
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """One configuration's line."""
+    """The line of a configuration."""
 
     label: str  # values of the columns that differ within the panel
     points: Mapping[int, Estimate]  # by num_workers, ascending, with the settings of the configuration
@@ -38,7 +38,7 @@ class Curve:
 
     @property
     def values(self) -> list[Estimate]:
-        """The values of all points, and of the recommended candidate, which may be none of them."""
+        """The values of all points, and of the recommended candidate, which may have other settings."""
         values = [*self.points.values()]
         return [*values, self.value] if self.value else values
 
@@ -64,18 +64,18 @@ class Chart:
 
 
 def throughput(summary: Summary) -> Chart:
-    """Samples per second of an epoch, or steady ones if its length is unknown, where measured."""
+    """Charts samples per second of an epoch, or steady ones if its length is unknown, where measured."""
     return _chart(summary, summary.rate_unit, ConfigurationSummary.rate)
 
 
 def times(summary: Summary) -> Chart:
-    """Seconds per epoch, or per batch if the length of an epoch is unknown, where measured."""
+    """Charts seconds per epoch, or per batch if the length of an epoch is unknown, where measured."""
     quantity = Quantity.EPOCH if summary.has_lengths else Quantity.BATCH
     return _chart(summary, f"seconds per {quantity.value}", lambda _, trial: _time(trial, quantity))
 
 
 def _time(trial: Trial, quantity: Quantity) -> Estimate | None:
-    """The time of an epoch, s, with the relative interval of its batches, or of a batch; None if it is unknown."""
+    """Gives the time of an epoch, s, with the relative interval of its batches, or of a batch; None if unknown."""
     time_s, batch_s = time_of(trial, quantity), time_of(trial, Quantity.BATCH)
     return batch_s.scaled(time_s.value / batch_s.value) if time_s and batch_s else time_s
 
@@ -104,7 +104,7 @@ def _chart(summary: Summary, quantity: str, measure: _Measure) -> Chart:
 
 
 def _curve(configuration: ConfigurationSummary, label: str, look: int, measure: _Measure) -> Curve:
-    """The curve of a configuration that has been measured."""
+    """Makes the curve of a configuration that has been measured."""
     best = configuration.best
     assert best is not None  # ``facets`` leaves the others out
     points = {}
@@ -123,7 +123,7 @@ def _curve(configuration: ConfigurationSummary, label: str, look: int, measure: 
 
 
 def _merged(curves: Sequence[Curve]) -> list[Curve]:
-    """The curves; several of the same candidates and best that differ little are one with the intervals of all."""
+    """Unites curves of the same candidates and best setting that differ little."""
     merged: list[Curve] = []
     for curve in curves:
         if curve.look is None:
@@ -155,7 +155,7 @@ def _are_alike(first: Curve, second: Curve) -> bool:
 
 @style.styled()
 def draw(chart: Chart, title: str) -> Figure:
-    """The panels with a legend below."""
+    """Draws the panels with a legend below."""
     count = len(chart.panels)
     columns = {1: 1, 2: 2, 4: 2}.get(count, 3)
     figure, panels = style.panels(title + chart.left_out, count, columns, 3.4 if count == 1 else 2.0)
@@ -173,7 +173,7 @@ def draw(chart: Chart, title: str) -> Figure:
 
 
 def _axis(changed: Set[str]) -> str:
-    """The label of the horizontal axis: what rings mark, with the settings of the recommended candidates."""
+    """Labels the horizontal axis: what rings mark, with the settings of the recommended candidates."""
     if not changed:
         return "num_workers"
     if len(changed) > 1:
@@ -209,7 +209,7 @@ def _draw_panel(axes: Axes, curves: list[Curve]) -> None:
 
 
 def _draw_curve(axes: Axes, curve: Curve) -> None:
-    """Points with their intervals, the recommended candidate ringed."""
+    """Draws points with their intervals, the recommended candidate ringed."""
     if curve.look is None:
         axes.plot(*_places(curve.points), color=MUTED, linewidth=0.5, zorder=1)
         return

@@ -16,7 +16,7 @@ _NAME = 3.0  # inches
 
 @style.styled()
 def draw(stages: Sequence[Stage], title: str) -> Figure:
-    """Two bars for each stage whose saving is known."""
+    """Draws two bars for each stage whose saving is known."""
     figure, (axes,) = style.panels(title, 1, 1, 1.0 + 0.42 * len(stages))
     places = np.arange(len(stages))
     shares = [100 * stage.share for stage in stages]
@@ -37,7 +37,7 @@ def draw(stages: Sequence[Stage], title: str) -> Figure:
 
 
 def _saved(stage: Stage) -> float:
-    """The share of the epoch that is saved without the stage; 0 if it would take longer."""
+    """Gives the share of the epoch that is saved without the stage; 0 if the epoch would take longer."""
     return max(0.0, stage.saved or 0.0)
 
 
