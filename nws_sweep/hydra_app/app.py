@@ -36,7 +36,7 @@ from nws_sweep.executor import trial_process
 from nws_sweep.hydra_app import grid, resuming
 from nws_sweep.hydra_app.call import Call
 from nws_sweep.hydra_app.job import Job
-from nws_sweep.results import SearchRecord, storage
+from nws_sweep.results import Configuration, SearchRecord, storage
 from nws_sweep.system import host, platforms
 
 logger = logging.getLogger(__name__)
@@ -144,20 +144,24 @@ def prepare(composed: DictConfig, call: Call, *, is_grid: bool) -> None:
     resuming.check(folder, host.describe, is_grid=is_grid, nodes_differ=nodes_differ)
     is_new = not folder.exists()
     if not is_new:  # before datasets are made, since another program may hold the lock
-        call.resources.callback(resuming.folder_lock(folder).release, force=True)
+        call.lock(folder)
     call.view.announce(plan)
-    # The fork server starts once. Each distinct dataset is made now: its files may be missing, or be downloaded.
-    nodes = [configuration.dataset for configuration in samples]
-    nodes += [configuration.training_step for configuration in samples]
-    trial_process.preload(nodes)
-    for configuration in samples:
-        call.facts(configuration, str(Path.cwd()))
+    _make_datasets(samples, call)
     if is_new:
-        call.resources.callback(resuming.folder_lock(folder).release, force=True)
+        call.lock(folder)
     if not is_grid:  # with the lock, since another program may have made the folder meanwhile
         overrides = list(composed.hydra.overrides.task)
         resuming.refuse_another(folder, grid.configuration_of(values, composed.hydra, overrides, call.facts))
     call.plan, call.folder = plan, folder
+
+
+def _make_datasets(configurations: Sequence[Configuration], call: Call) -> None:
+    """Makes each distinct dataset: its files may be missing, or be downloaded. The fork server starts once."""
+    nodes = [configuration.dataset for configuration in configurations]
+    nodes += [configuration.training_step for configuration in configurations]
+    trial_process.preload(nodes)
+    for configuration in configurations:
+        call.facts(configuration, str(Path.cwd()))
 
 
 def task(composed: DictConfig) -> float | None:

@@ -13,6 +13,7 @@ from nws_sweep.config.hydra_versions import instantiate
 from nws_sweep.errors import ConfigurationError, DatasetError, TrialError, one_line
 from nws_sweep.executor.dataset_server import DatasetServer, spec_of
 from nws_sweep.executor.trial_process import Supervision
+from nws_sweep.hydra_app import resuming
 from nws_sweep.hydra_app.grid import Plan
 from nws_sweep.results import Configuration, DatasetFacts, SearchRecord, storage
 from nws_sweep.system.processes import Interrupts
@@ -67,6 +68,10 @@ class Call:
                 return facts
         except TrialError as error:
             raise DatasetError(f"dataset {name} cannot be made: {error}") from error
+
+    def lock(self, folder: Path) -> None:
+        """Locks the folder of the results until the call ends."""
+        self.resources.callback(resuming.folder_lock(folder).release, force=True)
 
     def remember(self, result: SearchRecord, folder: Path) -> None:
         """Makes a result available to later searches, without windows to save memory."""

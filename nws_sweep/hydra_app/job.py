@@ -42,20 +42,15 @@ class Job:
 
     def measure(self, configuration: Configuration, composed: DictConfig) -> SearchRecord | None:
         """Searches and writes the files during the search; None after a failure, which they record."""
-        call = self._call
-        call.interrupts.check()
-        resumed, message = resuming.resume(self._folder, configuration, host.describe(configuration.ranks))
-        if message:
-            logger.warning(message)
-            call.view.note(message)
+        self._call.interrupts.check()
+        resumed = self._resumed(configuration)
         if resumed is not None and resumed.is_final:
             self.skip_final(resumed)
             return resumed
-        call.view.configuration_started(self._label(configuration))
-        start = resumed or initial_record(configuration, call.results)
+        self._call.view.configuration_started(self._label(configuration))
+        start = resumed or initial_record(configuration, self._call.results)
         if start.is_final:  # an earlier point of the grid does the same
             return self._finished(start)
-        atomic.remove_temporary(self._folder)
         start = replace(start, trials=start.results, error="", stop_reason="", verdict=None)  # the search goes on
         session = Session(
             store=ResultStore(composed.paths.cache_dir),
@@ -65,16 +60,29 @@ class Job:
             has_same_data=self._has_same_data,
         )
         try:
-            storage.save(self._folder, start)
-            result, is_stored = session.run(start, self._search, call.view.status, call.view.note)
-            if is_stored:
-                reason = f"{result.stop_reason} (measured before, at {result.started_at})"
-                return self._finished(replace(result, stop_reason=reason, cost_s=0.0))
+            return self._run(session, start)
         except (Exception, SystemExit) as error:  # a service may call sys.exit
             logger.exception("the search failed")
             self._record_failure(self._recorder.latest or start, error)
             return None
-        call.remember(result, self._folder)
+
+    def _resumed(self, configuration: Configuration) -> SearchRecord | None:
+        """Loads what an earlier call has measured into the folder; None for nothing."""
+        resumed, message = resuming.resume(self._folder, configuration, host.describe(configuration.ranks))
+        if message:
+            logger.warning(message)
+            self._call.view.note(message)
+        return resumed
+
+    def _run(self, session: Session, start: SearchRecord) -> SearchRecord:
+        atomic.remove_temporary(self._folder)
+        storage.save(self._folder, start)
+        view = self._call.view
+        result, is_stored = session.run(start, self._search, view.status, view.note)
+        if is_stored:
+            reason = f"{result.stop_reason} (measured before, at {result.started_at})"
+            return self._finished(replace(result, stop_reason=reason, cost_s=0.0))
+        self._call.remember(result, self._folder)
         return result
 
     def _has_same_data(self, stored: SearchRecord) -> bool:
