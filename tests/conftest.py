@@ -204,10 +204,11 @@ def searched(monkeypatch: pytest.MonkeyPatch) -> "list[DataLoader[Any]]":
 @pytest.fixture
 def answered(monkeypatch: pytest.MonkeyPatch) -> None:
     """A search of ``tune`` answers at once: the more workers the faster."""
-    from nws_sweep.api import searching, tuning
+    from nws_sweep.api import tuning
+    from nws_sweep.api.loader_search import LoaderSearch
 
     def answer(make: "Callable[[], LoaderInput]", request: "Request") -> SearchResult:
-        chosen = searching.configuration_of(make(), request.options)
+        chosen = LoaderSearch(make(), request).configuration
         settings = [chosen.loader.with_workers(n) for n in request.options.search.candidates]
         trials = (factories.trial(one.num_workers, 8.0 / (1 + one.num_workers), settings=one) for one in settings)
         return SearchResult(factories.search_result(*trials, configuration=chosen))

@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from nws_sweep.api import searching
-from nws_sweep.api.request import Progress, Request
+from nws_sweep.api.loader_search import LoaderSearch
+from nws_sweep.api.request import Request
 from nws_sweep.config import schema
 from nws_sweep.config.expected_names import explained
 from nws_sweep.dataloading.inputs import DATALOADER_DEFAULTS, loader_input_of
 from nws_sweep.errors import ConfigurationError, NwsSweepError
 from nws_sweep.executor import rank0
 from nws_sweep.report import writer
-from nws_sweep.report.progress import Print, announcer
+from nws_sweep.report.progress import Print, Progress, announcer
 from nws_sweep.report.sweep_result import SweepResult
 from nws_sweep.results import SearchRecord, shown, storage
 from nws_sweep.searching import earlier_results
@@ -127,18 +128,22 @@ class _Search:
         bound = inspect.signature(searching.search).bind(dataset, **keywords)
         bound.apply_defaults()
         arguments = bound.arguments
-        self._request = Request(**{field.name: arguments[field.name] for field in fields(Request)})
-        self._input = loader_input_of(dataset, {name: arguments[name] for name in DATALOADER_DEFAULTS})
-        configuration = searching.configuration_of(self._input, self._request.options)
+        request = Request(**{field.name: arguments[field.name] for field in fields(Request)})
+        loader_input = loader_input_of(dataset, {name: arguments[name] for name in DATALOADER_DEFAULTS})
+        self._search = LoaderSearch(loader_input, request)
+        self._is_comparable = bool(loader_input.fingerprint)
+        configuration = self._search.configuration
         self._configuration = replace(configuration, columns={**configuration.columns, **point})
         self.name = schema.folder_name([f"{name}={shown(value)}" for name, value in point.items()])
 
     def record(self, earlier: Sequence[SearchRecord]) -> SearchRecord:
         """Measures the point, unless an earlier point does the same; a point that fails has a record with the error."""
-        if self._input.fingerprint and (same := earlier_results.measured_once(self._configuration, earlier)):
+        same = earlier_results.measured_once(self._configuration, earlier)
+        if same is not None and self._is_comparable:
             return same
         start = new_record(self._configuration)
         try:
-            return searching.record_here(start, self._input, self._request)[0]
+            record, _ = self._search.run(self._configuration)
         except NwsSweepError as failure:
             return replace(start, error=str(failure))
+        return record

@@ -10,12 +10,11 @@ from nws_sweep.config.schema import SearchOptions
 from nws_sweep.dataloading import pickling
 from nws_sweep.dataloading.fingerprints import fingerprint
 from nws_sweep.errors import ConfigurationError
-from nws_sweep.report.progress import Print
+from nws_sweep.report.progress import Progress
 from nws_sweep.results import NO_STEP, MeasureRules, SearchRules
 from nws_sweep.system.host import usable_cpus
 
 TrainingStep = float | Callable[[Any], object] | None
-Progress = bool | Print | None
 _RULES = ("strategy", "patience", "num_workers", "max_workers", "settings", "tolerance", "time_limit_s", "ranks")
 
 

@@ -1,36 +1,21 @@
 """``search``, and what it shares with ``tune`` and ``sweep``: the search in rank 0."""
 
-import functools
-import math
-import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-from nws_sweep import units
-from nws_sweep.api.request import Progress, Request, TrainingStep
+from nws_sweep.api.loader_search import LoaderSearch
+from nws_sweep.api.request import Request, TrainingStep
 from nws_sweep.config.expected_names import explained
 from nws_sweep.config.python_notation import in_python
-from nws_sweep.config.schema import SearchOptions
-from nws_sweep.dataloading import pickling
 from nws_sweep.dataloading.inputs import LoaderInput, loader_input_of
-from nws_sweep.errors import OutOfTime, TimeLimitReached, printable
-from nws_sweep.executor import forking, rank0
-from nws_sweep.executor.dataset_server import DatasetServer, spec_of
-from nws_sweep.executor.environment import Environment, ProcessFactory
-from nws_sweep.executor.on_demand import START_LIMIT_S
+from nws_sweep.errors import printable
+from nws_sweep.executor import rank0
 from nws_sweep.replay.epoch_length import LONGER
-from nws_sweep.report import snippets
-from nws_sweep.report.progress import ProgressReporter
+from nws_sweep.report.progress import Progress
 from nws_sweep.report.search_result import SearchResult
-from nws_sweep.results import Configuration, MeasureRules, SearchRecord, Status, TrialState
-from nws_sweep.results.result_cache import ResultStore
-from nws_sweep.searching.search import limit_s, new_record
-from nws_sweep.searching.search import search as run_search
-from nws_sweep.searching.session import Session
-from nws_sweep.system import host_lock, platforms, processes, temporary
+from nws_sweep.results import MeasureRules, Status, TrialState
+from nws_sweep.system import platforms
 
 
 @explained
@@ -153,8 +138,8 @@ def search_for_all_ranks(make_loader_input: Callable[[], LoaderInput], request: 
 
 
 def _result(loader_input: LoaderInput, request: Request) -> SearchResult:
-    start = new_record(configuration_of(loader_input, request.options))
-    record, is_stored = record_here(start, loader_input, request)
+    search_here = LoaderSearch(loader_input, request)
+    record, is_stored = search_here.run(search_here.configuration)
     return SearchResult(record, is_stored)
 
 
@@ -170,113 +155,3 @@ def _warnings(result: SearchResult) -> Iterator[str]:
         if trial.state is TrialState.OK and any(line.startswith(LONGER) for line in trial.warnings):
             yield next(line for line in trial.warnings if line.startswith(LONGER))
             break
-
-
-def record_here(start: SearchRecord, loader_input: LoaderInput, request: Request) -> tuple[SearchRecord, bool]:
-    """Searches in this process; returns the record, and whether an earlier search has stored it."""
-    reuse = request.options.reuse
-    session = Session(
-        store=ResultStore() if loader_input.fingerprint else None, reuse=reuse, lock_file=host_lock.usual()
-    )
-    # A search that does not use what is stored does not replace it by less than an answer.
-    keep = None if reuse == "never" else session.keep
-    reporter = ProgressReporter(request.progress, keep)
-
-    @functools.cache
-    def check_pickling() -> None:
-        with temporary.folder() as folder:
-            _pickled(start.configuration, loader_input, request.training_step, Path(folder))
-
-    def check_and_announce(line: str) -> None:
-        """Ends a search that cannot be pickled before it waits for another search."""
-        check_pickling()
-        reporter.note(line)
-
-    def measure(started: SearchRecord) -> SearchRecord:
-        return _measured(started, loader_input, request.training_step, reporter)
-
-    try:
-        with processes.ended_by_taken_signals():
-            record, is_stored = session.run(start, measure, check_and_announce, reporter.note)
-    except TimeLimitReached:  # while the dataset was made
-        raise OutOfTime(f"the dataset was not made within {units.seconds(START_LIMIT_S)}") from None
-    if is_stored:
-        answer = f"{start.configuration.columns['dataset']}: {snippets.found_line(record)}"
-        reporter.note(f"{answer}, measured at {record.started_at}; reuse=False measures again")
-    return record, is_stored
-
-
-def configuration_of(loader_input: LoaderInput, options: SearchOptions) -> Configuration:
-    """Makes the configuration of a search: what is held fixed."""
-    settings = loader_input.settings
-    columns = {
-        "dataset": loader_input.name, "batch_size": settings.batch_size, "pin_memory": settings.pin_memory,
-        "prefetch_factor": settings.prefetch_factor, "patience": options.search.patience,
-    }  # fmt: skip
-    return Configuration(
-        columns=columns,
-        dataset=pickling.placeholder(loader_input.name, loader_input.fingerprint),
-        training_step=options.training_step,
-        loader=settings,
-        measure=options.measure,
-        search=options.search,
-        check_samples=options.check_samples,
-        ranks=options.ranks,
-    )
-
-
-def _announcement(loader_input: LoaderInput, start: SearchRecord) -> str:
-    """Says what is measured, for how long, and what an earlier search has measured."""
-    configuration = start.configuration
-    name = loader_input.name
-    if loader_input.wrapper:
-        name += f" (only the DataLoader in a {loader_input.wrapper})"
-    candidates = configuration.search.candidates
-    numbers = str(candidates[0])
-    if len(candidates) > 1:
-        numbers += f" to {candidates[-1]}"
-    at_most_s = limit_s(configuration)
-    limit = f"at most {units.seconds(at_most_s)}" if at_most_s < math.inf else "without a time limit"
-    line = f"measuring {name} with num_workers={numbers}{configuration.rank_suffix}: {limit}"
-    if start.measured_numbers:
-        measured = ", ".join(map(str, start.measured_numbers))
-        line += f"; num_workers={measured} measured at {start.started_at}, before an earlier search was ended"
-    return line
-
-
-def _measured(
-    start: SearchRecord, loader_input: LoaderInput, training_step: TrainingStep, reporter: ProgressReporter
-) -> SearchRecord:
-    with temporary.folder() as folder, DatasetServer() as dataset_server:
-        pickled = _pickled(start.configuration, loader_input, training_step, Path(folder))
-        reporter.note(_announcement(loader_input, start))
-        spec = spec_of(pickled, str(Path.cwd()))
-        start_process = dataset_server.factory(lambda configuration: spec, reporter.print_line)
-        if loader_input.settings_unknown:
-            start = _with_settings_of_maker(start, start_process)
-        environment = Environment(start_process=start_process, fork_s=forking.seconds_of_a_fork())
-        return run_search(start, environment, reporter)
-
-
-def _pickled(
-    configuration: Configuration, loader_input: LoaderInput, training_step: TrainingStep, folder: Path
-) -> Configuration:
-    """Pickles the DataLoader and the training step into a folder; returns what trial processes make from them."""
-    pickled = replace(configuration, dataset=loader_input.pickle_into(folder))
-    if callable(training_step):
-        step = pickling.write("the training step", training_step, folder / "training_step")
-        pickled = replace(pickled, training_step=step)
-    return pickled
-
-
-def _with_settings_of_maker(start: SearchRecord, start_process: ProcessFactory) -> SearchRecord:
-    """Sets the settings of the DataLoader that a function returned, or DataLoader's defaults."""
-    configuration = start.configuration
-    with start_process(configuration, None, time.perf_counter() + START_LIMIT_S) as process:
-        settings = process.facts.loader
-    assert settings is not None  # the trial process always reports it
-    columns = dict(configuration.columns)
-    for name in columns:
-        if hasattr(settings, name):
-            columns[name] = getattr(settings, name)
-    return replace(start, configuration=replace(configuration, loader=settings, columns=columns))

@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
-from nws_sweep.api.request import Progress, Request, TrainingStep
+from nws_sweep.api.request import Request, TrainingStep
 from nws_sweep.api.searching import search_for_all_ranks
 from nws_sweep.config.expected_names import explained
 from nws_sweep.dataloading import generators, loaders, sharing
 from nws_sweep.dataloading.generators import SeededGenerators
 from nws_sweep.dataloading.inputs import DATALOADER_DEFAULTS, LoaderInput, is_module, loader_input_of, loader_of_module
 from nws_sweep.errors import ConfigurationError, OutOfTime
-from nws_sweep.report.progress import Print, announcer
+from nws_sweep.report.progress import Print, Progress, announcer
 from nws_sweep.report.search_result import SearchResult
 from nws_sweep.results import LoaderSettings, MeasureRules, Status, Tuning
 from nws_sweep.system import platforms, processes

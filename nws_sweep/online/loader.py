@@ -24,7 +24,7 @@ from nws_sweep.online.plan import Agreement, kind_of
 from nws_sweep.online.tuner import Tuner
 from nws_sweep.online.watcher import Watcher
 from nws_sweep.replay import choice
-from nws_sweep.report.progress import Print, announcer
+from nws_sweep.report.progress import Print, Progress, announcer
 from nws_sweep.results import (
     ONLINE_STRATEGY,
     Configuration,
@@ -171,7 +171,7 @@ def autotune(
     settings: str | Iterable[str] | None = None,
     reuse: bool | str = "fresh",
     once: bool = False,
-    progress: bool | Print | None = None,
+    progress: Progress = None,
 ) -> AnyLoader:
     """A copy of a DataLoader that finds ``num_workers`` while it is iterated, in the first epoch of training.
 
@@ -198,7 +198,7 @@ def autotune(
     return _followed(loader, **autotune_options(max_workers, settings, reuse, once), progress=progress, watches=False)
 
 
-def watch(loader: AnyLoader, *, progress: bool | Print | None = None) -> AnyLoader:
+def watch(loader: AnyLoader, *, progress: Progress = None) -> AnyLoader:
     """A copy of a DataLoader that says after its first epoch what share of the time training waits for data.
 
     It also says which ``num_workers`` and ``prefetch_factor`` are predicted to be better; nothing changes. The
@@ -238,7 +238,7 @@ def tuner_of(
     settings: tuple[str, ...] | None,
     reuse: bool | str,
     once: bool,
-    progress: bool | Print | None,
+    progress: Progress,
     watches: bool,
 ) -> Tuner:
     """The tuner of a plain DataLoader, or a watcher; the other arguments are those of ``autotune``."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nws_sweep.errors import ConfigurationError, one_line
-from nws_sweep.report.progress import Print
+from nws_sweep.report.progress import Print, Progress
 from nws_sweep.results import SearchRecord, ranges
 
 Wanted = int | str | None  # the number of a DataLoader, the class of its dataset, or None for the training DataLoader
@@ -34,7 +34,7 @@ class Reporting:
 
     announce: Print
     warn: Print
-    progress: bool | Print | None
+    progress: Progress
     option: str
     keep: Callable[[SearchRecord], int | None] = lambda record: None
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from nws_sweep.config.schema import autotune_options
 from nws_sweep.programs.hooks import ProgramHook, Reporting, Wanted, name_of
-from nws_sweep.report.progress import Print, announcer
+from nws_sweep.report.progress import Progress, announcer
 from nws_sweep.system import platforms
 
 if TYPE_CHECKING:
@@ -206,7 +206,7 @@ class TrainerHook:
         options: Those of ``TuningHook``. ConfigurationError or TypeError if one is wrong.
     """
 
-    def __init__(self, loader: Wanted = None, progress: bool | Print | None = None, **options: Any) -> None:
+    def __init__(self, loader: Wanted = None, progress: Progress = None, **options: Any) -> None:
         self._loader, self._progress, self._options = loader, progress, options
         self._hook: TuningHook | None = None
         self._make()

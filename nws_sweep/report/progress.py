@@ -11,6 +11,7 @@ from nws_sweep.results import SearchRecord, Trial
 from nws_sweep.system import streams
 
 Print = Callable[[str], None]
+Progress = bool | Print | None  # as for ``nws_sweep.search``
 logger = logging.getLogger(__name__)
 
 
@@ -22,7 +23,7 @@ class ProgressReporter:
         keep: Called with the record of an interrupted search; None to lose it.
     """
 
-    def __init__(self, progress: bool | Print | None, keep: Callable[[SearchRecord], None] | None = None) -> None:
+    def __init__(self, progress: Progress, keep: Callable[[SearchRecord], None] | None = None) -> None:
         self.print_line = printer_for(progress)
         self.note = announcer(progress)
         self._keep = keep
@@ -47,7 +48,7 @@ class ProgressReporter:
     slice_started = round_finished = _print_nothing
 
 
-def printer_for(progress: bool | Print | None) -> Print:
+def printer_for(progress: Progress) -> Print:
     """Returns the function that prints progress.
 
     ``progress`` may be that function. True prints to standard error, or to the cell of a notebook; False prints
@@ -63,7 +64,7 @@ def printer_for(progress: bool | Print | None) -> Print:
     return streams.print_line if progress or sys.stderr.isatty() else _discard
 
 
-def announcer(progress: bool | Print | None) -> Print:
+def announcer(progress: Progress) -> Print:
     """Returns the function for important lines: what a search waits for, its cost, and the chosen setting.
 
     It always logs the line at INFO. It also prints the line as all lines are, or to standard error if there is no
