@@ -79,8 +79,8 @@ def printable(text: str) -> str:
     return _UNPRINTABLE.sub(_as_written, text)
 
 
-def _as_written(found: re.Match[str]) -> str:
-    return found[0].encode("unicode_escape").decode("ascii")
+def _as_written(match: re.Match[str]) -> str:
+    return match[0].encode("unicode_escape").decode("ascii")
 
 
 def joined_lines(text: object) -> str:

@@ -30,7 +30,7 @@ _NAMELESS = ("axis/", "reuse=", "paths.output_dir=", "paths.lock_file=", "paths.
 
 
 @dataclass(frozen=True, slots=True)
-class Allowed:
+class ValueRange:
     """The range of a value: a text, and a test for values of the right type."""
 
     text: str
@@ -50,17 +50,19 @@ def _are_searchable(value: Any) -> bool:
     return set(value) <= set(SEARCHABLE) and len(set(value)) == len(value)
 
 
-def _or_null(permitted: Allowed) -> Allowed:
-    return Allowed(f"null or {permitted.text}", lambda value: value is None or permitted.test(value))
+def _or_null(permitted: ValueRange) -> ValueRange:
+    return ValueRange(f"null or {permitted.text}", lambda value: value is None or permitted.test(value))
 
 
-_CANDIDATES = Allowed(f"a list of different integers from 0 to {ranges.MOST_WORKERS}, such as [0,2,4]", _are_candidates)
-_SETTINGS = Allowed(f"a list of different names out of {', '.join(SEARCHABLE)}", _are_searchable)
-_CACHE_FILES = Allowed("a list of files and folders, such as [data/train]")
-_COLLATE_FN = Allowed("a _target_ with its arguments, or null", lambda value: value is None or "_target_" in value)
-_FOLDER = Allowed("a folder")
+_CANDIDATES = ValueRange(
+    f"a list of different integers from 0 to {ranges.MOST_WORKERS}, such as [0,2,4]", _are_candidates
+)
+_SETTINGS = ValueRange(f"a list of different names out of {', '.join(SEARCHABLE)}", _are_searchable)
+_CACHE_FILES = ValueRange("a list of files and folders, such as [data/train]")
+_COLLATE_FN = ValueRange("a _target_ with its arguments, or null", lambda value: value is None or "_target_" in value)
+_FOLDER = ValueRange("a folder")
 # Null for the DataLoader's own.
-_YesNo = Annotated[bool | None, Allowed("true, false or null")]
+_YesNo = Annotated[bool | None, ValueRange("true, false or null")]
 
 
 # The schema for OmegaConf has types and ranges; all values come from conf/*.yaml. Its classes stand in the module
@@ -89,7 +91,7 @@ class PathsSchema:
     cache_dir: Annotated[str, _FOLDER]
     data_dir: Annotated[str, _FOLDER]
     output_dir: Annotated[str, _FOLDER]
-    lock_file: Annotated[str | None, Allowed("a file, or null")]
+    lock_file: Annotated[str | None, ValueRange("a file, or null")]
 
 
 @dataclass
@@ -117,7 +119,7 @@ class SweepSchema:
     tolerance: ranges.Share
     settings: Annotated[list[str] | None, _or_null(_SETTINGS)]
     time_limit_s: ranges.Seconds | None
-    seed: Annotated[int, Allowed("an integer")]
+    seed: Annotated[int, ValueRange("an integer")]
     check_samples: _YesNo
     reuse: ranges.Reuse
     measure: MeasureSchema
@@ -128,7 +130,7 @@ class SweepSchema:
     services: dict[str, Any] = field(default_factory=dict)
 
 
-def _ranges_of(schema: type, prefix: str = "") -> Iterator[tuple[str, Allowed]]:
+def _ranges_of(schema: type, prefix: str = "") -> Iterator[tuple[str, ValueRange]]:
     """Yields the dotted keys of a class of the schema, with their ranges."""
     for name, kind in get_type_hints(schema, include_extras=True).items():
         if isinstance(kind, type) and is_dataclass(kind):
@@ -137,14 +139,14 @@ def _ranges_of(schema: type, prefix: str = "") -> Iterator[tuple[str, Allowed]]:
             yield f"{prefix}{name}", _range_of(kind)
 
 
-def _range_of(kind: Any) -> Allowed:
+def _range_of(kind: Any) -> ValueRange:
     for mark in getattr(kind, "__metadata__", ()):
-        if isinstance(mark, Allowed):
+        if isinstance(mark, ValueRange):
             return mark
-    return Allowed(ranges.text_of(kind), lambda value: ranges.fits(value, kind))
+    return ValueRange(ranges.text_of(kind), lambda value: ranges.fits(value, kind))
 
 
-RANGES: Mapping[str, Allowed] = dict(_ranges_of(SweepSchema))
+RANGES: Mapping[str, ValueRange] = dict(_ranges_of(SweepSchema))
 
 
 @functools.cache  # Hydra 1.4 warns of a second registration

@@ -105,11 +105,7 @@ _OF_SEARCH: Mapping[str, Mapping[str, Any]] = {
 _OPTIONS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "autotune": {
         "max_workers": _MOST,
-        "reuse": {
-            "type": not_empty,
-            "default": "fresh",
-            "help": "begin with an earlier answer: fresh (default), always or never",
-        },
+        "reuse": {"type": not_empty, "help": "begin with an earlier answer: fresh (default), always or never"},
         "once": {"action": "store_true", "help": "decide once, even if the settings no longer fit later"},
     },
     "explain": _OF_SEARCH,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(eq=False)
-class _Followed:
+class _FollowedLoader:
     """A DataLoader that has a tuner, or several DataLoaders that the program makes for one epoch each."""
 
     number: int
@@ -45,8 +45,8 @@ class TuningHook(ProgramHook):
         super().__init__(reporting, loader)
         self._options = autotune_options(**options)
         self._watches, self._tunes_itself = watches, False
-        self._followed: list[_Followed] = []
-        self._by_loader: weakref.WeakKeyDictionary[Any, _Followed] = weakref.WeakKeyDictionary()
+        self._followed: list[_FollowedLoader] = []
+        self._by_loader: weakref.WeakKeyDictionary[Any, _FollowedLoader] = weakref.WeakKeyDictionary()
 
     def start(self) -> None:
         """Replaces the iterators, if tuning is possible here."""
@@ -80,7 +80,7 @@ class TuningHook(ProgramHook):
         if training.tuner.trials:
             self._reporting.keep(record(training.tuner))
 
-    def _say_that_others_were_left(self, training: _Followed, alternatives: Sequence[_Followed]) -> None:
+    def _say_that_others_were_left(self, training: _FollowedLoader, alternatives: Sequence[_FollowedLoader]) -> None:
         names = ", ".join(followed.name for followed in alternatives)
         option = f"{self._reporting.option}{alternatives[0].number}"
         self._reporting.announce(
@@ -111,7 +111,7 @@ class TuningHook(ProgramHook):
         return iterator_of(loader, lambda: self._tuner_of(loader), original)
 
     @property
-    def _training(self) -> _Followed | None:
+    def _training(self) -> _FollowedLoader | None:
         """The selected loader; None if it has not given any batch."""
         iterated = [followed for followed in self._followed if followed.tuner.batches]
         if self._wanted is not None:
@@ -144,7 +144,7 @@ class TuningHook(ProgramHook):
         followed.likeness = max(followed.likeness, NOT_TRAINING.index(reason_not_training(loader)))
         return followed.tuner
 
-    def _followed_before(self, loader: Any, kind: str) -> _Followed | None:
+    def _followed_before(self, loader: Any, kind: str) -> _FollowedLoader | None:
         """Finds what follows loaders of this kind with the same dataset, or with a dataset that is gone."""
         for followed in self._followed:
             dataset = followed.dataset()
@@ -155,7 +155,7 @@ class TuningHook(ProgramHook):
                 return followed
         return None
 
-    def _follow(self, loader: Any, kind: str) -> _Followed:
+    def _follow(self, loader: Any, kind: str) -> _FollowedLoader:
         from nws_sweep.dataloading.loaders import reason_not_training
         from nws_sweep.online.loader import tuner_of
 
@@ -169,7 +169,7 @@ class TuningHook(ProgramHook):
         tuner.may_change = self._is_training
         tuner.sees_others = True
         tuner.time.name = type(loader.dataset).__name__
-        followed = _Followed(
+        followed = _FollowedLoader(
             name=name_of(number, loader), number=number, kind=kind, dataset=_dataset_of(loader),
             latest=weakref.ref(loader), is_wanted=is_wanted, likeness=0, tuner=tuner,
         )  # fmt: skip

@@ -135,9 +135,9 @@ def _row(pair: Pair) -> list[str]:
     before, after = _setting(pair.a), _setting(pair.b)
     setting = before if before == after else f"{before} -> {after}"
     figures = [units.NOTHING] * 4
-    if pair.times:
-        base, other = units.interval(pair.times.base), units.interval(pair.times.other)
-        figures = [pair.times.quantity.value, base, other, str(pair.times.ratio)]
+    times = pair.times
+    if times:
+        figures = [times.quantity.value, units.interval(times.base), units.interval(times.other), str(times.ratio)]
     return [pair.label, setting, *figures, _verdict(pair)]
 
 

@@ -28,7 +28,7 @@ Settings = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rendered:
+class Snippet:
     """The best settings in one format."""
 
     text: str  # ready to paste: empty, or whole lines
@@ -57,7 +57,7 @@ def best_settings(summary: ConfigurationSummary) -> dict[str, Any] | None:
     return settings.changes(original, searched)
 
 
-def render(summary: Summary, format_name: str, key: str | None = None) -> Rendered:
+def render(summary: Summary, format_name: str, key: str | None = None) -> Snippet:
     """Renders the best settings in one of ``FORMATS``.
 
     Args:
@@ -96,19 +96,19 @@ def render(summary: Summary, format_name: str, key: str | None = None) -> Render
     return replace(rendered, comments=(*comments, *rendered.comments))
 
 
-def _of_all(summary: Summary, format_name: str) -> Rendered:
+def _of_all(summary: Summary, format_name: str) -> Snippet:
     if format_name == "table":
         text = snippets.as_markdown_table(summary)
         if summary.headlines:
             text = "\n".join([*summary.headlines, "", text])
-        return Rendered(text=text, comments=_labelled(summary, _beside_headline))
+        return Snippet(text=text, comments=_labelled(summary, _beside_headline))
     is_grid = summary.stored.is_grid
     if format_name == "yaml" and not is_grid:
         return best_file(summary.configurations[0])
     mappings = [as_mapping(configuration) for configuration in summary.configurations]
     document = mappings if is_grid else mappings[0]
     text = as_yaml(document) if format_name == "yaml" else json.dumps(document, indent=2) + "\n"
-    return Rendered(text=text, comments=_labelled(summary, _about))
+    return Snippet(text=text, comments=_labelled(summary, _about))
 
 
 def _labelled(summary: Summary, lines_of: Callable[[ConfigurationSummary], Iterator[str]]) -> tuple[str, ...]:
@@ -130,10 +130,10 @@ def as_mapping(configuration: ConfigurationSummary) -> dict[str, Any]:
     }
 
 
-def _of_single(configuration: ConfigurationSummary, format_name: str, key: str | None) -> Rendered:
+def _of_single(configuration: ConfigurationSummary, format_name: str, key: str | None) -> Snippet:
     settings = best_settings(configuration)
     if not settings:
-        return Rendered(text="", comments=(f"{configuration.label}: {configuration.headline}",))
+        return Snippet(text="", comments=(f"{configuration.label}: {configuration.headline}",))
     if key is not None and configuration.project is not None:
         project_keys.refuse_mapping(settings, configuration.project, key)
     comments = [*_about(configuration)]
@@ -151,17 +151,17 @@ def _of_single(configuration: ConfigurationSummary, format_name: str, key: str |
     else:
         line = overrides_in_place(configuration)
         comments += left_out(configuration)
-    return Rendered(text=f"{line}\n" if line else "", comments=tuple(comments))
+    return Snippet(text=f"{line}\n" if line else "", comments=tuple(comments))
 
 
-def best_file(configuration: ConfigurationSummary) -> Rendered:
+def best_file(configuration: ConfigurationSummary) -> Snippet:
     """Writes the best setting as YAML: keywords of DataLoader, or keys of the config if a project was measured."""
     settings, project = best_settings(configuration), configuration.project
     placed = project_keys.as_nodes(settings, project) if settings and project else settings
     lines = [*_about(configuration), *left_out(configuration)]
     if configuration.status is Status.MEASURED:
         lines.insert(0, Status.MEASURED.value)
-    return Rendered(text=as_yaml(placed), comments=tuple(lines))
+    return Snippet(text=as_yaml(placed), comments=tuple(lines))
 
 
 def _about(configuration: ConfigurationSummary) -> Iterator[str]:

@@ -64,7 +64,7 @@ TYPED = "batch_size=64 num_workers=4 pin_memory=true prefetch_factor=4 persisten
     ],
 )  # fmt: skip
 def test_what_is_pasted_is_spelt_as_its_reader_takes_it(form: str, key: str | None, text: str) -> None:
-    assert formats.render(run(), form, key) == formats.Rendered(text=f"{text}\n")
+    assert formats.render(run(), form, key) == formats.Snippet(text=f"{text}\n")
 
 
 @pytest.mark.parametrize(
@@ -125,8 +125,8 @@ def test_no_mapping_of_the_project_is_replaced_by_a_number() -> None:
         "such as ++data.num_workers.a=4"
     )
     found = of_project(4, replace(PROJECT, keys={}, unclear={"num_workers": keys}), batch_size=8)
-    assert formats.render(found, "overrides") == formats.Rendered(text="", comments=(line,))
-    assert formats.render(found, "yaml") == formats.Rendered(text="{}\n", comments=("measured", line))
+    assert formats.render(found, "overrides") == formats.Snippet(text="", comments=(line,))
+    assert formats.render(found, "yaml") == formats.Snippet(text="{}\n", comments=("measured", line))
     assert formats.render(found, "yaml").file == f"# measured\n# {line}\n{{}}\n"
 
 
