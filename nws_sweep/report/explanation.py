@@ -125,19 +125,24 @@ def _cells(stage: Stage) -> list[str]:
 
 def sentences(stages: Sequence[Stage], num_workers: int) -> Iterator[str]:
     """Says what is saved without the most expensive stage, and which stages cost workers but no time."""
-    saving = {stage: stage.saved for stage in stages if stage.saved is not None and stage.depth == 0}
-    dearest = max(saving, key=saving.__getitem__, default=None)
-    if dearest and saving[dearest] >= NO_TIME:
+    replayed = [stage for stage in stages if stage.saved is not None and stage.depth == 0]
+    dearest = max(replayed, key=_saved, default=None)
+    if dearest and _saved(dearest) >= NO_TIME:
         yield sentence(dearest, num_workers)
-    for stage, saved in saving.items():
-        if saved < NO_TIME and _needs_fewer(stage, num_workers):
+    for stage in replayed:
+        if _saved(stage) < NO_TIME and _needs_fewer(stage, num_workers):
             yield f"{stage.name} costs workers but no time: without it {_fewer(stage, num_workers)}"
 
 
 def sentence(stage: Stage, num_workers: int) -> str:
     """Says what is saved if this stage takes no time."""
-    saved = f"if {stage.name} took no time the epoch would take {units.share(stage.saved or 0.0)} less"
+    saved = f"if {stage.name} took no time the epoch would take {units.share(_saved(stage))} less"
     return f"{saved}, and {_fewer(stage, num_workers)}" if _needs_fewer(stage, num_workers) else saved
+
+
+def _saved(stage: Stage) -> float:
+    """The share of the epoch that is saved without the stage; 0 if it was not replayed."""
+    return stage.saved or 0.0
 
 
 def _needs_fewer(stage: Stage, num_workers: int) -> bool:

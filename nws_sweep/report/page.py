@@ -78,15 +78,15 @@ def certainty(configuration: ConfigurationSummary) -> str:
 
 
 def _against_others(configuration: ConfigurationSummary, best: Trial) -> str:
-    ratios = {}
+    ratios = []
     for trial in configuration.trials:
         ratio = ratio_of(best, trial)
         if ratio and trial.settings != best.settings:
-            ratios[trial] = ratio
+            ratios.append((ratio, trial))
     if not ratios:
         return "No comparison: no other candidate was measured."
-    nearest = min(ratios, key=lambda trial: ratios[trial].value)
-    ratio, name = ratios[nearest], _candidate(configuration, nearest)
+    ratio, nearest = min(ratios, key=lambda pair: pair[0].value)
+    name = _candidate(configuration, nearest)
     if ratio.value < 1:
         price = "workers" if nearest.num_workers > best.num_workers else "change"
         return f"{name} takes {units.percent(1 - ratio.value)} less time, which is not worth the {price}."
