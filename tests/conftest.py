@@ -19,7 +19,7 @@ from hydra import initialize_config_dir
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.global_hydra import GlobalHydra
 
-from nws_sweep.config import hydra_versions, schema
+from nws_sweep.config import hydra_versions, schema, search_options
 from nws_sweep.report.figures import Illustration
 from nws_sweep.report.search_result import SearchResult
 from nws_sweep.results import MeasureRules, SearchRecord, storage
@@ -122,7 +122,7 @@ def short_searches(own_folders: None, tmp_path: Path, monkeypatch: pytest.Monkey
     """Few candidates and short measurements, with folders of the test's own."""
     monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
     monkeypatch.setattr(schema, "WITHOUT_LIMIT", (0, 1, 2))
-    monkeypatch.setattr(schema, "measure_rules", lambda _: MeasureRules(window_s=0.02, trial_limit_s=1.0))
+    monkeypatch.setattr(search_options, "measure_rules", lambda _: MeasureRules(window_s=0.02, trial_limit_s=1.0))
 
 
 @pytest.fixture

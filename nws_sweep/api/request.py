@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from nws_sweep.config import schema
-from nws_sweep.config.schema import SearchOptions
+from nws_sweep.config import schema, search_options
+from nws_sweep.config.search_options import SearchOptions
 from nws_sweep.dataloading import pickling
 from nws_sweep.dataloading.fingerprints import fingerprint
 from nws_sweep.errors import ConfigurationError
@@ -45,19 +45,19 @@ class Request:
         """How to search: as ``config`` says, or the other keywords."""
         training_step = _step_node(self.training_step)
         if self.config is not None:
-            options = schema.embedded(self.config)
+            options = search_options.embedded(self.config)
             return options if self.training_step is None else replace(options, training_step=training_step)
         return SearchOptions(
             search=self._search_rules(),
-            measure=schema.measure_rules(self.measure),
+            measure=search_options.measure_rules(self.measure),
             training_step=training_step,
             check_samples=self.check_samples,
-            reuse=schema.reuse_of(self.reuse),
+            reuse=search_options.reuse_of(self.reuse),
             ranks=self.ranks,
         )
 
     def _search_rules(self) -> SearchRules:
-        settings = None if self.settings is None else schema.names(self.settings)
+        settings = None if self.settings is None else search_options.names(self.settings)
         values = {**vars(self), "settings": settings}
         for name in _RULES:
             schema.require(name, values[name])

@@ -8,7 +8,7 @@ import contextlib
 import functools
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Annotated, Any, cast, get_type_hints
 
@@ -17,14 +17,13 @@ from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from nws_sweep.config.embedding import conf_folder, register_resolvers
+from nws_sweep.config.embedding import register_resolvers
 from nws_sweep.config.hydra_versions import register_resolver
-from nws_sweep.errors import ConfigurationError, one_line
-from nws_sweep.results import SEARCHABLE, Configuration, LoaderSettings, MeasureRules, SearchRules, ranges, shown
+from nws_sweep.errors import ConfigurationError
+from nws_sweep.results import SEARCHABLE, Configuration, LoaderSettings, SearchRules, ranges, shown
 from nws_sweep.results.storage import safe_name
 from nws_sweep.system import host
 
-AUTOTUNED = ("prefetch_factor",)  # settings that autotune may change besides num_workers
 # Prefixes of overrides that do not identify a configuration: how the grid is run, and presets.
 _NAMELESS = ("axis/", "reuse=", "paths.output_dir=", "paths.lock_file=", "paths.cache_dir=")
 
@@ -192,7 +191,7 @@ def configuration(
     ConfigurationError if a value is out of range, OmegaConf's error if a key is unknown or a value is missing.
     """
     values = OmegaConf.to_container(config, resolve=True)  # Hydra adds any key with a plus
-    plain = _checked(values, "dataset", "training_step")
+    plain = valid_values(values, "dataset", "training_step")
     settings = _settings(plain, loader or LoaderSettings(batch_size=None))
     # In the order of results.csv.
     columns = {
@@ -225,39 +224,6 @@ def has_open_settings(config: DictConfig) -> bool:
     return any(config[name] is None for name in names)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SearchOptions:
-    """How to search, by the configuration of another program or the arguments of the API."""
-
-    search: SearchRules
-    measure: MeasureRules
-    training_step: dict[str, Any]
-    check_samples: bool | None
-    reuse: str
-    ranks: int
-
-
-def embedded(node: Any) -> SearchOptions:
-    """Reads the node that a program composed with ``+nws_sweep=base``, or a plain mapping of it.
-
-    ConfigurationError if it is the string ``base``, as without the plugin, or a value is out of range.
-    """
-    if isinstance(node, str):
-        raise ConfigurationError(
-            f"nws_sweep={node}: a plain value, since Hydra found no search-path plugin of nws_sweep; install nws_sweep "
-            "again (a checkout: pip install -e .), or put the folder of the checkout on PYTHONPATH, until "
-            "--info plugins lists NwsSweepSearchPath"
-        )
-    plain: Any = OmegaConf.to_container(node, resolve=True) if OmegaConf.is_config(node) else dict(node)
-    if is_seconds(plain.get("training_step")):
-        plain["training_step"] = sleeping(plain["training_step"])
-    try:
-        checked = _checked(plain, "training_step")
-    except OmegaConfBaseException as error:
-        raise ConfigurationError(one_line(f"config: {error}")) from error
-    return msgspec.convert(checked, SearchOptions)
-
-
 def is_seconds(value: Any) -> bool:
     """Whether a training step is given as a number, the seconds of a batch."""
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf
@@ -268,34 +234,7 @@ def sleeping(seconds: float) -> dict[str, Any]:
     return {"_target_": "nws_sweep.dataloading.training_steps.Sleep", "seconds_per_batch": float(seconds)}
 
 
-def names(settings: str | Iterable[str]) -> tuple[str, ...]:
-    """Lists the names of settings; a text is a single name."""
-    return (settings,) if isinstance(settings, str) else tuple(settings)
-
-
-def measure_rules(measure: str | MeasureRules | None) -> MeasureRules:
-    """Reads the rules of a preset of ``conf/measure``, or checks rules; None for the defaults."""
-    if isinstance(measure, MeasureRules):
-        for rule in fields(measure):
-            require(f"measure.{rule.name}", getattr(measure, rule.name))
-        return measure
-    folder = conf_folder() / "measure"
-    presets = sorted(file.stem for file in folder.glob("*.yaml"))
-    if measure is not None and measure not in presets:
-        raise ConfigurationError(f"measure={measure!r}: must be {', '.join(presets)}, or MeasureRules(...)")
-    values = OmegaConf.to_container(OmegaConf.load(folder / f"{measure or 'default'}.yaml"))
-    return msgspec.convert(values, MeasureRules)
-
-
-def reuse_of(value: bool | str) -> str:
-    """Reads True as ``fresh`` and False as ``never``; ConfigurationError if a text is not in ``ranges.REUSES``."""
-    if not isinstance(value, str):
-        return "fresh" if value else "never"
-    require("reuse", value)
-    return value
-
-
-def _checked(values: Any, *targets: str) -> dict[str, Any]:
+def valid_values(values: Any, *targets: str) -> dict[str, Any]:
     """Checks values, and adds ``search``, their ``SearchRules``; ``targets`` are nodes that need a ``_target_``.
 
     OmegaConf's error if a key is unknown or missing.
@@ -321,23 +260,6 @@ def require(name: str, value: Any, *, written: str | None = None) -> None:
         if permitted.test(value):
             return
     raise ConfigurationError(f"{name}={written or repr(value)}: must be {permitted.text}")
-
-
-def autotune_options(
-    max_workers: int | None = None,
-    settings: str | Iterable[str] | None = None,
-    reuse: bool | str = "fresh",
-    once: bool = False,
-) -> dict[str, Any]:
-    """Checks the options of ``autotune``. ConfigurationError if an option is out of range."""
-    chosen = None if settings is None else names(settings)
-    require("max_workers", max_workers)
-    reuse_of(reuse)
-    if unknown := [name for name in chosen or () if name not in AUTOTUNED]:
-        raise ConfigurationError(f"settings={unknown}: must be {', '.join(AUTOTUNED)}, or nothing")
-    if not isinstance(once, bool):
-        raise ConfigurationError(f"once={once!r}: must be true or false")
-    return {"max_workers": max_workers, "settings": chosen, "reuse": reuse, "once": once}
 
 
 def search_rules(values: Mapping[str, Any]) -> SearchRules:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from torch.utils.data import DataLoader, IterableDataset, MapDataPipe
 
-from nws_sweep.config.schema import autotune_options, reuse_of
+from nws_sweep.config.search_options import autotune_options, reuse_of
 from nws_sweep.dataloading import generators, loaders, sharing
 from nws_sweep.dataloading.inputs import DATALOADER_DEFAULTS, loader_input_of
 from nws_sweep.dataloading.pickling import placeholder

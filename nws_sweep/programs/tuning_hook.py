@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from nws_sweep.config.schema import autotune_options
+from nws_sweep.config.search_options import autotune_options
 from nws_sweep.programs.hooks import ProgramHook, Reporting, Wanted, name_of
 from nws_sweep.report.progress import Progress, announcer
 from nws_sweep.system import platforms

@@ -10,7 +10,7 @@ from hydra import compose
 
 import nws_sweep
 from nws_sweep.api.request import Request
-from nws_sweep.config import schema
+from nws_sweep.config import schema, search_options
 from nws_sweep.config.hydra_errors import explain
 from nws_sweep.config.schema import folder_name
 from nws_sweep.errors import ConfigurationError
@@ -169,7 +169,7 @@ def test_a_null_setting_is_taken_from_the_dataloader_of_the_dataset() -> None:
 def test_the_apis_defaults_are_those_of_an_embedded_configuration() -> None:
     parameters = inspect.signature(nws_sweep.search).parameters
     defaults = {field.name: parameters[field.name].default for field in fields(Request)}
-    assert schema.embedded(compose("base")) == Request(**defaults).options
+    assert search_options.embedded(compose("base")) == Request(**defaults).options
     an_array = Request(**{**defaults, "num_workers": np.array([4, 0])})
     assert an_array.options.search.candidates == (0, 4)
 
@@ -194,7 +194,7 @@ def test_a_number_is_a_training_step_and_one_name_a_list(typed: str, arguments: 
 def test_a_number_is_a_training_step_of_an_embedded_configuration() -> None:
     composed = compose("base")
     composed.training_step = 0.05
-    assert schema.embedded(composed).training_step == schema.sleeping(0.05)
+    assert search_options.embedded(composed).training_step == schema.sleeping(0.05)
 
 
 @pytest.mark.parametrize(
