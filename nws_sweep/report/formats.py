@@ -166,10 +166,8 @@ def best_file(configuration: ConfigurationSummary) -> Snippet:
 
 def _about(configuration: ConfigurationSummary) -> Iterator[str]:
     yield from _beside_headline(configuration)
-    if configuration.answer is None:
-        yield configuration.headline
-    elif configuration.status is Status.PROVISIONAL:
-        yield f"{Status.PROVISIONAL.value}: {answers.what_is_open(configuration.run.result)}"
+    if configuration.status is not Status.MEASURED:
+        yield snippets.status(configuration)
 
 
 def _beside_headline(configuration: ConfigurationSummary) -> Iterator[str]:

@@ -32,15 +32,6 @@ def setting(configuration: ConfigurationSummary) -> str:
     return f"{_candidate(configuration, configuration.answer)}{configuration.configuration.rank_suffix}"
 
 
-def status(configuration: ConfigurationSummary) -> str:
-    """Says how the answer was found, and what is open if it is not measured."""
-    if configuration.status is Status.MEASURED:
-        return Status.MEASURED.value
-    if configuration.status is Status.PROVISIONAL:
-        return f"{Status.PROVISIONAL.value}: {answers.what_is_open(configuration.run.result)}"
-    return configuration.headline
-
-
 def _candidate(configuration: ConfigurationSummary, trial: Trial) -> str:
     return f"num_workers={snippets.of_trial(trial, configuration.configuration).candidate}"
 
@@ -148,7 +139,7 @@ def _environment() -> Environment:
         trim_blocks=True, lstrip_blocks=True, finalize=_finalized,
     )  # fmt: skip
     environment.filters.update(line=_in_markdown, rows=_rows_in_markdown, target=_target_in_markdown)
-    functions = (setting, status, pace, gains, certainty, drawn, explanation.stage_table)
+    functions = (setting, pace, gains, certainty, drawn, explanation.stage_table)
     environment.globals.update(
         {function.__name__: function for function in functions}, formats=formats, snippets=snippets, units=units
     )

@@ -95,6 +95,15 @@ def host_lines(host: Host) -> tuple[str, str]:
     )
 
 
+def status(configuration: ConfigurationSummary) -> str:
+    """Says how the answer was found, and what is open if it is not measured."""
+    if configuration.status is Status.MEASURED:
+        return Status.MEASURED.value
+    if configuration.status is Status.PROVISIONAL:
+        return f"{Status.PROVISIONAL.value}: {answers.what_is_open(configuration.run.result)}"
+    return configuration.headline
+
+
 def cost_line(result: SearchRecord) -> str:
     """Says what a search cost: ``search took 6.80 s, 1.5 epochs at the best setting``."""
     line = f"search took {units.seconds(result.cost_s)}"
