@@ -149,7 +149,7 @@ class SearchCallback(ProgramCallback):
     def on_job_start(self, config: DictConfig, **kwargs: Any) -> None:
         """Starts the hook, and makes Hydra catch the end of the job, as it catches Exception."""
         super().on_job_start(config, **kwargs)
-        # Hydra's run_job catches ``Exception`` around the job, by this name. A callback cannot replace the job itself, and
+        # Hydra's run_job catches ``Exception`` around the job, by this name. A callback cannot replace the job, and
         # programs would catch an Exception in place of SearchEnded, and train on.
         setattr(utils, "Exception", (Exception, SearchEnded))  # noqa: B010
         for handler in logging.getLogger().handlers:  # Hydra 1.4 would write into the job's log that it has failed
