@@ -7,9 +7,7 @@ On the command line: ``python -m nws_sweep --help``. In a program::
     loader = nws_sweep.tune(loader)
     loader = nws_sweep.autotune(loader)  # in the first epoch of training, without a search
 
-Packages, each of which may import those below it: ``cli``; ``hydra_app``; ``programs``; ``api`` and ``online``;
-``report`` and ``executor``; ``analysis`` and ``dataloading``; ``config`` and ``datasets``; ``tuning``;
-``measurement``; ``replay`` and ``system``; ``units``; ``results``; ``errors``.
+docs/project/architecture.md has the packages, each of which may import those below it.
 """
 
 import importlib

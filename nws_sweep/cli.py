@@ -1,6 +1,7 @@
 """The command line: a sweep (by Hydra) or one of ``COMMANDS``, and the exit status."""
 
 import argparse
+import itertools
 import logging
 import os
 import sys
@@ -17,7 +18,7 @@ from nws_sweep.system import streams
 
 if TYPE_CHECKING:
     from nws_sweep.analysis.summary import ConfigurationSummary, Summary
-    from nws_sweep.results.storage import Stored
+    from nws_sweep.results.storage import Stored, StoredRun
 
 WRONG_USAGE = 2
 BROKEN_PIPE = 141  # as of a program killed by SIGPIPE
@@ -37,7 +38,7 @@ def main() -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Runs one command and returns its exit status; prints an error as one line on standard error."""
+    """Runs a command and returns its exit status; prints an error as one line on standard error."""
     try:
         status = _command(arguments)
         sys.stdout.flush()
@@ -75,10 +76,11 @@ def sweep(arguments: Sequence[str]) -> int:
     """Measures one configuration or a grid, by Hydra's command line."""
     if str(Path.cwd()) not in sys.path and "" not in sys.path:  # a console script; ``python -m`` adds it
         sys.path.insert(0, str(Path.cwd()))
-    from nws_sweep.config.schema import explain, hydra_arguments
+    from nws_sweep.config.hydra_errors import explain
+    from nws_sweep.config.schema import hydra_arguments
     from nws_sweep.hydra_app import app
 
-    sys.argv[1:] = [each for argument in arguments for each in hydra_arguments(argument)]  # Hydra reads it
+    sys.argv[1:] = itertools.chain.from_iterable(map(hydra_arguments, arguments))  # Hydra reads it
     show_traceback = os.environ.get("HYDRA_FULL_ERROR") == "1"
     logging.raiseExceptions = False  # errors of writing a log, such as a full disk, are not printed
     os.environ["HYDRA_FULL_ERROR"] = "1"  # else Hydra prints its errors in several lines, with exit status 1
@@ -97,13 +99,16 @@ def sweep(arguments: Sequence[str]) -> int:
 
 def _parser(command: Callable[..., int], *folders: str, selects: bool = False) -> OptionParser:
     parser = OptionParser(f"nws_sweep {command.__name__}", description=command.__doc__)
-    newest = {"nargs": "?", "type": _folder_or_newest, "default": ""} if folders == ("DIR",) else {"type": Path}
-    for name in folders:
-        help_ = "a folder of outputs/runs or outputs/sweeps" + (" (default: the newest)" if "nargs" in newest else "")
-        parser.add_argument(name.lower(), metavar=name, help=help_, **newest)
+    meaning = "a folder of outputs/runs or outputs/sweeps"
+    if folders == ("DIR",):
+        meaning += " (default: the newest)"
+        parser.add_argument("dir", metavar="DIR", help=meaning, nargs="?", type=_folder_or_newest, default="")
+    else:
+        for name in folders:
+            parser.add_argument(name.lower(), metavar=name, help=meaning, type=Path)
     if selects:
-        help_ = "only configurations with this value, such as batch_size=64; may be repeated"
-        parser.add_argument("--where", action="append", default=[], metavar="KEY=VALUE", help=help_)
+        meaning = "only configurations with this value, such as batch_size=64; may be repeated"
+        parser.add_argument("--where", action="append", default=[], metavar="KEY=VALUE", help=meaning)
     return parser
 
 
@@ -128,7 +133,7 @@ def report(arguments: Sequence[str]) -> int:
 
 def best(arguments: Sequence[str]) -> int:
     """Prints the best settings of each configuration, ready to paste; notes go to standard error."""
-    from nws_sweep.report.snippets import FORMATS, render
+    from nws_sweep.report.formats import FORMATS, render
 
     parser = _parser(best, "DIR", selects=True)
     parser.add_argument(
@@ -187,30 +192,41 @@ def _summary(folder: Path, conditions: Sequence[str], where: str = "") -> "Summa
 
 
 def select(stored: "Stored", conditions: Sequence[str]) -> "Stored":
-    """The configurations that meet all conditions ``KEY=VALUE``; a single one is not a grid.
+    """Selects the configurations that meet all conditions ``KEY=VALUE``; a single configuration is not a grid.
 
-    ConfigurationError if a condition has another form, or no configuration meets it and those before it.
+    ConfigurationError if a condition has another form, or no configuration meets it and the conditions before it.
     """
-    left = [({name: shown(one) for name, one in run.result.configuration.columns.items()}, run) for run in stored.runs]
+    runs = list(stored.runs)
     for number, condition in enumerate(conditions, 1):
         key, equals, value = condition.partition("=")
         if not key or not equals:
             raise ConfigurationError(one_line(f"--where {condition}: must be KEY=VALUE, such as batch_size=64"))
-        found = [(columns, run) for columns, run in left if columns.get(key) == _AS_TYPED.get(value, value)]
-        if not found:
-            raise _no_match(conditions[:number], [columns for columns, _ in left])
-        left = found
-    axes = varying_columns([run.result.configuration for run in stored.runs]) if stored.is_grid and conditions else ()
-    is_grid = stored.is_grid and (len(left) > 1 or not conditions)
-    return replace(stored, runs=tuple(run for _, run in left), is_grid=is_grid, axes=axes)
+        wanted = _AS_TYPED.get(value, value)
+        matching = [run for run in runs if _columns(run).get(key) == wanted]
+        if not matching:
+            raise _no_match(conditions[:number], runs)
+        runs = matching
+    if not conditions:
+        return stored
+    axes: tuple[str, ...] = ()
+    if stored.is_grid:
+        axes = varying_columns([run.result.configuration for run in stored.runs])
+    return replace(stored, runs=tuple(runs), is_grid=stored.is_grid and len(runs) > 1, axes=axes)
 
 
-def _no_match(conditions: Sequence[str], left: Sequence[Mapping[str, str]]) -> ConfigurationError:
-    names = dict.fromkeys(name for columns in left for name in columns)
-    values = {name: ", ".join(dict.fromkeys(each[name] for each in left if name in each)) for name in names}
-    every = ", ".join(f"{name} ({those})" for name, those in values.items())
-    asked = " ".join(f"--where {each}" for each in conditions)
-    return ConfigurationError(one_line(f"{asked}: no such configuration; allowed: {every}", 1000))
+def _columns(run: "StoredRun") -> dict[str, str]:
+    """Writes the columns of a configuration as typed on the command line."""
+    return {name: shown(value) for name, value in run.result.configuration.columns.items()}
+
+
+def _no_match(conditions: Sequence[str], runs: Sequence["StoredRun"]) -> ConfigurationError:
+    values: dict[str, list[str]] = {}
+    for run in runs:
+        for name, value in _columns(run).items():
+            values.setdefault(name, []).append(value)
+    allowed = ", ".join(f"{name} ({', '.join(dict.fromkeys(texts))})" for name, texts in values.items())
+    asked = " ".join(f"--where {condition}" for condition in conditions)
+    return ConfigurationError(one_line(f"{asked}: no such configuration; allowed: {allowed}", 1000))
 
 
 def explain(arguments: Sequence[str]) -> int:
@@ -221,7 +237,10 @@ def explain(arguments: Sequence[str]) -> int:
     options = _parser(explain, "DIR", selects=True).parse_args(arguments)
     from nws_sweep.report import explanation
 
-    return _print_each(_summary(options.dir, options.where), lambda one: f"{one.label}\n\n{explanation.of(one)}\n")
+    def text(configuration: "ConfigurationSummary") -> str:
+        return f"{configuration.label}\n\n{explanation.of(configuration)}\n"
+
+    return _print_each(_summary(options.dir, options.where), text)
 
 
 def predict(arguments: Sequence[str]) -> int:
@@ -245,7 +264,10 @@ def predict(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     from nws_sweep.report import command_text
 
-    return _print_each(_summary(options.dir, options.where), lambda one: command_text.predictions(one, options))
+    def text(configuration: "ConfigurationSummary") -> str:
+        return command_text.predictions(configuration, options)
+
+    return _print_each(_summary(options.dir, options.where), text)
 
 
 def _print_each(summary: "Summary", text: Callable[["ConfigurationSummary"], str]) -> int:
@@ -283,5 +305,5 @@ def version(arguments: Sequence[str]) -> int:
 
 
 COMMANDS: Mapping[str, Callable[[Sequence[str]], int]] = {
-    each.__name__: each for each in (report, best, compare, explain, predict)
-} | {"--version": version}
+    "report": report, "best": best, "compare": compare, "explain": explain, "predict": predict, "--version": version,
+}  # fmt: skip

@@ -5,7 +5,7 @@ try:
 except ModuleNotFoundError:
     from pytorch_lightning import Callback  # type: ignore[assignment] # its earlier name
 
-from nws_sweep.programs.hooks import TrainerHook
+from nws_sweep.programs.tuning_hook import TrainerHook
 
 
 class AutoTune(TrainerHook, Callback):

@@ -2,7 +2,7 @@
 
 from transformers import TrainerCallback
 
-from nws_sweep.programs.hooks import TrainerHook
+from nws_sweep.programs.tuning_hook import TrainerHook
 
 
 class AutoTune(TrainerHook, TrainerCallback):

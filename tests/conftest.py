@@ -19,7 +19,7 @@ from hydra import initialize_config_dir
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.global_hydra import GlobalHydra
 
-from nws_sweep.config import hydra_versions, schema
+from nws_sweep.config import hydra_versions, schema, search_options
 from nws_sweep.report.figures import Illustration
 from nws_sweep.report.search_result import SearchResult
 from nws_sweep.results import MeasureRules, SearchRecord, storage
@@ -32,7 +32,7 @@ from tests.simulated import check_limits
 if TYPE_CHECKING:
     from torch.utils.data import DataLoader
 
-    from nws_sweep.api.searching import Asked
+    from nws_sweep.api.request import Request
     from nws_sweep.dataloading.inputs import LoaderInput
 
 os.environ["CUDA_VISIBLE_DEVICES"] = ""  # the tests are of machines without an accelerator, or simulate one
@@ -122,7 +122,7 @@ def short_searches(own_folders: None, tmp_path: Path, monkeypatch: pytest.Monkey
     """Few candidates and short measurements, with folders of the test's own."""
     monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
     monkeypatch.setattr(schema, "WITHOUT_LIMIT", (0, 1, 2))
-    monkeypatch.setattr(schema, "measure_rules", lambda _: MeasureRules(window_s=0.02, trial_limit_s=1.0))
+    monkeypatch.setattr(search_options, "measure_rules", lambda _: MeasureRules(window_s=0.02, trial_limit_s=1.0))
 
 
 @pytest.fixture
@@ -204,11 +204,12 @@ def searched(monkeypatch: pytest.MonkeyPatch) -> "list[DataLoader[Any]]":
 @pytest.fixture
 def answered(monkeypatch: pytest.MonkeyPatch) -> None:
     """A search of ``tune`` answers at once: the more workers the faster."""
-    from nws_sweep.api import searching, tuning
+    from nws_sweep.api import tuning
+    from nws_sweep.api.loader_search import LoaderSearch
 
-    def answer(make: "Callable[[], LoaderInput]", asked: "Asked") -> SearchResult:
-        chosen = searching.configuration_of(make(), asked.plan)
-        settings = [chosen.loader.with_workers(n) for n in asked.plan.search.candidates]
+    def answer(make: "Callable[[], LoaderInput]", request: "Request") -> SearchResult:
+        chosen = LoaderSearch(make(), request).configuration
+        settings = [chosen.loader.with_workers(n) for n in request.options.search.candidates]
         trials = (factories.trial(one.num_workers, 8.0 / (1 + one.num_workers), settings=one) for one in settings)
         return SearchResult(factories.search_result(*trials, configuration=chosen))
 

@@ -20,7 +20,7 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset, WeightedRandomS
 
 import nws_sweep
 from nws_sweep import api
-from nws_sweep.api import searching
+from nws_sweep.api import loader_search, searching
 from nws_sweep.dataloading.inputs import DATALOADER_DEFAULTS, loader_input_of
 from nws_sweep.errors import ConfigurationError, NwsSweepError, OutOfTime, UnpicklableError
 from nws_sweep.replay import epoch_length
@@ -213,11 +213,9 @@ def test_an_epoch_that_grows_with_the_workers_is_a_warning(monkeypatch: pytest.M
 def test_an_undecided_search_changes_nothing_and_is_where_the_next_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     starts: list[tuple[int, ...]] = []
 
-    def measured(
-        start: SearchRecord, loader_input: Any, step: None, reporter: progress.ProgressReporter
-    ) -> SearchRecord:
+    def measured(here: Any, start: SearchRecord) -> SearchRecord:
         """The limit ends the first search after the candidate without workers, the second by its rule."""
-        reporter.note(searching._announcement(loader_input, start))
+        here._reporter.note(loader_search.announcement(here._input, start))
         starts.append(start.measured_numbers)
         is_first, four = len(starts) == 1, start.configuration.loader.with_workers(4)
         trials = [trial(0, 8.0, settings=four.with_workers(0), noise=Noise(other_cpus=1.7))]
@@ -226,7 +224,7 @@ def test_an_undecided_search_changes_nothing_and_is_where_the_next_goes_on(monke
         found = Verdict(recommended=trials[-1].settings, fastest=four, provisional=is_first)
         return replace(start, trials=tuple(trials), verdict=found, stop_reason="time_limit_s=60 was spent", cost_s=60.0)
 
-    monkeypatch.setattr(searching, "_measured", measured)
+    monkeypatch.setattr(loader_search.LoaderSearch, "_measure", measured)
     loader, lines = DataLoader(slow(), num_workers=2), list[str]()
     with pytest.warns(UserWarning, match="nws_sweep: undecided; only num_workers=0 was measured: time_limit_s=60 was"):
         tuned: Any = nws_sweep.tune(loader, progress=lines.append)
@@ -376,9 +374,7 @@ def test_a_search_without_a_measured_candidate_raises() -> None:
 
 def test_an_interrupted_search_names_the_best_so_far() -> None:
     lines: list[str] = []
-    progress.ProgressReporter(print, lines.append).interrupted(
-        search_result(trial(0, 8.0), trial(2, 4.0), stop_reason="")
-    )
+    progress.ProgressReporter(lines.append).interrupted(search_result(trial(0, 8.0), trial(2, 4.0), stop_reason=""))
     (line,) = lines
     assert line.startswith(
         "interrupted: best so far: num_workers=2 (provisional: the search did not finish; 2 candidates"

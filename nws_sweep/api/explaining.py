@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from nws_sweep.api.searching import TrainingStep, search
+from nws_sweep.api.request import TrainingStep
+from nws_sweep.api.searching import search
 from nws_sweep.config.expected_names import explained
 from nws_sweep.report import explanation
 from nws_sweep.report.explanation import Explanation
@@ -31,10 +32,11 @@ def explain(loader: Any, training_step: TrainingStep = None, **arguments: Any) -
         >>> import torch, nws_sweep
         >>> from torch.utils.data import DataLoader, TensorDataset
         >>> loader = DataLoader(TensorDataset(torch.arange(512.0)), batch_size=64)
-        >>> found = nws_sweep.explain(loader, num_workers=[1])
-        >>> found.stages[0].share > 0
+        >>> explanation = nws_sweep.explain(loader, num_workers=[1])
+        >>> explanation.stages[0].share > 0
         True
     """
-    is_result = isinstance(loader, SearchResult)
-    result = loader if is_result else search(loader, training_step=training_step, **arguments)
+    if isinstance(loader, SearchResult):
+        return explanation.of_record(loader.record)
+    result = search(loader, training_step=training_step, **arguments)
     return explanation.of_record(result.record)

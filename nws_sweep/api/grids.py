@@ -3,19 +3,20 @@
 import inspect
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 from nws_sweep.api import searching
-from nws_sweep.api.searching import Progress
+from nws_sweep.api.loader_search import LoaderSearch
+from nws_sweep.api.request import Request
 from nws_sweep.config import schema
 from nws_sweep.config.expected_names import explained
-from nws_sweep.dataloading.inputs import loader_input_of
+from nws_sweep.dataloading.inputs import DATALOADER_DEFAULTS, loader_input_of
 from nws_sweep.errors import ConfigurationError, NwsSweepError
 from nws_sweep.executor import rank0
 from nws_sweep.report import writer
-from nws_sweep.report.progress import Print, announcer, printer_for
+from nws_sweep.report.progress import Print, Progress, announcer
 from nws_sweep.report.sweep_result import SweepResult
 from nws_sweep.results import SearchRecord, shown, storage
 from nws_sweep.searching import earlier_results
@@ -57,55 +58,65 @@ def sweep(dataset: Any, *, folder: str | Path | None = None, progress: Progress 
     platforms.require("searching")
     searches = _searches(dataset, {**keywords, "progress": progress})
     if folder is not None:
-        _refuse_others(Path(folder), [one.name for one in searches])
-    return rank0.run_on_rank0(lambda: _swept(searches, folder, announcer(progress, printer_for(progress))))
+        _refuse_others(Path(folder), [search.name for search in searches])
+    announce = announcer(progress)
+
+    def sweep_here() -> SweepResult:
+        return _swept(searches, Path(folder) if folder is not None else storage.new_folder("sweeps"), announce)
+
+    return rank0.run_on_rank0(sweep_here)
 
 
 def _searches(dataset: Any, keywords: Mapping[str, Any]) -> "list[_Search]":
-    """One for each combination of values; the last axis varies fastest."""
-    lists = {name: value for name, value in keywords.items() if isinstance(value, list | tuple | range)}
-    axes = {name: _named(value) for name, value in lists.items() if name not in _LISTS}
-    if empty := [name for name, values in axes.items() if not values]:
-        raise ConfigurationError(f"{empty[0]}=[]: an axis of a grid needs a value")
-    points = (dict(zip(axes, names, strict=True)) for names in itertools.product(*axes.values()))
-    return [
-        _Search(dataset, {**keywords, **{axis: axes[axis][name] for axis, name in point.items()}}, point)
-        for point in points
-    ]
+    """Makes a search for each combination of values; the last axis varies fastest."""
+    axes = {}
+    for name, value in keywords.items():
+        if isinstance(value, list | tuple | range) and name not in _LISTS:
+            axes[name] = _named(value)
+            if not value:
+                raise ConfigurationError(f"{name}=[]: an axis of a grid needs a value")
+    searches = []
+    for combination in itertools.product(*axes.values()):
+        point = dict(zip(axes, combination, strict=True))
+        values = {axis: axes[axis][name] for axis, name in point.items()}
+        searches.append(_Search(dataset, {**keywords, **values}, point))
+    return searches
 
 
 def _named(values: Iterable[Any]) -> dict[Any, Any]:
-    """Values of an axis by what stands for them in tables and folders: themselves, or different names."""
-    found: dict[Any, Any] = {}
+    """Names the values of an axis for tables and folders: plain values stand for themselves, others have names."""
+    by_name: dict[Any, Any] = {}
     for value in values:
-        is_plain = value is None or isinstance(value, bool | int | float | str)
-        name = value if is_plain else getattr(value, "__name__", type(value).__name__)
-        found[name if is_plain else next(one for one in storage.numbered(name) if one not in found)] = value
-    return found
+        if value is None or isinstance(value, bool | int | float | str):
+            by_name[value] = value
+        else:
+            name = getattr(value, "__name__", type(value).__name__)
+            unused = (numbered for numbered in storage.numbered(name) if numbered not in by_name)
+            by_name[next(unused)] = value
+    return by_name
 
 
 def _refuse_others(folder: Path, names: Sequence[str]) -> None:
     """Raises ConfigurationError if a folder holds results of anything but a grid with these points."""
-    there = {result.parent.relative_to(folder).as_posix() for result in folder.rglob(storage.RESULT)}
-    if others := sorted(there - {*names}):
+    stored = {result.parent.relative_to(folder).as_posix() for result in folder.rglob(storage.RESULT)}
+    if others := sorted(stored - {*names}):
         raise ConfigurationError(f"folder={folder}: holds other results ({others[0]}); choose another one")
 
 
-def _swept(searches: "Sequence[_Search]", given: str | Path | None, announce: Print) -> SweepResult:
-    folder = storage.new_folder("sweeps") if given is None else Path(given)
+def _swept(searches: "Sequence[_Search]", folder: Path, announce: Print) -> SweepResult:
     records: list[SearchRecord] = []
-    for number, one in enumerate(searches, 1):
-        announce(f"configuration {number} of {len(searches)}: {one.name}")
-        records.append(one.record(records))
-        storage.save(folder / one.name, records[-1])
-        writer.try_pictures(folder / one.name)
+    for number, search in enumerate(searches, 1):
+        announce(f"configuration {number} of {len(searches)}: {search.name}")
+        records.append(search.record(records))
+        storage.save(folder / search.name, records[-1])
+        writer.try_pictures(folder / search.name)
     summary, _ = writer.write(folder)
     announce(f"wrote {folder / storage.PAGE}")
     return SweepResult(summary)
 
 
 class _Search:
-    """The search of one point, whose values have been checked.
+    """The search of a point, whose values have been checked.
 
     Args:
         dataset: As for ``search``.
@@ -116,18 +127,23 @@ class _Search:
     def __init__(self, dataset: Any, keywords: Mapping[str, Any], point: Mapping[str, Any]) -> None:
         bound = inspect.signature(searching.search).bind(dataset, **keywords)
         bound.apply_defaults()
-        self._asked = searching.Asked.of(bound.arguments)
-        self._input = loader_input_of(dataset, searching.dataloader_keywords(bound.arguments))
-        configuration = searching.configuration_of(self._input, self._asked.plan)
+        arguments = bound.arguments
+        request = Request(**{field.name: arguments[field.name] for field in fields(Request)})
+        loader_input = loader_input_of(dataset, {name: arguments[name] for name in DATALOADER_DEFAULTS})
+        self._search = LoaderSearch(loader_input, request)
+        self._is_comparable = bool(loader_input.fingerprint)
+        configuration = self._search.configuration
         self._configuration = replace(configuration, columns={**configuration.columns, **point})
         self.name = schema.folder_name([f"{name}={shown(value)}" for name, value in point.items()])
 
     def record(self, earlier: Sequence[SearchRecord]) -> SearchRecord:
-        """What was measured, here or for an earlier point that does the same, or why nothing was."""
-        if self._input.fingerprint and (same := earlier_results.measured_once(self._configuration, earlier)):
+        """Measures the point, unless an earlier point does the same; a point that fails has a record with the error."""
+        same = earlier_results.measured_once(self._configuration, earlier)
+        if same is not None and self._is_comparable:
             return same
         start = new_record(self._configuration)
         try:
-            return searching.record_here(start, self._input, self._asked)[0]
+            record, _ = self._search.run(self._configuration)
         except NwsSweepError as failure:
             return replace(start, error=str(failure))
+        return record

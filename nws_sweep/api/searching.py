@@ -1,43 +1,21 @@
-"""``search``, and what it shares with ``tune`` and ``sweep``: the arguments, and the search in rank 0."""
+"""``search``, and what it shares with ``tune`` and ``sweep``: the search in rank 0."""
 
-import functools
-import math
-import time
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from nws_sweep import units
-from nws_sweep.config import schema
+from nws_sweep.api.loader_search import LoaderSearch
+from nws_sweep.api.request import Request, TrainingStep
 from nws_sweep.config.expected_names import explained
 from nws_sweep.config.python_notation import in_python
-from nws_sweep.config.schema import Embedded
-from nws_sweep.dataloading import pickling
-from nws_sweep.dataloading.fingerprints import fingerprint
-from nws_sweep.dataloading.inputs import DATALOADER_DEFAULTS, LoaderInput, loader_input_of
-from nws_sweep.errors import ConfigurationError, OutOfTime, TimeLimitReached, printable
-from nws_sweep.executor import forking, rank0
-from nws_sweep.executor.dataset_server import DatasetServer, spec_of
-from nws_sweep.executor.environment import Environment, ProcessFactory
-from nws_sweep.executor.on_demand import START_LIMIT_S
+from nws_sweep.dataloading.inputs import LoaderInput, loader_input_of
+from nws_sweep.errors import printable
+from nws_sweep.executor import rank0
 from nws_sweep.replay.epoch_length import LONGER
-from nws_sweep.report import snippets
-from nws_sweep.report.progress import Print, ProgressReporter, announcer, printer_for
+from nws_sweep.report.progress import Progress
 from nws_sweep.report.search_result import SearchResult
-from nws_sweep.results import NO_STEP, Configuration, MeasureRules, SearchRecord, SearchRules, Status, TrialState
-from nws_sweep.results.result_cache import ResultStore
-from nws_sweep.searching import earlier_results
-from nws_sweep.searching.search import limit_s, new_record
-from nws_sweep.searching.search import search as run_search
-from nws_sweep.system import host_lock, platforms, processes, temporary
-from nws_sweep.system.host import usable_cpus
-
-TrainingStep = float | Callable[[Any], object] | None
-Progress = bool | Print | None
-_RULES = ("strategy", "patience", "num_workers", "max_workers", "settings", "tolerance", "time_limit_s", "ranks")
+from nws_sweep.results import MeasureRules, Status, TrialState
+from nws_sweep.system import platforms
 
 
 @explained
@@ -133,197 +111,47 @@ def search(  # noqa: PLR0913, PLR0917 - the DataLoader's own keywords, then ours
         >>> len(loader)
         8
     """
-    given = locals()
     platforms.require("searching")
-    return search_for_all_ranks(lambda: loader_input_of(dataset, dataloader_keywords(given)), Asked.of(given))
+    keywords = {
+        "batch_size": batch_size, "shuffle": shuffle, "sampler": sampler, "batch_sampler": batch_sampler,
+        "collate_fn": collate_fn, "pin_memory": pin_memory, "drop_last": drop_last, "timeout": timeout,
+        "worker_init_fn": worker_init_fn, "prefetch_factor": prefetch_factor, "persistent_workers": persistent_workers,
+        "multiprocessing_context": multiprocessing_context, "generator": generator, "in_order": in_order,
+    }  # fmt: skip
+    request = Request(
+        patience=patience, strategy=strategy, num_workers=num_workers, max_workers=max_workers, settings=settings,
+        training_step=training_step, tolerance=tolerance, time_limit_s=time_limit_s, measure=measure,
+        check_samples=check_samples, ranks=ranks, reuse=reuse, config=config, progress=progress,
+    )  # fmt: skip
+    return search_for_all_ranks(lambda: loader_input_of(dataset, keywords), request)
 
 
-def dataloader_keywords(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of the arguments of ``search`` that are DataLoader's."""
-    return {name: arguments[name] for name in DATALOADER_DEFAULTS}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Asked:
-    """What the arguments of ``search`` and ``tune`` that are not DataLoader's ask for."""
-
-    plan: Embedded
-    training_step: TrainingStep
-    progress: Progress
-
-    @classmethod
-    def of(cls, arguments: Mapping[str, Any]) -> "Asked":
-        """Those among the arguments of ``search`` or ``tune``. ConfigurationError if a value is out of range."""
-        return cls(plan=_plan(arguments), training_step=arguments["training_step"], progress=arguments["progress"])
-
-
-def _plan(arguments: Mapping[str, Any]) -> Embedded:
-    training_step = _step_node(arguments["training_step"])
-    if arguments["config"] is not None:
-        found = schema.embedded(arguments["config"])
-        return found if arguments["training_step"] is None else replace(found, training_step=training_step)
-    return Embedded(
-        search=_rules(arguments),
-        measure=schema.measure_rules(arguments["measure"]),
-        training_step=training_step,
-        check_samples=arguments["check_samples"],
-        reuse=schema.reuse_of(arguments["reuse"]),
-        ranks=arguments["ranks"],
-    )
-
-
-def _rules(arguments: Mapping[str, Any]) -> SearchRules:
-    settings = None if arguments["settings"] is None else schema.names(arguments["settings"])
-    values = {**arguments, "settings": settings}
-    for name in _RULES:
-        schema.require(name, values[name])
-    return schema.search_rules({**values, "reference": usable_cpus(values["ranks"])})
-
-
-def search_for_all_ranks(make_loader_input: Callable[[], LoaderInput], asked: Asked) -> SearchResult:
-    """The result of rank 0, with a warning if it is undecided or workers deliver different samples than no workers.
+def search_for_all_ranks(make_loader_input: Callable[[], LoaderInput], request: Request) -> SearchResult:
+    """Searches in rank 0, and warns if the result is undecided or workers deliver different samples than no workers.
 
     All ranks raise OutOfTime if rank 0 does.
     """
-    result = rank0.run_on_rank0(lambda: _result(make_loader_input, asked))
-    undecided = result.first_line if result.status == Status.UNDECIDED else ""
-    wrong = (trial for trial in result.trials if trial.state is TrialState.WRONG_SAMPLES)
-    excluded = (f"num_workers={trial.num_workers} is excluded: {trial.reason}" for trial in wrong)
-    sound = (trial for trial in result.trials if trial.state is TrialState.OK)
-    longer = (line for trial in sound for line in trial.warnings if line.startswith(LONGER))
-    for line in filter(None, (undecided, next(excluded, ""), next(longer, ""))):
+    result = rank0.run_on_rank0(lambda: _result(make_loader_input(), request))
+    for line in _warnings(result):
         warnings.warn(f"nws_sweep: {in_python(printable(line))}", stacklevel=3)
     return result
 
 
-def _result(make_loader_input: Callable[[], LoaderInput], asked: Asked) -> SearchResult:
-    loader_input = make_loader_input()
-    return SearchResult(*record_here(new_record(configuration_of(loader_input, asked.plan)), loader_input, asked))
+def _result(loader_input: LoaderInput, request: Request) -> SearchResult:
+    search_here = LoaderSearch(loader_input, request)
+    record, is_stored = search_here.run(search_here.configuration)
+    return SearchResult(record, is_stored)
 
 
-def _step_node(training_step: TrainingStep) -> dict[str, Any]:
-    if training_step is None:
-        return {"_target_": NO_STEP}
-    if callable(training_step):
-        return pickling.placeholder(
-            getattr(training_step, "__name__", type(training_step).__name__), fingerprint(training_step)
-        )
-    if schema.is_seconds(training_step):
-        return schema.sleeping(training_step)
-    raise ConfigurationError(f"training_step={training_step!r}: must be None, seconds of at least 0, or a function")
-
-
-def record_here(start: SearchRecord, loader_input: LoaderInput, asked: Asked) -> tuple[SearchRecord, bool]:
-    """The record of a search in this process, and whether an earlier search has stored it."""
-    store, print_line = ResultStore(), printer_for(asked.progress)
-    announce = announcer(asked.progress, print_line)
-    reuse = asked.plan.reuse if loader_input.fingerprint else "never"
-    stored = _stored(store, start, reuse, announce)
-    if stored.is_final:
-        return stored, True
-
-    @functools.cache
-    def check_pickling() -> None:
-        with temporary.folder() as folder:
-            _pickled(start.configuration, loader_input, asked.training_step, Path(folder))
-
-    def check_and_announce(line: str) -> None:
-        """What cannot be pickled ends the search before it waits for another one."""
-        check_pickling()
-        announce(line)
-
-    # A search that does not use what is stored does not replace it by less than an answer.
-    keep = None if reuse == "never" else store.add
-    reporter = ProgressReporter(print_line, announce, keep)
-    with processes.ended_by_taken_signals(), host_lock.held(host_lock.usual(), check_and_announce, announce):
-        # Another process may have finished the same search meanwhile, such as a rank without a process group.
-        stored = _stored(store, start, reuse, announce)
-        if stored.is_final:
-            return stored, True
-        try:
-            record = _measured(stored, loader_input, asked.training_step, reporter)
-        except TimeLimitReached:  # while the dataset was made
-            raise OutOfTime(f"the dataset was not made within {units.seconds(START_LIMIT_S)}") from None
-    if loader_input.fingerprint:
-        store.add(record)
-    return record, False
-
-
-def _stored(store: ResultStore, start: SearchRecord, reuse: str, announce: Print) -> SearchRecord:
-    """The final result of an equal search, which is announced; else the start, with what an equal search measured."""
-    stored = store.find(start.configuration, start.host, reuse)
-    if stored is None:
-        return start
-    if not stored.is_final:
-        return earlier_results.continued(start, stored)
-    answer = f"{start.configuration.columns['dataset']}: {snippets.found_line(stored)}"
-    announce(f"{answer}, measured at {stored.started_at}; reuse=False measures again")
-    return stored
-
-
-def configuration_of(loader_input: LoaderInput, plan: Embedded) -> Configuration:
-    """What is held fixed in a search."""
-    settings = loader_input.settings
-    columns = {"dataset": loader_input.name, "batch_size": settings.batch_size, "pin_memory": settings.pin_memory}
-    return Configuration(
-        columns={**columns, "prefetch_factor": settings.prefetch_factor, "patience": plan.search.patience},
-        dataset=pickling.placeholder(loader_input.name, loader_input.fingerprint),
-        training_step=plan.training_step,
-        loader=settings,
-        measure=plan.measure,
-        search=plan.search,
-        check_samples=plan.check_samples,
-        ranks=plan.ranks,
-    )
-
-
-def _announcement(loader_input: LoaderInput, start: SearchRecord) -> str:
-    inside = f" (only the DataLoader in a {loader_input.wrapper})" if loader_input.wrapper else ""
-    name = f"{loader_input.name}{inside}"
-    configuration, measured = start.configuration, start.measured_numbers
-    first, *others = configuration.search.candidates
-    numbers = f"{first} to {others[-1]}" if others else first
-    at_most_s = limit_s(configuration)
-    limit = f"at most {units.seconds(at_most_s)}" if at_most_s < math.inf else "without a time limit"
-    line = f"measuring {name} with num_workers={numbers}{configuration.rank_suffix}: {limit}"
-    if not measured:
-        return line
-    earlier = ", ".join(map(str, measured))
-    return f"{line}; num_workers={earlier} measured at {start.started_at}, before an earlier search was ended"
-
-
-def _measured(
-    start: SearchRecord, loader_input: LoaderInput, training_step: TrainingStep, reporter: ProgressReporter
-) -> SearchRecord:
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(temporary.folder()))
-        dataset_server = stack.enter_context(DatasetServer())
-        chosen = _pickled(start.configuration, loader_input, training_step, folder)
-        reporter.note(_announcement(loader_input, start))
-        spec = spec_of(chosen, str(Path.cwd()))
-        start_process = dataset_server.factory(lambda configuration: spec, reporter.print_line)
-        if loader_input.settings_unknown:
-            start = _with_settings_of_maker(start, start_process)
-        environment = Environment(start_process=start_process, fork_s=forking.seconds_of_a_fork())
-        return run_search(start, environment, reporter)
-
-
-def _pickled(
-    configuration: Configuration, loader_input: LoaderInput, training_step: TrainingStep, folder: Path
-) -> Configuration:
-    """Pickles the DataLoader and the training step into a folder; returns what trial processes make from them."""
-    chosen = replace(configuration, dataset=loader_input.pickle_into(folder))
-    if not callable(training_step):
-        return chosen
-    step = pickling.write("the training step", training_step, folder / "training_step")
-    return replace(chosen, training_step=step)
-
-
-def _with_settings_of_maker(start: SearchRecord, start_process: ProcessFactory) -> SearchRecord:
-    """With the settings of the DataLoader that a function returned, or DataLoader's defaults for a dataset."""
-    configuration = start.configuration
-    with start_process(configuration, None, time.perf_counter() + START_LIMIT_S) as process:
-        made = process.facts.loader
-    assert made is not None  # the trial process always reports it
-    own = {name: getattr(made, name) for name in configuration.columns if hasattr(made, name)}
-    return replace(start, configuration=replace(configuration, loader=made, columns={**configuration.columns, **own}))
+def _warnings(result: SearchResult) -> Iterator[str]:
+    """Yields the lines that the caller must not miss, at most one of a kind."""
+    if result.status == Status.UNDECIDED:
+        yield result.first_line
+    for trial in result.trials:
+        if trial.state is TrialState.WRONG_SAMPLES:
+            yield f"num_workers={trial.num_workers} is excluded: {trial.reason}"
+            break
+    for trial in result.trials:
+        if trial.state is TrialState.OK and any(line.startswith(LONGER) for line in trial.warnings):
+            yield next(line for line in trial.warnings if line.startswith(LONGER))
+            break

@@ -3,16 +3,18 @@
 import copy
 import functools
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from nws_sweep.analysis import accounts
-from nws_sweep.api.searching import Asked, Progress, TrainingStep, search_for_all_ranks
+from nws_sweep.api.request import Request, TrainingStep
+from nws_sweep.api.searching import search_for_all_ranks
 from nws_sweep.config.expected_names import explained
 from nws_sweep.dataloading import generators, loaders, sharing
 from nws_sweep.dataloading.generators import SeededGenerators
 from nws_sweep.dataloading.inputs import DATALOADER_DEFAULTS, LoaderInput, is_module, loader_input_of, loader_of_module
 from nws_sweep.errors import ConfigurationError, OutOfTime
-from nws_sweep.report.progress import Print, announcer, printer_for
+from nws_sweep.report.progress import Print, Progress, announcer
 from nws_sweep.report.search_result import SearchResult
 from nws_sweep.results import LoaderSettings, MeasureRules, Status, Tuning
 from nws_sweep.system import platforms, processes
@@ -74,14 +76,18 @@ def tune(  # noqa: PLR0913
         >>> sum(len(batch) for (batch,) in loader)
         512
     """
-    asked = Asked.of(locals())
+    request = Request(
+        patience=patience, strategy=strategy, num_workers=num_workers, max_workers=max_workers, settings=settings,
+        training_step=training_step, tolerance=tolerance, time_limit_s=time_limit_s, measure=measure,
+        check_samples=check_samples, ranks=ranks, reuse=reuse, config=config, progress=progress,
+    )  # fmt: skip
     is_given = is_module(loader) or loaders.is_loader(loader)
     if not is_given and not callable(loader):
         raise ConfigurationError(
             f"tune({type(loader).__name__}): must be a DataLoader or a LightningDataModule; search() takes a dataset"
         )
     make_loader = cast("Callable[[], Made]", (lambda: loader) if is_given else loader)
-    announce = announcer(progress, printer_for(progress))
+    announce = announcer(progress)
 
     def unchanged(reason: str) -> Made:
         announce(f"{reason}: the DataLoader is not changed")
@@ -90,16 +96,8 @@ def tune(  # noqa: PLR0913
     if reason := platforms.reason_not("tuning") or processes.reason_not_starting():
         return unchanged(reason)
 
-    def loader_input() -> LoaderInput:
-        measured = (
-            _measured(make_loader)
-            if is_given
-            else functools.wraps(make_loader)(functools.partial(_measured, make_loader))
-        )
-        return loader_input_of(measured, DATALOADER_DEFAULTS)
-
     try:
-        result = search_for_all_ranks(loader_input, asked)
+        result = search_for_all_ranks(lambda: _loader_input(make_loader, is_given), request)
     except OutOfTime as error:
         return unchanged(str(error))
     except processes.Interrupted as stop:  # a handler of the program has taken it, for the loop that follows
@@ -107,6 +105,14 @@ def tune(  # noqa: PLR0913
     tuned = _with_result(make_loader(), result)
     _announce_result(tuned, result, announce)
     return tuned
+
+
+def _loader_input(make_loader: Callable[[], Any], is_given: bool) -> LoaderInput:
+    """Reads what is measured: the loader, or the function that makes it, which is called in a trial process."""
+    if is_given:
+        return loader_input_of(_measured(make_loader), DATALOADER_DEFAULTS)
+    maker = functools.wraps(make_loader)(functools.partial(_measured, make_loader))
+    return loader_input_of(maker, DATALOADER_DEFAULTS)
 
 
 def _announce_result(tuned: Any, result: SearchResult, announce: Print) -> None:
@@ -124,13 +130,13 @@ def _announce_result(tuned: Any, result: SearchResult, announce: Print) -> None:
 
 
 def _measured(make: Callable[[], Any]) -> "DataLoader[Any]":
-    """The DataLoader itself; that of a LightningDataModule, of which a copy is set up."""
+    """Makes the DataLoader to measure; of a LightningDataModule, whose copy is set up, the training DataLoader."""
     loaded = make()
     return loaders.unwrapped(loader_of_module(copy.copy(loaded)) if is_module(loaded) else loaded)
 
 
 def _with_result(loaded: Made, result: SearchResult) -> Made:
-    """A copy with the best settings, and the attribute ``tuning``."""
+    """Makes a copy with the best settings, and the attribute ``tuning``."""
     if is_module(loaded):
         module: Any = copy.copy(loaded)
         module.train_dataloader, module.tuning = functools.partial(_loader_of, module, result), _tuning(result)
@@ -145,14 +151,14 @@ def _with_result(loaded: Made, result: SearchResult) -> Made:
 
 
 def _reason_against(loader: "DataLoader[Any]", settings: LoaderSettings) -> str:
-    """Why the workers of these settings must not use the dataset of this process; empty if they may."""
+    """Says why the workers of these settings must not use the dataset of this process; empty if they may."""
     if settings.num_workers in (0, loader.num_workers):
         return ""
     return sharing.reason_against_workers(loader)
 
 
 def _with_reason(loaded: Made, reason: str) -> Made:
-    """The same object, with the attribute ``tuning`` if it is a DataLoader: a program may print it on each machine."""
+    """Gives a DataLoader the attribute ``tuning``, and changes nothing: a program may print it on each machine."""
     if not is_module(loaded) and not hasattr(type(loaded), "tuning"):
         settings = loaders.settings_of(loaders.unwrapped(loaded))
         vars(loaded)["tuning"] = Tuning(before=settings, after=settings, is_decided=True, reason=reason)
@@ -165,12 +171,12 @@ def _loader_of(module: Any, result: SearchResult) -> Any:
 
 def _tuning(result: SearchResult) -> Tuning:
     before = result.record.configuration.loader
-    figures = ((trial.settings, trial.measurement and trial.measurement.batch_s) for trial in result.trials)
-    times_s = {settings: batch_s.value for settings, batch_s in figures if batch_s}
+    times_s = {}
+    for trial in result.trials:
+        if trial.measurement and trial.measurement.batch_s:
+            times_s[trial.settings] = trial.measurement.batch_s.value
     batch_s = tuple(times_s[settings] for settings in (before.canonical(), result.settings) if settings in times_s)
-    is_measured = result.status == Status.MEASURED
-    reason = next(iter(result.explanation), result.stop_reason) if is_measured else result.first_line
-    return Tuning(
-        before=before, after=result.settings, is_decided=True, is_provisional=not is_measured,
-        reason=reason, batch_s=batch_s,
-    )  # fmt: skip
+    tuning = Tuning(before=before, after=result.settings, is_decided=True, batch_s=batch_s)
+    if result.status != Status.MEASURED:
+        return replace(tuning, is_provisional=True, reason=result.first_line)
+    return replace(tuning, reason=next(iter(result.explanation), result.stop_reason))

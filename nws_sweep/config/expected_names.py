@@ -16,9 +16,9 @@ CALLED = {
 
 
 def explained(function: Callable[P, R]) -> Callable[P, R]:
-    """Raises TypeError with the name used here if a keyword argument has another one.
+    """Raises TypeError with the name used here if a keyword argument has another name.
 
-    Other errors of ours name settings in the notation of Python.
+    Our own errors name settings in the notation of Python.
     """
 
     @functools.wraps(function)

@@ -37,8 +37,8 @@ def _pickle_partials() -> None:
         ForkingPickler.register(kind, _reduced)
 
 
-def _reduced(made: Any) -> Any:
-    return functools.partial(made.func, *made.args, **made.keywords).__reduce__()
+def _reduced(partial: Any) -> Any:
+    return functools.partial(partial.func, *partial.args, **partial.keywords).__reduce__()
 
 
 def require_command_line() -> None:

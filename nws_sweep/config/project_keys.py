@@ -20,23 +20,31 @@ _OF_OTHERS = re.compile(r"(^|[._])(val|eval|test|predict)", re.IGNORECASE)
 
 
 def keys_of(composed: DictConfig, *, is_training: bool = True) -> ProjectFacts:
-    """The outermost dotted keys with the names of DataLoader settings, without those that Hydra cannot spell.
+    """Finds the outermost dotted keys with the names of DataLoader settings; keys that Hydra cannot spell do not count.
 
-    In mappings and among nodes named after splits only those of training count; all do if the split of the measured
-    DataLoader is unknown.
+    In mappings and among nodes named after splits only the keys of training count; all keys count if the split of the
+    measured DataLoader is unknown.
 
     Returns:
         Settings with one key, such as ``{"num_workers": "data.num_workers.train"}``, and unclear ones with several
         keys, such as ``{"num_workers": ("data.num_workers.a", "data.num_workers.b")}``.
     """
-    by_depth: dict[str, dict[int, list[str]]] = {}
+    outermost: dict[str, tuple[int, list[str]]] = {}  # depth and keys of each setting
     for depth, name, dotted in _settings_below(composed, "", 0, is_training=is_training):
-        if ranges.fits(dotted, ranges.DottedKey):
-            by_depth.setdefault(name, {}).setdefault(depth, []).append(dotted)
-    places = {name: depths[min(depths)] for name, depths in by_depth.items()}
-    keys = {name: dotted[0] for name, dotted in places.items() if len(dotted) == 1}
-    unclear = {name: tuple(dotted) for name, dotted in places.items() if len(dotted) > 1}
-    return ProjectFacts(keys=keys, unclear=unclear)
+        if not ranges.fits(dotted, ranges.DottedKey):
+            continue
+        least, keys = outermost.get(name, (depth, []))
+        if depth < least:
+            keys = []
+        if depth <= least:
+            outermost[name] = depth, [*keys, dotted]
+    clear, unclear = {}, {}
+    for name, (_, keys) in outermost.items():
+        if len(keys) == 1:
+            clear[name] = keys[0]
+        else:
+            unclear[name] = tuple(keys)
+    return ProjectFacts(keys=clear, unclear=unclear)
 
 
 def _settings_below(node: DictConfig, prefix: str, depth: int, *, is_training: bool) -> Iterator[tuple[int, str, str]]:
@@ -50,7 +58,7 @@ def _settings_below(node: DictConfig, prefix: str, depth: int, *, is_training: b
 
 
 def _nodes_in(node: Any) -> Iterator[tuple[str, DictConfig]]:
-    """Names and values of the nodes right below a node, without interpolations of other nodes."""
+    """Yields names and values of the nodes right below a node, without interpolations of other nodes."""
     for name in node:
         is_here = not OmegaConf.is_missing(node, name) and not OmegaConf.is_interpolation(node, name)
         if is_here and isinstance(node[name], DictConfig):
@@ -62,7 +70,7 @@ def _is_of_another_split(name: str) -> bool:
 
 
 def _leaves(value: Any, dotted: str, *, is_training: bool) -> list[str]:
-    """The keys of a setting: its own, or those of a mapping, if possible of training."""
+    """Lists the keys of a setting: the key itself, or the keys in its mapping, if possible of training."""
     if isinstance(value, ListConfig):
         return []
     if not isinstance(value, DictConfig):
@@ -71,11 +79,14 @@ def _leaves(value: Any, dotted: str, *, is_training: bool) -> list[str]:
     if is_training:
         names = [name for name in names if not _is_of_another_split(name)]
         names = [name for name in names if _OF_TRAINING.search(name)] or names
-    return [leaf for name in names for leaf in _leaves(value[name], f"{dotted}.{name}", is_training=is_training)]
+    leaves = []
+    for name in names:
+        leaves += _leaves(value[name], f"{dotted}.{name}", is_training=is_training)
+    return leaves
 
 
 def as_nodes(settings: Mapping[str, Any], project: ProjectFacts) -> dict[str, Any]:
-    """The settings with one key in the project as nested mappings from the top of its config."""
+    """Places the settings with one key in the project as nested mappings from the top of its config."""
     top = OmegaConf.create()
     for name, value in settings.items():
         if name in project.keys:
@@ -84,17 +95,18 @@ def as_nodes(settings: Mapping[str, Any], project: ProjectFacts) -> dict[str, An
 
 
 def left_out(settings: Mapping[str, Any], project: ProjectFacts) -> Iterator[str]:
-    """A line with the reason for each setting without one key in the project."""
+    """Yields a line with the reason for each setting that does not have one key in the project."""
     for name, value in settings.items():
-        if name not in project.keys:
-            has, keys = "no key for it", project.unclear.get(name)
-            if keys:
-                has = f"{', '.join(keys)}; add the key of the measured loader, such as {override(keys[0], value)}"
-            yield f"{name}={shown(value)} is left out: the project's config has {has}"
+        if name in project.keys:
+            continue
+        has = "no key for it"
+        if keys := project.unclear.get(name):
+            has = f"{', '.join(keys)}; add the key of the measured loader, such as {override(keys[0], value)}"
+        yield f"{name}={shown(value)} is left out: the project's config has {has}"
 
 
 def override(key: str, value: Any, mark: str = "++") -> str:
-    """``++data.num_workers=4``, quoted as Hydra's command line and a shell need it.
+    """Writes ``++data.num_workers=4``, quoted as Hydra's command line and a shell need it.
 
     ``++`` makes Hydra set a key whether or not it exists. The settings of a result need no quotes, so that a shell also
     takes them from ``$(nws-sweep best DIR --format overrides)``, whose quotes would stay.
@@ -110,7 +122,8 @@ def refuse_mapping(settings: Mapping[str, Any], project: ProjectFacts, key: str)
     """Raises ConfigurationError if a setting below the key would replace a mapping of the project's config."""
     for name in settings:
         mapping = f"{key}.{name}" if key else name
-        if any(one.startswith(f"{mapping}.") for one in (project.keys.get(name, ""), *project.unclear.get(name, ()))):
+        places = (project.keys.get(name, ""), *project.unclear.get(name, ()))
+        if any(place.startswith(f"{mapping}.") for place in places):
             raise ConfigurationError(
                 f"--key {key}: {mapping} is a mapping in the project's config; without --key its own keys are used"
             )

@@ -8,7 +8,7 @@ _OF_TEXT = ("measure", "strategy", "reuse", "multiprocessing_context")  # settin
 
 
 def in_python(text: str) -> str:
-    """The same text with settings as arguments of ``nws_sweep.search``.
+    """Writes the settings in a text as arguments of ``nws_sweep.search``.
 
     >>> in_python("longer with measure=rigorous, or pin_memory=true")
     'longer with measure="rigorous", or pin_memory=True'
@@ -19,5 +19,5 @@ def in_python(text: str) -> str:
     text = re.sub(r"\bmeasure\.(\w+)", r"MeasureRules.\1", text)
     text = re.sub(rf"\b({'|'.join(_OF_TEXT)}|MeasureRules\(cache)=([a-z]+)\b(?!\()", r'\1="\2"', text)
     switch = rf"(?<![\w/.-])({'|'.join(_SWITCHES)})=(true|false|null)\b"
-    text = re.sub(switch, lambda found: f"{found[1]}={_WORDS[found[2]]}", text)
+    text = re.sub(switch, lambda match: f"{match[1]}={_WORDS[match[2]]}", text)
     return text.replace("must be null", "must be None")

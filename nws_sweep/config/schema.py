@@ -5,37 +5,31 @@ conf/*.yaml has values and their explanations, this module types and ranges. Ome
 """
 
 import contextlib
-import difflib
 import functools
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, make_dataclass, replace
-from typing import Any, cast
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from typing import Annotated, Any, cast, get_type_hints
 
 import msgspec
 from hydra.core.config_store import ConfigStore
-from hydra.errors import MissingConfigException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from nws_sweep.config.embedding import conf_folder, register_resolvers
-from nws_sweep.config.expected_names import CALLED
+from nws_sweep.config.embedding import register_resolvers
 from nws_sweep.config.hydra_versions import register_resolver
-from nws_sweep.errors import ConfigurationError, one_line
-from nws_sweep.results import SEARCHABLE, Configuration, LoaderSettings, MeasureRules, SearchRules, ranges, shown
-from nws_sweep.results.result_cache import REUSES
+from nws_sweep.errors import ConfigurationError
+from nws_sweep.results import SEARCHABLE, Configuration, LoaderSettings, SearchRules, ranges, shown
 from nws_sweep.results.storage import safe_name
 from nws_sweep.system import host
 
-AUTOTUNED = ("prefetch_factor",)  # settings that autotune may change besides num_workers
-_GROUPS = ("dataset", "measure", "training_step", "paths", "experiment")
 # Prefixes of overrides that do not identify a configuration: how the grid is run, and presets.
 _NAMELESS = ("axis/", "reuse=", "paths.output_dir=", "paths.lock_file=", "paths.cache_dir=")
 
 
 @dataclass(frozen=True, slots=True)
-class Allowed:
+class ValueRange:
     """The range of a value: a text, and a test for values of the right type."""
 
     text: str
@@ -46,90 +40,112 @@ class Allowed:
 WITHOUT_LIMIT = (*range(65), *(round(64 * 2 ** (step / 4)) for step in range(1, 17)))
 
 
-def _or_null(permitted: Allowed) -> Allowed:
-    return Allowed(f"null or {permitted.text}", lambda value: value is None or permitted.test(value))
+def _are_candidates(value: Any) -> bool:
+    are_numbers = all(ranges.fits(number, ranges.Workers) for number in value)
+    return are_numbers and len(value) > 0 and len(set(value)) == len(value)
 
 
-def _in(kind: Any) -> Allowed:
-    """The range that results have, too: one of the types of ``results.ranges``."""
-    return Allowed(ranges.text_of(kind), lambda value: ranges.fits(value, kind))
+def _are_searchable(value: Any) -> bool:
+    return set(value) <= set(SEARCHABLE) and len(set(value)) == len(value)
 
 
-_YES_OR_NO = Allowed("true, false or null")  # null for the DataLoader's own
-_CANDIDATES = Allowed(
-    f"a list of different integers from 0 to {ranges.MOST_WORKERS}, such as [0,2,4]",
-    lambda value: len(value) > 0 and all(map(_in(ranges.Workers).test, value)) and len(set(value)) == len(value),
+def _or_null(permitted: ValueRange) -> ValueRange:
+    return ValueRange(f"null or {permitted.text}", lambda value: value is None or permitted.test(value))
+
+
+_CANDIDATES = ValueRange(
+    f"a list of different integers from 0 to {ranges.MOST_WORKERS}, such as [0,2,4]", _are_candidates
 )
-_SETTINGS = Allowed(
-    f"a list of different names out of {', '.join(SEARCHABLE)}",
-    lambda value: set(value) <= set(SEARCHABLE) and len(set(value)) == len(value),
-)
-# Every dotted key with its type and range.
-_KEYS: dict[str, tuple[Any, Allowed]] = {
-    "batch_size": (int | None, _or_null(_in(ranges.Count))),
-    "pin_memory": (bool | None, _YES_OR_NO),
-    "prefetch_factor": (int | None, _or_null(_in(ranges.Count))),
-    "patience": (int, _in(ranges.CountOr0)),
-    "ranks": (int, _in(ranges.Ranks)),
+_SETTINGS = ValueRange(f"a list of different names out of {', '.join(SEARCHABLE)}", _are_searchable)
+_CACHE_FILES = ValueRange("a list of files and folders, such as [data/train]")
+_COLLATE_FN = ValueRange("a _target_ with its arguments, or null", lambda value: value is None or "_target_" in value)
+_FOLDER = ValueRange("a folder")
+# Null for the DataLoader's own.
+_YesNo = Annotated[bool | None, ValueRange("true, false or null")]
+
+
+# The schema for OmegaConf has types and ranges; all values come from conf/*.yaml. Its classes stand in the module
+# because launchers pickle configurations, and so the classes by their names.
+@dataclass
+class MeasureSchema:
+    """The keys of ``measure``; see ``MeasureRules``."""
+
+    mode: ranges.Mode
+    precision: ranges.Precision
+    window_s: ranges.Seconds
+    windows: ranges.Count
+    trial_limit_s: ranges.Seconds
+    epochs: ranges.Count
+    kill_after_s: ranges.Seconds | None
+    interleave: ranges.Count
+    cache: ranges.Cache
+    cache_files: Annotated[list[str] | None, _or_null(_CACHE_FILES)]
+    memory_budget_bytes: ranges.Count | None
+
+
+@dataclass
+class PathsSchema:
+    """The keys of ``paths``."""
+
+    cache_dir: Annotated[str, _FOLDER]
+    data_dir: Annotated[str, _FOLDER]
+    output_dir: Annotated[str, _FOLDER]
+    lock_file: Annotated[str | None, ValueRange("a file, or null")]
+
+
+@dataclass
+class SweepSchema:
+    """All keys."""
+
+    batch_size: ranges.Count | None
+    pin_memory: _YesNo
+    prefetch_factor: ranges.Count | None
+    patience: ranges.CountOr0
+    ranks: ranges.Ranks
     # Keywords of DataLoader; null for those of the DataLoader that the dataset comes in.
-    "shuffle": (bool | None, _YES_OR_NO),
-    "drop_last": (bool | None, _YES_OR_NO),
-    "persistent_workers": (bool | None, _YES_OR_NO),
-    "multiprocessing_context": (str | None, _or_null(_in(ranges.StartMethod))),
-    "timeout": (float | None, _or_null(_in(ranges.SecondsOr0))),
-    "in_order": (bool | None, _YES_OR_NO),
+    shuffle: _YesNo
+    drop_last: _YesNo
+    persistent_workers: _YesNo
+    multiprocessing_context: ranges.StartMethod | None
+    timeout: ranges.SecondsOr0 | None
+    in_order: _YesNo
     # OmegaConf cannot set a key of a mapping whose type is known and whose value is null.
-    "collate_fn": (
-        Any,
-        Allowed("a _target_ with its arguments, or null", lambda value: value is None or "_target_" in value),
-    ),
-    "strategy": (str, _in(ranges.Strategy)),
-    "num_workers": (list[int] | None, _or_null(_CANDIDATES)),
-    "max_workers": (int | None, _or_null(_in(ranges.Workers))),
-    "reference": (int | None, _or_null(_in(ranges.Workers))),
-    "tolerance": (float, _in(ranges.Share)),
-    "settings": (list[str] | None, _or_null(_SETTINGS)),
-    "time_limit_s": (float | None, _or_null(_in(ranges.Seconds))),
-    "measure.mode": (str, _in(ranges.Mode)),
-    "measure.precision": (float, _in(ranges.Precision)),
-    "measure.window_s": (float, _in(ranges.Seconds)),
-    "measure.windows": (int, _in(ranges.Count)),
-    "measure.trial_limit_s": (float, _in(ranges.Seconds)),
-    "measure.epochs": (int, _in(ranges.Count)),
-    "measure.kill_after_s": (float | None, _or_null(_in(ranges.Seconds))),
-    "measure.interleave": (int, _in(ranges.Count)),
-    "measure.cache": (str, _in(ranges.Cache)),
-    "measure.cache_files": (list[str] | None, _or_null(Allowed("a list of files and folders, such as [data/train]"))),
-    "measure.memory_budget_bytes": (int | None, _or_null(_in(ranges.Count))),
-    "paths.cache_dir": (str, Allowed("a folder")),
-    "paths.data_dir": (str, Allowed("a folder")),
-    "paths.output_dir": (str, Allowed("a folder")),
-    "paths.lock_file": (str | None, Allowed("a file, or null")),
-    "seed": (int, Allowed("an integer")),
-    "check_samples": (bool | None, _YES_OR_NO),
-    "reuse": (str, Allowed(" or ".join(REUSES), lambda value: value in REUSES)),
-}
-RANGES: Mapping[str, Allowed] = {key: permitted for key, (_, permitted) in _KEYS.items()}
+    collate_fn: Annotated[Any, _COLLATE_FN]
+    strategy: ranges.Strategy
+    num_workers: Annotated[list[int] | None, _or_null(_CANDIDATES)]
+    max_workers: ranges.Workers | None
+    reference: ranges.Workers | None
+    tolerance: ranges.Share
+    settings: Annotated[list[str] | None, _or_null(_SETTINGS)]
+    time_limit_s: ranges.Seconds | None
+    seed: Annotated[int, ValueRange("an integer")]
+    check_samples: _YesNo
+    reuse: ranges.Reuse
+    measure: MeasureSchema
+    paths: PathsSchema
+    # A _target_ with its arguments.
+    dataset: dict[str, Any] = field(default_factory=dict)
+    training_step: dict[str, Any] = field(default_factory=dict)
+    services: dict[str, Any] = field(default_factory=dict)
 
 
-def _schema() -> type:
-    """The schema for OmegaConf, without values: all come from conf/*.yaml."""
-    # Of this module: launchers pickle configurations, and so the schema by its name.
-    make = functools.partial(make_dataclass, namespace={"__module__": __name__})
-    groups: dict[str, list[Any]] = {"": []}
-    for key, (kind, _) in _KEYS.items():
-        group, _, name = key.rpartition(".")
-        groups.setdefault(group, []).append((name, kind, field(default="???")))
-    top = groups.pop("")
-    for name, keys in groups.items():
-        inner = globals()[f"{name.title()}Schema"] = make(f"{name.title()}Schema", keys)
-        top.append((name, inner, field(default_factory=inner)))
-    for name in ("dataset", "training_step", "services"):  # a _target_ with its arguments
-        top.append((name, dict[str, Any], field(default_factory=dict)))
-    return make("SweepSchema", top)
+def _ranges_of(schema: type, prefix: str = "") -> Iterator[tuple[str, ValueRange]]:
+    """Yields the dotted keys of a class of the schema, with their ranges."""
+    for name, kind in get_type_hints(schema, include_extras=True).items():
+        if isinstance(kind, type) and is_dataclass(kind):
+            yield from _ranges_of(kind, f"{prefix}{name}.")
+        elif kind != dict[str, Any]:
+            yield f"{prefix}{name}", _range_of(kind)
 
 
-SweepSchema = _schema()
+def _range_of(kind: Any) -> ValueRange:
+    for mark in getattr(kind, "__metadata__", ()):
+        if isinstance(mark, ValueRange):
+            return mark
+    return ValueRange(ranges.text_of(kind), lambda value: ranges.fits(value, kind))
+
+
+RANGES: Mapping[str, ValueRange] = dict(_ranges_of(SweepSchema))
 
 
 @functools.cache  # Hydra 1.4 warns of a second registration
@@ -141,20 +157,22 @@ def register() -> None:
 
 
 def folder_name(overrides: Sequence[str], nameless: tuple[str, ...] = _NAMELESS) -> str:
-    """The name of a configuration's folder in a grid: its overrides, sorted, such as ``batch_size=64,pin_memory=true``.
+    """Names a configuration's folder in a grid after its overrides, sorted, such as ``batch_size=64,pin_memory=true``.
 
     Overrides with ``nameless`` prefixes, which do not identify a configuration of ours, are omitted; see ``safe_name``.
     """
-    typed = (re.sub("=(True|False|None)$", lambda value: value[0].lower(), text) for text in overrides)
-    plain = sorted(text for text in typed if not text.lstrip("+").startswith(nameless))
-    return safe_name(",".join(plain) or "default", r"[^\w=.,+~@\[\]-]")
+    names = []
+    for override in overrides:
+        if not override.lstrip("+").startswith(nameless):
+            names.append(re.sub("=(True|False|None)$", lambda value: value[0].lower(), override))
+    return safe_name(",".join(sorted(names)) or "default", r"[^\w=.,+~@\[\]-]")
 
 
 def hydra_arguments(argument: str) -> list[str]:
-    """An argument of the command line as Hydra accepts it.
+    """Writes an argument of the command line as Hydra accepts it.
 
-    A number as training step, ``training_step=0.05``, sets the group and its key, since a group takes no number. One
-    name, ``settings=pin_memory``, is a list of one.
+    A number as training step, ``training_step=0.05``, sets the group and its key, since a group takes no number. A
+    single name, ``settings=pin_memory``, is a list with one element.
     """
     if match := re.fullmatch(r"training_step=(-?[\d.][\d.e,-]*)", argument):
         return ["training_step=sleep", f"training_step.seconds_per_batch={match[1]}"]
@@ -164,80 +182,46 @@ def hydra_arguments(argument: str) -> list[str]:
 
 
 def configuration(
-    config: DictConfig, dataset_name: str, overrides: Sequence[str] = (), own: LoaderSettings | None = None
+    config: DictConfig, dataset_name: str, overrides: Sequence[str] = (), loader: LoaderSettings | None = None
 ) -> Configuration:
-    """The ``Configuration`` of a composed Hydra configuration without its ``hydra`` node.
+    """Makes the ``Configuration`` of a composed Hydra configuration without its ``hydra`` node.
 
-    Overrides of other keys become columns; ``own`` settings, of the DataLoader that the dataset comes in, replace null.
+    Overrides of other keys become columns. ``loader`` has the settings of the DataLoader that the dataset comes in,
+    which replace null.
     ConfigurationError if a value is out of range, OmegaConf's error if a key is unknown or a value is missing.
     """
     values = OmegaConf.to_container(config, resolve=True)  # Hydra adds any key with a plus
-    plain = _checked(values, "dataset", "training_step")
-    names = [each.name for each in fields(LoaderSettings) if each.name != "num_workers"]  # a list of candidates here
-    given = {name: plain[name] for name in names if plain[name] is not None}
-    loader = replace(own or LoaderSettings(batch_size=None), **given, num_workers=0)
+    plain = valid_values(values, "dataset", "training_step")
+    settings = _settings(plain, loader or LoaderSettings(batch_size=None))
     # In the order of results.csv.
-    columns = {"dataset": dataset_name, "batch_size": loader.batch_size, "pin_memory": loader.pin_memory}
-    columns |= {"prefetch_factor": loader.prefetch_factor, "patience": plain["patience"]}
+    columns = {
+        "dataset": dataset_name, "batch_size": settings.batch_size, "pin_memory": settings.pin_memory,
+        "prefetch_factor": settings.prefetch_factor, "patience": plain["patience"],
+    }  # fmt: skip
     for override in overrides:
         key = override.partition("=")[0].lstrip("+")
         if key not in columns and not f"{key}=".startswith(("~", *_NAMELESS, "experiment/")):
             columns[key] = column_value(config, key, override)
-    made = msgspec.convert({**plain, "columns": columns, "loader": loader}, Configuration)
-    if made.search.settings is None and "persistent_workers" in columns:  # a value that was given is not searched
-        searched = made.search.searched(replace(loader, persistent_workers=True))
-        made = replace(made, search=replace(made.search, settings=searched))
-    return made
+    rules = plain["search"]
+    if rules.settings is None and "persistent_workers" in columns:  # a value that is set is not searched
+        searched = rules.searched(replace(settings, persistent_workers=True))
+        rules = replace(rules, settings=searched)
+    return msgspec.convert({**plain, "columns": columns, "loader": settings, "search": rules}, Configuration)
+
+
+def _settings(plain: Mapping[str, Any], loader: LoaderSettings) -> LoaderSettings:
+    """Changes the settings of the loader as the configuration says; its num_workers is searched."""
+    for setting in fields(LoaderSettings):
+        if setting.name != "num_workers" and plain[setting.name] is not None:  # num_workers is a list here
+            loader = replace(loader, **{setting.name: plain[setting.name]})
+    return replace(loader, num_workers=0)
 
 
 def has_open_settings(config: DictConfig) -> bool:
     """True if a setting is null and must be taken from the DataLoader that the dataset comes in."""
     # Null has another meaning elsewhere.
-    own = ("batch_size", "pin_memory", "shuffle", "drop_last", "persistent_workers", "timeout", "in_order")
-    return None in [config[name] for name in own]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Embedded:
-    """How to search, by the configuration of another program or the arguments of the API."""
-
-    search: SearchRules
-    measure: MeasureRules
-    training_step: dict[str, Any]
-    check_samples: bool | None
-    reuse: str
-    ranks: int
-
-
-def embedded(node: Any) -> Embedded:
-    """Reads the node that a program composed with ``+nws_sweep=base``, or a plain mapping of it.
-
-    ConfigurationError if it is the string ``base``, as without the plugin, or a value is out of range.
-    """
-    if isinstance(node, str):
-        raise ConfigurationError(
-            f"nws_sweep={node}: a plain value, since Hydra found no search-path plugin of nws_sweep; install nws_sweep "
-            "again (a checkout: pip install -e .), or put the folder of the checkout on PYTHONPATH, until "
-            "--info plugins lists NwsSweepSearchPath"
-        )
-    plain: Any = OmegaConf.to_container(node, resolve=True) if OmegaConf.is_config(node) else dict(node)
-    if is_seconds(plain.get("training_step")):
-        plain["training_step"] = sleeping(plain["training_step"])
-    try:
-        checked = _checked(plain, "training_step")
-    except OmegaConfBaseException as error:
-        raise ConfigurationError(one_line(f"config: {error}")) from error
-    return msgspec.convert(checked, Embedded)
-
-
-def no_such_key(key: str) -> str:
-    """The message for an unknown key."""
-    if key.startswith(("dataset.", "training_step.")):
-        return f"the chosen {key.partition('.')[0]} has no such argument; ++{key}=VALUE passes it anyway"
-    if key in CALLED:
-        return f"there is no key {key}; it is called {CALLED[key]}"
-    close = difflib.get_close_matches(key, [*RANGES, *_GROUPS], n=1)
-    return f"there is no key {key}; " + (f"did you mean {close[0]}?" if close else "--help lists the keys")
+    names = ("batch_size", "pin_memory", "shuffle", "drop_last", "persistent_workers", "timeout", "in_order")
+    return any(config[name] is None for name in names)
 
 
 def is_seconds(value: Any) -> bool:
@@ -246,46 +230,20 @@ def is_seconds(value: Any) -> bool:
 
 
 def sleeping(seconds: float) -> dict[str, Any]:
-    """The node of a training step that sleeps for these seconds per batch."""
+    """Makes the node of a training step that sleeps for these seconds per batch."""
     return {"_target_": "nws_sweep.dataloading.training_steps.Sleep", "seconds_per_batch": float(seconds)}
 
 
-def names(settings: str | Iterable[str]) -> tuple[str, ...]:
-    """The names of settings; a text is one name."""
-    return (settings,) if isinstance(settings, str) else tuple(settings)
-
-
-def measure_rules(measure: str | MeasureRules | None) -> MeasureRules:
-    """The rules of a preset of ``conf/measure``, or those given; None for the defaults."""
-    if isinstance(measure, MeasureRules):
-        for each in fields(measure):
-            require(f"measure.{each.name}", getattr(measure, each.name))
-        return measure
-    folder = conf_folder() / "measure"
-    presets = sorted(file.stem for file in folder.glob("*.yaml"))
-    if measure is not None and measure not in presets:
-        raise ConfigurationError(f"measure={measure!r}: must be {', '.join(presets)}, or MeasureRules(...)")
-    values = OmegaConf.to_container(OmegaConf.load(folder / f"{measure or 'default'}.yaml"))
-    return msgspec.convert(values, MeasureRules)
-
-
-def reuse_of(value: bool | str) -> str:
-    """One of ``REUSES``: True for ``fresh``, False for ``never``; else ConfigurationError."""
-    found = value if isinstance(value, str) else "fresh" if value else "never"
-    require("reuse", found)
-    return found
-
-
-def _checked(values: Any, *targets: str) -> dict[str, Any]:
-    """The values, ``search`` as ``SearchRules``; ``targets`` are nodes that need a ``_target_``.
+def valid_values(values: Any, *targets: str) -> dict[str, Any]:
+    """Checks values, and adds ``search``, their ``SearchRules``; ``targets`` are nodes that need a ``_target_``.
 
     OmegaConf's error if a key is unknown or missing.
     """
-    whole = OmegaConf.merge(OmegaConf.structured(SweepSchema), values)
-    plain = cast("dict[str, Any]", OmegaConf.to_container(whole, throw_on_missing=True))
+    merged = OmegaConf.merge(OmegaConf.structured(SweepSchema), values)
+    plain = cast("dict[str, Any]", OmegaConf.to_container(merged, throw_on_missing=True))
     for key in RANGES:
         node, _, name = key.rpartition(".")
-        value = (plain[node] if node else plain)[name]
+        value = plain[node][name] if node else plain[name]
         require(key, value, written=shown(value))
     for key in targets:
         if "_target_" not in plain[key]:
@@ -304,87 +262,38 @@ def require(name: str, value: Any, *, written: str | None = None) -> None:
     raise ConfigurationError(f"{name}={written or repr(value)}: must be {permitted.text}")
 
 
-def autotune_options(
-    max_workers: int | None = None,
-    settings: str | Iterable[str] | None = None,
-    reuse: bool | str = "fresh",
-    once: bool = False,
-) -> dict[str, Any]:
-    """The options of ``autotune`` by name. ConfigurationError if one is out of range."""
-    chosen = None if settings is None else names(settings)
-    require("max_workers", max_workers)
-    reuse_of(reuse)
-    if unknown := [name for name in chosen or () if name not in AUTOTUNED]:
-        raise ConfigurationError(f"settings={unknown}: must be {', '.join(AUTOTUNED)}, or nothing")
-    if not isinstance(once, bool):
-        raise ConfigurationError(f"once={once!r}: must be true or false")
-    return {"max_workers": max_workers, "settings": chosen, "reuse": reuse, "once": once}
-
-
 def search_rules(values: Mapping[str, Any]) -> SearchRules:
-    """The rules of a search, of valid values by the names of their keys."""
-    candidates, most = values["num_workers"], values["max_workers"]
+    """Makes the rules of a search from valid values by the names of their keys."""
+    most = values["max_workers"]
     if most is None and values["strategy"] != "adaptive":
         most = 2 * host.usable_cpus(values["ranks"])
-    has_limit = candidates is not None or most is not None
-    if candidates is None:  # the CPU count is compared with, also if it is none of those without a limit
-        candidates = {*WITHOUT_LIMIT, values["reference"] or 0} if most is None else range(most + 1)
-    tried = tuple(sorted(map(int, candidates)))
+    has_limit = values["num_workers"] is not None or most is not None
+    if values["num_workers"] is not None:
+        candidates = set(map(int, values["num_workers"]))
+    elif most is not None:
+        candidates = set(range(most + 1))
+    else:  # the CPU count is compared with, also if it is none of those without a limit
+        candidates = {*WITHOUT_LIMIT, values["reference"] or 0}
+    settings = values["settings"]
     return SearchRules(
-        candidates=tried,
-        max_workers=tried[-1] if has_limit else None,
-        reference=values["reference"] if values["reference"] in tried else None,
-        settings=None if values["settings"] is None else tuple(values["settings"]),
-        **{name: values[name] for name in ("strategy", "patience", "tolerance", "time_limit_s")},
+        candidates=tuple(sorted(candidates)),
+        max_workers=max(candidates) if has_limit else None,
+        reference=values["reference"] if values["reference"] in candidates else None,
+        settings=None if settings is None else tuple(settings),
+        strategy=values["strategy"],
+        patience=values["patience"],
+        tolerance=values["tolerance"],
+        time_limit_s=values["time_limit_s"],
     )
 
 
 def column_value(config: DictConfig, key: str, override: str) -> Any:
-    """The value, or for a group the name of the chosen option."""
-    value = None
-    with contextlib.suppress(OmegaConfBaseException):  # a value that cannot be resolved now is as it was typed
-        value = None if "/" in key else OmegaConf.select(config, key, default=None)
-    return override.partition("=")[2] if value is None or OmegaConf.is_config(value) else value
-
-
-def explain(error: Exception, overrides: Sequence[str] = ()) -> ConfigurationError:
-    """One line for an error of Hydra or OmegaConf, with the overrides as the user typed them."""
-    text = f"{error}: {error.__cause__}" if error.__cause__ else str(error)
-    short = one_line(re.sub(r"\s*(full_key:|object_type=|reference_type=|See https?:).*", "", text))
-    return ConfigurationError(_about_override(error) or _about_key(error, overrides) or short or repr(error))
-
-
-def missing_launcher(extra: str) -> str:
-    """What to install for a launcher whose package is missing."""
-    return f"hydra/launcher: a package is missing; pip install '.[{extra}]' in the checkout of nws_sweep installs it"
-
-
-def _about_override(error: Exception) -> str | None:
-    if isinstance(error, OverrideParseException):
-        return f"{error.override}: not an override; expected key=value"
-    if isinstance(error, MissingConfigException) and error.options:
-        group, _, option = str(error.missing_cfg_file).rpartition("/")
-        return f"{group}={option}: must be one of {', '.join(sorted(error.options))}"
-    if match := re.search(r"Could not load 'hydra/launcher/(\w+)'", str(error)):
-        return missing_launcher("slurm") if match.group(1) in ("submitit_slurm", "submitit_local") else None
-    if match := re.match(r"Ambiguous value for argument '(.*)'", str(error)):
-        key, _, values = match.group(1).partition("=")
-        if key == "num_workers":
-            return f"{match.group(1)}: the candidates of a search are a list, num_workers=[{values}]"
-        return f"{match.group(1)}: several values are a grid, which needs -m"
-    return None
-
-
-def _about_key(error: Exception, overrides: Sequence[str]) -> str | None:
-    text = f"{error.__cause__ or ''}\n{error}"
-    if (match := re.search(r"(?:Could not override|full_key:)\s*'?([\w./]+)'?", text)) is None:
-        return None
-    key = match.group(1)
-    typed = {text.lstrip("+").partition("=")[0]: text for text in overrides}
-    key = next((name for name in typed if name.startswith(f"{key}.")), key)  # of a group that does not exist
-    given = typed.get(key)
-    if "not in '" in text or "is not in struct" in text:
-        return f"{given or key}: {no_such_key(key)}"
-    if "Missing mandatory value" in text:
-        return f"{key} is missing: set {key}=VALUE"
-    return f"{given}: must be {RANGES[key].text}" if given and key in RANGES else None
+    """Finds the value of a key, or for a group the name of the chosen option."""
+    typed = override.partition("=")[2]
+    if "/" in key:
+        return typed
+    try:
+        value = OmegaConf.select(config, key, default=None)
+    except OmegaConfBaseException:  # it cannot be resolved now
+        return typed
+    return typed if value is None or OmegaConf.is_config(value) else value

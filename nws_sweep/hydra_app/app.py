@@ -30,18 +30,20 @@ from hydra.plugins.launcher import Launcher
 from omegaconf import DictConfig
 
 from nws_sweep.analysis.summary import best_of, summarise
-from nws_sweep.config import embedding, hydra_versions, schema
+from nws_sweep.config import embedding, hydra_errors, hydra_versions, schema
 from nws_sweep.errors import INTERRUPTED, ConfigurationError, NwsSweepError, one_line
 from nws_sweep.executor import trial_process
-from nws_sweep.hydra_app import grid, job, resuming
-from nws_sweep.results import SearchRecord, storage
+from nws_sweep.hydra_app import grid, resuming
+from nws_sweep.hydra_app.call import Call
+from nws_sweep.hydra_app.job import Job
+from nws_sweep.results import Configuration, SearchRecord, storage
 from nws_sweep.system import host, platforms
 
 logger = logging.getLogger(__name__)
 
 # Hydra makes the callback and the sweeper from their import paths and calls the task with the configuration alone, so
-# none of them can receive the session. The only module-level state; None in a process that a launcher started.
-current: job.Session | None = None
+# none of them can receive the call. The only module-level state; None in a process that a launcher started.
+current: Call | None = None
 
 Point = Sequence[str]  # its overrides
 
@@ -52,54 +54,54 @@ def run() -> int:
     """Runs ``sys.argv``; exit status 1 if a configuration failed; NwsSweepError if a value is wrong."""
     global current  # noqa: PLW0603 - see there
     hydra_versions.require_command_line()
-    current = session = job.Session()
+    current = call = Call()
     schema.register()
     # Our preset replaces the plugin's option of the same name on purpose; the plugin's schema checks its keys.
     warnings.filterwarnings("ignore", r"\s*'hydra/launcher/ray' is validated against ConfigStore schema", UserWarning)
-    with session.interrupts, contextlib.closing(session):
-        return _run_and_conclude(session)
+    with call.interrupts, contextlib.closing(call):
+        return _run_and_conclude(call)
 
 
-def _run_and_conclude(session: job.Session) -> int:
+def _run_and_conclude(call: Call) -> int:
     conf, status = str(embedding.conf_folder()), 0
     application = hydra.main(config_path=conf, config_name="config", **hydra_versions.MAIN)(task)
     try:
         application()
-        session.interrupts.check()  # a signal that arrived with the failure of the last job
+        call.interrupts.check()  # a signal that arrived with the failure of the last job
     except KeyboardInterrupt as stop:
         status = int(getattr(stop, "status", INTERRUPTED))
     except Exception as error:
         # Results of other jobs of a grid must be reported all the same.
-        if isinstance(error, NwsSweepError) or not _folder_of_results(session):
+        if isinstance(error, NwsSweepError) or not _folder_of_results(call):
             raise
         logger.exception("a job failed")
-        session.view.note(one_line(f"a job failed: {type(error).__name__}: {error}"))
+        call.view.note(one_line(f"a job failed: {type(error).__name__}: {error}"))
         status = 1
-    session.restore()
-    folder = _folder_of_results(session)
-    return max(status, conclude(folder, session)) if folder else status
+    call.restore()
+    folder = _folder_of_results(call)
+    return max(status, conclude(folder, call)) if folder else status
 
 
-def _folder_of_results(session: job.Session) -> Path | None:
+def _folder_of_results(call: Call) -> Path | None:
     """None after --help or --cfg, or if no job has started."""
-    return session.folder if session.folder and storage.holds_results(session.folder) else None
+    return call.folder if call.folder and storage.holds_results(call.folder) else None
 
 
-def conclude(folder: Path, session: job.Session) -> int:
+def conclude(folder: Path, call: Call) -> int:
     """Writes the report and shows its table; the exit status is 1 if anything failed."""
     from nws_sweep.report import writer
 
-    session.view.status("writing the report")
+    call.view.status("writing the report")
     try:
         summary, written = writer.write(folder)
     except KeyboardInterrupt:
-        session.view.note(f"the report is not finished: nws-sweep report {shlex.quote(str(folder))}")
+        call.view.note(f"the report is not finished: nws-sweep report {shlex.quote(str(folder))}")
         raise
     except OSError as error:  # such as a full disk
         summary, written = summarise(storage.find(folder)), []
         remedy = f"the measurements are kept: nws-sweep report {shlex.quote(str(folder))}"
-        session.view.note(f"the report could not be written ({error}); {remedy}")
-    session.view.conclude(summary, written)
+        call.view.note(f"the report could not be written ({error}); {remedy}")
+    call.view.conclude(summary, written)
     return 0 if summary.succeeded and written else 1
 
 
@@ -114,7 +116,7 @@ class GridCallback(Callback):
         try:
             package = ".".join(_launcher(config).split(".")[:2])
             if package == "hydra_plugins.hydra_ray_launcher" and importlib.util.find_spec(package) is None:
-                raise ConfigurationError(schema.missing_launcher("ray"))
+                raise ConfigurationError(hydra_errors.missing_launcher("ray"))
             if current is None:
                 raise ConfigurationError("hydra.callbacks: GridCallback is for python -m nws_sweep only")
             prepare(config, current, is_grid=is_grid)
@@ -129,8 +131,8 @@ def _launcher(config: DictConfig) -> str:
     return str(config.hydra.launcher.get("_target_"))
 
 
-def prepare(composed: DictConfig, session: job.Session, *, is_grid: bool) -> None:
-    """Checks values, datasets and the output folder, and announces the plan; the session begins with them."""
+def prepare(composed: DictConfig, call: Call, *, is_grid: bool) -> None:
+    """Checks values, datasets and the output folder, and announces the plan; the call begins with them."""
     platforms.require("searching")
     values = grid.without_hydra(composed)
     if is_grid:
@@ -140,19 +142,26 @@ def prepare(composed: DictConfig, session: job.Session, *, is_grid: bool) -> Non
     folder = Path(composed.hydra.sweep.dir if is_grid else composed.hydra.run.dir).absolute()
     nodes_differ = is_grid and not _launcher(composed).endswith(_LOCAL_LAUNCHERS)
     resuming.check(folder, host.describe, is_grid=is_grid, nodes_differ=nodes_differ)
-    if not (is_new := not folder.exists()):  # before datasets are made, since another program may hold the lock
-        session.resources.callback(resuming.folder_lock(folder).release, force=True)
-    session.view.announce(plan)
-    # The fork server starts once. Each distinct dataset is made now: its files may be missing, or be downloaded.
-    trial_process.preload(node for each in samples for node in (each.dataset, each.training_step))
-    for configuration in samples:
-        session.facts(configuration, str(Path.cwd()))
+    is_new = not folder.exists()
+    if not is_new:  # before datasets are made, since another program may hold the lock
+        call.lock(folder)
+    call.view.announce(plan)
+    _make_datasets(samples, call)
     if is_new:
-        session.resources.callback(resuming.folder_lock(folder).release, force=True)
+        call.lock(folder)
     if not is_grid:  # with the lock, since another program may have made the folder meanwhile
         overrides = list(composed.hydra.overrides.task)
-        resuming.refuse_another(folder, grid.configuration_of(values, composed.hydra, overrides, session.facts))
-    session.plan, session.folder = plan, folder
+        resuming.refuse_another(folder, grid.configuration_of(values, composed.hydra, overrides, call.facts))
+    call.plan, call.folder = plan, folder
+
+
+def _make_datasets(configurations: Sequence[Configuration], call: Call) -> None:
+    """Makes each distinct dataset: its files may be missing, or be downloaded. The fork server starts once."""
+    nodes = [configuration.dataset for configuration in configurations]
+    nodes += [configuration.training_step for configuration in configurations]
+    trial_process.preload(nodes)
+    for configuration in configurations:
+        call.facts(configuration, str(Path.cwd()))
 
 
 def task(composed: DictConfig) -> float | None:
@@ -165,46 +174,48 @@ def task(composed: DictConfig) -> float | None:
     if current:
         return _measure(composed, current)
     # submitit's handlers ignore SIGTERM, of which the trial processes have died, and requeue the job at SIGUSR2.
-    for number in [getattr(signal, name) for name in ("SIGTERM", "SIGUSR2") if hasattr(signal, name)]:
-        if str(getattr(signal.getsignal(number), "__module__", "")).startswith("submitit."):
+    for name in ("SIGTERM", "SIGUSR2"):
+        number = getattr(signal, name, None)  # Windows has no SIGUSR2
+        if number and str(getattr(signal.getsignal(number), "__module__", "")).startswith("submitit."):
             signal.signal(number, signal.SIG_DFL)
     # Closed at once: the launcher's worker process may live on, or wait for its children.
-    with contextlib.closing(job.Session()) as session:
-        return _measure(composed, session)
+    with contextlib.closing(Call()) as call:
+        return _measure(composed, call)
 
 
-def _measure(composed: DictConfig, session: job.Session) -> float | None:
+def _measure(composed: DictConfig, call: Call) -> float | None:
     hydra_config = cast("DictConfig", HydraConfig.get())
     folder = Path(hydra_config.runtime.output_dir)
-    if session.folder is None:  # the callback was removed from the configuration
-        session.folder = folder
-    configuration = grid.configuration_of(composed, hydra_config, list(hydra_config.overrides.task), session.facts)
-    result = job.measure(configuration, folder, composed, session, hydra_config.runtime.cwd)
+    if call.folder is None:  # the callback was removed from the configuration
+        call.folder = folder
+    configuration = grid.configuration_of(composed, hydra_config, list(hydra_config.overrides.task), call.facts)
+    result = Job(folder, call, hydra_config.runtime.cwd).measure(configuration, composed)
     return _value(result) if result else None
 
 
 def _value(result: SearchRecord) -> float | None:
     best = best_of(result)
-    found = best.measurement if best else None
-    if found is None:
+    if best is None or best.measurement is None:
         return None
-    return found.epoch_s or (1 / found.samples_per_s if found.samples_per_s else None)
+    if best.measurement.epoch_s:
+        return best.measurement.epoch_s
+    return 1 / best.measurement.samples_per_s if best.measurement.samples_per_s else None
 
 
 @dataclass(eq=False)
 class GridState:
     """The results of a grid's points in their folders."""
 
-    session: job.Session
+    call: Call
     composer: grid.Composer
     folder: Path
 
     def ended(self, point: Point) -> storage.StoredRun | None:
-        """The result of a point whose search has ended, perhaps by its limit; None if there is none."""
+        """Loads the result of a point whose search has ended, perhaps by its limit; None if there is no result."""
         folder = self.folder / schema.folder_name(point)
         if not (folder / storage.RESULT).exists():  # a hundred times faster than composing the configuration
             return None
-        configuration = self.composer.configuration(point, self.session.facts)
+        configuration = self.composer.configuration(point, self.call.facts)
         return resuming.ended(folder, configuration, host.describe(configuration.ranks))
 
     def skip_if_final(self, point: Point) -> bool:
@@ -212,7 +223,7 @@ class GridState:
         run = self.ended(point)
         if run is None or not run.result.is_final:
             return False
-        job.skip_final(run, self.session)
+        Job(run.folder, self.call).skip_final(run.result)
         return True
 
     def record_lost_job(self, point: Point, error: BaseException) -> None:
@@ -220,12 +231,12 @@ class GridState:
         if not storage.holds_results(self.folder):
             raise error
         logger.debug("a job was lost", exc_info=error)
-        folder = self.folder / schema.folder_name(point)
-        job.record_lost_job(folder, self.composer.configuration(point, self.session.facts), error, self.session)
+        configuration = self.composer.configuration(point, self.call.facts)
+        Job(self.folder / schema.folder_name(point), self.call).record_lost(configuration, error)
 
 
 def sweep(config: DictConfig, loader: ConfigLoader, launcher: Launcher, batch_size: int | None) -> None:
-    """Runs the jobs of a grid in batches; without a size one at a time in this process, else all at once."""
+    """Runs the jobs of a grid in batches; without a size single jobs in this process, else all jobs at once."""
     if current is None or current.folder is None:
         raise ConfigurationError("hydra.callbacks: a grid needs the callback nws_sweep; others may be added")
     grid_state = GridState(current, grid.Composer(config, loader), current.folder)
@@ -235,18 +246,22 @@ def sweep(config: DictConfig, loader: ConfigLoader, launcher: Launcher, batch_si
 
 
 def run_points(points: Iterable[Point], grid_state: GridState, launcher: Launcher, batch_size: int | None) -> None:
-    """Launches the unfinished points in batches, which are read one at a time; None for one batch."""
-    unfinished = (numbered for numbered in enumerate(points) if not grid_state.skip_if_final(numbered[1]))
+    """Launches the unfinished points in batches, each read when it is launched; None for a single batch."""
+    unfinished = ((number, point) for number, point in enumerate(points) if not grid_state.skip_if_final(point))
     while batch := list(itertools.islice(unfinished, batch_size)):
-        chosen = [list(point) for _, point in batch]
-        try:
-            errors = [_error_of(each) for each in launcher.launch(chosen, initial_job_idx=batch[0][0])]
-        except Exception as error:  # the libraries' errors have no common base
-            lost = NwsSweepError(one_line(f"the launcher failed: {type(error).__name__}: {error}"))
-            errors = [None if grid_state.ended(point) else lost for point in chosen]
-        for point, ending in zip(chosen, errors, strict=True):
-            if ending is not None:
-                grid_state.record_lost_job(point, ending)
+        _run_batch([list(point) for _, point in batch], batch[0][0], grid_state, launcher)
+
+
+def _run_batch(points: Sequence[list[str]], first_number: int, grid_state: GridState, launcher: Launcher) -> None:
+    try:
+        results = launcher.launch(points, initial_job_idx=first_number)
+        errors = [_error_of(job_return) for job_return in results]
+    except Exception as error:  # the libraries' errors have no common base
+        lost = NwsSweepError(one_line(f"the launcher failed: {type(error).__name__}: {error}"))
+        errors = [None if grid_state.ended(point) else lost for point in points]
+    for point, ending in zip(points, errors, strict=True):
+        if ending is not None:
+            grid_state.record_lost_job(point, ending)
 
 
 def _error_of(job_return: JobReturn) -> BaseException | None:

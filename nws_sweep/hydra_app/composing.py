@@ -38,7 +38,7 @@ def _say_if_without_effect(option: str) -> None:
 
 
 def _command(option: str) -> str:
-    """The command that does the same as the option in any program."""
+    """Writes the command that does the same as the option in any program."""
     spec = getattr(sys.modules["__main__"], "__spec__", None)
     program = [sys.argv[0]] if spec is None else ["-m", spec.name.removesuffix(".__main__")]
     arguments = [word for word in sys.argv[1:] if GROUP not in word.partition("=")[0]]

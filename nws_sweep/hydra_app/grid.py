@@ -10,7 +10,7 @@ from hydra.core.config_loader import ConfigLoader
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
-from nws_sweep.config import schema
+from nws_sweep.config import hydra_errors, schema
 from nws_sweep.errors import ConfigurationError, NwsSweepError
 from nws_sweep.results import Configuration, DatasetFacts, varying_columns
 from nws_sweep.searching.search import limit_s
@@ -28,7 +28,7 @@ class Plan:
 
     configurations: int  # number of points of the grid
     candidates: tuple[int, ...]  # the longest list of values of num_workers of any configuration
-    tried: int  # the largest number of them that a search tries
+    tried: int  # the largest number of candidates that a search tries
     at_most_s: float | None  # rough upper limit of the time; None for whole epochs, whose length is unknown
     varying: tuple[str, ...]  # the identifying columns that differ between configurations, or describe the only one
     note: str = ""  # a line for the user
@@ -36,16 +36,16 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Composer:
-    """Composes the points of a grid; ``whole`` is Hydra's configuration of the multirun, with its ``hydra`` node."""
+    """Composes the points of a grid from Hydra's configuration of the multirun, with its ``hydra`` node."""
 
-    whole: DictConfig
+    multirun: DictConfig
     loader: ConfigLoader
 
     def configuration(self, overrides: Sequence[str], facts: Facts | None = None) -> Configuration:
-        """The configuration of a point; ConfigurationError if a value is wrong."""
+        """Composes a point; ConfigurationError if a value is wrong."""
         try:
-            composed = self.loader.load_sweep_config(self.whole, list(overrides))
-            if composed.hydra.sweeper.get("params") != self.whole.hydra.sweeper.get("params"):
+            composed = self.loader.load_sweep_config(self.multirun, list(overrides))
+            if composed.hydra.sweeper.get("params") != self.multirun.hydra.sweeper.get("params"):
                 raise ConfigurationError(
                     f"{', '.join(overrides)}: a preset with axes of its own cannot be a value of an axis; choose one, "
                     "or list the values themselves"
@@ -54,13 +54,13 @@ class Composer:
         except ConfigurationError:
             raise
         except Exception as error:  # Hydra's and OmegaConf's errors have no common base
-            raise schema.explain(error, overrides) from error
+            raise hydra_errors.explain(error, overrides) from error
 
 
 def configuration_of(
     task: DictConfig, hydra: DictConfig, overrides: Sequence[str], facts: Facts | None = None
 ) -> Configuration:
-    """The configuration of a job, from its own values and its ``hydra`` node; see ``schema.configuration``.
+    """Makes the configuration of a job from its values and its ``hydra`` node; see ``schema.configuration``.
 
     The dataset has the name of the chosen option, or of the class or function that an override gives. With ``facts``,
     settings that are null are those of the DataLoader that the dataset comes in.
@@ -68,25 +68,25 @@ def configuration_of(
     name = hydra.runtime.choices.get("dataset")
     if not name or any(text.lstrip("+").startswith("dataset._target_=") for text in overrides):
         name = str(OmegaConf.select(task, "dataset._target_", default="dataset")).rpartition(".")[2]
-    found = schema.configuration(task, str(name), overrides)
+    configuration = schema.configuration(task, str(name), overrides)
     if facts and schema.has_open_settings(task):
         with contextlib.suppress(NwsSweepError):  # the search reports it
-            return schema.configuration(task, str(name), overrides, facts(found, hydra.runtime.cwd).loader)
-    return found
+            loader = facts(configuration, hydra.runtime.cwd).loader
+            return schema.configuration(task, str(name), overrides, loader)
+    return configuration
 
 
 def without_hydra(config: DictConfig) -> DictConfig:
-    """A copy of a composed configuration without its ``hydra`` node."""
+    """Copies a composed configuration without its ``hydra`` node."""
     return OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
 
 
 def axes_of(config: DictConfig, loader: ConfigLoader) -> dict[str, list[str]]:
-    """Each overridden key of a grid with its overrides, one per value, as Hydra's own sweeper expands them."""
-    presets = [f"{key}={value}" for key, value in (config.hydra.sweeper.get("params") or {}).items()]
+    """Expands each overridden key of a grid to an override for each value, as Hydra's own sweeper does."""
     # Interpolations are resolved in each point.
-    given = cast("list[str]", OmegaConf.to_container(config.hydra.overrides.task, resolve=False))
+    overrides = cast("list[str]", OmegaConf.to_container(config.hydra.overrides.task, resolve=False))
     expanded = {}
-    for override in OverridesParser.create(config_loader=loader).parse_overrides([*presets, *given]):
+    for override in OverridesParser.create(config_loader=loader).parse_overrides([*_presets(config.hydra), *overrides]):
         key = override.get_key_element()
         if override.is_sweep_override():
             expanded[key] = [f"{key}={value}" for value in override.sweep_string_iterator()]
@@ -97,44 +97,54 @@ def axes_of(config: DictConfig, loader: ConfigLoader) -> dict[str, list[str]]:
     return expanded
 
 
+def _presets(hydra: DictConfig) -> list[str]:
+    """Lists the overrides of the chosen presets of axes."""
+    return [f"{key}={value}" for key, value in (hydra.sweeper.get("params") or {}).items()]
+
+
 def samples(expanded: Mapping[str, Sequence[str]]) -> Iterator[list[str]]:
-    """Points that have every value of every axis at least once; their number grows with the sum of axis lengths."""
-    first = {key: values[0] for key, values in expanded.items()}
+    """Yields points with every value of every axis at least once; their number grows with the sum of axis lengths."""
+    first = {key: overrides[0] for key, overrides in expanded.items()}
     yield list(first.values())
-    for key, values in expanded.items():
-        for value in values[1:]:
-            yield list({**first, key: value}.values())
+    for key, overrides in expanded.items():
+        for override in overrides[1:]:
+            point = {**first, key: override}
+            yield list(point.values())
 
 
 def check(composer: Composer) -> tuple[Plan, list[Configuration]]:
-    """The plan of a grid, and configurations with every value of every axis; ConfigurationError if one is wrong."""
-    expanded = axes_of(composer.whole, composer.loader)
+    """Plans a grid, and makes configurations with every value of every axis; ConfigurationError if a value is wrong."""
+    expanded = axes_of(composer.multirun, composer.loader)
     checked = [composer.configuration(point) for point in samples(expanded)]
     size = math.prod(map(len, expanded.values()))
     return _plan(checked, size, varying_columns(checked)), checked
 
 
 def check_single(task: DictConfig, hydra: DictConfig) -> tuple[Plan, list[Configuration]]:
-    """The plan of a single run, and its configuration; see ``check``."""
+    """Plans a single run, and makes its configuration; see ``check``."""
     configuration = configuration_of(task, hydra, list(hydra.overrides.task))
-    params = ", ".join(f"{key}={value}" for key, value in (hydra.sweeper.get("params") or {}).items())
-    note = f"presets of axes are swept only with -m; without it {params} is ignored" if params else ""
+    presets = ", ".join(_presets(hydra))
+    note = f"presets of axes are swept only with -m; without it {presets} is ignored" if presets else ""
     varying = ("dataset", "batch_size", "pin_memory", "prefetch_factor", "ranks")
     return _plan([configuration], 1, varying, note), [configuration]
 
 
 def _plan(checked: Sequence[Configuration], size: int, varying: tuple[str, ...], note: str = "") -> Plan:
-    longest_s = max(_search_s(point) for point in checked)
+    at_most_s = size * max(map(_search_s, checked))
+    rules = [point.search for point in checked]
     return Plan(
         configurations=size,
-        candidates=max((point.search.candidates for point in checked), key=len),
-        tried=max(most_candidates(point.search) for point in checked),
-        at_most_s=size * longest_s if longest_s < math.inf else None,
+        candidates=max((search.candidates for search in rules), key=len),
+        tried=max(map(most_candidates, rules)),
+        at_most_s=at_most_s if at_most_s < math.inf else None,
         varying=varying,
         note=note,
     )
 
 
 def _search_s(point: Configuration) -> float:
-    trial_s = math.inf if point.measure.mode == "epoch" else point.measure.trial_limit_s + _TRIAL_OVERHEAD_S
-    return min(most_candidates(point.search) * trial_s, limit_s(point) + _TRIAL_OVERHEAD_S)
+    search_s = limit_s(point) + _TRIAL_OVERHEAD_S
+    if point.measure.mode == "epoch":
+        return search_s
+    trial_s = point.measure.trial_limit_s + _TRIAL_OVERHEAD_S
+    return min(most_candidates(point.search) * trial_s, search_s)

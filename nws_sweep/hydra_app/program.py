@@ -30,9 +30,11 @@ from nws_sweep.config.schema import column_value, folder_name
 from nws_sweep.errors import NwsSweepError
 from nws_sweep.hydra_app import composing
 from nws_sweep.hydra_app.grid import without_hydra
-from nws_sweep.programs.hooks import ProgramHook, Reporting, SearchEnded, SearchHook, TuningHook, Wanted
+from nws_sweep.programs.hooks import ProgramHook, Reporting, SearchEnded, Wanted
 from nws_sweep.programs.reports import is_first_rank, report
-from nws_sweep.report import snippets
+from nws_sweep.programs.search_hook import SearchHook
+from nws_sweep.programs.tuning_hook import TuningHook
+from nws_sweep.report import formats
 from nws_sweep.results import SearchRecord, atomic, storage
 
 logger = logging.getLogger(__name__)
@@ -91,10 +93,11 @@ class ProgramCallback(Callback):
         config = self._config
         if config is None or not is_first_rank():
             return None
-        overrides = [one for one in config.hydra.overrides.task if one.partition("=")[0].lstrip("+") != GROUP]
-        own = Path(config.hydra.runtime.output_dir) / FOLDER
-        folder = self._grid / folder_name(overrides, nameless=()) if self._grid else own
-        is_training = self._options["loader"] is None  # one that was chosen may be of any split
+        overrides = [override for override in config.hydra.overrides.task if _key(override) != GROUP]
+        folder = Path(config.hydra.runtime.output_dir) / FOLDER
+        if self._grid:
+            folder = self._grid / folder_name(overrides, nameless=())
+        is_training = self._options["loader"] is None  # a loader that was chosen may be of any split
         storage.save(folder, of_program(record, without_hydra(config), overrides, is_training=is_training))
         return folder
 
@@ -102,18 +105,24 @@ class ProgramCallback(Callback):
 def of_program(
     record: SearchRecord, config: DictConfig, overrides: Sequence[str], *, is_training: bool = True
 ) -> SearchRecord:
-    """The record with a column for each override, and the keys of the DataLoader's settings in the program's config.
+    """Adds a column for each override, and the keys of the DataLoader's settings in the program's config, to a record.
 
-    An override that sets a column, such as ``data.batch_size=64`` that of batch_size, needs no separate column.
+    An override that sets a column, as ``data.batch_size=64`` sets batch_size, needs no separate column.
     """
     columns = dict(record.configuration.columns)
     for override in overrides:
-        key = override.partition("=")[0].lstrip("+")
+        key = _key(override)
         value = column_value(config, key, override)
         if columns.get(key.rpartition(".")[2]) != value:
             columns[key] = value
-    facts = record.facts and replace(record.facts, project=keys_of(config, is_training=is_training))
-    return replace(record, configuration=replace(record.configuration, columns=columns), facts=facts)
+    record = replace(record, configuration=replace(record.configuration, columns=columns))
+    if record.facts is None:
+        return record
+    return replace(record, facts=replace(record.facts, project=keys_of(config, is_training=is_training)))
+
+
+def _key(override: str) -> str:
+    return override.partition("=")[0].lstrip("+")
 
 
 def _report_grid(folder: Path, process: int) -> None:
@@ -126,7 +135,7 @@ def _is_about_a_failure(record: logging.LogRecord) -> bool:
 
 
 class SearchCallback(ProgramCallback):
-    """Searches one DataLoader of each job; options are keywords of ``nws_sweep.search``."""
+    """Searches a DataLoader of each job; options are keywords of ``nws_sweep.search``."""
 
     kind = SearchHook
 
@@ -134,18 +143,20 @@ class SearchCallback(ProgramCallback):
         """Writes the answer and its report."""
         if folder := self.save(record):
             report(folder, prints=self._grid is None)
-            for found in summarise(storage.find(folder)).configurations:
-                logger.info("%s", found.first_line(snippets.overrides_in_place(found)))
+            for configuration in summarise(storage.find(folder)).configurations:
+                logger.info("%s", configuration.first_line(formats.overrides_in_place(configuration)))
 
     def on_job_start(self, config: DictConfig, **kwargs: Any) -> None:
         """Starts the hook, and makes Hydra catch the end of the job, as it catches Exception."""
         super().on_job_start(config, **kwargs)
+        # Hydra's run_job catches ``Exception`` around the job, by this name. A callback cannot replace the job, and
+        # programs would catch an Exception in place of SearchEnded, and train on.
         setattr(utils, "Exception", (Exception, SearchEnded))  # noqa: B010
         for handler in logging.getLogger().handlers:  # Hydra 1.4 would write into the job's log that it has failed
             handler.addFilter(_is_about_a_failure)
 
     def on_job_end(self, config: DictConfig, job_return: JobReturn, **kwargs: Any) -> None:
-        """Makes the job one that has returned, or one that has failed if the search failed or there was none."""
+        """Makes Hydra take the job for completed, or for failed if the search failed or there was none."""
         vars(utils).pop("Exception", None)
         super().on_job_end(config, job_return, **kwargs)
         hook = self._hook
@@ -166,7 +177,7 @@ class AutotuneCallback(ProgramCallback):
         """Writes the answer."""
         if folder := self.save(record):
             for configuration in summarise(storage.find(folder)).configurations:
-                atomic.write_text(folder / storage.BEST, snippets.best_file(configuration).file)
+                atomic.write_text(folder / storage.BEST, formats.best_file(configuration).file)
             logger.info("`python -m nws_sweep report %s` shows more", shlex.quote(str(folder)))
 
 

@@ -39,28 +39,31 @@ def folder_lock(folder: Path) -> filelock.BaseFileLock:
     except (NotImplementedError, OSError) as error:  # filelock raises NotImplementedError for ENOSYS
         if isinstance(error, OSError) and error.errno not in _WITHOUT_LOCKS:
             raise
-    for place in (folder, folder / storage.PLOTS) if lock.is_locked else ():
-        atomic.remove_temporary(place)
+    if lock.is_locked:
+        atomic.remove_temporary(folder)
+        atomic.remove_temporary(folder / storage.PLOTS)
     return lock
 
 
 def check(folder: Path, describe: Callable[[int], Host], *, is_grid: bool, nodes_differ: bool) -> None:
     """Raises ConfigurationError if a folder has results of another host or versions, or of the other kind of run.
 
-    The same if it has links that lead elsewhere: its files and logs would be written there. ``describe`` returns this
-    host for a number of ranks. If nodes differ, only the versions must be equal.
+    A link that leads out of the folder is an error, too: files and logs would be written there. ``describe`` returns
+    this host for a number of ranks. If nodes differ, only the versions must be equal.
     """
     atomic.refuse_links_out(folder, folder.rglob("*"))
     option = "hydra.sweep.dir" if is_grid else "hydra.run.dir"
     is_run = (folder / storage.RESULT).exists()
     if is_grid is is_run and storage.holds_results(folder):  # a report shows one kind
-        there = "a single run" if is_run else "a grid"
-        raise ConfigurationError(f"{folder}: holds {there}; choose another {option}")
+        kind = "a single run" if is_run else "a grid"
+        raise ConfigurationError(f"{folder}: holds {kind}; choose another {option}")
     names = VERSIONS if nodes_differ else (*MACHINE, *VERSIONS)
     with contextlib.suppress(NotARunError):
-        for record in (run.result for run in storage.find(folder).runs if run.result.trials):
-            if found := record.host.difference(describe(record.configuration.ranks), names):
-                raise ConfigurationError(f"{folder}: holds results {found}; choose another {option}")
+        for run in storage.find(folder).runs:
+            here = describe(run.result.configuration.ranks)
+            difference = run.result.host.difference(here, names)
+            if difference and run.result.trials:
+                raise ConfigurationError(f"{folder}: holds results {difference}; choose another {option}")
 
 
 def refuse_another(folder: Path, configuration: Configuration) -> None:
@@ -71,7 +74,7 @@ def refuse_another(folder: Path, configuration: Configuration) -> None:
 
 
 def ended(folder: Path, configuration: Configuration, host: Host) -> storage.StoredRun | None:
-    """The result of a configuration if its search ended, perhaps by its limit, and its batches can be read."""
+    """Loads the result of a configuration if its search ended, perhaps by its limit, and its batches can be read."""
     with contextlib.suppress(NotARunError):
         run = storage.load(folder)
         if run.result.complete and not run.batches_error and _is_same_search(run.result, configuration, host):
@@ -80,7 +83,7 @@ def ended(folder: Path, configuration: Configuration, host: Host) -> storage.Sto
 
 
 def resume(folder: Path, configuration: Configuration, host: Host) -> tuple[SearchRecord | None, str]:
-    """The record with which a search continues, and a line if files were set aside; None if the search starts.
+    """Loads the record with which a search continues, and a line if files were set aside; None if the search starts.
 
     Another configuration with the same overrides, and an unfinished search of another host, are set aside.
     """
@@ -121,7 +124,7 @@ def _is_same_search(record: SearchRecord, configuration: Configuration, host: Ho
 
 
 def _without_cpu_defaults(configuration: Configuration) -> Configuration:
-    """Without the values whose defaults depend on the CPUs: the largest candidate, max_workers and the reference."""
+    """Leaves out the values whose defaults depend on the CPUs: the largest candidate, max_workers and the reference."""
     rules = configuration.search
     is_default = rules.max_workers is None or rules.candidates == tuple(range(len(rules.candidates)))
     candidates = () if is_default else rules.candidates

@@ -23,7 +23,7 @@ _PLAIN_WIDTH = 160
 
 
 class View:
-    """The output of one session."""
+    """The output of a call of the command line."""
 
     def __init__(self) -> None:
         terminal = sys.stdout.isatty()
@@ -40,19 +40,21 @@ class View:
         )
         self._task = self._progress.add_task("", total=None)
         self._label = ""
-        self._planned = self._per_configuration = 1
-        self._done = self._measured = 0  # configurations
+        self._planned, self._done, self._measured = 1, 0, 0  # configurations
+        self._per_configuration = 1  # candidates
         self._measured_s = 0.0
         self._began = time.monotonic()
 
     def announce(self, plan: Plan) -> None:
         """Prints the plan."""
-        count, tried, known = plan.configurations, plan.tried, len(plan.candidates)
-        most = units.counted(tried, "candidate") if tried == known else f"{tried} of {known} candidates"
+        count, tried, candidates = plan.configurations, plan.tried, plan.candidates
+        most = units.counted(tried, "candidate")
+        if tried < len(candidates):
+            most = f"{tried} of {len(candidates)} candidates"
+        numbers = ", ".join(map(str, candidates))
+        if len(candidates) > 10:
+            numbers = f"{candidates[0]} to {candidates[-1]}"
         lengths = f"at most about {units.seconds(plan.at_most_s)}" if plan.at_most_s else "whole epochs"
-        numbers = ", ".join(map(str, plan.candidates))
-        if known > 10:
-            numbers = f"{plan.candidates[0]} to {plan.candidates[-1]}"
         self._print(f"{units.counted(count, 'configuration')}, up to {most} each (num_workers {numbers}), {lengths}")
         if plan.note:
             self.note(plan.note)
@@ -75,14 +77,18 @@ class View:
         """Prints the configuration whose search starts, and the remaining time."""
         self._began = time.monotonic()
         # A sweeper that chooses the points, such as Optuna's, may choose more of them than the axes have.
-        left_s = max(0, self._planned - self._done) * self._measured_s / self._measured if self._measured else None
-        left = f"about {units.seconds(left_s)} left" if left_s else ""
-        self._print(f"{self._numbered(label)}{f'  ({left})' if left else ''}")
+        left = max(0, self._planned - self._done)
+        line = self._numbered(label)
+        if left and self._measured:
+            line += f"  (about {units.seconds(left * self._measured_s / self._measured)} left)"
+        self._print(line)
 
     def _numbered(self, label: str) -> str:
         self._label = label
         self._done += 1
-        return f"[{self._done}/{max(self._done, self._planned)}] {label}" if self._planned > 1 else label
+        if self._planned == 1:
+            return label
+        return f"[{self._done}/{max(self._done, self._planned)}] {label}"
 
     def configuration_finished(self, label: str, result: SearchRecord) -> None:
         """Prints a configuration that an earlier program has measured into the same folder."""
@@ -119,10 +125,12 @@ class View:
         for line in summary.headlines:
             self._print(line)
         self._console.print(_best_table(summary))
-        groups = (("why", summary.explanations), ("failed", summary.failures), ("warning", summary.all_warnings))
-        for title, lines in groups:
-            for line in lines:
-                self._print(f"{title}: {line}")
+        for line in summary.explanations:
+            self._print(f"why: {line}")
+        for line in summary.failures:
+            self._print(f"failed: {line}")
+        for line in summary.all_warnings:
+            self._print(f"warning: {line}")
         for path in written:
             self._print(f"wrote {path}")
 
@@ -149,10 +157,10 @@ def _text(text: str) -> Text:
 
 
 def _best_table(summary: Summary) -> Table:
-    header = snippets.best_header(summary)
     table = Table(title=_text("Best settings"), title_justify="left")
-    for index, name in enumerate(header):
-        table.add_column(_text(name), justify="left" if index < len(summary.varying) else "right", overflow="fold")
+    for index, name in enumerate(snippets.best_header(summary)):
+        is_identity = index < len(summary.varying)
+        table.add_column(_text(name), justify="left" if is_identity else "right", overflow="fold")
     for configuration in summary.configurations:
-        table.add_row(*(_text(cell) for cell in snippets.best_cells(summary, configuration)))
+        table.add_row(*map(_text, snippets.best_cells(summary, configuration)))
     return table

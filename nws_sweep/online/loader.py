@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from torch.utils.data import DataLoader, IterableDataset, MapDataPipe
 
 from nws_sweep.analysis import accounts
-from nws_sweep.config.schema import autotune_options, reuse_of
+from nws_sweep.config.search_options import autotune_options, reuse_of
 from nws_sweep.dataloading import generators, loaders, sharing
 from nws_sweep.dataloading.inputs import DATALOADER_DEFAULTS, loader_input_of
 from nws_sweep.dataloading.pickling import placeholder
@@ -25,7 +25,7 @@ from nws_sweep.online.plan import Agreement, kind_of
 from nws_sweep.online.tuner import Tuner
 from nws_sweep.online.watcher import Watcher
 from nws_sweep.replay import choice
-from nws_sweep.report.progress import Print, announcer, printer_for
+from nws_sweep.report.progress import Print, Progress, announcer
 from nws_sweep.results import (
     ONLINE_STRATEGY,
     Configuration,
@@ -172,7 +172,7 @@ def autotune(
     settings: str | Iterable[str] | None = None,
     reuse: bool | str = "fresh",
     once: bool = False,
-    progress: bool | Print | None = None,
+    progress: Progress = None,
 ) -> AnyLoader:
     """A copy of a DataLoader that finds ``num_workers`` while it is iterated, in the first epoch of training.
 
@@ -199,7 +199,7 @@ def autotune(
     return _followed(loader, **autotune_options(max_workers, settings, reuse, once), progress=progress, watches=False)
 
 
-def watch(loader: AnyLoader, *, progress: bool | Print | None = None) -> AnyLoader:
+def watch(loader: AnyLoader, *, progress: Progress = None) -> AnyLoader:
     """A copy of a DataLoader that says after its first epoch what share of the time training waits for data.
 
     It also says which ``num_workers`` and ``prefetch_factor`` are predicted to be better; nothing changes. The
@@ -224,7 +224,7 @@ def _followed(loader: AnyLoader, **options: Any) -> AnyLoader:
         inner = inner.plain()
     loaders.settings_of(inner)  # refuses workers that are not processes
     if reason := platforms.reason_not_autotuning():
-        announcer(progress, printer_for(progress))(f"{reason}: the DataLoader is not changed")
+        announcer(progress)(f"{reason}: the DataLoader is not changed")
         return loader
     tuned = object.__new__(_tuned_class(type(inner), **options))  # type: ignore[arg-type]  # a class has a hash
     vars(tuned).update(vars(inner))
@@ -239,12 +239,12 @@ def tuner_of(
     settings: tuple[str, ...] | None,
     reuse: bool | str,
     once: bool,
-    progress: bool | Print | None,
+    progress: Progress,
     watches: bool,
 ) -> Tuner:
     """The tuner of a plain DataLoader, or a watcher; the other arguments are those of ``autotune``."""
     base = loaders.settings_of(loader, in_effect=True).canonical()
-    configuration, announce = _configuration(loader), announcer(progress, printer_for(progress))
+    configuration, announce = _configuration(loader), announcer(progress)
     searched = replace(configuration.search, settings=settings).searched(configuration.loader)
     reason = "" if watches else _reason_to_stay(loader, base)
     # The length of a stream's epoch with the program's own number must be known before another one is in use.

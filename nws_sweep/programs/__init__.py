@@ -1,6 +1,6 @@
 """Unchanged programs: their DataLoaders get other iterators, which search, tune or watch.
 
-- ``hooks`` says what these iterators do, and which of the DataLoaders is selected.
+- ``hooks`` says what these iterators do, and which of the DataLoaders is selected: ``search_hook``, ``tuning_hook``.
 - ``script`` runs a program as ``python`` does, with a hook.
 - ``command`` is ``nws-sweep autotune``, ``explain``, ``search`` and ``watch``.
 
@@ -15,7 +15,9 @@ COMMANDS = ("autotune", "explain", "search", "watch")
 
 
 def are_asked_for(arguments: Sequence[str]) -> bool:
-    """Whether a command line runs a program; ``explain`` without one reads a folder."""
+    """Tells whether a command line runs a program; ``explain`` without a program reads a folder."""
     if not arguments or arguments[0] not in COMMANDS:
         return False
-    return arguments[0] != "explain" or any(one == "-m" or Path(one).is_file() for one in arguments[1:])
+    if arguments[0] != "explain":
+        return True
+    return any(argument == "-m" or Path(argument).is_file() for argument in arguments[1:])

@@ -11,9 +11,11 @@ from nws_sweep.config.options import OptionParser, not_empty
 from nws_sweep.config.schema import is_seconds
 from nws_sweep.errors import ConfigurationError, NwsSweepError
 from nws_sweep.programs import script
-from nws_sweep.programs.hooks import ProgramHook, Reporting, SearchHook, TuningHook
+from nws_sweep.programs.hooks import ProgramHook, Reporting
 from nws_sweep.programs.reports import is_first_rank, report
-from nws_sweep.report import command_text, explanation, snippets
+from nws_sweep.programs.search_hook import SearchHook
+from nws_sweep.programs.tuning_hook import TuningHook
+from nws_sweep.report import command_text, explanation, formats
 from nws_sweep.report.progress import printer_for
 from nws_sweep.report.search_result import SearchResult
 from nws_sweep.results import SearchRecord, storage
@@ -29,7 +31,7 @@ _print = printer_for(True)  # on standard error
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Runs one of ``programs.COMMANDS``; exceptions and the exit status of the program leave it as exceptions.
+    """Runs a command of ``programs.COMMANDS``; exceptions and the exit status of the program leave it as exceptions.
 
     A search that has not begun is an error, though the program has ended without one.
 
@@ -41,7 +43,8 @@ def run(arguments: Sequence[str]) -> int:
         if not options.program:
             name = arguments[0]
             raise ConfigurationError(f"{name}: name a program, as in nws-sweep {name} train.py ARGUMENTS")
-        program = (script.of_module if options.module else script.of_file)(options.program[0])
+        program_of = script.of_module if options.module else script.of_file
+        program = program_of(options.program[0])
         hook = _hook(arguments[0], options)
     except NwsSweepError as error:
         _print(str(error))
@@ -60,7 +63,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def parser_of(command: str) -> OptionParser:
-    """The parser of one of ``programs.COMMANDS``."""
+    """Makes the parser of a command of ``programs.COMMANDS``."""
     parser = OptionParser(f"nws-sweep {command}", description=_ABOUT[command], allow_abbrev=False)
     parser.add_argument(
         "--loader", type=_loader, metavar="NUMBER|CLASS",
@@ -102,11 +105,7 @@ _OF_SEARCH: Mapping[str, Mapping[str, Any]] = {
 _OPTIONS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "autotune": {
         "max_workers": _MOST,
-        "reuse": {
-            "type": not_empty,
-            "default": "fresh",
-            "help": "begin with an earlier answer: fresh (default), always or never",
-        },
+        "reuse": {"type": not_empty, "help": "begin with an earlier answer: fresh (default), always or never"},
         "once": {"action": "store_true", "help": "decide once, even if the settings no longer fit later"},
     },
     "explain": _OF_SEARCH,
@@ -116,14 +115,19 @@ _OPTIONS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
 
 
 def _hook(command: str, options: argparse.Namespace) -> ProgramHook:
-    given = {name: value for name in _OPTIONS[command] if (value := getattr(options, name)) is not None}
+    keywords = {}
+    for name in _OPTIONS[command]:
+        value = getattr(options, name)
+        if value is not None:
+            keywords[name] = value
     reporting = Reporting(announce=_announce, warn=_announce, progress=None, option="--loader ")
-    if command in {"explain", "search"}:
-        name = options.program[0].rpartition(".")[2] if options.module else Path(options.program[0]).stem
-        output = storage.output_folder().absolute()  # the program may change the working folder
-        keep = partial(_keep, output=output, name=name, explains=command == "explain")
-        return SearchHook(replace(reporting, keep=keep), options.loader, reuse="never", **given)
-    return TuningHook(reporting, options.loader, watches=command == "watch", **given)
+    if command not in {"explain", "search"}:
+        return TuningHook(reporting, options.loader, watches=command == "watch", **keywords)
+    program = options.program[0]
+    name = program.rpartition(".")[2] if options.module else Path(program).stem
+    output = storage.output_folder().absolute()  # the program may change the working folder
+    keep = partial(_keep, output=output, name=name, explains=command == "explain")
+    return SearchHook(replace(reporting, keep=keep), options.loader, reuse="never", **keywords)
 
 
 def _announce(line: str) -> None:
@@ -132,7 +136,7 @@ def _announce(line: str) -> None:
 
 
 def _keep(record: SearchRecord, output: Path, name: str, *, explains: bool) -> int:
-    """Writes the files of a search and its report, and prints its table or, if it ``explains``, that of the stages.
+    """Writes the files of a search and its report, and prints its table or, if it ``explains``, the table of stages.
 
     Returns the exit status: 1 if a candidate failed, or no calls were timed.
     """
@@ -147,5 +151,5 @@ def _keep(record: SearchRecord, output: Path, name: str, *, explains: bool) -> i
         except NwsSweepError as error:
             _print(str(error))
             status = 1
-    _print(f"DataLoader(..., {snippets.kwargs(SearchResult(record).loader_kwargs)})")
+    _print(f"DataLoader(..., {formats.kwargs(SearchResult(record).loader_kwargs)})")
     return status

@@ -24,6 +24,7 @@ def report(folder: Path, *, prints: bool = True) -> int:
     command = [sys.executable, "-m", "nws_sweep", "report", str(folder.absolute())]
     # A folder nws_sweep in the current folder, such as that of the answers, would hide an editable installation. Only
     # then another folder: in site-packages, modules there would hide those of the standard library.
-    own = Path(nws_sweep.__file__).parents[1] if Path("nws_sweep").is_dir() else None
-    done = subprocess.run(command, check=False, cwd=own, stdout=None if prints else subprocess.DEVNULL)
+    folder_of_package = Path(nws_sweep.__file__).parents[1] if Path("nws_sweep").is_dir() else None
+    output = None if prints else subprocess.DEVNULL
+    done = subprocess.run(command, check=False, cwd=folder_of_package, stdout=output)
     return int(done.returncode != 0)

@@ -2,7 +2,7 @@
 
 May import: ``analysis`` and below.
 
-- ``snippets``, ``tables``: a trial as text, and best settings in each format; CSV tables and frames
+- ``snippets``: trials and best settings as text; ``formats``: best settings ready to paste; ``tables``: CSV and frames
 - ``writer``: writes all files of a report; ``page``: HTML and Markdown, from ``templates/``
 - ``figures``: the pictures of a report; ``plots``: the figures behind them
 - ``command_text``: what ``compare`` and ``predict`` print

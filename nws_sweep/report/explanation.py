@@ -46,12 +46,12 @@ class Explanation:
         return self.stages[0].seconds / self.stages[0].share
 
     def to_frame(self) -> "pd.DataFrame":
-        """A row for each stage, the columns those of ``to_dict``."""
-        found = self.to_dict()["stages"]
-        return Rows(columns=tuple(found[0]), rows=tuple(found)).frame()
+        """Makes a row for each stage, with the columns of ``to_dict``."""
+        rows = self.to_dict()["stages"]
+        return Rows(columns=tuple(rows[0]), rows=tuple(rows)).frame()
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON; ``epoch_without_s`` is in three columns."""
+        """Gives plain values, for JSON; ``epoch_without_s`` is in three columns."""
         return {
             "num_workers": self.num_workers,
             "epoch_s": self.epoch_s,
@@ -60,8 +60,10 @@ class Explanation:
         }
 
     def __repr__(self) -> str:
-        epoch = f"; the epoch takes {units.seconds(self.epoch_s)}" if self.epoch_s else ""
-        first = f"a worker takes {units.seconds(self.sample_s)} for a sample{epoch} with num_workers={self.num_workers}"
+        first = f"a worker takes {units.seconds(self.sample_s)} for a sample"
+        if self.epoch_s:
+            first += f"; the epoch takes {units.seconds(self.epoch_s)}"
+        first += f" with num_workers={self.num_workers}"
         lines = [stage_table(self.stages), first, *sentences(self.stages, self.num_workers), *self.advice]
         return printable("\n".join(lines))
 
@@ -69,7 +71,7 @@ class Explanation:
 
 
 def of(configuration: ConfigurationSummary) -> Explanation:
-    """The explanation of a configuration; NwsSweepError if no calls were timed."""
+    """Explains a configuration; NwsSweepError if no calls were timed."""
     best, stages = configuration.best, configuration.stages
     if best is None or not stages:
         raise NwsSweepError(
@@ -77,30 +79,34 @@ def of(configuration: ConfigurationSummary) -> Explanation:
             "workers, and no other tool that monitors them"
         )
     epoch_s = best.measurement.epoch_s if best.measurement else None
-    lines = (accounts.line(best), *advice.on_samples(configuration.run.recorded))
-    return Explanation(stages, best.num_workers, epoch_s, tuple(filter(None, lines)))
+    lines = [accounts.line(best), *advice.on_samples(configuration.run.recorded)]
+    return Explanation(stages, best.num_workers, epoch_s, tuple(line for line in lines if line))
 
 
 def of_record(record: SearchRecord) -> Explanation:
-    """The explanation of a search; NwsSweepError if no calls were timed."""
+    """Explains a search; NwsSweepError if no calls were timed."""
     return of(summarise_record(record).configurations[0])
 
 
 def _flat(stage: Stage) -> dict[str, Any]:
-    values = {name: value for name, value in asdict(stage).items() if name not in _OF_REPLAYS}
+    values = asdict(stage)
+    for name in _OF_REPLAYS:
+        del values[name]
     epoch = values.pop("epoch_without_s") or {}
-    names = {"epoch_without_s": "value", "epoch_without_s_low": "low", "epoch_without_s_high": "high"}
-    return values | {name: epoch.get(end) for name, end in names.items()}
+    values["epoch_without_s"] = epoch.get("value")
+    values["epoch_without_s_low"] = epoch.get("low")
+    values["epoch_without_s_high"] = epoch.get("high")
+    return values
 
 
 def table(stages: Sequence[Stage]) -> list[list[str]]:
-    """The header and the cells of stages that take a hundredth of a sample's time, at most twelve."""
-    shown = [stage for stage in stages if stage.share >= _LEAST_SHARE and stage.depth <= 1][:_MOST_ROWS]
-    return [list(_HEADER), *map(_cells, nested(shown))]
+    """Lists the header, and the cells of stages that take a hundredth of a sample's time, at most twelve."""
+    expensive = [stage for stage in stages if stage.share >= _LEAST_SHARE and stage.depth <= 1]
+    return [list(_HEADER), *map(_cells, nested(expensive[:_MOST_ROWS]))]
 
 
 def stage_table(stages: Sequence[Stage]) -> str:
-    """The same in Markdown."""
+    """Renders the table of the stages as Markdown."""
     return snippets.markdown_table(_HEADER, table(stages)[1:])
 
 
@@ -118,21 +124,30 @@ def _cells(stage: Stage) -> list[str]:
 
 
 def sentences(stages: Sequence[Stage], num_workers: int) -> Iterator[str]:
-    """What is saved without the most expensive stage, and stages that cost workers but no time."""
-    known = [stage for stage in stages if stage.saved is not None and not stage.depth]
-    dearest = max(known, key=lambda stage: stage.saved or 0.0, default=None)
-    if dearest and (dearest.saved or 0.0) >= NO_TIME:
+    """Says what is saved without the most expensive stage, and which stages cost workers but no time."""
+    replayed = [stage for stage in stages if stage.saved is not None and stage.depth == 0]
+    dearest = max(replayed, key=_saved, default=None)
+    if dearest and _saved(dearest) >= NO_TIME:
         yield sentence(dearest, num_workers)
-    for stage in known:
-        workers = stage.workers_without
-        if (stage.saved or 0.0) < NO_TIME and workers is not None and workers < num_workers:
-            less = f"{units.counted(workers, 'worker')} would do instead of {num_workers}"
-            yield f"{stage.name} costs workers but no time: without it {less}"
+    for stage in replayed:
+        if _saved(stage) < NO_TIME and _needs_fewer(stage, num_workers):
+            yield f"{stage.name} costs workers but no time: without it {_fewer(stage, num_workers)}"
 
 
 def sentence(stage: Stage, num_workers: int) -> str:
-    """What is saved if this stage takes no time."""
-    saved = f"if {stage.name} took no time the epoch would take {units.share(stage.saved or 0.0)} less"
-    if stage.workers_without is None or stage.workers_without >= num_workers:
-        return saved
-    return f"{saved}, and {units.counted(stage.workers_without, 'worker')} would do instead of {num_workers}"
+    """Says what is saved if this stage takes no time."""
+    saved = f"if {stage.name} took no time the epoch would take {units.share(_saved(stage))} less"
+    return f"{saved}, and {_fewer(stage, num_workers)}" if _needs_fewer(stage, num_workers) else saved
+
+
+def _saved(stage: Stage) -> float:
+    """The share of the epoch that is saved without the stage; 0 if it was not replayed."""
+    return stage.saved or 0.0
+
+
+def _needs_fewer(stage: Stage, num_workers: int) -> bool:
+    return stage.workers_without is not None and stage.workers_without < num_workers
+
+
+def _fewer(stage: Stage, num_workers: int) -> str:
+    return f"{units.counted(stage.workers_without or 0, 'worker')} would do instead of {num_workers}"

@@ -22,7 +22,7 @@ Batches = Callable[[ConfigurationSummary], Sequence[BatchTime]]
 
 @dataclass(frozen=True, slots=True)
 class Illustration:
-    """One picture."""
+    """A picture of a report."""
 
     name: str  # of its files, without suffix
     draw: Callable[[str], "Figure"]  # of the title
@@ -38,7 +38,7 @@ class Illustration:
 
 
 def of(summary: Summary, batches: Batches) -> tuple[Illustration, ...]:
-    """The pictures for which this run or grid has data, the most important first."""
+    """Selects the pictures for which this run or grid has data, the most important first."""
     if not summary.stored.is_grid:
         (only,) = summary.configurations
         return (*_curves("time", line_charts.times(summary), min), *of_configuration(only, batches))
@@ -48,20 +48,22 @@ def of(summary: Summary, batches: Batches) -> tuple[Illustration, ...]:
 
 
 def of_configuration(summary: ConfigurationSummary, batches: Batches) -> tuple[Illustration, ...]:
-    """The pictures in the folder of a configuration."""
+    """Selects the pictures in the folder of a configuration."""
     return (*_stages(summary), *_batches(summary, batches))
 
 
-def _stages(c: ConfigurationSummary) -> Iterator[Illustration]:
-    if chart := [*nested([stage for stage in c.stages if stage.saved is not None])]:
-        outer = [stage for stage in chart if not stage.depth]
-        shares = ", ".join(f"{stage.name} {units.share(stage.share)}" for stage in outer[:3])
-        alt = f"Shares of a sample's time in the worker: {shares}."
-        saving = max(outer, key=lambda stage: stage.saved or 0.0)
-        if saving.saved:
-            alt += f" Without {saving.name} the epoch would take {units.share(saving.saved)} less."
-        draw = partial(stage_bars.draw, chart)
-        yield Illustration(plots.STAGES, draw, f"What makes a sample expensive: {c.label}", alt)
+def _stages(configuration: ConfigurationSummary) -> Iterator[Illustration]:
+    stages = [*nested([stage for stage in configuration.stages if stage.saved is not None])]
+    if not stages:
+        return
+    outer = [stage for stage in stages if not stage.depth]
+    shares = ", ".join(f"{stage.name} {units.share(stage.share)}" for stage in outer[:3])
+    alt = f"Shares of a sample's time in the worker: {shares}."
+    saving = max(outer, key=lambda stage: stage.saved or 0.0)
+    if saving.saved:
+        alt += f" Without {saving.name} the epoch would take {units.share(saving.saved)} less."
+    title = f"What makes a sample expensive: {configuration.label}"
+    yield Illustration(plots.STAGES, partial(stage_bars.draw, stages), title, alt)
 
 
 def _curves(name: str, chart: Chart, choose: Callable[..., Any]) -> Iterator[Illustration]:
@@ -69,34 +71,41 @@ def _curves(name: str, chart: Chart, choose: Callable[..., Any]) -> Iterator[Ill
         return
     alt = f"{chart.quantity.capitalize()} against num_workers{chart.left_out}."
     if chart.recommended:
-        panel, curve, best = choose(chart.recommended, key=lambda found: found[2].value)
+        panel, curve, best = choose(chart.recommended, key=lambda recommended: recommended[2].value)
         settings = f"num_workers={curve.best} {curve.changed}".rstrip()
         alt += f" The best: {units.rate(best)} with {settings}{_named(panel, curve.label)}."
     title = f"{name.capitalize()} against num_workers"
     yield Illustration(f"{name}_vs_num_workers", partial(line_charts.draw, chart), title, alt)
 
 
-def _batches(c: ConfigurationSummary, batches: Batches) -> Iterator[Illustration]:
-    if lines := batch_times.timelines(batches(c)):
-        alt = f"Waiting and step of each batch, {units.counted(len(lines), 'candidate')}, in the order of arrival."
-        best = (c.best.num_workers, c.changed_settings) if c.best else None
-        draw = partial(batch_times.draw_timelines, lines, best=best)
-        yield Illustration(plots.BATCH_TIMES, draw, f"Time of each batch: {c.label}", alt)
+def _batches(configuration: ConfigurationSummary, batches: Batches) -> Iterator[Illustration]:
+    lines = batch_times.timelines(batches(configuration))
+    if not lines:
+        return
+    best = None
+    if configuration.best:
+        best = (configuration.best.num_workers, configuration.changed_settings)
+    draw = partial(batch_times.draw_timelines, lines, best=best)
+    title = f"Time of each batch: {configuration.label}"
+    alt = f"Waiting and step of each batch, {units.counted(len(lines), 'candidate')}, in the order of arrival."
+    yield Illustration(plots.BATCH_TIMES, draw, title, alt)
 
 
 def _best(summary: Summary) -> Iterator[Illustration]:
-    if bars := best_charts.best_of_each(summary):
-        first, last = bars[0], bars[-1]
-        settings = [f"{name}={value}" for name, value in first.cells.items()]
-        alt = (
-            f"The best settings of {units.counted(len(bars), 'configuration')}, from "
-            f"{units.rate(last.rate)} to {units.rate(first.rate)} {summary.rate_unit}; the "
-            f"fastest has num_workers={first.num_workers}{_named(*settings)}."
-        )
-        draw = partial(best_charts.draw_bars, bars, unit=summary.rate_unit)
-        yield Illustration("best_per_configuration", draw, "Best setting per configuration", alt)
+    bars = best_charts.best_of_each(summary)
+    if not bars:
+        return
+    first, last = bars[0], bars[-1]
+    settings = [f"{name}={value}" for name, value in first.cells.items()]
+    alt = (
+        f"The best settings of {units.counted(len(bars), 'configuration')}, from "
+        f"{units.rate(last.rate)} to {units.rate(first.rate)} {summary.rate_unit}; the "
+        f"fastest has num_workers={first.num_workers}{_named(*settings)}."
+    )
+    draw = partial(best_charts.draw_bars, bars, unit=summary.rate_unit)
+    yield Illustration("best_per_configuration", draw, "Best setting per configuration", alt)
 
 
 def _named(*names: str) -> str:
-    known = [style.shortened(name, 60) for name in names if name]
-    return f" ({', '.join(known)})" if known else ""
+    short = [style.shortened(name, 60) for name in names if name]
+    return f" ({', '.join(short)})" if short else ""

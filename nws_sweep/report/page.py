@@ -19,41 +19,34 @@ from nws_sweep.analysis import answers
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary
 from nws_sweep.analysis.time_ratios import ratio_of
 from nws_sweep.errors import joined_lines, printable
-from nws_sweep.report import explanation, plots, snippets
+from nws_sweep.report import explanation, formats, plots, snippets
 from nws_sweep.results import Status, Trial
 
 Picture = tuple[str, str, Path]  # title, a description with its figures, and the PNG, which has an SVG beside it
 
 
-def setting(one: ConfigurationSummary) -> str:
-    """The recommended setting of a configuration, such as ``num_workers=4``; empty without an answer."""
-    return f"num_workers={_candidate(one, one.answer)}{one.configuration.rank_suffix}" if one.answer else ""
-
-
-def status(configuration: ConfigurationSummary) -> str:
-    """How the answer was found, and what is open if it is not measured."""
-    if configuration.status is Status.MEASURED:
-        return Status.MEASURED.value
-    if configuration.status is Status.PROVISIONAL:
-        return f"{Status.PROVISIONAL.value}: {answers.what_is_open(configuration.run.result)}"
-    return configuration.headline
-
-
-def _candidate(one: ConfigurationSummary, trial: Trial) -> str:
-    return snippets.of_trial(trial, one.configuration).candidate
-
-
-def pace(one: ConfigurationSummary) -> str:
-    """Throughput and times of the best setting, with intervals; empty if nothing was measured."""
-    if one.best is None:
+def setting(configuration: ConfigurationSummary) -> str:
+    """Names the recommended setting of a configuration, such as ``num_workers=4``; empty without an answer."""
+    if configuration.answer is None:
         return ""
-    shown = snippets.of_trial(one.best, one.configuration)
-    parts = ((shown.rate, "samples/s"), (shown.batch, "a batch"), (shown.epoch, "an epoch"))
-    return ", ".join(f"{figure} {unit}" for figure, unit in parts if figure != units.NOTHING)
+    return f"{_candidate(configuration, configuration.answer)}{configuration.configuration.rank_suffix}"
+
+
+def _candidate(configuration: ConfigurationSummary, trial: Trial) -> str:
+    return f"num_workers={snippets.of_trial(trial, configuration.configuration).candidate}"
+
+
+def pace(configuration: ConfigurationSummary) -> str:
+    """Gives throughput and times of the best setting, with intervals; empty if nothing was measured."""
+    if configuration.best is None:
+        return ""
+    cells = snippets.of_trial(configuration.best, configuration.configuration)
+    figures = {"samples/s": cells.rate, "a batch": cells.batch, "an epoch": cells.epoch}
+    return ", ".join(f"{figure} {unit}" for unit, figure in figures.items() if figure != units.NOTHING)
 
 
 def gains(configuration: ConfigurationSummary) -> Iterator[str]:
-    """Speed-ups of the best setting, a phrase each."""
+    """Yields a phrase for each speed-up of the best setting."""
     best, reference = configuration.best, configuration.configuration.search.reference
     if best is None:
         return
@@ -66,7 +59,7 @@ def gains(configuration: ConfigurationSummary) -> Iterator[str]:
 
 
 def certainty(configuration: ConfigurationSummary) -> str:
-    """Confidence in the measured answer, with the closest alternative; empty if there is none."""
+    """Says how sure the measured answer is, beside the closest alternative; empty if it is not measured."""
     best, result = configuration.best, configuration.run.result
     if best is None or not best.objective_s or configuration.status is not Status.MEASURED:
         return ""
@@ -76,56 +69,66 @@ def certainty(configuration: ConfigurationSummary) -> str:
 
 
 def _against_others(configuration: ConfigurationSummary, best: Trial) -> str:
-    others = (trial for trial in configuration.trials if trial.settings != best.settings)
-    ratios = [(trial, ratio) for trial in others if (ratio := ratio_of(best, trial))]
+    ratios = []
+    for trial in configuration.trials:
+        ratio = ratio_of(best, trial)
+        if ratio and trial.settings != best.settings:
+            ratios.append((ratio, trial))
     if not ratios:
         return "No comparison: no other candidate was measured."
-    nearest, ratio = min(ratios, key=lambda other: other[1].value)
-    name = f"num_workers={_candidate(configuration, nearest)}"
+    ratio, nearest = min(ratios, key=lambda pair: pair[0].value)
+    name = _candidate(configuration, nearest)
     if ratio.value < 1:
         price = "workers" if nearest.num_workers > best.num_workers else "change"
         return f"{name} takes {units.percent(1 - ratio.value)} less time, which is not worth the {price}."
-    why = "without an interval: too few windows" if ratio.half_width is None else "the interval of the ratio includes 1"
-    sure = "Sure" if ratio.is_certain else f"Probably ({why})"
+    if ratio.is_certain:
+        sure = "Sure"
+    elif ratio.half_width is None:
+        sure = "Probably (without an interval: too few windows)"
+    else:
+        sure = "Probably (the interval of the ratio includes 1)"
     return f"{sure}: the closest alternative, {name}, takes {units.percent(ratio.value - 1)} longer."
 
 
 def report(summary: Summary, pictures: Sequence[Picture]) -> str:
-    """The report as one HTML file.
+    """Renders the report as one HTML file.
 
     Tables are rows of text below their header; the page sorts numbers by value and unit.
     """
+    best = [snippets.best_header(summary)]
+    trials: list[tuple[str, ...]] = [("configuration", *snippets.TRIAL_HEADER)]
+    for configuration in summary.configurations:
+        best.append(snippets.best_cells(summary, configuration))
+        for trial in configuration.trials:
+            trials.append((configuration.label, *snippets.of_trial(trial, configuration.configuration)))
+    if len(summary.configurations) == 1:  # which the title names
+        trials = [row[1:] for row in trials]
     stages = summary.fastest.stages if summary.fastest else ()
-    first = 0 if len(summary.configurations) > 1 else 1  # a single configuration is named in the title
-    trials = [
-        (c.label, *snippets.of_trial(trial, c.configuration))[first:]
-        for c in summary.configurations
-        for trial in c.trials
-    ]
+    embedded = []
+    for title, alt, png in pictures:
+        embedded.append((title, alt, base64.b64encode(png.with_suffix(".svg").read_bytes())))
     return rendered(
-        "report.html",
-        summary=summary,
-        best=[snippets.best_header(summary), *(snippets.best_cells(summary, c) for c in summary.configurations)],
-        trials=[("configuration", *snippets.TRIAL_HEADER)[first:], *trials],
+        "report.html", summary=summary, best=best, trials=trials, pictures=embedded,
         stages=explanation.table(stages) if stages else [],
-        pictures=[(title, alt, base64.b64encode(png.with_suffix(".svg").read_bytes())) for title, alt, png in pictures],
-    )
+    )  # fmt: skip
 
 
 def markdown(summary: Summary, pictures: Sequence[Picture] = ()) -> str:
-    """The report as Markdown, with these pictures and those in the folders of the configurations."""
+    """Renders the report as Markdown, with these pictures and the pictures in the folders of the configurations."""
     text = rendered("report.md", summary=summary, pictures=pictures)
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
 
 
-def drawn(one: ConfigurationSummary) -> list[tuple[str, Path]]:
-    """The pictures in the folder of a configuration, with what each one shows."""
-    paths = ((what, one.run.folder / f"{name}.png") for name, what in plots.OF_CONFIGURATION.items())
-    return [(what, path) for what, path in paths if path.is_file()]
+def drawn(configuration: ConfigurationSummary) -> Iterator[tuple[str, Path]]:
+    """Yields what the pictures in the folder of a configuration show, and their paths."""
+    for name, subject in plots.OF_CONFIGURATION.items():
+        path = configuration.run.folder / f"{name}.png"
+        if path.is_file():
+            yield subject, path
 
 
 def rendered(template: str, **values: Any) -> str:
-    """The text of one of ``templates/`` with these values, without control characters; in HTML values are escaped."""
+    """Renders a file of ``templates/`` with these values, without control characters; in HTML values are escaped."""
     return _environment().get_template(template).render(values)
 
 
@@ -136,8 +139,10 @@ def _environment() -> Environment:
         trim_blocks=True, lstrip_blocks=True, finalize=_finalized,
     )  # fmt: skip
     environment.filters.update(line=_in_markdown, rows=_rows_in_markdown, target=_target_in_markdown)
-    functions = (setting, status, pace, gains, certainty, drawn, explanation.stage_table)
-    environment.globals.update({each.__name__: each for each in functions}, snippets=snippets, units=units)
+    functions = (setting, pace, gains, certainty, drawn, explanation.stage_table)
+    environment.globals.update(
+        {function.__name__: function for function in functions}, formats=formats, snippets=snippets, units=units
+    )
     return environment
 
 
@@ -146,7 +151,7 @@ def _finalized(value: Any) -> Any:
 
 
 def _in_markdown(text: str) -> str:
-    """The text in one line in which Markdown finds no HTML, links and pictures."""
+    """Joins the lines of a text, and escapes what Markdown would take for HTML, links and pictures."""
     return _rows_in_markdown(joined_lines(text))
 
 
@@ -155,5 +160,5 @@ def _rows_in_markdown(table: str) -> str:
 
 
 def _target_in_markdown(path: Path) -> str:
-    """The path of a picture in angle brackets; names of folders may have any characters."""
+    """Quotes the path of a picture for angle brackets; names of folders may have any characters."""
     return quote(path.as_posix(), safe="/=,+~@[]")

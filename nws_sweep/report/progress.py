@@ -11,18 +11,21 @@ from nws_sweep.results import SearchRecord, Trial
 from nws_sweep.system import streams
 
 Print = Callable[[str], None]
+Progress = bool | Print | None  # as for ``nws_sweep.search``
 logger = logging.getLogger(__name__)
 
 
 class ProgressReporter:
     """An ``Observer`` that prints a line for each candidate, and announces the answer.
 
-    ``keep`` is called with the record of an interrupted search; None to lose it.
+    Args:
+        progress: As for ``nws_sweep.search``.
+        keep: Called with the record of an interrupted search; None to lose it.
     """
 
-    def __init__(self, print_line: Print, announce: Print, keep: Callable[[SearchRecord], None] | None = None) -> None:
-        self.print_line = print_line
-        self.note = announce
+    def __init__(self, progress: Progress, keep: Callable[[SearchRecord], None] | None = None) -> None:
+        self.print_line = printer_for(progress)
+        self.note = announcer(progress)
         self._keep = keep
 
     def trial_finished(self, result: SearchRecord, trial: Trial) -> None:
@@ -45,7 +48,7 @@ class ProgressReporter:
     slice_started = round_finished = _print_nothing
 
 
-def printer_for(progress: bool | Print | None) -> Print:
+def printer_for(progress: Progress) -> Print:
     """Returns the function that prints progress.
 
     ``progress`` may be that function. True prints to standard error, or to the cell of a notebook; False prints
@@ -61,17 +64,19 @@ def printer_for(progress: bool | Print | None) -> Print:
     return streams.print_line if progress or sys.stderr.isatty() else _discard
 
 
-def announcer(progress: bool | Print | None, print_line: Print) -> Print:
+def announcer(progress: Progress) -> Print:
     """Returns the function for important lines: what a search waits for, its cost, and the chosen setting.
 
-    They are always logged at INFO. They are also printed as all lines are, or to standard error if there is no
-    terminal; with ``progress=False`` they are only logged.
+    It always logs the line at INFO. It also prints the line as all lines are, or to standard error if there is no
+    terminal; with ``progress=False`` it only logs the line.
     """
-    shown = streams.print_line if progress is None and print_line is _discard else print_line
+    print_line = printer_for(progress)
+    if progress is None and print_line is _discard:
+        print_line = streams.print_line
 
     def announce(line: str) -> None:
         logger.info(printable(line))
-        shown(line)
+        print_line(line)
 
     return announce
 

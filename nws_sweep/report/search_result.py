@@ -1,24 +1,27 @@
 """What ``nws_sweep.search`` returns."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nws_sweep.analysis import summary, what_if
 from nws_sweep.analysis.diagnosis import Diagnosis
-from nws_sweep.analysis.summary import Summary
+from nws_sweep.analysis.summary import ConfigurationSummary, Summary
 from nws_sweep.analysis.what_if import Predicted
 from nws_sweep.config.python_notation import in_python
 from nws_sweep.errors import ConfigurationError, NwsSweepError, OutOfTime, printable
-from nws_sweep.report import snippets, tables, writer
+from nws_sweep.report import formats, snippets, tables, writer
 from nws_sweep.results import LoaderSettings, SearchRecord, Trial, TrialState, codec, storage
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
+_FIGURES = ("batch_s", "samples_per_s", "epoch_s", "startup_s", "stall_fraction", "memory_bytes")  # of ``to_dict``
 
-@dataclass(frozen=True, repr=False)
+
+@dataclass(frozen=True, repr=False)  # without slots, for a cached property
 class SearchResult:
     """The best DataLoader settings, with the measurements behind them.
 
@@ -28,56 +31,78 @@ class SearchResult:
         record: All settings and measurements of the search.
         reused: Whether the result was stored by an earlier search.
         axes: The names of the values that distinguish it from others of a grid.
-        status: How the answer was found: ``measured``, ``provisional`` (the time limit ended the search: the best so
-            far) or ``undecided`` (it ended before others were measured than those that are measured first).
-        settings: All settings of the recommended candidate; undecided, those of the DataLoader, which stay.
-        num_workers: The recommended number: the least time, if twice as many workers must save the tolerance.
-        trials: All candidates, ascending by num_workers, failed ones with their reasons.
-        stop_reason: Why the search stopped.
-        cost_s: Seconds that the search took; for a reused result, the original search.
-        measured_at: When the search began: an ISO 8601 time with zone.
     """
 
     record: SearchRecord
     reused: bool = False
     axes: tuple[str, ...] = ()
-    status: str = field(init=False, compare=False)
-    settings: LoaderSettings = field(init=False, compare=False)
-    num_workers: int = field(init=False, compare=False)
-    trials: tuple[Trial, ...] = field(init=False, compare=False)
-    stop_reason: str = field(init=False, compare=False)
-    cost_s: float = field(init=False, compare=False)
-    measured_at: str = field(init=False, compare=False)
-    _summary: Summary = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
-        results = summary.summarise_record(self.record)
-        (configuration,) = results.configurations
-        if configuration.status is None:
-            raise self._without_answer(results)
-        answer = configuration.answer
-        settings = answer.settings if answer else self.record.configuration.loader.canonical()
-        values = {
-            "status": configuration.status.value, "settings": settings, "num_workers": settings.num_workers,
-            "trials": configuration.trials, "stop_reason": in_python(self.record.stop_reason),
-            "cost_s": self.record.cost_s, "measured_at": self.record.started_at, "_summary": results,
-        }  # fmt: skip
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
+        if self._configuration.status is None:
+            raise self._without_answer()
 
-    def _without_answer(self, results: Summary) -> NwsSweepError:
+    @cached_property
+    def _summary(self) -> Summary:
+        return summary.summarise_record(self.record)
+
+    @property
+    def _configuration(self) -> ConfigurationSummary:
+        return self._summary.configurations[0]
+
+    @property
+    def status(self) -> str:
+        """How the answer was found: ``measured``, ``provisional`` or ``undecided``.
+
+        ``provisional``: the time limit ended the search, and the answer is the best so far. ``undecided``: the search
+        ended when only the candidates had been measured that are measured first.
+        """
+        assert self._configuration.status is not None  # by __post_init__
+        return self._configuration.status.value
+
+    @property
+    def settings(self) -> LoaderSettings:
+        """All settings of the recommended candidate; undecided, the settings of the DataLoader, which stay."""
+        answer = self._configuration.answer
+        return answer.settings if answer else self.record.configuration.loader.canonical()
+
+    @property
+    def num_workers(self) -> int:
+        """The recommended number: the least time, if twice as many workers must save the tolerance."""
+        return self.settings.num_workers
+
+    @property
+    def trials(self) -> tuple[Trial, ...]:
+        """All candidates, ascending by num_workers, failed ones with their reasons."""
+        return self._configuration.trials
+
+    @property
+    def stop_reason(self) -> str:
+        """Why the search stopped."""
+        return in_python(self.record.stop_reason)
+
+    @property
+    def cost_s(self) -> float:
+        """Seconds that the search took; for a reused result, the original search."""
+        return self.record.cost_s
+
+    @property
+    def measured_at(self) -> str:
+        """When the search began: an ISO 8601 time with zone."""
+        return self.record.started_at
+
+    def _without_answer(self) -> NwsSweepError:
         """The error that names the reason of the first candidate; OutOfTime if no candidate has a result."""
         interrupted = self.record.interrupted
-        others = [trial for trial in self.record.trials if trial.state is not TrialState.INTERRUPTED]
-        if self.record.stop_reason and not others:
+        finished = [trial for trial in self.record.trials if trial.state is not TrialState.INTERRUPTED]
+        if self.record.stop_reason and not finished:
             reason = interrupted.reason if interrupted else self.record.stop_reason
             return OutOfTime(f"no candidate was measured: {reason}")
-        return NwsSweepError(f"no candidate could be measured: {results.failures[0]}")
+        return NwsSweepError(f"no candidate could be measured: {self._summary.failures[0]}")
 
     @property
     def first_line(self) -> str:
         """How the answer was found, and the answer, such as ``best: num_workers=4 (measured)``."""
-        return in_python(self._summary.configurations[0].first_line(snippets.kwargs(self.best_params)))
+        return in_python(self._configuration.first_line(formats.kwargs(self.best_params)))
 
     @property
     def loader_kwargs(self) -> dict[str, Any]:
@@ -87,27 +112,32 @@ class SearchResult:
 
         For ``DataLoader(dataset, batch_size=..., pin_memory=..., **result.loader_kwargs)``.
         """
-        own = self.record.configuration.loader
-        chosen = self.settings.changes(own, self.record.configuration.search.settings or ())
-        return {name: value for name, value in chosen.items() if value is not None or getattr(own, name) is not None}
+        configuration = self.record.configuration
+        chosen = self.settings.changes(configuration.loader, configuration.search.settings or ())
+        for name, value in list(chosen.items()):
+            if value is None and getattr(configuration.loader, name) is None:
+                del chosen[name]
+        return chosen
 
     @property
     def best_params(self) -> dict[str, Any]:
         """``loader_kwargs``, of a grid with the values of its axes; the name is that of optuna's studies."""
         columns = self.record.configuration.columns
         point = {name: columns[name] for name in self.axes if name in columns}
+        if self.num_workers:
+            return point | self.loader_kwargs
         # Without workers an axis such as prefetch_factor still says which point of the grid it is.
-        return point | self.loader_kwargs | ({} if self.num_workers else point)
+        return point | self.loader_kwargs | point
 
     @property
     def diagnosis(self) -> Diagnosis | None:
         """The bottlenecks at the best setting, with their evidence; None if unknown."""
-        return self._summary.configurations[0].diagnosis
+        return self._configuration.diagnosis
 
     @property
     def explanation(self) -> tuple[str, ...]:
         """The diagnosis in sentences, the most important first."""
-        return tuple(map(in_python, self._summary.configurations[0].conclusions.explanation))
+        return tuple(map(in_python, self._configuration.conclusions.explanation))
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -139,14 +169,14 @@ class SearchResult:
         Raises:
             ConfigurationError: If a value is not allowed, or the search recorded no costs of batches.
         """
-        recorded = what_if.of(self.record, self._summary.configurations[0].best)
+        recorded = what_if.of(self.record, self._configuration.best)
         if recorded is None:
             raise ConfigurationError(what_if.NOTHING_RECORDED)
-        found, settings = recorded.asked(
+        what_if_asked, settings = recorded.asked(
             num_workers=num_workers, prefetch_factor=prefetch_factor, in_order=in_order, cpus=cpus,
             training_step=training_step,
         )  # fmt: skip
-        return found.predict(settings)
+        return what_if_asked.predict(settings)
 
     def to_frame(self) -> "pd.DataFrame":
         """One row per candidate with the columns of results.csv (docs/reference/files.md); s and bytes."""
@@ -158,18 +188,17 @@ class SearchResult:
         None stands for what is unknown, and for DataLoader's own values. Where an epoch goes (of unknown length, a
         batch) is in the keys that begin with ``account_``, in s; they are missing if it is unknown.
         """
-        best, diagnosis = self._summary.configurations[0].best, self.diagnosis
+        values = {**self.record.configuration.columns, **self.loader_kwargs}
+        best = self._configuration.best
         timing = codec.timing_row(best, self.record) if best else {}
-        figures = ("batch_s", "samples_per_s", "epoch_s", "startup_s", "stall_fraction", "memory_bytes")
-        return {
-            **self.record.configuration.columns,
-            **self.loader_kwargs,
-            **{name: timing.get(name) for name in figures},
-            **(best.measurement.account.columns if best and best.measurement and best.measurement.account else {}),
-            "bottlenecks": "+".join(one.value for one in diagnosis.bottlenecks) if diagnosis else None,
-            "status": self.status,
-            "cost_s": self.cost_s,
-        }
+        for name in _FIGURES:
+            values[name] = timing.get(name)
+        if best and best.measurement and best.measurement.account:
+            values.update(best.measurement.account.columns)
+        values["bottlenecks"] = None
+        if self.diagnosis:
+            values["bottlenecks"] = "+".join(bottleneck.value for bottleneck in self.diagnosis.bottlenecks)
+        return {**values, "status": self.status, "cost_s": self.cost_s}
 
     def save(self, folder: str | Path) -> Path:
         """Writes the files of a run of the command line, which ``report``, ``best``, ``compare`` and ``predict`` read.
@@ -197,15 +226,19 @@ class SearchResult:
 
     def __repr__(self) -> str:
         when = f", measured at {self.measured_at}" if self.reused else ""
-        return f"SearchResult({snippets.kwargs(self.loader_kwargs)}{when})"
+        return f"SearchResult({formats.kwargs(self.loader_kwargs)}{when})"
 
     def __str__(self) -> str:
-        (configuration,) = self._summary.configurations
-        cost = [snippets.cost_line(self.record)] if self.cost_s else []
-        when = [f"measured at {self.measured_at}"] if self.reused else cost
-        load = [configuration.load] if configuration.load else []
-        warnings = (f"warning: {line}" for line in self.warnings)
-        table = snippets.trial_table(configuration).rstrip()
-        return printable("\n".join([self.first_line, *load, *self.explanation, *warnings, *when, "", table]))
+        lines = [self.first_line]
+        if self._configuration.load:
+            lines.append(self._configuration.load)
+        lines += self.explanation
+        lines += [f"warning: {line}" for line in self.warnings]
+        if self.reused:
+            lines.append(f"measured at {self.measured_at}")
+        elif self.cost_s:
+            lines.append(snippets.cost_line(self.record))
+        lines += ["", snippets.trial_table(self._configuration).rstrip()]
+        return printable("\n".join(lines))
 
     _repr_html_ = snippets.preformatted

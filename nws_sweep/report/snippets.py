@@ -1,50 +1,23 @@
-"""Results as text: the figures of trials, and the best settings ready to paste: arguments, keywords, YAML, JSON."""
+"""Results as text: the figures of trials, the table of best settings, and the lines about a search."""
 
 import html
-import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
-
-import yaml
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from nws_sweep import units
 from nws_sweep.analysis import answers
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary, best_of
-from nws_sweep.config import project_keys
-from nws_sweep.errors import ConfigurationError, joined_lines, one_line, printable
-from nws_sweep.results import (
-    Configuration,
-    Host,
-    LoaderSettings,
-    SearchRecord,
-    Status,
-    Trial,
-    TrialState,
-    ranges,
-    shown,
-)
-
-FORMATS = ("table", "overrides", "kwargs", "lightning", "transformers", "yaml", "json")
-
-# Arguments of transformers.TrainingArguments, by the settings.
-_TRAINING_ARGUMENTS = {"batch_size": "per_device_train_batch_size"} | {
-    name: f"dataloader_{name}" for name in ("num_workers", "pin_memory", "prefetch_factor", "persistent_workers")
-}
-
-# The C version is ten times as fast; some platforms lack it.
-_DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+from nws_sweep.errors import printable
+from nws_sweep.results import Configuration, Host, SearchRecord, Status, Trial, TrialState, shown
 
 TRIAL_HEADER = ("num_workers", "per batch", "samples/s", "start-up", "epoch", "waiting", "memory", "windows", "state")
-
-Settings = Mapping[str, Any]
 
 
 class TrialCells(NamedTuple):
     """The figures of a trial as text, under ``TRIAL_HEADER``; a dash if there is none.
 
-    The only place that decides which are shown, and with how many digits.
+    The only place that decides which figures are shown, and with how many digits.
     """
 
     candidate: str  # num_workers, and settings that differ from the configuration
@@ -61,247 +34,59 @@ class TrialCells(NamedTuple):
 def of_trial(trial: Trial, configuration: Configuration) -> TrialCells:
     """Formats a trial of this configuration."""
     candidate = f"{trial.num_workers} {configuration.differing(trial.settings)}".rstrip()
-    state = trial.state.value + (f": {trial.reason}" if trial.reason else "")
-    found = trial.measurement
-    if found is None:
+    state = f"{trial.state.value}: {trial.reason}" if trial.reason else trial.state.value
+    measurement = trial.measurement
+    if measurement is None:
         return TrialCells(candidate, state=state)
-    uncertainty = units.uncertainty(found.batch_s)
+    uncertainty = units.uncertainty(measurement.batch_s)
     return TrialCells(
         candidate=candidate,
-        batch=units.interval(found.batch_s),
-        rate=units.number(found.samples_per_s, uncertainty),
-        startup=units.seconds(found.startup_s),
-        epoch=units.seconds(found.epoch_s, uncertainty),
-        waiting=units.share(found.stall_fraction),
-        memory=units.memory(found.memory_bytes),
-        windows=str(found.batch_s.n if found.batch_s else 0),
+        batch=units.interval(measurement.batch_s),
+        rate=units.number(measurement.samples_per_s, uncertainty),
+        startup=units.seconds(measurement.startup_s),
+        epoch=units.seconds(measurement.epoch_s, uncertainty),
+        waiting=units.share(measurement.stall_fraction),
+        memory=units.memory(measurement.memory_bytes),
+        windows=str(measurement.batch_s.n) if measurement.batch_s else "0",
         state=state,
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rendered:
-    """The best settings in one format."""
-
-    text: str  # ready to paste: empty, or whole lines
-    comments: tuple[str, ...] = ()
-
-    @property
-    def file(self) -> str:
-        """Comments and text as YAML."""
-        return "".join(f"# {joined_lines(line)}\n" for line in self.comments) + self.text
-
-
-def best_settings(summary: ConfigurationSummary) -> dict[str, Any] | None:
-    """The DataLoader keywords to paste; None without an answer.
-
-    They are num_workers, settings that were searched or vary in the grid, and settings in which the measured loader
-    differs from the user's DataLoader, or from DataLoader's defaults if there is none.
-    """
-    if summary.answer is None:
-        return None
-    facts, settings = summary.run.result.facts, summary.answer.settings
-    own = facts.loader if facts and facts.loader else LoaderSettings(batch_size=1)
-    searched = set(summary.searched)
-    if not settings.num_workers and summary.project:  # DataLoader rejects these settings without workers
-        searched |= {"prefetch_factor", "persistent_workers"} & {*summary.project.keys, *summary.project.unclear}
-    return settings.changes(own, searched)
-
-
-def render(summary: Summary, format_name: str, key: str | None = None) -> Rendered:
-    """The best settings in one of ``FORMATS``.
-
-    Args:
-        summary: The results.
-        format_name: ``table``, ``yaml`` and ``json`` (one mapping for a run, a list for a grid) hold all
-            configurations, the others the fastest; ``best --help`` says for what.
-        key: The place of the settings in the user's configuration, such as ``data`` for ``++data.num_workers=4``: the
-            prefix of ``overrides`` and ``lightning``, and the package of ``yaml``, which Hydra then composes there.
-            Without it ``lightning`` uses LightningCLI's ``data``; ``overrides`` and the ``yaml`` of a run use the keys
-            of the project's config if one was measured.
-
-    Raises:
-        ConfigurationError: If the key is invalid, or a setting below it is a mapping of the project's config, or the
-            format holds one configuration and there are several datasets.
-    """
-    if key and not ranges.fits(key, ranges.DottedKey):
-        raise ConfigurationError(one_line(f"--key {key}: must be names joined by dots, such as data.loader"))
-    number = len(summary.configurations)
-    if format_name in ("table", "json") or (format_name == "yaml" and key is None):
-        return _of_all(summary, format_name)
-    if number == 1:
-        return _of_one(summary.configurations[0], format_name, key)
-    fastest = summary.fastest
-    if fastest is None or "dataset" in summary.distinguishing:  # samples of two datasets cannot be compared
-        varying = f" ({', '.join(summary.distinguishing)})" if summary.distinguishing else ""
-        raise ConfigurationError(
-            f"--format {format_name}: holds one configuration, but there are {number}; "
-            f"pick one with --where KEY=VALUE{varying}, or pass its folder"
-        )
-    found = _of_one(fastest, format_name, key)
-    why = f"of {number} configurations, {fastest.label} loads the most {summary.rate_unit}; --where chooses another"
-    return replace(found, comments=(why, *filter(None, [summary.unlike_machines]), *found.comments))
-
-
-def _of_all(summary: Summary, format_name: str) -> Rendered:
-    if format_name == "yaml" and not summary.stored.is_grid:
-        return best_file(summary.configurations[0])
-    if format_name == "table":
-        lines = "".join(f"{line}\n" for line in summary.headlines)
-        table = as_markdown_table(summary)
-        return Rendered(text=f"{lines}\n{table}" if lines else table, comments=_labelled(summary, _beside_headline))
-    mappings = [as_mapping(configuration) for configuration in summary.configurations]
-    document = mappings if summary.stored.is_grid else mappings[0]
-    text = as_yaml(document) if format_name == "yaml" else json.dumps(document, indent=2) + "\n"
-    return Rendered(text=text, comments=_labelled(summary, _about))
-
-
-def _labelled(summary: Summary, lines_of: Callable[[ConfigurationSummary], Iterator[str]]) -> tuple[str, ...]:
-    """The lines about all configurations, with the label of each of several."""
-    has_labels = len(summary.configurations) > 1
-    lines = [
-        f"{configuration.label}: {line}" if has_labels else line
-        for configuration in summary.configurations
-        for line in lines_of(configuration)
-    ]
-    return (*filter(None, [summary.unlike_machines]), *lines)
-
-
-def as_mapping(configuration: ConfigurationSummary) -> dict[str, Any]:
-    """An answer for other programs: the configuration, how the answer was found, and the keywords of DataLoader."""
-    status = configuration.status
-    return {
-        "configuration": dict(configuration.configuration.columns),
-        "status": status and status.value,
-        "loader": best_settings(configuration),
-    }
-
-
-def _of_one(configuration: ConfigurationSummary, format_name: str, key: str | None) -> Rendered:
-    settings, comments = best_settings(configuration), [*_about(configuration)]
-    if not settings:
-        return Rendered(text="", comments=(f"{configuration.label}: {configuration.headline}",))
-    if key is not None and configuration.project is not None:
-        project_keys.refuse_mapping(settings, configuration.project, key)
-    if format_name == "yaml":
-        line = f"# @package {key or '_global_'}\n{as_yaml(settings).rstrip()}"
-    elif format_name == "overrides":
-        line = overrides_in_place(configuration) if key is None else arguments(settings, "++", key)
-        comments += left_out(configuration) if key is None else ()
-    elif format_name == "kwargs":
-        line = kwargs(settings)
-    elif format_name == "lightning":
-        line = arguments(settings, "--", "data" if key is None else key)
-    else:
-        line = transformers(settings)
-        comments += unknown_to_transformers(settings)
-    return Rendered(text=f"{line}\n" if line else "", comments=tuple(comments))
-
-
-def best_file(configuration: ConfigurationSummary) -> Rendered:
-    """The best setting as YAML: keywords of DataLoader, or the keys of the project's config if one was measured."""
-    settings, project = best_settings(configuration), configuration.project
-    placed = project_keys.as_nodes(settings, project) if settings and project else settings
-    lines = [*_about(configuration), *left_out(configuration)]
-    if configuration.status is Status.MEASURED:
-        lines.insert(0, Status.MEASURED.value)
-    return Rendered(text=as_yaml(placed), comments=tuple(lines))
-
-
-def _about(configuration: ConfigurationSummary) -> Iterator[str]:
-    yield from _beside_headline(configuration)
-    if configuration.answer is None:
-        yield configuration.headline
-    elif configuration.status is Status.PROVISIONAL:
-        yield f"{Status.PROVISIONAL.value}: {answers.what_is_open(configuration.run.result)}"
-
-
-def _beside_headline(configuration: ConfigurationSummary) -> Iterator[str]:
-    """What the first line of an answer does not say."""
-    ranks, result = configuration.configuration.ranks, configuration.run.result
-    if ranks > 1:
-        yield f"for each of {ranks} ranks"
-    if configuration.status is Status.MEASURED and (still_open := answers.what_is_open(result)):
-        yield still_open
-
-
-def left_out(configuration: ConfigurationSummary) -> tuple[str, ...]:
-    """A comment on settings that have no key in the project's config; empty without a project."""
-    settings, project = best_settings(configuration), configuration.project
-    return tuple(project_keys.left_out(settings, project)) if settings and project else ()
-
-
-def overrides_in_place(configuration: ConfigurationSummary) -> str:
-    """Hydra overrides with the best settings, with the keys of the project's config if one was measured."""
-    settings, project = best_settings(configuration) or {}, configuration.project
-    if project is not None:
-        settings = {project.keys[name]: value for name, value in settings.items() if name in project.keys}
-    return arguments(settings, "++")
-
-
-def arguments(settings: Settings, mark: str, key: str | None = None) -> str:
-    """``++data.num_workers=4 ...`` for Hydra; ``--`` gives the arguments of a LightningDataModule to LightningCLI."""
-    prefix = f"{key}." if key else ""
-    return " ".join(project_keys.override(f"{prefix}{name}", value, mark) for name, value in settings.items())
-
-
-def kwargs(settings: Settings) -> str:
-    """``batch_size=64, num_workers=4, ...`` as in a Python call."""
-    return ", ".join(f"{name}={value!r}" for name, value in settings.items())
-
-
-def transformers(settings: Settings) -> str:
-    """``per_device_train_batch_size=64, dataloader_num_workers=4, ...``, keywords of transformers.TrainingArguments.
-
-    A prefetch_factor of None, the default, is left out.
-    """
-    names = _TRAINING_ARGUMENTS
-    return kwargs({names[name]: value for name, value in settings.items() if name in names and value is not None})
-
-
-def unknown_to_transformers(settings: Settings) -> Iterator[str]:
-    """A comment on settings that TrainingArguments lacks; newer versions have some of them."""
-    if others := {name: value for name, value in settings.items() if name not in _TRAINING_ARGUMENTS}:
-        yield f"not an argument of TrainingArguments in every version: {kwargs(others)}"
-
-
-def as_yaml(document: Any) -> str:
-    """YAML with the keys in order."""
-    return yaml.dump(document, Dumper=_DUMPER, sort_keys=False, allow_unicode=True)
-
-
 def best_header(summary: Summary) -> list[str]:
-    """Column titles of the table of best settings."""
-    references = {configuration.configuration.search.reference for configuration in summary.configurations}
-    number = references.pop() if len(references) == 1 else None
-    reference = "vs CPU count" + (f" ({number})" if number is not None else "")
-    settings = ["settings"] if summary.searched_others else []
-    each = " per rank" if any(c.configuration.ranks > 1 for c in summary.configurations) else ""
-    figures = ("samples/s", "per batch", "epoch", "vs 0 workers", reference)
-    return [*summary.varying, f"num_workers{each}", *settings, *figures]
+    """Lists the column titles of the table of best settings."""
+    configurations = [configuration.configuration for configuration in summary.configurations]
+    references = {configuration.search.reference for configuration in configurations}
+    against_cpus = "vs CPU count"
+    if len(references) == 1 and None not in references:
+        against_cpus += f" ({references.pop()})"
+    has_ranks = any(configuration.ranks > 1 for configuration in configurations)
+    header = [*summary.varying, "num_workers per rank" if has_ranks else "num_workers"]
+    if summary.searched_others:
+        header.append("settings")
+    return [*header, "samples/s", "per batch", "epoch", "vs 0 workers", against_cpus]
 
 
 def best_cells(summary: Summary, configuration: ConfigurationSummary) -> list[str]:
-    """One row of the table of best settings."""
+    """Lists the cells of a configuration under ``best_header``."""
     columns = configuration.configuration.columns
-    identity = [shown(columns[name]) if name in columns else units.NOTHING for name in summary.varying]
+    cells = [shown(columns[name]) if name in columns else units.NOTHING for name in summary.varying]
     best = configuration.answer
     if best is None or best.measurement is None:
-        instead = Status.UNDECIDED.value if configuration.best else "failed"
-        return [*identity, instead, *[units.NOTHING] * (6 if summary.searched_others else 5)]
-    workers = str(best.num_workers)
-    if configuration.status is Status.PROVISIONAL:
-        workers += f" ({Status.PROVISIONAL.value})"
-    settings = [configuration.changed_settings] if summary.searched_others else []
+        cells.append(Status.UNDECIDED.value if configuration.best else "failed")
+        return cells + [units.NOTHING] * (6 if summary.searched_others else 5)
+    is_provisional = configuration.status is Status.PROVISIONAL
+    cells.append(f"{best.num_workers} ({Status.PROVISIONAL.value})" if is_provisional else str(best.num_workers))
+    if summary.searched_others:
+        cells.append(configuration.changed_settings or units.NOTHING)
     figures = of_trial(best, configuration.configuration)
-    gains = (configuration.gain_over_zero, configuration.gain_over_reference)
-    speed_ups = (gain and gain.speed_up for gain in gains)
-    found = [*settings, figures.rate, figures.batch, figures.epoch, *speed_ups]
-    return [*identity, workers, *(str(cell or units.NOTHING) for cell in found)]
+    cells += [figures.rate, figures.batch, figures.epoch]
+    for gain in (configuration.gain_over_zero, configuration.gain_over_reference):
+        cells.append(gain.speed_up if gain else units.NOTHING)
+    return cells
 
 
 def host_lines(host: Host) -> tuple[str, str]:
-    """The CPUs, memory and system of a host; its versions of Python and packages."""
+    """Describes the CPUs, memory and system of a host; then its versions of Python and packages."""
     cpus = f"{host.cpu_model}, {host.usable_cpus} usable of {host.cpu_count} CPUs"
     versions = f"torch {host.torch}, torchvision {host.torchvision}, nws_sweep {host.nws_sweep}"
     return (
@@ -310,33 +95,47 @@ def host_lines(host: Host) -> tuple[str, str]:
     )
 
 
+def status(configuration: ConfigurationSummary) -> str:
+    """Says how the answer was found, and what is open if it is not measured."""
+    if configuration.status is Status.MEASURED:
+        return Status.MEASURED.value
+    if configuration.status is Status.PROVISIONAL:
+        return f"{Status.PROVISIONAL.value}: {answers.what_is_open(configuration.run.result)}"
+    return configuration.headline
+
+
 def cost_line(result: SearchRecord) -> str:
-    """The cost of a search: ``search took 6.80 s, 1.5 epochs at the best setting``."""
+    """Says what a search cost: ``search took 6.80 s, 1.5 epochs at the best setting``."""
+    line = f"search took {units.seconds(result.cost_s)}"
     best = best_of(result)
-    epoch_s = best.measurement.epoch_s if best and best.measurement else None
-    epochs = f", {units.number(result.cost_s / epoch_s)} epochs at the best setting" if epoch_s else ""
-    return f"search took {units.seconds(result.cost_s)}{epochs}"
+    if best and best.measurement and best.measurement.epoch_s:
+        line += f", {units.number(result.cost_s / best.measurement.epoch_s)} epochs at the best setting"
+    return line
 
 
 def found_line(result: SearchRecord) -> str:
-    """The first line of the answer of a search."""
+    """Writes the first line of the answer of a search."""
     best = best_of(result)
-    settings = f"num_workers={best.num_workers}{result.configuration.rank_suffix}" if best else ""
+    settings = ""
+    if best:
+        settings = f"num_workers={best.num_workers}{result.configuration.rank_suffix}"
     return answers.first_line(result, best, settings)
 
 
 def end_line(result: SearchRecord) -> str:
-    """The first line of the answer of a search that has ended, and the reason to stop unless the line has it."""
-    line = found_line(result)
-    says_why = result.status in (Status.PROVISIONAL, Status.UNDECIDED)
-    return line if says_why else f"{line}; stopped: {result.stop_reason}"
+    """Writes the first line of the answer of a search that has ended, and the reason to stop unless it says it."""
+    if result.status in (Status.PROVISIONAL, Status.UNDECIDED):
+        return found_line(result)
+    return f"{found_line(result)}; stopped: {result.stop_reason}"
 
 
 def trial_line(trial: Trial, configuration: Configuration) -> str:
-    """The figures of a candidate in a line."""
+    """Writes the figures of a candidate in a line."""
     cells = of_trial(trial, configuration)
-    workers, _, others = cells.candidate.partition(" ")
-    name = f"num_workers={workers:<3}" + (f" {others}" if others else "")
+    workers, _, settings = cells.candidate.partition(" ")
+    name = f"num_workers={workers:<3}"
+    if settings:
+        name += f" {settings}"
     if trial.state is not TrialState.OK:  # the times of one that is mismeasured are impossible
         return f"{name} {cells.state}"
     times = f"start-up {cells.startup:>8}  epoch {cells.epoch:>8}"
@@ -344,32 +143,36 @@ def trial_line(trial: Trial, configuration: Configuration) -> str:
 
 
 def trial_table(configuration: ConfigurationSummary) -> str:
-    """The table of all candidates of a configuration in Markdown."""
-    return markdown_table(TRIAL_HEADER, [of_trial(each, configuration.configuration) for each in configuration.trials])
+    """Renders the table of all candidates of a configuration as Markdown."""
+    rows = [of_trial(trial, configuration.configuration) for trial in configuration.trials]
+    return markdown_table(TRIAL_HEADER, rows)
 
 
 def as_markdown_table(summary: Summary) -> str:
-    """The table of best settings in Markdown."""
+    """Renders the table of best settings as Markdown."""
     rows = [best_cells(summary, configuration) for configuration in summary.configurations]
     return markdown_table(best_header(summary), rows)
 
 
 def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A Markdown table with aligned columns, readable as plain text; HTML in cells is not escaped."""
-    columns = [[_in_cell(cell) for cell in column] for column in zip(header, *rows, strict=True)]
-    widths = [max(map(len, column)) for column in columns]
-    padded = ([cell.ljust(width) for cell in column] for column, width in zip(columns, widths, strict=True))
-    lines = [f"| {' | '.join(row)} |" for row in zip(*padded, strict=True)]
-    lines.insert(1, f"|{'|'.join('-' * (width + 2) for width in widths)}|")
-    return "\n".join(lines) + "\n"
+    """Renders a Markdown table with aligned columns, readable as plain text; HTML in cells is not escaped."""
+    table = [[_in_cell(cell) for cell in row] for row in (header, *rows)]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    lines = []
+    for row in table:
+        padded = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+        lines.append(f"| {' | '.join(padded)} |\n")
+    rule = "|".join("-" * (width + 2) for width in widths)
+    lines.insert(1, f"|{rule}|\n")
+    return "".join(lines)
 
 
 def _in_cell(text: str) -> str:
-    """The text in a line, without a mark of the end of a cell."""
+    """Writes the text in a line, and escapes bars, which would end the cell."""
     line = printable(text).replace("\n", " ")
     return re.sub(r"(\\*)\|", r"\1\1\\|", line)  # a backslash before the bar would undo its escape
 
 
 def preformatted(result: object) -> str:
-    """What a result prints, for a notebook."""
+    """Shows in a notebook what a result prints."""
     return f"<pre>{html.escape(str(result))}</pre>"

@@ -32,7 +32,8 @@ class SweepResult:
     @cached_property
     def results(self) -> tuple[SearchResult, ...]:
         """The result of each combination, in the order of measuring, without those that could not be measured."""
-        return tuple(self._result(one) for one in self._summary.configurations if one.best)
+        measured = [configuration for configuration in self._summary.configurations if configuration.best]
+        return tuple(map(self._result, measured))
 
     @property
     def failures(self) -> tuple[str, ...]:
@@ -47,8 +48,8 @@ class SweepResult:
             raise NwsSweepError(f"no combination could be measured: {reason}")
         return self._result(self._summary.fastest)
 
-    def _result(self, found: ConfigurationSummary) -> SearchResult:
-        return SearchResult(found.run.result, axes=self._summary.distinguishing)
+    def _result(self, configuration: ConfigurationSummary) -> SearchResult:
+        return SearchResult(configuration.run.result, axes=self._summary.distinguishing)
 
     @property
     def best_params(self) -> dict[str, Any]:
@@ -57,7 +58,7 @@ class SweepResult:
 
     @property
     def loader_kwargs(self) -> dict[str, Any]:
-        """Those of ``best_params`` that are keywords of DataLoader, without what ``best`` has no use for."""
+        """The keywords of DataLoader in ``best_params``, without keywords that ``best`` has no use for."""
         keywords = self.best.settings.keywords
         return {name: keywords[name] for name in self.best_params if keywords.get(name) is not None}
 
@@ -69,10 +70,10 @@ class SweepResult:
         return f"SweepResult({str(self.folder)!r}, {len(self._summary.configurations)} combinations)"
 
     def __str__(self) -> str:
-        best = [self.best.first_line] if self._summary.fastest else []
-        # Those of several configurations name the load and the answers that are not measured.
-        more = self._summary.headlines if len(self._summary.configurations) > 1 else ()
-        table = snippets.as_markdown_table(self._summary)
-        return printable("\n".join([*best, *more, table, *self.failures, f"in {self.folder}"]))
+        lines = [self.best.first_line] if self._summary.fastest else []
+        if len(self._summary.configurations) > 1:  # their headlines name the load and the answers that are not measured
+            lines += self._summary.headlines
+        lines += [snippets.as_markdown_table(self._summary), *self.failures, f"in {self.folder}"]
+        return printable("\n".join(lines))
 
     _repr_html_ = snippets.preformatted

@@ -16,7 +16,7 @@ _OF_BEST = (
 
 
 class Rows(NamedTuple):
-    """Column names, and rows that may lack some of them."""
+    """Column names, and rows, which may lack some columns."""
 
     columns: tuple[str, ...]
     rows: tuple[dict[str, Any], ...]
@@ -30,39 +30,53 @@ class Rows(NamedTuple):
 
 
 def trials(summary: Summary) -> Rows:
-    """One row per trial: the identifying columns of its configuration first, then those of timings.csv.
+    """Makes a row for each trial: the identifying columns of its configuration, then the columns of timings.csv.
 
-    With several hosts, the column ``host`` stands between them.
+    With several hosts, the column ``host`` stands between.
     """
-    results = [c.run.result for c in summary.configurations]
-    rows = [{"host": found.host.hostname, **timing_row(trial, found)} for found in results for trial in found.trials]
-    return _rows(summary, rows, (*["host"] * (len(summary.hosts) > 1), *TIMING_COLUMNS))
+    rows = []
+    for configuration in summary.configurations:
+        result = configuration.run.result
+        for trial in result.trials:
+            rows.append({"host": result.host.hostname, **timing_row(trial, result)})
+    columns: tuple[str, ...] = TIMING_COLUMNS
+    if len(summary.hosts) > 1:
+        columns = ("host", *columns)
+    return _rows(summary, rows, columns)
 
 
 def best(summary: Summary) -> Rows:
-    """One row per configuration: identifying columns, the recommended settings, their times and the gains."""
+    """Makes a row for each configuration: identifying columns, the recommended settings, their times and the gains."""
     rows = [_best_row(configuration) for configuration in summary.configurations]
     return _rows(summary, rows, (name for row in rows for name in row))
 
 
-def _best_row(summary: ConfigurationSummary) -> dict[str, Any]:
-    best, result, bottlenecks = summary.answer, summary.run.result, summary.conclusions.bottlenecks
+def _best_row(configuration: ConfigurationSummary) -> dict[str, Any]:
+    best, result = configuration.answer, configuration.run.result
+    row = identifying(configuration.configuration)
     timing = timing_row(best, result) if best else {}
-    return {
-        **identifying(summary.configuration),
-        **{name: timing.get(name) for name in _OF_BEST},
-        "gain_over_zero": summary.gain_over_zero.value if summary.gain_over_zero else None,
-        "gain_over_cpu_count": summary.gain_over_reference.value if summary.gain_over_reference else None,
-        "fastest_num_workers": result.verdict.fastest.num_workers if result.verdict else None,
-        "bottlenecks": None if bottlenecks is None else "+".join(bottleneck.value for bottleneck in bottlenecks),
-        "status": summary.status and summary.status.value,
-        "stop_reason": result.stop_reason,
-        "error": result.error,
-    }
+    for name in _OF_BEST:
+        row[name] = timing.get(name)
+    over_zero, over_reference = configuration.gain_over_zero, configuration.gain_over_reference
+    row["gain_over_zero"] = over_zero.value if over_zero else None
+    row["gain_over_cpu_count"] = over_reference.value if over_reference else None
+    row["fastest_num_workers"] = result.verdict.fastest.num_workers if result.verdict else None
+    bottlenecks = configuration.conclusions.bottlenecks
+    row["bottlenecks"] = None
+    if bottlenecks is not None:
+        row["bottlenecks"] = "+".join(bottleneck.value for bottleneck in bottlenecks)
+    row["status"] = configuration.status and configuration.status.value
+    row["stop_reason"], row["error"] = result.stop_reason, result.error
+    return row
 
 
 def _rows(summary: Summary, rows: Iterable[dict[str, Any]], columns: Iterable[str]) -> Rows:
-    """These rows, with the identifying columns of all configurations first."""
-    first = [name for one in summary.configurations for name in identifying(one.configuration)]
-    texts = ({k: str(v) if isinstance(v, (list, dict)) else v for k, v in row.items()} for row in rows)
-    return Rows(columns=tuple(dict.fromkeys([*first, *columns])), rows=tuple(texts))
+    """Puts the identifying columns of all configurations first; lists and mappings become text."""
+    names: dict[str, None] = {}
+    for configuration in summary.configurations:
+        names |= dict.fromkeys(identifying(configuration.configuration))
+    names |= dict.fromkeys(columns)
+    texts = []
+    for row in rows:
+        texts.append({name: str(value) if isinstance(value, list | dict) else value for name, value in row.items()})
+    return Rows(columns=tuple(names), rows=tuple(texts))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary, summarise
 from nws_sweep.errors import NotARunError
-from nws_sweep.report import plots, snippets, tables
+from nws_sweep.report import formats, plots, tables
 from nws_sweep.results import BatchTime, atomic, codec, storage
 
 logger = logging.getLogger(__name__)
@@ -30,25 +30,25 @@ def write(folder: Path) -> tuple[Summary, list[Path]]:
     place = folder / storage.PLOTS if is_grid else folder
     atomic.refuse_links_out(folder, [place])
     place.mkdir(exist_ok=True)
-    pictures = [(one.title, one.alt, one.save(place)) for one in figures.of(summary, _batches)]
-    texts = {
-        storage.PAGE: page.report(summary, pictures),
-        storage.REPORT: page.markdown(summary, pictures),
-        **(_tables(summary) if is_grid else {}),
-        storage.BEST: snippets.render(summary, "yaml").file,
-    }
+    pictures = [(picture.title, picture.alt, picture.save(place)) for picture in figures.of(summary, _batches)]
+    texts = {storage.PAGE: page.report(summary, pictures), storage.REPORT: page.markdown(summary, pictures)}
+    if is_grid:
+        texts |= _tables(summary)
+    texts[storage.BEST] = formats.render(summary, "yaml").file
     for name, text in texts.items():
         atomic.write_text(folder / name, text)
-    for configuration in summary.configurations if is_grid else ():
-        atomic.write_text(configuration.run.folder / storage.BEST, snippets.best_file(configuration).file)
-    drawn = [place] if is_grid else [path for *_, path in pictures]
-    return summary, [*(folder / name for name in texts), *drawn]
+    written = [folder / name for name in texts]
+    if not is_grid:
+        return summary, written + [path for _, _, path in pictures]
+    for configuration in summary.configurations:
+        atomic.write_text(configuration.run.folder / storage.BEST, formats.best_file(configuration).file)
+    return summary, [*written, place]
 
 
 def _tables(summary: Summary) -> dict[str, str]:
-    """The tables of a grid by the names of their files."""
-    found = {storage.GRID_RESULTS: tables.trials(summary), storage.GRID_BEST: tables.best(summary)}
-    return {name: codec.table_text(table.columns, table.rows) for name, table in found.items()}
+    """Renders the tables of a grid, by the names of their files."""
+    by_file = {storage.GRID_RESULTS: tables.trials(summary), storage.GRID_BEST: tables.best(summary)}
+    return {name: codec.table_text(table.columns, table.rows) for name, table in by_file.items()}
 
 
 def try_pictures(run_folder: Path) -> None:
@@ -60,12 +60,11 @@ def try_pictures(run_folder: Path) -> None:
         from nws_sweep.report import figures
 
         (configuration,) = summarise(storage.find(run_folder)).configurations
-        for one in figures.of_configuration(configuration, _batches):
-            one.save(run_folder)
+        for picture in figures.of_configuration(configuration, _batches):
+            picture.save(run_folder)
     except Exception:
-        logger.exception(
-            "the pictures could not be drawn; `nws-sweep report %s` tries again", shlex.quote(str(run_folder))
-        )
+        quoted = shlex.quote(str(run_folder))
+        logger.exception("the pictures could not be drawn; `nws-sweep report %s` tries again", quoted)
 
 
 def has_pictures(run_folder: Path) -> bool:

@@ -6,7 +6,7 @@ may hold.
 
 import sys
 from numbers import Integral, Real
-from typing import Annotated
+from typing import Annotated, get_args
 
 import msgspec
 
@@ -14,6 +14,7 @@ MOST_WORKERS = 4096  # workers, batches ahead of each, and ranks, of one host: w
 MOST_CPUS, FEWEST_CPUS = 100_000, 0.01  # of predictions; a share of a CPU is a quota
 STRATEGIES = ("adaptive", "patience", "exhaustive")
 SEARCHABLE = ("prefetch_factor", "pin_memory", "persistent_workers", "multiprocessing_context", "in_order")
+REUSES = ("never", "fresh", "always")  # earlier results
 _LARGEST = sys.float_info.max  # no number is infinite
 ONLINE_STRATEGY = "online"  # the candidates are settings of a running training program
 
@@ -45,6 +46,7 @@ PredictedCpus = Annotated[
     float, msgspec.Meta(ge=FEWEST_CPUS, le=MOST_CPUS, description=f"a number from {FEWEST_CPUS} to {MOST_CPUS}")
 ]  # fmt: skip
 PredictedStep = Annotated[float, msgspec.Meta(ge=0, le=86_400, description="a number from 0 to 86400")]
+Reuse = Annotated[str, _one_of(*REUSES)]
 Searchable = Annotated[str, _one_of(*SEARCHABLE)]
 
 # Measured values, and facts of a host.
@@ -83,6 +85,9 @@ def _plain_number(value: object) -> object:
 
 
 def text_of(kind: object) -> str:
-    """What is allowed, as errors print it."""
+    """What is allowed, as errors print it; ``X | None`` is ``null or`` the text of X."""
+    for alternative in get_args(kind):
+        if hasattr(alternative, "__metadata__"):
+            return f"null or {text_of(alternative)}"
     (meta,) = getattr(kind, "__metadata__")  # noqa: B009 - a type has no such attribute for mypy
     return str(meta.description)

@@ -16,7 +16,6 @@ from nws_sweep.results import atomic, codec
 from nws_sweep.results.search_record import MACHINE, Host, SearchRecord
 from nws_sweep.results.settings import Configuration
 
-REUSES = ("never", "fresh", "always")
 FRESH_FOR = timedelta(days=30)
 
 

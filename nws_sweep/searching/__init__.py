@@ -7,6 +7,7 @@ Read first ``search``, the loop. From a window to its row: ``slices`` takes wind
 ``estimates`` compares the candidates by round, ``rows`` makes the row.
 
 search           the search of one configuration
+session          earlier results, the lock of the machine, storing the result
 strategy         patience and exhaustive; makes the strategy of the rules
 adaptive         the default strategy
 other_settings   settings besides num_workers

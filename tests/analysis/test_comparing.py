@@ -11,7 +11,7 @@ from nws_sweep.analysis.comparing import ALARMS, RunComparison, compare
 from nws_sweep.analysis.summary import Summary
 from nws_sweep.analysis.time_ratios import Change, Quantity, Ratio, Times, change_of, ratio_of
 from nws_sweep.errors import ConfigurationError
-from nws_sweep.report import command_text, snippets
+from nws_sweep.report import command_text, formats
 from nws_sweep.results import Estimate, Host, SearchRecord
 from tests.factories import (
     FACTS,
@@ -188,7 +188,7 @@ def test_of_unlike_machines_only_configurations_of_like_ones_are_paired_and_a_wa
     assert (len(compared.only_a), compared.only_b) == (2, ())
     assert f"warning: A: {line}" in command_text.of_comparison(compared)
     for form in ("table", "overrides"):
-        assert line in snippets.render(both, form).comments
+        assert line in formats.render(both, form).comments
     unlike = compare(summary_of_grid(*on(HOST)), summary_of_grid(*on(SMALL)), LIMIT)  # each of one kind: all are paired
     assert [pair.change for pair in unlike.pairs] == [Change.SLOWER] * 2
     assert {difference.name for difference in unlike.hosts} == {"hostname", "usable_cpus"}

@@ -8,7 +8,7 @@ from hydra.plugins.config_source import ConfigLoadError
 from omegaconf import OmegaConf
 
 from hydra_plugins.nws_sweep_plugin import NwsSweepConfigSource
-from nws_sweep.config import embedding, hydra_versions, schema
+from nws_sweep.config import embedding, hydra_versions, search_options
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.system import host
 from tests.conftest import ROOT
@@ -81,4 +81,4 @@ def test_a_broken_installation_stops_only_nws_sweep_itself(tmp_path: Path, monke
 
 def test_a_string_in_place_of_the_node_is_rejected_with_the_remedy() -> None:
     with pytest.raises(ConfigurationError, match=r"^nws_sweep=base: a plain value, .*pip install -e \."):
-        schema.embedded("base")
+        search_options.embedded("base")

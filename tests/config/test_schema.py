@@ -1,19 +1,20 @@
 import inspect
-import pickle
 import re
-from dataclasses import asdict, fields, is_dataclass, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
+from typing import get_type_hints
 
 import numpy as np
 import pytest
 from hydra import compose
 
 import nws_sweep
-from nws_sweep.api import searching
-from nws_sweep.config import schema
-from nws_sweep.config.schema import explain, folder_name
+from nws_sweep.api.request import Request
+from nws_sweep.config import schema, search_options
+from nws_sweep.config.hydra_errors import explain
+from nws_sweep.config.schema import folder_name
 from nws_sweep.errors import ConfigurationError
-from nws_sweep.results import Configuration, LoaderSettings
+from nws_sweep.results import Configuration, LoaderSettings, MeasureRules, SearchRules
 from nws_sweep.system import host
 from tests.conftest import ROOT
 
@@ -107,12 +108,20 @@ def test_bad_input_is_one_line_with_the_value_and_its_range(override: str, line:
     assert refused(override) == line
 
 
-def test_the_schema_is_pickled_by_name() -> None:
-    """Launchers send it to other processes, where a copy of a dataclass has no fields."""
-    inner = [each.default_factory for each in fields(schema.SweepSchema) if is_dataclass(each.default_factory)]
-    assert len(inner) == 2
-    for one in (schema.SweepSchema, *inner):
-        assert pickle.loads(pickle.dumps(one)) is one
+def test_the_rules_have_the_ranges_of_the_configuration() -> None:
+    rules = get_type_hints(MeasureRules, include_extras=True)
+    keys = get_type_hints(schema.MeasureSchema, include_extras=True)
+    assert [name for name in rules if rules[name] != keys[name]] == ["cache_files"], "OmegaConf has lists, not tuples"
+    assert rules.keys() == keys.keys()
+
+
+def test_the_rules_and_tune_have_the_defaults_of_the_configuration() -> None:
+    composed = configured()
+    assert composed.measure == MeasureRules()
+    rules = SearchRules(strategy="adaptive", candidates=composed.search.candidates)
+    assert (rules.patience, rules.tolerance) == (composed.search.patience, composed.search.tolerance)
+    of_search, of_tune = (inspect.signature(function).parameters for function in (nws_sweep.search, nws_sweep.tune))
+    assert [name for name in of_tune if name != "loader" and of_tune[name] != of_search[name]] == []
 
 
 def test_no_value_of_the_schema_is_a_folder_of_conf() -> None:
@@ -158,10 +167,11 @@ def test_a_null_setting_is_taken_from_the_dataloader_of_the_dataset() -> None:
 
 
 def test_the_apis_defaults_are_those_of_an_embedded_configuration() -> None:
-    defaults = {one.name: one.default for one in inspect.signature(nws_sweep.search).parameters.values()}
-    assert schema.embedded(compose("base")) == searching.Asked.of(defaults).plan
-    an_array = searching.Asked.of({**defaults, "num_workers": np.array([4, 0])})
-    assert an_array.plan.search.candidates == (0, 4)
+    parameters = inspect.signature(nws_sweep.search).parameters
+    defaults = {field.name: parameters[field.name].default for field in fields(Request)}
+    assert search_options.embedded(compose("base")) == Request(**defaults).options
+    an_array = Request(**{**defaults, "num_workers": np.array([4, 0])})
+    assert an_array.options.search.candidates == (0, 4)
 
 
 def step(number: str) -> list[str]:
@@ -184,7 +194,7 @@ def test_a_number_is_a_training_step_and_one_name_a_list(typed: str, arguments: 
 def test_a_number_is_a_training_step_of_an_embedded_configuration() -> None:
     composed = compose("base")
     composed.training_step = 0.05
-    assert schema.embedded(composed).training_step == schema.sleeping(0.05)
+    assert search_options.embedded(composed).training_step == schema.sleeping(0.05)
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ def composer(composing: ConfigLoader) -> Callable[..., Composer]:
 def test_axes_are_expanded_as_by_hydra_and_the_command_line_precedes_presets(composer: Callable[..., Composer]) -> None:
     overrides = ["batch_size=range(32,129,32)", "dataset=sleep", "measure=glob(*,exclude=e*)"]
     one = composer(*overrides, "axis/batch_size=wide", "axis/pin_memory=both")
-    axes = grid.axes_of(one.whole, one.loader)
+    axes = grid.axes_of(one.multirun, one.loader)
     assert {key: axes[key] for key in ("batch_size", "pin_memory", "dataset", "measure")} == {
         "batch_size": ["batch_size=32", "batch_size=64", "batch_size=96", "batch_size=128"],
         "pin_memory": ["pin_memory=True", "pin_memory=False"],
@@ -100,8 +100,8 @@ def test_a_finished_point_is_found_by_the_settings_of_the_dataloader_that_its_da
     composer: Callable[..., Composer], tmp_path: Path
 ) -> None:
     own = LoaderSettings(batch_size=24, num_workers=5, pin_memory=True)
-    session: Any = SimpleNamespace(facts=lambda configuration, folder: replace(FACTS, loader=own))
-    grid_state = app.GridState(session, composer(), tmp_path)
+    call: Any = SimpleNamespace(facts=lambda configuration, folder: replace(FACTS, loader=own))
+    grid_state = app.GridState(call, composer(), tmp_path)
     point = ["batch_size=null", "dataset._target_=x", "dataset=custom", "pin_memory=null"]
     plain = grid_state.composer.configuration(point)
     values: Any = {"batch_size": 24, "pin_memory": True}

@@ -28,7 +28,7 @@ from nws_sweep.config import hydra_versions
 from nws_sweep.errors import NwsSweepError
 from nws_sweep.hydra_app import composing, program
 from nws_sweep.hydra_app.program import AutotuneCallback, SearchCallback, WatchCallback
-from nws_sweep.report import snippets
+from nws_sweep.report import formats
 from nws_sweep.results import ProjectFacts, storage
 from nws_sweep.results.ranges import ONLINE_STRATEGY
 from tests.factories import FACTS, search_result, trial
@@ -162,7 +162,7 @@ def test_the_answer_of_autotune_has_the_keys_of_the_program(job: Job, tmp_path: 
     assert job(lambda: list(training), AutotuneCallback, reuse="never").status is JobStatus.COMPLETED
     found = summarise(storage.find(tmp_path / "run" / "nws_sweep")).configurations[0]
     assert found.project == ProjectFacts(keys={"batch_size": "batch_size"})
-    assert (snippets.best_settings(found) or {}).keys() == {"num_workers"}
+    assert (formats.best_settings(found) or {}).keys() == {"num_workers"}
 
 
 def test_a_program_that_composes_its_configuration_itself_is_told_what_to_type(

@@ -19,7 +19,9 @@ import nws_sweep.api
 from nws_sweep.dataloading.loaders import KeptIterator
 from nws_sweep.errors import ConfigurationError, UnpicklableError
 from nws_sweep.executor import forking
-from nws_sweep.programs.hooks import ProgramHook, Reporting, SearchEnded, SearchHook, TrainerHook, TuningHook
+from nws_sweep.programs.hooks import ProgramHook, Reporting, SearchEnded
+from nws_sweep.programs.search_hook import SearchHook
+from nws_sweep.programs.tuning_hook import TrainerHook, TuningHook
 from nws_sweep.results import SearchRecord
 from nws_sweep.system.processes import Interrupted
 from tests.user_datasets import Endless, Plain, With, validation_and_training

@@ -18,7 +18,7 @@ from omegaconf import OmegaConf
 from nws_sweep import cli
 from nws_sweep.config import hydra_versions
 from nws_sweep.config.project_keys import override
-from nws_sweep.report import page, snippets, writer
+from nws_sweep.report import formats, page, writer
 from nws_sweep.results import LoaderSettings, ProjectFacts, SearchRecord, storage
 from tests.factories import (
     FACTS,
@@ -88,13 +88,13 @@ def test_overrides_of_a_record_need_no_quotes(project: ProjectFacts | None) -> N
     """In ``$(nws-sweep best DIR --format overrides)`` a shell would keep quotes, and expand patterns."""
     summary = summary_of_run(record(EVIL, project=project))
     places = (
-        project.keys if project else {name: name for name in snippets.best_settings(summary.configurations[0]) or ()}
+        project.keys if project else {name: name for name in formats.best_settings(summary.configurations[0]) or ()}
     )
     (code,) = re.findall(r"Hydra overrides</span><code>(.*?)</code>", page.report(summary, []), re.DOTALL)
-    text = snippets.render(summary, "overrides").text
+    text = formats.render(summary, "overrides").text
     assert code == text.strip(), "the page shows the same"
     for form in ("overrides", "lightning"):
-        assert re.fullmatch(r"(?:[\w.=+-]+[ \n])+", snippets.render(summary, form).text, re.ASCII)
+        assert re.fullmatch(r"(?:[\w.=+-]+[ \n])+", formats.render(summary, form).text, re.ASCII)
     parsed = OverridesParser.create().parse_overrides(text.split())
     values = {place: getattr(SETTINGS, name) for name, place in places.items()}
     assert {one.key_or_group: one.value() for one in parsed} == values
@@ -104,10 +104,10 @@ def test_overrides_of_a_record_need_no_quotes(project: ProjectFacts | None) -> N
 def test_best_yaml_holds_the_settings_only(tmp_path: Path, project: ProjectFacts | None) -> None:
     unfinished = replace(record(EVIL, project=project), stop_reason="", error=EVIL)
     folder = store_run(tmp_path, unfinished)
-    (folder / "best.yaml").write_text(snippets.render(summary_of_run(unfinished), "yaml").file)
+    (folder / "best.yaml").write_text(formats.render(summary_of_run(unfinished), "yaml").file)
     with initialize_config_dir(str(folder), **hydra_versions.BASE):
         composed = compose("best")
-    expected = snippets.best_settings(summary_of_run(unfinished).configurations[0])
+    expected = formats.best_settings(summary_of_run(unfinished).configurations[0])
     placed = {"data": {"0": {"num_workers": {"train": 4}}}, "pin_memory": True}
     assert composed == (placed if project else expected)
 
@@ -116,10 +116,10 @@ def test_formats_of_data_are_read_back() -> None:
     summary = summary_of_grid(record(EVIL), record("b", best=False))
     columns = [one.configuration.columns for one in summary.configurations]
     for form, read in (("json", json.loads), ("yaml", yaml.safe_load)):
-        found = read(snippets.render(summary, form).text)
+        found = read(formats.render(summary, form).text)
         assert [one["configuration"] for one in found] == [{**one, "dataset": one["dataset"]} for one in columns]
-    kwargs = snippets.render(summary_of_run(record(EVIL)), "kwargs").text
-    assert eval(f"dict({kwargs})") == snippets.best_settings(summary_of_run(record(EVIL)).configurations[0])
+    kwargs = formats.render(summary_of_run(record(EVIL)), "kwargs").text
+    assert eval(f"dict({kwargs})") == formats.best_settings(summary_of_run(record(EVIL)).configurations[0])
 
 
 def test_pages_have_no_more_lines_links_and_elements_than_with_harmless_texts() -> None:

@@ -1,5 +1,6 @@
 """Waiting and training step time of each batch, a panel per candidate; from a pure value."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
@@ -23,65 +24,77 @@ _MOST_STEPS = 1600  # of all panels together; more are not visible
 
 
 def timelines(batches: Iterable[BatchTime]) -> dict[Candidate, list[BatchTime]]:
-    """The batches of each candidate in their order, by the candidate, ascending."""
-    candidate = attrgetter("num_workers", "settings")
-    return {key: list(line) for key, line in groupby(sorted(batches, key=candidate), candidate)}
+    """Groups batches, in their order, by their candidate, ascending."""
+    candidate_of = attrgetter("num_workers", "settings")
+    ordered = sorted(batches, key=candidate_of)
+    return {candidate: list(line) for candidate, line in groupby(ordered, candidate_of)}
 
 
 def coarser(line: Sequence[BatchTime], size: int) -> list[BatchTime]:
-    """The means of ``size`` successive batches each, at the place of the first of them."""
-    groups = [line[start : start + size] for start in range(0, len(line), size)]
-    return [
-        replace(group[0], wait_s=fmean(one.wait_s for one in group), step_s=fmean(one.step_s for one in group))
-        for group in groups
-    ]
+    """Averages each ``size`` successive batches, at the place of the first batch."""
+    means = []
+    for start in range(0, len(line), size):
+        group = line[start : start + size]
+        wait_s, step_s = fmean(batch.wait_s for batch in group), fmean(batch.step_s for batch in group)
+        means.append(replace(group[0], wait_s=wait_s, step_s=step_s))
+    return means
 
 
 def picked(candidates: Sequence[Candidate], best: Candidate | None) -> list[Candidate]:
-    """The candidates that are shown: all, or of many the recommended, the first, the last and evenly spaced others."""
+    """Selects the candidates that are shown: all, or of many the recommended, the ends and some evenly between."""
     if len(candidates) <= _MOST_PANELS:
         return list(candidates)
-    chosen = {round(step * (len(candidates) - 1) / (_MOST_PANELS - 2)) for step in range(_MOST_PANELS - 1)}
+    last, panels = len(candidates) - 1, _MOST_PANELS - 2
+    chosen = {round(step * last / panels) for step in range(panels + 1)}
     return [candidate for index, candidate in enumerate(candidates) if index in chosen or candidate == best]
 
 
 @style.styled()
 def draw_timelines(lines: Mapping[Candidate, Sequence[BatchTime]], title: str, best: Candidate | None = None) -> Figure:
-    """A panel per candidate: waiting below, training step on top, warm-up shaded."""
+    """Draws a panel for each candidate: waiting below, training step on top, warm-up shaded."""
     candidates = picked([*lines], best)
-    sizes = {one: -(-len(lines[one]) * len(candidates) // _MOST_STEPS) for one in candidates}
-    shown = {one: coarser(lines[one], size) for one, size in sizes.items()}
-    left_out = f" ({len(candidates)} of {len(lines)} candidates)" if len(lines) > len(candidates) else ""
-    figure, panels = style.panels(title + left_out, len(candidates), 1, 1.05, sharey=True)
-    for axes, (one, line) in zip(panels, shown.items(), strict=True):
-        name = " ".join(filter(None, [units.counted(one[0], "worker"), one[1], "(best)" if one == best else ""]))
-        axes.set_title(name, weight="bold")
-        _draw_timeline(axes, line, sizes[one])
-    panels[-1].set_ylim(0, 1.05 * highest(shown.values()))
+    if len(lines) > len(candidates):
+        title += f" ({len(candidates)} of {len(lines)} candidates)"
+    figure, panels = style.panels(title, len(candidates), 1, 1.05, sharey=True)
+    shown, largest = [], 1
+    for axes, candidate in zip(panels, candidates, strict=True):
+        size = math.ceil(len(lines[candidate]) * len(candidates) / _MOST_STEPS)
+        line = coarser(lines[candidate], size)
+        axes.set_title(_panel_title(candidate, best), weight="bold")
+        _draw_timeline(axes, line, size)
+        shown += line
+        largest = max(largest, size)
+    panels[-1].set_ylim(0, 1.05 * highest(shown))
     panels[-1].set_xlabel("batch, in the order of arrival")
-    means = f" (means of up to {max(sizes.values())} batches)" if max(sizes.values()) > 1 else ""
+    means = f" (means of up to {largest} batches)" if largest > 1 else ""
     entries = {f"waiting for the loader, s{means}": COLOURS[0], "training step, s": COLOURS[1]}
-    if any(one.warm_up for line in shown.values() for one in line):
+    if any(batch.warm_up for batch in shown):
         entries["warm-up, not counted"] = BAND
     style.legend(figure, [Patch(color=colour, label=text) for text, colour in entries.items()])
     return figure
 
 
-def highest(lines: Iterable[Sequence[BatchTime]]) -> float:
-    """The longest batch after warm-up, s, or of all if there is none; warm-up would hide the others."""
-    every = [one for line in lines for one in line]
-    counted = [one for one in every if not one.warm_up]
-    return max(one.wait_s + one.step_s for one in counted or every) or 1.0
+def _panel_title(candidate: Candidate, best: Candidate | None) -> str:
+    num_workers, settings = candidate
+    title = f"{units.counted(num_workers, 'worker')} {settings}".rstrip()
+    return f"{title} (best)" if candidate == best else title
+
+
+def highest(batches: Sequence[BatchTime]) -> float:
+    """Finds the longest batch after warm-up, s, or of all if there is only warm-up, which would hide the rest."""
+    counted = [batch for batch in batches if not batch.warm_up] or batches
+    return max(batch.wait_s + batch.step_s for batch in counted) or 1.0
 
 
 def _draw_timeline(axes: Axes, line: Sequence[BatchTime], size: int) -> None:
-    edges = [*(one.index - 0.5 for one in line), line[-1].index + size - 0.5]
-    for is_warm_up, steps in groupby(line, key=lambda one: one.warm_up):
+    edges = [batch.index - 0.5 for batch in line]
+    edges.append(line[-1].index + size - 0.5)
+    for is_warm_up, batches in groupby(line, key=lambda batch: batch.warm_up):
         if is_warm_up:
-            places = [one.index for one in steps]
+            places = [batch.index for batch in batches]
             axes.axvspan(places[0] - 0.5, places[-1] + size - 0.5, color=BAND, linewidth=0, zorder=0)
-    axes.stairs([one.wait_s + one.step_s for one in line], edges, fill=True, color=COLOURS[1])
-    axes.stairs([one.wait_s for one in line], edges, fill=True, color=COLOURS[0])
+    axes.stairs([batch.wait_s + batch.step_s for batch in line], edges, fill=True, color=COLOURS[1])
+    axes.stairs([batch.wait_s for batch in line], edges, fill=True, color=COLOURS[0])
     axes.set_xlim(edges[0], edges[-1])
     axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
     axes.yaxis.set_major_locator(MaxNLocator(4, min_n_ticks=3))

@@ -30,31 +30,41 @@ class Best(NamedTuple):
 
 
 def best_of_each(summary: Summary) -> list[Best]:
-    """The best setting of every configuration that has one, the fastest first."""
+    """Collects the best settings of all configurations that have an answer, the fastest first."""
     columns = summary.distinguishing or (DATASET,)
-    found = []
-    for c in summary.configurations:
-        if c.answer and (rate := c.rate(c.answer)):
-            cells = {name: facets.cell(c, name) for name in columns}
-            found.append(Best(cells, rate, c.answer.num_workers, c.gain_over_zero if c.answer.num_workers else None))
-    return sorted(found, key=lambda one: -one.rate.value)
+    bars = []
+    for configuration in summary.configurations:
+        answer = configuration.answer
+        rate = configuration.rate(answer) if answer else None
+        if answer and rate:
+            cells = {name: facets.cell(configuration, name) for name in columns}
+            gain = configuration.gain_over_zero if answer.num_workers else None
+            bars.append(Best(cells, rate, answer.num_workers, gain))
+    return sorted(bars, key=lambda bar: -bar.rate.value)
 
 
 @style.styled()
 def draw_bars(bars: Sequence[Best], title: str, unit: str) -> Figure:
-    """A row per configuration; of many, the fastest ones and the range of the others."""
-    shown, others = bars[:_MOST_BARS], bars[_MOST_BARS:]
+    """Draws a row for each configuration; of many, the fastest, and says the range of the rest."""
+    shown, hidden = bars[:_MOST_BARS], bars[_MOST_BARS:]
     figure, (axes,) = style.panels(title, 1, 1, 0.8 + 0.25 * len(shown))
-    rates, errors = [bar.rate.value for bar in shown], style.errors([bar.rate for bar in shown])
-    drawn = axes.barh(range(len(shown)), rates, _HEIGHT, xerr=errors, color=COLOURS[0], ecolor=INK)
-    texts = [
-        f"{units.rate(bar.rate)} ({bar.num_workers})" + (f", {bar.gain.speed_up}" if bar.gain else "") for bar in shown
-    ]
-    axes.bar_label(drawn, texts, padding=4)
+    rates = [bar.rate for bar in shown]
+    drawn = axes.barh(
+        range(len(shown)), [rate.value for rate in rates], _HEIGHT, xerr=style.errors(rates), color=COLOURS[0],
+        ecolor=INK,
+    )  # fmt: skip
+    axes.bar_label(drawn, [_text(bar) for bar in shown], padding=4)
     _name_bars(axes, [bar.cells for bar in shown])
-    rest = f"; {len(others)} more: {units.rate(others[-1].rate)} to {units.rate(others[0].rate)}" if others else ""
-    axes.set_xlabel(f"{unit} with the best setting (line: 95 % interval){rest}")
+    label = f"{unit} with the best setting (line: 95 % interval)"
+    if hidden:
+        label += f"; {len(hidden)} more: {units.rate(hidden[-1].rate)} to {units.rate(hidden[0].rate)}"
+    axes.set_xlabel(label)
     return figure
+
+
+def _text(bar: Best) -> str:
+    text = f"{units.rate(bar.rate)} ({bar.num_workers})"
+    return f"{text}, {bar.gain.speed_up}" if bar.gain else text
 
 
 def _name_bars(axes: Axes, rows: Sequence[Mapping[str, str]]) -> None:
@@ -62,9 +72,10 @@ def _name_bars(axes: Axes, rows: Sequence[Mapping[str, str]]) -> None:
     columns = facets.BETWEEN.join([*rows[0]][:_MOST_COLUMNS])
     axes.set_title(style.fitting(f"{columns}: samples/s (num_workers), vs 0 workers", WIDTH - 1))
     inches = max(0.8, _NAME / len(rows[0]))
-    names = [
-        facets.BETWEEN.join(style.fitting(cell, inches) for cell in [*row.values()][:_MOST_COLUMNS]) for row in rows
-    ]
+    names = []
+    for row in rows:
+        cells = [style.fitting(cell, inches) for cell in row.values()]
+        names.append(facets.BETWEEN.join(cells[:_MOST_COLUMNS]))
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.set_yticks(range(len(rows)), names)
     axes.tick_params(axis="y", length=0)

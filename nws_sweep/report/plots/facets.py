@@ -13,17 +13,21 @@ BETWEEN = " · "
 
 
 def facets(summary: Summary) -> tuple[tuple[str, ...], list[tuple[str, ConfigurationSummary]]]:
-    """The columns that differ within panels, one for each dataset; and the measured configurations with their panels.
+    """Divides the measured configurations among panels, one for each dataset; lists the columns that differ in them.
 
     The title of a panel is empty if all have the same dataset.
     """
-    names = summary.distinguishing
-    panels = [(cell(c, DATASET) if DATASET in names else "", c) for c in summary.configurations if c.best]
-    return tuple(name for name in names if name != DATASET), panels
+    names = [*summary.distinguishing]
+    has_panels = DATASET in names
+    if has_panels:
+        names.remove(DATASET)
+    measured = [configuration for configuration in summary.configurations if configuration.best]
+    panels = [(cell(configuration, DATASET) if has_panels else "", configuration) for configuration in measured]
+    return tuple(names), panels
 
 
 def of_many(panels: Mapping[str, Panel], rates: Mapping[str, float]) -> tuple[dict[str, Panel], str]:
-    """Of many panels those with the highest rates, and what the title says then: empty if all are shown."""
+    """Selects the panels with the highest rates if there are many, and what the title says then, else nothing."""
     if len(panels) <= MOST_PANELS:
         return dict(panels), ""
     fastest = {*sorted(panels, key=lambda title: -rates[title])[:MOST_PANELS]}
@@ -31,12 +35,14 @@ def of_many(panels: Mapping[str, Panel], rates: Mapping[str, float]) -> tuple[di
     return chosen, f" (the {MOST_PANELS} fastest of {len(panels)} datasets)"
 
 
-def cell(c: ConfigurationSummary, name: str) -> str:
-    """A configuration's value of a column as on the command line."""
-    columns = c.configuration.columns
-    return (shown(columns[name]) or '""') if name in columns else "-"
+def cell(configuration: ConfigurationSummary, name: str) -> str:
+    """Writes a configuration's value of a column as on the command line."""
+    columns = configuration.configuration.columns
+    if name not in columns:
+        return "-"
+    return shown(columns[name]) or '""'
 
 
-def label(c: ConfigurationSummary, names: Sequence[str]) -> str:
-    """Its values of several columns."""
-    return BETWEEN.join(cell(c, name) for name in names)
+def label(configuration: ConfigurationSummary, names: Sequence[str]) -> str:
+    """Writes a configuration's values of several columns."""
+    return BETWEEN.join(cell(configuration, name) for name in names)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import numpy as np
 from matplotlib.figure import Figure
 
 from nws_sweep import units
@@ -15,13 +16,13 @@ _NAME = 3.0  # inches
 
 @style.styled()
 def draw(stages: Sequence[Stage], title: str) -> Figure:
-    """Two bars for each stage whose saving is known."""
+    """Draws two bars for each stage whose saving is known."""
     figure, (axes,) = style.panels(title, 1, 1, 1.0 + 0.42 * len(stages))
-    places = range(len(stages))
+    places = np.arange(len(stages))
     shares = [100 * stage.share for stage in stages]
-    saved = [100 * max(0.0, stage.saved or 0.0) for stage in stages]
-    upper = axes.barh([place - _HEIGHT / 2 for place in places], shares, _HEIGHT, color=COLOURS[0])
-    lower = axes.barh([place + _HEIGHT / 2 for place in places], saved, _HEIGHT, color=COLOURS[1])
+    saved = [100 * _saved(stage) for stage in stages]
+    upper = axes.barh(places - _HEIGHT / 2, shares, _HEIGHT, color=COLOURS[0])
+    lower = axes.barh(places + _HEIGHT / 2, saved, _HEIGHT, color=COLOURS[1])
     axes.bar_label(upper, [units.share(stage.share) for stage in stages], padding=4)
     axes.bar_label(lower, [_saving(stage) for stage in stages], padding=4)
     axes.legend([upper, lower], ["share of a sample's time", "share of the epoch saved if it took no time"])
@@ -35,5 +36,10 @@ def draw(stages: Sequence[Stage], title: str) -> Figure:
     return figure
 
 
+def _saved(stage: Stage) -> float:
+    """Gives the share of the epoch that is saved without the stage; 0 if the epoch would take longer."""
+    return max(0.0, stage.saved or 0.0)
+
+
 def _saving(stage: Stage) -> str:
-    return f"{units.share(max(0.0, stage.saved or 0.0))}, then {units.counted(stage.workers_without or 0, 'worker')}"
+    return f"{units.share(_saved(stage))}, then {units.counted(stage.workers_without or 0, 'worker')}"

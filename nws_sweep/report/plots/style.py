@@ -65,7 +65,7 @@ class Picture(Figure):
 
 
 def panels(title: str, count: int, columns: int, row: float, **how: Any) -> tuple[Picture, list[Axes]]:
-    """A figure with a title and ``count`` axes in ``columns`` columns, each ``row`` inches high."""
+    """Makes a figure with a title and ``count`` axes in ``columns`` columns, each ``row`` inches high."""
     rows = max(1, -(-count // columns))
     lines = textwrap.wrap(shortened(title, 3 * _TITLE_WIDTH), _TITLE_WIDTH, break_on_hyphens=False)
     size = WIDTH, TITLE + LINE * (len(lines) - 1) + rows * row
@@ -103,14 +103,16 @@ def scale_values(axes: Axes, values: Sequence[float]) -> None:
 
 
 def errors(estimates: Sequence[Estimate]) -> NDArray[np.float64]:
-    """The distances from each value to both ends of its interval, for ``xerr`` and ``yerr``."""
-    values = [one.value for one in estimates]
-    return np.abs(np.transpose([one.ends for one in estimates]) - values)
+    """Computes the distances from each value to both ends of its interval, for ``xerr`` and ``yerr``."""
+    values = [estimate.value for estimate in estimates]
+    ends = np.transpose([estimate.ends for estimate in estimates])
+    return np.abs(ends - values)
 
 
 def plain(text: str) -> str:
-    """The text without line breaks and control characters."""
-    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    """Removes line breaks and control characters from a text."""
+    printable = "".join(letter if letter.isprintable() else " " for letter in text)
+    return " ".join(printable.split())
 
 
 def shortened(text: str, most: int) -> str:
@@ -118,16 +120,17 @@ def shortened(text: str, most: int) -> str:
     if len(text) <= most:
         return text
     kept = max(2, most - 1)
-    return f"{text[: kept // 2]}…{text[-(kept - kept // 2) :]}"
+    before = kept // 2
+    return f"{text[:before]}…{text[before - kept :]}"
 
 
 def fitting(text: str, inches: float) -> str:
-    """The text in one line, shortened to about this width."""
+    """Writes the text in a line, shortened to about this width."""
     return shortened(plain(text), int(inches / LETTER))
 
 
 def rendered(figure: Figure, kind: str) -> bytes:
-    """The figure as ``png`` or ``svg``; an SVG keeps text as text, and equal figures give equal documents."""
+    """Renders the figure as ``png`` or ``svg``; an SVG keeps text as text, and equal figures give equal documents."""
     content = io.BytesIO()
     with styled():
         figure.savefig(content, format=kind, metadata=_NO_METADATA if kind == "svg" else None)

@@ -1,0 +1,138 @@
+"""The search of a DataLoader or a dataset of this process, which is pickled for trial processes."""
+
+import functools
+import math
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from nws_sweep import units
+from nws_sweep.api.request import Request
+from nws_sweep.dataloading import pickling
+from nws_sweep.dataloading.inputs import LoaderInput
+from nws_sweep.errors import OutOfTime, TimeLimitReached
+from nws_sweep.executor import forking
+from nws_sweep.executor.dataset_server import DatasetServer, spec_of
+from nws_sweep.executor.environment import Environment, ProcessFactory
+from nws_sweep.executor.on_demand import START_LIMIT_S
+from nws_sweep.report import snippets
+from nws_sweep.report.progress import ProgressReporter
+from nws_sweep.results import Configuration, SearchRecord
+from nws_sweep.results.result_cache import ResultStore
+from nws_sweep.searching.search import limit_s, new_record, search
+from nws_sweep.searching.session import Session
+from nws_sweep.system import host_lock, processes, temporary
+
+
+class LoaderSearch:
+    """Searches a DataLoader in trial processes, in this rank only.
+
+    Args:
+        loader_input: What is measured.
+        request: The keywords of ``search``.
+    """
+
+    def __init__(self, loader_input: LoaderInput, request: Request) -> None:
+        self._input, self._request = loader_input, request
+        reuse = request.options.reuse
+        self._session = Session(
+            store=ResultStore() if loader_input.fingerprint else None, reuse=reuse, lock_file=host_lock.usual()
+        )
+        # A search that does not use what is stored does not replace it by less than an answer.
+        keep = None if reuse == "never" else self._session.keep
+        self._reporter = ProgressReporter(request.progress, keep)
+
+    @property
+    def configuration(self) -> Configuration:
+        """What is held fixed."""
+        loader_input, options = self._input, self._request.options
+        settings = loader_input.settings
+        columns = {
+            "dataset": loader_input.name, "batch_size": settings.batch_size, "pin_memory": settings.pin_memory,
+            "prefetch_factor": settings.prefetch_factor, "patience": options.search.patience,
+        }  # fmt: skip
+        return Configuration(
+            columns=columns,
+            dataset=pickling.placeholder(loader_input.name, loader_input.fingerprint),
+            training_step=options.training_step,
+            loader=settings,
+            measure=options.measure,
+            search=options.search,
+            check_samples=options.check_samples,
+            ranks=options.ranks,
+        )
+
+    def run(self, configuration: Configuration) -> tuple[SearchRecord, bool]:
+        """Searches; returns the record, and whether an earlier search has stored it."""
+        check_pickling = functools.cache(lambda: self._check_pickling(configuration))
+
+        def check_and_announce(line: str) -> None:
+            """Ends a search that cannot be pickled before it waits for another search."""
+            check_pickling()
+            self._reporter.note(line)
+
+        start = new_record(configuration)
+        try:
+            with processes.ended_by_taken_signals():
+                record, is_stored = self._session.run(start, self._measure, check_and_announce, self._reporter.note)
+        except TimeLimitReached:  # while the dataset was made
+            raise OutOfTime(f"the dataset was not made within {units.seconds(START_LIMIT_S)}") from None
+        if is_stored:
+            answer = f"{configuration.columns['dataset']}: {snippets.found_line(record)}"
+            self._reporter.note(f"{answer}, measured at {record.started_at}; reuse=False measures again")
+        return record, is_stored
+
+    def _measure(self, start: SearchRecord) -> SearchRecord:
+        with temporary.folder() as folder, DatasetServer() as dataset_server:
+            pickled = self._pickled(start.configuration, Path(folder))
+            self._reporter.note(announcement(self._input, start))
+            spec = spec_of(pickled, str(Path.cwd()))
+            start_process = dataset_server.factory(lambda configuration: spec, self._reporter.print_line)
+            if self._input.settings_unknown:
+                start = _with_settings_of_maker(start, start_process)
+            environment = Environment(start_process=start_process, fork_s=forking.seconds_of_a_fork())
+            return search(start, environment, self._reporter)
+
+    def _check_pickling(self, configuration: Configuration) -> None:
+        with temporary.folder() as folder:
+            self._pickled(configuration, Path(folder))
+
+    def _pickled(self, configuration: Configuration, folder: Path) -> Configuration:
+        """Pickles the DataLoader and the training step into a folder; returns what trial processes make from them."""
+        pickled = replace(configuration, dataset=self._input.pickle_into(folder))
+        if callable(self._request.training_step):
+            step = pickling.write("the training step", self._request.training_step, folder / "training_step")
+            pickled = replace(pickled, training_step=step)
+        return pickled
+
+
+def announcement(loader_input: LoaderInput, start: SearchRecord) -> str:
+    """Says what is measured, for how long, and what an earlier search has measured."""
+    configuration = start.configuration
+    name = loader_input.name
+    if loader_input.wrapper:
+        name += f" (only the DataLoader in a {loader_input.wrapper})"
+    candidates = configuration.search.candidates
+    numbers = str(candidates[0])
+    if len(candidates) > 1:
+        numbers += f" to {candidates[-1]}"
+    at_most_s = limit_s(configuration)
+    limit = f"at most {units.seconds(at_most_s)}" if at_most_s < math.inf else "without a time limit"
+    line = f"measuring {name} with num_workers={numbers}{configuration.rank_suffix}: {limit}"
+    if start.measured_numbers:
+        measured = ", ".join(map(str, start.measured_numbers))
+        line += f"; num_workers={measured} measured at {start.started_at}, before an earlier search was ended"
+    return line
+
+
+def _with_settings_of_maker(start: SearchRecord, start_process: ProcessFactory) -> SearchRecord:
+    """Sets the settings of the DataLoader that a function returned, or DataLoader's defaults."""
+    configuration = start.configuration
+    with start_process(configuration, None, time.perf_counter() + START_LIMIT_S) as process:
+        settings = process.facts.loader
+    assert settings is not None  # the trial process always reports it
+    columns = dict(configuration.columns)
+    for name in columns:
+        if hasattr(settings, name):
+            columns[name] = getattr(settings, name)
+    return replace(start, configuration=replace(configuration, loader=settings, columns=columns))

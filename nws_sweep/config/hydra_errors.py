@@ -1,0 +1,73 @@
+"""Errors of Hydra and OmegaConf as one line, with what is allowed and what may have been meant."""
+
+import difflib
+import re
+from collections.abc import Sequence
+
+from hydra.errors import MissingConfigException, OverrideParseException
+
+from nws_sweep.config.expected_names import CALLED
+from nws_sweep.config.schema import RANGES
+from nws_sweep.errors import ConfigurationError, one_line
+
+_GROUPS = ("dataset", "measure", "training_step", "paths", "experiment")
+
+
+def explain(error: Exception, overrides: Sequence[str] = ()) -> ConfigurationError:
+    """Explains an error of Hydra or OmegaConf in a line, with the overrides as the user typed them."""
+    reason = _about_override(error) or _about_key(error, overrides)
+    if not reason:
+        text = f"{error}: {error.__cause__}" if error.__cause__ else str(error)
+        reason = one_line(re.sub(r"\s*(full_key:|object_type=|reference_type=|See https?:).*", "", text))
+    return ConfigurationError(reason or repr(error))
+
+
+def missing_launcher(extra: str) -> str:
+    """Says what to install for a launcher whose package is missing."""
+    return f"hydra/launcher: a package is missing; pip install '.[{extra}]' in the checkout of nws_sweep installs it"
+
+
+def _about_override(error: Exception) -> str | None:
+    if isinstance(error, OverrideParseException):
+        return f"{error.override}: not an override; expected key=value"
+    if isinstance(error, MissingConfigException) and error.options:
+        group, _, option = str(error.missing_cfg_file).rpartition("/")
+        return f"{group}={option}: must be one of {', '.join(sorted(error.options))}"
+    if match := re.search(r"Could not load 'hydra/launcher/(\w+)'", str(error)):
+        return missing_launcher("slurm") if match.group(1) in ("submitit_slurm", "submitit_local") else None
+    if match := re.match(r"Ambiguous value for argument '(.*)'", str(error)):
+        key, _, values = match.group(1).partition("=")
+        if key == "num_workers":
+            return f"{match.group(1)}: the candidates of a search are a list, num_workers=[{values}]"
+        return f"{match.group(1)}: several values are a grid, which needs -m"
+    return None
+
+
+def _about_key(error: Exception, overrides: Sequence[str]) -> str | None:
+    text = f"{error.__cause__ or ''}\n{error}"
+    match = re.search(r"(?:Could not override|full_key:)\s*'?([\w./]+)'?", text)
+    if match is None:
+        return None
+    key = match.group(1)
+    typed = {override.lstrip("+").partition("=")[0]: override for override in overrides}
+    for name in typed:
+        if name.startswith(f"{key}."):  # of a group that does not exist
+            key = name
+            break
+    override = typed.get(key)
+    if "not in '" in text or "is not in struct" in text:
+        return f"{override or key}: {no_such_key(key)}"
+    if "Missing mandatory value" in text:
+        return f"{key} is missing: set {key}=VALUE"
+    return f"{override}: must be {RANGES[key].text}" if override and key in RANGES else None
+
+
+def no_such_key(key: str) -> str:
+    """Says that a key is unknown, and which key may have been meant."""
+    if key.startswith(("dataset.", "training_step.")):
+        return f"the chosen {key.partition('.')[0]} has no such argument; ++{key}=VALUE passes it anyway"
+    if key in CALLED:
+        return f"there is no key {key}; it is called {CALLED[key]}"
+    close = difflib.get_close_matches(key, [*RANGES, *_GROUPS], n=1)
+    meant = f"did you mean {close[0]}?" if close else "--help lists the keys"
+    return f"there is no key {key}; {meant}"
