@@ -28,6 +28,11 @@ def test_heavy_packages_are_imported_when_they_are_needed(tmp_path: Path, argume
     assert not imported(tmp_path, *arguments.split()) & left_out
 
 
+def test_trial_processes_import_no_hydra_unless_a_recipe_needs_it() -> None:
+    done = run_python(ROOT, os.environ, "-c", "import nws_sweep.executor.child, sys; print('hydra' in sys.modules)")
+    assert done.stdout.strip() == "False"
+
+
 def test_the_plugin_imports_only_light_modules() -> None:
     program = (
         "import sys, hydra.main, hydra.core.plugins, hydra.core.config_search_path; before = set(sys.modules); "

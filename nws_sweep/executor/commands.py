@@ -18,7 +18,7 @@ from nws_sweep.dataloading.thread_times import thread_times
 from nws_sweep.dataloading.whole_batches import MOST_SAMPLES, try_whole_batches
 from nws_sweep.dataloading.windows import PROGRESS_EVERY_S
 from nws_sweep.errors import ConfigurationError, one_line
-from nws_sweep.executor import forking, nodes
+from nws_sweep.executor import forking, recipes
 from nws_sweep.executor.measuring import MeasuredLoader, report_progress
 from nws_sweep.executor.trial_dataset import TrialDataset, hint, make_dataset
 from nws_sweep.results import (
@@ -131,8 +131,8 @@ class TrialCommands(DatasetCommands):
         """Makes the dataset, the training step and the collate_fn."""
         data, source, configuration = self._data, self._data.source, self._spec.configuration
         torch.manual_seed(configuration.seed + self._spec.rank)  # samplers of the user draw another order in each rank
-        self._training_step = nodes.make_training_step(configuration.training_step)
-        self._collate_fn = nodes.make("collate_fn", configuration.collate_fn, ConfigurationError)
+        self._training_step = recipes.make_training_step(configuration.training_step)
+        self._collate_fn = recipes.make("collate_fn", configuration.collate_fn, ConfigurationError)
         return DatasetFacts(
             type=f"{type(source.dataset).__module__}.{type(source.dataset).__qualname__}",
             iterable=source.is_iterable,

@@ -12,7 +12,7 @@ import torch
 from nws_sweep.dataloading import loaders, objects, sharing
 from nws_sweep.dataloading.loaders import Source
 from nws_sweep.errors import DatasetError
-from nws_sweep.executor import nodes
+from nws_sweep.executor import recipes
 from nws_sweep.results import ProcessSpec, PythonObjects
 from nws_sweep.system import fork_server
 
@@ -43,7 +43,7 @@ def make_dataset(spec: ProcessSpec) -> TrialDataset:
     if not fork_server.is_of_program:  # a fork of the program may read any file that the program has opened
         opened_before = sharing.open_files()
     torch.manual_seed(configuration.seed)
-    dataset_or_loader = nodes.make("dataset", configuration.dataset, DatasetError)
+    dataset_or_loader = recipes.make("dataset", configuration.dataset, DatasetError)
     source = Source(dataset_or_loader, configuration.seed, spec.rank, configuration.ranks)
     _check(source, configuration.dataset.get("_target_"))
     large_objects = hint(objects.python_objects, source.dataset)

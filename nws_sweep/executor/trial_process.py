@@ -9,19 +9,20 @@ import contextlib
 import math
 import signal
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from multiprocessing.connection import wait
 from typing import Any, TypeVar, cast
 
 from nws_sweep.errors import NwsSweepError, TimeLimitReached, TrialError, TrialInterrupted, TrialTimeout, one_line
 from nws_sweep.executor.environment import STALL_S, TrialProcess
-from nws_sweep.results import BatchRecord, LoaderSettings, ProcessSpec, Usage, Window, WindowRequest
+from nws_sweep.executor.recipes import needs_hydra
+from nws_sweep.results import BatchRecord, LoaderSettings, ProcessSpec, Recipe, Usage, Window, WindowRequest
 from nws_sweep.system import fork_server, processes, resources, temporary, usage
 from nws_sweep.system.fork_server import ForkedProcess, ForkServer
 
 # Imported by the fork server: what each trial process needs, and modules whose import is slow and has no side effects.
-_PRELOADED = ("nws_sweep.executor.child", "hydra.utils")
+_PRELOADED = ("nws_sweep.executor.child",)
 _PRELOADABLE = ("torchvision", "nws_sweep.datasets", "nws_sweep.dataloading.training_steps")
 _ORDERLY_EXIT_S = 3.0
 _SIGNALLED_S = 0.1
@@ -406,11 +407,13 @@ def forked_program() -> contextlib.AbstractContextManager[None]:
     return fork_server.forked_program(_PRELOADED)
 
 
-def preload(nodes: Iterable[Mapping[str, Any]]) -> ForkServer:
-    """Returns the fork server, which is started, once, with the modules that these configuration nodes import."""
+def preload(recipes: Iterable[Recipe]) -> ForkServer:
+    """Returns the fork server, which is started, once, with the modules that these recipes import."""
     modules = set()
-    for node in nodes:
-        target = str(node.get("_target_"))
+    for recipe in recipes:
+        target = str(recipe.get("_target_"))
         if target.startswith(_PRELOADABLE):
             modules.add(target.rpartition(".")[0])
+        if needs_hydra(recipe):
+            modules.add("hydra.utils")
     return fork_server.ensure_running([*_PRELOADED, *sorted(modules)])

@@ -21,5 +21,5 @@ from nws_sweep.results.search_record import (
 )  # fmt: skip
 from nws_sweep.results.settings import (
     Configuration, DEFAULT_PREFETCH, LoaderSettings, MeasureRules, NO_STEP, ProcessSpec, ProcessState,
-    SearchRules, shown, varying_columns,
+    Recipe, SearchRules, shown, varying_columns,
 )  # fmt: skip

@@ -31,6 +31,7 @@ _TUNED = (
 )  # fmt: skip
 DEFAULT_PREFETCH = 2  # torch's, where prefetch_factor is None
 _USUAL_EPOCHS = 10  # of a training: with one epoch persistent workers would save nothing
+Recipe = Mapping[str, Any]  # how a trial process makes an object: a ``_target_``, as Hydra has it, and its arguments
 NO_STEP = "nws_sweep.dataloading.training_steps.Nothing"  # the ``_target_`` of a configuration without a training step
 
 
@@ -149,13 +150,13 @@ class Configuration:
     """One point of a grid: everything that is held fixed while num_workers is searched."""
 
     columns: Mapping[str, Any]  # identifying columns, in the order of results.csv
-    dataset: Mapping[str, Any]  # Hydra node: ``_target_`` and its arguments
-    training_step: Mapping[str, Any]  # Hydra node
+    dataset: Recipe
+    training_step: Recipe
     loader: LoaderSettings  # its num_workers is the program's own, 0 for a dataset
     measure: MeasureRules
     search: SearchRules
-    collate_fn: Mapping[str, Any] | None = None  # Hydra node; None for the DataLoader's default
-    services: Mapping[str, Any] = field(default_factory=dict)  # Hydra nodes of context managers around the search
+    collate_fn: Recipe | None = None  # None for the DataLoader's default
+    services: Mapping[str, Recipe] = field(default_factory=dict)  # of context managers around the search
     seed: int = 0  # of torch in each trial
     # Compared samples: None for a few of each candidate, True also for an epoch of an iterable dataset, False for none.
     check_samples: bool | None = None
