@@ -220,7 +220,7 @@ def observation_of_candidate(candidate: Candidate, costs: Known | None) -> Obser
         timed_s=timing.timed_s,
         may_continue=candidate.may_continue,
         was_ended=candidate.was_ended,
-        known=costs,
+        costs=costs,
         fed_workers=candidate.figures.fed_workers,
     )
 
