@@ -11,27 +11,28 @@ _BYTES_OF_A_FAULT = 2**17  # that a page fault usually reads ahead; some file sy
 
 
 def all_windows(slices: Sequence[TimeSlice]) -> list[Window]:
-    """The windows of all time slices in order."""
+    """Lists the windows of all time slices in order."""
     return [window for time_slice in slices for window in time_slice.windows]
 
 
 def cpu_time_s(slices: Sequence[TimeSlice]) -> float:
-    """CPU seconds of the trial's processes."""
+    """Adds up the CPU seconds of the trial's processes."""
     return sum(time_slice.used.cpu_s for time_slice in slices)
 
 
 def memory_growth_bytes(slices: Sequence[TimeSlice]) -> float | None:
-    """Growth of memory per 1000 batches, B, as a slope over the time slices but the first.
+    """Computes the growth of memory per 1000 batches, B, as a slope over the time slices but the first.
 
     None where there are so few that a line fits them whatever their noise: two have a slope, but no sign of its error.
     """
-    held, taken = {}, 0
+    added_bytes: dict[int, int] = {}  # by batches taken until then
+    taken = 0
     for time_slice in slices:
         taken += sum(window.batches for window in time_slice.windows)
-        added_bytes = time_slice.after.added_bytes
-        if added_bytes is not None and any(window.counts for window in time_slice.windows):
-            held[taken] = added_bytes
-    batches, memory = list(held)[1:], list(held.values())[1:]
+        added = time_slice.after.added_bytes
+        if added is not None and any(window.counts for window in time_slice.windows):
+            added_bytes[taken] = added
+    batches, memory = list(added_bytes)[1:], list(added_bytes.values())[1:]
     freedom = len(batches) - 2  # a line has two parameters
     return 1000 * statistics.linear_regression(batches, memory).slope if freedom > 0 else None
 
@@ -45,28 +46,35 @@ def came_from_storage(time_slice: TimeSlice) -> bool:
 
 
 def read_bytes_per_batch(time_slice: TimeSlice) -> float:
-    """Bytes of files that a batch reads, from storage or from the page cache; 0 if unknown or less than a program's."""
-    taken, used = sum(window.batches for window in time_slice.windows), time_slice.used
+    """Computes the bytes of files that a batch reads, from storage or from the page cache.
+
+    0 if they are unknown, or fewer than a program reads.
+    """
+    batches = sum(window.batches for window in time_slice.windows)
+    if not batches:
+        return 0.0
+    used = time_slice.used
     by_faults = (used.major_faults or 0) * _BYTES_OF_A_FAULT
-    read = max(used.read_bytes or 0, used.disk_bytes or 0, by_faults) - _PROGRAM_BYTES
-    return max(0, read) / taken if taken else 0.0
+    read_bytes = max(used.read_bytes or 0, used.disk_bytes or 0, by_faults) - _PROGRAM_BYTES
+    return max(0, read_bytes) / batches
 
 
 def as_warm_up(time_slice: TimeSlice) -> TimeSlice:
-    """The time slice with windows that do not count."""
-    return replace(time_slice, windows=tuple(replace(one, kind=WindowKind.WARM_UP) for one in time_slice.windows))
+    """Returns the time slice with windows that do not count."""
+    windows = tuple(replace(window, kind=WindowKind.WARM_UP) for window in time_slice.windows)
+    return replace(time_slice, windows=windows)
 
 
 def noise_of(slices: Sequence[TimeSlice], cores: float) -> Noise | None:
-    """What disturbed a trial with ``cores`` CPUs, from the counters of the machine; None without time slices.
+    """Says what disturbed a trial with ``cores`` CPUs, from the counters of the machine; None without time slices.
 
-    CPUs of other programs count only as far as they exceed those beyond this job's quota, which it cannot use.
+    CPUs of other programs count only as far as they exceed the CPUs beyond this job's quota, which it cannot use.
     """
     elapsed_s = sum(time_slice.elapsed_s for time_slice in slices)
     if elapsed_s <= 0:
         return None
-    own_s = cpu_time_s(slices) + sum(time_slice.used.background_cpu_s for time_slice in slices)
-    others_s = sum(time_slice.machine.busy_s for time_slice in slices) - own_s
+    trial_s = cpu_time_s(slices) + sum(time_slice.used.background_cpu_s for time_slice in slices)
+    others_s = sum(time_slice.machine.busy_s for time_slice in slices) - trial_s
     beyond_s = max(0.0, sum(time_slice.machine.total_s for time_slice in slices) - elapsed_s * cores)
     return Noise(
         other_cpus=max(0.0, others_s - beyond_s) / elapsed_s,
