@@ -210,13 +210,12 @@ class Adaptive(Strategy):
         answer_s, fastest_s = estimates.costs_s[answer], estimates.costs_s[fastest]
         if fastest_s < (1 - choice.CLOSE) * answer_s:
             saved = units.share(1 - fastest_s / answer_s)
-            return f"{_named(answer, self.base)}: {_named(fastest, self.base)} would save only {saved}"
-        return f"{_named(answer, self.base)} is the fastest"
+            return f"{self._named(answer)}: {self._named(fastest)} would save only {saved}"
+        return f"{self._named(answer)} is the fastest"
 
-
-def _named(settings: LoaderSettings, base: LoaderSettings) -> str:
-    differing = settings.differing(base.with_workers(settings.num_workers))
-    return f"num_workers={settings.num_workers}" + (f" {differing}" if differing else "")
+    def _named(self, settings: LoaderSettings) -> str:
+        differing = settings.differing(self.base.with_workers(settings.num_workers))
+        return f"num_workers={settings.num_workers}" + (f" {differing}" if differing else "")
 
 
 def _listed(numbers: Iterable[int]) -> str:

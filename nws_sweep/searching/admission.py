@@ -58,7 +58,7 @@ class Admission:
                 new.fail(TrialSkipped(reason))
                 return False
             closable = [candidate for candidate in alive if candidate.settings not in decision.candidates]
-            if not closable and decision.waits:
+            if not closable and not decision.are_rivals:
                 return False
             idle = [candidate for candidate in closable if candidate.settings not in decision.beside]
             # The slowest candidate is the least likely to be measured again.

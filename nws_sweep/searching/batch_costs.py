@@ -14,7 +14,7 @@ from nws_sweep.replay.model import FORKED_S
 from nws_sweep.replay.queue import QueueSettings, replay
 from nws_sweep.results import BatchCost, BatchRecord, LoopCosts, Span, TimeSlice, Window
 from nws_sweep.searching.counters import all_windows
-from nws_sweep.searching.schedule import Conditions, steady_windows
+from nws_sweep.searching.schedule import Conditions, batches_in, steady_windows
 
 Placed = tuple[Window, int | None]  # a window, and the round of its time slice
 
@@ -48,7 +48,7 @@ def loop_costs(slices: Sequence[TimeSlice], conditions: Conditions) -> LoopCosts
     windows = all_windows(slices)
     # The first training steps take longer.
     counting = [window for window in windows if window.counts and window.batches] or windows
-    batches = sum(window.batches for window in counting)
+    batches = batches_in(counting)
     if not batches:
         return None
     loop = LoopCosts(
@@ -62,8 +62,8 @@ def loop_costs(slices: Sequence[TimeSlice], conditions: Conditions) -> LoopCosts
 def _with_workers(loop: LoopCosts, slices: Sequence[TimeSlice], conditions: Conditions) -> LoopCosts:
     """Adds the costs of receiving batches, and of the life of the workers."""
     workers, windows = conditions.settings.num_workers, all_windows(slices)
-    batches = sum(window.batches for window in windows)
-    receive_s = sum(window.receive_cpu_s or 0.0 for window in windows) / batches
+    batches = batches_in(windows)
+    receive_s = receive_cpu_s(windows)
     delay_s = sum(window.receive_delay_s for window in windows) / batches
     ready_s = [wait_s for epoch in epochs(slices) for wait_s in _waits_for_ready_batches(epoch)]
     receive_wait_s = 0.0
@@ -85,12 +85,16 @@ def _with_workers(loop: LoopCosts, slices: Sequence[TimeSlice], conditions: Cond
     )
 
 
+def receive_cpu_s(windows: Sequence[Window]) -> float:
+    """Computes the mean CPU seconds of the main process for receiving a batch from a worker; 0 without batches."""
+    return sum(window.receive_cpu_s or 0.0 for window in windows) / max(1, batches_in(windows))
+
+
 def _sampler_s(windows: Sequence[Window], conditions: Conditions) -> float:
     """Computes the seconds in the sampler for the indices of one batch; a start draws the indices of a whole queue."""
     within_epochs = [window for window in windows if window.startup_s is None and window.batches]
     if within_epochs:
-        batches = sum(window.batches for window in within_epochs)
-        return sum(window.sampler_s for window in within_epochs) / batches
+        return sum(window.sampler_s for window in within_epochs) / batches_in(within_epochs)
     drawn = sum(window.batches + conditions.settings.queued_batches for window in windows)
     if conditions.length is not None:
         drawn = min(drawn, conditions.length * len(windows))
@@ -151,7 +155,7 @@ def spans_of(
         if not steady_windows([window for window, _ in windows]):
             continue
         of_epoch = [record for record in records if record.epoch == epoch] or records
-        batches = sum(window.batches for window, _ in windows)
+        batches = batches_in(window for window, _ in windows)
         costs = _costs_in_order(of_epoch, batches + settings.queued_batches)
         returned_s = (0.0, *replay(costs, loop, settings).returned_s)  # before the first batch, and after each
         first = 0

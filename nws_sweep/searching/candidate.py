@@ -163,15 +163,15 @@ class Candidate:
 
     @property
     def limit(self) -> str:
-        """The limit that ends the trial before it is precise; empty if none is reached."""
+        """A line about the limit that ends the trial before it is precise; empty if none is reached."""
         if self.is_exhausted:
-            return "the end of the data, which can be read only once"
+            return "stopped at the end of the data, which can be read only once"
         rules, windows = self.process.configuration.measure, self.windows
         has_result = schedule.steady_windows(windows) or schedule.epoch_windows(windows)
         if rules.mode == "epoch" or not has_result:  # in mode epoch, epochs are counted, not timed
             return ""
-        is_spent = sum(window.elapsed_s for window in windows) >= rules.trial_limit_s
-        return f"measure.trial_limit_s={rules.trial_limit_s:g}" if is_spent else ""
+        is_spent = schedule.seconds_in(windows) >= rules.trial_limit_s
+        return f"stopped at measure.trial_limit_s={rules.trial_limit_s:g}" if is_spent else ""
 
     def note(self, line: str) -> None:
         """Adds a line to the row, once."""
@@ -215,12 +215,9 @@ class Candidate:
 def observation_of_candidate(candidate: Candidate, costs: Known | None) -> Observation:
     """Makes what a strategy sees of a candidate; ``costs`` are the costs of its batches."""
     timing = candidate.figures.timing
-    return Observation(
+    observation = Observation(
         settings=candidate.settings,
-        cost_s=timing.cost_s if candidate.has_pace else None,
-        paces_s=timing.paces_s if candidate.has_pace else {},
         paced_share=timing.paced_share,
-        bias_bound=timing.bias_bound if candidate.has_pace else 0.0,
         batches=candidate.conditions.length or None,
         spent_s=candidate.cost_s,
         timed_s=timing.timed_s,
@@ -229,6 +226,9 @@ def observation_of_candidate(candidate: Candidate, costs: Known | None) -> Obser
         costs=costs,
         fed_workers=candidate.figures.fed_workers,
     )
+    if not candidate.has_pace:
+        return observation
+    return replace(observation, cost_s=timing.cost_s, paces_s=timing.paces_s, bias_bound=timing.bias_bound)
 
 
 def trial_of(candidate: Candidate, compared: Comparison = ALONE) -> Trial:

@@ -27,7 +27,6 @@ class Data:
         wrong_length: An epoch that is not as long as the dataset's length says, in words; else empty.
         cold_files: Files that are dropped from the page cache before each time slice.
         whole_batches: What whole batches take; None if they differ from the batches of samples, or are unknown.
-        has_tried_batches: Whether whole batches have been tried.
     """
 
     environment: Environment
@@ -36,12 +35,13 @@ class Data:
     wrong_length: str = ""
     cold_files: Sequence[str] = ()
     whole_batches: WholeBatches | None = None
-    has_tried_batches: bool = False
+    _has_tried_batches: bool = False
     _place: float | None = None  # where the batches of the latest trial process begin; None if all have the same
 
     def __post_init__(self) -> None:
         """Lists the files of ``measure.cache=cold``; ConfigurationError if there are none."""
         self.cold_files = _cold_files(self.rules)
+        self._has_tried_batches = self.whole_batches is not None
 
     def place(self, candidate: Candidate) -> None:
         """Moves the place where batches begin, before a trial process starts, far from the places of other processes.
@@ -55,9 +55,9 @@ class Data:
 
     def try_whole_batches(self, candidate: Candidate) -> None:
         """Tries once what whole batches take, where samples take microseconds; the try takes 0.3 s."""
-        if self.has_tried_batches or not candidate.is_alive:
+        if self._has_tried_batches or not candidate.is_alive:
             return
-        self.has_tried_batches = True
+        self._has_tried_batches = True
         settings, facts = candidate.settings, candidate.process.facts
         costs = [record.cost for window in candidate.windows for record in window.records]
         if not costs or facts is None or facts.iterable or not settings.batch_size:
@@ -94,33 +94,21 @@ class Data:
 
     def notice_length(self, candidate: Candidate, candidates: Sequence[Candidate]) -> None:
         """Notes after a time slice what the end of an epoch shows about its length, for all candidates."""
-        if not _is_divided(candidate):
-            self.wrong_length = self.wrong_length or _wrong_length(candidate)
+        batches, length = schedule.epoch_batches(candidate.windows), candidate.batches_per_epoch
+        if batches is not None and length is not None and not self.wrong_length:
+            facts = candidate.process.facts
+            # Each worker of an iterable dataset may end its share with a shorter batch.
+            short_batches = candidate.settings.num_workers if facts and facts.iterable else 0
+            if abs(batches - length) > short_batches:
+                self.wrong_length = f"an epoch ended after {batches} batches, but its length is {length}"
         if self.wrong_length:
             self.seen_batches = None
-        elif candidate.batches_per_epoch is None:
-            self.seen_batches = self.seen_batches or schedule.epoch_batches(candidate.windows)
+        elif length is None:
+            self.seen_batches = self.seen_batches or batches
         for started in candidates:
             started.seen_batches = self.seen_batches
             if self.wrong_length:
                 started.forget_length(self.wrong_length)
-
-
-def _is_divided(candidate: Candidate) -> bool:
-    """Whether an epoch may differ from its length because each worker ends its share with a shorter batch."""
-    facts = candidate.process.facts
-    if facts is None or not facts.iterable:
-        return False
-    more = (schedule.epoch_batches(candidate.windows) or 0) - (candidate.batches_per_epoch or 0)
-    return abs(more) <= candidate.settings.num_workers
-
-
-def _wrong_length(candidate: Candidate) -> str:
-    """Says that an epoch ended after another number of batches than its length; else empty."""
-    batches, length = schedule.epoch_batches(candidate.windows), candidate.batches_per_epoch
-    if length is None or batches in (None, length):
-        return ""
-    return f"an epoch ended after {batches} batches, but its length is {length}"
 
 
 def _cold_files(rules: MeasureRules) -> tuple[str, ...]:

@@ -56,17 +56,16 @@ class Round:
         beside: Candidates that are measured too, for the comparison, if they have trial processes.
         ended: Candidates to end before the round.
         window_s: Least seconds of a window.
-        waits: Whether a new candidate that does not fit beside ``candidates`` waits until some of them have ended; if
-            not, the slowest of them ends at once.
-        are_worse: Whether ``ended`` are ended because other candidates are better; if not, because they are precise.
+        are_rivals: Whether candidates compete: they are ended because other candidates are better, and where a new one
+            does not fit, the slowest ends at once. If not, all become precise: candidates are ended because they are,
+            and a new one that does not fit waits until some of ``candidates`` have ended.
     """
 
     candidates: tuple[LoaderSettings, ...]
     beside: tuple[LoaderSettings, ...] = ()
     ended: tuple[LoaderSettings, ...] = ()
     window_s: float = 0.5
-    waits: bool = False
-    are_worse: bool = True
+    are_rivals: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

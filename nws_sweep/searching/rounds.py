@@ -24,6 +24,7 @@ from nws_sweep.searching.data import Data
 from nws_sweep.searching.estimates import FEWEST_ROUNDS, Estimates, estimates_of
 from nws_sweep.searching.observations import Observation, Round, observation_of
 from nws_sweep.searching.sample_check import SampleChecker
+from nws_sweep.searching.timing import ALONE
 
 
 class Rounds(ExitStack):
@@ -51,8 +52,7 @@ class Rounds(ExitStack):
         budget_bytes = environment.memory_budget(rules.memory_budget_bytes)
         self._admission = Admission(environment, budget_bytes, ranks, rules.interleave)
         self._samples = SampleChecker(self, observer)
-        whole_batches = start.facts.whole_batches if start.facts else None
-        self._data = Data(environment, rules, whole_batches=whole_batches, has_tried_batches=whole_batches is not None)
+        self._data = Data(environment, rules, whole_batches=start.facts.whole_batches if start.facts else None)
 
     def __exit__(self, *error: Any) -> bool | None:
         """Ends all trial processes at the same time."""
@@ -111,10 +111,8 @@ class Rounds(ExitStack):
         estimates = self.estimates
         trials = list(self.start.trials)
         for candidate in self.candidates:
-            if estimates is None or not candidate.has_pace:
-                trials.append(trial_of(candidate))
-            else:
-                trials.append(trial_of(candidate, estimates.comparison(candidate.settings)))
+            compared = estimates.comparison(candidate.settings) if estimates and candidate.has_pace else ALONE
+            trials.append(trial_of(candidate, compared))
         cost_s = self.start.cost_s + self.environment.clock() - self.turns.began_s
         return replace(self.start, trials=tuple(trials), facts=self.facts, cost_s=cost_s)
 
@@ -146,7 +144,7 @@ class Rounds(ExitStack):
         estimates = self.estimates
         for candidate in self.candidates:
             if candidate.has_pace or not note:
-                _finish(candidate, note or _note_of_limit(candidate), estimates)
+                slices.finish(candidate, note or candidate.limit, estimates)
         self._report_finished()
 
     def _end(self, decision: Round) -> None:
@@ -155,11 +153,11 @@ class Rounds(ExitStack):
         ended = [candidate for candidate in unfinished if candidate.settings in decision.ended]
         estimates = self.estimates if ended else None
         for candidate in ended:
-            candidate.was_ended = decision.are_worse
-            note = _note_of_limit(candidate)
-            if decision.are_worse:
+            candidate.was_ended = decision.are_rivals
+            note = candidate.limit
+            if decision.are_rivals:
                 note = f"ended after {units.counted(len(candidate.figures.timing.paces_s), 'round')}"
-            _finish(candidate, note, estimates)
+            slices.finish(candidate, note, estimates)
             candidate.process.close()
         self._report_finished()
 
@@ -239,12 +237,3 @@ class Rounds(ExitStack):
         for trial in record.trials:
             if trial.settings in settings:
                 self._observer.trial_finished(record, trial)
-
-
-def _finish(candidate: Candidate, note: str, estimates: Estimates | None) -> None:
-    half_width = estimates.half_width(candidate.settings) if estimates else None
-    slices.finish(candidate, note, half_width)
-
-
-def _note_of_limit(candidate: Candidate) -> str:
-    return f"stopped at {candidate.limit}" if candidate.limit else ""

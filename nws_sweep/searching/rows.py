@@ -10,8 +10,8 @@ from nws_sweep.replay.known import beside_others, queue_settings
 from nws_sweep.replay.limits import Limit, physical_limits
 from nws_sweep.results import BatchCost, BatchRecord, LoopCosts, Noise, Span, TimeSlice, Trial, TrialState
 from nws_sweep.searching import batch_costs, counters
-from nws_sweep.searching.schedule import Conditions, epoch_windows
-from nws_sweep.searching.timing import ALONE, Comparison, Timing, batches_made, running_slices
+from nws_sweep.searching.schedule import Conditions, batches_in, epoch_windows, seconds_in
+from nws_sweep.searching.timing import ALONE, Comparison, Timing
 from nws_sweep.system import usage
 
 _MARGIN = 1.05  # CPU time, costs of batches and pace come from stretches that differ by a few batches
@@ -119,8 +119,7 @@ class Figures:
         slowest_s = max(timing.batch_s, timing.paced_s)
         epochs = epoch_windows(timing.paced_windows)
         if epochs:  # workers made batches in a long first step, too
-            epochs_s = sum(epoch.elapsed_s for epoch in epochs)
-            slowest_s = max(slowest_s, epochs_s / sum(epoch.batches for epoch in epochs))
+            slowest_s = max(slowest_s, seconds_in(epochs) / batches_in(epochs))
         if half_width is None:
             return max([slowest_s, *timing.paces_s.values()])
         return slowest_s * math.exp(half_width)
@@ -130,22 +129,15 @@ class Figures:
         limits = [Limit("the training step", self.timing.step_s)]
         costs = self._costs_in_windows()
         if self.loop is not None and costs:
-            loop = replace(self.loop, step_s=self.timing.step_s, receive_s=self._receive_s())
+            # The first batches of a process take longer to receive.
+            receive_s = batch_costs.receive_cpu_s(self.timing.paced_windows)
+            loop = replace(self.loop, step_s=self.timing.step_s, receive_s=receive_s)
             # Of CPU time only the counters say enough: records of a start have what a process does once.
             limits += physical_limits(costs, loop, self.conditions.settings.num_workers, math.inf)
         cpu_s = self._least_cpu_s()
         if cpu_s is not None:
             limits.append(Limit("the CPU time of a batch, shared by the CPUs,", cpu_s / self.conditions.cores))
         return limits
-
-    def _receive_s(self) -> float:
-        """Computes the CPU seconds for receiving a batch in the windows of the pace.
-
-        The first batches of a process take longer.
-        """
-        windows = self.timing.paced_windows
-        batches = max(1, sum(window.batches for window in windows))
-        return sum(window.receive_cpu_s or 0.0 for window in windows) / batches
 
     def _costs_in_windows(self) -> list[BatchCost]:
         """Lists the costs of the batches in the windows of the pace, without batches whose calls were timed."""
@@ -162,15 +154,14 @@ class Figures:
 
     def _least_cpu_s(self) -> float | None:
         """Computes a lower bound of the CPU seconds of a batch, without the time between windows; None if unknown."""
-        running, cores = running_slices(self.slices), self.conditions.cores
+        running, cores = counters.running_slices(self.slices), self.conditions.cores
         windows = counters.all_windows(running)
         has_start_or_end = any(window.startup_s is not None or window.ended_epoch for window in windows)
         if has_start_or_end and not epoch_windows(windows):
             return None
         cpu_s, batches = 0.0, 0.0
         for time_slice in running:
-            windows_s = sum(window.elapsed_s for window in time_slice.windows)
-            between_s = time_slice.elapsed_s - windows_s + usage.CLOCK_TICK_S
+            between_s = time_slice.elapsed_s - seconds_in(time_slice.windows) + usage.CLOCK_TICK_S
             cpu_s += time_slice.used.cpu_s - cores * max(0.0, between_s)
-            batches += batches_made(time_slice, self.conditions)
+            batches += counters.batches_made(time_slice, self.conditions)
         return max(0.0, cpu_s) / batches if batches else None

@@ -173,7 +173,7 @@ class SampleChecker:
             self._reference.update({sample.key: sample.parts for sample in loaded})
 
     def _compare_one_by_one(self, samples: Sequence[SampleMade], settings: LoaderSettings, facts: DatasetFacts) -> None:
-        """Finds random parts, which differ although no other worker loads at the same time; WrongSamples if many differ.
+        """Finds random parts, which differ though no other worker loads at the same time; WrongSamples if many differ.
 
         A sample is wrong if parts that are not random differ where workers load at the same time.
         """

@@ -63,30 +63,21 @@ def next_request(windows: Sequence[Window], conditions: Conditions, *, was_pause
     """Asks for the window after those taken; ``was_paused`` if the loader was paused after the last of them."""
     if whole_epochs(windows, conditions):
         return WindowRequest(kind=WindowKind.EPOCH)
+    warm_up = WindowRequest(
+        kind=WindowKind.WARM_UP, min_batches=conditions.warm_up, multiple_of=conditions.worker_multiple
+    )
     if not windows or windows[-1].ended_epoch or _needs_new_epoch(windows, conditions, was_paused):
-        return _warm_up(conditions, conditions.warm_up, fresh=True)
+        return replace(warm_up, fresh=True)
     missing = conditions.warm_up - taken_in_epoch(windows)
     if missing > 0:
-        return _warm_up(conditions, missing)
+        return replace(warm_up, min_batches=missing)
     steady = _steady(windows, conditions)
     missing_s = _missing_warm_up_s(windows, conditions)
     if missing_s > 0:
         return replace(steady, kind=WindowKind.WARM_UP, min_seconds=missing_s)
     if was_paused and conditions.settings.queued_batches:
-        return _warm_up(conditions, _discarded_after_pause(windows, conditions), cover_buffer=True)
+        return replace(warm_up, min_batches=_discarded_after_pause(windows, conditions), cover_buffer=True)
     return steady
-
-
-def _warm_up(
-    conditions: Conditions, min_batches: int, *, fresh: bool = False, cover_buffer: bool = False
-) -> WindowRequest:
-    return WindowRequest(
-        kind=WindowKind.WARM_UP,
-        min_batches=min_batches,
-        multiple_of=conditions.worker_multiple,
-        fresh=fresh,
-        cover_buffer=cover_buffer,
-    )
 
 
 def _steady(windows: Sequence[Window], conditions: Conditions) -> WindowRequest:
@@ -125,7 +116,7 @@ def _missing_warm_up_s(windows: Sequence[Window], conditions: Conditions) -> flo
     left = _batches_left(windows, conditions)
     if steady_windows(windows) or (left is not None and left < 2 * conditions.worker_multiple):
         return 0.0
-    missing_s = conditions.rules.window_s - sum(window.elapsed_s for window in windows)
+    missing_s = conditions.rules.window_s - seconds_in(windows)
     starts_s = [window.startup_s for window in windows if window.startup_s is not None]
     if len(starts_s) == 1:  # a short epoch may end before its warm-up is long enough
         missing_s += starts_s[0]
@@ -140,6 +131,13 @@ def _discarded_after_pause(windows: Iterable[Window], conditions: Conditions) ->
 def counted(windows: Iterable[Window]) -> bool:
     """Whether the samples that the workers make are counted."""
     return all(window.produced is not None for window in windows)
+
+
+def produced(windows: Sequence[Window], conditions: Conditions) -> float | None:
+    """Counts the batches that workers made during windows, fractions included; None if samples are not counted."""
+    if not conditions.settings.num_workers or not counted(windows):
+        return None
+    return sum(window.produced or 0 for window in windows) / conditions.batch_length
 
 
 def whole_epochs(windows: Sequence[Window], conditions: Conditions) -> bool:
@@ -159,10 +157,10 @@ def is_short_epoch(windows: Sequence[Window], conditions: Conditions) -> bool:
     """Whether an epoch at the pace of these windows takes at most ``_SHORT_EPOCH_S``; not with persistent workers."""
     if conditions.rules.mode == "epoch" or conditions.settings.persistent_workers:
         return False
-    taken, batches = sum(window.batches for window in windows), conditions.batches_per_epoch
+    taken, batches = batches_in(windows), conditions.batches_per_epoch
     if not taken or batches is None:
         return False
-    return sum(window.elapsed_s for window in windows) * batches <= _SHORT_EPOCH_S * taken
+    return seconds_in(windows) * batches <= _SHORT_EPOCH_S * taken
 
 
 def _batches_left(windows: Sequence[Window], conditions: Conditions) -> int | None:
@@ -178,6 +176,16 @@ def taken_in_epoch(windows: Sequence[Window]) -> int:
         if window.startup_s is not None:
             break
     return taken
+
+
+def batches_in(windows: Iterable[Window]) -> int:
+    """Counts the batches of windows."""
+    return sum(window.batches for window in windows)
+
+
+def seconds_in(windows: Iterable[Window]) -> float:
+    """Adds up the durations of windows."""
+    return sum(window.elapsed_s for window in windows)
 
 
 def steady_windows(windows: Iterable[Window]) -> list[Window]:

@@ -10,6 +10,7 @@ from nws_sweep.executor.environment import STALL_S, TrialProcess
 from nws_sweep.results import TimeSlice, Window, WindowKind, WindowRequest
 from nws_sweep.searching import counters, schedule
 from nws_sweep.searching.candidate import Candidate
+from nws_sweep.searching.estimates import Estimates
 from nws_sweep.system import resources
 
 _FEWER_THREADS = 0.8  # share of the time with the program's own number of threads that is worth a warning
@@ -56,13 +57,13 @@ def take_slice(candidate: Candidate, number: int, window_s: float, memory_left: 
             _leave_out_first_slice(candidate)
 
 
-def finish(candidate: Candidate, note: str = "", half_width: float | None = None) -> None:
+def finish(candidate: Candidate, note: str, estimates: Estimates | None) -> None:
     """Makes the row of a candidate final, with a note; a row with an impossible pace has a reason instead of a time.
 
     Args:
         candidate: Finished or not.
         note: For the row; empty for no note.
-        half_width: As of ``Figures.impossible``.
+        estimates: Of all candidates; None if no candidate has a time.
     """
     if candidate.is_finished:
         return
@@ -71,6 +72,7 @@ def finish(candidate: Candidate, note: str = "", half_width: float | None = None
         return
     if note:
         candidate.note(note)
+    half_width = estimates.half_width(candidate.settings) if estimates else None
     reason = candidate.figures.impossible(half_width)
     if reason:
         candidate.fail(errors.TrialMismeasured(reason))

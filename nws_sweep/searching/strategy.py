@@ -88,19 +88,14 @@ class Patience(Strategy):
             beside=tuple(beside),
             ended=tuple(ended),
             window_s=math.inf,
-            waits=True,
-            are_worse=False,
+            are_rivals=False,
         )
 
     def _is_compared(self, best: Observation, wanted: Sequence[Observation]) -> bool:
         """Whether the best so far takes part in a round: beside these candidates it had fewer than ``windows``."""
-        if not best.may_continue:
-            return False
-        first_rounds = [min(observation.paces_s) for observation in wanted if observation.paces_s]
-        if not first_rounds:
-            return True
-        rounds_beside = sum(number >= min(first_rounds) for number in best.paces_s)
-        return rounds_beside < self.measure.windows
+        first_round = min((number for observation in wanted for number in observation.paces_s), default=math.inf)
+        rounds_beside = sum(number >= first_round for number in best.paces_s)
+        return best.may_continue and rounds_beside < self.measure.windows
 
     def _exceeded(self, best: int | None, without_improvement: int) -> str:
         count = units.counted(without_improvement, "candidate")

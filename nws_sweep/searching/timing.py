@@ -16,9 +16,9 @@ from functools import cached_property
 
 from nws_sweep.replay import choice
 from nws_sweep.results import Account, Measurement, TimeSlice, Window, WindowKind
-from nws_sweep.searching.batch_costs import end_of_workers_s
-from nws_sweep.searching.counters import all_windows, cpu_time_s, memory_growth_bytes
-from nws_sweep.searching.schedule import Conditions, counted, epoch_windows, steady_windows
+from nws_sweep.searching.batch_costs import end_of_workers_s, receive_cpu_s
+from nws_sweep.searching.counters import all_windows, used_resources
+from nws_sweep.searching.schedule import Conditions, batches_in, epoch_windows, produced, seconds_in, steady_windows
 from nws_sweep.searching.stats import estimate_of, student_t_975
 
 
@@ -83,16 +83,16 @@ class Pace:
 
     def pace_s(self, windows: Sequence[Window]) -> float:
         """Seconds per batch of some windows, at the end of the queue that decides."""
-        batches = float(_taken(windows))
+        batches = float(batches_in(windows))
         if self._workers_decide:
-            batches = _produced(windows, self.conditions) or batches
-        return sum(window.elapsed_s for window in windows) / batches
+            batches = produced(windows, self.conditions) or batches
+        return seconds_in(windows) / batches
 
     @cached_property
     def _workers_decide(self) -> bool:
         """Whether the steady pace is the pace of the workers; see the module."""
         windows = self.counting
-        if epoch_windows(windows) or not _produced(windows, self.conditions):
+        if epoch_windows(windows) or not produced(windows, self.conditions):
             return False
         batch_length = self.conditions.batch_length
         gains = [(window.produced or 0) / batch_length - window.batches for window in windows]
@@ -102,22 +102,22 @@ class Pace:
         if abs(gain) > half_width:
             return gain < 0
         waiting_s = sum(sum(window.wait_s) for window in windows)
-        return waiting_s >= choice.PROMISING * sum(window.elapsed_s for window in windows)
+        return waiting_s >= choice.PROMISING * seconds_in(windows)
 
     @cached_property
     def bias_bound(self) -> float:
         """Bound on the relative error of the pace from a change of the queue."""
         if epoch_windows(self.counting):
             return 0.0
-        taken, produced = _taken(self.counting), _produced(self.counting, self.conditions)
-        if produced is None:  # the queue may have changed from full to empty
+        taken, made_by_workers = batches_in(self.counting), produced(self.counting, self.conditions)
+        if made_by_workers is None:  # the queue may have changed from full to empty
             return self.conditions.settings.queued_batches / taken
-        return abs(produced - taken) / taken
+        return abs(made_by_workers - taken) / taken
 
     @cached_property
     def step_s(self) -> float:
         """Seconds per batch in the training step."""
-        return sum(sum(window.step_s) for window in self.counting) / max(1, _taken(self.counting))
+        return sum(sum(window.step_s) for window in self.counting) / max(1, batches_in(self.counting))
 
     def _elapsed_s(self, window: Window) -> float:
         """The duration of a window, s.
@@ -162,7 +162,7 @@ class Pace:
     def _paced_s(self, windows: Sequence[Window]) -> float:
         """Computes the seconds per batch of windows that rounds compare."""
         if epoch_windows(windows):
-            return sum(map(self._elapsed_s, windows)) / _taken(windows)
+            return sum(map(self._elapsed_s, windows)) / batches_in(windows)
         return self.pace_s(windows)
 
 
@@ -244,13 +244,13 @@ class Timing(Pace):
         The waits of the windows that count are split by what they contain; what nothing else explains is making.
         """
         windows = self.paced_windows
-        taken = _taken(windows)
+        taken = batches_in(windows)
         if self.cost_s is None or not taken:
             return None
         sampler_s = sum(window.sampler_s for window in windows) / taken
         receive_s = 0.0
         if self.conditions.settings.num_workers:
-            receive_s = sum(window.receive_cpu_s or 0.0 for window in windows) / taken
+            receive_s = receive_cpu_s(windows)
         batches, first_draws_s, workers_s = 1, 0.0, 0.0
         if self.epoch_s:
             batches = self.conditions.length or 1
@@ -291,7 +291,7 @@ class Timing(Pace):
     @cached_property
     def timed_s(self) -> float:
         """Seconds of the windows that count."""
-        return sum(window.elapsed_s for window in self.windows if window.counts)
+        return seconds_in(window for window in self.windows if window.counts)
 
     def measurement(self, compared: Comparison = ALONE) -> Measurement | None:
         """Makes the figures of the trial's row, as compared with other trials; None without any batch."""
@@ -351,69 +351,14 @@ def starting_s(start: Window, windows: Sequence[Window]) -> float:
     return 0.0
 
 
-def _taken(windows: Sequence[Window]) -> int:
-    return sum(window.batches for window in windows)
-
-
-def _produced(windows: Sequence[Window], conditions: Conditions) -> float | None:
-    """Counts the batches that workers made during windows, fractions included; None if samples are not counted."""
-    if not conditions.settings.num_workers or not counted(windows):
-        return None
-    return sum(window.produced or 0 for window in windows) / conditions.batch_length
-
-
 def _mean_batch_length(windows: Sequence[Window], conditions: Conditions) -> float:
     """Computes the samples of a batch: ``batch_size``, but the last one of an epoch, or of each worker, may be shorter.
 
     What was counted may be another dimension, such as that of the first image in a tuple of images.
     """
-    taken, batch_size = _taken(windows), conditions.settings.batch_size
+    taken, batch_size = batches_in(windows), conditions.settings.batch_size
     counted_length = sum(window.samples for window in windows) / taken
     if batch_size is None:
         return counted_length or 1.0
     short_batches = len(epoch_windows(windows)) * conditions.worker_multiple
     return min(batch_size, max(counted_length, batch_size * (1 - short_batches / taken)))
-
-
-def used_resources(slices: Sequence[TimeSlice], conditions: Conditions, startup_s: float) -> Measurement:
-    """Adds up what the processes of a trial used: CPU time and storage per batch made, without the start of workers."""
-    running = running_slices(slices)
-    batches = sum(batches_made(time_slice, conditions) for time_slice in running)
-    cpu_s = cpu_time_s(running) - _starts_cpu_s(running, conditions)
-    read_bytes = [read for read in (time_slice.used.disk_bytes for time_slice in running) if read is not None]
-    return Measurement(
-        startup_s=startup_s,
-        cpu_s=cpu_s / batches if batches and cpu_s > 0 else None,
-        memory_bytes=_most(time_slice.after.memory_bytes for time_slice in slices),
-        shm_bytes=_most(time_slice.after.shm_bytes for time_slice in slices),
-        memory_growth_bytes=memory_growth_bytes(slices),
-        disk_bytes=sum(read_bytes) / batches if batches and read_bytes else None,
-    )
-
-
-def _starts_cpu_s(slices: Sequence[TimeSlice], conditions: Conditions) -> float:
-    """Computes the CPU seconds for starting workers, of the main process and of the workers."""
-    windows = all_windows(slices)
-    starts = [window for window in windows if window.startup_s is not None]
-    main_s = sum(window.start_cpu_s or 0.0 for window in starts)
-    worker_s = max((window.worker_start.cpu_s for window in windows if window.worker_start), default=0.0)
-    return main_s + len(starts) * conditions.settings.num_workers * worker_s
-
-
-def _most(values: Iterable[int | None]) -> int | None:
-    return max((value for value in values if value is not None), default=None)
-
-
-def running_slices(slices: Sequence[TimeSlice]) -> Sequence[TimeSlice]:
-    """Selects the time slices that count; without those that start workers if there are others."""
-    counting = [time_slice for time_slice in slices if any(window.counts for window in time_slice.windows)]
-    running = [time_slice for time_slice in counting if all(window.startup_s is None for window in time_slice.windows)]
-    return running or counting or list(slices)
-
-
-def batches_made(time_slice: TimeSlice, conditions: Conditions) -> float:
-    """Counts the batches that were made in a time slice, fractions included."""
-    produced = _produced(time_slice.windows, conditions)
-    if produced is None or epoch_windows(time_slice.windows):  # all batches made are taken; the last is shorter
-        return _taken(time_slice.windows)
-    return produced
