@@ -120,7 +120,7 @@ def end_of_workers_s(windows: Iterable[Window], conditions: Conditions) -> float
 def _waits_for_ready_batches(epoch: Sequence[Placed]) -> Iterator[float]:
     """Yields the waits for batches that lay ready, for at least as long as their making took.
 
-    A worker transfers a batch in a thread of its own, beside the making of its next batch: the batch lies ready later
+    A worker transfers a batch in another thread, beside the making of its next batch: the batch lies ready later
     than its copying takes, the more so if Python code keeps the GIL.
     """
     records = {record.number: record for window, _ in epoch for record in window.records}

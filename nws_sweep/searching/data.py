@@ -18,7 +18,7 @@ _CHEAP_SAMPLE_S = 200e-6  # with collating: of dearer samples, indexing is a sma
 
 @dataclass(eq=False)
 class Data:
-    """The data of one search, as all its candidates have seen them.
+    """The data of one search, as all candidates have seen them.
 
     Attributes:
         environment: Says how much memory is free.

@@ -39,8 +39,8 @@ class OtherSettingsSearch(Strategy):
         """Decides as the search of num_workers; after its end on the next values of other settings."""
         variants = [o for o in observations if o.settings != self.base.with_workers(o.num_workers)]
         # Rounds beside other settings do not reopen the search of num_workers: they have no other number.
-        first = min((number for variant in variants for number in variant.paces_s), default=math.inf)
-        of_workers = [_before(first, observation) for observation in observations if observation not in variants]
+        first_round = min((number for variant in variants for number in variant.paces_s), default=math.inf)
+        of_workers = [_before(first_round, observation) for observation in observations if observation not in variants]
         decision = self.workers.decide(of_workers, facts)
         estimates = estimates_of(of_workers, self.rules.tolerance)
         # A finished trial of an earlier program does not show that the search of num_workers ended.
@@ -48,7 +48,7 @@ class OtherSettingsSearch(Strategy):
         if estimates is None or not (isinstance(decision, Stop) or has_begun):
             return decision
         # The best so far takes part in the first round with other settings, unless it has ended.
-        beside = (o.settings for o in observations if o not in variants and first in o.paces_s)
+        beside = (o.settings for o in observations if o not in variants and first_round in o.paces_s)
         best = next(beside, estimates.answer)
         reason = f"num_workers={best.num_workers} was the fastest"
         if isinstance(decision, Stop) and best == estimates.answer:
@@ -163,9 +163,9 @@ def _is_no_larger(variant: LoaderSettings, best: LoaderSettings) -> bool:
     return variant.num_workers <= best.num_workers or variant.queued_batches <= best.queued_batches
 
 
-def _before(first: float, observation: Observation) -> Observation:
-    """Returns the observation without its rounds from the first with other settings on."""
-    paces_s = {number: pace_s for number, pace_s in observation.paces_s.items() if number < first}
+def _before(first_round: float, observation: Observation) -> Observation:
+    """Returns the observation as it was before the first round with other settings."""
+    paces_s = {number: pace_s for number, pace_s in observation.paces_s.items() if number < first_round}
     if observation.cost_s is None or not paces_s or len(paces_s) == len(observation.paces_s):
         return replace(observation, paces_s=paces_s)
     slower = statistics.fmean(paces_s.values()) / statistics.fmean(observation.paces_s.values())

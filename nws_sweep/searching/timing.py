@@ -2,10 +2,10 @@
 
 Throughput is measured at both ends of the queue: batches taken by the training step, and samples finished by the
 workers. Over a long time both rates are equal; in a window they differ by the change of the queue. If the queue fills
-or empties from window to window, the steady pace is that of the slower side: workers that fill a queue are ahead of the
-batch that the training step waits for, or of the training step; a training step that empties a queue uses batches that
-were ready. If the queue is in balance, the pace is that of the workers where the training step waits, because samples
-do not finish in multiples of the workers, else that of the training step.
+or empties from window to window, the slower side has the steady pace: workers that fill a queue are ahead of the batch
+that the training step waits for, or of the training step; a training step that empties a queue uses batches that were
+ready. If the queue is in balance, the workers have the pace where the training step waits, because samples do not
+finish in multiples of the workers, else the training step has it.
 """
 
 import math
@@ -43,6 +43,10 @@ ALONE = Comparison()  # of a trial that is compared with no other
 @dataclass(frozen=True)
 class Pace:
     """The seconds per batch of one trial, without start and end of epochs.
+
+    ``batch_s`` is the steady pace, which the row shows: of windows within epochs, or of the steady parts of whole
+    epochs. Candidates are compared by ``paces_s``, by round, and ``paced_s``: of windows within epochs, or of whole
+    epochs from beginning to end.
 
     Attributes:
         slices: The time slices of the trial, in order.
@@ -82,7 +86,7 @@ class Pace:
         return self.pace_s(self.counting) if self.counting else None
 
     def pace_s(self, windows: Sequence[Window]) -> float:
-        """Seconds per batch of some windows, at the end of the queue that decides."""
+        """Computes the seconds per batch of windows, at the end of the queue that decides."""
         batches = float(batches_in(windows))
         if self._workers_decide:
             batches = produced(windows, self.conditions) or batches
@@ -120,7 +124,7 @@ class Pace:
         return sum(sum(window.step_s) for window in self.counting) / max(1, batches_in(self.counting))
 
     def _elapsed_s(self, window: Window) -> float:
-        """The duration of a window, s.
+        """Computes the duration of a window, s.
 
         The first training step of a process makes what later steps use again, such as the context of a device or
         compiled functions. It counts as the longest of the later steps.
@@ -354,7 +358,7 @@ def starting_s(start: Window, windows: Sequence[Window]) -> float:
 def _mean_batch_length(windows: Sequence[Window], conditions: Conditions) -> float:
     """Computes the samples of a batch: ``batch_size``, but the last one of an epoch, or of each worker, may be shorter.
 
-    What was counted may be another dimension, such as that of the first image in a tuple of images.
+    What was counted may be another dimension, such as the height of the first image in a tuple.
     """
     taken, batch_size = batches_in(windows), conditions.settings.batch_size
     counted_length = sum(window.samples for window in windows) / taken
