@@ -179,7 +179,9 @@ class Adaptive(Strategy):
 
     def _enough_in_vain(self, estimates: Estimates) -> str:
         """Says why a candidate is started beside the answer only, whatever is predicted; empty if any may be."""
-        in_vain = _started_after_answer(estimates)
+        answer_round = min(estimates.of_answer.paces_s, default=0)
+        first_rounds = [min(observation.paces_s, default=0) for observation in estimates.observations]
+        in_vain = sum(first_round > answer_round for first_round in first_rounds)  # started after the answer
         is_enough = in_vain >= max(1, self.rules.patience)
         return f"the last {in_vain} that were predicted to be faster were not" if is_enough else ""
 
@@ -233,13 +235,6 @@ def _is_beside_answer(settings: LoaderSettings, estimates: Estimates) -> bool:
     place = numbers.index(estimates.answer.num_workers)
     below, above = numbers[max(0, place - 1)], numbers[min(place + 1, len(numbers) - 1)]
     return below < settings.num_workers < above
-
-
-def _started_after_answer(estimates: Estimates) -> int:
-    """Counts the candidates that were started after the answer, so that their predictions were wrong."""
-    answer_round = min(estimates.of_answer.paces_s, default=0)
-    first_rounds = [min(observation.paces_s, default=0) for observation in estimates.observations]
-    return sum(first_round > answer_round for first_round in first_rounds)
 
 
 def _is_behind(observation: Observation, estimates: Estimates) -> bool:

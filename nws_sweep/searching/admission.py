@@ -74,16 +74,13 @@ class Admission:
         windows = [window for candidate in started for window in candidate.windows]
         memory_bytes: dict[int, int] = {}
         for candidate in started:
-            memory_bytes[candidate.settings.num_workers] = _most_bytes(candidate)
+            added_bytes = [time_slice.after.added_bytes or 0 for time_slice in candidate.slices]
+            memory_bytes[candidate.settings.num_workers] = max(added_bytes)
         needs = resource_needs(windows, {workers: held for workers, held in memory_bytes.items() if held})
         free = self.environment.free_resources(self.memory_left(candidates))
         if alone:
             free = replace(free, shm_bytes=free.shm_size_bytes, memory_bytes=self.budget_bytes, threads=None)
         return reason_not_fitting(new.settings, needs, free, self.ranks)
-
-
-def _most_bytes(candidate: Candidate) -> int:
-    return max((time_slice.after.added_bytes or 0 for time_slice in candidate.slices), default=0)
 
 
 def _cost_s(candidate: Candidate) -> float:

@@ -212,7 +212,7 @@ class Candidate:
         self.process.close()
 
 
-def observation_of_candidate(candidate: Candidate, costs: Known | None) -> Observation:
+def observation_of_candidate(candidate: Candidate, costs: Known | None = None) -> Observation:
     """Makes what a strategy sees of a candidate; ``costs`` are the costs of its batches."""
     timing = candidate.figures.timing
     observation = Observation(

@@ -40,8 +40,16 @@ class Data:
 
     def __post_init__(self) -> None:
         """Lists the files of ``measure.cache=cold``; ConfigurationError if there are none."""
-        self.cold_files = _cold_files(self.rules)
         self._has_tried_batches = self.whole_batches is not None
+        if self.rules.cache != "cold":
+            return
+        names = self.rules.cache_files or ()
+        self.cold_files = page_cache.files_below(names)
+        if not self.cold_files:
+            raise ConfigurationError(
+                f"measure.cache=cold: no files in measure.cache_files=[{', '.join(names)}]; "
+                "name the files or folders that the dataset reads"
+            )
 
     def place(self, candidate: Candidate) -> None:
         """Moves the place where batches begin, before a trial process starts, far from the places of other processes.
@@ -109,17 +117,3 @@ class Data:
             started.seen_batches = self.seen_batches
             if self.wrong_length:
                 started.forget_length(self.wrong_length)
-
-
-def _cold_files(rules: MeasureRules) -> tuple[str, ...]:
-    """Lists the files that ``measure.cache=cold`` drops from the page cache; ConfigurationError if there are none."""
-    if rules.cache != "cold":
-        return ()
-    names = rules.cache_files or ()
-    files = page_cache.files_below(names)
-    if not files:
-        raise ConfigurationError(
-            f"measure.cache=cold: no files in measure.cache_files=[{', '.join(names)}]; "
-            "name the files or folders that the dataset reads"
-        )
-    return files

@@ -97,7 +97,7 @@ class Strategy(ABC):
         """Decides which candidates to measure next, or why to stop; ``facts`` are the dataset's, None if unknown."""
 
 
-def observation_of(trial: Trial, costs: Known | None) -> Observation:
+def observation_of(trial: Trial, costs: Known | None = None) -> Observation:
     """Makes the observation of a finished trial of an earlier program; ``costs`` are the costs of its batches."""
     cost_s = None if trial.objective_s is None else trial.objective_s / (trial.batches or 1)
     return Observation(

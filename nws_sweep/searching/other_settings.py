@@ -107,8 +107,9 @@ class OtherSettingsSearch(Strategy):
         for settings in bases:
             for value in _values(name, best):
                 variant = replace(settings, **{name: value}).canonical()
-                is_longer = name == "prefetch_factor" and not _is_no_larger(variant, best)
-                if variant not in (best, *bases, *variants) and not is_longer:
+                has_more = variant.num_workers > best.num_workers and variant.queued_batches > best.queued_batches
+                is_too_large = name == "prefetch_factor" and has_more
+                if variant not in (best, *bases, *variants) and not is_too_large:
                     variants.append(variant)
         return variants
 
@@ -157,10 +158,6 @@ def _active(
     candidates: Sequence[LoaderSettings], observed: Mapping[LoaderSettings, Observation]
 ) -> list[LoaderSettings]:
     return [settings for settings in candidates if observed[settings].may_continue]
-
-
-def _is_no_larger(variant: LoaderSettings, best: LoaderSettings) -> bool:
-    return variant.num_workers <= best.num_workers or variant.queued_batches <= best.queued_batches
 
 
 def _before(first_round: float, observation: Observation) -> Observation:

@@ -100,8 +100,8 @@ class Rounds(ExitStack):
 
         Estimates need no costs of batches, so these are not replayed.
         """
-        observations = [observation_of(trial, None) for trial in self.start.trials]
-        observations += [observation_of_candidate(candidate, None) for candidate in self.candidates]
+        observations = [observation_of(trial) for trial in self.start.trials]
+        observations += [observation_of_candidate(candidate) for candidate in self.candidates]
         observations.sort(key=lambda observation: observation.num_workers)
         return estimates_of(observations, self.start.configuration.search.tolerance)
 

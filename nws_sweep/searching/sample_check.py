@@ -99,15 +99,15 @@ class SampleChecker:
         try:
             warning = self.compare(candidate.logged, settings, facts, candidate.cost_s)
         except WrongSamples as error:
-            self._fail(candidate, error, are_all_wrong=facts.iterable)
+            self._fail(self._search.candidates if facts.iterable else [candidate], error)
+            if facts.iterable:
+                self._search.wrong_samples = str(error)
             return
         if warning:
             candidate.warn(warning)
 
-    def _fail(self, wrong: Candidate, error: WrongSamples, *, are_all_wrong: bool) -> None:
-        """Fails a candidate with workers, or all candidates with workers."""
-        self._search.wrong_samples = str(error) if are_all_wrong else ""
-        for candidate in self._search.candidates if are_all_wrong else [wrong]:
+    def _fail(self, candidates: Sequence[Candidate], error: WrongSamples) -> None:
+        for candidate in candidates:
             if candidate.settings.num_workers:
                 candidate.fail(error)
 

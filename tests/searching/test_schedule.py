@@ -55,7 +55,7 @@ class Simulation:
 
     @property
     def is_precise(self) -> bool:
-        observation = observation_of_candidate(self.candidate, None)
+        observation = observation_of_candidate(self.candidate)
         if observation.cost_s is None:
             return False
         return is_precise(observation, Estimates((observation,), 0.03), self.rules)
