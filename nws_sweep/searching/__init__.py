@@ -1,7 +1,7 @@
 """Searches one configuration: measures candidates in rounds, decides which to measure next, and recommends one.
 
-May import ``executor`` and below. Pure are all modules but ``search``, ``rounds``, ``candidate``, ``slices`` and
-``sample_check``.
+May import ``executor`` and below. Pure are all modules but ``search``, ``rounds``, ``candidate``, ``slices``,
+``admission``, ``data`` and ``sample_check``.
 
 Read first ``search``, the loop. From a window to its row: ``slices`` takes windows, ``timing`` has their times,
 ``estimates`` compares the candidates by round, ``rows`` makes the row.
@@ -21,7 +21,7 @@ slices           takes a time slice of a candidate
 admission        which candidates may have trial processes at the same time
 data             what time slices show about the length of an epoch and the size of the data
 schedule         which window a trial takes next
-timing           the times of one trial
+timing           the times of one trial: pace, start-up and epoch
 rows             the row of one candidate, and whether it is possible
 counters         CPU time, memory, storage and noise of time slices, from the counters of processes and machine
 batch_costs      what batches, the main process and the life of workers cost; measured and replayed time

@@ -16,43 +16,52 @@ from nws_sweep.replay.known import queue_settings
 from nws_sweep.replay.model import Model, with_and_without_others
 from nws_sweep.replay.promise import promised_s
 from nws_sweep.results import DatasetFacts, LoaderSettings
-from nws_sweep.searching.estimates import FEWEST_ROUNDS, Estimates, estimates_of, undecided
+from nws_sweep.searching.estimates import FEWEST_ROUNDS, Estimates, estimates_of, needs_another_round, undecided
 from nws_sweep.searching.observations import Decision, Observation, Round, Stop, Strategy, model_from
 
 _SHORT_WINDOW_S = 0.2  # duration of the windows of the first rounds
-_FIRST_STEP, _STEP = 8, 4  # a candidate has at most these workers, twice the CPUs, or times the workers measured
+_FIRST_STEP = 8  # workers that any candidate may have; also twice the CPUs,
+_STEP = 4  # and this many times the workers of the largest measured candidate
 MOST_PREDICTED = 6  # candidates started for their prediction, besides those that the patience allows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adaptive(Strategy):
-    """Compares the candidates that may be the best."""
+    """Compares the candidates that may be the best.
 
-    cores: float  # CPUs that a candidate may use
-    guess: int | None = None  # the best num_workers of a similar configuration; one of the first candidates
-    start_method: str = "fork"  # of workers: fork, spawn or forkserver
+    Attributes:
+        cores: CPUs that a candidate may use.
+        guess: The best num_workers of a similar configuration, a candidate of the first rounds; None for no guess.
+        start_method: How workers start: fork, spawn or forkserver.
+    """
+
+    cores: float
+    guess: int | None = None
+    start_method: str = "fork"
 
     def decide(self, observations: Sequence[Observation], facts: DatasetFacts | None = None) -> Decision:
-        """The next round, or the reason to stop."""
+        """Decides on the next round, or why to stop."""
         profiled = self.rules.candidates[0]
-        if all(o.num_workers != profiled for o in observations):  # a resumed search may have others
+        if all(observation.num_workers != profiled for observation in observations):  # a resumed search may have others
             return self._round([self.base.with_workers(profiled)])
-        if unknown := [o.settings for o in observations if o.may_continue and o.cost_s is None]:
-            return self._round(unknown)
+        untimed = [o.settings for o in observations if o.may_continue and o.cost_s is None]
+        if untimed:
+            return self._round(untimed)
         estimates = estimates_of(observations, self.rules.tolerance)
         model = model_from(observations, self.start_method)
         if estimates is None or model is None:
             return self._after_failures(observations)
         new = self._new(observations, estimates, model)
-        active = [o for o in estimates.observations if o.may_continue]
-        ended = [o for o in active if is_behind(o, estimates)]
-        staying = (
-            [o for o in active if o.settings == estimates.answer] if new else undecided(estimates, active, self.measure)
-        )
+        active = [observation for observation in estimates.observations if observation.may_continue]
+        if new:  # further rounds wait for what the new candidates show
+            staying = [observation for observation in active if observation.settings == estimates.answer]
+        else:
+            staying = undecided(estimates, active, self.measure)
         if not new and not staying:
             return Stop(reason=self._reason(observations, estimates, model))
-        rounds = max((len(o.paces_s) for o in staying), default=0)
-        kept = [o.settings for o in staying if o not in ended]
+        ended = [observation for observation in active if _is_behind(observation, estimates)]
+        kept = [observation.settings for observation in staying if observation not in ended]
+        rounds = max((len(observation.paces_s) for observation in staying), default=0)
         return self._round([*new, *kept], ended, rounds=rounds)
 
     def _round(
@@ -62,78 +71,92 @@ class Adaptive(Strategy):
         *,
         rounds: int = 0,
     ) -> Round:
+        """Decides on a round, whose windows double with each of the ``rounds`` so far that are more than enough."""
+        window_s = _SHORT_WINDOW_S * 2 ** max(0, rounds - FEWEST_ROUNDS + 1)
         return Round(
             candidates=tuple(candidates),
-            ended=tuple(o.settings for o in ended),
-            window_s=min(self.measure.window_s, _SHORT_WINDOW_S * 2 ** max(0, rounds - FEWEST_ROUNDS + 1)),
+            ended=tuple(observation.settings for observation in ended),
+            window_s=min(self.measure.window_s, window_s),
         )
 
     def _after_failures(self, observations: Sequence[Observation]) -> Decision:
-        """The next candidate after failures only, within the patience."""
+        """Decides on the next candidate if all have failed, within the patience."""
         untried = self._untried(observations)
         if len(observations) > self.rules.patience or not untried:
             return Stop(reason=f"{units.counted(len(observations), 'candidate')} could not be measured")
         return self._round([self.base.with_workers(untried[0])])
 
     def _untried(self, observations: Iterable[Observation]) -> list[int]:
-        tried = {o.num_workers for o in observations}
+        tried = {observation.num_workers for observation in observations}
         return [n for n in self._allowed if n not in tried]
 
     @property
     def _allowed(self) -> Sequence[int]:
         """The candidates, and the program's own num_workers unless the user set a limit."""
-        is_limited = self.rules.max_workers is not None
-        return self.rules.candidates if is_limited else sorted({*self.rules.candidates, self.base.num_workers})
+        if self.rules.max_workers is not None:
+            return self.rules.candidates
+        return sorted({*self.rules.candidates, self.base.num_workers})
+
+    def _fitting(self, observations: Sequence[Observation]) -> list[int]:
+        """Lists the untried numbers up to half-way from the most workers that succeeded to the fewest more that failed.
+
+        No number is larger than the number of workers that had batches.
+        """
+        succeeded = [observation.num_workers for observation in observations if observation.cost_s is not None]
+        most = max(succeeded, default=0)
+        failed = [o.num_workers for o in observations if o.cost_s is None and o.num_workers > most]
+        ceiling = _most_fed(observations)
+        if failed:
+            ceiling = min(ceiling, (most + min(failed)) / 2)
+        return [n for n in self._untried(observations) if n <= ceiling]
 
     def _new(self, observations: Sequence[Observation], estimates: Estimates, model: Model) -> list[LoaderSettings]:
-        """The candidates to start."""
-        fitting, measured_s = self._fitting(observations), estimates.costs_s
-        is_first = len({o.num_workers for o in estimates.observations}) == 1
-        most = max(_FIRST_STEP, 2 * self.cores, _STEP * max(settings.num_workers for settings in measured_s))
-        if self.rules.max_workers is None:
-            most = min(most, choice.most_workers(self.cores, measured_s))
-        fits = [n for n in fitting if n <= most] or fitting[:1]
+        """Lists the candidates to start: all that are named or predicted to be the first, else the most promising."""
+        fitting = self._fitting(observations)
+        predictable = self._predictable(fitting, estimates)
         # What the user or an earlier search names may be larger; a resumed search may lack some of them.
         wanted = {self.guess, self.rules.reference, self.base.num_workers, _most_fed(observations)}
-        if is_first:
-            # Other programs may end at any moment.
-            predictions = (self._predicted(fits, variant) for variant in with_and_without_others(model))
-            firsts = (choice.promising({}, predicted_s, self.rules.tolerance) for predicted_s in predictions)
-            wanted |= {first.num_workers for first in firsts if first}
-        if new := [self.base.with_workers(n) for n in fitting if n in wanted]:
+        if len({observation.num_workers for observation in estimates.observations}) == 1:
+            wanted |= self._first_predicted(predictable, model)
+        new = [self.base.with_workers(n) for n in fitting if n in wanted]
+        if new or self._enough_measured(observations):
             return new
-        if self._enough_measured(observations):
-            return []
-        predicted_s = self._predicted(fits, model, estimates)
+        promising = self._most_promising(predictable, estimates, model)
+        return [promising] if promising else []
+
+    def _predictable(self, fitting: Sequence[int], estimates: Estimates) -> Sequence[int]:
+        """Selects the numbers that are not too far from what was measured for a prediction; at least the least."""
+        measured = estimates.costs_s
+        most = max(_FIRST_STEP, 2 * self.cores, _STEP * max(settings.num_workers for settings in measured))
+        if self.rules.max_workers is None:
+            most = min(most, choice.most_workers(self.cores, measured))
+        return [n for n in fitting if n <= most] or fitting[:1]
+
+    def _first_predicted(self, numbers: Sequence[int], model: Model) -> set[int]:
+        """Predicts the best numbers from the profile alone: with other programs, and without, since they may end."""
+        firsts = set()
+        for profiled in with_and_without_others(model):
+            first = choice.promising({}, self._predicted(numbers, profiled), self.rules.tolerance)
+            if first:
+                firsts.add(first.num_workers)
+        return firsts
+
+    def _most_promising(self, numbers: Sequence[int], estimates: Estimates, model: Model) -> LoaderSettings | None:
+        """Selects the candidate that promises to save most; None if no candidate promises enough."""
+        predicted_s = self._predicted(numbers, model, estimates)
         if self._enough_in_vain(estimates):  # the best may be beside the answer, as with a worker for each disk
-            predicted_s = {new: cost_s for new, cost_s in predicted_s.items() if _is_beside_answer(new, estimates)}
-        # A prediction is compared with predictions too: else all would be promising after one slow measurement.
-        known_s = {
-            settings: min(cost_s, model.cost_s(queue_settings(settings, self.cores)))
-            for settings, cost_s in measured_s.items()
-        }
-        best = choice.promising(known_s, predicted_s, self.rules.tolerance)
-        return [best] if best else []
-
-    def _enough_measured(self, observations: Sequence[Observation]) -> str:
-        """Why no candidate is started, whatever is predicted; empty if some may be."""
-        is_enough = len(observations) >= MOST_PREDICTED + self.rules.patience
-        return f"{len(observations)} candidates were measured" if is_enough else ""
-
-    def _enough_in_vain(self, estimates: Estimates) -> str:
-        """Why a candidate is started beside the answer only, whatever is predicted; empty if any may be."""
-        in_vain = _started_since(estimates.observations, estimates.of_answer)
-        is_enough = in_vain >= max(1, self.rules.patience)
-        return f"the last {in_vain} that were predicted to be faster were not" if is_enough else ""
-
-    def _keeps_the_step_busy(self, estimates: Estimates, model: Model) -> bool:
-        """Whether no candidate can be faster than the answer, since the training step never waits for it."""
-        return estimates.costs_s[estimates.answer] <= model.loop.step_s * (1 + self.rules.tolerance)
+            beside = [settings for settings in predicted_s if _is_beside_answer(settings, estimates)]
+            predicted_s = {settings: predicted_s[settings] for settings in beside}
+        measured_s = {}
+        for settings, cost_s in estimates.costs_s.items():
+            # A prediction is compared with predictions too: else all would be promising after one slow measurement.
+            measured_s[settings] = min(cost_s, model.cost_s(queue_settings(settings, self.cores)))
+        return choice.promising(measured_s, predicted_s, self.rules.tolerance)
 
     def _predicted(
         self, numbers: Sequence[int], model: Model, estimates: Estimates | None = None
     ) -> Mapping[LoaderSettings, float]:
-        """The predicted costs of some of these values of num_workers, and of those near the best of them.
+        """Predicts seconds per batch for some of these values of num_workers, and for those near the best of them.
 
         With ``estimates``, what a candidate takes beyond the price of the answer does not count: it may be measured,
         but will not be used.
@@ -143,64 +166,76 @@ class Adaptive(Strategy):
             most_s = estimates.as_cheap_s(settings) if estimates else math.inf
             return promised_s(model, queue_settings(settings, self.cores), most_s)
 
-        return choice.costs_near_the_best([*map(self.base.with_workers, numbers)], cost_s, self.rules.tolerance)
+        candidates = [self.base.with_workers(num_workers) for num_workers in numbers]
+        return choice.costs_near_the_best(candidates, cost_s, self.rules.tolerance)
 
-    def _fitting(self, observations: Sequence[Observation]) -> list[int]:
-        """The untried candidates up to half-way from the most workers that succeeded to the fewest more that failed.
+    def _enough_measured(self, observations: Sequence[Observation]) -> str:
+        """Says why no candidate is started, whatever is predicted; empty if some may be."""
+        is_enough = len(observations) >= MOST_PREDICTED + self.rules.patience
+        return f"{len(observations)} candidates were measured" if is_enough else ""
 
-        None has more workers than had batches.
-        """
-        most = max((o.num_workers for o in observations if o.cost_s is not None), default=0)
-        failed = [o.num_workers for o in observations if o.cost_s is None and o.num_workers > most]
-        ceiling = min((most + min(failed)) / 2 if failed else math.inf, _most_fed(observations))
-        return [n for n in self._untried(observations) if n <= ceiling]
+    def _enough_in_vain(self, estimates: Estimates) -> str:
+        """Says why a candidate is started beside the answer only, whatever is predicted; empty if any may be."""
+        answer_round = min(estimates.of_answer.paces_s, default=0)
+        first_rounds = [min(observation.paces_s, default=0) for observation in estimates.observations]
+        in_vain = sum(first_round > answer_round for first_round in first_rounds)  # started after the answer
+        is_enough = in_vain >= max(1, self.rules.patience)
+        return f"the last {in_vain} that were predicted to be faster were not" if is_enough else ""
 
     def _reason(self, observations: Sequence[Observation], estimates: Estimates, model: Model) -> str:
+        """Says why the search stops: the answer, and what speaks against further candidates."""
         answer, costs_s = estimates.answer, estimates.costs_s
-        reason = f"{_named(answer, self.base)} is the fastest"
-        if costs_s[estimates.fastest] < (1 - choice.CLOSE) * costs_s[answer]:
-            saved = units.share(1 - costs_s[estimates.fastest] / costs_s[answer])
-            reason = f"{_named(answer, self.base)}: {_named(estimates.fastest, self.base)} would save only {saved}"
-        if self._keeps_the_step_busy(estimates, model):
+        reason = self._answer_in_words(estimates)
+        # No candidate can be faster than one for which the training step never waits.
+        if costs_s[answer] <= model.loop.step_s * (1 + self.rules.tolerance):
             return f"{reason}; no candidate can be faster, since it keeps the training step busy all the time"
         if answer.num_workers == self._allowed[-1]:
             return f"{reason}; it is the largest candidate"
-        slower = sorted({o.num_workers for o in estimates.observations if costs_s[o.settings] > costs_s[answer]})
-        if more := [n for n in slower if n > answer.num_workers]:
-            reason += f"; more workers ({', '.join(map(str, more))}) were not faster"
-        if (most_fed := _most_fed(observations)) < math.inf:
+        slower = {o.num_workers for o in estimates.observations if costs_s[o.settings] > costs_s[answer]}
+        more = [n for n in slower if n > answer.num_workers]
+        if more:
+            reason += f"; more workers ({_listed(more)}) were not faster"
+        most_fed = _most_fed(observations)
+        if most_fed < math.inf:
             reason += f"; only {units.counted(most_fed, 'worker')} can have batches"
-        if failed := sorted({o.num_workers for o in observations if o.cost_s is None}):
-            reason += f"; num_workers={', '.join(map(str, failed))} could not be measured"
+        failed = {observation.num_workers for observation in observations if observation.cost_s is None}
+        if failed:
+            reason += f"; num_workers={_listed(failed)} could not be measured"
         enough = self._enough_measured(observations) or self._enough_in_vain(estimates)
         return f"{reason}; {enough or f'no other candidate is predicted to save {units.share(choice.PROMISING)}'}"
 
+    def _answer_in_words(self, estimates: Estimates) -> str:
+        answer, fastest = estimates.answer, estimates.fastest
+        answer_s, fastest_s = estimates.costs_s[answer], estimates.costs_s[fastest]
+        if fastest_s < (1 - choice.CLOSE) * answer_s:
+            saved = units.share(1 - fastest_s / answer_s)
+            return f"{self._named(answer)}: {self._named(fastest)} would save only {saved}"
+        return f"{self._named(answer)} is the fastest"
 
-def _named(settings: LoaderSettings, base: LoaderSettings) -> str:
-    differing = settings.differing(base.with_workers(settings.num_workers))
-    return f"num_workers={settings.num_workers}" + (f" {differing}" if differing else "")
+    def _named(self, settings: LoaderSettings) -> str:
+        differing = settings.differing(self.base.with_workers(settings.num_workers))
+        return f"num_workers={settings.num_workers}" + (f" {differing}" if differing else "")
+
+
+def _listed(numbers: Iterable[int]) -> str:
+    return ", ".join(map(str, sorted(numbers)))
 
 
 def _most_fed(observations: Iterable[Observation]) -> float:
-    """The most workers that can have batches; infinite if all had some."""
+    """Says how many workers can have batches at most; infinite if all had some."""
     return min((o.fed_workers for o in observations if o.fed_workers is not None), default=math.inf)
 
 
 def _is_beside_answer(settings: LoaderSettings, estimates: Estimates) -> bool:
-    """Whether its num_workers is between the answer's and the nearest measured ones."""
-    numbers = sorted({o.num_workers for o in estimates.observations})
+    """Whether its num_workers lies between the measured numbers below and above the answer's."""
+    numbers = sorted({observation.num_workers for observation in estimates.observations})
     place = numbers.index(estimates.answer.num_workers)
-    return numbers[max(0, place - 1)] < settings.num_workers < numbers[min(place + 1, len(numbers) - 1)]
+    below, above = numbers[max(0, place - 1)], numbers[min(place + 1, len(numbers) - 1)]
+    return below < settings.num_workers < above
 
 
-def _started_since(observations: Iterable[Observation], answer: Observation) -> int:
-    """How many candidates were started after the answer, so that their predictions were wrong."""
-    began = min(answer.paces_s, default=0)
-    return sum(min(o.paces_s, default=0) > began for o in observations)
-
-
-def is_behind(observation: Observation, estimates: Estimates) -> bool:
-    """Whether further rounds are not expected to make it the answer."""
-    if observation.settings == estimates.answer or estimates.needs_another_round(observation):
+def _is_behind(observation: Observation, estimates: Estimates) -> bool:
+    """Whether further rounds are not expected to make the candidate the answer."""
+    if observation.settings == estimates.answer or needs_another_round(observation, estimates):
         return False
     return estimates.loss(observation.settings) <= choice.CLOSE

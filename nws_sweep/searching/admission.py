@@ -16,10 +16,10 @@ class Admission:
     """The resources of one search.
 
     Attributes:
-        environment: Knows what is free.
+        environment: Says what is free.
         budget_bytes: Memory that the processes of all candidates may hold; None for no limit.
-        ranks: Ranks of which each has the processes of a candidate.
-        most_alive: Candidates that may have trial processes at the same time.
+        ranks: How many ranks have the processes of a candidate each.
+        most_alive: How many candidates may have trial processes at the same time.
     """
 
     environment: Environment
@@ -28,7 +28,7 @@ class Admission:
     most_alive: int
 
     def memory_left(self, candidates: Sequence[Candidate]) -> int | None:
-        """Bytes of the memory budget that no candidate holds; None without a budget."""
+        """Computes the bytes of the memory budget that no candidate holds; None without a budget."""
         if self.budget_bytes is None:
             return None
         held = sum(candidate.process.usage.added_bytes or 0 for candidate in candidates)
@@ -42,10 +42,11 @@ class Admission:
 
         Args:
             new: The candidate.
-            candidates: All that were started.
-            decision: The round that it starts in.
+            candidates: All candidates that were started.
+            decision: The round that the new candidate starts in.
         """
-        if reason := self._reason_not_fitting(new, candidates, alone=True):  # no process is closed for it
+        reason = self._reason_not_fitting(new, candidates, alone=True)
+        if reason:  # no process is closed for it
             new.fail(TrialSkipped(reason))
             return False
         while True:
@@ -53,33 +54,33 @@ class Admission:
             reason = self._reason_not_fitting(new, candidates)
             if len(alive) < self.most_alive and not reason:
                 return True
-            closable = [candidate for candidate in alive if candidate.settings not in decision.candidates]
-            idle = [candidate for candidate in closable if candidate.settings not in decision.beside]
-            if not closable and alive and decision.waits:
-                return False
             if not alive:
                 new.fail(TrialSkipped(reason))
                 return False
+            closable = [candidate for candidate in alive if candidate.settings not in decision.candidates]
+            if not closable and not decision.are_rivals:
+                return False
+            idle = [candidate for candidate in closable if candidate.settings not in decision.beside]
             # The slowest candidate is the least likely to be measured again.
-            max(idle or closable or alive, key=_cost_s).process.close()
+            slowest = max(idle or closable or alive, key=_cost_s)
+            slowest.process.close()
 
     def _reason_not_fitting(self, new: Candidate, candidates: Sequence[Candidate], *, alone: bool = False) -> str:
-        """Why a candidate does not fit, from what is known of batches and workers; empty if it does.
+        """Says why a candidate does not fit, from what batches and workers took so far; empty if it does.
 
-        ``alone`` if all others were closed: memory and /dev/shm as a whole are upper limits of what is free then.
+        With ``alone``, beside no other candidate: memory and /dev/shm as a whole are upper limits of what is free then.
         """
         started = [candidate for candidate in candidates if candidate.windows]
-        memory = {candidate.settings.num_workers: _most_bytes(candidate) for candidate in started}
         windows = [window for candidate in started for window in candidate.windows]
-        needs = resource_needs(windows, {workers: held for workers, held in memory.items() if held})
+        memory_bytes: dict[int, int] = {}
+        for candidate in started:
+            added_bytes = [time_slice.after.added_bytes or 0 for time_slice in candidate.slices]
+            memory_bytes[candidate.settings.num_workers] = max(added_bytes)
+        needs = resource_needs(windows, {workers: held for workers, held in memory_bytes.items() if held})
         free = self.environment.free_resources(self.memory_left(candidates))
         if alone:
             free = replace(free, shm_bytes=free.shm_size_bytes, memory_bytes=self.budget_bytes, threads=None)
         return reason_not_fitting(new.settings, needs, free, self.ranks)
-
-
-def _most_bytes(candidate: Candidate) -> int:
-    return max((time_slice.after.added_bytes or 0 for time_slice in candidate.slices), default=0)
 
 
 def _cost_s(candidate: Candidate) -> float:

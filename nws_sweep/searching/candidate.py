@@ -1,4 +1,4 @@
-"""One candidate while it is measured: its trial process, the windows of its time slices, and the trial they make."""
+"""The state of one candidate: its trial process, the time slices so far, and the trial that these make."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -39,29 +39,29 @@ class Candidate:
     """One setting of the DataLoader under a configuration, and what was measured of it.
 
     Attributes:
-        process: Its trial process.
+        process: The trial process.
         slices: Time slices of the current trial process.
         discarded: Time slices of earlier trial processes, which do not count.
-        notes: Lines for its row.
-        warnings: Lines about it for the user.
-        error: Why its trial failed.
-        is_finished: Whether its row is final.
-        is_reported: Whether the observer has received its final row.
-        was_ended: Whether it was ended because others are better.
+        notes: Lines for the row.
+        warnings: Lines about the candidate for the user.
+        error: Why the trial failed; None if it did not.
+        is_finished: Whether the row is final.
+        is_reported: Whether the observer has received the final row.
+        was_ended: Whether the candidate was ended because other candidates are better.
         batches_per_epoch: Length of an epoch; None if it is unknown or was found wrong.
-        seen_batches: Of an epoch of a stream without a length, once an epoch of any candidate has ended.
-        place: Where its batches begin, a share of the epoch; None if all candidates take the same batches.
-        logged: Some of the samples that its workers made; None before their first window.
+        seen_batches: Batches of an epoch of a stream without a length, once an epoch of any candidate has ended.
+        place: Where the batches begin, a share of the epoch; None if all candidates take the same batches.
+        logged: Some of the samples that the workers made; None before the first window of workers.
         is_exhausted: Whether the data can be read only once, and were.
         must_restart: Whether the next time slice needs a new trial process.
-        cost_s: Seconds from its start on, without those of other candidates.
+        cost_s: Seconds since the start of the candidate, without those of other candidates.
         least_window_s: Least length of a window in this time slice, if below ``measure.window_s``.
-        was_impossible: Whether its pace was found impossible once.
-        process_warnings: Warnings in its trial process.
-        stalls: Times that it made no progress while others were paused.
-        begins_epoch: Whether a time slice was discarded: its windows do not say where the loader is.
-        cores: CPUs that its processes may use.
-        quota_period_s: Period of their CPU quota, s; 0 without a quota.
+        was_impossible: Whether the pace was found impossible once.
+        process_warnings: Warnings in the trial process.
+        stalls: How often the trial process made no progress while other processes were paused.
+        begins_epoch: Whether a time slice was discarded: the windows do not say where the loader is.
+        cores: CPUs that the trial process and its workers may use.
+        quota_period_s: Period of the CPU quota, s; 0 without a quota.
     """
 
     process: OnDemandProcess
@@ -93,16 +93,18 @@ class Candidate:
         """Asks for the CPUs of the trial; notes configured settings without meaning, and slow forks."""
         self.cores = self.process.environment.enforced_cores()
         self.quota_period_s = self.process.environment.quota_period_s()
-        asked = replace(self.process.configuration.loader, num_workers=self.settings.num_workers)
-        used = asked.canonical()
-        if names := [item.name for item in fields(asked) if getattr(asked, item.name) != getattr(used, item.name)]:
-            self.note(f"num_workers=0 has no {', '.join(names)}")
+        configured = replace(self.process.configuration.loader, num_workers=self.settings.num_workers)
+        canonical = configured.canonical()
+        names = [item.name for item in fields(canonical)]
+        unused = [name for name in names if getattr(configured, name) != getattr(canonical, name)]
+        if unused:
+            self.note(f"num_workers=0 has no {', '.join(unused)}")
         if self.fork_s > FORKED_S and self.settings.num_workers:
             self.note(f"the program takes {units.seconds(self.fork_s)} to fork a worker, since it is large")
 
     @property
     def settings(self) -> LoaderSettings:
-        """Its settings; canonical."""
+        """The settings of the DataLoader; canonical."""
         return self.process.settings
 
     @property
@@ -113,7 +115,7 @@ class Candidate:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it has a trial process."""
+        """Whether the candidate has a trial process."""
         return self.process.running is not None
 
     @property
@@ -130,12 +132,13 @@ class Candidate:
     def conditions(self) -> Conditions:
         """The conditions of the latest time slice."""
         rules = self.process.configuration.measure
-        # A window that is shorter than the start of the workers would save little time. One that ends anywhere in a
-        # period of a quota is up to half a period too long or too short for the work done in it.
-        started_s = max((window.startup_s or 0.0 for window in self.windows), default=0.0)
-        is_throttled = any(time_slice.machine.throttled_s for time_slice in self.slices)
-        least_s = self.quota_period_s / (2 * rules.precision) if is_throttled else 0.0
-        window_s = max(least_s, min(rules.window_s, max(self.least_window_s, started_s)))
+        # A window that is shorter than the start of the workers would save little time.
+        longest_start_s = max((window.startup_s or 0.0 for window in self.windows), default=0.0)
+        window_s = min(rules.window_s, max(self.least_window_s, longest_start_s))
+        if any(time_slice.machine.throttled_s for time_slice in self.slices):
+            # A window that ends anywhere in a period of a quota is up to half a period too long or too short for the
+            # work done in it.
+            window_s = max(window_s, self.quota_period_s / (2 * rules.precision))
         return Conditions(
             settings=self.settings,
             rules=replace(rules, window_s=window_s),
@@ -146,11 +149,11 @@ class Candidate:
 
     @property
     def figures(self) -> Figures:
-        """What its time slices show; computed once for the same time slices, since it replays them."""
+        """What the time slices show; computed once for the same time slices, since they are replayed."""
         ranks = self.process.configuration.ranks
-        latest = Figures(tuple(self.slices), self.conditions, ranks, self.fork_s)
-        if self._figures != latest:
-            self._figures = latest
+        figures = Figures(tuple(self.slices), self.conditions, ranks, self.fork_s)
+        if self._figures != figures:
+            self._figures = figures
         return self._figures
 
     @property
@@ -160,18 +163,18 @@ class Candidate:
 
     @property
     def limit(self) -> str:
-        """The limit that ends the trial before it is precise; empty if none is reached."""
+        """A line about the limit that ends the trial before it is precise; empty if none is reached."""
         if self.is_exhausted:
-            return "the end of the data, which can be read only once"
+            return "stopped at the end of the data, which can be read only once"
         rules, windows = self.process.configuration.measure, self.windows
-        # In mode epoch, epochs are counted, not timed; otherwise at least one window or epoch is taken.
-        if rules.mode == "epoch" or not (schedule.steady_windows(windows) or schedule.epoch_windows(windows)):
+        has_result = schedule.steady_windows(windows) or schedule.epoch_windows(windows)
+        if rules.mode == "epoch" or not has_result:  # in mode epoch, epochs are counted, not timed
             return ""
-        is_spent = sum(window.elapsed_s for window in windows) >= rules.trial_limit_s
-        return f"measure.trial_limit_s={rules.trial_limit_s:g}" if is_spent else ""
+        is_spent = schedule.seconds_in(windows) >= rules.trial_limit_s
+        return f"stopped at measure.trial_limit_s={rules.trial_limit_s:g}" if is_spent else ""
 
     def note(self, line: str) -> None:
-        """Adds a line to its row, once."""
+        """Adds a line to the row, once."""
         if line not in self.notes:
             self.notes += (line,)
 
@@ -187,7 +190,7 @@ class Candidate:
         self.batches_per_epoch = None
 
     def restart(self, reason: str) -> None:
-        """Measures it once more, since its pace is impossible for this reason; TrialMismeasured the second time."""
+        """Measures once more, since the pace is impossible for this reason; fails as mismeasured the second time."""
         if self.was_impossible:
             self.fail(errors.TrialMismeasured(f"{reason}; measured twice"))
             return
@@ -196,49 +199,53 @@ class Candidate:
         self.discard_slices()
 
     def fail(self, error: TrialError) -> None:
-        """Ends its trial as failed, and its trial process."""
-        self.error, self.is_finished = error, True
+        """Ends the trial as failed, and the trial process."""
+        self.error = error
+        self.is_finished = True
         self.process.close()
 
     def discard_slices(self) -> None:
         """Excludes what was measured so far; the next trial process starts from nothing."""
-        self.discarded, self.slices, self.must_restart = [*self.discarded, *self.slices], [], False
+        self.discarded += self.slices
+        self.slices = []
+        self.must_restart = False
         self.process.close()
 
 
-def observation_of_candidate(candidate: Candidate, costs: Known | None) -> Observation:
-    """What a strategy sees of it; ``costs`` are those of its batches."""
+def observation_of_candidate(candidate: Candidate, costs: Known | None = None) -> Observation:
+    """Makes what a strategy sees of a candidate; ``costs`` are the costs of its batches."""
     timing = candidate.figures.timing
-    return Observation(
+    observation = Observation(
         settings=candidate.settings,
-        cost_s=timing.cost_s if candidate.has_pace else None,
-        paces_s=timing.paces_s if candidate.has_pace else {},
         paced_share=timing.paced_share,
-        bias_bound=timing.bias_bound if candidate.has_pace else 0.0,
         batches=candidate.conditions.length or None,
         spent_s=candidate.cost_s,
         timed_s=timing.timed_s,
         may_continue=candidate.may_continue,
         was_ended=candidate.was_ended,
-        known=costs,
+        costs=costs,
         fed_workers=candidate.figures.fed_workers,
     )
+    if not candidate.has_pace:
+        return observation
+    return replace(observation, cost_s=timing.cost_s, paces_s=timing.paces_s, bias_bound=timing.bias_bound)
 
 
 def trial_of(candidate: Candidate, compared: Comparison = ALONE) -> Trial:
-    """Its trial, finished or not, as compared with other candidates."""
-    figures = candidate.figures.trial(compared)
-    has_figures = candidate.error is None or isinstance(candidate.error, errors.TrialMismeasured)
-    uncounted = counters.all_windows([*map(counters.as_warm_up, candidate.discarded)])
+    """Makes the trial of a candidate, finished or not, as compared with other candidates."""
+    trial = candidate.figures.trial(compared)
+    error = candidate.error
+    if error is not None:
+        state = _STATES.get(type(error), TrialState.FAILED)
+        trial = replace(trial, state=state, reason=str(error))
+        if not isinstance(error, errors.TrialMismeasured):
+            trial = replace(trial, measurement=None, noise=None)
+    discarded = counters.all_windows([counters.as_warm_up(time_slice) for time_slice in candidate.discarded])
     return replace(
-        figures,
-        state=TrialState.OK if candidate.error is None else _STATES.get(type(candidate.error), TrialState.FAILED),
-        reason="" if candidate.error is None else str(candidate.error),
+        trial,
         notes=candidate.notes,
         warnings=(*candidate.process_warnings, *candidate.warnings),
-        measurement=figures.measurement if has_figures else None,
-        noise=figures.noise if has_figures else None,
         finished=candidate.is_finished,
-        windows=(*uncounted, *candidate.windows),
+        windows=(*discarded, *candidate.windows),
         cost_s=candidate.cost_s,
     )

@@ -18,16 +18,15 @@ _CHEAP_SAMPLE_S = 200e-6  # with collating: of dearer samples, indexing is a sma
 
 @dataclass(eq=False)
 class Data:
-    """The data of one search, as all its candidates have seen them.
+    """The data of one search, as all candidates have seen them.
 
     Attributes:
-        environment: Knows the free memory.
+        environment: Says how much memory is free.
         rules: Of measuring.
-        seen_batches: Of an epoch of a stream without a length, once an epoch has ended.
-        wrong_length: An epoch that is not as long as the dataset's length says, in words.
+        seen_batches: Batches of an epoch of a stream without a length, once an epoch has ended.
+        wrong_length: An epoch that is not as long as the dataset's length says, in words; else empty.
         cold_files: Files that are dropped from the page cache before each time slice.
-        whole_batches: What they take; None if they are not those of the samples, or unknown.
-        has_tried_batches: Whether that has been tried.
+        whole_batches: What whole batches take; None if they differ from the batches of samples, or are unknown.
     """
 
     environment: Environment
@@ -36,17 +35,26 @@ class Data:
     wrong_length: str = ""
     cold_files: Sequence[str] = ()
     whole_batches: WholeBatches | None = None
-    has_tried_batches: bool = False
+    _has_tried_batches: bool = False
     _place: float | None = None  # where the batches of the latest trial process begin; None if all have the same
 
     def __post_init__(self) -> None:
         """Lists the files of ``measure.cache=cold``; ConfigurationError if there are none."""
-        self.cold_files = _cold_files(self.rules)
+        self._has_tried_batches = self.whole_batches is not None
+        if self.rules.cache != "cold":
+            return
+        names = self.rules.cache_files or ()
+        self.cold_files = page_cache.files_below(names)
+        if not self.cold_files:
+            raise ConfigurationError(
+                f"measure.cache=cold: no files in measure.cache_files=[{', '.join(names)}]; "
+                "name the files or folders that the dataset reads"
+            )
 
     def place(self, candidate: Candidate) -> None:
-        """Before a trial process starts: its batches begin far from where the batches of other processes began.
+        """Moves the place where batches begin, before a trial process starts, far from the places of other processes.
 
-        All take the same batches unless the data are larger than memory.
+        All processes take the same batches unless the data are larger than memory.
         """
         if self._place is None or (candidate.slices and not candidate.must_restart):
             return
@@ -55,9 +63,9 @@ class Data:
 
     def try_whole_batches(self, candidate: Candidate) -> None:
         """Tries once what whole batches take, where samples take microseconds; the try takes 0.3 s."""
-        if self.has_tried_batches or not candidate.is_alive:
+        if self._has_tried_batches or not candidate.is_alive:
             return
-        self.has_tried_batches = True
+        self._has_tried_batches = True
         settings, facts = candidate.settings, candidate.process.facts
         costs = [record.cost for window in candidate.windows for record in window.records]
         if not costs or facts is None or facts.iterable or not settings.batch_size:
@@ -67,9 +75,11 @@ class Data:
             self.whole_batches = candidate.process.ask(lambda process: process.whole_batches(settings))
 
     def notice_size(self, candidate: Candidate) -> str:
-        """After a first time slice: a line if the data are larger than memory, so that no batch may be read twice.
+        """Says after a first time slice if the data are larger than memory, so that no batch may be read twice.
 
-        Then the page cache has few of the batches that training reads, and all of those that the candidate before has
+        Empty if they are not.
+
+        Then the page cache has few of the batches that training reads, and all batches that the candidate before has
         read. The trial restarts, since an earlier search may have read its batches.
         """
         batches, facts = candidate.batches_per_epoch, candidate.process.facts
@@ -78,56 +88,32 @@ class Data:
         if facts is None or facts.iterable or batches is None:
             return ""
         epoch_bytes = round(batches * counters.read_bytes_per_batch(candidate.slices[0]))
-        free = self.environment.free_resources(None).memory_bytes if epoch_bytes else None
-        if free is None or epoch_bytes <= free:
+        free_bytes = self.environment.free_resources(None).memory_bytes if epoch_bytes else None
+        if free_bytes is None or epoch_bytes <= free_bytes:
             return ""
-        self._place, candidate.must_restart = self.environment.random_place(), not candidate.is_finished
+        self._place = self.environment.random_place()
+        candidate.must_restart = not candidate.is_finished
         line = (
-            f"an epoch reads {units.memory(epoch_bytes)}, more than the free memory ({units.memory(free)}): each "
+            f"an epoch reads {units.memory(epoch_bytes)}, more than the free memory ({units.memory(free_bytes)}): each "
             "candidate reads other batches, so that none finds them in the page cache"
         )
         candidate.note(line)
         return line
 
     def notice_length(self, candidate: Candidate, candidates: Sequence[Candidate]) -> None:
-        """After a time slice: what the end of an epoch shows about its length holds for all candidates."""
-        if not _is_divided(candidate):
-            self.wrong_length = self.wrong_length or _wrong_length(candidate)
+        """Notes after a time slice what the end of an epoch shows about its length, for all candidates."""
+        batches, length = schedule.epoch_batches(candidate.windows), candidate.batches_per_epoch
+        if batches is not None and length is not None and not self.wrong_length:
+            facts = candidate.process.facts
+            # Each worker of an iterable dataset may end its share with a shorter batch.
+            short_batches = candidate.settings.num_workers if facts and facts.iterable else 0
+            if abs(batches - length) > short_batches:
+                self.wrong_length = f"an epoch ended after {batches} batches, but its length is {length}"
         if self.wrong_length:
             self.seen_batches = None
-        elif candidate.batches_per_epoch is None:
-            self.seen_batches = self.seen_batches or schedule.epoch_batches(candidate.windows)
-        for known in candidates:
-            known.seen_batches = self.seen_batches
+        elif length is None:
+            self.seen_batches = self.seen_batches or batches
+        for started in candidates:
+            started.seen_batches = self.seen_batches
             if self.wrong_length:
-                known.forget_length(self.wrong_length)
-
-
-def _is_divided(candidate: Candidate) -> bool:
-    """Whether an epoch may differ from its length because each worker ends its share with a shorter batch."""
-    facts = candidate.process.facts
-    if facts is None or not facts.iterable:
-        return False
-    more = (schedule.epoch_batches(candidate.windows) or 0) - (candidate.batches_per_epoch or 0)
-    return abs(more) <= candidate.settings.num_workers
-
-
-def _wrong_length(candidate: Candidate) -> str:
-    """An epoch that ended after another number of batches than its length, in words; else empty."""
-    batches, length = schedule.epoch_batches(candidate.windows), candidate.batches_per_epoch
-    if length is None or batches in (None, length):
-        return ""
-    return f"an epoch ended after {batches} batches, but its length is {length}"
-
-
-def _cold_files(rules: MeasureRules) -> tuple[str, ...]:
-    """What ``measure.cache=cold`` drops from the page cache; ConfigurationError if there are no such files."""
-    if rules.cache != "cold":
-        return ()
-    names = rules.cache_files or ()
-    if files := page_cache.files_below(names):
-        return files
-    raise ConfigurationError(
-        f"measure.cache=cold: no files in measure.cache_files=[{', '.join(names)}]; "
-        "name the files or folders that the dataset reads"
-    )
+                started.forget_length(self.wrong_length)

@@ -1,4 +1,4 @@
-"""What a strategy sees, what that predicts, and what the strategy decides. Pure."""
+"""What a strategy sees of each candidate, and what the strategy decides. Pure."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,20 +11,35 @@ from nws_sweep.results import DatasetFacts, LoaderSettings, MeasureRules, Search
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """The measurements of one candidate so far."""
+    """The measurements of one candidate so far.
 
-    settings: LoaderSettings  # canonical
-    cost_s: float | None = None  # s per batch, start and end of an epoch included; None if it was not measured
-    paces_s: Mapping[int, float] = field(default_factory=dict)  # s per batch without start and end, by round
-    paced_share: float = 1.0  # of ``cost_s`` that grows with the pace of the rounds
-    bias_bound: float = 0.0  # of the pace, from a change of the queue; relative
-    batches: int | None = None  # batches of an epoch; None if unknown
-    spent_s: float = 0.0  # cost of the measurements so far
-    timed_s: float = 0.0  # of the windows that count
-    may_continue: bool = False  # True if the candidate can be measured further
-    was_ended: bool = False  # True if it was ended because others were better
-    known: Known | None = None  # costs of its batches; None before the first one
-    fed_workers: int | None = None  # that had batches, if others had none
+    Attributes:
+        settings: Canonical.
+        cost_s: Seconds per batch, start and end of an epoch included; None if the candidate was not measured.
+        paces_s: Seconds per batch without start and end of an epoch, by round.
+        paced_share: Share of ``cost_s`` that grows with the pace of the rounds.
+        bias_bound: Bound of the relative error of the pace from a change of the queue.
+        batches: Batches of an epoch; None if unknown.
+        spent_s: Seconds that all measurements of the candidate took so far.
+        timed_s: Seconds of the windows that count.
+        may_continue: Whether the candidate can be measured further.
+        was_ended: Whether the candidate was ended because other candidates were better.
+        costs: Costs of the batches; None before the first batch.
+        fed_workers: How many workers had batches, if some workers had none; else None.
+    """
+
+    settings: LoaderSettings
+    cost_s: float | None = None
+    paces_s: Mapping[int, float] = field(default_factory=dict)
+    paced_share: float = 1.0
+    bias_bound: float = 0.0
+    batches: int | None = None
+    spent_s: float = 0.0
+    timed_s: float = 0.0
+    may_continue: bool = False
+    was_ended: bool = False
+    costs: Known | None = None
+    fed_workers: int | None = None
 
     @property
     def num_workers(self) -> int:
@@ -34,15 +49,23 @@ class Observation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """Decision: take one time slice of each candidate, then decide again."""
+    """Decision: take one time slice of each candidate, then decide again.
 
-    candidates: tuple[LoaderSettings, ...]  # at least one; new candidates are started
-    beside: tuple[LoaderSettings, ...] = ()  # candidates that are measured too, for the comparison, if they are alive
-    ended: tuple[LoaderSettings, ...] = ()  # candidates to end before, because others are better or they are precise
-    window_s: float = 0.5  # least duration of a window
-    # What does not fit beside these candidates waits until some have ended; else the slowest ends at once.
-    waits: bool = False
-    are_worse: bool = True  # whether candidates are ended because others are better
+    Attributes:
+        candidates: At least one; new candidates are started.
+        beside: Candidates that are measured too, for the comparison, if they have trial processes.
+        ended: Candidates to end before the round.
+        window_s: Least seconds of a window.
+        are_rivals: Whether candidates compete: they are ended because other candidates are better, and where a new one
+            does not fit, the slowest ends at once. If not, all become precise: candidates are ended because they are,
+            and a new one that does not fit waits until some of ``candidates`` have ended.
+    """
+
+    candidates: tuple[LoaderSettings, ...]
+    beside: tuple[LoaderSettings, ...] = ()
+    ended: tuple[LoaderSettings, ...] = ()
+    window_s: float = 0.5
+    are_rivals: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,27 +80,33 @@ Decision = Round | Stop
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Strategy(ABC):
-    """Decides from all observations so far, in any order; it has no state."""
+    """Decides from all observations so far, in any order; it has no state.
 
-    rules: SearchRules  # the strategy, its candidates and limits
-    base: LoaderSettings  # all settings but num_workers
-    measure: MeasureRules  # precision and duration of the measurements
+    Attributes:
+        rules: The strategy, the candidates and the limits.
+        base: All settings but num_workers.
+        measure: Precision and duration of the measurements.
+    """
+
+    rules: SearchRules
+    base: LoaderSettings
+    measure: MeasureRules
 
     @abstractmethod
     def decide(self, observations: Sequence[Observation], facts: DatasetFacts | None = None) -> Decision:
-        """The candidates to measure next, or the reason to stop; ``facts`` are the dataset's, None if unknown."""
+        """Decides which candidates to measure next, or why to stop; ``facts`` are the dataset's, None if unknown."""
 
 
-def observation_of(trial: Trial, costs: Known | None) -> Observation:
-    """What is known of a finished trial of an earlier program; ``costs`` are those of its batches."""
+def observation_of(trial: Trial, costs: Known | None = None) -> Observation:
+    """Makes the observation of a finished trial of an earlier program; ``costs`` are the costs of its batches."""
     cost_s = None if trial.objective_s is None else trial.objective_s / (trial.batches or 1)
     return Observation(
-        settings=trial.settings, cost_s=cost_s, known=costs, batches=trial.batches, fed_workers=trial.fed_workers
+        settings=trial.settings, cost_s=cost_s, costs=costs, batches=trial.batches, fed_workers=trial.fed_workers
     )
 
 
 def model_from(observations: Iterable[Observation], start_method: str) -> Model | None:
-    """The model from candidates that differ in num_workers only; None if no costs are known."""
-    costs = [observation.known for observation in observations if observation.known]
-    costs.sort(key=lambda known_costs: known_costs.settings.num_workers)
+    """Makes the model from candidates that differ in num_workers only; None if no costs are known."""
+    costs = [observation.costs for observation in observations if observation.costs]
+    costs.sort(key=lambda candidate_costs: candidate_costs.settings.num_workers)
     return Model(tuple(costs), start_method) if costs else None

@@ -24,127 +24,145 @@ class OtherSettingsSearch(Strategy):
 
     The values of a setting are compared in rounds with the best settings so far. Of settings that the replay predicts
     only the best value is measured, if it promises enough.
+
+    Attributes:
+        workers: Searches num_workers.
+        cores: CPUs that a candidate may use.
+        start_method: How workers start: fork, spawn or forkserver.
     """
 
-    workers: Strategy  # searches num_workers
-    cores: float  # CPUs that a candidate may use
-    start_method: str  # of workers: fork, spawn or forkserver
+    workers: Strategy
+    cores: float
+    start_method: str
 
     def decide(self, observations: Sequence[Observation], facts: DatasetFacts | None = None) -> Decision:
-        """The decision of the search of num_workers; after its end the next values."""
-        others = [o for o in observations if o.settings != self.base.with_workers(o.num_workers)]
+        """Decides as the search of num_workers; after its end on the next values of other settings."""
+        variants = [o for o in observations if o.settings != self.base.with_workers(o.num_workers)]
         # Rounds beside other settings do not reopen the search of num_workers: they have no other number.
-        first = min((number for o in others for number in o.paces_s), default=math.inf)
-        of_workers = [_before(first, o) for o in observations if o not in others]
+        first_round = min((number for variant in variants for number in variant.paces_s), default=math.inf)
+        of_workers = [_before(first_round, observation) for observation in observations if observation not in variants]
         decision = self.workers.decide(of_workers, facts)
-        found = estimates_of(of_workers, self.rules.tolerance)
-        known = {o.settings: o for o in observations}
+        estimates = estimates_of(of_workers, self.rules.tolerance)
         # A finished trial of an earlier program does not show that the search of num_workers ended.
-        has_begun = any(o.paces_s or o.spent_s for o in others)
-        if found is None or not (isinstance(decision, Stop) or has_begun):
+        has_begun = any(variant.paces_s or variant.spent_s for variant in variants)
+        if estimates is None or not (isinstance(decision, Stop) or has_begun):
             return decision
         # The best so far takes part in the first round with other settings, unless it has ended.
-        beside = (o.settings for o in observations if o not in others and first in o.paces_s)
-        best = next(beside, found.answer)
+        beside = (o.settings for o in observations if o not in variants and first_round in o.paces_s)
+        best = next(beside, estimates.answer)
         reason = f"num_workers={best.num_workers} was the fastest"
-        if isinstance(decision, Stop) and best == found.answer:
+        if isinstance(decision, Stop) and best == estimates.answer:
             reason = decision.reason
+        observed = {observation.settings: observation for observation in observations}
         has_accelerator = facts is None or facts.accelerator is not None
-        return self._compare(best, reason, of_workers, known, has_accelerator=has_accelerator)
+        return self._compare(best, reason, of_workers, observed, has_accelerator=has_accelerator)
 
     def _compare(
         self,
         best: LoaderSettings,
         reason: str,
         of_workers: Sequence[Observation],
-        known: Mapping[LoaderSettings, Observation],
+        observed: Mapping[LoaderSettings, Observation],
         *,
         has_accelerator: bool,
     ) -> Decision:
-        """The next values of the settings after num_workers, which ended for this reason."""
+        """Decides on the next values of the settings after num_workers, which ended for this reason."""
         for name in self.rules.searched(self.base):
             if name == "pin_memory" and not has_accelerator:
                 reason += "; pin_memory has no effect without an accelerator"
                 continue
-            values = self._values(best, name, of_workers, known)
-            if new := [each for each in values if each not in known]:
-                return self._round([*self._active([best], known), *new])
-            compared = [known[each] for each in (best, *values)]
-            if untimed := [o.settings for o in compared if o.may_continue and o.cost_s is None]:
+            variants = self._variants(best, name, of_workers)
+            if name in _PREDICTED:
+                variants = self._promising(best, variants, of_workers, observed)
+            new = [variant for variant in variants if variant not in observed]
+            if new:
+                return self._round([*_active([best], observed), *new])
+            compared = [observed[settings] for settings in (best, *variants)]
+            untimed = [o.settings for o in compared if o.may_continue and o.cost_s is None]
+            if untimed:
                 return self._round(untimed)
-            found = estimates_of(compared, self.rules.tolerance)
-            if found is None or len(compared) == 1:
+            estimates = estimates_of(compared, self.rules.tolerance)
+            if estimates is None or not variants:
                 reason += f"; no other {name} is predicted to be faster" if name in _PREDICTED else ""
                 continue
-            if undecided := self._undecided(name, best, found, known):
-                return self._round(undecided, self._active([o for o in values if o not in undecided], known))
-            reason += _outcome(name, best, found)
-            best = found.answer
+            unclear = self._undecided(name, best, estimates, observed)
+            if unclear:
+                return self._round(unclear, _active([v for v in variants if v not in unclear], observed))
+            reason += _outcome(name, best, estimates)
+            best = estimates.answer
         return Stop(reason=reason)
 
-    def _values(
-        self,
-        best: LoaderSettings,
-        name: str,
-        of_workers: Sequence[Observation],
-        known: Mapping[LoaderSettings, Observation],
-    ) -> list[LoaderSettings]:
-        """The settings with the other values of ``name`` to compare; empty if ``name`` has no meaning."""
+    def _variants(self, best: LoaderSettings, name: str, of_workers: Sequence[Observation]) -> list[LoaderSettings]:
+        """Lists the settings with other values of ``name`` to compare; empty if ``name`` has no meaning."""
         numbers = {best.num_workers}
         if name == "prefetch_factor":
             numbers.add(best.num_workers // 2 or 1)  # a longer queue may need fewer workers
-            if any(o.cost_s is None for o in of_workers):  # a shorter one may have room for more
+            if any(observation.cost_s is None for observation in of_workers):  # a shorter one may have room for more
                 numbers.add(2 * best.num_workers)
         elif name == "persistent_workers":  # workers that start once may be worth it where others are not
-            numbers.update(o.num_workers for o in of_workers if o.cost_s is not None)
-        like = best if best.num_workers else self.base  # without workers, other settings have no value
-        bases = [replace(like, num_workers=number).canonical() for number in numbers if number in self.rules.candidates]
-        values = _values(name, best)
-        variants = [replace(each, **{name: value}).canonical() for each in bases for value in values]
-        variants = [
-            variant
-            for variant in dict.fromkeys(variants)
-            if variant not in (best, *bases) and (name != "prefetch_factor" or _is_no_larger(variant, best))
-        ]
+            numbers.update(observation.num_workers for observation in of_workers if observation.cost_s is not None)
+        with_values = best if best.num_workers else self.base  # without workers, other settings have no value
+        bases = [replace(with_values, num_workers=n).canonical() for n in numbers if n in self.rules.candidates]
+        variants: list[LoaderSettings] = []
+        for settings in bases:
+            for value in _values(name, best):
+                variant = replace(settings, **{name: value}).canonical()
+                has_more = variant.num_workers > best.num_workers and variant.queued_batches > best.queued_batches
+                is_too_large = name == "prefetch_factor" and has_more
+                if variant not in (best, *bases, *variants) and not is_too_large:
+                    variants.append(variant)
+        return variants
+
+    def _promising(
+        self,
+        best: LoaderSettings,
+        variants: list[LoaderSettings],
+        of_workers: Sequence[Observation],
+        observed: Mapping[LoaderSettings, Observation],
+    ) -> list[LoaderSettings]:
+        """Selects the variant that is predicted to save enough, if any; all variants if none can be predicted."""
         model = model_from(of_workers, self.start_method)
-        if not model or name not in _PREDICTED or not variants:
+        if model is None or not variants:
             return variants
-        if measured := [each for each in variants if each in known]:  # a later prediction does not replace them
+        measured = [variant for variant in variants if variant in observed]
+        if measured:  # a later prediction does not replace them
             return measured
-        costs_s = {each: model.cost_s(queue_settings(each, self.cores)) for each in (best, *variants)}
-        promising = choice.promising({best: costs_s.pop(best)}, costs_s, self.rules.tolerance)
+        best_s = model.cost_s(queue_settings(best, self.cores))
+        costs_s = {variant: model.cost_s(queue_settings(variant, self.cores)) for variant in variants}
+        promising = choice.promising({best: best_s}, costs_s, self.rules.tolerance)
         return [promising] if promising else []
 
     def _undecided(
-        self, name: str, best: LoaderSettings, found: Estimates, known: Mapping[LoaderSettings, Observation]
+        self,
+        name: str,
+        best: LoaderSettings,
+        estimates: Estimates,
+        observed: Mapping[LoaderSettings, Observation],
     ) -> list[LoaderSettings]:
-        """The values that need more rounds, within their time, with the best so far; empty if there are none.
+        """Lists the values that need more rounds, within their time, with the best so far; empty if there are none.
 
         Where a round has confirmed what was predicted of a value, it needs no more, however short it was.
         """
-        is_confirmed = name in _PREDICTED and len(found.observations) == 2 and found.answer != best
-        if is_confirmed and self.measure.mode != "epoch" and found.loss(best) <= choice.CLOSE:
+        is_confirmed = name in _PREDICTED and len(estimates.observations) == 2 and estimates.answer != best
+        if is_confirmed and self.measure.mode != "epoch" and estimates.loss(best) <= choice.CLOSE:
             return []
-        unclear = undecided(found, found.observations, self.measure)
-        left = [o.settings for o in unclear if o.timed_s < _MOST_TIMED_S]
-        return self._active(list(dict.fromkeys([best, *left])), known) if left else []
-
-    def _active(
-        self, candidates: Sequence[LoaderSettings], known: Mapping[LoaderSettings, Observation]
-    ) -> list[LoaderSettings]:
-        return [one for one in candidates if known[one].may_continue]
+        unclear = undecided(estimates, estimates.observations, self.measure)
+        left = [observation.settings for observation in unclear if observation.timed_s < _MOST_TIMED_S]
+        return _active(list(dict.fromkeys([best, *left])), observed) if left else []
 
     def _round(self, candidates: Sequence[LoaderSettings], ended: Sequence[LoaderSettings] = ()) -> Round:
         return Round(candidates=tuple(candidates), ended=tuple(ended), window_s=self.measure.window_s)
 
 
-def _is_no_larger(variant: LoaderSettings, best: LoaderSettings) -> bool:
-    return variant.num_workers <= best.num_workers or variant.queued_batches <= best.queued_batches
+def _active(
+    candidates: Sequence[LoaderSettings], observed: Mapping[LoaderSettings, Observation]
+) -> list[LoaderSettings]:
+    return [settings for settings in candidates if observed[settings].may_continue]
 
 
-def _before(first: float, observation: Observation) -> Observation:
-    """The observation without its rounds from the first with other settings on."""
-    paces_s = {number: pace_s for number, pace_s in observation.paces_s.items() if number < first}
+def _before(first_round: float, observation: Observation) -> Observation:
+    """Returns the observation as it was before the first round with other settings."""
+    paces_s = {number: pace_s for number, pace_s in observation.paces_s.items() if number < first_round}
     if observation.cost_s is None or not paces_s or len(paces_s) == len(observation.paces_s):
         return replace(observation, paces_s=paces_s)
     slower = statistics.fmean(paces_s.values()) / statistics.fmean(observation.paces_s.values())
@@ -152,14 +170,15 @@ def _before(first: float, observation: Observation) -> Observation:
     return replace(observation, paces_s=paces_s, cost_s=cost_s)
 
 
-def _outcome(name: str, best: LoaderSettings, found: Estimates) -> str:
-    if found.answer == best:
+def _outcome(name: str, best: LoaderSettings, estimates: Estimates) -> str:
+    if estimates.answer == best:
         return f"; no other {name} is faster"
-    saved = units.share(1 - found.costs_s[found.answer] / found.costs_s[best])
-    return f"; {name}={shown(getattr(found.answer, name))} takes {saved} less time"
+    saved = units.share(1 - estimates.costs_s[estimates.answer] / estimates.costs_s[best])
+    return f"; {name}={shown(getattr(estimates.answer, name))} takes {saved} less time"
 
 
 def _values(name: str, settings: LoaderSettings) -> tuple[Any, ...]:
+    """Lists the values of a setting to compare."""
     if name == "prefetch_factor":
         is_default = settings.prefetch_factor is None
         return tuple(n for n in choice.PREFETCH_FACTORS if not is_default or n != DEFAULT_PREFETCH)

@@ -24,33 +24,35 @@ from nws_sweep.searching.data import Data
 from nws_sweep.searching.estimates import FEWEST_ROUNDS, Estimates, estimates_of
 from nws_sweep.searching.observations import Observation, Round, observation_of
 from nws_sweep.searching.sample_check import SampleChecker
+from nws_sweep.searching.timing import ALONE
 
 
 class Rounds(ExitStack):
     """The state of one search; leaving the context ends all trial processes, also after an interrupt.
 
     Attributes:
-        start: The record before the search; its finished trials are not measured again.
-        candidates: All that were started or skipped, in the order of their starts.
+        start: The record before the search, with finished trials only, which are not measured again.
+        candidates: All candidates that were started or skipped, in the order of their starts.
         wrong_samples: Why every candidate with workers is wrong; empty if no such reason was found.
+        environment: Trial processes, clock and machine.
+        turns: The trial processes, of which one runs at a time.
     """
 
     def __init__(self, start: SearchRecord, environment: Environment, observer: Observer, limit_s: float) -> None:
         super().__init__()
-        rules, ranks = start.configuration.measure, start.configuration.ranks
         self.start = replace(start, trials=tuple(trial for trial in start.trials if trial.finished))
         self.candidates: list[Candidate] = []
         self.wrong_samples = ""
         self.environment = environment
-        self._observer = observer
         began_s = environment.clock()
         self.turns = Turns(began_s, began_s + limit_s)
+        self._observer = observer
+        self._number = 0  # of the round
+        rules, ranks = start.configuration.measure, start.configuration.ranks
         budget_bytes = environment.memory_budget(rules.memory_budget_bytes)
         self._admission = Admission(environment, budget_bytes, ranks, rules.interleave)
         self._samples = SampleChecker(self, observer)
-        earlier = self.start.facts.whole_batches if self.start.facts else None
-        self._data = Data(environment, rules, whole_batches=earlier, has_tried_batches=earlier is not None)
-        self._number = 0
+        self._data = Data(environment, rules, whole_batches=start.facts.whole_batches if start.facts else None)
 
     def __exit__(self, *error: Any) -> bool | None:
         """Ends all trial processes at the same time."""
@@ -70,35 +72,49 @@ class Rounds(ExitStack):
         return self._admission.memory_left(self.candidates)
 
     def observations(self) -> list[Observation]:
-        """What is known of each candidate, finished trials of the start included."""
-        earlier = [(trial, None) for trial in self.start.trials]
-        trials: list[tuple[Trial, Candidate | None]] = [*earlier, *((trial_of(c), c) for c in self.candidates)]
+        """Returns what strategies see of each candidate, and of each finished trial of the start, fewest workers first.
+
+        The costs of batches of the first trial that has some serve all trials (``known_of``).
+        """
+        trials: list[tuple[Trial, Candidate | None]] = [(trial, None) for trial in self.start.trials]
+        trials += [(trial_of(candidate), candidate) for candidate in self.candidates]
+        trials.sort(key=lambda pair: pair[0].num_workers)
         configuration = self.start.configuration
         cores, epochs = self.environment.cores(configuration.ranks), configuration.measure.shared_epochs
         is_shuffled = self.facts is None or self.facts.is_shuffled
         observations: list[Observation] = []
-        records: Records | None = None  # of a trial that has some
-        for trial, candidate in sorted(trials, key=lambda pair: pair[0].num_workers):
-            costs = known_of(trial, trial.batches, cores, records, epochs, is_shuffled)
-            if records is None and costs is not None:
-                records = costs.records
-            observations.append(
-                observation_of_candidate(candidate, costs) if candidate else observation_of(trial, costs)
-            )
+        first_records: Records | None = None
+        for trial, candidate in trials:
+            costs = known_of(trial, trial.batches, cores, first_records, epochs, is_shuffled)
+            if first_records is None and costs is not None:
+                first_records = costs.records
+            if candidate is None:
+                observations.append(observation_of(trial, costs))
+            else:
+                observations.append(observation_of_candidate(candidate, costs))
         return observations
+
+    @property
+    def estimates(self) -> Estimates | None:
+        """The times of the candidates, finished trials of the start included; None if none has a time.
+
+        Estimates need no costs of batches, so these are not replayed.
+        """
+        observations = [observation_of(trial) for trial in self.start.trials]
+        observations += [observation_of_candidate(candidate) for candidate in self.candidates]
+        observations.sort(key=lambda observation: observation.num_workers)
+        return estimates_of(observations, self.start.configuration.search.tolerance)
 
     @property
     def record(self) -> SearchRecord:
         """All trials and the cost of the search so far."""
         estimates = self.estimates
-        rows: list[Trial] = []
+        trials = list(self.start.trials)
         for candidate in self.candidates:
-            if estimates is None or not candidate.has_pace:
-                rows.append(trial_of(candidate))
-            else:
-                rows.append(trial_of(candidate, estimates.comparison(candidate.settings)))
+            compared = estimates.comparison(candidate.settings) if estimates and candidate.has_pace else ALONE
+            trials.append(trial_of(candidate, compared))
         cost_s = self.start.cost_s + self.environment.clock() - self.turns.began_s
-        return replace(self.start, trials=(*self.start.trials, *rows), facts=self.facts, cost_s=cost_s)
+        return replace(self.start, trials=tuple(trials), facts=self.facts, cost_s=cost_s)
 
     def take(self, decision: Round) -> None:
         """Ends candidates, then takes one time slice of each candidate of a decision; starts new ones.
@@ -128,50 +144,47 @@ class Rounds(ExitStack):
         estimates = self.estimates
         for candidate in self.candidates:
             if candidate.has_pace or not note:
-                _finish(candidate, note or _note_of_limit(candidate), estimates)
+                slices.finish(candidate, note or candidate.limit, estimates)
         self._report_finished()
 
-    def _new(self, decision: Round) -> list[Candidate]:
-        """The candidates of a decision that were not started; few workers first, which show what more would need."""
-        started = [candidate.settings for candidate in self.candidates]
-        settings = sorted(set(decision.candidates).difference(started), key=choice.size)
-        configuration = self.start.configuration
-        return [Candidate(OnDemandProcess(new, configuration, self.environment, self.turns)) for new in settings]
-
-    @property
-    def estimates(self) -> Estimates | None:
-        """The times of the candidates, finished trials of the start included; None if none has a time.
-
-        They need no costs of batches.
-        """
-        earlier = (observation_of(trial, None) for trial in self.start.trials)
-        measured = (observation_of_candidate(candidate, None) for candidate in self.candidates)
-        observations = sorted((*earlier, *measured), key=lambda observation: observation.num_workers)
-        return estimates_of(observations, self.start.configuration.search.tolerance)
-
     def _end(self, decision: Round) -> None:
-        """Makes the rows of candidates final, and ends their trial processes."""
+        """Makes the rows of the candidates that a decision ends final, and ends their trial processes."""
         unfinished = [candidate for candidate in self.candidates if not candidate.is_finished]
         ended = [candidate for candidate in unfinished if candidate.settings in decision.ended]
         estimates = self.estimates if ended else None
         for candidate in ended:
-            candidate.was_ended = decision.are_worse
-            rounds = units.counted(len(candidate.figures.timing.paces_s), "round")
-            note = f"ended after {rounds}" if decision.are_worse else _note_of_limit(candidate)
-            _finish(candidate, note, estimates)
+            candidate.was_ended = decision.are_rivals
+            note = candidate.limit
+            if decision.are_rivals:
+                note = f"ended after {units.counted(len(candidate.figures.timing.paces_s), 'round')}"
+            slices.finish(candidate, note, estimates)
             candidate.process.close()
         self._report_finished()
 
+    def _new(self, decision: Round) -> list[Candidate]:
+        """Makes the new candidates of a decision; few workers first, which show what more workers would need."""
+        started = {candidate.settings for candidate in self.candidates}
+        candidates = []
+        for settings in sorted(set(decision.candidates) - started, key=choice.size):
+            process = OnDemandProcess(settings, self.start.configuration, self.environment, self.turns)
+            candidates.append(Candidate(process))
+        return candidates
+
     def _is_admitted(self, candidate: Candidate, decision: Round) -> bool:
+        """Whether a new candidate starts now; if it starts or is skipped, it belongs to the search from here on."""
         is_admitted = self._admission.admits(candidate, self.candidates, decision)
-        if is_admitted or candidate.is_finished:  # it was skipped
+        is_skipped = candidate.is_finished
+        if is_admitted or is_skipped:
             self.candidates.append(candidate)
             self.callback(candidate.process.close)
             self._report_finished()
         return is_admitted
 
     def _take_slice(self, candidate: Candidate, window_s: float) -> None:
-        """Takes a time slice, unless the candidate was closed in this round to free resources."""
+        """Takes a time slice, unless the candidate was closed in this round to free resources.
+
+        Each command to the trial process may have resumed the other processes, which are paused again.
+        """
         if not candidate.may_continue:
             return
         self.environment.check_interrupts()
@@ -189,24 +202,28 @@ class Rounds(ExitStack):
         self.turns.pause_others()
         self._data.try_whole_batches(candidate)
         self.turns.pause_others()
-        if (took_s := candidate.process.started_in_s - started_in_s) > STALL_S:
-            took = f"starting a trial process took {units.seconds(took_s)}"
-            self._observer.note(f"{took}, which time_limit_s does not count: torch is imported, the dataset is made")
-        if line := self._data.notice_size(candidate):
+        self._note_long_start(candidate.process.started_in_s - started_in_s)
+        line = self._data.notice_size(candidate)
+        if line:
             self._observer.note(line)
         self._data.notice_length(candidate, self.candidates)
         self._report_finished()
 
+    def _note_long_start(self, took_s: float) -> None:
+        if took_s > STALL_S:
+            took = f"starting a trial process took {units.seconds(took_s)}"
+            self._observer.note(f"{took}, which time_limit_s does not count: torch is imported, the dataset is made")
+
     def _measure_impossible_again(self) -> None:
         """Measures candidates with an impossible pace once more; without a number if it stays impossible."""
         estimates = self.estimates
+        if estimates is None:
+            return
         for candidate in self.candidates:
-            if estimates is None or not candidate.may_continue:
-                continue
-            if len(candidate.figures.timing.paces_s) < FEWEST_ROUNDS:
-                continue
-            if reason := candidate.figures.impossible(estimates.half_width(candidate.settings)):
-                candidate.restart(reason)
+            if candidate.may_continue and len(candidate.figures.timing.paces_s) >= FEWEST_ROUNDS:
+                reason = candidate.figures.impossible(estimates.half_width(candidate.settings))
+                if reason:
+                    candidate.restart(reason)
 
     def _report_finished(self) -> None:
         """Reports the trials that have finished meanwhile."""
@@ -220,11 +237,3 @@ class Rounds(ExitStack):
         for trial in record.trials:
             if trial.settings in settings:
                 self._observer.trial_finished(record, trial)
-
-
-def _finish(candidate: Candidate, note: str, estimates: Estimates | None) -> None:
-    slices.finish(candidate, note, estimates.half_width(candidate.settings) if estimates else None)
-
-
-def _note_of_limit(candidate: Candidate) -> str:
-    return f"stopped at {candidate.limit}" if candidate.limit else ""

@@ -1,4 +1,4 @@
-"""The row of one candidate: its trial, made from its time slices by one function, and whether it is possible. Pure."""
+"""The row of one candidate: the trial that its time slices make, and whether the pace is possible. Pure."""
 
 import math
 from collections.abc import Sequence
@@ -10,8 +10,8 @@ from nws_sweep.replay.known import beside_others, queue_settings
 from nws_sweep.replay.limits import Limit, physical_limits
 from nws_sweep.results import BatchCost, BatchRecord, LoopCosts, Noise, Span, TimeSlice, Trial, TrialState
 from nws_sweep.searching import batch_costs, counters
-from nws_sweep.searching.schedule import Conditions, epoch_windows
-from nws_sweep.searching.timing import ALONE, Comparison, Timing, batches_made, running_slices
+from nws_sweep.searching.schedule import Conditions, batches_in, epoch_windows, seconds_in
+from nws_sweep.searching.timing import ALONE, Comparison, Timing
 from nws_sweep.system import usage
 
 _MARGIN = 1.05  # CPU time, costs of batches and pace come from stretches that differ by a few batches
@@ -22,7 +22,7 @@ class Figures:
     """What the time slices of one candidate show.
 
     Attributes:
-        slices: In order.
+        slices: The time slices in order.
         conditions: The settings and the rules of the trial.
         ranks: Ranks that share the CPUs.
         fork_s: CPU seconds in which the user's program forks a worker; 0 if it is no larger than a trial process.
@@ -39,28 +39,28 @@ class Figures:
         return batch_costs.batch_records(self.slices)
 
     @cached_property
-    def _own_loop(self) -> LoopCosts | None:
+    def _trial_loop(self) -> LoopCosts | None:
         """What the main process of the trial and the life of its workers cost; None before the first batch."""
         return batch_costs.loop_costs(self.slices, self.conditions)
 
     @cached_property
     def loop(self) -> LoopCosts | None:
-        """The same in the user's program, which may be slower to fork."""
-        loop = self._own_loop
+        """What the main process and the life of workers cost in the user's program, which may be slower to fork."""
+        loop = self._trial_loop
         return loop and replace(loop, fork_s=max(loop.fork_s, self.fork_s))
 
     @cached_property
     def timing(self) -> Timing:
         """The times, as the user's program would take them."""
         settings = self.conditions.settings
-        if self._own_loop is None or self.loop is None or settings.persistent_workers:
-            return Timing(self.slices, self.conditions)
-        more_s = settings.num_workers * (self.loop.fork_s - self._own_loop.fork_s)
-        return Timing(self.slices, self.conditions, more_s)
+        more_start_s = 0.0
+        if self._trial_loop is not None and self.loop is not None and not settings.persistent_workers:
+            more_start_s = settings.num_workers * (self.loop.fork_s - self._trial_loop.fork_s)
+        return Timing(self.slices, self.conditions, more_start_s)
 
     @property
     def fed_workers(self) -> int | None:
-        """How many workers had batches, if others had none."""
+        """How many workers had batches, if some workers had none; else None."""
         unfed = max((window.unfed_workers for window in self.timing.windows), default=0)
         fed = self.conditions.settings.num_workers - unfed
         return fed if unfed and fed else None
@@ -81,7 +81,7 @@ class Figures:
         return batch_costs.spans_of(self.slices, self.records, self.loop, queue)
 
     def trial(self, compared: Comparison = ALONE) -> Trial:
-        """The trial with its figures alone, as compared with other trials."""
+        """Makes the trial with its figures alone, as compared with other trials."""
         measurement = self.timing.measurement(compared)
         return Trial(
             settings=self.conditions.settings,
@@ -96,7 +96,7 @@ class Figures:
         )
 
     def impossible(self, half_width: float | None = None) -> str:
-        """Why the pace is impossible, with the figures; empty if it is possible.
+        """Says why the pace is impossible, with the figures; empty if it is possible.
 
         Args:
             half_width: As of ``Comparison``: the upper end of the interval is compared; None for the slowest round.
@@ -104,65 +104,64 @@ class Figures:
         pace_s = self._slowest_s(half_width)
         if pace_s is None:
             return ""
-        broken = [limit for limit in self._limits() if pace_s * _MARGIN < limit.batch_s]
-        if not broken:
+        limit = max(self._limits(), key=lambda limit: limit.batch_s)
+        if pace_s * _MARGIN >= limit.batch_s:
             return ""
-        limit = max(broken, key=lambda limit: limit.batch_s)
         return (
             f"{units.seconds(pace_s)} a batch is impossible: {limit.name} takes at least {units.seconds(limit.batch_s)}"
         )
 
     def _slowest_s(self, half_width: float | None) -> float | None:
-        """The longest time per batch that the windows allow."""
+        """Computes the longest time per batch that the windows allow."""
         timing = self.timing
         if timing.batch_s is None or timing.paced_s is None:
             return None
         slowest_s = max(timing.batch_s, timing.paced_s)
-        if epochs := epoch_windows(timing.paced_windows):  # workers made batches in a long first step, too
-            slowest_s = max(slowest_s, sum(w.elapsed_s for w in epochs) / sum(w.batches for w in epochs))
+        epochs = epoch_windows(timing.paced_windows)
+        if epochs:  # workers made batches in a long first step, too
+            slowest_s = max(slowest_s, seconds_in(epochs) / batches_in(epochs))
         if half_width is None:
             return max([slowest_s, *timing.paces_s.values()])
         return slowest_s * math.exp(half_width)
 
     def _limits(self) -> Sequence[Limit]:
-        """The physical limits of what the windows took."""
-        limits, cpu_s = [Limit("the training step", self.timing.step_s)], self._least_cpu_s()
-        if self.loop is not None and (costs := self._costs_in_windows()):
-            loop = replace(self.loop, step_s=self.timing.step_s, receive_s=self._receive_s())
+        """Lists the physical limits of what the windows took; at least the training step."""
+        limits = [Limit("the training step", self.timing.step_s)]
+        costs = self._costs_in_windows()
+        if self.loop is not None and costs:
+            # The first batches of a process take longer to receive.
+            receive_s = batch_costs.receive_cpu_s(self.timing.paced_windows)
+            loop = replace(self.loop, step_s=self.timing.step_s, receive_s=receive_s)
             # Of CPU time only the counters say enough: records of a start have what a process does once.
             limits += physical_limits(costs, loop, self.conditions.settings.num_workers)
+        cpu_s = self._least_cpu_s()
         if cpu_s is not None:
-            name = "the CPU time of a batch, shared by the CPUs,"
-            limits.append(Limit(name, cpu_s / self.conditions.cores))
+            limits.append(Limit("the CPU time of a batch, shared by the CPUs,", cpu_s / self.conditions.cores))
         return limits
 
-    def _receive_s(self) -> float:
-        """CPU seconds for receiving a batch in the windows of the pace; the first batches of a process take longer."""
-        windows = self.timing.paced_windows
-        return sum(window.receive_cpu_s or 0.0 for window in windows) / max(1, sum(w.batches for w in windows))
-
     def _costs_in_windows(self) -> list[BatchCost]:
-        """The costs of the batches in the windows of the pace; of batches whose calls were timed, there are none."""
+        """Lists the costs of the batches in the windows of the pace, without batches whose calls were timed."""
         paced = {id(window) for window in self.timing.paced_windows}
         taken: set[tuple[int, int]] = set()
-        for epoch, placed in enumerate(batch_costs.epochs(self.slices)):
-            number = 0
-            for window, _ in placed:
+        for epoch, windows in enumerate(batch_costs.epochs(self.slices)):
+            first = 0
+            for window, _ in windows:
+                following = first + window.batches
                 if id(window) in paced:
-                    taken.update((epoch, number + index) for index in range(window.batches))
-                number += window.batches
+                    taken.update((epoch, number) for number in range(first, following))
+                first = following
         return [record.cost for record in self.records if (record.epoch, record.number) in taken and not record.stages]
 
     def _least_cpu_s(self) -> float | None:
-        """Lower bound of the CPU seconds of a batch, without the time between windows; None if unknown."""
-        running, cores = running_slices(self.slices), self.conditions.cores
+        """Computes a lower bound of the CPU seconds of a batch, without the time between windows; None if unknown."""
+        running, cores = counters.running_slices(self.slices), self.conditions.cores
         windows = counters.all_windows(running)
-        if any(window.startup_s is not None or window.ended_epoch for window in windows) and not epoch_windows(windows):
+        has_start_or_end = any(window.startup_s is not None or window.ended_epoch for window in windows)
+        if has_start_or_end and not epoch_windows(windows):
             return None
-        batches, cpu_s = sum(batches_made(time_slice, self.conditions) for time_slice in running), 0.0
+        cpu_s, batches = 0.0, 0.0
         for time_slice in running:
-            beside_s = (
-                time_slice.elapsed_s - sum(window.elapsed_s for window in time_slice.windows) + usage.CLOCK_TICK_S
-            )
-            cpu_s += time_slice.used.cpu_s - cores * max(0.0, beside_s)
+            between_s = time_slice.elapsed_s - seconds_in(time_slice.windows) + usage.CLOCK_TICK_S
+            cpu_s += time_slice.used.cpu_s - cores * max(0.0, between_s)
+            batches += counters.batches_made(time_slice, self.conditions)
         return max(0.0, cpu_s) / batches if batches else None

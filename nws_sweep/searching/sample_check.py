@@ -78,7 +78,7 @@ class SampleChecker:
         self._checked: set[LoaderSettings] = set()
         self._handles_reported = False
         self._batches: dict[int, int] = {}  # of an epoch of an iterable dataset, by number of workers
-        self._reference: dict[int | str, Parts] = {}  # samples that were loaded without workers
+        self._reference: dict[int | str, Parts] = {}  # of samples that were loaded without workers
         self._random_parts: frozenset[int] = frozenset()
         self._without_workers: SamplesSeen | None = None  # an epoch, counted where samples repeat
         self._epochs_compared = False
@@ -97,11 +97,14 @@ class SampleChecker:
             return
         self._checked.add(settings)
         try:
-            if warning := self.compare(candidate.logged, settings, facts, candidate.cost_s):
-                candidate.warn(warning)
+            warning = self.compare(candidate.logged, settings, facts, candidate.cost_s)
         except WrongSamples as error:
-            self._search.wrong_samples = str(error) if facts.iterable else ""
-            self._fail([*self._search.candidates] if facts.iterable else [candidate], error)
+            self._fail(self._search.candidates if facts.iterable else [candidate], error)
+            if facts.iterable:
+                self._search.wrong_samples = str(error)
+            return
+        if warning:
+            candidate.warn(warning)
 
     def _fail(self, candidates: Sequence[Candidate], error: WrongSamples) -> None:
         for candidate in candidates:
@@ -116,7 +119,8 @@ class SampleChecker:
         self._batches[workers] = batches
         fewest = min(self._batches)
         usual = self._batches[fewest]
-        if batches > usual and (longer := epoch_length.difference(batches, workers, usual, fewest)):
+        longer = epoch_length.difference(batches, workers, usual, fewest) if batches > usual else ""
+        if longer:
             remedy = "divide the length that each worker has, such as with_epoch(), by num_workers"
             candidate.warn(f"{longer}; {remedy}")
 
@@ -139,10 +143,10 @@ class SampleChecker:
             return None
 
     def compare(self, logged: SamplesLogged, settings: LoaderSettings, facts: DatasetFacts, spent_s: float) -> str:
-        """Compares the samples that a candidate's workers made; WrongSamples if they differ from those without workers.
+        """Compares the samples of a candidate's workers; WrongSamples if they differ from loading without workers.
 
-        Returns a warning about them, mostly empty. Loading samples takes a share of ``spent_s``, the seconds that the
-        candidate has taken; at least one sample is loaded.
+        Returns a warning about the samples, mostly empty. Loading samples takes a share of ``spent_s``, the seconds
+        that the candidate has taken; at least one sample is loaded.
         """
         if logged.moved_files and settings.num_workers > 1:
             raise WrongSamples(
@@ -154,29 +158,34 @@ class SampleChecker:
         samples = comparable_samples(logged.samples)
         latest = samples[:MAX_COMPARED]
         self._load(latest, choice.CLOSE * spent_s)  # next to nothing
-        known = [sample for sample in samples if sample.key in self._reference][:MAX_COMPARED]
-        if any(differing(sample, self._reference) - self._random_parts for sample in known):
+        compared = [sample for sample in samples if sample.key in self._reference][:MAX_COMPARED]
+        if any(differing(sample, self._reference) - self._random_parts for sample in compared):
             self._compare_one_by_one(latest, settings, facts)
-        repeats = not facts.generators and has_equal_draws(logged.samples, self._random_parts)
-        return equal_draws_warning("equal parts in their samples") if repeats else ""
+        if not facts.generators and has_equal_draws(logged.samples, self._random_parts):
+            return equal_draws_warning("equal parts in their samples")
+        return ""
 
     def _load(self, samples: Sequence[SampleMade], limit_s: float | None) -> None:
-        """Loads samples without workers, each once."""
+        """Loads samples without workers, each once, within a time, s; None for no limit."""
         keys = list(dict.fromkeys(sample.key for sample in samples if sample.key not in self._reference))
         if keys:
             loaded = self.ask(lambda process: process.load(keys, limit_s)) or ()
             self._reference.update({sample.key: sample.parts for sample in loaded})
 
     def _compare_one_by_one(self, samples: Sequence[SampleMade], settings: LoaderSettings, facts: DatasetFacts) -> None:
-        """Finds random parts, which differ although no other worker loads at the same time, and wrong samples."""
+        """Finds random parts, which differ though no other worker loads at the same time; WrongSamples if many differ.
+
+        A sample is wrong if parts that are not random differ where workers load at the same time.
+        """
         self._load(samples, None)
         together = [sample for sample in samples if sample.key in self._reference]
         alone = self.ask(lambda process: process.load_one_by_one(together, settings))
         if alone is None or len(alone) < len(together):
             return
-        random_parts = frozenset(position for sample in alone for position in differing(sample, self._reference))
+        random_parts = frozenset[int]().union(*(differing(sample, self._reference) for sample in alone))
         wrong = sum(bool(differing(sample, self._reference) - random_parts) for sample in together)
-        if wrong >= (_NOT_CHANCE if facts.handles else len(together) // 2 + 1):
+        fewest_wrong = _NOT_CHANCE if facts.handles else len(together) // 2 + 1
+        if wrong >= fewest_wrong:
             shared = f"; forked workers share {', '.join(facts.handles)}" if facts.handles else ""
             raise WrongSamples(
                 f"{wrong} of {len(together)} compared samples differ from those loaded without workers{shared}: "
@@ -184,9 +193,12 @@ class SampleChecker:
             )
         self._random_parts |= random_parts
 
-    def _check_streams(self, made: Sequence[SampleMade], settings: LoaderSettings) -> str:
-        """Compares the streams of the workers, and with ``check_samples=true`` two epochs, once for all candidates."""
-        repeats = repeats_in(made)
+    def _check_streams(self, samples: Sequence[SampleMade], settings: LoaderSettings) -> str:
+        """Compares the streams of the workers, and with ``check_samples=true`` two epochs, once for all candidates.
+
+        WrongSamples if samples are repeated or lost; returns a warning, mostly empty.
+        """
+        repeats = repeats_in(samples)
         if repeats.count and self._is_longer(settings, unknown=repeats.is_proof):
             raise WrongSamples(
                 f"{repeats.count} of the first {repeats.compared} samples were delivered by another worker too: "
@@ -196,15 +208,17 @@ class SampleChecker:
             return ""
         self._epochs_compared = True
         without_workers = self._count(settings.with_workers(0), _MAX_EPOCH, math.inf)
-        return _compare_epochs(settings, without_workers, self._count(settings, _MAX_EPOCH, math.inf))
+        shared = self._count(settings, _MAX_EPOCH, math.inf)
+        return _compare_epochs(settings, without_workers, shared)
 
     def _count(self, settings: LoaderSettings, most: int, limit_s: float) -> SamplesSeen | None:
         """Counts the samples of an epoch, up to a number and within a time, s; None if the process fails."""
         return self.ask(lambda process: process.samples(settings, most, limit_s))
 
     def _is_longer(self, settings: LoaderSettings, *, unknown: bool) -> bool:
-        """Says whether an epoch has more samples than without workers; ``unknown`` if one of them takes too long."""
-        self._without_workers = self._without_workers or self._count(settings.with_workers(0), _MAX_EPOCH, _COUNT_S)
+        """Whether an epoch has more samples than without workers; ``unknown`` if counting either takes too long."""
+        if self._without_workers is None:
+            self._without_workers = self._count(settings.with_workers(0), _MAX_EPOCH, _COUNT_S)
         if self._without_workers is None or not self._without_workers.complete:
             return unknown
         most = epoch_length.longest(self._without_workers.count, settings.num_workers)
@@ -217,14 +231,15 @@ class SampleChecker:
 def _compare_epochs(settings: LoaderSettings, without_workers: SamplesSeen | None, shared: SamplesSeen | None) -> str:
     """Compares the samples of an epoch without workers and of one with; WrongSamples if some are repeated or lost.
 
-    A warning if drop_last explains what is lost, or if the epochs cannot be counted; else empty.
+    Returns a warning if drop_last explains what is lost, or if the epochs cannot be counted; else empty.
     """
     if not (without_workers and shared and without_workers.complete and shared.complete):
         return f"check_samples: no whole epoch of at most {_MAX_EPOCH} samples could be counted"
     usual = without_workers.count
     counts = f"with num_workers={settings.num_workers}: {shared.count} in an epoch instead of {usual}"
     # Workers of a dataset that makes batches itself end with shorter batches.
-    if shared.count > usual + (settings.num_workers if settings.batch_size is None else 0):
+    short_batches = settings.num_workers if settings.batch_size is None else 0
+    if shared.count > usual + short_batches:
         raise WrongSamples(f"samples are repeated {counts}: {HOW_TO_SHARD}")
     if shared.count >= usual:
         return ""
@@ -233,21 +248,22 @@ def _compare_epochs(settings: LoaderSettings, without_workers: SamplesSeen | Non
     return f"samples are lost {counts}: drop_last drops a shorter batch of each worker"
 
 
-def has_equal_draws(made: Iterable[SampleMade], random_parts: Iterable[int]) -> bool:
-    """Says whether two workers have made the same sequence of a random part, of different samples."""
-    streams = _by_worker(made)
+def has_equal_draws(samples: Iterable[SampleMade], random_parts: Iterable[int]) -> bool:
+    """Whether two workers have made the same sequence of a random part, of different samples."""
+    streams = _by_worker(samples)
     varied = [position for position in random_parts if not _recurs(streams, position)]
-    for first, second in itertools.combinations(streams, 2):
-        pairs = [(mine, theirs) for mine, theirs in zip(first, second, strict=False) if mine.key != theirs.key]
+    for stream, rival_stream in itertools.combinations(streams, 2):
+        pairs = [pair for pair in zip(stream, rival_stream, strict=False) if pair[0].key != pair[1].key]
+        if len(pairs) < _NOT_CHANCE:
+            continue
         for position in varied:
-            are_equal = all(_content(mine, position) == _content(theirs, position) != b"" for mine, theirs in pairs)
-            if are_equal and len(pairs) >= _NOT_CHANCE:
+            if all(_content(sample, position) == _content(rival, position) != b"" for sample, rival in pairs):
                 return True
     return False
 
 
 def _recurs(streams: Iterable[Sequence[SampleMade]], position: int) -> bool:
-    """Says whether workers make the same value at different places: of a part with few values, it is so by chance."""
+    """Whether workers make the same value at different places: of a part with few values, they do so by chance."""
     place_of: dict[bytes, int] = {}
     for stream in streams:
         for place, sample in enumerate(stream):
@@ -257,28 +273,30 @@ def _recurs(streams: Iterable[Sequence[SampleMade]], position: int) -> bool:
     return False
 
 
-def _by_worker(made: Iterable[SampleMade]) -> list[list[SampleMade]]:
-    """The samples of each worker, in the order of making."""
-    return [list(samples) for _, samples in itertools.groupby(sorted(made, key=_WORKER), _WORKER)]
+def _by_worker(samples: Iterable[SampleMade]) -> list[list[SampleMade]]:
+    """Lists the samples of each worker, in the order of making."""
+    return [list(stream) for _, stream in itertools.groupby(sorted(samples, key=_WORKER), _WORKER)]
 
 
 def _content(sample: SampleMade, position: int) -> bytes:
-    return (sample.parts[position].content or b"") if position < len(sample.parts) else b""
+    if position >= len(sample.parts):
+        return b""
+    return sample.parts[position].content or b""
 
 
-def comparable_samples(made: Iterable[SampleMade]) -> list[SampleMade]:
+def comparable_samples(samples: Iterable[SampleMade]) -> list[SampleMade]:
     """Orders samples for comparison, the latest of each worker first: by then all workers load at the same time."""
-    latest_first = (samples[::-1] for samples in _by_worker(made))
+    latest_first = (stream[::-1] for stream in _by_worker(samples))
     rows = itertools.zip_longest(*latest_first)
     return [sample for row in rows for sample in row if sample is not None]
 
 
 def differing(sample: SampleMade, reference: Reference) -> frozenset[int]:
-    """Positions of the comparable parts that differ from those of the sample loaded without workers."""
+    """Finds the positions of the comparable parts that differ from the sample loaded without workers."""
     positions = set()
-    for position, (mine, theirs) in enumerate(itertools.zip_longest(sample.parts, reference[sample.key])):
-        is_opaque = mine and theirs and mine.form == theirs.form and None in (mine.content, theirs.content)
-        if mine != theirs and not is_opaque:
+    for position, (part, usual) in enumerate(itertools.zip_longest(sample.parts, reference[sample.key])):
+        is_opaque = part and usual and part.form == usual.form and None in (part.content, usual.content)
+        if part != usual and not is_opaque:
             positions.add(position)
     return frozenset(positions)
 
@@ -298,37 +316,37 @@ class Repeats:
     is_proof: bool = False
 
 
-def repeats_in(made: Iterable[SampleMade]) -> Repeats:
+def repeats_in(samples: Iterable[SampleMade]) -> Repeats:
     """Compares the first samples of the workers, as many of each: whole samples, and each part by itself.
 
     Any part may identify the sample. Parts are compared only in streams so long that the share of samples that must be
     repeated is beyond chance. Such streams are proof if whole samples repeat, and none within its stream. A single
     worker repeats nothing.
     """
-    of_worker = [[sample.parts for sample in samples] for samples in _by_worker(made)]
-    if len(of_worker) < 2:
-        return Repeats(0, sum(map(len, of_worker)))
-    length = min(map(len, of_worker))
-    streams = [stream[:length] for stream in of_worker]
-    whole = [[tuple((part.form, part.content) for part in parts) for parts in stream] for stream in streams]
-    count, compared = _repeated(whole), length * len(streams)
+    of_workers = _by_worker(samples)
+    if len(of_workers) < 2:
+        return Repeats(0, sum(map(len, of_workers)))
+    length = min(map(len, of_workers))
+    streams = [[sample.parts for sample in stream[:length]] for stream in of_workers]
+    contents = [[tuple((part.form, part.content) for part in parts) for parts in stream] for stream in streams]
+    count, compared = _repeated(contents), length * len(streams)
     if _REPEATED * length < _NOT_CHANCE:
         return Repeats(count, compared)
-    are_different = all(len(set(stream)) == length for stream in whole)
-    counts = [count]
+    is_proof = count > 0 and all(len(set(stream)) == length for stream in contents)
     for position in range(min(len(parts) for stream in streams for parts in stream)):
-        counts.append(_repeated([[parts[position].content for parts in stream] for stream in streams]))
-    return Repeats(max(counts), compared, is_proof=count > 0 and are_different)
+        of_part = [[parts[position].content for parts in stream] for stream in streams]
+        count = max(count, _repeated(of_part))
+    return Repeats(count, compared, is_proof)
 
 
 def _repeated(streams: Sequence[Sequence[Hashable]]) -> int:
     """Counts the samples that another worker delivered too; 0 if they are few, or may be equal by chance."""
     distinct = [set(stream) for stream in streams]
-    workers = Counter(itertools.chain.from_iterable(distinct))  # that delivered a sample
-    total, alike = sum(map(len, streams)), workers.total()
-    within, across = total - alike, alike - len(workers)
+    workers = Counter(itertools.chain.from_iterable(distinct))  # how many workers delivered a sample
     # Some workers of a resampled stream draw the same shard by chance. Without shares, each repeats samples of others.
     if any(max(workers[sample] for sample in samples) == 1 for samples in distinct):
         return 0
+    total, alike = sum(map(len, streams)), workers.total()
+    within, across = total - alike, alike - len(workers)
     # Samples that repeat within a stream, such as labels, repeat across streams too.
     return across if across > max(_REPEATED * total, 2 * within) else 0

@@ -17,13 +17,21 @@ _SHORT_EPOCH_S = 0.5  # an epoch before it costs less than what it shows
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conditions:
-    """What determines the next window and what the windows mean."""
+    """What determines the next window and what the windows mean.
+
+    Attributes:
+        settings: Of the DataLoader; canonical.
+        rules: Of measuring.
+        batches_per_epoch: The length of an epoch; None if unknown.
+        seen_batches: Batches of an epoch of a stream without a length, once an epoch has ended.
+        cores: CPUs that the processes of the trial may use together.
+    """
 
     settings: LoaderSettings
     rules: MeasureRules
-    batches_per_epoch: int | None  # None if unknown
-    seen_batches: int | None = None  # of an epoch of a stream without a length, once one has ended
-    cores: float = 1.0  # CPUs that the processes of the trial may use together
+    batches_per_epoch: int | None
+    seen_batches: int | None = None
+    cores: float = 1.0
 
     @property
     def batch_length(self) -> int:
@@ -52,7 +60,7 @@ class Conditions:
 
 
 def next_request(windows: Sequence[Window], conditions: Conditions, *, was_paused: bool = False) -> WindowRequest:
-    """The next window after those taken; ``was_paused`` if the loader was paused after the last of them."""
+    """Asks for the window after those taken; ``was_paused`` if the loader was paused after the last of them."""
     if whole_epochs(windows, conditions):
         return WindowRequest(kind=WindowKind.EPOCH)
     warm_up = WindowRequest(
@@ -60,57 +68,63 @@ def next_request(windows: Sequence[Window], conditions: Conditions, *, was_pause
     )
     if not windows or windows[-1].ended_epoch or _needs_new_epoch(windows, conditions, was_paused):
         return replace(warm_up, fresh=True)
-    if (missing := conditions.warm_up - taken_in_epoch(windows)) > 0:
+    missing = conditions.warm_up - taken_in_epoch(windows)
+    if missing > 0:
         return replace(warm_up, min_batches=missing)
-    steady = _window(windows, conditions)
-    if (missing_s := _missing_warm_up_s(windows, conditions)) > 0:
+    steady = _steady(windows, conditions)
+    missing_s = _missing_warm_up_s(windows, conditions)
+    if missing_s > 0:
         return replace(steady, kind=WindowKind.WARM_UP, min_seconds=missing_s)
-    resumed = replace(warm_up, min_batches=_discarded_after_pause(windows, conditions), cover_buffer=True)
-    return resumed if was_paused and conditions.settings.queued_batches else steady
+    if was_paused and conditions.settings.queued_batches:
+        return replace(warm_up, min_batches=_discarded_after_pause(windows, conditions), cover_buffer=True)
+    return steady
 
 
-def _window(windows: Sequence[Window], conditions: Conditions) -> WindowRequest:
-    worker_multiple, left = conditions.worker_multiple, _batches_left(windows, conditions)
+def _steady(windows: Sequence[Window], conditions: Conditions) -> WindowRequest:
+    """Asks for a window that counts, which ends before the last batches of the epoch."""
+    multiple, left = conditions.worker_multiple, _batches_left(windows, conditions)
     return WindowRequest(
         kind=WindowKind.STEADY,
-        min_batches=worker_multiple,
+        min_batches=multiple,
         min_seconds=conditions.rules.window_s,
-        multiple_of=worker_multiple,
-        max_batches=None if left is None else max(1, left // worker_multiple) * worker_multiple,
+        multiple_of=multiple,
+        max_batches=None if left is None else max(1, left // multiple) * multiple,
     )
 
 
 def _needs_new_epoch(windows: Sequence[Window], conditions: Conditions, was_paused: bool) -> bool:
     """Whether the rest of the epoch is shorter than the window that a new epoch has room for."""
-    left, latest, worker_multiple = _batches_left(windows, conditions), windows[-1], conditions.worker_multiple
+    left, latest = _batches_left(windows, conditions), windows[-1]
     if left is None or conditions.last_position is None:
         return False
-    long_as_a_window = latest.startup_s is None and not steady_windows(windows)
-    if latest.kind is WindowKind.WARM_UP and not long_as_a_window:
+    is_long_warm_up = latest.startup_s is None and not steady_windows(windows)  # as long as a window
+    if latest.kind is WindowKind.WARM_UP and not is_long_warm_up:
         return False
-    wanted = min(
-        max(worker_multiple, latest.batches),
-        (conditions.last_position - conditions.warm_up) // worker_multiple * worker_multiple,
-    )
+    multiple = conditions.worker_multiple
+    room_in_epoch = (conditions.last_position - conditions.warm_up) // multiple * multiple
+    wanted = min(max(multiple, latest.batches), room_in_epoch)
     discarded = _discarded_after_pause(windows, conditions) if was_paused else 0
     return left - discarded < wanted
 
 
 def _missing_warm_up_s(windows: Sequence[Window], conditions: Conditions) -> float:
-    """Seconds that the first warm-up is shorter than a window, if its epoch has enough batches left.
+    """Computes the seconds that the first warm-up lacks of a window; 0 or less if nothing, or few batches are left.
 
-    It begins with the first batch: workers that have just started are slower, the longer the more of them there are.
+    Warm-up begins with the first batch: workers that have just started are slower, the longer the more of them there
+    are.
     """
     left = _batches_left(windows, conditions)
     if steady_windows(windows) or (left is not None and left < 2 * conditions.worker_multiple):
         return 0.0
+    missing_s = conditions.rules.window_s - seconds_in(windows)
     starts_s = [window.startup_s for window in windows if window.startup_s is not None]
-    is_first = len(starts_s) == 1  # a short epoch may end before its warm-up is long enough
-    return conditions.rules.window_s - sum(window.elapsed_s for window in windows) + (starts_s[0] if is_first else 0.0)
+    if len(starts_s) == 1:  # a short epoch may end before its warm-up is long enough
+        missing_s += starts_s[0]
+    return missing_s
 
 
 def _discarded_after_pause(windows: Iterable[Window], conditions: Conditions) -> int:
-    """One batch of each worker; the whole queue if the samples are not counted."""
+    """Counts the batches to discard: one of each worker; the whole queue if the samples are not counted."""
     return conditions.worker_multiple if counted(windows) else conditions.settings.queued_batches
 
 
@@ -119,34 +133,43 @@ def counted(windows: Iterable[Window]) -> bool:
     return all(window.produced is not None for window in windows)
 
 
+def produced(windows: Sequence[Window], conditions: Conditions) -> float | None:
+    """Counts the batches that workers made during windows, fractions included; None if samples are not counted."""
+    if not conditions.settings.num_workers or not counted(windows):
+        return None
+    return sum(window.produced or 0 for window in windows) / conditions.batch_length
+
+
 def whole_epochs(windows: Sequence[Window], conditions: Conditions) -> bool:
     """Whether whole epochs are measured: by ``mode``, or because an epoch takes little time or few batches.
 
-    Few are fewer than warm-up, window and end need.
+    An epoch has few batches if it has fewer than warm-up, window and end need.
     """
     if conditions.rules.mode == "epoch" or is_short_epoch(windows, conditions):
         return True
-    least = max(2 * conditions.worker_multiple, conditions.settings.queued_batches)
-    if conditions.last_position is not None and conditions.last_position < conditions.warm_up + least:
+    fewest = conditions.warm_up + max(2 * conditions.worker_multiple, conditions.settings.queued_batches)
+    if conditions.last_position is not None and conditions.last_position < fewest:
         return True
     return any(window.ended_epoch for window in windows) and not steady_windows(windows)
 
 
 def is_short_epoch(windows: Sequence[Window], conditions: Conditions) -> bool:
     """Whether an epoch at the pace of these windows takes at most ``_SHORT_EPOCH_S``; not with persistent workers."""
-    taken, batches = sum(window.batches for window in windows), conditions.batches_per_epoch
-    if not taken or batches is None or conditions.rules.mode == "epoch" or conditions.settings.persistent_workers:
+    if conditions.rules.mode == "epoch" or conditions.settings.persistent_workers:
         return False
-    return sum(window.elapsed_s for window in windows) * batches <= _SHORT_EPOCH_S * taken
+    taken, batches = batches_in(windows), conditions.batches_per_epoch
+    if not taken or batches is None:
+        return False
+    return seconds_in(windows) * batches <= _SHORT_EPOCH_S * taken
 
 
 def _batches_left(windows: Sequence[Window], conditions: Conditions) -> int | None:
-    """Batches before the workers have no further work in this epoch; None if unknown."""
+    """Counts the batches before the workers have no further work in this epoch; None if unknown."""
     return None if conditions.last_position is None else conditions.last_position - taken_in_epoch(windows)
 
 
 def taken_in_epoch(windows: Sequence[Window]) -> int:
-    """Batches of the latest epoch."""
+    """Counts the batches of the latest epoch."""
     taken = 0
     for window in reversed(windows):
         taken += window.batches
@@ -155,21 +178,31 @@ def taken_in_epoch(windows: Sequence[Window]) -> int:
     return taken
 
 
+def batches_in(windows: Iterable[Window]) -> int:
+    """Counts the batches of windows."""
+    return sum(window.batches for window in windows)
+
+
+def seconds_in(windows: Iterable[Window]) -> float:
+    """Adds up the durations of windows."""
+    return sum(window.elapsed_s for window in windows)
+
+
 def steady_windows(windows: Iterable[Window]) -> list[Window]:
-    """The windows that count; not those that an epoch's end cut short, whose last batches come out of the queue."""
-    return [
-        window for window in windows if window.kind is WindowKind.STEADY and not window.ended_epoch and window.batches
-    ]
+    """Selects the windows that count within epochs; not windows that the end of an epoch cut short.
+
+    Their last batches come out of the queue.
+    """
+    steady = [window for window in windows if window.kind is WindowKind.STEADY]
+    return [window for window in steady if window.batches and not window.ended_epoch]
 
 
 def epoch_windows(windows: Iterable[Window]) -> list[Window]:
-    """The windows that are whole epochs."""
+    """Selects the windows that are whole epochs."""
     return [window for window in windows if window.kind is WindowKind.EPOCH]
 
 
 def epoch_batches(windows: Sequence[Window]) -> int | None:
-    """Batches of the latest epoch that has ended; None if none has."""
-    until = list(windows)
-    while until and not until[-1].ended_epoch:
-        until.pop()
-    return taken_in_epoch(until) if until else None
+    """Counts the batches of the latest epoch that has ended; None if no epoch has."""
+    last = max((place for place, window in enumerate(windows) if window.ended_epoch), default=None)
+    return None if last is None else taken_in_epoch(windows[: last + 1])

@@ -12,11 +12,12 @@ from nws_sweep.searching.observations import Stop, Strategy
 from nws_sweep.searching.rounds import Rounds
 from nws_sweep.system import host, processes
 
-_LIMIT_S, _LIMIT_OF_SETTING_S = 60.0, 30.0  # of an adaptive search without a limit, and of each further setting
+_LIMIT_S = 60.0  # of an adaptive search for which no limit is set
+_LIMIT_OF_SETTING_S = 30.0  # more for each setting besides num_workers
 
 
 def new_record(configuration: Configuration) -> SearchRecord:
-    """The record of a search that begins now."""
+    """Makes the record of a search that begins now."""
     started_at = datetime.now().astimezone().isoformat()
     return SearchRecord(configuration=configuration, host=host.describe(configuration.ranks), started_at=started_at)
 
@@ -25,19 +26,21 @@ def search(start: SearchRecord, environment: Environment, observer: Observer, gu
     """Searches one configuration; returns all trials, the verdict and the reason to stop.
 
     Args:
-        start: The result so far; its finished trials are not measured again.
+        start: The result so far; finished trials are not measured again.
         environment: Trial processes, clock and machine.
         observer: Receives every trial as soon as it is finished.
-        guess: The best num_workers of a similar configuration, measured first; None for none.
+        guess: The best num_workers of a similar configuration, measured first; None for no guess.
     """
     configuration = start.configuration
-    strategy = strategies.make(configuration, environment.cores(configuration.ranks), guess, processes.start_method())
+    cores = environment.cores(configuration.ranks)
+    strategy = strategies.make(configuration, cores, guess, processes.start_method())
     with Rounds(start, environment, observer, limit_s(configuration)) as rounds:
         is_provisional = False
         try:
             reason = _measure(strategy, rounds)
         except TimeLimitReached:
-            reason, is_provisional = limit_spent(configuration), True
+            reason = f"time_limit_s={limit_s(configuration):g} was spent"
+            is_provisional = True
             rounds.stop(f"stopped when {reason}")
         except KeyboardInterrupt:
             observer.interrupted(rounds.record)
@@ -62,9 +65,10 @@ def _measure(strategy: Strategy, rounds: Rounds) -> str:
 
 
 def _concluded(rounds: Rounds, reason: str, *, is_provisional: bool) -> SearchRecord:
-    """The record of a search that has ended for this reason."""
+    """Adds the verdict and the reason to stop to the record; a provisional record has finished trials only."""
     record = replace(rounds.record, stop_reason=reason)
-    if estimates := rounds.estimates:
+    estimates = rounds.estimates
+    if estimates is not None:
         record = replace(record, verdict=replace(estimates.verdict(), provisional=is_provisional))
     if is_provisional:
         record = replace(record, trials=tuple(trial for trial in record.trials if trial.finished))
@@ -73,19 +77,15 @@ def _concluded(rounds: Rounds, reason: str, *, is_provisional: bool) -> SearchRe
     return record
 
 
-def limit_spent(configuration: Configuration) -> str:
-    """The reason to stop at the limit."""
-    return f"time_limit_s={limit_s(configuration):g} was spent"
-
-
 def limit_s(configuration: Configuration) -> float:
-    """Seconds of measuring after which a search ends: its limit, or the default limit of an adaptive search.
+    """Says after how many seconds of measuring a search ends; infinite if there is no limit.
 
-    Searching prefetch_factor adds nothing to the default.
+    The default limit of an adaptive search does not grow with a search of prefetch_factor.
     """
     rules = configuration.search
     if rules.time_limit_s is not None:
         return rules.time_limit_s
     if rules.strategy != "adaptive" or configuration.measure.mode == "epoch":
         return math.inf
-    return _LIMIT_S + _LIMIT_OF_SETTING_S * len({*(rules.settings or ())} - {"prefetch_factor"})
+    longer_settings = set(rules.settings or ()) - {"prefetch_factor"}
+    return _LIMIT_S + _LIMIT_OF_SETTING_S * len(longer_settings)

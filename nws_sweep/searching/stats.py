@@ -1,9 +1,10 @@
 """Means and intervals of times that were measured in rounds. Pure functions over numbers.
 
-The logarithm of a time is the sum of the candidate's, the round's and noise: a drift from round to round affects all
-candidates of a round alike. Candidates are fixed effects, rounds are random ones: a mixed model, solved by Henderson's
-equations with variances by restricted maximum likelihood (Searle, Casella and McCulloch, Variance Components, 1992,
-sections 7.4 and 8.3). It gives the variance of each candidate's time, drift included, and of each ratio, without it.
+The logarithm of a time is the sum of an effect of the candidate, an effect of the round, and noise: a drift from round
+to round affects all candidates of a round alike. Candidates are fixed effects, rounds are random ones: a mixed model,
+solved by Henderson's equations with variances by restricted maximum likelihood (Searle, Casella and McCulloch, Variance
+Components, 1992, sections 7.4 and 8.3). It gives the variance of each candidate's time, drift included, and of each
+ratio, without the drift.
 """
 
 import math
@@ -25,10 +26,10 @@ Times = Mapping[int, float]  # of one candidate, by round: seconds of any unit o
 
 
 def student_t_975(freedom: float) -> float:
-    """The 97.5 % quantile of Student's t for at least 2 degrees of freedom, to within 1 %; above 4, to within 0.02 %.
+    """Computes the 97.5 % quantile of Student's t for ``freedom`` degrees of freedom, at least 2.
 
-    It is the expansion of Cornish and Fisher about the normal quantile (Abramowitz and Stegun, Handbook of Mathematical
-    Functions, 26.7.5).
+    It is right to within 1 %; above 4 degrees of freedom, to within 0.02 %: the expansion of Cornish and Fisher about
+    the normal quantile (Abramowitz and Stegun, Handbook of Mathematical Functions, 26.7.5).
     """
     z = statistics.NormalDist().inv_cdf(0.975)
     return (
@@ -41,7 +42,7 @@ def student_t_975(freedom: float) -> float:
 
 
 def estimate_of(value: float, half_width: float | None, count: int) -> Estimate:
-    """A value with the interval whose logarithm has this half-width; None for no interval."""
+    """Gives a value the interval whose logarithm has this half-width; None for no interval."""
     if half_width is None or value <= 0:
         return Estimate(value=value, low=None, high=None, n=count)
     factor = math.exp(half_width)
@@ -53,10 +54,10 @@ class Fit:
     """Candidates compared by the rounds that they were measured in.
 
     Attributes:
-        logs: Logarithm of the time of each candidate in a usual round; n of them.
-        effects: Logarithm of the time in a round / that in a usual round, by round.
+        logs: Logarithm of the time of each of n candidates in a usual round.
+        effects: Logarithm of the time in a round / the time in a usual round, by round.
         noise: Standard deviation of the logarithm of one time, without the drift.
-        covariance: Of ``logs`` / the square of ``noise``, shape (n, n); the drift included.
+        covariance: Covariance of ``logs`` / the square of ``noise``, shape (n, n); the drift included.
         freedom: Degrees of freedom of ``noise``, at least 1.
     """
 
@@ -66,11 +67,11 @@ class Fit:
     covariance: NDArray[np.float64]
     freedom: float
 
-    def spread(self, candidate: int, other: int | None = None) -> float:
-        """Standard deviation of the logarithm of the time of a candidate, or of its ratio to another one's."""
+    def spread(self, candidate: int, rival: int | None = None) -> float:
+        """Standard deviation of the logarithm of the time of a candidate, or of its ratio to the time of a rival."""
         variance = self.covariance[candidate, candidate]
-        if other is not None:
-            variance += self.covariance[other, other] - 2 * self.covariance[candidate, other]
+        if rival is not None:
+            variance += self.covariance[rival, rival] - 2 * self.covariance[candidate, rival]
         return self.noise * math.sqrt(max(0.0, variance))
 
     @property
@@ -80,7 +81,11 @@ class Fit:
 
 
 def fit(times: Sequence[Times]) -> Fit:
-    """Fits candidates, each with at least one round, whose times are more than 0."""
+    """Fits n candidates, each with at least one round, whose times are more than 0.
+
+    Solves Henderson's equations for the effects of candidates and rounds, and estimates both variances from the
+    residual and the effects of rounds, in turn.
+    """
     rounds = sorted({number for by_round in times for number in by_round})
     design, logs = _design(times, rounds)
     squares, products = design.T @ design, design.T @ logs
@@ -106,9 +111,16 @@ def fit(times: Sequence[Times]) -> Fit:
 
 
 def _design(times: Sequence[Times], rounds: Sequence[int]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """One row for each time: its candidate and its round are 1; and the logarithms of the times."""
-    placed = [(place, number, seconds) for place, by_round in enumerate(times) for number, seconds in by_round.items()]
-    design = np.zeros((len(placed), len(times) + len(rounds)))
-    for row, (place, number, _) in enumerate(placed):
-        design[row, place] = design[row, len(times) + rounds.index(number)] = 1
-    return design, np.log([seconds for *_, seconds in placed])
+    """Makes the design matrix, one row for each time, and the logarithms of the times.
+
+    Columns are candidates, then rounds: the candidate and the round of a time are 1.
+    """
+    rows: list[NDArray[np.float64]] = []
+    seconds: list[float] = []
+    for candidate, by_round in enumerate(times):
+        for number, time_s in by_round.items():
+            row = np.zeros(len(times) + len(rounds))
+            row[candidate] = row[len(times) + rounds.index(number)] = 1
+            rows.append(row)
+            seconds.append(time_s)
+    return np.array(rows), np.log(seconds)

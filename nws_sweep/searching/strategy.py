@@ -28,18 +28,18 @@ class Patience(Strategy):
     """
 
     def decide(self, observations: Sequence[Observation], facts: DatasetFacts | None = None) -> Decision:
-        """The next candidates; stops if the patience is exceeded or no candidate is left."""
+        """Decides which candidates to measure next; stops if the patience is exceeded or no candidate is left."""
         estimates = estimates_of(observations, self.rules.tolerance)
-        known = {observation.num_workers: observation for observation in observations}
-        finished = [n for n, observation in known.items() if self._is_finished(observation, estimates)]
+        observed = {observation.num_workers: observation for observation in observations}
+        finished = [n for n, observation in observed.items() if self._is_finished(observation, estimates)]
         best, best_s, without_improvement = None, math.inf, 0
-        for number, candidate in enumerate(self.rules.candidates):
-            if candidate not in finished:
-                wanted = self._certain(number, without_improvement)
-                return self._round([n for n in wanted if n not in finished], best, finished, known)
-            cost_s = estimates.costs_s.get(known[candidate].settings) if estimates else None
+        for place, num_workers in enumerate(self.rules.candidates):
+            if num_workers not in finished:
+                certain = self._certain(place, without_improvement)
+                return self._round([n for n in certain if n not in finished], best, finished, observed)
+            cost_s = estimates.costs_s.get(observed[num_workers].settings) if estimates else None
             if cost_s is not None and cost_s < best_s:
-                best, best_s, without_improvement = candidate, cost_s, 0
+                best, best_s, without_improvement = num_workers, cost_s, 0
             else:
                 without_improvement += 1
             if without_improvement > self._patience:
@@ -51,12 +51,6 @@ class Patience(Strategy):
     def _patience(self) -> int:
         return len(self.rules.candidates) if self.rules.strategy == "exhaustive" else self.rules.patience
 
-    def _certain(self, number: int, without_improvement: int) -> list[int]:
-        """The candidates from a place in their order on that are measured whatever the results; and the reference."""
-        certain = list(self.rules.candidates[number : number + self._patience + 1 - without_improvement])
-        reference = self.rules.reference
-        return certain if reference is None or reference in certain else [*certain, reference]
-
     def _is_finished(self, observation: Observation, estimates: Estimates | None) -> bool:
         if not observation.may_continue:
             return True
@@ -64,45 +58,65 @@ class Patience(Strategy):
             return False
         return is_precise(observation, estimates, self.measure)
 
+    def _certain(self, place: int, without_improvement: int) -> list[int]:
+        """Lists the candidates from a place in the order on that are measured whatever the results; and the reference.
+
+        They are as many as the patience allows after ``without_improvement`` candidates.
+        """
+        certain = list(self.rules.candidates[place : place + self._patience + 1 - without_improvement])
+        reference = self.rules.reference
+        if reference is not None and reference not in certain:
+            certain.append(reference)
+        return certain
+
     def _round(
-        self, wanted: Sequence[int], best: int | None, finished: Sequence[int], known: Mapping[int, Observation]
+        self, wanted: Sequence[int], best: int | None, finished: Sequence[int], observed: Mapping[int, Observation]
     ) -> Round:
-        """Candidates that are not precise, beside the best so far in their first rounds; the others are ended."""
-        candidates = [self.base.with_workers(n) for n in wanted]
-        started = [min(known[n].paces_s) for n in wanted if n in known and known[n].paces_s]
+        """Measures candidates that are not precise, beside the best so far in their first rounds; ends the others."""
         beside: list[LoaderSettings] = []
-        if best is not None and known[best].may_continue:
-            rounds_beside = sum(number >= min(started) for number in known[best].paces_s) if started else 0
-            if rounds_beside < self.measure.windows:
-                beside.append(known[best].settings)
-        # The best may be compared further, unless its process was closed for another.
-        final = [known[n] for n in finished if n != best or not known[n].may_continue]
-        ended = [observation.settings for observation in final if observation.paces_s]
+        if best is not None and self._is_compared(observed[best], [observed[n] for n in wanted if n in observed]):
+            beside.append(observed[best].settings)
+        ended: list[LoaderSettings] = []
+        for num_workers in finished:
+            observation = observed[num_workers]
+            # The best may be compared further, unless its process was closed for another candidate.
+            is_final = num_workers != best or not observation.may_continue
+            if is_final and observation.paces_s:
+                ended.append(observation.settings)
         return Round(
-            candidates=tuple(candidates),
+            candidates=tuple(self.base.with_workers(n) for n in wanted),
             beside=tuple(beside),
             ended=tuple(ended),
             window_s=math.inf,
-            waits=True,
-            are_worse=False,
+            are_rivals=False,
         )
+
+    def _is_compared(self, best: Observation, wanted: Sequence[Observation]) -> bool:
+        """Whether the best so far takes part in a round: beside these candidates it had fewer than ``windows``."""
+        first_round = min((number for observation in wanted for number in observation.paces_s), default=math.inf)
+        rounds_beside = sum(number >= first_round for number in best.paces_s)
+        return best.may_continue and rounds_beside < self.measure.windows
 
     def _exceeded(self, best: int | None, without_improvement: int) -> str:
         count = units.counted(without_improvement, "candidate")
-        of_best = "could not be measured" if best is None else f"after num_workers={best} did not improve on it"
-        return f"{count} {of_best} (patience {self._patience})"
+        outcome = "could not be measured" if best is None else f"after num_workers={best} did not improve on it"
+        return f"{count} {outcome} (patience {self._patience})"
 
 
 def make(
     configuration: Configuration, cores: float = 1.0, guess: int | None = None, start_method: str = "fork"
 ) -> Strategy:
-    """The strategy that the rules of a configuration name; ``cores`` and ``guess`` are those of ``Adaptive``.
+    """Makes the strategy that the rules of a configuration name.
 
-    Workers are started by the start method of the loader, or by ``start_method`` if it has none.
+    Args:
+        configuration: Its loader is the program's.
+        cores: CPUs that a candidate may use.
+        guess: The best num_workers of a similar configuration; None for no guess.
+        start_method: Starts workers if the loader has no start method.
     """
     rules, base, measure = configuration.search, configuration.loader, configuration.measure
-    workers: Strategy = Patience(rules=rules, base=base, measure=measure)
     method = base.multiprocessing_context or start_method
+    workers: Strategy = Patience(rules=rules, base=base, measure=measure)
     if rules.strategy == "adaptive":
         workers = Adaptive(rules=rules, base=base, measure=measure, cores=cores, guess=guess, start_method=method)
     if not rules.searched(base):
@@ -113,6 +127,6 @@ def make(
 
 
 def most_candidates(rules: SearchRules) -> int:
-    """Upper bound on the values of num_workers that a search measures."""
+    """Computes an upper bound on the values of num_workers that a search measures."""
     most = MOST_PREDICTED + rules.patience if rules.strategy == "adaptive" else len(rules.candidates)
     return min(most, len(rules.candidates))

@@ -2,10 +2,10 @@
 
 Throughput is measured at both ends of the queue: batches taken by the training step, and samples finished by the
 workers. Over a long time both rates are equal; in a window they differ by the change of the queue. If the queue fills
-or empties from window to window, the steady pace is that of the slower side: workers that fill a queue are ahead of the
-batch that the training step waits for, or of the training step; a training step that empties a queue uses batches that
-were ready. If the queue is in balance, the pace is that of the workers where the training step waits, because samples
-do not finish in multiples of the workers, else that of the training step.
+or empties from window to window, the slower side has the steady pace: workers that fill a queue are ahead of the batch
+that the training step waits for, or of the training step; a training step that empties a queue uses batches that were
+ready. If the queue is in balance, the workers have the pace where the training step waits, because samples do not
+finish in multiples of the workers, else the training step has it.
 """
 
 import math
@@ -16,9 +16,9 @@ from functools import cached_property
 
 from nws_sweep.replay import choice
 from nws_sweep.results import Account, Measurement, TimeSlice, Window, WindowKind
-from nws_sweep.searching.batch_costs import end_of_workers_s
-from nws_sweep.searching.counters import all_windows, cpu_time_s, memory_growth_bytes
-from nws_sweep.searching.schedule import Conditions, counted, epoch_windows, steady_windows
+from nws_sweep.searching.batch_costs import end_of_workers_s, receive_cpu_s
+from nws_sweep.searching.counters import all_windows, used_resources
+from nws_sweep.searching.schedule import Conditions, batches_in, epoch_windows, produced, seconds_in, steady_windows
 from nws_sweep.searching.stats import estimate_of, student_t_975
 
 
@@ -29,7 +29,7 @@ class Comparison:
     Attributes:
         factor: Pace of the usual round / pace of the rounds of this trial.
         half_width: Half the width of the 95 % interval of the logarithm of the pace; None for no interval.
-        ratio_half_width: Likewise of the cost / the cost of the answer.
+        ratio_half_width: Half the width of the 95 % interval of the logarithm of the cost / the cost of the answer.
     """
 
     factor: float = 1.0
@@ -44,9 +44,13 @@ ALONE = Comparison()  # of a trial that is compared with no other
 class Pace:
     """The seconds per batch of one trial, without start and end of epochs.
 
+    ``batch_s`` is the steady pace, which the row shows: of windows within epochs, or of the steady parts of whole
+    epochs. Candidates are compared by ``paces_s``, by round, and ``paced_s``: of windows within epochs, or of whole
+    epochs from beginning to end.
+
     Attributes:
-        slices: Its time slices, in order.
-        conditions: Its settings and rules.
+        slices: The time slices of the trial, in order.
+        conditions: The settings and rules of the trial.
     """
 
     slices: Sequence[TimeSlice]
@@ -58,13 +62,17 @@ class Pace:
         return all_windows(self.slices)
 
     @cached_property
+    def starts(self) -> Sequence[Window]:
+        """The windows that start epochs."""
+        return [window for window in self.windows if window.startup_s is not None]
+
+    @cached_property
     def epochs(self) -> Sequence[Window]:
         """The windows that are whole epochs; without the epoch that starts persistent workers, if there are more."""
-        epochs = epoch_windows(self.windows)
-        if not self.conditions.settings.persistent_workers:
+        epochs, starts = epoch_windows(self.windows), self.starts
+        if not self.conditions.settings.persistent_workers or not starts:
             return epochs
-        first = next((window for window in self.windows if window.startup_s is not None), None)
-        return [epoch for epoch in epochs if epoch is not first] or epochs
+        return [epoch for epoch in epochs if epoch is not starts[0]] or epochs
 
     @cached_property
     def counting(self) -> Sequence[Window]:
@@ -78,46 +86,48 @@ class Pace:
         return self.pace_s(self.counting) if self.counting else None
 
     def pace_s(self, windows: Sequence[Window]) -> float:
-        """Seconds per batch of some windows, at the end of the queue that decides."""
-        made = _made(windows, self.conditions) if self._workers_decide else None
-        return sum(window.elapsed_s for window in windows) / (made or _taken(windows))
+        """Computes the seconds per batch of windows, at the end of the queue that decides."""
+        batches = float(batches_in(windows))
+        if self._workers_decide:
+            batches = produced(windows, self.conditions) or batches
+        return seconds_in(windows) / batches
 
     @cached_property
     def _workers_decide(self) -> bool:
-        """Whether the steady pace is that of the workers; see the module."""
+        """Whether the steady pace is the pace of the workers; see the module."""
         windows = self.counting
-        if epoch_windows(windows) or not _made(windows, self.conditions):
+        if epoch_windows(windows) or not produced(windows, self.conditions):
             return False
         batch_length = self.conditions.batch_length
         gains = [(window.produced or 0) / batch_length - window.batches for window in windows]
-        mean, chance = statistics.fmean(gains), 0.0
+        gain, half_width = statistics.fmean(gains), 0.0
         if len(gains) > 2:
-            chance = student_t_975(len(gains) - 1) * statistics.stdev(gains) / math.sqrt(len(gains))
-        if abs(mean) > chance:
-            return mean < 0
+            half_width = student_t_975(len(gains) - 1) * statistics.stdev(gains) / math.sqrt(len(gains))
+        if abs(gain) > half_width:
+            return gain < 0
         waiting_s = sum(sum(window.wait_s) for window in windows)
-        return waiting_s >= choice.PROMISING * sum(window.elapsed_s for window in windows)
+        return waiting_s >= choice.PROMISING * seconds_in(windows)
 
     @cached_property
     def bias_bound(self) -> float:
         """Bound on the relative error of the pace from a change of the queue."""
         if epoch_windows(self.counting):
             return 0.0
-        taken, made = _taken(self.counting), _made(self.counting, self.conditions)
-        if made is None:  # the queue may have changed from full to empty
+        taken, made_by_workers = batches_in(self.counting), produced(self.counting, self.conditions)
+        if made_by_workers is None:  # the queue may have changed from full to empty
             return self.conditions.settings.queued_batches / taken
-        return abs(made - taken) / taken
+        return abs(made_by_workers - taken) / taken
 
     @cached_property
     def step_s(self) -> float:
         """Seconds per batch in the training step."""
-        return sum(sum(window.step_s) for window in self.counting) / max(1, _taken(self.counting))
+        return sum(sum(window.step_s) for window in self.counting) / max(1, batches_in(self.counting))
 
     def _elapsed_s(self, window: Window) -> float:
-        """The duration of a window, s.
+        """Computes the duration of a window, s.
 
-        The first training step of a process makes what later ones use again, such as the context of a device or
-        compiled functions. It counts as the longest of the others.
+        The first training step of a process makes what later steps use again, such as the context of a device or
+        compiled functions. It counts as the longest of the later steps.
         """
         if window is not self.windows[0] or window.batches < 2:
             return window.elapsed_s
@@ -132,7 +142,7 @@ class Pace:
         """
         paces_s: dict[int, float] = {}
         for time_slice in self.slices:
-            windows = self._alike(time_slice.windows)
+            windows = self._comparable(time_slice.windows)
             if time_slice.round is not None and windows and self.batch_s is not None:
                 paces_s[time_slice.round] = self._paced_s(windows)
         return paces_s
@@ -146,16 +156,17 @@ class Pace:
     @cached_property
     def paced_windows(self) -> Sequence[Window]:
         """The windows of all rounds together, as of ``paced_s``."""
-        return self._alike(self.windows)
+        return self._comparable(self.windows)
 
-    def _alike(self, windows: Iterable[Window]) -> Sequence[Window]:
-        """Of some windows, the whole epochs or else the windows within epochs, which rounds compare."""
+    def _comparable(self, windows: Iterable[Window]) -> Sequence[Window]:
+        """Selects what rounds compare: the whole epochs, or else the windows within epochs."""
         epochs = [epoch for epoch in epoch_windows(windows) if epoch in self.epochs]
         return [window for window in epochs or steady_windows(windows) if window.batches]
 
     def _paced_s(self, windows: Sequence[Window]) -> float:
+        """Computes the seconds per batch of windows that rounds compare."""
         if epoch_windows(windows):
-            return sum(map(self._elapsed_s, windows)) / _taken(windows)
+            return sum(map(self._elapsed_s, windows)) / batches_in(windows)
         return self.pace_s(windows)
 
 
@@ -170,51 +181,53 @@ class Timing(Pace):
     more_start_s: float = 0.0
 
     @cached_property
-    def _starts(self) -> Sequence[Window]:
-        """The windows that start epochs; without the first of several, unless workers persist or mode is ``epoch``."""
-        starts = [window for window in self.windows if window.startup_s is not None]
+    def _counting_starts(self) -> Sequence[Window]:
+        """The starts that count: without the first of several, unless workers persist or mode is ``epoch``."""
         if self.conditions.rules.mode == "epoch" or self.conditions.settings.persistent_workers:
-            return starts
-        return starts[1:] or starts
+            return self.starts
+        return self.starts[1:] or self.starts
 
     @property
     def startup_s(self) -> float | None:
         """Seconds from ``iter(loader)`` to the first batch, mean over the epochs that count; None before the first."""
-        if not self._starts:
+        if not self._counting_starts:
             return None
-        return statistics.fmean(window.startup_s or 0.0 for window in self._starts) + self.more_start_s
+        return statistics.fmean(window.startup_s or 0.0 for window in self._counting_starts) + self.more_start_s
 
     @cached_property
     def epoch_s(self) -> float | None:
         """Seconds of an epoch: measured, else its start, the steady pace and the end; None if its length is unknown.
 
-        With persistent workers the mean of ``shared_epochs``, of which the first starts them. Until a later one
-        has begun, later ones have the steady pace; or they take what a whole first one took after its start.
+        With persistent workers the mean of ``shared_epochs``, of which the first starts the workers.
         """
-        starts, rules = self._starts, self.conditions.rules
+        starts = self._counting_starts
         if self.conditions.length is None or self.batch_s is None or not starts:
             return None
         if not self.conditions.settings.persistent_workers:
             # A first epoch that was measured whole counts more than the start of a second one.
             starts = epoch_windows(starts) or epoch_windows(self.windows) or starts
-            return statistics.fmean(self._projected_s(start) for start in starts) + self.more_start_s
-        first_s, *later_s = (self._projected_s(start) for start in starts)
-        if not later_s:
-            is_whole = starts[0].kind is WindowKind.EPOCH
-            after_start_s = first_s - starting_s(starts[0], self.windows)
-            later_s = [after_start_s if is_whole else self.conditions.length * self.batch_s]
-        return (first_s + (rules.shared_epochs - 1) * statistics.fmean(later_s)) / rules.shared_epochs
+            return statistics.fmean(map(self._projected_s, starts)) + self.more_start_s
+        first_s, *later_s = map(self._projected_s, starts)
+        if not later_s and starts[0].kind is WindowKind.EPOCH:  # later epochs take what the first took after its start
+            later_s = [first_s - starting_s(starts[0], self.windows)]
+        elif not later_s:
+            later_s = [self.conditions.length * self.batch_s]
+        return self._mean_of_epochs(first_s, later_s)
+
+    def _mean_of_epochs(self, first_s: float, later_s: Sequence[float]) -> float:
+        """Computes the mean over ``shared_epochs``, of which all but the first take the mean of ``later_s``."""
+        epochs = self.conditions.rules.shared_epochs
+        return (first_s + (epochs - 1) * statistics.fmean(later_s)) / epochs
 
     @property
     def first_epoch_s(self) -> float | None:
         """Seconds of the first epoch of the trial process; None unless it began several."""
-        starts = [window for window in self.windows if window.startup_s is not None]
-        if self.conditions.length is None or self.batch_s is None or len(starts) < 2:
+        if self.conditions.length is None or self.batch_s is None or len(self.starts) < 2:
             return None
-        return self._projected_s(starts[0])
+        return self._projected_s(self.starts[0])
 
     def _projected_s(self, start: Window) -> float:
-        """Seconds of the epoch that began with this window: the window, then the steady pace and the end."""
+        """Computes the seconds of the epoch that began with a window: the window, then the steady pace and the end."""
         elapsed_s = self._elapsed_s(start)
         if start.kind is WindowKind.EPOCH:
             return elapsed_s
@@ -235,37 +248,42 @@ class Timing(Pace):
         The waits of the windows that count are split by what they contain; what nothing else explains is making.
         """
         windows = self.paced_windows
-        taken = _taken(windows)
+        taken = batches_in(windows)
         if self.cost_s is None or not taken:
             return None
-        batches = (self.conditions.length or 1) if self.epoch_s else 1
         sampler_s = sum(window.sampler_s for window in windows) / taken
-        receive_s = sum(window.receive_cpu_s or 0.0 for window in windows) / taken
+        receive_s = 0.0
+        if self.conditions.settings.num_workers:
+            receive_s = receive_cpu_s(windows)
+        batches, first_draws_s, workers_s = 1, 0.0, 0.0
+        if self.epoch_s:
+            batches = self.conditions.length or 1
+            first_draws_s, workers_s = self._first_draws_s(sampler_s), self._starting_s
         account = Account(
             step_s=batches * self.step_s,
             making_s=0.0,
-            sampler_s=batches * sampler_s + (self._first_draws_s(sampler_s) if self.epoch_s else 0.0),
-            main_s=batches * receive_s if self.conditions.settings.num_workers else 0.0,
-            starting_s=self._starting_s if self.epoch_s else 0.0,
+            sampler_s=batches * sampler_s + first_draws_s,
+            main_s=batches * receive_s,
+            starting_s=workers_s,
         )
         return account.lasting(batches * self.cost_s)
 
     def _first_draws_s(self, sampler_s: float) -> float:
-        """Seconds in the sampler when an epoch begins, besides those of a usual batch."""
-        return statistics.fmean(max(0.0, start.sampler_s - start.batches * sampler_s) for start in self._starts)
+        """Computes the seconds in the sampler when an epoch begins, beyond those of usual batches."""
+        return statistics.fmean(
+            max(0.0, start.sampler_s - start.batches * sampler_s) for start in self._counting_starts
+        )
 
     @cached_property
     def _starting_s(self) -> float:
         """Seconds of an epoch for starting and ending workers; persistent ones start in the first of several."""
         if not self.conditions.settings.num_workers:
             return 0.0
-        starts_s = [starting_s(start, self.windows) for start in self._starts]
+        starts_s = [starting_s(start, self.windows) for start in self._counting_starts]
         if not self.conditions.settings.persistent_workers:
             end_s = end_of_workers_s(self.windows, self.conditions)
             return statistics.fmean(starts_s) + self.more_start_s + end_s
-        first_s, *later_s = starts_s
-        epochs = self.conditions.rules.shared_epochs
-        return (first_s + (epochs - 1) * statistics.fmean(later_s or [0.0])) / epochs
+        return self._mean_of_epochs(starts_s[0], starts_s[1:] or [0.0])
 
     @property
     def paced_share(self) -> float:
@@ -277,20 +295,19 @@ class Timing(Pace):
     @cached_property
     def timed_s(self) -> float:
         """Seconds of the windows that count."""
-        return sum(window.elapsed_s for window in self.windows if window.counts)
+        return seconds_in(window for window in self.windows if window.counts)
 
     def measurement(self, compared: Comparison = ALONE) -> Measurement | None:
-        """The figures of the trial's row, as compared with other trials; None without any batch."""
-        factor = compared.factor
+        """Makes the figures of the trial's row, as compared with other trials; None without any batch."""
         startup_s = self.startup_s
         if startup_s is None:
             return None
         used = used_resources(self.slices, self.conditions, startup_s)
         if self.batch_s is None:
             return used
-        batch_s, step_s = self.batch_s * factor, self.step_s
+        batch_s, step_s = self.batch_s * compared.factor, self.step_s
         wait_s = max(0.0, batch_s - step_s)
-        longer = 1 + self.paced_share * (factor - 1)
+        longer = 1 + self.paced_share * (compared.factor - 1)
         return replace(
             used,
             batch_s=estimate_of(batch_s, compared.half_width, len(self.counting)),
@@ -307,29 +324,30 @@ class Timing(Pace):
 
 
 def _steady_part(epoch: Window, conditions: Conditions) -> Window:
-    """The waits and steps of an epoch in whole multiples of the workers: without its end, the first multiple, since it
-    includes the start-up, and the last batch, which may be shorter, with those that arrive together with it. Of an
-    epoch shorter than two queues, or with nothing left, a batch takes its share, start-up included.
+    """Cuts an epoch to whole multiples of the workers: waits and steps without its start and end.
+
+    The first multiple goes, since it includes the start-up; and the last batch, which may be shorter, with the batches
+    that arrive together with it. Of an epoch shorter than two queues, or with nothing left, a batch takes its share,
+    start-up included.
     """
-    multiple, size = conditions.worker_multiple, conditions.settings.batch_size
-    full = epoch.batches - (0 if conditions.settings.drop_last else 1)
-    kept = slice(multiple, full // multiple * multiple)
-    waits = epoch.wait_s[kept]
-    if epoch.batches < 2 * conditions.warm_up or not waits:
+    multiple, batch_size = conditions.worker_multiple, conditions.settings.batch_size
+    full_batches = epoch.batches if conditions.settings.drop_last else epoch.batches - 1
+    kept = slice(multiple, full_batches // multiple * multiple)
+    wait_s, step_s = epoch.wait_s[kept], epoch.step_s[kept]
+    if epoch.batches < 2 * conditions.warm_up or not wait_s:
         return epoch
-    samples = epoch.samples * len(waits) // epoch.batches if size is None else size * len(waits)
-    return replace(epoch, wait_s=waits, step_s=epoch.step_s[kept], samples=samples, end_s=None)
+    samples = epoch.samples * len(wait_s) // epoch.batches if batch_size is None else batch_size * len(wait_s)
+    return replace(epoch, wait_s=wait_s, step_s=step_s, samples=samples, end_s=None)
 
 
 def starting_s(start: Window, windows: Sequence[Window]) -> float:
-    """Seconds from ``iter(loader)`` until a worker began the first batch, without the sampler; 0 if it is unknown.
+    """Computes the seconds from ``iter(loader)`` until a worker began the first batch, sampler excluded; 0 if unknown.
 
     Args:
         start: The window that begins an epoch.
         windows: All windows of the trial: the record of the first batch may be in a later one.
     """
-    began = windows.index(start)
-    for window in windows[began:]:
+    for window in windows[windows.index(start) :]:
         for record in window.records:
             if record.number == 0:
                 waited_s = min(record.began_s - start.began_s, start.startup_s or 0.0)
@@ -337,69 +355,14 @@ def starting_s(start: Window, windows: Sequence[Window]) -> float:
     return 0.0
 
 
-def _taken(windows: Sequence[Window]) -> int:
-    return sum(window.batches for window in windows)
-
-
-def _made(windows: Sequence[Window], conditions: Conditions) -> float | None:
-    """Batches that the workers made during the windows, fractions included; None if not counted."""
-    if not conditions.settings.num_workers or not counted(windows):
-        return None
-    return sum(window.produced or 0 for window in windows) / conditions.batch_length
-
-
 def _mean_batch_length(windows: Sequence[Window], conditions: Conditions) -> float:
-    """Samples of a batch: ``batch_size``, but the last batch of an epoch, in a stream of each worker, may be shorter.
+    """Computes the samples of a batch: ``batch_size``, but the last one of an epoch, or of each worker, may be shorter.
 
-    What was counted may be another dimension, such as that of the first image in a tuple of images.
+    What was counted may be another dimension, such as the height of the first image in a tuple.
     """
-    taken, most = _taken(windows), conditions.settings.batch_size
+    taken, batch_size = batches_in(windows), conditions.settings.batch_size
     counted_length = sum(window.samples for window in windows) / taken
-    if most is None:
+    if batch_size is None:
         return counted_length or 1.0
-    shorter = len(epoch_windows(windows)) * conditions.worker_multiple
-    return min(most, max(counted_length, most * (1 - shorter / taken)))
-
-
-def used_resources(slices: Sequence[TimeSlice], conditions: Conditions, startup_s: float) -> Measurement:
-    """What the processes of a trial used; CPU time and storage per batch made, without the start of the workers."""
-    running = running_slices(slices)
-    made = sum(batches_made(time_slice, conditions) for time_slice in running)
-    cpu_s = cpu_time_s(running) - _starts_cpu_s(running, conditions)
-    disk = [read for time_slice in running if (read := time_slice.used.disk_bytes) is not None]
-    return Measurement(
-        startup_s=startup_s,
-        cpu_s=cpu_s / made if made and cpu_s > 0 else None,
-        memory_bytes=_most(time_slice.after.memory_bytes for time_slice in slices),
-        shm_bytes=_most(time_slice.after.shm_bytes for time_slice in slices),
-        memory_growth_bytes=memory_growth_bytes(slices),
-        disk_bytes=sum(disk) / made if made and disk else None,
-    )
-
-
-def _starts_cpu_s(slices: Sequence[TimeSlice], conditions: Conditions) -> float:
-    """CPU seconds for starting workers, of the main process and of the workers."""
-    starts = [window for window in all_windows(slices) if window.startup_s is not None]
-    started = [window.worker_start for window in all_windows(slices) if window.worker_start]
-    worker_s = max((start.cpu_s for start in started), default=0.0)
-    main_s = sum(window.start_cpu_s or 0.0 for window in starts)
-    return main_s + len(starts) * conditions.settings.num_workers * worker_s
-
-
-def _most(values: Iterable[int | None]) -> int | None:
-    return max((value for value in values if value is not None), default=None)
-
-
-def running_slices(slices: Sequence[TimeSlice]) -> Sequence[TimeSlice]:
-    """The time slices that count; without those that start workers if there are others."""
-    counting = [time_slice for time_slice in slices if any(window.counts for window in time_slice.windows)]
-    running = [time_slice for time_slice in counting if all(window.startup_s is None for window in time_slice.windows)]
-    return running or counting or list(slices)
-
-
-def batches_made(time_slice: TimeSlice, conditions: Conditions) -> float:
-    """Batches that were made in a time slice, fractions included."""
-    made = _made(time_slice.windows, conditions)
-    if made is None or epoch_windows(time_slice.windows):  # all batches made are taken; the last is shorter
-        return _taken(time_slice.windows)
-    return made
+    short_batches = len(epoch_windows(windows)) * conditions.worker_multiple
+    return min(batch_size, max(counted_length, batch_size * (1 - short_batches / taken)))

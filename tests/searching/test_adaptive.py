@@ -127,7 +127,7 @@ def adaptive(base: LoaderSettings = BASE, candidates: tuple[int, ...] = CANDIDAT
 def observed(num_workers: int, cost_s: float, cost: BatchCost, batches: int = 1000, **changes: Any) -> Observation:
     trial = replace(factories.recorded_trial(num_workers, cost), noise=changes.pop("noise", None))
     known = known_of(trial, batches, 2.0)
-    return Observation(settings=BASE.with_workers(num_workers), cost_s=cost_s, known=known, **changes)
+    return Observation(settings=BASE.with_workers(num_workers), cost_s=cost_s, costs=known, **changes)
 
 
 def numbers(decision: Decision) -> list[int]:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from nws_sweep.searching.estimates import Estimates
+from nws_sweep.searching.estimates import Estimates, is_undecided
 from nws_sweep.searching.observations import Observation
 from tests.factories import loader_settings
 
@@ -28,12 +28,16 @@ def ratio(found: Estimates, one: int, other: int) -> float:
     return found.costs_s[BASE.with_workers(one)] / found.costs_s[BASE.with_workers(other)]
 
 
+def ratio_width(found: Estimates, workers: int) -> float:
+    return found.comparison(BASE.with_workers(workers)).ratio_half_width or math.nan
+
+
 def test_a_drift_that_affects_all_candidates_of_a_round_is_no_difference_and_no_noise() -> None:
     drift = (1.0, 1.5, 0.7, 1.1)
     found = estimates(seen(2, *drift), seen(4, *(0.9 * factor for factor in drift)))
     assert ratio(found, 4, 2) == pytest.approx(0.9)
     steady = estimates(seen(2, 1.0, 1.0, 1.0, 1.0), seen(4, 0.9, 0.9, 0.9, 0.9))
-    assert found.noise < 3 * steady.noise
+    assert ratio_width(found, 2) < 3 * ratio_width(steady, 2)
 
 
 def test_candidates_without_a_common_round_are_compared_by_way_of_others() -> None:
@@ -99,27 +103,27 @@ def test_a_candidate_that_was_eliminated_without_an_interval_is_not_the_answer()
 def test_rounds_of_one_candidate_alone_do_not_make_the_noise_grow() -> None:
     both = [seen(2, 1.0, 1.05, 0.95), replace(seen(4, 0.9), may_continue=False)]
     alone = [0.95, 1.05, 1.1, 0.9] * 5
-    found = estimates(*both, seen(3, *alone, first_round=3))
-    assert found.noise < 1.5 * estimates(*both, seen(3, *alone[:4], first_round=3)).noise
+    longer, shorter = (estimates(*both, seen(3, *rounds, first_round=3)) for rounds in (alone, alone[:4]))
+    assert ratio_width(longer, 2) < 1.5 * ratio_width(shorter, 2)
 
 
 def test_one_slow_round_is_repeated_unless_it_is_far_behind_and_not_next_to_the_answer() -> None:
     answer = seen(4, 1.0, 1.0, 1.0)
     for workers, cost, is_repeated in ((2, 1.3, True), (2, 1.5, False), (8, 1.5, True), (9, 1.5, False)):
         once, twice = seen(workers, cost, first_round=2), seen(workers, cost, cost, first_round=1)
-        assert estimates(answer, once).is_undecided(once) == is_repeated
+        assert is_undecided(once, estimates(answer, once)) == is_repeated
         whole = replace(once, batches=10, timed_s=10 * cost)  # an epoch that is not short
-        assert not estimates(answer, whole).is_undecided(whole)
-        assert not estimates(answer, twice).is_undecided(twice)
+        assert not is_undecided(whole, estimates(answer, whole))
+        assert not is_undecided(twice, estimates(answer, twice))
 
 
 def test_a_candidate_of_which_one_round_was_disturbed_has_a_third_however_far_behind() -> None:
     answer = seen(4, 1.0, 1.0, 1.0)
     for costs, is_repeated in (((3.0, 8.0), True), ((3.0, 3.3), False), ((3.0, 8.0, 3.0), False)):
         slow = seen(0, *costs)
-        assert estimates(answer, slow).is_undecided(slow) == is_repeated
+        assert is_undecided(slow, estimates(answer, slow)) == is_repeated
         whole = replace(slow, batches=1, timed_s=20.0)  # epochs that are not short
-        assert not estimates(answer, whole).is_undecided(whole)
+        assert not is_undecided(whole, estimates(answer, whole))
 
 
 def test_the_interval_of_a_candidate_has_the_noise_of_all_rounds_and_is_narrower_with_more() -> None:
@@ -137,5 +141,5 @@ def test_the_interval_of_a_candidate_has_the_noise_of_all_rounds_and_is_narrower
 def test_no_round_decides_against_one_that_has_ended(ended: tuple[float, ...], continued: tuple[float, ...]) -> None:
     for one, other in ((seen(4, *ended), seen(8, *continued)), (seen(8, *ended), seen(4, *continued))):
         pair = replace(one, may_continue=False), other
-        assert any(estimates(one, other).is_undecided(each) for each in (one, other))
-        assert not any(estimates(*pair).is_undecided(each) for each in pair)
+        assert any(is_undecided(each, estimates(one, other)) for each in (one, other))
+        assert not any(is_undecided(each, estimates(*pair)) for each in pair)

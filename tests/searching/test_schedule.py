@@ -55,7 +55,7 @@ class Simulation:
 
     @property
     def is_precise(self) -> bool:
-        observation = observation_of_candidate(self.candidate, None)
+        observation = observation_of_candidate(self.candidate)
         if observation.cost_s is None:
             return False
         return is_precise(observation, Estimates((observation,), 0.03), self.rules)
@@ -190,7 +190,7 @@ def test_after_the_limit_of_a_trial_no_window_starts(changes: dict[str, Any], ba
     simulated = Simulation(0, rules=MeasureRules(windows=10, **changes))
     windows, _ = simulated.run(7.0)
     assert [window.batches for window in windows] == batches
-    assert simulated.candidate.limit == f"measure.trial_limit_s={changes['trial_limit_s']:g}"
+    assert simulated.candidate.limit == f"stopped at measure.trial_limit_s={changes['trial_limit_s']:g}"
 
 
 def test_an_epoch_without_room_for_warm_up_and_windows_is_measured_whole() -> None:

@@ -36,7 +36,7 @@ def made(rules: SearchRules, **others: Any) -> Strategy:
 
 def measured_out(*num_workers: int) -> Round:
     """These candidates are measured until they are precise."""
-    return Round(candidates=settings(*num_workers), window_s=math.inf, waits=True, are_worse=False)
+    return Round(candidates=settings(*num_workers), window_s=math.inf, are_rivals=False)
 
 
 def search(strategy: Strategy, costs: Costs) -> tuple[list[int], str]:
