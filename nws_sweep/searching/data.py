@@ -75,12 +75,11 @@ class Data:
             self.whole_batches = candidate.process.ask(lambda process: process.whole_batches(settings))
 
     def notice_size(self, candidate: Candidate) -> str:
-        """Says after a first time slice if the data are larger than memory, so that no batch may be read twice.
+        """Returns a line after a first time slice if the data are larger than memory; else empty.
 
-        Empty if they are not.
-
-        Then the page cache has few of the batches that training reads, and all batches that the candidate before has
-        read. The trial restarts, since an earlier search may have read its batches.
+        From then on no process reads the batches of another: the page cache of such data has few of the batches that
+        training reads, but all batches that the candidate before has read. The trial restarts, since an earlier search
+        may have read its batches.
         """
         batches, facts = candidate.batches_per_epoch, candidate.process.facts
         if self._place is not None or self.rules.cache != "auto" or len(candidate.slices) != 1:
