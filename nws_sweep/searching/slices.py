@@ -161,14 +161,15 @@ def _append_windows(windows: list[Window], candidate: Candidate, process: TrialP
 def _is_last(request: WindowRequest, windows: list[Window], candidate: Candidate) -> bool:
     """Whether a time slice ends with its latest window: it counts, or the data can be read only once.
 
-    After an epoch in which persistent workers have started, the next one shows what an epoch takes without that.
+    After an epoch in which persistent workers have started, the next one shows what an epoch takes without that, and
+    follows at once if it is shorter than a window.
     """
     if candidate.is_exhausted:
         return True
-    is_first = len(windows) == 1 and not candidate.windows
-    is_steady = candidate.process.configuration.measure.mode != "epoch"
-    if is_first and is_steady and candidate.settings.persistent_workers:
-        return False
+    rules = candidate.process.configuration.measure
+    has_started_workers = len(windows) == 1 and not candidate.windows and candidate.settings.persistent_workers
+    if has_started_workers and request.kind is WindowKind.EPOCH and rules.mode != "epoch":
+        return windows[0].elapsed_s - (windows[0].startup_s or 0.0) > rules.window_s
     return request.kind is not WindowKind.WARM_UP
 
 

@@ -202,18 +202,24 @@ def test_an_epoch_without_room_for_warm_up_and_windows_is_measured_whole() -> No
     assert in_windows.epoch_s == pytest.approx(5.0)
 
 
-def test_after_the_epoch_that_starts_persistent_workers_a_later_one_is_timed_at_once() -> None:
+@pytest.mark.parametrize(
+    ("rules", "first", "second"),
+    [
+        (MeasureRules(window_s=10.0), 2, 1),
+        (MeasureRules(window_s=1.0), 1, 1),  # an epoch of 3 s
+        (MeasureRules(window_s=10.0, mode="epoch"), 1, 1),  # epochs are counted
+    ],
+)
+def test_after_the_epoch_that_starts_persistent_workers_a_short_one_is_timed_at_once(
+    rules: MeasureRules, first: int, second: int
+) -> None:
     """Four batches arrive each second, and workers start in 7 s: the first epoch shows no other one."""
-    simulated = Simulation(4, batches=12, start_s=7.0)
+    simulated = Simulation(4, batches=12, start_s=7.0, rules=rules)
     simulated.candidate.process.settings = replace(simulated.candidate.process.settings, persistent_workers=True)
-    simulated.take_slice()
-    assert kinds([*simulated.candidate.windows]) == ["epoch", "epoch"]
-    simulated.take_slice()
-    assert kinds([*simulated.candidate.windows]) == ["epoch"] * 3
-    simulated = Simulation(4, batches=12, rules=MeasureRules(mode="epoch"))  # epochs are counted
-    simulated.candidate.process.settings = replace(simulated.candidate.process.settings, persistent_workers=True)
-    simulated.take_slice()
-    assert kinds([*simulated.candidate.windows]) == ["epoch"]
+    for _ in range(2):
+        simulated.take_slice()
+    epochs = [kinds([*time_slice.windows]) for time_slice in simulated.candidate.slices]
+    assert epochs == [["epoch"] * first, ["epoch"] * second]
 
 
 # 16 batches of 4 workers arrive at 1 s, 2 s, ..., 4 each: 0.25 s a batch. Those of 3 workers arrive at 1, 1, 1, 2, 2,
