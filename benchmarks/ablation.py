@@ -21,7 +21,7 @@ from benchmarks.curves import CURVES, Curve, best
 from benchmarks.simulated import Outcome, high, simulated
 from benchmarks.simulated_machine import CONDITIONS
 
-_PACKAGES = ("searching", "replay")
+_PACKAGES = ("searching", "model")
 QUICK = (
     "peak at 3", "step 20 ms", "4.9 % each", "sorted", "computing", "step computes", "equal",
     "saturating server", "thrashing disk", "slow start", "short epoch", "slow sampler",

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from nws_sweep.replay.bottlenecks import Bottleneck
+from nws_sweep.model.bottlenecks import Bottleneck
 
 _NOTHING: Mapping[str, Any] = {"_target_": "nws_sweep.dataloading.training_steps.Nothing"}
 

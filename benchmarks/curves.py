@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 
-from nws_sweep.results import LoaderSettings, MeasureRules
+from nws_sweep.records import LoaderSettings, MeasureRules
 from tests.oracle import Load, simulate
 
 BATCH_SIZE = 2  # samples of a batch, of which each waits, then computes

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from benchmarks import support
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary, summarise
+from nws_sweep.records import storage
 from nws_sweep.report import snippets
-from nws_sweep.results import storage
 
 _ABOUT = {
     "photos": "real: JPEG files, decoded and cropped",

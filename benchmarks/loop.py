@@ -13,7 +13,7 @@ from pathlib import Path
 from benchmarks import support
 from benchmarks.loop_cases import CASES, QUICK, Case
 from nws_sweep import units
-from nws_sweep.results import Part
+from nws_sweep.records import Part
 from nws_sweep.system import host_lock
 
 _ROOT = Path(__file__).parent.parent

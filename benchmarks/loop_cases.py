@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from nws_sweep.results import Part
+from nws_sweep.records import Part
 
 _GITHUB = "https://github.com/"
 

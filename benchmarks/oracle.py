@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from benchmarks.epoch_times import PREFETCH_FACTOR
 from benchmarks.journal import Run
-from nws_sweep.replay import choice
+from nws_sweep.model import choice
 
 CANDIDATES = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 
@@ -41,7 +41,7 @@ class Truth:
         return self.epochs_s[self.best]
 
     def regret(self, pick: int | None, prefetch_factor: int = PREFETCH_FACTOR) -> float | None:
-        """Price of a pick (``replay.choice``) / the least price - 1; None if it was not measured.
+        """Price of a pick (``model.choice``) / the least price - 1; None if it was not measured.
 
         Negative if the pick was faster than the best of the oracle's own numbers.
         """

@@ -13,9 +13,9 @@ from benchmarks.catalogue import PREDICTED_WORKLOADS, Workload, chosen
 from benchmarks.journal import Forecast, Journal
 from benchmarks.predictions_page import page, verdicts
 from benchmarks.support import print_line
-from nws_sweep.replay.model import model_of
-from nws_sweep.replay.queue import QueueSettings, replay
-from nws_sweep.results import BatchCost, LoopCosts, MeasureRules, SearchRules, Trial
+from nws_sweep.model.model import model_of
+from nws_sweep.model.queue import QueueSettings, replay
+from nws_sweep.records import BatchCost, LoopCosts, MeasureRules, SearchRules, Trial
 from nws_sweep.system import host, host_lock, processes
 
 _RECORDED, _MOST_RECORDED_S = (2, 8, 0), 2.0  # num_workers, in the order in which their trials are used

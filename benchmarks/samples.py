@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchmarks import support, sweep_search
 from benchmarks.catalogue import SEARCH_WORKLOADS, Workload, chosen
-from nws_sweep.results import MeasureRules, SearchRecord, SearchRules
+from nws_sweep.records import MeasureRules, SearchRecord, SearchRules
 from nws_sweep.system import host_lock
 
 NAMES = ("latency", "cpu", "memory", "jpeg", "cifar")

@@ -13,7 +13,7 @@ from benchmarks.curves import BATCH_SIZE, CURVES, TOLERANCE, Curve, best, pace_s
 from benchmarks.simulated_machine import CONDITIONS, Condition, SimulatedMachine, machine_of
 from nws_sweep import units
 from nws_sweep.analysis.time_ratios import times_of
-from nws_sweep.results import LoaderSettings, MeasureRules, SearchRecord, SearchRules, Trial, TrialState
+from nws_sweep.records import LoaderSettings, MeasureRules, SearchRecord, SearchRules, Trial, TrialState
 from nws_sweep.searching.search import search
 from tests import factories
 from tests.simulated import Recorder

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from benchmarks.curves import BATCH_SIZE, Curve
 from nws_sweep.dataloading.orders import BatchesInRuns, RotatedBatches
 from nws_sweep.dataloading.windows import LoaderSession
-from nws_sweep.results import BatchCost, BatchRecord, LoaderSettings, Usage, Window, WindowRequest
+from nws_sweep.records import BatchCost, BatchRecord, LoaderSettings, Usage, Window, WindowRequest
 from tests.fakes import FACTS, FakeClock, FakeMachine, FakeProcess, SimulatedLoader
 from tests.oracle import CPU, SLEEP, Load, Loader, Machine, Process
 

@@ -17,7 +17,7 @@ from torchvision.transforms import v2
 import nws_sweep
 from benchmarks import support
 from nws_sweep import units
-from nws_sweep.replay.stages import COPY
+from nws_sweep.model.stages import COPY
 from nws_sweep.report.explanation import Explanation
 
 _BATCH_SIZE, _EPOCH_S = 8, 2.0  # of an epoch without workers and without the stage

@@ -15,7 +15,7 @@ from nws_sweep.system.fork_server import ForkServer
 
 LOCK_FILE = host_lock.usual()
 _PRELOAD = (
-    "torch", "torchvision.transforms", "hydra.utils", "nws_sweep.executor.child",
+    "torch", "torchvision.transforms", "hydra.utils", "nws_sweep.trials.child",
     "nws_sweep.dataloading.training_steps", "benchmarks.workloads", "benchmarks.search",
 )  # fmt: skip
 _MARK = "NWS_SWEEP_BENCHMARK"

@@ -5,10 +5,10 @@ from pathlib import Path
 
 from benchmarks.catalogue import Workload
 from benchmarks.epoch_times import PREFETCH_FACTOR
-from nws_sweep.executor.dataset_server import DatasetServer, spec_of
-from nws_sweep.executor.environment import Environment
-from nws_sweep.results import Configuration, LoaderSettings, MeasureRules, SearchRecord, SearchRules, Trial
+from nws_sweep.records import Configuration, LoaderSettings, MeasureRules, SearchRecord, SearchRules, Trial
 from nws_sweep.searching.search import new_record, search
+from nws_sweep.trials.dataset_server import DatasetServer, spec_of
+from nws_sweep.trials.environment import Environment
 
 
 def configuration_of(workload: Workload, rules: SearchRules, seed: int) -> Configuration:

@@ -13,7 +13,7 @@ from benchmarks.bare import Recipe
 from benchmarks.catalogue import Workload
 
 if TYPE_CHECKING:
-    from nws_sweep.results import Tuning
+    from nws_sweep.records import Tuning
 
 FIXED, CLIMBING, ONLINE = "fixed", "hill climbing", "autotune"
 _EPOCHS = 2

@@ -11,7 +11,7 @@ from pathlib import Path
 from benchmarks import support, sweep_search
 from benchmarks.causes import CASES, Case
 from nws_sweep.analysis.summary import ConfigurationSummary, summarise_record
-from nws_sweep.results import Configuration, LoaderSettings, MeasureRules, SearchRules
+from nws_sweep.records import Configuration, LoaderSettings, MeasureRules, SearchRules
 from nws_sweep.system import host_lock
 
 _SPIN = "while True: pass"

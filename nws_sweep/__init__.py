@@ -22,23 +22,23 @@ if TYPE_CHECKING:
     from nws_sweep.errors import ConfigurationError as ConfigurationError
     from nws_sweep.errors import DatasetError as DatasetError
     from nws_sweep.errors import NwsSweepError as NwsSweepError
-    from nws_sweep.online.loader import autotune as autotune
-    from nws_sweep.online.loader import watch as watch
-    from nws_sweep.replay.stages import Stage as Stage
+    from nws_sweep.model.stages import Stage as Stage
+    from nws_sweep.online.autotune import autotune as autotune
+    from nws_sweep.online.autotune import watch as watch
+    from nws_sweep.records import MeasureRules as MeasureRules
+    from nws_sweep.records import Tuning as Tuning
     from nws_sweep.report.explanation import Explanation as Explanation
     from nws_sweep.report.search_result import SearchResult as SearchResult
     from nws_sweep.report.sweep_result import SweepResult as SweepResult
-    from nws_sweep.results import MeasureRules as MeasureRules
-    from nws_sweep.results import Tuning as Tuning
 
 __version__ = "0.3.0"
 
 # Imported at the first use: the API needs torch, which takes seconds to import.
 _MODULES = {
     "search": "api", "explain": "api", "tune": "api", "sweep": "api",
-    "autotune": "online.loader", "watch": "online.loader",
-    "seed_worker": "dataloading.generators", "MeasureRules": "results", "Tuning": "results",
-    "Stage": "replay.stages", "Explanation": "report.explanation",
+    "autotune": "online.autotune", "watch": "online.autotune",
+    "seed_worker": "dataloading.generators", "MeasureRules": "records", "Tuning": "records",
+    "Stage": "model.stages", "Explanation": "report.explanation",
     "SearchResult": "report.search_result", "SweepResult": "report.sweep_result",
     "NwsSweepError": "errors", "ConfigurationError": "errors", "DatasetError": "errors",
 }  # fmt: skip

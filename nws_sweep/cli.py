@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 from nws_sweep import __version__, programs
 from nws_sweep.config.options import OptionParser, no_such_command, not_empty
 from nws_sweep.errors import INTERRUPTED, ConfigurationError, NwsSweepError, one_line, printable
-from nws_sweep.results import shown, storage, varying_columns
+from nws_sweep.records import shown, storage, varying_columns
 from nws_sweep.system import streams
 
 if TYPE_CHECKING:
     from nws_sweep.analysis.summary import ConfigurationSummary, Summary
-    from nws_sweep.results.storage import Stored, StoredRun
+    from nws_sweep.records.storage import Stored, StoredRun
 
 WRONG_USAGE = 2
 BROKEN_PIPE = 141  # as of a program killed by SIGPIPE

@@ -7,7 +7,7 @@ the width of the interval are significant if they are 10 to 35, else one. So 6.2
 
 import math
 
-from nws_sweep.results import Estimate
+from nws_sweep.records import Estimate
 
 NOTHING = "-"
 _ROUGHLY = 1.0  # uncertainty of a figure that has two digits

@@ -20,9 +20,9 @@ from hydra.core.config_loader import ConfigLoader
 from hydra.core.global_hydra import GlobalHydra
 
 from nws_sweep.config import hydra_versions, schema, search_options
+from nws_sweep.records import MeasureRules, SearchRecord, storage
 from nws_sweep.report.figures import Illustration
 from nws_sweep.report.search_result import SearchResult
-from nws_sweep.results import MeasureRules, SearchRecord, storage
 from nws_sweep.system import processes, temporary
 from nws_sweep.system.fork_server import ForkedProcess
 from tests import factories, one_process

@@ -12,8 +12,7 @@ from typing import Any
 
 from nws_sweep.analysis.summary import Summary, summarise
 from nws_sweep.config.schema import folder_name
-from nws_sweep.executor import process_state
-from nws_sweep.results import (
+from nws_sweep.records import (
     BatchCost,
     BatchRecord,
     Configuration,
@@ -35,7 +34,8 @@ from nws_sweep.results import (
     WindowKind,
     storage,
 )
-from nws_sweep.results.storage import Stored, StoredRun
+from nws_sweep.records.storage import Stored, StoredRun
+from nws_sweep.trials import process_state
 
 COLUMNS: Mapping[str, Any] = {
     "dataset": "photos",

@@ -8,8 +8,7 @@ from typing import Any
 
 from nws_sweep.dataloading.windows import LoaderSession, made_without_workers
 from nws_sweep.errors import TrialError
-from nws_sweep.executor.environment import Environment
-from nws_sweep.results import (
+from nws_sweep.records import (
     BatchCost,
     BatchRecord,
     Configuration,
@@ -25,6 +24,7 @@ from nws_sweep.results import (
     WindowRequest,
 )
 from nws_sweep.system.resources import FreeResources
+from nws_sweep.trials.environment import Environment
 
 
 class FakeClock:

@@ -15,9 +15,9 @@ from unittest import mock
 from hydra.core.global_hydra import GlobalHydra
 
 from nws_sweep import cli
-from nws_sweep.executor import trial_process
 from nws_sweep.hydra_app import app
 from nws_sweep.report.figures import Illustration
+from nws_sweep.trials import trial_process
 
 
 class SharedProcess:

@@ -1,7 +1,7 @@
 """An independent simulation of torch's DataLoader, against which the replay of a search is tested.
 
 It is written from torch's ``utils/data/dataloader.py`` and ``_utils/worker.py``, step by step and slowly: each process
-is a generator that yields what it waits for. It shares no code with ``nws_sweep.replay``.
+is a generator that yields what it waits for. It shares no code with ``nws_sweep.model``.
 """
 
 import heapq

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from nws_sweep.records import Estimate, SearchRecord, Trial, storage
 from nws_sweep.report import writer
-from nws_sweep.results import Estimate, SearchRecord, Trial, storage
 from tests.factories import (
     configuration,
     failed_trial,

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterable
 
-from nws_sweep.results import (
+from nws_sweep.records import (
     Configuration,
     LoaderSettings,
     MeasureRules,

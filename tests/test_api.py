@@ -23,10 +23,10 @@ from nws_sweep import api
 from nws_sweep.api import loader_search, searching
 from nws_sweep.dataloading.inputs import DATALOADER_DEFAULTS, loader_input_of
 from nws_sweep.errors import ConfigurationError, NwsSweepError, OutOfTime, UnpicklableError
-from nws_sweep.replay import epoch_length
+from nws_sweep.model import epoch_length
+from nws_sweep.records import BatchCost, LoaderSettings, MeasureRules, Noise, SearchRecord, TrialState, Verdict
 from nws_sweep.report import progress
 from nws_sweep.report.search_result import SearchResult
-from nws_sweep.results import BatchCost, LoaderSettings, MeasureRules, Noise, SearchRecord, TrialState, Verdict
 from nws_sweep.system import host_lock, processes
 from tests import user_datasets
 from tests.dataloading.test_generators import Draws

@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks import loop, loop_cases
 from nws_sweep.analysis import accounts
-from nws_sweep.results import Account, Part
+from nws_sweep.records import Account, Part
 
 PREDICTION = """\
 4.84 s

@@ -27,7 +27,7 @@ from benchmarks.journal import Outcome, Run
 from benchmarks.methods import MethodRun
 from benchmarks.oracle import Truth, truth_of
 from benchmarks.peers import Task
-from nws_sweep.results import MeasureRules
+from nws_sweep.records import MeasureRules
 from tests.conftest import ROOT
 
 
@@ -235,11 +235,11 @@ def test_the_table_of_named_numbers_is_complete() -> None:
     page = (ROOT / "docs/understand/searching.md").read_text("utf-8").split("\n## Named numbers\n")[1].split("\n## ")[0]
     rows = [line.split("|")[1:3] for line in page.splitlines() if line.startswith("| ") and "`" in line]
     described = {(package.strip(), name) for package, names in rows for name in re.findall("`([A-Z_]+)`", names)}
-    numbers = ablation.constants(("searching", "replay", "online"))
+    numbers = ablation.constants(("searching", "model", "online"))
     named = {(constant.module.split(".")[1], constant.name) for constant in numbers}
     codes, derived = {"STARTING", "READY", "FAILED"}, {"_LONG_S"}
     named = {(package, name) for package, name in named if name not in codes | derived}
-    assert described == named | {("replay", "PREFETCH_FACTORS")}
+    assert described == named | {("model", "PREFETCH_FACTORS")}
 
 
 def _with_module(constant: ablation.Constant) -> str:

@@ -14,7 +14,7 @@ from nws_sweep import cli
 from nws_sweep.config import python_notation
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.online import loader
-from nws_sweep.results import MeasureRules, storage
+from nws_sweep.records import MeasureRules, storage
 from nws_sweep.system import accelerator
 from tests import user_datasets
 

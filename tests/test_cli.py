@@ -18,8 +18,8 @@ from nws_sweep import __version__, cli
 from nws_sweep.analysis.summary import ConfigurationSummary
 from nws_sweep.config import hydra_versions
 from nws_sweep.errors import ConfigurationError
-from nws_sweep.results import storage
-from nws_sweep.results.storage import Stored
+from nws_sweep.records import storage
+from nws_sweep.records.storage import Stored
 from tests.conftest import Command
 from tests.factories import search_result, store_run, summary_of_grid, summary_of_run, trial
 from tests.simulated import check_rows

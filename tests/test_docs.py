@@ -11,7 +11,7 @@ from PIL import Image
 
 from nws_sweep import __version__
 from nws_sweep.config import schema
-from nws_sweep.results import BatchCost, codec
+from nws_sweep.records import BatchCost, codec
 from scripts.pages import command_line, figures, reference
 from tests.conftest import ROOT
 from tests.factories import recorded_trial, search_result, store_grid, trial

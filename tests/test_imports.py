@@ -29,7 +29,7 @@ def test_heavy_packages_are_imported_when_they_are_needed(tmp_path: Path, argume
 
 
 def test_trial_processes_import_no_hydra_unless_a_recipe_needs_it() -> None:
-    done = run_python(ROOT, os.environ, "-c", "import nws_sweep.executor.child, sys; print('hydra' in sys.modules)")
+    done = run_python(ROOT, os.environ, "-c", "import nws_sweep.trials.child, sys; print('hydra' in sys.modules)")
     assert done.stdout.strip() == "False"
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from nws_sweep.results import BatchCost
+from nws_sweep.records import BatchCost
 from tests.conftest import ROOT
 from tests.factories import recorded_trial, search_result, store_run
 from tests.hosts import run_host, write_training_host

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from nws_sweep import units
-from nws_sweep.results import Estimate
+from nws_sweep.records import Estimate
 
 # The arguments of each function, and the text at the end.
 SHOWN: Mapping[Callable[..., str], Sequence[tuple[Any, ...]]] = {

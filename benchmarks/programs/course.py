@@ -12,7 +12,7 @@ from typing import Any
 
 from torch.utils.data import DataLoader, Dataset, Sampler
 
-from nws_sweep.results import Part
+from nws_sweep.records import Part
 
 _FOR_EVER = 1_000_000_000
 

@@ -6,7 +6,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from benchmarks.programs.course import Course, train
-from nws_sweep.results import Part
+from nws_sweep.records import Part
 
 
 class Photos(Dataset[torch.Tensor]):

@@ -1,7 +1,7 @@
 """Accounts in words: where the time of an epoch goes, and which part to change. Pure."""
 
-from nws_sweep.replay import choice
-from nws_sweep.results import Account, LoaderSettings, OtherLoader, Part, Trial
+from nws_sweep.model import choice
+from nws_sweep.records import Account, LoaderSettings, OtherLoader, Part, Trial
 from nws_sweep.units import counted, seconds, share
 
 _LEAST_SHARE = 0.005  # of a part that has a row: "0 %" says nothing

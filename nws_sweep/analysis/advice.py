@@ -5,9 +5,9 @@ import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from nws_sweep.analysis.diagnosis import Diagnosis, refused_by
-from nws_sweep.replay.bottlenecks import Bottleneck
-from nws_sweep.replay.stages import Stage
-from nws_sweep.results import Noise, Part, SearchRecord, Trial
+from nws_sweep.model.bottlenecks import Bottleneck
+from nws_sweep.model.stages import Stage
+from nws_sweep.records import Noise, Part, SearchRecord, Trial
 from nws_sweep.units import counted, ratio, seconds, share
 
 _NEGLIGIBLE_GAIN = 0.01

@@ -4,8 +4,8 @@ import statistics
 from collections.abc import Sequence
 
 from nws_sweep.analysis import what_if
-from nws_sweep.replay.known import FEW_CPUS
-from nws_sweep.results import SearchRecord, Status, Trial, Verdict
+from nws_sweep.model.known import FEW_CPUS
+from nws_sweep.records import SearchRecord, Status, Trial, Verdict
 from nws_sweep.units import ratio, seconds
 
 NOTHING_MEASURED = "no candidate could be measured"

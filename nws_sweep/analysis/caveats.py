@@ -6,7 +6,7 @@ from nws_sweep import units
 from nws_sweep.analysis import answers
 from nws_sweep.analysis.diagnosis import Diagnosis
 from nws_sweep.errors import one_line
-from nws_sweep.results import NO_STEP, ONLINE_STRATEGY, SearchRecord, Status, Trial, TrialState, dataset_facts
+from nws_sweep.records import NO_STEP, ONLINE_STRATEGY, SearchRecord, Status, Trial, TrialState, dataset_facts
 from nws_sweep.system import processes
 
 # Noise is reported above these limits: shares that show in an interval of 5 %. ``answers.load`` names other programs.

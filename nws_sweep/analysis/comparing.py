@@ -12,7 +12,7 @@ from nws_sweep.analysis import caveats
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary
 from nws_sweep.analysis.time_ratios import Change, Quantity, Times, change_of, times_of
 from nws_sweep.errors import ConfigurationError, one_line
-from nws_sweep.results import Status, Trial, shown
+from nws_sweep.records import Status, Trial, shown
 
 _LONGEST_VALUE = 80
 _NONE = "none"  # for facts that a host lacks, such as torchvision

@@ -1,7 +1,7 @@
 """Bottlenecks of a configuration at its best setting: causes of the parts of its account. Pure.
 
 A bottleneck is what saves at least a tenth of the epoch when it is taken away. If nothing does, two things may limit
-together, such as the CPUs and the training step: then both are bottlenecks. See ``replay.counterfactual`` and
+together, such as the CPUs and the training step: then both are bottlenecks. See ``model.counterfactual`` and
 ``advice``.
 """
 
@@ -12,13 +12,13 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from nws_sweep.replay import choice
-from nws_sweep.replay.bottlenecks import Bottleneck
-from nws_sweep.replay.counterfactual import Counterfactual
-from nws_sweep.replay.known import queue_settings
-from nws_sweep.replay.model import Model, is_step, model_of
-from nws_sweep.replay.queue import QueueSettings
-from nws_sweep.results import Account, LoaderSettings, Measurement, SearchRecord, Trial, TrialState
+from nws_sweep.model import choice
+from nws_sweep.model.bottlenecks import Bottleneck
+from nws_sweep.model.counterfactual import Counterfactual
+from nws_sweep.model.known import queue_settings
+from nws_sweep.model.model import Model, is_step, model_of
+from nws_sweep.model.queue import QueueSettings
+from nws_sweep.records import Account, LoaderSettings, Measurement, SearchRecord, Trial, TrialState
 from nws_sweep.system import processes
 
 _LEAST_SAVED = 0.1  # share of the epoch
@@ -106,7 +106,7 @@ class Diagnosis:
         return self._promising("num_workers", [factor * max(1, best) for factor in (2, 4)])
 
     def _promising(self, name: str, values: Iterable[Any]) -> dict[str, float]:
-        """The value of a setting that ``replay.choice`` would measure, and what it saves; empty if there is none."""
+        """The value of a setting that ``model.choice`` would measure, and what it saves; empty if there is none."""
         variants = {replace(self.replayed.best, **{name: value}): f"{name}={value}" for value in values}
         costs_s = {settings: self.replayed.cost_s(settings) for settings in variants}
         best_s = {self.replayed.best: self.replayed.now_s}

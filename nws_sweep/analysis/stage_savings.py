@@ -1,7 +1,7 @@
 """What the epoch would be if a stage of the samples took no time. Pure.
 
 A stage's share of a worker's time is not its share of the epoch: batches are made while others are taken, and workers
-share CPUs. So the epoch is replayed without the stage (``replay.counterfactual``), with the workers in use and with
+share CPUs. So the epoch is replayed without the stage (``model.counterfactual``), with the workers in use and with
 those that are needed then; the band holds both, twice the standard error of the stage's share, and the interval of the
 measured time.
 """
@@ -11,10 +11,10 @@ from dataclasses import replace
 
 from nws_sweep import units
 from nws_sweep.analysis.diagnosis import Diagnosis
-from nws_sweep.replay import choice
-from nws_sweep.replay.counterfactual import Counterfactual
-from nws_sweep.replay.stages import Stage, stage_costs
-from nws_sweep.results import Estimate, Measurement, SearchRecord, Trial, TrialState
+from nws_sweep.model import choice
+from nws_sweep.model.counterfactual import Counterfactual
+from nws_sweep.model.stages import Stage, stage_costs
+from nws_sweep.records import Estimate, Measurement, SearchRecord, Trial, TrialState
 
 _MOST = 12  # stages that are taken away, the most expensive
 _LEAST_SHARE = 0.01  # of a sample's time

@@ -10,10 +10,10 @@ from nws_sweep.analysis import accounts, advice, answers, caveats, what_if
 from nws_sweep.analysis.diagnosis import Diagnosis, diagnose, worker_trials
 from nws_sweep.analysis.stage_savings import stages_of, with_workers
 from nws_sweep.analysis.time_ratios import Ratio, ratio_of
-from nws_sweep.replay import choice
-from nws_sweep.replay.bottlenecks import Bottleneck
-from nws_sweep.replay.stages import Stage
-from nws_sweep.results import (
+from nws_sweep.model import choice
+from nws_sweep.model.bottlenecks import Bottleneck
+from nws_sweep.model.stages import Stage
+from nws_sweep.records import (
     Configuration,
     Estimate,
     Host,
@@ -24,7 +24,7 @@ from nws_sweep.results import (
     TrialState,
     varying_columns,
 )
-from nws_sweep.results.storage import Stored, StoredRun
+from nws_sweep.records.storage import Stored, StoredRun
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -273,7 +273,7 @@ def summarise(stored: Stored) -> Summary:
 
 
 def best_of(result: SearchRecord) -> Trial | None:
-    """The recommended trial: by the verdict of the search, or by ``replay.choice`` if it did not finish."""
+    """The recommended trial: by the verdict of the search, or by ``model.choice`` if it did not finish."""
     by_settings = {trial.settings: trial for trial in result.trials}
     if result.verdict is not None:
         return by_settings.get(result.verdict.recommended)

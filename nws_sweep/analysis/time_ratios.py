@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from nws_sweep import units
-from nws_sweep.results import Estimate, Trial, TrialState
+from nws_sweep.records import Estimate, Trial, TrialState
 
 _NARROW = 0.1  # half-width of a ratio that is printed without its interval
 

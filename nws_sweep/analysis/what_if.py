@@ -9,11 +9,11 @@ from typing import Any
 from nws_sweep import units
 from nws_sweep.analysis.diagnosis import loader_of, model_of_search
 from nws_sweep.errors import ConfigurationError
-from nws_sweep.replay import choice
-from nws_sweep.replay.known import ENDLESS, queue_settings
-from nws_sweep.replay.model import Model, is_step
-from nws_sweep.replay.queue import QueueSettings
-from nws_sweep.results import Estimate, Measurement, SearchRecord, Trial, TrialState, ranges
+from nws_sweep.model import choice
+from nws_sweep.model.known import ENDLESS, queue_settings
+from nws_sweep.model.model import Model, is_step
+from nws_sweep.model.queue import QueueSettings
+from nws_sweep.records import Estimate, Measurement, SearchRecord, Trial, TrialState, ranges
 
 NOTHING_RECORDED = "no costs of batches were recorded, so nothing can be predicted"
 _KINDS = {
@@ -112,7 +112,7 @@ class WhatIf:
         )
 
     def recommended(self, rows: Iterable[Predicted]) -> Predicted:
-        """The prediction that ``replay.choice`` chooses; of equal ones that with batches in order."""
+        """The prediction that ``model.choice`` chooses; of equal ones that with batches in order."""
         by_settings = {row.settings: row for row in sorted(rows, key=lambda row: not row.settings.in_order)}
         costs_s = {settings: row.cost_s.value for settings, row in by_settings.items()}
         return by_settings[choice.choose(costs_s, self.tolerance)]
@@ -121,7 +121,7 @@ class WhatIf:
         """The fewest workers that keep a training step busy, by its seconds, as replayed; None if no number does.
 
         That is, after the start, the step waits for at most ``_RARELY_WAITS`` of the time besides the time of receiving
-        batches, which no number of workers saves. The numbers are those that ``replay.choice`` tries without a measured
+        batches, which no number of workers saves. The numbers are those that ``model.choice`` tries without a measured
         gain, or up to the user's limit.
         """
         fewest, workers_of = 0, dict[float, int | None]()
@@ -145,7 +145,7 @@ class WhatIf:
         return bisect.bisect_left(range(quickest), True, lo=fewest, key=lambda number: cost_s(number) <= limit_s)
 
     def promising(self) -> tuple[int, float]:
-        """The num_workers that ``replay.choice`` chooses by predictions, and how much faster than the best it is."""
+        """The num_workers that ``model.choice`` chooses by predictions, and how much faster than the best it is."""
         allowed = {n for n in self.result.configuration.search.candidates if n <= self._most_workers}
         candidates = [replace(self.best, num_workers=n) for n in sorted(allowed | {self.best.num_workers})]
         predicted_s = choice.costs_near_the_best(candidates, self.model.cost_s, self.tolerance)

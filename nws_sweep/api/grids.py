@@ -14,14 +14,14 @@ from nws_sweep.config import schema
 from nws_sweep.config.expected_names import explained
 from nws_sweep.dataloading.inputs import DATALOADER_DEFAULTS, loader_input_of
 from nws_sweep.errors import ConfigurationError, NwsSweepError
-from nws_sweep.executor import rank0
+from nws_sweep.records import SearchRecord, shown, storage
 from nws_sweep.report import writer
 from nws_sweep.report.progress import Print, Progress, announcer
 from nws_sweep.report.sweep_result import SweepResult
-from nws_sweep.results import SearchRecord, shown, storage
 from nws_sweep.searching import earlier_results
 from nws_sweep.searching.search import new_record
 from nws_sweep.system import platforms
+from nws_sweep.trials import rank0
 
 _LISTS = ("num_workers", "settings", "sampler", "batch_sampler", "config")  # arguments that may be lists themselves
 

@@ -11,17 +11,17 @@ from nws_sweep.api.request import Request
 from nws_sweep.dataloading import pickling
 from nws_sweep.dataloading.inputs import LoaderInput
 from nws_sweep.errors import OutOfTime, TimeLimitReached
-from nws_sweep.executor import forking
-from nws_sweep.executor.dataset_server import DatasetServer, spec_of
-from nws_sweep.executor.environment import Environment, ProcessFactory
-from nws_sweep.executor.on_demand import START_LIMIT_S
+from nws_sweep.records import Configuration, SearchRecord
+from nws_sweep.records.result_cache import ResultStore
 from nws_sweep.report import snippets
 from nws_sweep.report.progress import ProgressReporter
-from nws_sweep.results import Configuration, SearchRecord
-from nws_sweep.results.result_cache import ResultStore
 from nws_sweep.searching.search import limit_s, new_record, search
 from nws_sweep.searching.session import Session
 from nws_sweep.system import host_lock, processes, temporary
+from nws_sweep.trials import forking
+from nws_sweep.trials.dataset_server import DatasetServer, spec_of
+from nws_sweep.trials.environment import Environment, ProcessFactory
+from nws_sweep.trials.on_demand import START_LIMIT_S
 
 
 class LoaderSearch:

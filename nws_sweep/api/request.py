@@ -10,8 +10,8 @@ from nws_sweep.config.search_options import SearchOptions
 from nws_sweep.dataloading import pickling
 from nws_sweep.dataloading.fingerprints import fingerprint
 from nws_sweep.errors import ConfigurationError
+from nws_sweep.records import NO_STEP, MeasureRules, SearchRules
 from nws_sweep.report.progress import Progress
-from nws_sweep.results import NO_STEP, MeasureRules, SearchRules
 from nws_sweep.system.host import usable_cpus
 
 TrainingStep = float | Callable[[Any], object] | None

@@ -10,12 +10,12 @@ from nws_sweep.config.expected_names import explained
 from nws_sweep.config.python_notation import in_python
 from nws_sweep.dataloading.inputs import LoaderInput, loader_input_of
 from nws_sweep.errors import printable
-from nws_sweep.executor import rank0
-from nws_sweep.replay.epoch_length import LONGER
+from nws_sweep.model.epoch_length import LONGER
+from nws_sweep.records import MeasureRules, Status, TrialState
 from nws_sweep.report.progress import Progress
 from nws_sweep.report.search_result import SearchResult
-from nws_sweep.results import MeasureRules, Status, TrialState
 from nws_sweep.system import platforms
+from nws_sweep.trials import rank0
 
 
 @explained

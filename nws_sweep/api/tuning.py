@@ -14,9 +14,9 @@ from nws_sweep.dataloading import generators, loaders, sharing
 from nws_sweep.dataloading.generators import SeededGenerators
 from nws_sweep.dataloading.inputs import DATALOADER_DEFAULTS, LoaderInput, is_module, loader_input_of, loader_of_module
 from nws_sweep.errors import ConfigurationError, OutOfTime
+from nws_sweep.records import LoaderSettings, MeasureRules, Status, Tuning
 from nws_sweep.report.progress import Print, Progress, announcer
 from nws_sweep.report.search_result import SearchResult
-from nws_sweep.results import LoaderSettings, MeasureRules, Status, Tuning
 from nws_sweep.system import platforms, processes
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from hydra.core.override_parser.types import Quote, QuotedString
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from nws_sweep.errors import ConfigurationError
-from nws_sweep.results import ProjectFacts, ranges, shown
+from nws_sweep.records import ProjectFacts, ranges, shown
 
 SETTINGS = ("batch_size", "num_workers", "pin_memory", "prefetch_factor", "persistent_workers")
 # Words that Hydra's command line reads as text without quotes.

@@ -20,8 +20,8 @@ from omegaconf.errors import OmegaConfBaseException
 from nws_sweep.config.embedding import register_resolvers
 from nws_sweep.config.hydra_versions import register_resolver
 from nws_sweep.errors import ConfigurationError
-from nws_sweep.results import SEARCHABLE, Configuration, LoaderSettings, SearchRules, ranges, shown
-from nws_sweep.results.storage import safe_name
+from nws_sweep.records import SEARCHABLE, Configuration, LoaderSettings, SearchRules, ranges, shown
+from nws_sweep.records.storage import safe_name
 from nws_sweep.system import host
 
 # Prefixes of overrides that do not identify a configuration: how the grid is run, and presets.

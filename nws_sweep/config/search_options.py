@@ -11,7 +11,7 @@ from omegaconf.errors import OmegaConfBaseException
 from nws_sweep.config.embedding import conf_folder
 from nws_sweep.config.schema import is_seconds, require, sleeping, valid_values
 from nws_sweep.errors import ConfigurationError, one_line
-from nws_sweep.results import MeasureRules, SearchRules
+from nws_sweep.records import MeasureRules, SearchRules
 
 AUTOTUNED = ("prefetch_factor",)  # settings that autotune may change besides num_workers
 

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, get_worker_info
 
-from nws_sweep.results import SampleMade, SamplePart
+from nws_sweep.records import SampleMade, SamplePart
 
 _MOST_BYTES = 65_536  # hashed of a larger part, about, and evenly spaced
 _MOST_PARTS = 64  # numbers of a list with a digest each

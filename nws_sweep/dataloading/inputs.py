@@ -13,7 +13,7 @@ from nws_sweep.config import schema
 from nws_sweep.dataloading import loaders, pickling
 from nws_sweep.dataloading.fingerprints import fingerprint
 from nws_sweep.errors import ConfigurationError, DatasetError, one_line
-from nws_sweep.results import LoaderSettings
+from nws_sweep.records import LoaderSettings
 from nws_sweep.system import processes
 
 DATALOADER_DEFAULTS: Mapping[str, Any] = {

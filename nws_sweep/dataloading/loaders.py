@@ -32,7 +32,7 @@ from nws_sweep.dataloading.generators import SeededGenerators
 from nws_sweep.dataloading.orders import BatchesInRuns, RotatedBatches, SamplerClock, TimedBatches
 from nws_sweep.dataloading.recording import WorkerStart
 from nws_sweep.errors import ConfigurationError, DatasetError, one_line
-from nws_sweep.results import DEFAULT_PREFETCH, LoaderSettings
+from nws_sweep.records import DEFAULT_PREFETCH, LoaderSettings
 from nws_sweep.system import processes, torch_internals
 
 AnyLoader = TypeVar("AnyLoader")

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from nws_sweep.dataloading.fingerprints import CONTAINERS, attributes, is_library, is_of_library
-from nws_sweep.results import PythonObjects
+from nws_sweep.records import PythonObjects
 
 _LEAST_BYTES = 1_000_000
 # Elements from which on a container is taken to hold samples; smaller containers hold parts, such as datasets.

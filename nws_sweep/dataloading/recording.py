@@ -21,7 +21,7 @@ from nws_sweep.dataloading.clocks import Clocks, find_transfer_clocks, read_cloc
 from nws_sweep.dataloading.counting import UNCOUNTED, Slots, count_samples
 from nws_sweep.dataloading.digests import SampleLog
 from nws_sweep.dataloading.stages.timing import StageSlots, StageTimer
-from nws_sweep.results import BatchCost, BatchRecord, StageTime
+from nws_sweep.records import BatchCost, BatchRecord, StageTime
 from nws_sweep.system import processes, temporary, torch_internals
 
 _ROWS = 1024  # kept of each worker until they are read

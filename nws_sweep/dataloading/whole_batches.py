@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch.utils.data import BatchSampler, DataLoader, get_worker_info
 
-from nws_sweep.results import WholeBatches
+from nws_sweep.records import WholeBatches
 from nws_sweep.system import torch_internals
 
 _FEWEST, _MOST, _TRIED_S = 3, 64, 0.1  # batches that are timed, both ways

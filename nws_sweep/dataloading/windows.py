@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from nws_sweep.results import BatchCost, BatchRecord, Window, WindowKind, WindowRequest
+from nws_sweep.records import BatchCost, BatchRecord, Window, WindowKind, WindowRequest
 
 _END = object()
 PROGRESS_EVERY_S = 5.0  # less than a window without progress may take

@@ -15,7 +15,7 @@ from PIL import Image
 from torch.utils.data import Dataset
 
 from nws_sweep.errors import DatasetError
-from nws_sweep.results.atomic import expand_user
+from nws_sweep.records.atomic import expand_user
 
 logger = logging.getLogger(__name__)
 

@@ -32,12 +32,12 @@ from omegaconf import DictConfig
 from nws_sweep.analysis.summary import best_of, summarise
 from nws_sweep.config import embedding, hydra_errors, hydra_versions, schema
 from nws_sweep.errors import INTERRUPTED, ConfigurationError, NwsSweepError, one_line
-from nws_sweep.executor import trial_process
 from nws_sweep.hydra_app import grid, resuming
 from nws_sweep.hydra_app.call import Call
 from nws_sweep.hydra_app.job import Job
-from nws_sweep.results import Configuration, SearchRecord, storage
+from nws_sweep.records import Configuration, SearchRecord, storage
 from nws_sweep.system import host, platforms
+from nws_sweep.trials import trial_process
 
 logger = logging.getLogger(__name__)
 

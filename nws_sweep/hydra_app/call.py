@@ -11,12 +11,12 @@ from hydra.errors import HydraException
 
 from nws_sweep.config.hydra_versions import instantiate
 from nws_sweep.errors import ConfigurationError, DatasetError, TrialError, one_line
-from nws_sweep.executor.dataset_server import DatasetServer, spec_of
-from nws_sweep.executor.trial_process import Supervision
 from nws_sweep.hydra_app import resuming
 from nws_sweep.hydra_app.grid import Plan
-from nws_sweep.results import Configuration, DatasetFacts, SearchRecord, storage
+from nws_sweep.records import Configuration, DatasetFacts, SearchRecord, storage
 from nws_sweep.system.processes import Interrupts
+from nws_sweep.trials.dataset_server import DatasetServer, spec_of
+from nws_sweep.trials.trial_process import Supervision
 
 if TYPE_CHECKING:
     from nws_sweep.hydra_app.terminal import View

@@ -10,17 +10,17 @@ from pathlib import Path
 from omegaconf import DictConfig
 
 from nws_sweep.errors import NotARunError, NwsSweepError, one_line
-from nws_sweep.executor.dataset_server import spec_of
-from nws_sweep.executor.environment import Environment
 from nws_sweep.hydra_app import resuming
 from nws_sweep.hydra_app.call import Call, services
+from nws_sweep.records import Configuration, SearchRecord, Trial, atomic, storage
+from nws_sweep.records.result_cache import ResultStore
 from nws_sweep.report import writer
-from nws_sweep.results import Configuration, SearchRecord, Trial, atomic, storage
-from nws_sweep.results.result_cache import ResultStore
 from nws_sweep.searching import earlier_results
 from nws_sweep.searching.search import new_record, search
 from nws_sweep.searching.session import Session
 from nws_sweep.system import host
+from nws_sweep.trials.dataset_server import spec_of
+from nws_sweep.trials.environment import Environment
 
 logger = logging.getLogger(__name__)
 

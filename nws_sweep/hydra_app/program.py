@@ -1,4 +1,4 @@
-"""What nws_sweep does in another Hydra program: callbacks that start a hook (``programs.hooks``) in each job.
+"""What nws_sweep does in another Hydra program: callbacks that start a hook (``programs.program_hook``) in each job.
 
 The answer of a job is written in the job, which may run in any process, and the report of a multirun when the program
 ends. Hydra turns an exception in a callback into a warning, so a wrong option raises SystemExit.
@@ -30,12 +30,12 @@ from nws_sweep.config.schema import column_value, folder_name
 from nws_sweep.errors import NwsSweepError
 from nws_sweep.hydra_app import composing
 from nws_sweep.hydra_app.grid import without_hydra
-from nws_sweep.programs.hooks import ProgramHook, Reporting, SearchEnded, Wanted
+from nws_sweep.programs.program_hook import ProgramHook, Reporting, SearchEnded, Wanted
 from nws_sweep.programs.reports import is_first_rank, report
 from nws_sweep.programs.search_hook import SearchHook
 from nws_sweep.programs.tuning_hook import TuningHook
+from nws_sweep.records import SearchRecord, atomic, storage
 from nws_sweep.report import formats
-from nws_sweep.results import SearchRecord, atomic, storage
 
 logger = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ class ProgramCallback(Callback):
     """Starts a hook in each job; subclasses say which.
 
     Args:
-        loader: The selected DataLoader; see ``programs.hooks``.
+        loader: The selected DataLoader; see ``programs.program_hook``.
         options: Of the hook.
     """
 

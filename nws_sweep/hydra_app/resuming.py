@@ -13,7 +13,7 @@ from pathlib import Path
 import filelock
 
 from nws_sweep.errors import ConfigurationError, NotARunError
-from nws_sweep.results import MACHINE, VERSIONS, Configuration, Host, SearchRecord, atomic, storage
+from nws_sweep.records import MACHINE, VERSIONS, Configuration, Host, SearchRecord, atomic, storage
 
 # The lock of a killed program is released when its last child process exits.
 _GRACE_S = 3.0

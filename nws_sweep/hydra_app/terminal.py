@@ -14,8 +14,8 @@ from nws_sweep import units
 from nws_sweep.analysis.summary import Summary
 from nws_sweep.errors import printable
 from nws_sweep.hydra_app.grid import Plan
+from nws_sweep.records import Configuration, SearchRecord, Trial
 from nws_sweep.report import snippets
-from nws_sweep.results import Configuration, SearchRecord, Trial
 from nws_sweep.system import streams
 
 # Wide enough for the table of best settings.

@@ -1,4 +1,4 @@
-"""Decides which settings a running training tries next, or keeps: the rule of a search (``replay.choice``). Pure.
+"""Decides which settings a running training tries next, or keeps: the rule of a search (``model.choice``). Pure.
 
 What was measured decides which settings stay; what is predicted decides which are tried, as long as predictions come
 true. Predictions are compared with predictions, since those of measured settings agree with their measurements as far
@@ -8,8 +8,8 @@ as noise allows.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from nws_sweep.replay import choice
-from nws_sweep.results import LoaderSettings
+from nws_sweep.model import choice
+from nws_sweep.records import LoaderSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

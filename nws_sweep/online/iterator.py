@@ -15,10 +15,10 @@ from nws_sweep.errors import one_line
 from nws_sweep.online.loader_clock import loader_clock_of_thread
 from nws_sweep.online.observation import TrainingTrial
 from nws_sweep.online.pool import Pool
-from nws_sweep.online.pools import Pools
+from nws_sweep.online.pool_sequence import PoolSequence
 from nws_sweep.online.tuner import Tuner
-from nws_sweep.online.watching import Waiting
-from nws_sweep.results import BatchCost, BatchRecord
+from nws_sweep.online.waiting import Waiting
+from nws_sweep.records import BatchCost, BatchRecord
 
 
 class TunedIterator:
@@ -34,7 +34,7 @@ class TunedIterator:
 
     def __init__(self, loader: DataLoader[Any], tuner: Tuner, batches: int | None) -> None:
         self._tuner, self._batches, self._delay_s = tuner, batches, run_delay_clock()
-        self._loader, self._pools = loader, Pools(loader, tuner)
+        self._loader, self._pools = loader, PoolSequence(loader, tuner)
         self._observation: TrainingTrial | None = None
         with loader_clock_of_thread().entered(tuner.time):
             self._begin_epoch(lambda: self._pools.make(tuner.current, is_first=True))
@@ -236,7 +236,7 @@ def _drop_pools(attributes: dict[str, Any], tuner: Tuner) -> None:
         loader_time.dropped_s += dropping_s
 
 
-def _moment(pools: Pools, tuner: Tuner, delay_s: Callable[[], float]) -> Moment:
+def _moment(pools: PoolSequence, tuner: Tuner, delay_s: Callable[[], float]) -> Moment:
     spent_s = loader_clock_of_thread().others_and_calls_s(tuner.time)
     return Moment(time.perf_counter(), time.process_time(), delay_s(), *pools.sampler_clock.read(), *spent_s)
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from nws_sweep.results import OtherLoader
+from nws_sweep.records import OtherLoader
 
 
 @dataclass(eq=False)

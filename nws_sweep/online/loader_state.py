@@ -9,8 +9,8 @@ from nws_sweep.online.observation import EpochLength, TrainingTrial
 from nws_sweep.online.plan import Agreement, Plan
 from nws_sweep.online.situation import Situation
 from nws_sweep.online.times import Times, times_of
-from nws_sweep.online.watching import Waiting
-from nws_sweep.results import LoaderSettings, SearchRecord, Switch, Trial, Tuning
+from nws_sweep.online.waiting import Waiting
+from nws_sweep.records import LoaderSettings, SearchRecord, Switch, Trial, Tuning
 from nws_sweep.system import host
 
 

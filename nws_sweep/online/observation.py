@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from nws_sweep.dataloading.windows import Moment, WindowBuilder, made_without_workers
+from nws_sweep.model import epoch_length
 from nws_sweep.online.times import Epoch, duration_s, is_steady, whole_epochs
-from nws_sweep.replay import epoch_length
-from nws_sweep.results import (
+from nws_sweep.records import (
     BatchCost,
     BatchRecord,
     Configuration,

@@ -4,13 +4,13 @@ import statistics
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
+from nws_sweep.model import choice
+from nws_sweep.model.bottlenecks import Bottleneck
+from nws_sweep.model.known import queue_settings
+from nws_sweep.model.model import model_of
+from nws_sweep.model.promise import promised_s
 from nws_sweep.online.times import Measured
-from nws_sweep.replay import choice
-from nws_sweep.replay.bottlenecks import Bottleneck
-from nws_sweep.replay.known import queue_settings
-from nws_sweep.replay.model import model_of
-from nws_sweep.replay.promise import promised_s
-from nws_sweep.results import LoaderSettings, Trial
+from nws_sweep.records import LoaderSettings, Trial
 from nws_sweep.system import resources, usage
 
 _MUCH = 1 / 3  # of the time of making a batch

@@ -13,7 +13,7 @@ from torch import distributed
 from torch.utils.data import DataLoader, DistributedSampler
 
 from nws_sweep.dataloading import loaders
-from nws_sweep.results import LoaderSettings
+from nws_sweep.records import LoaderSettings
 from nws_sweep.system import torch_internals
 
 _PUBLISHED = "published"  # key of the number of plans

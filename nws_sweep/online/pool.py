@@ -24,7 +24,7 @@ from nws_sweep.dataloading import loaders
 from nws_sweep.dataloading.recording import BatchLog, BatchTimer
 from nws_sweep.online.index_stream import Feed, IndexStream
 from nws_sweep.online.worker_probe import READY, STARTING, WorkerProbe, WorkerStates
-from nws_sweep.results import LoaderSettings
+from nws_sweep.records import LoaderSettings
 from nws_sweep.system import processes, resources, torch_internals
 
 OF_POOL = "_nws_sweep_pool"  # attribute of the DataLoaders of pools

@@ -4,12 +4,12 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from nws_sweep.model import choice
 from nws_sweep.online import outlook, texts
 from nws_sweep.online.decision import Keep, Limits, Observations, Try, decide
 from nws_sweep.online.plan import Plan
 from nws_sweep.online.times import Times, times_of
-from nws_sweep.replay import choice
-from nws_sweep.results import LoaderSettings, Switch, Trial
+from nws_sweep.records import LoaderSettings, Switch, Trial
 from nws_sweep.system import processes
 
 

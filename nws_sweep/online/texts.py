@@ -1,10 +1,10 @@
 """What a training is told about its settings. "Takes" and "took" are measured; what "would take" is predicted. Pure."""
 
 from nws_sweep import units
+from nws_sweep.model import choice
 from nws_sweep.online.decision import Try
 from nws_sweep.online.times import Times
-from nws_sweep.replay import choice
-from nws_sweep.results import LoaderSettings
+from nws_sweep.records import LoaderSettings
 
 REPEATED = "its dataset does not read get_worker_info().num_workers, so every worker has all samples"
 NO_GAIN = f"no other setting is predicted to save {units.share(choice.PROMISING)}"

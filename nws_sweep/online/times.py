@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from nws_sweep import units
 from nws_sweep.online.loader_clock import LoaderTime
-from nws_sweep.results import Account, LoaderSettings, OtherLoader, Trial, Window, WindowKind
+from nws_sweep.records import Account, LoaderSettings, OtherLoader, Trial, Window, WindowKind
 
 Epoch = Sequence[Window]
 

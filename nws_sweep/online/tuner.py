@@ -12,8 +12,8 @@ from nws_sweep.online import texts
 from nws_sweep.online.loader_state import LoaderState
 from nws_sweep.online.plan import Plan
 from nws_sweep.online.times import at_the_pace_or_in_epochs
-from nws_sweep.online.watching import Waiting
-from nws_sweep.results import Switch
+from nws_sweep.online.waiting import Waiting
+from nws_sweep.records import Switch
 
 
 @dataclass(eq=False)

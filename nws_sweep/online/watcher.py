@@ -8,6 +8,7 @@ from nws_sweep import units
 from nws_sweep.analysis import accounts, advice
 from nws_sweep.dataloading import device_clock
 from nws_sweep.dataloading.windows import Moment
+from nws_sweep.model.stages import COPY, stage_costs
 from nws_sweep.online import texts
 from nws_sweep.online.decision import Keep
 from nws_sweep.online.loader_clock import LoaderTime
@@ -15,8 +16,7 @@ from nws_sweep.online.observation import TrainingTrial
 from nws_sweep.online.plan import Plan
 from nws_sweep.online.times import Measured, Times, account_of, times_of
 from nws_sweep.online.tuner import Tuner
-from nws_sweep.replay.stages import COPY, stage_costs
-from nws_sweep.results import Account, Part, Trial
+from nws_sweep.records import Account, Part, Trial
 from nws_sweep.system import accelerator
 
 _STARTS = 8  # of workers, for fewer batches than can be timed, after which more would not change what is known

@@ -1,6 +1,7 @@
 """Unchanged programs: their DataLoaders get other iterators, which search, tune or watch.
 
-- ``hooks`` says what these iterators do, and which of the DataLoaders is selected: ``search_hook``, ``tuning_hook``.
+- ``program_hook`` says what these iterators do, and which of the DataLoaders is selected; ``search_hook`` searches it,
+  ``tuning_hook`` tunes or watches it.
 - ``script`` runs a program as ``python`` does, with a hook.
 - ``command`` is ``nws-sweep autotune``, ``explain``, ``search`` and ``watch``.
 

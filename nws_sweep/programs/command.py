@@ -11,14 +11,14 @@ from nws_sweep.config.options import OptionParser, not_empty
 from nws_sweep.config.schema import is_seconds
 from nws_sweep.errors import ConfigurationError, NwsSweepError
 from nws_sweep.programs import script
-from nws_sweep.programs.hooks import ProgramHook, Reporting
+from nws_sweep.programs.program_hook import ProgramHook, Reporting
 from nws_sweep.programs.reports import is_first_rank, report
 from nws_sweep.programs.search_hook import SearchHook
 from nws_sweep.programs.tuning_hook import TuningHook
+from nws_sweep.records import SearchRecord, storage
 from nws_sweep.report import command_text, explanation, formats
 from nws_sweep.report.progress import printer_for
 from nws_sweep.report.search_result import SearchResult
-from nws_sweep.results import SearchRecord, storage
 
 _ABOUT = {
     "autotune": "Runs an unchanged program, and tunes num_workers of its training DataLoader in the first epoch.",

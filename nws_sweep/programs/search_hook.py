@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from nws_sweep.config.schema import RANGES, require
 from nws_sweep.errors import INTERRUPTED, UnpicklableError, one_line
-from nws_sweep.executor import forking, rank0, trial_process
-from nws_sweep.programs.hooks import ProgramHook, Reporting, SearchEnded, Wanted, name_of
+from nws_sweep.programs.program_hook import ProgramHook, Reporting, SearchEnded, Wanted, name_of
 from nws_sweep.programs.reports import RANKS, is_first_rank
 from nws_sweep.system import platforms, streams, torch_internals
+from nws_sweep.trials import forking, rank0, trial_process
 
 if TYPE_CHECKING:
     from nws_sweep.report.search_result import SearchResult

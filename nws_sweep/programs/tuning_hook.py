@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from nws_sweep.config.search_options import autotune_options
-from nws_sweep.programs.hooks import ProgramHook, Reporting, Wanted, name_of
+from nws_sweep.programs.program_hook import ProgramHook, Reporting, Wanted, name_of
 from nws_sweep.report.progress import Progress, announcer
 from nws_sweep.system import platforms
 
@@ -55,7 +55,7 @@ class TuningHook(ProgramHook):
             self._reporting.announce(f"{reason}: the program runs unchanged")
             self._process = None
             return
-        import nws_sweep.online.loader  # noqa: F401 - now: the first epoch would be longer by this time
+        import nws_sweep.online.autotune  # noqa: F401 - now: the first epoch would be longer by this time
 
         super().start()
 
@@ -65,7 +65,7 @@ class TuningHook(ProgramHook):
         if training is None:
             self._say_what_was_seen(program)
             return
-        from nws_sweep.online.loader import record
+        from nws_sweep.online.autotune import record
 
         training.tuner.end()
         alternatives = []
@@ -101,7 +101,7 @@ class TuningHook(ProgramHook):
 
     def get_iterator(self, original: Callable[[Any], Any], loader: Any) -> Any:
         """Returns an iterator that tunes the loader."""
-        from nws_sweep.online.loader import TunedLoader, iterator_of
+        from nws_sweep.online.autotune import TunedLoader, iterator_of
 
         if isinstance(loader, TunedLoader):
             self._tunes_itself = True
@@ -162,7 +162,7 @@ class TuningHook(ProgramHook):
 
     def _follow(self, loader: Any, kind: str) -> _FollowedLoader:
         from nws_sweep.dataloading.loaders import reason_not_training
-        from nws_sweep.online.loader import tuner_of
+        from nws_sweep.online.autotune import tuner_of
 
         number = len(self._followed) + 1
         is_wanted = self._is_wanted(number, loader)
@@ -187,7 +187,7 @@ def _is_another(earlier: Any, loader: Any) -> bool:
 
     Loaders that are made for one epoch each have epochs of equal length, though the earlier loader may not be gone yet.
     """
-    from nws_sweep.online.loader import batches_of
+    from nws_sweep.online.autotune import batches_of
 
     return earlier not in (None, loader) and batches_of(earlier) != batches_of(loader)
 

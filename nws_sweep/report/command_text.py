@@ -11,9 +11,9 @@ from nws_sweep.analysis.comparing import Pair, RunComparison
 from nws_sweep.analysis.summary import ConfigurationSummary
 from nws_sweep.analysis.what_if import Predicted, WhatIf
 from nws_sweep.errors import ConfigurationError
-from nws_sweep.replay.queue import QueueSettings
+from nws_sweep.model.queue import QueueSettings
+from nws_sweep.records import shown, storage
 from nws_sweep.report import page, snippets
-from nws_sweep.results import shown, storage
 
 _COMPARED = ["", "num_workers", "time of a", "A", "B", "B / A", "verdict"]
 _MOST_ROWS = 32  # with several prefetch_factor or in_order; of more only the best num_workers of each

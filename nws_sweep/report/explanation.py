@@ -9,10 +9,10 @@ from nws_sweep.analysis import accounts, advice
 from nws_sweep.analysis.stage_savings import NO_TIME
 from nws_sweep.analysis.summary import ConfigurationSummary, summarise_record
 from nws_sweep.errors import NwsSweepError, printable
-from nws_sweep.replay.stages import Stage, nested
+from nws_sweep.model.stages import Stage, nested
+from nws_sweep.records import SearchRecord
 from nws_sweep.report import snippets
 from nws_sweep.report.tables import Rows
-from nws_sweep.results import SearchRecord
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from nws_sweep import units
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary
-from nws_sweep.replay.stages import nested
+from nws_sweep.model.stages import nested
+from nws_sweep.records import BatchTime, atomic
 from nws_sweep.report import plots
 from nws_sweep.report.plots import batch_times, best_charts, line_charts, stage_bars, style
 from nws_sweep.report.plots.line_charts import Chart
-from nws_sweep.results import BatchTime, atomic
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

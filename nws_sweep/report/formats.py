@@ -11,8 +11,8 @@ from nws_sweep.analysis import answers
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary
 from nws_sweep.config import project_keys
 from nws_sweep.errors import ConfigurationError, joined_lines, one_line
+from nws_sweep.records import LoaderSettings, Status, ranges
 from nws_sweep.report import snippets
-from nws_sweep.results import LoaderSettings, Status, ranges
 
 FORMATS = ("table", "overrides", "kwargs", "lightning", "transformers", "yaml", "json")
 

@@ -19,8 +19,8 @@ from nws_sweep.analysis import answers
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary
 from nws_sweep.analysis.time_ratios import ratio_of
 from nws_sweep.errors import joined_lines, printable
+from nws_sweep.records import Status, Trial
 from nws_sweep.report import explanation, formats, plots, snippets
-from nws_sweep.results import Status, Trial
 
 Picture = tuple[str, str, Path]  # title, a description with its figures, and the PNG, which has an SVG beside it
 

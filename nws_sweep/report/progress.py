@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from nws_sweep.errors import printable
+from nws_sweep.records import SearchRecord, Trial
 from nws_sweep.report import snippets
-from nws_sweep.results import SearchRecord, Trial
 from nws_sweep.system import streams
 
 Print = Callable[[str], None]

@@ -8,8 +8,8 @@ from nws_sweep.analysis import summary
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary
 from nws_sweep.config.python_notation import in_python
 from nws_sweep.errors import NwsSweepError, OutOfTime
+from nws_sweep.records import LoaderSettings, SearchRecord, Trial, TrialState
 from nws_sweep.report import formats
-from nws_sweep.results import LoaderSettings, SearchRecord, Trial, TrialState
 
 
 @dataclass(frozen=True, repr=False)  # without slots, for a cached property

@@ -9,9 +9,9 @@ from nws_sweep.analysis.diagnosis import Diagnosis
 from nws_sweep.analysis.what_if import Predicted
 from nws_sweep.config.python_notation import in_python
 from nws_sweep.errors import ConfigurationError, printable
+from nws_sweep.records import codec, storage
 from nws_sweep.report import formats, snippets, tables, writer
 from nws_sweep.report.search_answer import SearchAnswer
-from nws_sweep.results import codec, storage
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -9,7 +9,7 @@ from nws_sweep import units
 from nws_sweep.analysis import answers
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary, best_of
 from nws_sweep.errors import printable
-from nws_sweep.results import Configuration, Host, SearchRecord, Status, Trial, TrialState, shown
+from nws_sweep.records import Configuration, Host, SearchRecord, Status, Trial, TrialState, shown
 
 TRIAL_HEADER = ("num_workers", "per batch", "samples/s", "start-up", "epoch", "waiting", "memory", "windows", "state")
 

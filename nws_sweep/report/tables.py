@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary
-from nws_sweep.results.codec import TIMING_COLUMNS, identifying, timing_row
+from nws_sweep.records.codec import TIMING_COLUMNS, identifying, timing_row
 
 if TYPE_CHECKING:
     import pandas as pd

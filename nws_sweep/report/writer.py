@@ -6,8 +6,8 @@ from pathlib import Path
 
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary, summarise
 from nws_sweep.errors import NotARunError
+from nws_sweep.records import BatchTime, atomic, codec, storage
 from nws_sweep.report import formats, plots, tables
-from nws_sweep.results import BatchTime, atomic, codec, storage
 
 logger = logging.getLogger(__name__)
 

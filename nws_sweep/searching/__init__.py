@@ -1,6 +1,6 @@
 """Searches one configuration: measures candidates in rounds, decides which to measure next, and recommends one.
 
-May import ``executor`` and below. Pure are all modules but ``search``, ``rounds``, ``candidate``, ``slices``,
+May import ``trials`` and below. Pure are all modules but ``search``, ``rounds``, ``candidate``, ``slices``,
 ``admission``, ``data`` and ``sample_check``.
 
 Read first ``search``, the loop. From a window to its row: ``slices`` takes windows, ``timing`` has their times,
@@ -13,7 +13,6 @@ adaptive         the default strategy
 other_settings   settings besides num_workers
 observations     what a strategy sees and decides
 estimates        expected times of candidates, and what a choice among them may lose
-stats            the fit of candidates and rounds
 earlier_results  what a search takes from earlier ones
 rounds           the state of a search: its candidates, in rounds of time slices
 candidate        the state of a candidate: its trial process, time slices and trial

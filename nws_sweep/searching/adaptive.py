@@ -2,7 +2,7 @@
 
 The profile, a short measurement without workers, predicts the first candidate; the program's own num_workers and
 the reference are measured beside it. All records together then predict all candidates. Whichever promises to save a few
-percent of the price (``replay.choice``) is measured next, until none does. Rounds end when the expected loss of the
+percent of the price (``model.choice``) is measured next, until none does. Rounds end when the expected loss of the
 answer is small.
 """
 
@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from nws_sweep import units
-from nws_sweep.replay import choice
-from nws_sweep.replay.known import queue_settings
-from nws_sweep.replay.model import Model, with_and_without_others
-from nws_sweep.replay.promise import promised_s
-from nws_sweep.results import DatasetFacts, LoaderSettings
+from nws_sweep.model import choice
+from nws_sweep.model.known import queue_settings
+from nws_sweep.model.model import Model, with_and_without_others
+from nws_sweep.model.promise import promised_s
+from nws_sweep.records import DatasetFacts, LoaderSettings
 from nws_sweep.searching.estimates import FEWEST_ROUNDS, Estimates, estimates_of, needs_another_round, undecided
 from nws_sweep.searching.observations import Decision, Observation, Round, Stop, Strategy, model_from
 

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from nws_sweep.errors import TrialSkipped
-from nws_sweep.executor.environment import Environment
 from nws_sweep.searching.candidate import Candidate
 from nws_sweep.searching.observations import Round
 from nws_sweep.system.resources import reason_not_fitting, resource_needs
+from nws_sweep.trials.environment import Environment
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from nws_sweep.replay.model import FORKED_S
-from nws_sweep.replay.queue import QueueSettings, replay
-from nws_sweep.results import BatchCost, BatchRecord, LoopCosts, Span, TimeSlice, Window
+from nws_sweep.model.model import FORKED_S
+from nws_sweep.model.queue import QueueSettings, replay
+from nws_sweep.records import BatchCost, BatchRecord, LoopCosts, Span, TimeSlice, Window
 from nws_sweep.searching.counters import all_windows
 from nws_sweep.searching.schedule import Conditions, batches_in, steady_windows
 

@@ -6,10 +6,9 @@ from dataclasses import dataclass, field, fields, replace
 
 from nws_sweep import errors, units
 from nws_sweep.errors import TrialError
-from nws_sweep.executor.on_demand import OnDemandProcess
-from nws_sweep.replay.known import Known
-from nws_sweep.replay.model import FORKED_S
-from nws_sweep.results import (
+from nws_sweep.model.known import Known
+from nws_sweep.model.model import FORKED_S
+from nws_sweep.records import (
     LoaderSettings,
     SamplesLogged,
     TimeSlice,
@@ -23,6 +22,7 @@ from nws_sweep.searching.rows import Figures
 from nws_sweep.searching.schedule import Conditions
 from nws_sweep.searching.timing import ALONE, Comparison
 from nws_sweep.system import processes
+from nws_sweep.trials.on_demand import OnDemandProcess
 
 _STATES: Mapping[type[TrialError], TrialState] = {
     errors.TrialTimeout: TrialState.TIMEOUT,

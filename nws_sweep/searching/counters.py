@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from nws_sweep.results import Measurement, Noise, TimeSlice, Window, WindowKind
+from nws_sweep.records import Measurement, Noise, TimeSlice, Window, WindowKind
 from nws_sweep.searching.schedule import Conditions, batches_in, epoch_windows, produced
 
 _PROGRAM_BYTES = 2**20  # that a new process reads for itself: its libraries

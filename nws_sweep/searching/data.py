@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from nws_sweep import units
 from nws_sweep.dataloading.orders import GOLDEN
 from nws_sweep.errors import ConfigurationError
-from nws_sweep.executor.environment import Environment
-from nws_sweep.results import MeasureRules, WholeBatches
+from nws_sweep.records import MeasureRules, WholeBatches
 from nws_sweep.searching import counters, schedule
 from nws_sweep.searching.candidate import Candidate
 from nws_sweep.system import page_cache
+from nws_sweep.trials.environment import Environment
 
 _CHEAP_SAMPLE_S = 200e-6  # with collating: of dearer samples, indexing is a small part
 

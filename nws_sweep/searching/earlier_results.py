@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, replace
 from operator import attrgetter
 
-from nws_sweep.results import Configuration, LoaderSettings, SearchRecord, Trial, TrialState
+from nws_sweep.records import Configuration, LoaderSettings, SearchRecord, Trial, TrialState
 
 # What must be equal for batches to take the same time, and for times to be measured the same way.
 _LOADING = attrgetter("dataset", "training_step", "collate_fn", "services")

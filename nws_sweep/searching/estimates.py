@@ -9,9 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from nws_sweep.replay import choice
-from nws_sweep.results import LoaderSettings, MeasureRules, Verdict
-from nws_sweep.searching import stats
+from nws_sweep.model import choice, stats
+from nws_sweep.records import LoaderSettings, MeasureRules, Verdict
 from nws_sweep.searching.observations import Observation
 from nws_sweep.searching.timing import Comparison
 

@@ -4,9 +4,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from nws_sweep.replay.known import Known
-from nws_sweep.replay.model import Model
-from nws_sweep.results import DatasetFacts, LoaderSettings, MeasureRules, SearchRules, Trial
+from nws_sweep.model.known import Known
+from nws_sweep.model.model import Model
+from nws_sweep.records import DatasetFacts, LoaderSettings, MeasureRules, SearchRules, Trial
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

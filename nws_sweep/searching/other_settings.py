@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from nws_sweep import units
-from nws_sweep.replay import choice
-from nws_sweep.replay.known import queue_settings
-from nws_sweep.results import DEFAULT_PREFETCH, DatasetFacts, LoaderSettings, shown
+from nws_sweep.model import choice
+from nws_sweep.model.known import queue_settings
+from nws_sweep.records import DEFAULT_PREFETCH, DatasetFacts, LoaderSettings, shown
 from nws_sweep.searching.estimates import Estimates, estimates_of, undecided
 from nws_sweep.searching.observations import Decision, Observation, Round, Stop, Strategy, model_from
 

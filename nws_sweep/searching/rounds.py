@@ -11,12 +11,10 @@ from typing import Any
 
 from nws_sweep import units
 from nws_sweep.errors import TimeLimitReached
-from nws_sweep.executor.environment import STALL_S, Environment, Observer
-from nws_sweep.executor.on_demand import OnDemandProcess, Turns
-from nws_sweep.replay import choice
-from nws_sweep.replay.known import known_of
-from nws_sweep.replay.prediction import Records
-from nws_sweep.results import DatasetFacts, SearchRecord, Trial
+from nws_sweep.model import choice
+from nws_sweep.model.epochs import Records
+from nws_sweep.model.known import known_of
+from nws_sweep.records import DatasetFacts, SearchRecord, Trial
 from nws_sweep.searching import slices
 from nws_sweep.searching.admission import Admission
 from nws_sweep.searching.candidate import Candidate, observation_of_candidate, trial_of
@@ -25,6 +23,8 @@ from nws_sweep.searching.estimates import FEWEST_ROUNDS, Estimates, estimates_of
 from nws_sweep.searching.observations import Observation, Round, observation_of
 from nws_sweep.searching.sample_check import SampleChecker
 from nws_sweep.searching.timing import ALONE
+from nws_sweep.trials.environment import STALL_S, Environment, Observer
+from nws_sweep.trials.on_demand import OnDemandProcess, Turns
 
 
 class Rounds(ExitStack):

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from nws_sweep import units
-from nws_sweep.replay.known import beside_others, queue_settings
-from nws_sweep.replay.limits import Limit, physical_limits
-from nws_sweep.results import BatchCost, BatchRecord, LoopCosts, Noise, Span, TimeSlice, Trial, TrialState
+from nws_sweep.model.known import beside_others, queue_settings
+from nws_sweep.model.limits import Limit, physical_limits
+from nws_sweep.records import BatchCost, BatchRecord, LoopCosts, Noise, Span, TimeSlice, Trial, TrialState
 from nws_sweep.searching import batch_costs, counters
 from nws_sweep.searching.schedule import Conditions, batches_in, epoch_windows, seconds_in
 from nws_sweep.searching.timing import ALONE, Comparison, Timing

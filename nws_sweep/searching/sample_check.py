@@ -18,10 +18,8 @@ from operator import attrgetter
 from typing import Protocol
 
 from nws_sweep.errors import TrialError, WrongSamples
-from nws_sweep.executor.environment import Environment, Observer, TrialProcess
-from nws_sweep.executor.on_demand import Answer, Turns
-from nws_sweep.replay import choice, epoch_length
-from nws_sweep.results import (
+from nws_sweep.model import choice, epoch_length
+from nws_sweep.records import (
     DatasetFacts,
     LoaderSettings,
     SampleMade,
@@ -30,9 +28,11 @@ from nws_sweep.results import (
     SamplesSeen,
     SearchRecord,
 )
-from nws_sweep.results.dataset_facts import REMEDY, equal_draws_warning, shared_handles_warning
+from nws_sweep.records.dataset_facts import REMEDY, equal_draws_warning, shared_handles_warning
 from nws_sweep.searching import schedule
 from nws_sweep.searching.candidate import Candidate
+from nws_sweep.trials.environment import Environment, Observer, TrialProcess
+from nws_sweep.trials.on_demand import Answer, Turns
 
 Parts = tuple[SamplePart, ...]
 Reference = Mapping[int | str, Parts]

@@ -10,7 +10,7 @@ no further work. If an epoch is too short for that, and in mode ``epoch``, whole
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from nws_sweep.results import LoaderSettings, MeasureRules, Window, WindowKind, WindowRequest
+from nws_sweep.records import LoaderSettings, MeasureRules, Window, WindowKind, WindowRequest
 
 _SHORT_EPOCH_S = 0.5  # an epoch before it costs less than what it shows
 

@@ -5,12 +5,12 @@ from dataclasses import replace
 from datetime import datetime
 
 from nws_sweep.errors import TimeLimitReached
-from nws_sweep.executor.environment import Environment, Observer
-from nws_sweep.results import Configuration, SearchRecord
+from nws_sweep.records import Configuration, SearchRecord
 from nws_sweep.searching import strategy as strategies
 from nws_sweep.searching.observations import Stop, Strategy
 from nws_sweep.searching.rounds import Rounds
 from nws_sweep.system import host, processes
+from nws_sweep.trials.environment import Environment, Observer
 
 _LIMIT_S = 60.0  # of an adaptive search for which no limit is set
 _LIMIT_OF_SETTING_S = 30.0  # more for each setting besides num_workers

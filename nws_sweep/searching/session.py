@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from nws_sweep.results import SearchRecord
-from nws_sweep.results.result_cache import ResultStore
+from nws_sweep.records import SearchRecord
+from nws_sweep.records.result_cache import ResultStore
 from nws_sweep.searching import earlier_results
 from nws_sweep.system import host_lock
 

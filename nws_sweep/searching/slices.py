@@ -6,12 +6,12 @@ from functools import partial
 
 from nws_sweep import errors, units
 from nws_sweep.errors import TimeLimitReached, TrialError, TrialInterrupted
-from nws_sweep.executor.environment import STALL_S, TrialProcess
-from nws_sweep.results import TimeSlice, Window, WindowKind, WindowRequest
+from nws_sweep.records import TimeSlice, Window, WindowKind, WindowRequest
 from nws_sweep.searching import counters, schedule
 from nws_sweep.searching.candidate import Candidate
 from nws_sweep.searching.estimates import Estimates
 from nws_sweep.system import resources
+from nws_sweep.trials.environment import STALL_S, TrialProcess
 
 _FEWER_THREADS = 0.8  # share of the time with the program's own number of threads that is worth a warning
 _STALLED = "it made no progress while the others were paused: a paused process may have held a lock that it needed"

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from nws_sweep import units
-from nws_sweep.results import Configuration, DatasetFacts, LoaderSettings, SearchRules
+from nws_sweep.records import Configuration, DatasetFacts, LoaderSettings, SearchRules
 from nws_sweep.searching.adaptive import MOST_PREDICTED, Adaptive
 from nws_sweep.searching.estimates import Estimates, estimates_of, is_precise
 from nws_sweep.searching.observations import Decision, Observation, Round, Stop, Strategy

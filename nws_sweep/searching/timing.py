@@ -14,12 +14,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from nws_sweep.replay import choice
-from nws_sweep.results import Account, Measurement, TimeSlice, Window, WindowKind
+from nws_sweep.model import choice
+from nws_sweep.model.stats import estimate_of, student_t_975
+from nws_sweep.records import Account, Measurement, TimeSlice, Window, WindowKind
 from nws_sweep.searching.batch_costs import end_of_workers_s, receive_cpu_s
 from nws_sweep.searching.counters import all_windows, used_resources
 from nws_sweep.searching.schedule import Conditions, batches_in, epoch_windows, produced, seconds_in, steady_windows
-from nws_sweep.searching.stats import estimate_of, student_t_975
 
 
 @dataclass(frozen=True)

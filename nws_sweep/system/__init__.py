@@ -1,6 +1,6 @@
 """Queries and controls the operating system: CPUs, memory, processes, signals, locks, files.
 
-May import ``results``, ``units`` and ``errors``.
+May import ``records``, ``units`` and ``errors``.
 
 - ``host``: facts about the machine, the CPUs that this process may use, and the files of its control groups
 - ``resources``: free memory, shared memory, open files and threads, and candidates that do not fit

@@ -151,7 +151,7 @@ def ensure_running(modules: Iterable[str]) -> ForkServer:
 
 @contextlib.contextmanager
 def forked_program(modules: Iterable[str]) -> Iterator[None]:
-    """Makes a fork of this program its fork server inside the block. ``executor.forking`` says whether that is safe."""
+    """Makes a fork of this program its fork server inside the block. ``trials.forking`` says whether that is safe."""
     global _own_server, is_of_program  # noqa: PLW0603
     try:
         with processes.uninterrupted():

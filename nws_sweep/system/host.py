@@ -17,7 +17,7 @@ from pathlib import Path, PurePosixPath
 import psutil
 
 from nws_sweep import __version__
-from nws_sweep.results import Host
+from nws_sweep.records import Host
 
 _ROOT = Path("/")
 _MOUNT = Path("sys/fs/cgroup")

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 
 from nws_sweep import units
 from nws_sweep.errors import ConfigurationError
-from nws_sweep.results import result_cache
+from nws_sweep.records import result_cache
 
 Say = Callable[[str], None]
 _USUAL = "/tmp/nws_sweep.lock"

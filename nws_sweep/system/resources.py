@@ -12,7 +12,7 @@ import psutil
 
 from nws_sweep import units
 from nws_sweep.errors import TrialOutOfMemory
-from nws_sweep.results import LoaderSettings, Window
+from nws_sweep.records import LoaderSettings, Window
 from nws_sweep.system import host, platforms
 
 _ROOT = Path("/")

@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from nws_sweep.results import atomic
+from nws_sweep.records import atomic
 from nws_sweep.system import processes
 
 _PREFIX = "nws_sweep-"  # short: macOS allows 103 characters for the path of a socket in it

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 
-from nws_sweep.results import MachineTime, Usage
+from nws_sweep.records import MachineTime, Usage
 from nws_sweep.system import host, platforms
 
 _SHARED_MEMORY = Path("/dev/shm")

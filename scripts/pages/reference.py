@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 
 import nws_sweep
 from nws_sweep.config import hydra_versions, schema
-from nws_sweep.results import shown
+from nws_sweep.records import shown
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 CONF = ROOT / "conf"

@@ -3,7 +3,7 @@
 import pytest
 
 from nws_sweep.analysis import accounts
-from nws_sweep.results import Account, OtherLoader, Part
+from nws_sweep.records import Account, OtherLoader, Part
 from tests.factories import loader_settings, measurement, trial
 
 VALIDATION = OtherLoader(name="Scans", seconds=6.0, starting_s=5.0, starts=20)

@@ -2,7 +2,7 @@ import pytest
 
 from nws_sweep.analysis import answers
 from nws_sweep.analysis.summary import summarise_record
-from nws_sweep.results import BatchCost, Noise, SearchRecord, TrialState, Verdict
+from nws_sweep.records import BatchCost, Noise, SearchRecord, TrialState, Verdict
 from tests.factories import (
     configuration,
     failed_trial,

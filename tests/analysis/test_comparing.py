@@ -11,8 +11,8 @@ from nws_sweep.analysis.comparing import ALARMS, RunComparison, compare
 from nws_sweep.analysis.summary import Summary
 from nws_sweep.analysis.time_ratios import Change, Quantity, Ratio, Times, change_of, ratio_of
 from nws_sweep.errors import ConfigurationError
+from nws_sweep.records import Estimate, Host, SearchRecord
 from nws_sweep.report import command_text, formats
-from nws_sweep.results import Estimate, Host, SearchRecord
 from tests.factories import (
     FACTS,
     HOST,

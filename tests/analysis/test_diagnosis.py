@@ -13,10 +13,10 @@ import pytest
 from nws_sweep.analysis.advice import further, sentence, uneven_workers
 from nws_sweep.analysis.diagnosis import Diagnosis, diagnose
 from nws_sweep.analysis.summary import best_of, summarise, summarise_record
-from nws_sweep.replay.bottlenecks import Bottleneck
-from nws_sweep.replay.prediction import Records, epoch_of
-from nws_sweep.replay.queue import QueueSettings, replay
-from nws_sweep.results import (
+from nws_sweep.model.bottlenecks import Bottleneck
+from nws_sweep.model.epochs import Records, epoch_of
+from nws_sweep.model.queue import QueueSettings, replay
+from nws_sweep.records import (
     NO_STEP,
     Account,
     BatchCost,

@@ -8,9 +8,9 @@ import pytest
 from nws_sweep import cli, programs
 from nws_sweep.analysis import advice
 from nws_sweep.errors import NwsSweepError
-from nws_sweep.replay.stages import Stage
+from nws_sweep.model.stages import Stage
+from nws_sweep.records import BatchCost, BatchRecord, LoopCosts, SearchRecord, StageTime
 from nws_sweep.report import explanation
-from nws_sweep.results import BatchCost, BatchRecord, LoopCosts, SearchRecord, StageTime
 from tests import factories
 from tests.analysis.test_diagnosis import COMPUTING, WAITING
 from tests.factories import recorded_trial, search_result, store_grid

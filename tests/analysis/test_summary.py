@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from nws_sweep.analysis.summary import ConfigurationSummary, best_of
-from nws_sweep.results import ONLINE_STRATEGY, Noise, PythonObjects, SearchRecord, Trial, TrialState, Verdict
+from nws_sweep.records import ONLINE_STRATEGY, Noise, PythonObjects, SearchRecord, Trial, TrialState, Verdict
 from nws_sweep.system import processes
 from tests.factories import (
     FACTS,

@@ -7,7 +7,7 @@ import pytest
 from nws_sweep.analysis import what_if
 from nws_sweep.analysis.what_if import WhatIf
 from nws_sweep.errors import ConfigurationError
-from nws_sweep.results import NO_STEP, BatchCost, LoopCosts, MeasureRules, Trial
+from nws_sweep.records import NO_STEP, BatchCost, LoopCosts, MeasureRules, Trial
 from tests.factories import configuration, loader_settings, recorded_trial, search_result, search_rules, trial
 
 WAITS, COMPUTES = BatchCost(cpu_s=0.0, wait_s=0.08), BatchCost(cpu_s=0.08, wait_s=0.0)

@@ -12,7 +12,7 @@ from typing import Any
 
 import psutil
 
-from nws_sweep.results import storage
+from nws_sweep.records import storage
 from tests.conftest import ROOT, becomes, orphaned_segments
 
 # Without Hydra's launchers, whose import takes a second; see scripts/setup-cluster.

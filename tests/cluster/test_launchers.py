@@ -5,7 +5,7 @@ import sys
 import psutil
 import pytest
 
-from nws_sweep.results import storage
+from nws_sweep.records import storage
 from tests.cluster.conftest import need
 from tests.cluster.program import SMALL, TIMEOUT_S, Program, complete, results, wait_until
 from tests.conftest import Command

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
-from nws_sweep.results import storage
+from nws_sweep.records import storage
 from tests.cluster.program import SMALL, TIMEOUT_S, Program, complete, has_started, results, wait_until
 from tests.cluster.slurm import PROGRAMS, Slurm, members
 

@@ -4,7 +4,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from nws_sweep.config.project_keys import keys_of
-from nws_sweep.results import ProjectFacts
+from nws_sweep.records import ProjectFacts
 
 TRAIN_AND_VAL = ("data.num_workers.train", "data.num_workers.val")
 

@@ -14,7 +14,7 @@ from nws_sweep.config import schema, search_options
 from nws_sweep.config.hydra_errors import explain
 from nws_sweep.config.schema import folder_name
 from nws_sweep.errors import ConfigurationError
-from nws_sweep.results import Configuration, LoaderSettings, MeasureRules, SearchRules
+from nws_sweep.records import Configuration, LoaderSettings, MeasureRules, SearchRules
 from nws_sweep.system import host
 from tests.conftest import ROOT
 

@@ -13,7 +13,7 @@ from nws_sweep.dataloading import counting
 from nws_sweep.dataloading.counting import count_samples
 from nws_sweep.dataloading.digests import SampleLog, parts_of
 from nws_sweep.dataloading.recording import BatchLog, BatchTimer, WorkerStart
-from nws_sweep.results import BatchCost
+from nws_sweep.records import BatchCost
 from tests.fakes import FakeClock
 from tests.user_datasets import Plain, Raises, SizedStream, Stream
 

@@ -7,7 +7,7 @@ import pytest
 
 from nws_sweep.dataloading.device_clock import DeviceClock
 from nws_sweep.dataloading.windows import LoaderSession, made_without_workers
-from nws_sweep.results import WindowKind, WindowRequest
+from nws_sweep.records import WindowKind, WindowRequest
 from tests.fakes import Device, FakeClock, SimulatedLoader
 
 

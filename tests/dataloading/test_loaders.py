@@ -21,7 +21,7 @@ from nws_sweep.dataloading import loaders
 from nws_sweep.dataloading.inputs import DATALOADER_DEFAULTS, loader_input_of
 from nws_sweep.dataloading.loaders import Source
 from nws_sweep.errors import ConfigurationError, DatasetError
-from nws_sweep.results import LoaderSettings
+from nws_sweep.records import LoaderSettings
 from tests.user_datasets import Endless, Plain, SizedStream, Stream
 
 DATA = TensorDataset(torch.arange(40))

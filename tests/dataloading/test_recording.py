@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, Dataset, SequentialSampler, TensorDatas
 from nws_sweep.dataloading import clocks, loaders, recording
 from nws_sweep.dataloading.clocks import Clocks
 from nws_sweep.dataloading.recording import BatchLog, BatchTimer, WorkerStart, cost_of
-from nws_sweep.results import BatchCost, StageTime
+from nws_sweep.records import BatchCost, StageTime
 from tests.user_datasets import Stream
 
 BATCHES = 12

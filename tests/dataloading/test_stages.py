@@ -20,7 +20,7 @@ from nws_sweep.dataloading.clocks import Clocks, read_clocks
 from nws_sweep.dataloading.stages.clock import Stage, StageClock
 from nws_sweep.dataloading.stages.functions import StageFunctions, public_name
 from nws_sweep.dataloading.stages.timing import StageSlots, StageTimer
-from nws_sweep.results import StageKind, StageTime
+from nws_sweep.records import StageKind, StageTime
 
 
 class Hands:

@@ -9,7 +9,7 @@ import torch
 from torch.utils.data import default_collate
 
 from nws_sweep.dataloading.windows import LoaderSession, batch_length, tensor_sizes
-from nws_sweep.results import WindowKind, WindowRequest
+from nws_sweep.records import WindowKind, WindowRequest
 from tests.fakes import FakeClock, SimulatedLoader
 
 EPOCH = WindowRequest(kind=WindowKind.EPOCH)

@@ -15,7 +15,7 @@ from nws_sweep.config.schema import folder_name
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.hydra_app import app, grid
 from nws_sweep.hydra_app.grid import Composer
-from nws_sweep.results import LoaderSettings
+from nws_sweep.records import LoaderSettings
 from tests.factories import FACTS, search_result, store_run, trial
 
 

@@ -8,7 +8,7 @@ from omegaconf import OmegaConf
 
 from nws_sweep.hydra_app import app
 from nws_sweep.hydra_app.call import Call
-from nws_sweep.results import storage
+from nws_sweep.records import storage
 from tests.factories import endless_trial, failed_trial, search_result, store_run, trial
 
 

@@ -28,9 +28,9 @@ from nws_sweep.config import hydra_versions
 from nws_sweep.errors import NwsSweepError
 from nws_sweep.hydra_app import composing, program
 from nws_sweep.hydra_app.program import AutotuneCallback, SearchCallback, WatchCallback
+from nws_sweep.records import ProjectFacts, storage
+from nws_sweep.records.ranges import ONLINE_STRATEGY
 from nws_sweep.report import formats
-from nws_sweep.results import ProjectFacts, storage
-from nws_sweep.results.ranges import ONLINE_STRATEGY
 from tests.factories import FACTS, search_result, trial
 from tests.hosts import run_host, write_host, write_training_host
 from tests.user_datasets import Plain, validation_and_training

@@ -7,8 +7,8 @@ import pytest
 
 from nws_sweep.errors import ConfigurationError
 from nws_sweep.hydra_app import resuming
-from nws_sweep.results import BatchCost, Host, SearchRecord, TrialState, Verdict
-from nws_sweep.results.storage import StoredRun
+from nws_sweep.records import BatchCost, Host, SearchRecord, TrialState, Verdict
+from nws_sweep.records.storage import StoredRun
 from tests import factories
 from tests.children import child, line_of
 from tests.factories import HOST, configuration, search_result, search_rules, store_grid, store_run, trial

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from nws_sweep.model import choice
 from nws_sweep.online import texts
 from nws_sweep.online.decision import Keep, Limits, Observations, Try, decide
-from nws_sweep.replay import choice
-from nws_sweep.results import BatchCost, LoaderSettings, LoopCosts, Trial, Tuning
+from nws_sweep.records import BatchCost, LoaderSettings, LoopCosts, Trial, Tuning
 from nws_sweep.searching.estimates import estimates_of
 from nws_sweep.searching.observations import Observation
 from tests.factories import loader_settings, recorded_trial

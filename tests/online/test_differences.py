@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
 
-from nws_sweep.online.loader import autotune
+from nws_sweep.online.autotune import autotune
 from tests.online.test_iterator import Items, scripted
 
 pytestmark = [pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning"), pytest.mark.usefixtures("forked_workers")]

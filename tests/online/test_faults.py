@@ -20,7 +20,7 @@ from torch.utils.data import DataLoader
 import nws_sweep
 from nws_sweep.online import observation, pool, pools
 from nws_sweep.online.pool import Pool
-from nws_sweep.results import LoaderSettings
+from nws_sweep.records import LoaderSettings
 from nws_sweep.system import processes
 from tests.children import child, line_of
 from tests.conftest import becomes, rounds
@@ -185,8 +185,8 @@ def test_an_epoch_begins_with_the_programs_workers_if_others_cannot_be_started(m
     [
         "dataloading.loaders.order_restorer",
         "dataloading.inputs.fingerprint",
-        "results.result_cache.ResultStore.find",
-        "online.loader.batches_of",
+        "records.result_cache.ResultStore.find",
+        "online.autotune.batches_of",
         "online.pool.Pool.__init__",
         "online.worker_probe.WorkerProbe._tell_state",
         "online.safeguards.Safeguards.note_start",

@@ -13,7 +13,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 from nws_sweep.online.iterator import TunedIterator
-from nws_sweep.results import Tuning
+from nws_sweep.records import Tuning
 from tests.online.test_iterator import Items, scripted
 from tests.test_examples import run, shown
 

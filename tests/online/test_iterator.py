@@ -20,12 +20,12 @@ from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset,
 from nws_sweep.dataloading import device_clock
 from nws_sweep.dataloading.windows import Device
 from nws_sweep.online import observation
-from nws_sweep.online.loader import autotune, watch
+from nws_sweep.online.autotune import autotune, watch
 from nws_sweep.online.observation import TrainingTrial
 from nws_sweep.online.plan import Plan
 from nws_sweep.online.tuner import Tuner
-from nws_sweep.results import Configuration
-from nws_sweep.results.result_cache import ResultStore
+from nws_sweep.records import Configuration
+from nws_sweep.records.result_cache import ResultStore
 from tests.conftest import rounds
 from tests.user_datasets import Repeating, Stream
 

@@ -1,7 +1,7 @@
 """Whose time it is: each second belongs to one DataLoader or to none."""
 
 from nws_sweep.online.loader_clock import LoaderClock, LoaderTime
-from nws_sweep.results import OtherLoader
+from nws_sweep.records import OtherLoader
 
 
 class Seconds:

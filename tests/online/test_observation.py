@@ -7,7 +7,7 @@ import pytest
 
 from nws_sweep.dataloading.windows import Moment
 from nws_sweep.online.observation import TrainingTrial
-from nws_sweep.results import BatchCost, BatchRecord, WindowKind
+from nws_sweep.records import BatchCost, BatchRecord, WindowKind
 from tests.factories import loader_settings
 
 WAIT_S, STEP_S, START_S = 0.03, 0.02, 0.5

@@ -8,7 +8,7 @@ import pytest
 from nws_sweep.online import texts
 from nws_sweep.online.loader_clock import LoaderTime
 from nws_sweep.online.times import Measured, account_of, times_of
-from nws_sweep.results import BatchCost, OtherLoader, Part, Trial, Window, WindowKind
+from nws_sweep.records import BatchCost, OtherLoader, Part, Trial, Window, WindowKind
 from tests import factories
 from tests.factories import estimate, loader_settings, measurement, recorded_trial
 

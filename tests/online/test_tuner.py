@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from nws_sweep.online.autotune import record
 from nws_sweep.online.decision import Keep
-from nws_sweep.online.loader import record
 from nws_sweep.online.observation import TrainingTrial
 from nws_sweep.online.plan import Plan
 from nws_sweep.online.tuner import Tuner
-from nws_sweep.results import (
+from nws_sweep.records import (
     BatchCost,
     Configuration,
     LoaderSettings,

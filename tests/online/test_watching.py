@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from nws_sweep.dataloading.recording import BatchLog
+from nws_sweep.model import choice
+from nws_sweep.model.queue import QueueSettings
 from nws_sweep.online.iterator import _busy_share
-from nws_sweep.online.watching import Waiting
-from nws_sweep.replay import choice
-from nws_sweep.replay.queue import QueueSettings
-from nws_sweep.results import BatchCost
+from nws_sweep.online.waiting import Waiting
+from nws_sweep.records import BatchCost
 from tests.conftest import rounds
 
 HOUR_S = 3600.0

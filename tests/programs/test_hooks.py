@@ -18,12 +18,12 @@ from torch.utils.data import DataLoader, SubsetRandomSampler
 import nws_sweep.api
 from nws_sweep.dataloading.loaders import KeptIterator
 from nws_sweep.errors import ConfigurationError, UnpicklableError
-from nws_sweep.executor import forking
-from nws_sweep.programs.hooks import ProgramHook, Reporting, SearchEnded
+from nws_sweep.programs.program_hook import ProgramHook, Reporting, SearchEnded
 from nws_sweep.programs.search_hook import SearchHook
 from nws_sweep.programs.tuning_hook import TrainerHook, TuningHook
-from nws_sweep.results import SearchRecord
+from nws_sweep.records import SearchRecord
 from nws_sweep.system.processes import Interrupted
+from nws_sweep.trials import forking
 from tests.user_datasets import Endless, Plain, With, validation_and_training
 
 

@@ -7,8 +7,8 @@ import pytest
 from nws_sweep import cli
 from nws_sweep.analysis.summary import ConfigurationSummary, summarise
 from nws_sweep.errors import ConfigurationError, NotARunError
+from nws_sweep.records import BatchCost, storage
 from nws_sweep.report import command_text
-from nws_sweep.results import BatchCost, storage
 from tests.factories import recorded_trial, search_result, store_grid, store_run, trial
 
 COST = BatchCost(cpu_s=0.08, wait_s=0.0)

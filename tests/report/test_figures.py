@@ -10,11 +10,11 @@ import pytest
 from PIL import Image, ImageChops
 
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary
+from nws_sweep.records import BatchCost, BatchTime, SearchRecord
 from nws_sweep.report import figures
 from nws_sweep.report.figures import Illustration
 from nws_sweep.report.plots import style
 from nws_sweep.report.plots.style import Picture
-from nws_sweep.results import BatchCost, BatchTime, SearchRecord
 from tests import sample_pages
 from tests.factories import failed_trial, points, recorded_trial, search_result, summary_of_grid, summary_of_run, trial
 

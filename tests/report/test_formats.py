@@ -12,8 +12,8 @@ from nws_sweep.analysis.summary import Summary, summarise
 from nws_sweep.cli import select
 from nws_sweep.config import hydra_versions
 from nws_sweep.errors import ConfigurationError
+from nws_sweep.records import LoaderSettings, ProjectFacts
 from nws_sweep.report import formats, snippets
-from nws_sweep.results import LoaderSettings, ProjectFacts
 from tests.factories import (
     COLUMNS,
     FACTS,

@@ -18,8 +18,8 @@ from omegaconf import OmegaConf
 from nws_sweep import cli
 from nws_sweep.config import hydra_versions
 from nws_sweep.config.project_keys import override
+from nws_sweep.records import LoaderSettings, ProjectFacts, SearchRecord, storage
 from nws_sweep.report import formats, page, writer
-from nws_sweep.results import LoaderSettings, ProjectFacts, SearchRecord, storage
 from tests.factories import (
     FACTS,
     HOST,

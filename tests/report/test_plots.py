@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 
 from nws_sweep.analysis.summary import Summary
+from nws_sweep.records import BatchTime, Estimate, Trial
 from nws_sweep.report.plots import batch_times, best_charts, facets, line_charts, style
 from nws_sweep.report.plots.best_charts import Best
 from nws_sweep.report.plots.line_charts import Chart, Curve
-from nws_sweep.results import BatchTime, Estimate, Trial
 from tests.factories import (
     endless_trial,
     estimate,

@@ -1,5 +1,5 @@
+from nws_sweep.records import TrialState
 from nws_sweep.report import snippets
-from nws_sweep.results import TrialState
 from tests.factories import configuration, failed_trial, search_result, summary_of_grid, trial
 
 

@@ -9,10 +9,10 @@ import pytest
 import yaml
 
 from nws_sweep.analysis.summary import Summary
+from nws_sweep.records import BatchCost, Noise, SearchRecord, Trial, TrialState, Verdict, codec, storage
 from nws_sweep.report import page, tables, writer
 from nws_sweep.report.sweep_result import SweepResult
 from nws_sweep.report.tables import Rows
-from nws_sweep.results import BatchCost, Noise, SearchRecord, Trial, TrialState, Verdict, codec, storage
 from tests.factories import (
     COLUMNS,
     configuration,

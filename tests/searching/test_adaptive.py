@@ -11,9 +11,9 @@ import pytest
 
 from nws_sweep.dataloading.orders import GOLDEN
 from nws_sweep.errors import TrialError
-from nws_sweep.replay import choice
-from nws_sweep.replay.known import known_of
-from nws_sweep.results import BatchCost, LoaderSettings, MeasureRules, Noise, SearchRules
+from nws_sweep.model import choice
+from nws_sweep.model.known import known_of
+from nws_sweep.records import BatchCost, LoaderSettings, MeasureRules, Noise, SearchRules
 from nws_sweep.searching.adaptive import Adaptive
 from nws_sweep.searching.observations import Decision, Observation, Round, Stop
 from tests import factories

@@ -7,8 +7,8 @@ from itertools import pairwise
 import pytest
 
 from nws_sweep.dataloading.windows import made_without_workers
-from nws_sweep.replay.queue import QueueSettings, replay
-from nws_sweep.results import BatchCost, LoopCosts, TimeSlice, Window, WindowKind
+from nws_sweep.model.queue import QueueSettings, replay
+from nws_sweep.records import BatchCost, LoopCosts, TimeSlice, Window, WindowKind
 from nws_sweep.searching import batch_costs
 from nws_sweep.searching.batch_costs import spans_of
 from nws_sweep.searching.rows import Figures

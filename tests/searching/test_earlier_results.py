@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from nws_sweep.results import Configuration, SearchRecord, TrialState, Verdict
+from nws_sweep.records import Configuration, SearchRecord, TrialState, Verdict
 from nws_sweep.searching.earlier_results import continued, first_guess, measured_once, same_trials
 from tests import factories
 

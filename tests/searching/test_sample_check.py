@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader
 
 import nws_sweep
 from nws_sweep.errors import WrongSamples
-from nws_sweep.results import LoaderSettings, MeasureRules, SampleMade, SamplePart, SamplesLogged, SamplesSeen
+from nws_sweep.records import LoaderSettings, MeasureRules, SampleMade, SamplePart, SamplesLogged, SamplesSeen
 from nws_sweep.searching import sample_check
 from nws_sweep.searching.rounds import Rounds
 from nws_sweep.searching.sample_check import MAX_COMPARED, Reference, SampleChecker

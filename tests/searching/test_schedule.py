@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from nws_sweep.executor.on_demand import OnDemandProcess, Turns
-from nws_sweep.results import LoaderSettings, Measurement, MeasureRules, TimeSlice, Window, WindowKind
+from nws_sweep.records import LoaderSettings, Measurement, MeasureRules, TimeSlice, Window, WindowKind
 from nws_sweep.searching import slices
 from nws_sweep.searching.candidate import Candidate, observation_of_candidate
 from nws_sweep.searching.counters import all_windows
 from nws_sweep.searching.estimates import Estimates, is_precise
 from nws_sweep.searching.schedule import Conditions, next_request
 from nws_sweep.searching.timing import Timing
+from nws_sweep.trials.on_demand import OnDemandProcess, Turns
 from tests import factories
 from tests.fakes import FakeClock, FakeMachine, SimulatedLoader
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from nws_sweep.errors import ConfigurationError, TrialError, TrialInterrupted, TrialOutOfMemory, TrialTimeout
-from nws_sweep.results import (
+from nws_sweep.records import (
     Configuration,
     LoaderSettings,
     Measurement,

@@ -8,7 +8,7 @@ import pytest
 
 from nws_sweep.analysis import advice
 from nws_sweep.errors import TimeLimitReached, TrialError
-from nws_sweep.results import (
+from nws_sweep.records import (
     Configuration,
     LoaderSettings,
     MeasureRules,

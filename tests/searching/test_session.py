@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from nws_sweep.results import SearchRecord
+from nws_sweep.records import SearchRecord
 from nws_sweep.searching.session import Session
 from nws_sweep.system import host_lock
 from tests.factories import configuration, search_result, trial

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nws_sweep.results import LoaderSettings, MeasureRules, SearchRules
+from nws_sweep.records import LoaderSettings, MeasureRules, SearchRules
 from nws_sweep.searching import other_settings
 from nws_sweep.searching.estimates import estimates_of
 from nws_sweep.searching.observations import Observation, Round, Stop, Strategy

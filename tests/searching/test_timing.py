@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from nws_sweep.results import (
+from nws_sweep.records import (
     Account,
     BatchCost,
     LoaderSettings,

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from nws_sweep.results import LoaderSettings, Window
+from nws_sweep.records import LoaderSettings, Window
 from nws_sweep.system import resources
 from nws_sweep.system.resources import FreeResources
 from tests import factories

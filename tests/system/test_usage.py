@@ -6,7 +6,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from nws_sweep.results import MachineTime, Usage
+from nws_sweep.records import MachineTime, Usage
 from nws_sweep.system import usage
 from tests.children import child, line_of, tell
 from tests.roots import made_up

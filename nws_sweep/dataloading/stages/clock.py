@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from nws_sweep.dataloading.clocks import Clocks
-from nws_sweep.results import StageKind, StageTime
+from nws_sweep.records import StageKind, StageTime
 
 CHEAP_S = 20e-6  # a call
 _TRIED = 64  # calls after which a cheap function is no longer timed

@@ -21,7 +21,7 @@ from nws_sweep.dataloading import objects
 from nws_sweep.dataloading.digests import SampleLog
 from nws_sweep.dataloading.fingerprints import is_library, is_of_library
 from nws_sweep.dataloading.stages.clock import Stage
-from nws_sweep.results import StageKind
+from nws_sweep.records import StageKind
 
 _TYPED_IN = ("<stdin>", "<ipython-input")  # code of the user without a file
 _INNER = {"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"}  # parts of the function around them

@@ -18,7 +18,7 @@ import torch
 from nws_sweep.dataloading.clocks import Clocks
 from nws_sweep.dataloading.stages.clock import StageClock
 from nws_sweep.dataloading.stages.functions import StageFunctions
-from nws_sweep.results import StageTime
+from nws_sweep.records import StageTime
 
 MOST_WORKERS = 4  # that time stages
 _LATER = 5  # number of the first batch of a worker that is a later batch

@@ -13,9 +13,9 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from nws_sweep import units
+from nws_sweep.records import BatchTime
 from nws_sweep.report.plots import style
 from nws_sweep.report.plots.style import BAND, COLOURS
-from nws_sweep.results import BatchTime
 
 Candidate = tuple[int, str]  # num_workers, and the settings that differ from the configuration
 

@@ -9,10 +9,10 @@ from matplotlib.figure import Figure
 from nws_sweep import units
 from nws_sweep.analysis.summary import Summary
 from nws_sweep.analysis.time_ratios import Ratio
+from nws_sweep.records import Estimate
 from nws_sweep.report.plots import facets, style
 from nws_sweep.report.plots.facets import DATASET
 from nws_sweep.report.plots.style import COLOURS, INK, WIDTH
-from nws_sweep.results import Estimate
 
 _MOST_BARS = 24
 _MOST_COLUMNS = 6  # in the name of a row

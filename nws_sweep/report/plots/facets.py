@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary
-from nws_sweep.results import shown
+from nws_sweep.records import shown
 
 DATASET = "dataset"
 MOST_PANELS = 24  # of one picture, one for each dataset: a thousand take minutes, and no page shows them

@@ -13,10 +13,10 @@ from matplotlib.ticker import MaxNLocator
 
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary
 from nws_sweep.analysis.time_ratios import Quantity, time_of
+from nws_sweep.records import Estimate, Trial
 from nws_sweep.report.plots import facets, style
 from nws_sweep.report.plots.facets import BETWEEN
 from nws_sweep.report.plots.style import COLOURS, DASHES, LETTER, MARKERS, MUTED, PAPER, WIDTH
-from nws_sweep.results import Estimate, Trial
 
 _MOST_NAMED = 8  # curves in the legend
 _ALIKE = 0.05  # relative difference of values up to which curves are drawn as one

@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from nws_sweep import units
-from nws_sweep.replay.stages import Stage
+from nws_sweep.model.stages import Stage
 from nws_sweep.report.plots import style
 from nws_sweep.report.plots.style import COLOURS
 

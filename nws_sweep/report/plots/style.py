@@ -22,7 +22,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import LogLocator, NullFormatter
 from numpy.typing import NDArray
 
-from nws_sweep.results import Estimate
+from nws_sweep.records import Estimate
 
 # Okabe and Ito's colours for colour-blind readers, some left out or darkened: each has a contrast of at least 3 to
 # white, as WCAG asks for graphics. The last one is the ink.

@@ -1,0 +1,124 @@
+"""The rule that chooses settings: their time, priced by workers. Pure; searches, autotune and predictions share it.
+
+The price of n workers is J(n) = t(n) x (1 + tolerance)^log2(1 + n), with t(n) the time of an epoch or a batch: twice as
+many workers must save the tolerance of the time. Of the settings whose price exceeds the least by at most ``CLOSE``,
+those with the fewest workers are chosen, then those with the shortest queue. Times under noise count by their
+expectation.
+"""
+
+import math
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+from nws_sweep.model.queue import QueueSettings
+from nws_sweep.records import LoaderSettings
+
+PREFETCH_FACTORS = (1, 2, 4, 8)  # that are tried
+CLOSE = 0.01  # prices that differ by at most this share count as equal
+PROMISING = 0.03  # share of the price that settings must promise to save before they are measured
+_USUAL_WORKERS = 64  # more workers than these and the CPUs are tried only after
+_LARGE_GAIN = 0.2  # a doubling that saved this share of the time
+
+
+S = TypeVar("S", LoaderSettings, QueueSettings)
+
+
+def price(cost_s: float, num_workers: int, tolerance: float) -> float:
+    """The time, s, times the price of the workers; see the module."""
+    return cost_s * math.pow(1 + tolerance, math.log2(1 + num_workers))
+
+
+def choose(costs_s: Mapping[S, float], tolerance: float) -> S:
+    """The settings to use, of at least one; ``costs_s`` are expected times of an epoch or a batch, s."""
+    prices = {settings: price(cost_s, settings.num_workers, tolerance) for settings, cost_s in costs_s.items()}
+    limit = min(prices.values()) * (1 + CLOSE)
+    return min((settings for settings in prices if prices[settings] <= limit), key=size)
+
+
+def promising(measured_s: Mapping[S, float], predicted_s: Mapping[S, float], tolerance: float) -> S | None:
+    """Of the settings that were not measured, those with the least predicted price, if they promise ``PROMISING``.
+
+    Without any measured settings, those that ``choose`` takes; None if there are none.
+    """
+    untried_s = {settings: cost_s for settings, cost_s in predicted_s.items() if settings not in measured_s}
+    if not untried_s:
+        return None
+    best = choose(untried_s, tolerance)
+    if not measured_s:
+        return best
+    answer = choose(measured_s, tolerance)
+    least = price(measured_s[answer], answer.num_workers, tolerance)
+    return best if price(untried_s[best], best.num_workers, tolerance) <= (1 - PROMISING) * least else None
+
+
+def expected_loss(excess: float, spread: float) -> float:
+    """The expectation of max(0, X), with X normal: the price that is lost by not choosing other settings, as a share.
+
+    It is the linear loss function (Raiffa and Schlaifer, Applied Statistical Decision Theory, 1961, section 11.2).
+
+    Args:
+        excess: Expected logarithm of the price of the chosen settings / that of the others.
+        spread: Its standard deviation.
+    """
+    if spread <= 0:
+        return max(0.0, excess)
+    normal = statistics.NormalDist()
+    return excess * normal.cdf(excess / spread) + spread * normal.pdf(excess / spread)
+
+
+def most_workers(cpus: float, measured_s: Mapping[S, float]) -> int:
+    """The most workers to try where the user set no limit: 64 or the CPUs, beyond that twice those measured.
+
+    Beyond it only if the last doubling saved a fifth of the time, as measured: of at least twice as many workers as the
+    next settings have, each doubling between them counts the same.
+    """
+    usual = max(_USUAL_WORKERS, int(cpus))
+    if not measured_s:
+        return usual
+    largest = max(measured_s, key=size)
+    half = [settings for settings in measured_s if 2 * settings.num_workers <= largest.num_workers]
+    if not half or not largest.num_workers:
+        return max(usual, largest.num_workers)
+    before = max(half, key=size)
+    doublings = math.log2(largest.num_workers / max(1, before.num_workers))
+    is_gain = measured_s[largest] <= measured_s[before] * (1 - _LARGE_GAIN) ** max(1.0, doublings)
+    return max(usual, 2 * largest.num_workers if is_gain else largest.num_workers)
+
+
+def costs_near_the_best(
+    candidates: Sequence[S], cost_s: Callable[[S], float | None], tolerance: float
+) -> dict[S, float]:
+    """Predicted costs of a ladder of settings, and of the settings near the best of them.
+
+    Args:
+        candidates: Settings that differ in num_workers, ascending.
+        cost_s: Gives the cost of settings; None leaves them out.
+        tolerance: Share of the time that twice as many workers must save.
+    """
+    costs_s: dict[S, float] = {}
+    for _ in range(2):  # among all candidates, then around the best
+        best = choose(costs_s, tolerance).num_workers if costs_s else 0
+        near = ladder([settings.num_workers for settings in candidates], best)
+        for settings in candidates:
+            if settings.num_workers in near and settings not in costs_s:
+                predicted_s = cost_s(settings)
+                if predicted_s is not None:
+                    costs_s[settings] = predicted_s
+    return costs_s
+
+
+def ladder(numbers: Sequence[int], chosen: int = 0, beside: Sequence[int] = (-1, 0, 1)) -> list[int]:
+    """Of ascending values of num_workers: both ends, doublings, and their neighbours; likewise around ``chosen``.
+
+    Batches go to workers in turn, so an expensive batch may recur at each multiple of a number of workers.
+    """
+    steps = {round(chosen * 2 ** (step / 8)) for step in range(-8, 9)} if chosen else {3 * 2**n for n in range(11)}
+    middle = {chosen} if chosen else {2**n for n in range(13)}
+    wanted = {*steps, *(number + step for number in middle for step in beside), 0, *numbers[:1], *numbers[-1:]}
+    return [number for number in numbers if number in wanted]
+
+
+def size(settings: LoaderSettings | QueueSettings) -> tuple[int, int]:
+    """The sort key of settings of which the first needs the fewest workers, then the shortest queue."""
+    return settings.num_workers, settings.queued_batches
