@@ -13,7 +13,7 @@ import nws_sweep
 from nws_sweep import cli
 from nws_sweep.config import python_notation
 from nws_sweep.errors import ConfigurationError
-from nws_sweep.online import loader
+from nws_sweep.online import autotune
 from nws_sweep.records import MeasureRules, storage
 from nws_sweep.system import accelerator
 from tests import user_datasets
@@ -149,9 +149,9 @@ def test_a_program_that_ends_before_the_decision_gets_a_line(monkeypatch: pytest
     next(iter(made))
     with monkeypatch.context() as forked:
         forked.setattr(os, "getpid", lambda: -1)
-        loader._end_recent()
+        autotune._end_recent()
     assert lines == []
-    loader._end_recent()
+    autotune._end_recent()
     assert lines == ["Slow: num_workers=0 stays: training ended before more was timed"]
     assert cast(Any, made).tuning.is_provisional
 

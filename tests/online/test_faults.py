@@ -18,7 +18,7 @@ import torch
 from torch.utils.data import DataLoader
 
 import nws_sweep
-from nws_sweep.online import observation, pool, pools
+from nws_sweep.online import observation, pool, pool_sequence
 from nws_sweep.online.pool import Pool
 from nws_sweep.records import LoaderSettings
 from nws_sweep.system import processes
@@ -170,7 +170,7 @@ def test_an_epoch_begins_with_the_programs_workers_if_others_cannot_be_started(m
             raise OSError("no more processes")
         return Pool(loader, settings, *arguments, **keywords)
 
-    monkeypatch.setattr(pools, "Pool", made)
+    monkeypatch.setattr(pool_sequence, "Pool", made)
     plain = DataLoader(Items(20), batch_size=2, num_workers=1, persistent_workers=True)
     tuned = scripted(plain, {(1, 0): 3})
     assert [torch.cat([indices for indices, _ in tuned]).tolist() for _ in range(3)] == [list(range(20))] * 3
