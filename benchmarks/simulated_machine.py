@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from benchmarks.curves import BATCH_SIZE, Curve
 from nws_sweep.dataloading.orders import BatchesInRuns, RotatedBatches
-from nws_sweep.dataloading.windows import LoaderSession
+from nws_sweep.dataloading.windows import LoaderSession, Moment
 from nws_sweep.records import BatchCost, BatchRecord, LoaderSettings, Usage, Window, WindowRequest
 from tests.fakes import FACTS, FakeClock, FakeMachine, FakeProcess, SimulatedLoader
 from tests.oracle import CPU, SLEEP, Load, Loader, Machine, Process
@@ -113,10 +113,10 @@ class SimulatedProcess(FakeProcess):
         self.machine = _CountingMachine(shared.curve.cpus)
         shared.clock.advance(_START_PROCESS_S)
         self._session = LoaderSession(
-            self, lambda batch: self._perform(self.loader.load.step()), BATCH_SIZE, shared.clock,
+            self, lambda batch: self._perform(self.loader.load.step()),
+            lambda: Moment(shared.clock.now, self.main_cpu_s, self.delay_s), BATCH_SIZE,
             produced=(lambda: int(self.samples_made)) if settings.num_workers else lambda: None,
             queued_batches=settings.queued_batches, batches_per_epoch=self.batches_per_epoch,
-            cpu_clock=lambda: self.main_cpu_s, delay_clock=lambda: self.delay_s,
         )  # fmt: skip
 
     def __iter__(self) -> Iterator[int]:

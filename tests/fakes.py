@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from nws_sweep.dataloading.windows import LoaderSession, made_without_workers
+from nws_sweep.dataloading.windows import LoaderSession, Moment, made_without_workers
 from nws_sweep.errors import TrialError
 from nws_sweep.records import (
     BatchCost,
@@ -35,6 +35,9 @@ class FakeClock:
 
     def __call__(self) -> float:
         return self.now
+
+    def moment(self) -> Moment:
+        return Moment(self.now)
 
     def advance(self, seconds: float) -> None:
         self.now += seconds
@@ -222,8 +225,8 @@ class FakeProcess:
         self.batches_per_epoch = machine.batches_per_epoch
         self._loader = machine.make_loader(settings)
         self._session = LoaderSession(
-            self._loader, self._step, settings.batch_size or 1, machine.clock, produced=self._loader.produced,
-            cpu_clock=lambda: machine.cpu_share * machine.clock.now,
+            self._loader, self._step, lambda: Moment(machine.clock.now, machine.cpu_share * machine.clock.now),
+            settings.batch_size or 1, produced=self._loader.produced,
         )  # fmt: skip
 
     def window(self, request: WindowRequest) -> Window:

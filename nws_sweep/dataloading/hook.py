@@ -1,5 +1,6 @@
 """Replaces the iterators of all DataLoaders of an unchanged program."""
 
+import contextlib
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -21,49 +22,37 @@ def wrap_iterators(get_iterator: Callable[[Callable[[Any], Any], Any], Any]) -> 
         get_iterator: Called with the DataLoader's own method and the DataLoader; returns an iterator over one epoch.
     """
     base: Any = DataLoader
-    methods = _WrappedMethods(get_iterator)
+    restoring = contextlib.ExitStack()
     hook_before = vars(base).get("__init_subclass__")  # of another hook
+    if hook_before is not None:
+        restoring.callback(setattr, base, "__init_subclass__", hook_before)
+    restoring.callback(delattr, base, "__init_subclass__")
 
     def wrap_subclass(kind: Any, /, **keywords: Any) -> None:
         super(base, kind).__init_subclass__(**keywords)
-        methods.wrap(kind)
-
-    def restore() -> None:
-        methods.restore()
-        del base.__init_subclass__
-        if hook_before is not None:
-            base.__init_subclass__ = hook_before
+        restoring.callback(_wrap(kind, get_iterator))
 
     kinds = [base]
     for kind in kinds:  # with their subclasses
-        methods.wrap(kind)
+        restoring.callback(_wrap(kind, get_iterator))
         kinds += [subclass for subclass in kind.__subclasses__() if subclass not in kinds]
     base.__init_subclass__ = classmethod(wrap_subclass)
+    return restoring.close
+
+
+def _wrap(kind: type, get_iterator: Callable[..., Any]) -> Callable[[], None]:
+    """Wraps the method of a class, if the class defines it; returns what restores it."""
+    original = vars(kind).get(_METHOD)
+    if original is None:
+        return lambda: None
+
+    @functools.wraps(original)
+    def wrapper(loader: Any) -> Any:
+        return get_iterator(original, loader)
+
+    def restore() -> None:
+        if getattr(kind, _METHOD) is wrapper:  # else the program has wrapped it too
+            setattr(kind, _METHOD, original)
+
+    setattr(kind, _METHOD, wrapper)
     return restore
-
-
-class _WrappedMethods:
-    """The wrapped methods of the classes that define them."""
-
-    def __init__(self, get_iterator: Callable[..., Any]) -> None:
-        self._get_iterator = get_iterator
-        self._wrapped: list[tuple[type, Any, Any]] = []  # classes, their own methods, the wrappers
-
-    def wrap(self, kind: type) -> None:
-        """Wraps the method of a class, if the class defines it."""
-        original, get_iterator = vars(kind).get(_METHOD), self._get_iterator
-        if original is None:
-            return
-
-        @functools.wraps(original)
-        def wrapper(loader: Any) -> Any:
-            return get_iterator(original, loader)
-
-        setattr(kind, _METHOD, wrapper)
-        self._wrapped.append((kind, original, wrapper))
-
-    def restore(self) -> None:
-        """Restores the methods of all classes."""
-        for kind, original, wrapper in self._wrapped:
-            if getattr(kind, _METHOD) is wrapper:  # else the program has wrapped it too
-                setattr(kind, _METHOD, original)

@@ -48,25 +48,22 @@ class _SharedMean:
 
 
 class WorkerTimes:
-    """The seconds of workers that belong to no batch, in shared memory: of their starts and transfers."""
+    """The seconds of workers that belong to no batch, in shared memory: of their starts and transfers.
+
+    Attributes:
+        starts: CPU time until the first batch of a worker begins.
+        init_waits: Waiting in the program's ``worker_init_fn``.
+    """
 
     def __init__(self, num_workers: int) -> None:
-        self._starts = _SharedMean(num_workers)
-        self._init_waits = _SharedMean(num_workers)
+        self.starts = _SharedMean(num_workers)
+        self.init_waits = _SharedMean(num_workers)
         self._first_transfers = _SharedMean(num_workers)
         self._later_transfers = _SharedMean(num_workers)
 
-    def add_start(self, worker: int, cpu_s: float) -> None:
-        """Called in a worker: its first batch begins, after so much CPU time."""
-        self._starts.add(worker, cpu_s)
-
-    def add_init(self, worker: int, wait_s: float) -> None:
-        """Called in a worker: the program's ``worker_init_fn`` has waited."""
-        self._init_waits.add(worker, wait_s)
-
     def add_transfer(self, worker: int, cpu_s: float) -> None:
         """Called in a worker: another batch begins, after a transfer that took so much CPU time."""
-        if self._first_transfers.counts[worker] < self._starts.counts[worker]:
+        if self._first_transfers.counts[worker] < self.starts.counts[worker]:
             self._first_transfers.add(worker, cpu_s)
         else:
             self._later_transfers.add(worker, cpu_s)
@@ -77,13 +74,13 @@ class WorkerTimes:
 
         What its first transfer takes longer than a later one belongs to the start: threads start, modules are imported.
         """
-        start_s = self._starts.mean_s
+        start_s = self.starts.mean_s
         if start_s is None:
             return None
         first_s, later_s = self._first_transfers.mean_s, self._later_transfers.mean_s
         if first_s is not None and later_s is not None:
             start_s += max(0.0, first_s - later_s)
-        return BatchCost(start_s, self._init_waits.mean_s or 0.0)
+        return BatchCost(start_s, self.init_waits.mean_s or 0.0)
 
     @property
     def copy_s(self) -> float:
@@ -265,7 +262,7 @@ class BatchTimer:
         with contextlib.suppress(Exception):
             if began is not None:
                 spent = read_clocks(run_delay_clock()).since(began)
-                self.log.times.add_init(worker, cost_of(spent).wait_s)
+                self.log.times.init_waits.add(worker, cost_of(spent).wait_s)
 
     def _timed(self, fetch: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
         def timed(fetcher: Any, index: Any) -> Any:
@@ -292,7 +289,7 @@ class BatchTimer:
         self._is_open = True
         process_s = time.process_time()
         if self._began is None:
-            self.log.times.add_start(self._worker, process_s)
+            self.log.times.starts.add(self._worker, process_s)
         else:
             self.log.times.add_transfer(self._worker, process_s - self._ended_s + self._transfer_s)
         self._read = functools.partial(read_clocks, run_delay_clock(), find_transfer_clocks())

@@ -36,7 +36,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from nws_sweep.dataloading import loaders, objects
 from nws_sweep.dataloading.fingerprints import attributes
-from nws_sweep.system import torch_internals
+from nws_sweep.system import host, processes, torch_internals
 
 _MOST_OBJECTS, _MOST_ELEMENTS = 5000, 64  # examined, and of each container: 50 ms
 _NAMED = 3  # handles in a sentence
@@ -277,16 +277,15 @@ def open_files() -> dict[int, str]:
     contents, such as locks and files of /proc. Empty without /proc.
     """
     paths: dict[int, str] = {}
-    if not _has_proc():
-        return paths
-    mapped = Path("/proc/self/maps").read_text(errors="replace")
-    for link in Path("/proc/self/fd").iterdir():
-        with contextlib.suppress(OSError):  # the descriptor of the folder itself
-            path, status = str(link.readlink()), link.stat()
+    mapped = host.read(Path("/proc/self/maps"))
+    for number, path in processes.open_files().items():
+        link = Path(f"/proc/self/fd/{number}")
+        with contextlib.suppress(OSError):  # closed meanwhile
+            status = link.stat()
             is_read = link.lstat().st_mode & stat.S_IRUSR  # the link's mode is the file's
             has_bytes = stat.S_ISREG(status.st_mode) and status.st_size > 0
             if is_read and has_bytes and path not in mapped:
-                paths[int(link.name)] = path
+                paths[number] = path
     return paths
 
 
@@ -305,19 +304,9 @@ def reopen_files() -> None:
 
 def _has_positions() -> bool:
     """Whether this process has an open file or a socket besides its standard streams, as far as the system says."""
-    if not _has_proc() or any(number > _STANDARD_ERROR for number in open_files()):
-        return True
-    return any(map(_is_socket, Path("/proc/self/fd").iterdir()))
-
-
-def _is_socket(link: Path) -> bool:
-    with contextlib.suppress(OSError):  # the descriptor of the folder itself
-        return stat.S_ISSOCK(link.stat().st_mode)
-    return False
-
-
-def _has_proc() -> bool:
-    return Path("/proc/self/fd").is_dir()
+    files = processes.open_files()
+    has_sockets = any(target.startswith("socket:") for target in files.values())
+    return not files or has_sockets or any(number > _STANDARD_ERROR for number in open_files())
 
 
 def positions(files: Mapping[int, str]) -> dict[int, int]:

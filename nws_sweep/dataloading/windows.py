@@ -1,13 +1,12 @@
 """Cuts an iteration over a DataLoader into windows: of a trial process, and of a training program that is tuned.
 
-A trial process takes windows of batches from any iterable and times them with any clock (``LoaderSession``). The code
+A trial process takes windows of batches from any iterable and times them with any clocks (``LoaderSession``). The code
 that iterates reads the clocks when a batch is requested and when it is received. The step is the time between receiving
 a batch and requesting the next one, so waits and steps add up to the elapsed time. If an accelerator is still busy with
 the step when the next batch is requested, the step lasts until it has finished. Imports no torch.
 """
 
 import math
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -22,9 +21,9 @@ PROGRESS_EVERY_S = 5.0  # less than a window without progress may take
 class Moment(NamedTuple):
     """Readings of the clocks of the process that iterates, s."""
 
-    clock_s: float
-    cpu_s: float  # of all threads
-    delay_s: float  # in which its main thread was ready to run and did not
+    clock_s: float  # from any fixed point
+    cpu_s: float = 0.0  # of all threads
+    delay_s: float = 0.0  # in which its main thread was ready to run and did not
     sampler_s: float = 0.0  # in the sampler
     sampler_cpu_s: float = 0.0  # of ``cpu_s``, meanwhile
     others_s: float = 0.0  # between calls of the iterator, that are no step: in other DataLoaders and their loops
@@ -67,7 +66,7 @@ class WindowBuilder:
     step_s: list[float] = field(default_factory=list)  # one per batch whose step has ended
     _overlap_s: list[float] = field(default_factory=list)  # one per batch
     _samples: int = 0
-    _asked: Moment = Moment(0.0, 0.0, 0.0)
+    _asked: Moment = Moment(0.0)
     _is_asked: bool = False  # a batch was requested, and has not been received
     _given: Moment | None = None  # of a batch whose step has not ended
     _began_s: float = 0.0
@@ -197,16 +196,13 @@ class LoaderSession:
 
     loader: Iterable[Any]  # ``iter(loader)`` starts an epoch
     training_step: Callable[[Any], object]  # called with each batch
+    read_clocks: Callable[[], Moment]
     default_batch_length: int = 1  # samples of a batch without a length
-    clock: Callable[[], float] = time.perf_counter  # seconds from any fixed point
     produced: Callable[[], int | None] = lambda: None  # samples that the workers have finished; None if not counted
     # Take the rest of an epoch, untimed, before a new epoch: persistent workers would finish it during the start-up.
     drain: bool = False
     queued_batches: int = 0  # that fit into the queue
     batches_per_epoch: int | None = None  # None if unknown
-    cpu_clock: Callable[[], float] = lambda: 0.0  # CPU seconds of this process
-    delay_clock: Callable[[], float] = lambda: 0.0  # seconds in which this thread was ready to run and did not
-    sampler_clocks: Callable[[], tuple[float, float]] = lambda: (0.0, 0.0)  # seconds and CPU seconds in the sampler
     on_epoch: Callable[[], None] = lambda: None  # called before an epoch starts
     on_progress: Callable[[], None] = lambda: None  # called every 5 s of a window in which batches arrive
     find_device: Callable[[], Device | None] = lambda: None  # on which steps run; None as long as none is known
@@ -256,13 +252,13 @@ class LoaderSession:
             for _ in self._iterator:
                 pass
         is_end = not self.drain and self.produced() is not None and self.is_idle
-        began_s = self.clock()
+        began_s = self.read_clocks().clock_s
         self._iterator = None
-        return self.clock() - began_s if is_end else None
+        return self.read_clocks().clock_s - began_s if is_end else None
 
     def _take(self, request: WindowRequest) -> Window:
         taken, ended_s = 0, None
-        now = began = reported = self._now()
+        now = began = reported = self.read_clocks()
         while ended_s is None and not _is_satisfied(request, taken, now.clock_s - began.clock_s):
             if self._iterator is None:
                 now = self._begin_epoch(now)
@@ -272,18 +268,18 @@ class LoaderSession:
             if batch is _END:
                 self._iterator, ended_s = None, self._ended(waited_s)
                 continue
-            self._batches.given(self._now(), batch, waited_s)
+            self._batches.given(self.read_clocks(), batch, waited_s)
             self.training_step(batch)
             self._device.pace()
             self._device.ask()
-            now = self._now()
+            now = self.read_clocks()
             taken += 1
             if now.clock_s - reported.clock_s >= PROGRESS_EVERY_S:
                 self.on_progress()
                 reported = now
         if ended_s is None:
             self._finish()
-            self._batches.asked(self._now())  # the last step has ended
+            self._batches.asked(self.read_clocks())  # the last step has ended
         self.taken += taken
         return self._batches.cut(request.kind, ended_s)
 
@@ -295,22 +291,19 @@ class LoaderSession:
 
     def _ended(self, waited_s: float) -> float:
         """The moment at which the epoch ended, s; an accelerator had been idle for ``waited_s``, or is still busy."""
-        idle_s = self.clock() - waited_s
+        idle_s = self.read_clocks().clock_s - waited_s
         self._finish()
-        ended_s = self.clock()
+        ended_s = self.read_clocks().clock_s
         self._batches.idle(idle_s if waited_s else ended_s)
         return ended_s
 
     def _begin_epoch(self, began: Moment) -> Moment:
         self.taken, self._produced_before = 0, self.produced() or 0
         self.on_epoch()
-        self._iterator, now = iter(self.loader), self._now()
+        self._iterator, now = iter(self.loader), self.read_clocks()
         cpu_s = now.cpu_s - began.cpu_s - (now.sampler_cpu_s - began.sampler_cpu_s)
         self._batches.begin_epoch(now.clock_s - began.clock_s, cpu_s, now.sampler_s - began.sampler_s)
         return now
-
-    def _now(self) -> Moment:
-        return Moment(self.clock(), self.cpu_clock(), self.delay_clock(), *self.sampler_clocks())
 
     def _buffered_batches(self) -> int:
         """Returns the batches of this epoch that workers have begun and that were not taken; 0 if unknown."""

@@ -10,7 +10,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -71,29 +71,37 @@ def runs_main(method: str) -> bool:
 @contextlib.contextmanager
 def uninterrupted() -> Iterator[None]:
     """Defers signals with Python handlers, such as Ctrl-C, to the end of the block."""
+    received: list[int] = []
+    try:
+        with _replaced(_python_handlers(signal.valid_signals()), lambda number, _: received.append(number)):
+            yield
+    finally:
+        for number in received:
+            signal.raise_signal(number)
+
+
+@contextlib.contextmanager
+def _replaced(handlers: Mapping[int, Any], handler: Callable[[int, FrameType | None], object]) -> Iterator[None]:
+    """Replaces the handlers of these signals by another one inside the block, in the main thread only."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    received: list[int] = []
-    handlers = _python_handlers(signal.valid_signals())
     is_inside = True
 
-    def defer(number: int, frame: FrameType | None) -> None:
+    def handle(number: int, frame: FrameType | None) -> None:
         if is_inside:
-            received.append(number)
+            handler(number, frame)
         else:  # received while the handlers are restored below
             handlers[number](number, frame)
 
     try:
         for number in handlers:
-            signal.signal(number, defer)
+            signal.signal(number, handle)
         yield
     finally:
         is_inside = False
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-        for number in received:
-            signal.raise_signal(number)
+        for number, handler_before in handlers.items():
+            signal.signal(number, handler_before)
 
 
 def _python_handlers(numbers: Iterable[int]) -> dict[int, Any]:
@@ -163,27 +171,16 @@ def ended_by_taken_signals() -> Iterator[None]:
     Such a handler, as Lightning's of SIGTERM, notes that the program should end: its loop, which would read the note,
     waits for the block. In the main thread only.
     """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
     handlers = _python_handlers(ENDING_SIGNALS)
     if handlers.get(signal.SIGINT) is signal.default_int_handler:  # which raises
         del handlers[signal.SIGINT]
-    is_inside = True
 
     def take(number: int, frame: FrameType | None) -> None:
         handlers[number](number, frame)
-        if is_inside:
-            raise Interrupted(number)
+        raise Interrupted(number)
 
-    try:
-        for number in handlers:
-            signal.signal(number, take)
+    with _replaced(handlers, take):
         yield
-    finally:
-        is_inside = False
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
 
 
 def signal_group(pid: int, number: int) -> None:
@@ -258,6 +255,16 @@ def await_exit(process: "ForkedProcess | BaseProcess", family: Sequence[int]) ->
     process.join(GONE_WITHIN_S)
     running(family, GONE_WITHIN_S)
     remove_shared_memory([process.pid, *family])
+
+
+def open_files(process: int | str = "self") -> dict[int, str]:
+    """What the open files of a process are, by descriptor; empty for a process of another user, and without /proc."""
+    targets: dict[int, str] = {}
+    with contextlib.suppress(OSError):
+        for link in Path(f"/proc/{process}/fd").iterdir():
+            with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+                targets[int(link.name)] = os.readlink(link)  # noqa: PTH115 - the target is not a path
+    return targets
 
 
 def running(pids: Iterable[int], after_s: float = 0.0) -> list[int]:

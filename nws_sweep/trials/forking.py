@@ -34,7 +34,7 @@ def footprint() -> set[str]:
     """Returns what a forked process would lack or share of this process, read from /proc."""
     entries = set(_threads())
     entries |= {f"child process {child.pid}" for child in psutil.Process().children()}
-    entries |= {f"open file {number} {target}" for number, target in _open_files("self").items()}
+    entries |= {f"open file {number} {target}" for number, target in processes.open_files().items()}
     for line in Path("/proc/self/maps").read_text(errors="replace").splitlines():
         addresses, rights, _, _, _, *path = line.split(maxsplit=5)
         if rights.startswith("rw") and rights.endswith("s"):
@@ -97,22 +97,13 @@ def obstacle_in_program() -> str:
     reason = processes.reason_not_starting()
     if reason:
         return reason
-    from_parent = {target for target in _open_files(os.getppid()).values() if target.startswith(("pipe:", "socket:"))}
+    of_parent = processes.open_files(os.getppid()).values()
+    from_parent = {target for target in of_parent if target.startswith(("pipe:", "socket:"))}
     harmless = {_thread(os.getpid())}
     for entry in footprint():
         if not _OF_PROGRAM.match(entry) or entry.split()[-1] in from_parent:
             harmless.add(entry)
     return obstacle_since(harmless)
-
-
-def _open_files(process: int | str) -> dict[str, str]:
-    """Returns what the open files of a process are, by descriptor; empty for a process of another user."""
-    targets = {}
-    with contextlib.suppress(OSError):
-        for link in Path(f"/proc/{process}/fd").iterdir():
-            with contextlib.suppress(FileNotFoundError):  # closed meanwhile
-                targets[link.name] = os.readlink(link)  # noqa: PTH115 - the target is not a path
-    return targets
 
 
 def _threads() -> Iterator[str]:

@@ -13,7 +13,7 @@ from nws_sweep.dataloading.clocks import run_delay_clock
 from nws_sweep.dataloading.digests import SampleLog
 from nws_sweep.dataloading.orders import SamplerClock
 from nws_sweep.dataloading.recording import BatchLog, BatchTimer, WorkerStart, position
-from nws_sweep.dataloading.windows import LoaderSession, made_without_workers
+from nws_sweep.dataloading.windows import LoaderSession, Moment, made_without_workers
 from nws_sweep.records import BatchRecord, LoaderSettings, SampleMade, Window, WindowKind, WindowRequest
 
 logger = logging.getLogger(__name__)
@@ -74,17 +74,20 @@ class MeasuredLoader:
         sampler_clock: SamplerClock,
         is_counted: bool,
     ) -> LoaderSession:
+        delay_clock = run_delay_clock()
+
+        def read_clocks() -> Moment:
+            return Moment(time.perf_counter(), time.process_time(), delay_clock(), *sampler_clock.read())
+
         session = LoaderSession(
             loader,
             training_step,
+            read_clocks,
             default_batch_length=self.settings.batch_size or 1,
             gives_samples=loaders.gives_samples(loader),
             drain=self.settings.persistent_workers,
             queued_batches=self.settings.queued_batches,
             batches_per_epoch=self.batches,
-            cpu_clock=time.process_time,
-            delay_clock=run_delay_clock(),
-            sampler_clocks=sampler_clock.read,
             on_progress=report_progress,
             find_device=device_clock.of_training,
         )

@@ -29,7 +29,7 @@ def session(batches: int, step_s: float, host_s: float = 0.0, **loader: Any) -> 
 
     simulated = SimulatedLoader(device.clock, batches, **loader)
     find_device = lambda: DeviceClock(device.event)  # noqa: E731
-    return device.clock, LoaderSession(simulated, step, clock=device.clock, find_device=find_device)
+    return device.clock, LoaderSession(simulated, step, device.clock.moment, find_device=find_device)
 
 
 STEADY = WindowRequest(kind=WindowKind.STEADY, min_batches=10)

@@ -89,8 +89,8 @@ def test_rows_that_were_overwritten_leave_a_gap() -> None:
 
 def test_what_the_first_transfer_of_a_worker_takes_longer_is_start() -> None:
     log = BatchLog(2)
-    log.times.add_start(0, 0.5)
-    log.times.add_start(1, 1.5)
+    log.times.starts.add(0, 0.5)
+    log.times.starts.add(1, 1.5)
     assert (log.times.start, log.times.copy_s) == (BatchCost(1.0, 0.0), 0.0)
     log.times.add_transfer(0, 20.0)  # imports a module
     assert (log.times.start, log.times.copy_s) == (BatchCost(1.0, 0.0), 20.0)  # no other transfer is known

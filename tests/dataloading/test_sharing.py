@@ -30,6 +30,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from nws_sweep.dataloading import sharing
 from nws_sweep.dataloading.sharing import _kind_of, described, handles, open_files, positions, reason_against_workers
+from nws_sweep.system import processes
 from tests.user_datasets import With
 
 pytestmark = pytest.mark.usefixtures("forked_workers")
@@ -195,7 +196,7 @@ def test_what_pickling_refuses_is_no_handle_where_nothing_is_open(monkeypatch: p
     opaque = holder(parser=ParserCreate())
     descriptors: dict[int, str] = {}
     monkeypatch.setattr(sharing, "open_files", lambda: descriptors)
-    monkeypatch.setattr(sharing, "_is_socket", lambda _: False)
+    monkeypatch.setattr(processes, "open_files", lambda: {0: "/data/program.py"})
     descriptors[0] = "/data/program.py"  # standard input
     assert named(opaque) == []
     descriptors[3] = "/data/samples"

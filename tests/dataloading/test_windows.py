@@ -16,7 +16,7 @@ EPOCH = WindowRequest(kind=WindowKind.EPOCH)
 
 
 def session(clock: FakeClock, loader: Any) -> LoaderSession:
-    return LoaderSession(loader, lambda batch: None, clock=clock)
+    return LoaderSession(loader, lambda batch: None, clock.moment)
 
 
 def request(**changes: Any) -> WindowRequest:
@@ -89,7 +89,7 @@ def test_workers_end_as_at_the_end_of_an_epoch_if_all_are_idle(changes: Any, mad
                 clock.advance(0.5)
 
     measured = LoaderSession(
-        Loader(), lambda batch: None, clock=clock, queued_batches=3, produced=lambda: counts[-1], **changes
+        Loader(), lambda batch: None, clock.moment, queued_batches=3, produced=lambda: counts[-1], **changes
     )
     assert measured.window(request(fresh=True)).stop_s is None  # no epoch was left
     counts.append(made)
@@ -99,7 +99,7 @@ def test_workers_end_as_at_the_end_of_an_epoch_if_all_are_idle(changes: Any, mad
 def test_progress_is_reported_every_5_s_in_which_batches_arrive() -> None:
     clock, reported_s = FakeClock(), list[float]()
     loader = SimulatedLoader(clock, 9, make_s=2.0)
-    measured = LoaderSession(loader, lambda batch: None, clock=clock, on_progress=lambda: reported_s.append(clock.now))
+    measured = LoaderSession(loader, lambda batch: None, clock.moment, on_progress=lambda: reported_s.append(clock.now))
     measured.window(EPOCH)
     assert reported_s == [6.0, 12.0, 18.0]
 

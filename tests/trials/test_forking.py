@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from nws_sweep.system import processes
 from nws_sweep.trials import forking
 from tests.conftest import ROOT
 
@@ -77,7 +78,7 @@ def test_what_forks_of_a_program_would_share_or_lack_is_an_obstacle_but_files_an
 
 def test_a_device_is_an_obstacle(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forking, "_threads", lambda: ())
-    monkeypatch.setattr(forking, "_open_files", lambda process: {"7": "/dev/nvidiactl", "8": "/dev/null"})
+    monkeypatch.setattr(processes, "open_files", lambda *_: {7: "/dev/nvidiactl", 8: "/dev/null"})
     assert "open file 7 /dev/nvidiactl" in forking.obstacle_in_program()
     assert "/dev/null" not in forking.obstacle_in_program()
 
