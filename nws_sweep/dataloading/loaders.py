@@ -9,7 +9,6 @@ import multiprocessing
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from numbers import Integral
 from typing import Any, TypeVar, cast
 
@@ -30,7 +29,6 @@ from nws_sweep.dataloading import generators
 from nws_sweep.dataloading.fingerprints import fingerprint
 from nws_sweep.dataloading.generators import SeededGenerators
 from nws_sweep.dataloading.orders import BatchesInRuns, RotatedBatches, SamplerClock, TimedBatches
-from nws_sweep.dataloading.recording import WorkerStart
 from nws_sweep.errors import ConfigurationError, DatasetError, one_line
 from nws_sweep.records import DEFAULT_PREFETCH, LoaderSettings
 from nws_sweep.system import processes, torch_internals
@@ -91,7 +89,7 @@ def reason_not_training(loader: DataLoader[Any]) -> str:
 
 def is_shuffled(loader: DataLoader[Any]) -> bool:
     """Whether a sampler of torch draws a random order; custom samplers may give batches in any order."""
-    sampler = _innermost_sampler(index_sampler(loader))
+    sampler = _innermost_sampler(loader)
     if isinstance(sampler, DistributedSampler):
         return sampler.shuffle
     return isinstance(sampler, RandomSampler | SubsetRandomSampler | WeightedRandomSampler)
@@ -99,7 +97,7 @@ def is_shuffled(loader: DataLoader[Any]) -> bool:
 
 def shuffles_by_default_generator(loader: DataLoader[Any]) -> bool:
     """Whether the order of an epoch depends on what has been drawn from torch's default generator."""
-    sampler = _innermost_sampler(index_sampler(loader))
+    sampler = _innermost_sampler(loader)
     if isinstance(sampler, SequentialSampler | DistributedSampler) or isinstance(loader.dataset, IterableDataset):
         return False
     return getattr(sampler, "generator", None) is None
@@ -107,7 +105,7 @@ def shuffles_by_default_generator(loader: DataLoader[Any]) -> bool:
 
 def order_restorer(loader: DataLoader[Any]) -> Callable[[], None]:
     """Returns a function that restores the generators of the order of an epoch, to begin the epoch once more."""
-    of_sampler = getattr(_innermost_sampler(index_sampler(loader)), "generator", None)
+    of_sampler = getattr(_innermost_sampler(loader), "generator", None)
     states: dict[torch.Generator, torch.Tensor] = {}
     for generator in (torch.default_generator, loader.generator, of_sampler):
         if isinstance(generator, torch.Generator):
@@ -391,9 +389,7 @@ class Source:
             return length(self.dataset)
         return samples_per_epoch(self._template)
 
-    def loader(
-        self, settings: LoaderSettings, collate_fn: Callable[[list[Any]], Any] | None, init: WorkerStart | None
-    ) -> DataLoader[Any]:
+    def loader(self, settings: LoaderSettings, collate_fn: Callable[[list[Any]], Any] | None) -> DataLoader[Any]:
         """Makes a DataLoader with these settings and the samples of this rank; ``renew_iterators`` must follow.
 
         ``shuffle`` is ignored for an iterable dataset and for a DataLoader of the user.
@@ -401,8 +397,6 @@ class Source:
         loader = self._of_dataset(settings) if self._template is None else copy_with(self._template, settings)
         if collate_fn is not None:
             loader.collate_fn = collate_fn
-        if init is not None:
-            loader.worker_init_fn = replace(init, user_function=loader.worker_init_fn)
         if self._ranks > 1:
             _share_among_ranks(loader, self.rank, self._ranks, self._seed)
         return loader

@@ -79,12 +79,8 @@ def walk(
             continue
         reached[id(value)] = value
         yield path, value
-        if is_leaf(value):
-            continue
-        if most_elements is not None:
-            waiting.extend(_sampled_parts(value, path, most_elements))
-        elif not (_is_large(value) or _is_array(value)):
-            waiting.extend(_parts(value, path))
+        if not is_leaf(value):
+            waiting.extend(_parts(value, path, most_elements))
 
 
 def _length(value: Any) -> int:
@@ -93,22 +89,25 @@ def _length(value: Any) -> int:
     return 0 if elements is None else len(elements)
 
 
-def _sampled_parts(value: Any, path: str, count: int) -> Iterator[tuple[str, Any]]:
-    """Yields the parts of a value: of a container about ``count``, of an array the store that it reads from."""
-    items, length = _items(value), _length(value)
-    if items is not None and length > count:
-        for key, inner in islice(items, 0, None, length // count):
-            yield f"{path}[{key!r}]", inner
-    elif not (_is_large(value) or _is_array(value)) or _reads_from_store(value):
-        yield from _parts(value, path)
+def _parts(value: Any, path: str, most_elements: int | None) -> Iterator[tuple[str, Any]]:
+    """Yields the parts of a value: of an array none, unless it has the store that it reads from."""
+    if most_elements is None and (_is_large(value) or _is_array(value)):
+        return
+    if _is_array(value) and not _reads_from_store(value):
+        return
+    items = _items(value)
+    if items is None:
+        yield from _parts_of_object(value, path)
+        return
+    step = max(1, _length(value) // (most_elements or _MANY))
+    for key, inner in islice(items, 0, None, step):
+        yield f"{path}[{key!r}]", inner
 
 
-def _parts(value: Any, path: str) -> Iterator[tuple[str, Any]]:
-    items, prefix = _items(value), f"{path}." if path else ""
-    if items is not None:
-        for key, inner in items:
-            yield f"{path}[{key!r}]", inner
-    elif isinstance(value, functools.partial | MethodType | BuiltinMethodType):
+def _parts_of_object(value: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """Yields what a value reaches that is no container."""
+    prefix = f"{path}." if path else ""
+    if isinstance(value, functools.partial | MethodType | BuiltinMethodType):
         for inner in _called_by(value):
             yield path, inner
     elif isinstance(value, FunctionType):

@@ -39,6 +39,8 @@ def held(path: str | None, on_wait: Say = _say_nothing, warn: Say = _say_nothing
     if not path:
         yield
         return
+    import fcntl  # Windows, where nothing is measured, has none
+
     with contextlib.ExitStack() as stack:
         try:
             descriptor = _usable(path, warn)
@@ -49,12 +51,12 @@ def held(path: str | None, on_wait: Say = _say_nothing, warn: Say = _say_nothing
                 f"paths.lock_file={path}: the lock cannot be taken ({error.strerror}); must be a file in a folder that "
                 "all users may write to, or null"
             ) from error
-        stack.callback(_release, descriptor)  # also for forked processes that have the descriptor
+        stack.callback(fcntl.flock, descriptor, fcntl.LOCK_UN)  # also for forked processes that have the descriptor
         yield
 
 
 def _wait_for(descriptor: int, path: str, on_wait: Say) -> None:
-    import fcntl  # Windows, where nothing is measured, has none
+    import fcntl
 
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -64,12 +66,6 @@ def _wait_for(descriptor: int, path: str, on_wait: Say) -> None:
         began_s = time.monotonic()
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         on_wait(f"waited {units.seconds(time.monotonic() - began_s)} for another measurement")
-
-
-def _release(descriptor: int) -> None:
-    import fcntl
-
-    fcntl.flock(descriptor, fcntl.LOCK_UN)
 
 
 def _usable(path: str, warn: Say) -> int:

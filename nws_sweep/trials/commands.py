@@ -40,8 +40,8 @@ _SHORT = WindowRequest(kind=WindowKind.WARM_UP, min_batches=1, min_seconds=0.005
 _IDLE_WITHIN_S = 5.0
 
 
-class DatasetCommands:
-    """Answers the commands that need the dataset alone.
+class TrialCommands:
+    """Answers the commands of ``TrialProcess``, and ``make_template`` and ``prepare``.
 
     Attributes:
         is_iterating: Whether it takes batches between commands, as a background loader.
@@ -66,6 +66,31 @@ class DatasetCommands:
         self.is_template = not obstacle
         return obstacle
 
+    def forked(self, spec: ProcessSpec, folder: str) -> "TrialCommands":
+        """Returns the commands of a trial process forked from this template, with its dataset and its warnings."""
+        self._spec, self._folder, self.is_template = spec, folder, False
+        self._data.source.rank = spec.rank
+        return self
+
+    def prepare(self) -> DatasetFacts:
+        """Makes the dataset, the training step and the collate_fn."""
+        data, source, configuration = self._data, self._data.source, self._spec.configuration
+        torch.manual_seed(configuration.seed + self._spec.rank)  # samplers of the user draw another order in each rank
+        self._training_step = recipes.make_training_step(configuration.training_step)
+        self._collate_fn = recipes.make("collate_fn", configuration.collate_fn, ConfigurationError)
+        return DatasetFacts(
+            type=f"{type(source.dataset).__module__}.{type(source.dataset).__qualname__}",
+            iterable=source.is_iterable,
+            samples=source.samples,
+            accelerator=accelerator.available(),
+            objects=data.objects,
+            handles=data.handles,
+            is_shuffled=source.is_shuffled(configuration.loader),
+            generators=hint(Source.unseeded_generators, source),
+            code=fingerprint(data.code, self._collate_fn),
+            loader=source.settings,
+        )
+
     def load(self, keys: Sequence[Any], limit_s: float | None) -> tuple[SampleMade, ...]:
         """Loads samples of a map-style dataset without workers."""
         return load_in_process(self._data.source.dataset, keys, limit_s)
@@ -75,8 +100,9 @@ class DatasetCommands:
         return load_one_by_one(self._separate_loader(settings, None), samples)
 
     def _separate_loader(self, settings: LoaderSettings, collate_fn: Any) -> DataLoader[Any]:
-        start = WorkerStart(folder=self._folder)
-        return self._data.source.loader(settings, collate_fn, start)
+        loader = self._data.source.loader(settings, collate_fn)
+        loader.worker_init_fn = WorkerStart(user_function=loader.worker_init_fn, folder=self._folder)
+        return loader
 
     def samples(self, settings: LoaderSettings, most: int, limit_s: float = math.inf) -> SamplesSeen:
         """Counts the samples of an epoch of a separate DataLoader, up to ``most``, for at most ``limit_s`` seconds."""
@@ -117,40 +143,11 @@ class DatasetCommands:
             line = one_line(message)
         self._warnings[line] = None
 
-
-class TrialCommands(DatasetCommands):
-    """Answers all commands of ``TrialProcess``, and ``prepare``."""
-
-    def forked(self, spec: ProcessSpec, folder: str) -> "TrialCommands":
-        """Returns the commands of a trial process forked from this template, with its dataset and its warnings."""
-        self._spec, self._folder, self.is_template = spec, folder, False
-        self._data.source.rank = spec.rank
-        return self
-
-    def prepare(self) -> DatasetFacts:
-        """Makes the dataset, the training step and the collate_fn."""
-        data, source, configuration = self._data, self._data.source, self._spec.configuration
-        torch.manual_seed(configuration.seed + self._spec.rank)  # samplers of the user draw another order in each rank
-        self._training_step = recipes.make_training_step(configuration.training_step)
-        self._collate_fn = recipes.make("collate_fn", configuration.collate_fn, ConfigurationError)
-        return DatasetFacts(
-            type=f"{type(source.dataset).__module__}.{type(source.dataset).__qualname__}",
-            iterable=source.is_iterable,
-            samples=source.samples,
-            accelerator=accelerator.available(),
-            objects=data.objects,
-            handles=data.handles,
-            is_shuffled=source.is_shuffled(configuration.loader),
-            generators=hint(Source.unseeded_generators, source),
-            code=fingerprint(data.code, self._collate_fn),
-            loader=source.settings,
-        )
-
     def open(self, settings: LoaderSettings, place: float) -> int | None:
         """Makes the DataLoader; returns the batches of an epoch, None if unknown."""
         is_checked = self._spec.configuration.check_samples is not False and self._spec.rank == 0
         self._loader = MeasuredLoader(
-            self._data.source.loader(settings, self._collate_fn, None),
+            self._data.source.loader(settings, self._collate_fn),
             settings,
             place,
             self._training_step,

@@ -226,7 +226,7 @@ ONE = LoaderSettings(batch_size=1)
 
 
 def loader(made: Any, rank: int = 0, ranks: int = 3, settings: LoaderSettings = ONE, seed: int = 5) -> DataLoader[Any]:
-    return Source(made, seed, rank, ranks).loader(settings, None, None)
+    return Source(made, seed, rank, ranks).loader(settings, None)
 
 
 def seen(loader: DataLoader[Any]) -> list[int]:
@@ -235,10 +235,10 @@ def seen(loader: DataLoader[Any]) -> list[int]:
 
 def test_the_seed_decides_the_order_of_a_dataset() -> None:
     shuffled = LoaderSettings(batch_size=4, shuffle=True, drop_last=True)
-    first, again, other = (seen(Source(DATASET, seed).loader(shuffled, None, None)) for seed in (1, 1, 2))
+    first, again, other = (seen(Source(DATASET, seed).loader(shuffled, None)) for seed in (1, 1, 2))
     assert first == again != other
     assert len(first) == 8
-    assert list(Source(Stream(6), 1).loader(shuffled, lambda samples: samples, None)) == [[0, 1, 2, 3]]
+    assert list(Source(Stream(6), 1).loader(shuffled, lambda samples: samples)) == [[0, 1, 2, 3]]
 
 
 def test_ranks_get_the_samples_of_distributed_sampler_and_shuffling_ones_every_sample_once() -> None:

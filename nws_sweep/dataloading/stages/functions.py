@@ -235,8 +235,7 @@ def _methods_of_user(kind: Any) -> list[FunctionType]:
 
 def _method_name(itself: Any, method: str = "__call__") -> str:
     """Names the class of an object that is called; with the method, if it is no call of the object itself."""
-    kind = type(itself)
-    name = public_name(kind.__module__, kind.__qualname__, kind)
+    name = _definition_name(type(itself))
     return name if method in {"__call__", "forward"} else f"{name}.{method}"
 
 
@@ -247,10 +246,12 @@ def _callable_name(called: Any) -> str:
     if isinstance(called, BuiltinFunctionType | MethodType) and owner is not None and not inspect.ismodule(owner):
         kind = owner if isinstance(owner, type) else type(owner)
         exported = _exported(kind.__module__, called.__name__, called)
-        if exported:
-            return exported
-        return f"{public_name(kind.__module__, kind.__qualname__, kind)}.{called.__name__}"
-    definition = called if hasattr(called, "__qualname__") else type(called)
+        return exported or f"{_definition_name(kind)}.{called.__name__}"
+    return _definition_name(called if hasattr(called, "__qualname__") else type(called))
+
+
+def _definition_name(definition: Any) -> str:
+    """Names a class or a function."""
     return public_name(getattr(definition, "__module__", None) or "", definition.__qualname__, definition)
 
 
