@@ -94,15 +94,13 @@ class WorkerTimes:
 class BatchLog:
     """What at least one worker has made, in shared memory. The main process reads what the workers write.
 
-    ``samples`` counts the finished samples of each worker. ``order`` has, for each batch that is given to a worker, its
-    number in the order of the sampler; it is empty of an iterable dataset, and if the length of an epoch, ``batches``,
-    is unknown. ``times`` are times that belong to no batch.
+    ``samples`` counts the finished samples of each worker. ``times`` are times that belong to no batch.
     """
 
-    def __init__(self, num_workers: int, order: Sequence[int] = (), batches: int | None = None) -> None:
+    def __init__(self, num_workers: int) -> None:
         self.samples: Slots = RawArray("q", num_workers)
         self.stages = StageSlots(num_workers)
-        self._workers, self._order, self._batches = num_workers, order, batches
+        self._workers = num_workers
         self._rows = RawArray("d", num_workers * _ROWS * _FIELDS)
         self._counts = RawArray("q", num_workers)
         self._ends = RawArray("b", num_workers)  # whether a worker's part of a stream has ended in this epoch
@@ -177,7 +175,6 @@ class BatchLog:
             index, worker = divmod(number, self._workers)
             record = BatchRecord(
                 number=number,
-                position=position(number, self._order, self._batches),
                 began_s=began_s,
                 ended_s=ended_s,
                 cost=BatchCost(cpu_s, wait_s, copy_s, threads),
@@ -214,19 +211,6 @@ class BatchLog:
         if numbers:
             self._next = max(self._next, numbers[-1] + 1)
         return [(number, self._pending.pop(number)) for number in numbers]
-
-
-def position(number: int, order: Sequence[int], batches: int | None) -> float | None:
-    """Returns the place of a batch in the order of the sampler, from 0 to 1; None if it is unknown.
-
-    Args:
-        number: Of the batch in the order in which batches are taken.
-        order: Of each batch that was taken, its number in the order of the sampler.
-        batches: Length of an epoch; None if unknown.
-    """
-    if not batches or number >= len(order):
-        return None
-    return order[number] / batches
 
 
 class BatchTimer:

@@ -5,7 +5,6 @@ Tried in a worker that makes one batch and ends: whatever the dataset does there
 
 import contextlib
 import functools
-import multiprocessing
 import random
 import statistics
 import time
@@ -15,6 +14,7 @@ from typing import Any
 import torch
 from torch.utils.data import BatchSampler, DataLoader, get_worker_info
 
+from nws_sweep.dataloading import loaders
 from nws_sweep.records import WholeBatches
 from nws_sweep.system import torch_internals
 
@@ -30,9 +30,7 @@ def try_whole_batches(loader: "DataLoader[Any]", samples: int) -> WholeBatches |
         loader: Of a map-style dataset, with a worker.
         samples: Of a batch.
     """
-    context: Any = loader.multiprocessing_context
-    method = context.get_start_method() if context else multiprocessing.get_start_method()
-    if method != "fork":  # a worker starts in seconds
+    if loaders.start_method(loader) != "fork":  # a worker starts in seconds
         return None
     with torch.random.fork_rng(devices=[]):
         trial: DataLoader[Any] = DataLoader(
@@ -42,7 +40,7 @@ def try_whole_batches(loader: "DataLoader[Any]", samples: int) -> WholeBatches |
             num_workers=1,
             worker_init_fn=loader.worker_init_fn,
             timeout=_HUNG_S,
-            multiprocessing_context=context,
+            multiprocessing_context=loader.multiprocessing_context,
         )
         iterator = iter(trial)
         times: WholeBatches | None = None

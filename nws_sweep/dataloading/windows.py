@@ -358,7 +358,7 @@ def batch_length(batch: Any, default: int) -> int:
     return default
 
 
-def made_without_workers(window: Window, first: int, positions: Sequence[float | None]) -> Iterator[BatchRecord]:
+def made_without_workers(window: Window, first: int) -> Iterator[BatchRecord]:
     """Yields records of what the main process made, without the first batch of an epoch, which contains the start.
 
     While it makes a batch an accelerator may do the step before, and threads of the dataset or of torch may compute.
@@ -367,7 +367,6 @@ def made_without_workers(window: Window, first: int, positions: Sequence[float |
     Args:
         window: Of an epoch.
         first: Number of its first batch.
-        positions: Of its batches in the order of the sampler, from 0 to 1; None if unknown.
     """
     overlap_s = window.overlap_s or (0.0,) * window.batches
     drawing_s = window.sampler_s / max(1, window.batches)
@@ -378,9 +377,9 @@ def made_without_workers(window: Window, first: int, positions: Sequence[float |
     cpus = (window.receive_cpu_s or 0.0) / all_s
     computing = min(1.0, cpus)
     delayed = min(1 - computing, window.receive_delay_s / all_s)
-    for number, (batch_s, position) in enumerate(zip(batches_s, positions, strict=True), first):
+    for number, batch_s in enumerate(batches_s, first):
         if number == 0:
             continue
         wait_s = batch_s * (1 - computing - delayed)
         cost = BatchCost(cpu_s=batch_s * cpus, wait_s=wait_s, threads=max(1.0, cpus))
-        yield BatchRecord(number=number, position=position, began_s=0.0, ended_s=batch_s, cost=cost)
+        yield BatchRecord(number=number, began_s=0.0, ended_s=batch_s, cost=cost)

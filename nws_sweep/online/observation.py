@@ -154,7 +154,7 @@ class TrainingTrial:
         earlier, length = self._made, self.batches_per_epoch
         if not self.settings.num_workers:
             earlier, before = 0, self._taken - window.batches
-            records = [*made_without_workers(window, before, [None] * window.batches)]
+            records = [*made_without_workers(window, before)]
         for record in records:
             number = record.number - earlier
             position = (self._first + number) / length if length else None

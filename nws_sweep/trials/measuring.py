@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +12,7 @@ from nws_sweep.dataloading import device_clock, loaders
 from nws_sweep.dataloading.clocks import run_delay_clock
 from nws_sweep.dataloading.digests import SampleLog
 from nws_sweep.dataloading.orders import SamplerClock
-from nws_sweep.dataloading.recording import BatchLog, BatchTimer, WorkerStart, position
+from nws_sweep.dataloading.recording import BatchLog, BatchTimer, WorkerStart
 from nws_sweep.dataloading.windows import LoaderSession, Moment, made_without_workers
 from nws_sweep.records import BatchRecord, LoaderSettings, SampleMade, Window, WindowKind, WindowRequest
 
@@ -59,7 +59,7 @@ class MeasuredLoader:
         sampler_clock = loaders.time_sampler(loader)
         self._batch_log: BatchLog | None = None
         if settings.num_workers:
-            self._batch_log = BatchLog(settings.num_workers, self._order, self.batches)
+            self._batch_log = BatchLog(settings.num_workers)
             timer = BatchTimer(self._batch_log)
             loader.worker_init_fn = WorkerStart(timer, loader.worker_init_fn, sample_log, folder, loader.collate_fn)
         # A kept iterator makes batches before their epoch begins. A DataLoader that does not make the batches has an
@@ -108,14 +108,20 @@ class MeasuredLoader:
             self.wait_until_idle(_IDLE_SOON_S)
         window = self._session.window(request)
         if log is None:
-            return replace(window, records=self._records_without_workers(window))
-        records = log.new(has_ended=window.ended_epoch)
+            first = self._session.taken - window.batches
+            return replace(window, records=self._placed(made_without_workers(window, first)))
+        records = self._placed(log.new(has_ended=window.ended_epoch))
         return replace(window, records=records, worker_start=log.times.start, unfed_workers=log.unfed())
 
-    def _records_without_workers(self, window: Window) -> tuple[BatchRecord, ...]:
-        first = self._session.taken - window.batches
-        places = [position(number, self._order, self.batches) for number in range(first, self._session.taken)]
-        return tuple(made_without_workers(window, first, places))
+    def _placed(self, records: Iterable[BatchRecord]) -> tuple[BatchRecord, ...]:
+        """Returns the records with the places of their batches in the order of the sampler, if they are known."""
+        placed = []
+        for record in records:
+            if self.batches and record.number < len(self._order):
+                placed.append(replace(record, position=self._order[record.number] / self.batches))
+            else:
+                placed.append(record)
+        return tuple(placed)
 
     def wait_until_idle(self, within_s: float) -> None:
         """Waits until the queue is full and all workers are idle, or for so many seconds."""

@@ -57,7 +57,7 @@ def test_a_window_has_the_pace_of_the_slower_of_loading_and_queued_steps(
     assert window.wait_s[1:] == pytest.approx([wait_s] * 9)
     assert sum(window.step_s) == pytest.approx(10 * step_s)  # a queued step may count as a part of the next one
     if not num_workers:
-        costs = [record.cost for record in made_without_workers(window, 4, [None] * 10)]
+        costs = [record.cost for record in made_without_workers(window, 4)]
         assert [cost.wait_s for cost in costs] == pytest.approx([load_s] * 10)
 
 

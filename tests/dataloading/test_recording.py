@@ -43,7 +43,7 @@ class PlantedStream(Stream):
 def test_each_batch_is_recorded_with_its_cost_in_the_order_of_the_epoch(dataset: Any) -> None:
     """A persistent worker waits for the next epoch after the end of a stream, which is no batch."""
     loader = DataLoader(dataset, batch_size=2, num_workers=2, persistent_workers=True)
-    log = BatchLog(2, range(BATCHES), BATCHES)
+    log = BatchLog(2)
     loader.worker_init_fn = WorkerStart(BatchTimer(log))
     for _ in range(2):
         log.begin_epoch()
@@ -51,7 +51,6 @@ def test_each_batch_is_recorded_with_its_cost_in_the_order_of_the_epoch(dataset:
         assert len(list(loader)) == BATCHES
         found = log.new()
         assert [record.number for record in found] == list(range(BATCHES))
-        assert [record.position for record in found] == [number / BATCHES for number in range(BATCHES)]
         assert min(record.began_s for record in found) >= began_s
         # On a busy machine the kernel counts a part of some sleeps as waiting for a CPU.
         planted_s = sum((4 * number + 1) / 1000 for number in range(BATCHES))

@@ -38,14 +38,14 @@ def test_the_time_to_receive_a_batch_is_that_of_batches_that_lay_ready(first_end
 
 def test_without_workers_the_main_process_makes_the_batches_and_waits_for_a_cpu_as_well() -> None:
     taken = window(batches=3, startup_s=2.0, wait_s=(2.0, 1.0, 1.0), receive_cpu_s=1.0, receive_delay_s=1.0)
-    found = list(made_without_workers(taken, 0, [None] * 3))
+    found = list(made_without_workers(taken, 0))
     assert [record.number for record in found] == [1, 2]  # the first one contains the start
     assert found[0].cost == BatchCost(cpu_s=0.25, wait_s=0.5)
 
 
 def test_without_workers_several_threads_may_make_the_batches() -> None:
     taken = window(batches=2, startup_s=1.0, wait_s=(1.0, 1.0), receive_cpu_s=6.0)
-    found = list(made_without_workers(taken, 0, [None] * 2))
+    found = list(made_without_workers(taken, 0))
     assert found[0].cost == BatchCost(cpu_s=3.0, wait_s=0.0, threads=3.0)
 
 
