@@ -36,7 +36,7 @@ def find(configuration: Configuration, log_path: Path, print_line: Callable[[str
     start = new_record(configuration)
     log, folder = str(log_path.absolute()), str(Path.cwd())
     with DatasetServer() as dataset_server:
-        start_process = dataset_server.factory(lambda chosen: spec_of(chosen, folder, log))
+        start_process = dataset_server.factory(spec_of(start.configuration, folder, log))
         return search(start, Environment(start_process=start_process), TrialPrinter(print_line))
 
 

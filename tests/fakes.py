@@ -11,7 +11,6 @@ from nws_sweep.errors import TrialError
 from nws_sweep.records import (
     BatchCost,
     BatchRecord,
-    Configuration,
     DatasetFacts,
     LoaderSettings,
     MachineTime,
@@ -362,9 +361,7 @@ class FakeMachine:
     make_process: Callable[["FakeMachine"], FakeProcess] = FakeProcess
 
     @contextlib.contextmanager
-    def start_process(
-        self, configuration: Configuration, memory_bytes: int | None, deadline_s: float = math.inf
-    ) -> Iterator[FakeProcess]:
+    def start_process(self, memory_bytes: int | None, deadline_s: float = math.inf) -> Iterator[FakeProcess]:
         process = self.make_process(self)
         self.alive.append(process)
         self.running.add(process)

@@ -87,7 +87,7 @@ class LoaderSearch:
             pickled = self._pickled(start.configuration, Path(folder))
             self._reporter.note(announcement(self._input, start))
             spec = spec_of(pickled, str(Path.cwd()))
-            start_process = dataset_server.factory(lambda configuration: spec, self._reporter.print_line)
+            start_process = dataset_server.factory(spec, self._reporter.print_line)
             if self._input.settings_unknown:
                 start = _with_settings_of_maker(start, start_process)
             environment = Environment(start_process=start_process, fork_s=forking.seconds_of_a_fork())
@@ -128,7 +128,7 @@ def announcement(loader_input: LoaderInput, start: SearchRecord) -> str:
 def _with_settings_of_maker(start: SearchRecord, start_process: ProcessFactory) -> SearchRecord:
     """Sets the settings of the DataLoader that a function returned, or DataLoader's defaults."""
     configuration = start.configuration
-    with start_process(configuration, None, time.perf_counter() + START_LIMIT_S) as process:
+    with start_process(None, time.perf_counter() + START_LIMIT_S) as process:
         settings = process.facts.loader
     assert settings is not None  # the trial process always reports it
     columns = dict(configuration.columns)

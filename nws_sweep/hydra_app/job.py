@@ -97,9 +97,8 @@ class Job:
 
     def _search(self, start: SearchRecord) -> SearchRecord:
         call, log = self._call, str(self._folder / storage.TRIAL_LOG)
-        start_process = call.dataset_server.factory(
-            lambda configuration: spec_of(configuration, self._working_folder, log), call.view.status
-        )
+        spec = spec_of(start.configuration, self._working_folder, log)
+        start_process = call.dataset_server.factory(spec, call.view.status)
         environment = Environment(start_process=start_process, check_interrupts=call.interrupts.check)
         guess = earlier_results.first_guess(start.configuration, call.results)
         with services(start.configuration), call.interrupts.deferred():

@@ -136,7 +136,7 @@ class SampleChecker:
                 return candidate.process.ask(question)
         try:
             start = search.environment.start_process
-            with start(search.start.configuration, search.memory_left, search.turns.deadline_s) as process:
+            with start(search.memory_left, search.turns.deadline_s) as process:
                 process.on_stall = search.turns.resume_others
                 return question(process)
         except TrialError:

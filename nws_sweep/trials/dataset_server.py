@@ -74,24 +74,21 @@ class DatasetServer(contextlib.ExitStack):
         with trial_process.start(spec, supervision, self._template) as process:
             yield process
 
-    def factory(
-        self, spec_of: Callable[[Configuration], ProcessSpec], on_progress: Callable[[str], None] = lambda text: None
-    ) -> ProcessFactory:
+    def factory(self, spec: ProcessSpec, on_progress: Callable[[str], None] = lambda text: None) -> ProcessFactory:
         """Returns a function that starts a search's trial processes.
 
         ``on_progress`` gets lines of text while a dataset is made.
         """
+        kill_after_s = spec.configuration.measure.kill_after_s or math.inf
 
-        def start_process(
-            configuration: Configuration, memory_bytes: int | None, deadline_s: float
-        ) -> AbstractContextManager[TrialProcess]:
+        def start_process(memory_bytes: int | None, deadline_s: float) -> AbstractContextManager[TrialProcess]:
             supervision = Supervision(
-                kill_after_s=configuration.measure.kill_after_s or math.inf,
+                kill_after_s=kill_after_s,
                 memory_budget_bytes=memory_bytes,
                 deadline_s=deadline_s,
                 on_progress=on_progress,
             )
-            return self.start(spec_of(configuration), supervision)
+            return self.start(spec, supervision)
 
         return start_process
 

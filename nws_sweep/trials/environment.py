@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from nws_sweep.records import (
-    Configuration,
     DatasetFacts,
     LoaderSettings,
     MachineTime,
@@ -82,9 +81,9 @@ class TrialProcess(Protocol):
         """Begins to end all its processes, without waiting; the end of the context that started it waits."""
 
 
-# Starts a trial process, and ends it: for a configuration, with a memory limit (bytes, None for no limit) and with its
-# first ``deadline_s``, infinite for none.
-ProcessFactory = Callable[[Configuration, int | None, float], AbstractContextManager[TrialProcess]]
+# Starts a trial process of a search, and ends it: with a memory limit (bytes, None for no limit) and with its first
+# ``deadline_s``, infinite for none.
+ProcessFactory = Callable[[int | None, float], AbstractContextManager[TrialProcess]]
 
 
 class Observer(Protocol):

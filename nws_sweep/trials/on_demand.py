@@ -101,7 +101,7 @@ class OnDemandProcess:
         """
         began_s = self.environment.clock()
         try:
-            starting = self.environment.start_process(self.configuration, memory_bytes, began_s + START_LIMIT_S)
+            starting = self.environment.start_process(memory_bytes, began_s + START_LIMIT_S)
             process = self._stack.enter_context(starting)
             self.running, self.facts = process, process.facts
             process.open(self.settings, place)
