@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -12,7 +13,6 @@ from torch.utils.data import DataLoader
 from nws_sweep.dataloading import loaders, sharing
 from nws_sweep.dataloading.digests import SampleLog, load_in_process, load_one_by_one
 from nws_sweep.dataloading.fingerprints import fingerprint
-from nws_sweep.dataloading.loaders import Source
 from nws_sweep.dataloading.recording import WorkerStart
 from nws_sweep.dataloading.thread_times import thread_times
 from nws_sweep.dataloading.whole_batches import MOST_SAMPLES, try_whole_batches
@@ -74,21 +74,15 @@ class TrialCommands:
 
     def prepare(self) -> DatasetFacts:
         """Makes the dataset, the training step and the collate_fn."""
-        data, source, configuration = self._data, self._data.source, self._spec.configuration
+        data, configuration = self._data, self._spec.configuration
         torch.manual_seed(configuration.seed + self._spec.rank)  # samplers of the user draw another order in each rank
         self._training_step = recipes.make_training_step(configuration.training_step)
         self._collate_fn = recipes.make("collate_fn", configuration.collate_fn, ConfigurationError)
-        return DatasetFacts(
-            type=f"{type(source.dataset).__module__}.{type(source.dataset).__qualname__}",
-            iterable=source.is_iterable,
-            samples=source.samples,
+        return replace(
+            data.facts,
             accelerator=accelerator.available(),
-            objects=data.objects,
-            handles=data.handles,
-            is_shuffled=source.is_shuffled(configuration.loader),
-            generators=hint(Source.unseeded_generators, source),
-            code=fingerprint(data.code, self._collate_fn),
-            loader=source.settings,
+            is_shuffled=data.source.is_shuffled(configuration.loader),
+            code=fingerprint(data.facts.code, self._collate_fn),
         )
 
     def load(self, keys: Sequence[Any], limit_s: float | None) -> tuple[SampleMade, ...]:

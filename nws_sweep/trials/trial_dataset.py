@@ -12,28 +12,25 @@ import torch
 from nws_sweep.dataloading import loaders, objects, sharing
 from nws_sweep.dataloading.loaders import Source
 from nws_sweep.errors import DatasetError
-from nws_sweep.records import ProcessSpec, PythonObjects
+from nws_sweep.records import DatasetFacts, ProcessSpec
 from nws_sweep.system import fork_server
 from nws_sweep.trials import recipes
 
 
 @dataclass(frozen=True, slots=True)
 class TrialDataset:
-    """A dataset with the hints found in it.
+    """A dataset with what was found in it.
 
     Attributes:
         source: Makes its DataLoaders.
-        objects: Containers of many Python objects, which forked workers copy.
         files: Paths, by descriptor, of the files that were opened with the dataset; forked workers share them.
-        handles: What else forked workers would share.
-        code: Fingerprint of the dataset and of the functions of a DataLoader.
+        facts: What does not depend on the configuration of a trial; without the accelerator, which no process may use
+            before it is forked.
     """
 
     source: Source
-    objects: tuple[PythonObjects, ...]
     files: Mapping[int, str]
-    handles: tuple[str, ...]
-    code: str
+    facts: DatasetFacts
 
 
 def make_dataset(spec: ProcessSpec) -> TrialDataset:
@@ -46,14 +43,27 @@ def make_dataset(spec: ProcessSpec) -> TrialDataset:
     dataset_or_loader = recipes.make("dataset", configuration.dataset, DatasetError)
     source = Source(dataset_or_loader, configuration.seed, spec.rank, configuration.ranks)
     _check(source, configuration.dataset.get("_target_"))
-    large_objects = hint(objects.python_objects, source.dataset)
     files: dict[int, str] = {}
     handles: tuple[str, ...] = ()
     if multiprocessing.get_start_method() == "fork":
         files = {number: path for number, path in sharing.open_files().items() if number not in opened_before}
         of_dataset = () if fork_server.is_of_program else files.values()
         handles = hint(partial(sharing.described, files=of_dataset), source.dataset)
-    return TrialDataset(source, large_objects, files, handles, source.fingerprint())
+    return TrialDataset(source, files, _facts(source, handles))
+
+
+def _facts(source: Source, handles: tuple[str, ...]) -> DatasetFacts:
+    return DatasetFacts(
+        type=f"{type(source.dataset).__module__}.{type(source.dataset).__qualname__}",
+        iterable=source.is_iterable,
+        samples=source.samples,
+        accelerator=None,
+        objects=hint(objects.python_objects, source.dataset),
+        handles=handles,
+        generators=hint(Source.unseeded_generators, source),
+        code=source.fingerprint(),
+        loader=source.settings,
+    )
 
 
 def _check(source: Source, target: Any) -> None:
