@@ -244,10 +244,7 @@ class FakeProcess:
 
     def _recorded_without_workers(self, window: Window) -> Window:
         first = self._session.taken - window.batches
-        records = []
-        for record in made_without_workers(window, first):
-            records.append(replace(record, position=self._position(record.number)))
-        return replace(window, records=tuple(records))
+        return replace(window, records=tuple(made_without_workers(window, first, self._position)))
 
     def _position(self, batch: int) -> float | None:
         """The place in the sampler's order of a batch of this epoch."""

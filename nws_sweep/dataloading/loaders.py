@@ -423,7 +423,7 @@ def in_runs(loader: DataLoader[Any], queued_batches: int, place: float = 0.0) ->
     if batches is None or len(batches) < 2:
         return None
     runs = BatchesInRuns(batches, queued_batches, place)
-    _replace_index_sampler(loader, runs)
+    replace_index_sampler(loader, runs)
     return runs
 
 
@@ -453,7 +453,7 @@ def begin_at(loader: DataLoader[Any], place: float) -> Sequence[int]:
     first = int(place * batches)
     if first == 0:
         return range(batches)
-    _replace_index_sampler(loader, RotatedBatches(index_sampler(loader), first))
+    replace_index_sampler(loader, RotatedBatches(index_sampler(loader), first))
     return [*range(first, batches), *range(first)]
 
 
@@ -461,12 +461,12 @@ def time_sampler(loader: DataLoader[Any]) -> SamplerClock:
     """Times the sampler of a DataLoader; an iterable dataset has none that takes time."""
     clock = SamplerClock()
     if not isinstance(loader.dataset, IterableDataset):
-        _replace_index_sampler(loader, TimedBatches(index_sampler(loader), clock))
+        replace_index_sampler(loader, TimedBatches(index_sampler(loader), clock))
     return clock
 
 
-def _replace_index_sampler(loader: DataLoader[Any], batches: Any) -> None:
-    """DataLoader.__setattr__ refuses a sampler after __init__."""
+def replace_index_sampler(loader: DataLoader[Any], batches: Any) -> None:
+    """Replaces what a DataLoader iterates over; DataLoader.__setattr__ refuses a sampler after __init__."""
     vars(loader)["sampler" if loader.batch_sampler is None else "batch_sampler"] = batches
 
 

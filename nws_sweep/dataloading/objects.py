@@ -107,9 +107,12 @@ def _parts(value: Any, path: str, most_elements: int | None) -> Iterator[tuple[s
 def _parts_of_object(value: Any, path: str) -> Iterator[tuple[str, Any]]:
     """Yields what a value reaches that is no container."""
     prefix = f"{path}." if path else ""
-    if isinstance(value, functools.partial | MethodType | BuiltinMethodType):
-        for inner in _called_by(value):
+    if isinstance(value, functools.partial):
+        for inner in (value.func, value.args, value.keywords):
             yield path, inner
+    elif isinstance(value, MethodType | BuiltinMethodType):
+        yield path, value.__self__
+        yield path, getattr(value, "__func__", None)
     elif isinstance(value, FunctionType):
         yield from _used_by(value)
     elif isinstance(value, type):
@@ -128,12 +131,6 @@ def _items(value: Any) -> Iterable[tuple[Any, Any]] | None:
         return items
     elements = _elements(value)
     return None if elements is None else enumerate(elements)
-
-
-def _called_by(value: Any) -> tuple[Any, ...]:
-    if isinstance(value, functools.partial):
-        return value.func, value.args, value.keywords
-    return value.__self__, getattr(value, "__func__", None)
 
 
 def _of_class(kind: type, prefix: str) -> Iterator[tuple[str, Any]]:

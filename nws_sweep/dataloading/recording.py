@@ -155,13 +155,16 @@ class BatchLog:
         first = self._first[0]
         return self._row(0, first)[0] if first < self._counts[0] <= first + _ROWS else None
 
-    def new(self, *, has_ended: bool = False) -> tuple[BatchRecord, ...]:
+    def new(
+        self, position_of: Callable[[int], float | None] = lambda number: None, *, has_ended: bool = False
+    ) -> tuple[BatchRecord, ...]:
         """Returns records of the epoch since the last call, up to the first batch that is not finished.
 
         Later batches that are finished wait, unless the epoch has ended: cheap batches would otherwise be more frequent
         among the records than in the epoch. Batches are numbered as if they were assigned to the workers in turn. With
         ``in_order=False``, or once a worker of an iterable dataset has no more samples, they are not: numbers stay
-        unique, but may have gaps.
+        unique, but may have gaps. ``position_of`` returns the place of a batch in the order of the sampler, if it is
+        known.
         """
         counts = list(self._counts)
         has_all_rows = True
@@ -175,6 +178,7 @@ class BatchLog:
             index, worker = divmod(number, self._workers)
             record = BatchRecord(
                 number=number,
+                position=position_of(number),
                 began_s=began_s,
                 ended_s=ended_s,
                 cost=BatchCost(cpu_s, wait_s, copy_s, threads),

@@ -358,7 +358,9 @@ def batch_length(batch: Any, default: int) -> int:
     return default
 
 
-def made_without_workers(window: Window, first: int) -> Iterator[BatchRecord]:
+def made_without_workers(
+    window: Window, first: int, position_of: Callable[[int], float | None] = lambda number: None
+) -> Iterator[BatchRecord]:
     """Yields records of what the main process made, without the first batch of an epoch, which contains the start.
 
     While it makes a batch an accelerator may do the step before, and threads of the dataset or of torch may compute.
@@ -367,6 +369,7 @@ def made_without_workers(window: Window, first: int) -> Iterator[BatchRecord]:
     Args:
         window: Of an epoch.
         first: Number of its first batch.
+        position_of: Returns the place of a batch in the order of the sampler, from 0 to 1; None if it is unknown.
     """
     overlap_s = window.overlap_s or (0.0,) * window.batches
     drawing_s = window.sampler_s / max(1, window.batches)
@@ -382,4 +385,4 @@ def made_without_workers(window: Window, first: int) -> Iterator[BatchRecord]:
             continue
         wait_s = batch_s * (1 - computing - delayed)
         cost = BatchCost(cpu_s=batch_s * cpus, wait_s=wait_s, threads=max(1.0, cpus))
-        yield BatchRecord(number=number, began_s=0.0, ended_s=batch_s, cost=cost)
+        yield BatchRecord(number=number, position=position_of(number), began_s=0.0, ended_s=batch_s, cost=cost)

@@ -104,10 +104,9 @@ class Pool:
         if starts_first and loader.multiprocessing_context is None:
             # Without a context, torch fixes the start method of a program that may still set it.
             copied.multiprocessing_context = multiprocessing.get_context(processes.start_method())
-        attributes = vars(copied)  # DataLoader.__setattr__ refuses samplers after __init__
-        attributes[OF_POOL] = True
+        vars(copied)[OF_POOL] = True
         if not torch_internals.makes_own_iterators(loader):  # they save the state of the sampler
-            attributes["sampler" if loader.batch_sampler is None else "batch_sampler"] = self.feed
+            loaders.replace_index_sampler(copied, self.feed)
         if self.log is not None:
             if rehearsal is not None and not is_iterable:
                 fetcher, _ = torch_internals.fetchers()

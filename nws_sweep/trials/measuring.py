@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +14,7 @@ from nws_sweep.dataloading.digests import SampleLog
 from nws_sweep.dataloading.orders import SamplerClock
 from nws_sweep.dataloading.recording import BatchLog, BatchTimer, WorkerStart
 from nws_sweep.dataloading.windows import LoaderSession, Moment, made_without_workers
-from nws_sweep.records import BatchRecord, LoaderSettings, SampleMade, Window, WindowKind, WindowRequest
+from nws_sweep.records import LoaderSettings, SampleMade, Window, WindowKind, WindowRequest
 
 logger = logging.getLogger(__name__)
 
@@ -109,19 +109,15 @@ class MeasuredLoader:
         window = self._session.window(request)
         if log is None:
             first = self._session.taken - window.batches
-            return replace(window, records=self._placed(made_without_workers(window, first)))
-        records = self._placed(log.new(has_ended=window.ended_epoch))
+            return replace(window, records=tuple(made_without_workers(window, first, self._position)))
+        records = log.new(self._position, has_ended=window.ended_epoch)
         return replace(window, records=records, worker_start=log.times.start, unfed_workers=log.unfed())
 
-    def _placed(self, records: Iterable[BatchRecord]) -> tuple[BatchRecord, ...]:
-        """Returns the records with the places of their batches in the order of the sampler, if they are known."""
-        placed = []
-        for record in records:
-            if self.batches and record.number < len(self._order):
-                placed.append(replace(record, position=self._order[record.number] / self.batches))
-            else:
-                placed.append(record)
-        return tuple(placed)
+    def _position(self, number: int) -> float | None:
+        """Returns the place of a batch of the epoch in the order of the sampler, from 0 to 1; None if it is unknown."""
+        if not self.batches or number >= len(self._order):
+            return None
+        return self._order[number] / self.batches
 
     def wait_until_idle(self, within_s: float) -> None:
         """Waits until the queue is full and all workers are idle, or for so many seconds."""
