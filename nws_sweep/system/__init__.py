@@ -8,7 +8,7 @@ May import ``records``, ``units`` and ``errors``.
 - ``accelerator``: the machine's accelerator
 - ``torch_internals``: the private names of torch, and those that it lacks
 - ``fork_server``: forks processes from one that has imported modules or made a dataset
-- ``processes``: process groups and signals, such as Ctrl-C and SIGTERM
+- ``processes``: process groups, open files, and signals such as Ctrl-C and SIGTERM
 - ``platforms``: what is impossible or unknown on this operating system
 - ``host_lock``, ``temporary``: one measurement at a time; temporary folders
 - ``page_cache``, ``streams``: files in the page cache; standard input, output and error

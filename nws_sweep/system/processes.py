@@ -1,4 +1,4 @@
-"""Processes: signals such as Ctrl-C, process groups, and resources that killed processes leave."""
+"""Processes: signals such as Ctrl-C, process groups, open files, and resources that killed processes leave."""
 
 import contextlib
 import ctypes
