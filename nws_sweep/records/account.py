@@ -2,7 +2,7 @@
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 from nws_sweep.records.ranges import NotNegative
 
@@ -101,7 +101,7 @@ class Account:
         if known_s <= total_s:
             return replace(self, making_s=total_s - known_s)
         scale = total_s / known_s
-        names = ("step_s", "sampler_s", "main_s", "starting_s", "unseen_s")
+        names = [part.name for part in fields(self) if part.name not in ("making_s", "others")]
         parts_s = {name: scale * getattr(self, name) for name in names}
         others = tuple(replace(loader, seconds=scale * loader.seconds) for loader in self.others)
         return Account(making_s=0.0, others=others, **parts_s)

@@ -1,5 +1,7 @@
 """The account of an epoch in words: the largest part that can be changed, and what to do."""
 
+from typing import Any
+
 import pytest
 
 from nws_sweep.analysis import accounts
@@ -16,6 +18,15 @@ def test_a_part_that_was_measured_elsewhere_never_makes_an_epoch_longer() -> Non
     shorter = account.lasting(4.0)
     assert shorter.total_s == 4.0
     assert [*shorter.seconds.items()][:3] == [(Part.OTHERS, 2.0), (Part.STEP, 1.5), (Part.SAMPLER, 0.5)]
+
+
+@pytest.mark.parametrize("part", [part for part in Part if part not in (Part.STEP, Part.OTHERS)])
+def test_every_part_is_scaled_and_has_a_remedy(part: Part) -> None:
+    seconds: dict[str, Any] = {"step_s": 1.0, "making_s": 0.0, f"{part.name.lower()}_s": 9.0}
+    account = Account(**seconds)
+    assert account.lasting(5.0).total_s == 5.0
+    assert accounts.to_change(account, loader_settings(4)) is part
+    assert "90 %" in accounts.remedy(account, part)
 
 
 def test_a_line_has_the_parts_that_are_worth_a_word() -> None:
