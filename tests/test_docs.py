@@ -121,6 +121,14 @@ def test_every_column_is_explained() -> None:
         assert f"`{column}`" in text, column
 
 
+def test_every_file_that_the_architecture_names_exists() -> None:
+    text = (ROOT / "docs" / "project" / "architecture.md").read_text("utf-8")
+    paths = re.findall(r"[\w/]+/\w+\.(?:py|yaml)\b|`[\w/]+/(?=`)", text)
+    assert len(paths) > 90
+    for path in (path.lstrip("`") for path in paths if "NAME" not in path):
+        assert (ROOT / path).exists() or (ROOT / "nws_sweep" / path).exists(), path
+
+
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_every_strategy_is_explained(strategy: str) -> None:
     files = [ROOT / name for name in ("conf/base.yaml", "conf/search.yaml", "docs/understand/searching.md")]
