@@ -39,6 +39,15 @@ class OtherLoader:
     starting_s: NotNegative = 0.0
     starts: int = 0
 
+    def scaled(self, factor: float) -> "OtherLoader":
+        """The same starts, with all seconds times a factor."""
+        return replace(
+            self,
+            seconds=factor * self.seconds,
+            called_s=factor * self.called_s,
+            starting_s=factor * self.starting_s,
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
@@ -103,5 +112,4 @@ class Account:
         scale = total_s / known_s
         names = [part.name for part in fields(self) if part.name not in ("making_s", "others")]
         parts_s = {name: scale * getattr(self, name) for name in names}
-        others = tuple(replace(loader, seconds=scale * loader.seconds) for loader in self.others)
-        return Account(making_s=0.0, others=others, **parts_s)
+        return Account(making_s=0.0, others=tuple(loader.scaled(scale) for loader in self.others), **parts_s)

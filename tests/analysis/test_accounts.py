@@ -13,10 +13,16 @@ STEP = Account(step_s=9.8, making_s=0.2)
 
 
 def test_a_part_that_was_measured_elsewhere_never_makes_an_epoch_longer() -> None:
-    account = Account(step_s=3.0, making_s=1.0, sampler_s=1.0, others=(OtherLoader(name="Val", seconds=4.0),))
+    account = Account(
+        step_s=3.0,
+        making_s=1.0,
+        sampler_s=1.0,
+        others=(OtherLoader(name="Val", seconds=4.0, called_s=3.0, starting_s=2.0),),
+    )
     assert account.lasting(10.0).seconds == {**account.seconds, Part.MAKING: 2.0}
     shorter = account.lasting(4.0)
     assert shorter.total_s == 4.0
+    assert shorter.others == (OtherLoader(name="Val", seconds=2.0, called_s=1.5, starting_s=1.0),)
     assert [*shorter.seconds.items()][:3] == [(Part.OTHERS, 2.0), (Part.STEP, 1.5), (Part.SAMPLER, 0.5)]
 
 
