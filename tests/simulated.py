@@ -63,7 +63,9 @@ def machine_of(
     def make_loader(settings: LoaderSettings) -> SimulatedLoader:
         workers = settings.num_workers
         length = 1000 if batches is None else batches
-        return SimulatedLoader(clock, length, make_s(workers), workers, start_s=start_s * workers, batch_size=8)
+        return SimulatedLoader(
+            clock, length, make_s(workers), workers, start_s=start_s * workers, batch_size=settings.batch_size or 1
+        )
 
     return FakeMachine(make_loader, batches, clock, step_s)
 

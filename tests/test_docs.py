@@ -1,3 +1,4 @@
+import inspect
 import re
 import shlex
 import shutil
@@ -9,9 +10,10 @@ import pytest
 from hydra import compose
 from PIL import Image
 
+import nws_sweep
 from nws_sweep import __version__
 from nws_sweep.config import schema
-from nws_sweep.records import BatchCost, codec
+from nws_sweep.records import STRATEGIES, BatchCost, codec
 from scripts.pages import command_line, figures, reference
 from tests.conftest import ROOT
 from tests.factories import recorded_trial, search_result, store_grid, trial
@@ -117,6 +119,21 @@ def test_every_column_is_explained() -> None:
     text = (ROOT / "docs" / "reference" / "files.md").read_text("utf-8")
     for column in (*codec.TIMING_COLUMNS, *codec.BATCH_COLUMNS):
         assert f"`{column}`" in text, column
+
+
+def test_every_file_that_the_architecture_names_exists() -> None:
+    text = (ROOT / "docs" / "project" / "architecture.md").read_text("utf-8")
+    paths = re.findall(r"[\w/]+/\w+\.(?:py|yaml)\b|`[\w/]+/(?=`)", text)
+    assert len(paths) > 90
+    for path in (path.lstrip("`") for path in paths if "NAME" not in path):
+        assert (ROOT / path).exists() or (ROOT / "nws_sweep" / path).exists(), path
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_every_strategy_is_explained(strategy: str) -> None:
+    files = [ROOT / name for name in ("conf/base.yaml", "conf/search.yaml", "docs/understand/searching.md")]
+    for text in (*(path.read_text("utf-8") for path in files), inspect.getdoc(nws_sweep.search) or ""):
+        assert strategy in text
 
 
 def test_the_references_are_what_the_script_writes() -> None:

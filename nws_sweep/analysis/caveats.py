@@ -93,9 +93,13 @@ def _about_noise(trials: Sequence[Trial]) -> Iterator[str]:
 
 def on_all(results: Sequence[SearchRecord]) -> list[str]:
     """Warnings that concern all configurations of a grid."""
-    lines = [line] if (line := unlike_machines(results)) else []
-    if any(r.configuration.loader.pin_memory and r.facts and r.facts.accelerator is None for r in results):
-        lines.append("pin_memory=true has no effect here: there is no accelerator")
+    lines = []
+    if mixed := unlike_machines(results):
+        lines.append(mixed)
+    for result in results:
+        if result.configuration.loader.pin_memory and result.facts and result.facts.accelerator is None:
+            lines.append("pin_memory=true has no effect here: there is no accelerator")
+            break
     if results and all(_copies_unpinned(result) for result in results):
         lines.append(
             "pin_memory=true was not tried: batches may be copied faster to the accelerator (add it to settings)"

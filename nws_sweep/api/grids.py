@@ -69,17 +69,17 @@ def sweep(dataset: Any, *, folder: str | Path | None = None, progress: Progress 
 
 def _searches(dataset: Any, keywords: Mapping[str, Any]) -> "list[_Search]":
     """Makes a search for each combination of values; the last axis varies fastest."""
-    axes = {}
-    for name, value in keywords.items():
-        if isinstance(value, list | tuple | range) and name not in _LISTS:
-            axes[name] = _named(value)
-            if not value:
-                raise ConfigurationError(f"{name}=[]: an axis of a grid needs a value")
+    axes: dict[str, Mapping[Any, Any]] = {}  # the values of each axis by what stands for them
+    for keyword, values in keywords.items():
+        if isinstance(values, list | tuple | range) and keyword not in _LISTS:
+            if not values:
+                raise ConfigurationError(f"{keyword}=[]: an axis of a grid needs a value")
+            axes[keyword] = _named(values)
     searches = []
-    for combination in itertools.product(*axes.values()):
-        point = dict(zip(axes, combination, strict=True))
-        values = {axis: axes[axis][name] for axis, name in point.items()}
-        searches.append(_Search(dataset, {**keywords, **values}, point))
+    for names in itertools.product(*axes.values()):
+        point = dict(zip(axes, names, strict=True))
+        values_of_point = {keyword: axes[keyword][name] for keyword, name in point.items()}
+        searches.append(_Search(dataset, {**keywords, **values_of_point}, point))
     return searches
 
 

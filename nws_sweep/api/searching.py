@@ -69,7 +69,8 @@ def search(  # noqa: PLR0913, PLR0917 - the DataLoader's own keywords, then ours
         max_workers: The largest candidate; None for 64 or the usable CPUs, whichever is more, if the strategy is
             adaptive, and for more after a doubling that gained a fifth; else for twice the usable CPUs.
         settings: Further settings to search after num_workers, such as ``["prefetch_factor", "pin_memory"]``; a
-            string is one name; None for prefetch_factor, unless it was given or the strategy is not adaptive.
+            string is one name; None for prefetch_factor and persistent_workers, unless given, or for nothing if the
+            strategy is not adaptive.
         training_step: What is done with each batch: None for nothing; a number of seconds to sleep, which resembles a
             step on an accelerator; or a function, which is called with the batch.
         tolerance: The share of time that twice as many workers must save, 0 to 1 (docs/understand/searching.md).

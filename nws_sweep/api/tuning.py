@@ -139,13 +139,14 @@ def _with_result(loaded: Made, result: SearchResult) -> Made:
     """Makes a copy with the best settings, and the attribute ``tuning``."""
     if is_module(loaded):
         module: Any = copy.copy(loaded)
-        module.train_dataloader, module.tuning = functools.partial(_loader_of, module, result), _tuning(result)
+        module.train_dataloader = functools.partial(_loader_of, module, result)
+        module.tuning = _tuning(result)
         return cast("Made", module)
     inner = loaders.untuned(loaders.unwrapped(loaded))
-    loaded = loaders.with_inner(loaded, inner)
+    untuned = loaders.with_inner(loaded, inner)
     if reason := _reason_against(inner, result.settings):
-        return _with_reason(loaded, reason)
-    tuned: Any = loaders.with_settings(loaded, result.settings)
+        return _with_reason(untuned, reason)
+    tuned: Any = loaders.with_settings(untuned, result.settings)
     tuned.tuning = _tuning(result)
     return cast("Made", tuned)
 

@@ -152,4 +152,5 @@ def _digest_with_lock(start: Any, lock: Any, worker_id: int) -> None:
             parts = tuple(parts_of(kind.__getitem__(self, key)))
         return SampleMade(worker=worker_id, key=key, parts=parts)
 
+    # With no slots of its own, since objects without a ``__dict__`` cannot get a class that has one.
     worker.dataset.__class__ = type(kind.__name__, (kind,), {"__slots__": (), "__getitem__": digests})

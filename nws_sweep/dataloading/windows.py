@@ -257,9 +257,10 @@ class LoaderSession:
         return self.read_clocks().clock_s - began_s if is_end else None
 
     def _take(self, request: WindowRequest) -> Window:
+        """Takes batches and makes a training step with each, until the request is satisfied or the epoch has ended."""
         taken, ended_s = 0, None
         now = began = reported = self.read_clocks()
-        while ended_s is None and not _is_satisfied(request, taken, now.clock_s - began.clock_s):
+        while not _is_satisfied(request, taken, now.clock_s - began.clock_s):
             if self._iterator is None:
                 now = self._begin_epoch(now)
             self._batches.asked(now)
@@ -267,7 +268,7 @@ class LoaderSession:
             waited_s = self._device.waited_s()
             if batch is _END:
                 self._iterator, ended_s = None, self._ended(waited_s)
-                continue
+                break
             self._batches.given(self.read_clocks(), batch, waited_s)
             self.training_step(batch)
             self._device.pace()

@@ -52,11 +52,10 @@ class Photos(Dataset[tuple[Any, int]]):
     ) -> None:
         if count < 1:
             raise DatasetError(f"dataset.count={count}: must be at least 1")
-        for name, value, most in (("width", width, 10_000), ("height", height, 10_000), ("quality", quality, 95)):
+        for option, value, most in (("width", width, 10_000), ("height", height, 10_000), ("quality", quality, 95)):
             if not 1 <= value <= most:
-                raise DatasetError(f"dataset.{name}={value}: must be 1 to {most}")
-        name = f"photos-{count}-{width}x{height}-q{quality}-v{_RECIPE}"
-        self.folder = expand_user(root) / name
+                raise DatasetError(f"dataset.{option}={value}: must be 1 to {most}")
+        self.folder = expand_user(root) / f"photos-{count}-{width}x{height}-q{quality}-v{_RECIPE}"
         self.transform = transform
         self._count = count
         try:

@@ -113,7 +113,8 @@ def of_program(
     for override in overrides:
         key = _key(override)
         value = column_value(config, key, override)
-        if columns.get(key.rpartition(".")[2]) != value:
+        last_part = key.rpartition(".")[2]
+        if columns.get(last_part) != value:
             columns[key] = value
     record = replace(record, configuration=replace(record.configuration, columns=columns))
     if record.facts is None:

@@ -109,13 +109,20 @@ def costs_near_the_best(
 
 
 def ladder(numbers: Sequence[int], chosen: int = 0, beside: Sequence[int] = (-1, 0, 1)) -> list[int]:
-    """Of ascending values of num_workers: both ends, doublings, and their neighbours; likewise around ``chosen``.
+    """Selects from ascending values of num_workers: both ends, doublings with their neighbours, and what is between.
 
+    With ``chosen`` instead of doublings: it with its neighbours, and eight steps up to its double and to its half.
     Batches go to workers in turn, so an expensive batch may recur at each multiple of a number of workers.
     """
-    steps = {round(chosen * 2 ** (step / 8)) for step in range(-8, 9)} if chosen else {3 * 2**n for n in range(11)}
-    middle = {chosen} if chosen else {2**n for n in range(13)}
-    wanted = {*steps, *(number + step for number in middle for step in beside), 0, *numbers[:1], *numbers[-1:]}
+    if chosen:
+        main = [chosen]
+        between = [round(chosen * 2 ** (eighth / 8)) for eighth in range(-8, 9)]
+    else:
+        main = [2**n for n in range(13)]
+        between = [3 * 2**n for n in range(11)]
+    wanted = {0, *numbers[:1], *numbers[-1:], *between}
+    for number in main:
+        wanted.update(number + step for step in beside)
     return [number for number in numbers if number in wanted]
 
 

@@ -176,8 +176,8 @@ def predict(records: Records, factor: float, settings: QueueSettings, misfit: fl
         draw = random.Random(number)
         slower = records.resampled(draw).slower(math.exp(draw.gauss(0.0, misfit)))
         replicates.append(epoch_of(slower, settings, [number]))
-    epochs, paces = zip(*replicates, strict=True)
-    return Prediction(epoch_s=_estimate(epoch_s, epochs), batch_s=_estimate(batch_s, paces))
+    epochs_s, batches_s = zip(*replicates, strict=True)
+    return Prediction(epoch_s=_estimate(epoch_s, epochs_s), batch_s=_estimate(batch_s, batches_s))
 
 
 def _estimate(value: float, replicates: Sequence[float]) -> Estimate:

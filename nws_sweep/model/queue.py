@@ -88,8 +88,8 @@ class _Machine:
         self._work_s = 0.0  # CPU time that a process has had which was runnable from the start
         self._running: list[tuple[float, int]] = []  # (value of _work_s at which it is done, process)
         self._waiting: list[tuple[float, int]] = []  # (time at which it is done, process)
-        self._demands = [1.0] * processes
-        self._demand = 0.0
+        self._demands = [1.0] * processes  # threads that compute, by process
+        self._demand = 0.0  # of all running processes together
 
     def compute(self, process: int, cpu_s: float, threads: float = 1.0) -> None:
         self._demands[process] = threads

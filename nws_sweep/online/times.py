@@ -143,7 +143,7 @@ def duration_s(windows: Iterable[Window]) -> float:
     return sum(window.elapsed_s for window in windows)
 
 
-def account_of(
+def account_of_training(
     windows: Sequence[Window], lasted_s: float, loader: LoaderTime, others: Sequence[OtherLoader]
 ) -> Account:
     """Where the time of a training went.

@@ -14,7 +14,7 @@ from nws_sweep.online.decision import Keep
 from nws_sweep.online.loader_clock import LoaderTime
 from nws_sweep.online.observation import TrainingTrial
 from nws_sweep.online.plan import Plan
-from nws_sweep.online.times import Measured, Times, account_of, times_of
+from nws_sweep.online.times import Measured, Times, account_of_training, times_of
 from nws_sweep.online.tuner import Tuner
 from nws_sweep.records import Account, Part, Trial
 from nws_sweep.system import accelerator
@@ -90,7 +90,7 @@ class Watcher(Tuner):
         if not windows or self._reason_not_to_know():
             return None
         lasted_s = max(0.0, until_s - windows[0].began_s - observation.batches.watching_s)
-        return account_of(windows, lasted_s, self.time, self.loader_clock.since(self.others_before, self.time))
+        return account_of_training(windows, lasted_s, self.time, self.loader_clock.since(self.others_before, self.time))
 
     def _reason(self, trial: Trial, batches: int | None) -> str:
         """What was found, in a sentence."""

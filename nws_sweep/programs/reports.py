@@ -22,8 +22,9 @@ def report(folder: Path, *, prints: bool = True) -> int:
     """
     sys.stdout.flush()
     command = [sys.executable, "-m", "nws_sweep", "report", str(folder.absolute())]
-    # A folder nws_sweep in the current folder, such as that of the answers, would hide an editable installation. Only
-    # then another folder: in site-packages, modules there would hide those of the standard library.
+    # ``-m`` imports from the current folder first. A folder nws_sweep there, such as that of the answers, would hide an
+    # editable installation: then the process starts where the package is. Not always, since its neighbours in
+    # site-packages would hide modules of the standard library.
     folder_of_package = Path(nws_sweep.__file__).parents[1] if Path("nws_sweep").is_dir() else None
     output = None if prints else subprocess.DEVNULL
     done = subprocess.run(command, check=False, cwd=folder_of_package, stdout=output)

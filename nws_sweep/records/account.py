@@ -2,7 +2,7 @@
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 from nws_sweep.records.ranges import NotNegative
 
@@ -38,6 +38,15 @@ class OtherLoader:
     called_s: NotNegative = 0.0
     starting_s: NotNegative = 0.0
     starts: int = 0
+
+    def scaled(self, factor: float) -> "OtherLoader":
+        """The same starts, with all seconds times a factor."""
+        return replace(
+            self,
+            seconds=factor * self.seconds,
+            called_s=factor * self.called_s,
+            starting_s=factor * self.starting_s,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +110,6 @@ class Account:
         if known_s <= total_s:
             return replace(self, making_s=total_s - known_s)
         scale = total_s / known_s
-        names = ("step_s", "sampler_s", "main_s", "starting_s", "unseen_s")
+        names = [part.name for part in fields(self) if part.name not in ("making_s", "others")]
         parts_s = {name: scale * getattr(self, name) for name in names}
-        others = tuple(replace(loader, seconds=scale * loader.seconds) for loader in self.others)
-        return Account(making_s=0.0, others=others, **parts_s)
+        return Account(making_s=0.0, others=tuple(loader.scaled(scale) for loader in self.others), **parts_s)

@@ -17,7 +17,7 @@ from nws_sweep.records.measurements import BatchRecord, BatchTime, StageTime, Tr
 from nws_sweep.records.search_record import SearchRecord
 from nws_sweep.records.settings import Configuration, plain
 
-# Version of result.json: raised when its keys change.
+# Version of result.json: raised when keys go or change their meaning. A new key with a default needs no other version.
 SCHEMA_VERSION = 6
 
 # Errors of reading: invalid JSON, a missing key, a value of the wrong type or out of range, or too much of something.

@@ -58,12 +58,14 @@ class ResultStore:
         ``reuse`` is ``never``, ``fresh`` (the same versions, at most ``FRESH_FOR`` old) or ``always``; relative paths
         of the dataset begin in ``working_folder``.
         """
+        if reuse == "never":
+            return None
         path = self._path(configuration, host, working_folder)
         try:
             record = codec.from_text(atomic.read_text(path))
         except (OSError, *codec.UNREADABLE):
             return None
-        if reuse == "never" or (reuse == "fresh" and staleness(record, host)):
+        if reuse == "fresh" and staleness(record, host):
             return None
         with contextlib.suppress(OSError, *codec.UNREADABLE):  # only predictions need the costs of batches
             record = codec.with_records(record, atomic.read_text(path.with_suffix(".csv")))

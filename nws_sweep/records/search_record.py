@@ -168,8 +168,9 @@ class SearchRecord:
             return ""
         if self.is_final:
             numbers = {*self.configuration.search.candidates, *self.measured_numbers}
-            only = f"num_workers={min(numbers)} was the only candidate, so it was compared with no other"
-            return only if len(numbers) == 1 else ""
+            if len(numbers) > 1:
+                return ""
+            return f"num_workers={min(numbers)} was the only candidate, so it was compared with no other"
         if not self.complete:
             count = sum(trial.objective_s is not None for trial in self.trials)
             measured = f"{count} candidate{' was' if count == 1 else 's were'} measured"

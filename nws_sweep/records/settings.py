@@ -123,7 +123,7 @@ class MeasureRules:
 class SearchRules:
     """Which candidates are measured and how the best is chosen."""
 
-    strategy: AnyStrategy  # ``adaptive``, ``patience``, ``exhaustive`` or ``online``
+    strategy: AnyStrategy  # of ``ranges.STRATEGIES``, or ``online``
     candidates: Candidates  # allowed values of num_workers, ascending and distinct
     patience: CountOr0 = 3  # consecutive candidates without improvement allowed before the search stops
     max_workers: Workers | None = None  # the user's limit; None for none

@@ -67,8 +67,8 @@ def printer_for(progress: Progress) -> Print:
 def announcer(progress: Progress) -> Print:
     """Returns the function for important lines: what a search waits for, its cost, and the chosen setting.
 
-    It always logs the line at INFO. It also prints the line as all lines are, or to standard error if there is no
-    terminal; with ``progress=False`` it only logs the line.
+    It logs each line at INFO, and prints it as ``printer_for(progress)`` does; where that prints nothing for lack of a
+    terminal (``progress=None``), to standard error.
     """
     print_line = printer_for(progress)
     if progress is None and print_line is _discard:

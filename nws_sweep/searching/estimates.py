@@ -102,7 +102,10 @@ class Estimates:
         return self._price(self.answer) / choice.price(1.0, settings.num_workers, self.tolerance)
 
     def loss(self, settings: LoaderSettings) -> float:
-        """Expected share of the price that is lost by choosing ``answer`` if ``settings`` are better."""
+        """Expected share of the price that is lost by choosing ``answer`` if ``settings`` are better.
+
+        About 0 if ``settings`` are surely worse, by however much: it ranks no candidates, ``costs_s`` does.
+        """
         return choice.expected_loss(self._excess(settings), self._spread(settings))
 
     def _excess(self, settings: LoaderSettings) -> float:

@@ -54,7 +54,7 @@ class Round:
     Attributes:
         candidates: At least one; new candidates are started.
         beside: Candidates that are measured too, for the comparison, if they have trial processes.
-        ended: Candidates to end before the round.
+        ended: Candidates to end before the round; with fewer than three rounds they can no longer be the answer.
         window_s: Least seconds of a window.
         are_rivals: Whether candidates compete: they are ended because other candidates are better, and where a new one
             does not fit, the slowest ends at once. If not, all become precise: candidates are ended because they are,

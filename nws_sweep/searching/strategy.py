@@ -103,6 +103,10 @@ class Patience(Strategy):
         return f"{count} {outcome} (patience {self._patience})"
 
 
+# Strategies that need no predictions, by name; ``STRATEGIES`` in records/ranges.py has all names.
+_WITHOUT_MODEL: Mapping[str, type[Strategy]] = {"patience": Patience, "exhaustive": Patience}
+
+
 def make(
     configuration: Configuration, cores: float = 1.0, guess: int | None = None, start_method: str = "fork"
 ) -> Strategy:
@@ -116,9 +120,11 @@ def make(
     """
     rules, base, measure = configuration.search, configuration.loader, configuration.measure
     method = base.multiprocessing_context or start_method
-    workers: Strategy = Patience(rules=rules, base=base, measure=measure)
+    workers: Strategy
     if rules.strategy == "adaptive":
         workers = Adaptive(rules=rules, base=base, measure=measure, cores=cores, guess=guess, start_method=method)
+    else:
+        workers = _WITHOUT_MODEL[rules.strategy](rules=rules, base=base, measure=measure)
     if not rules.searched(base):
         return workers
     return OtherSettingsSearch(

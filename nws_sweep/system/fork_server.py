@@ -251,6 +251,10 @@ def serve(connection: Connection) -> None:
 def _fork(
     connection: Connection, channel: Connection, channels: dict[BaseProcess, Connection], held: list[Any]
 ) -> None:
+    """Forks a process that serves ``connection``; ``channel`` tells the program its pid or the error, later its exit.
+
+    The process closes the files ``held`` by this one.
+    """
     for passed in (connection, channel):
         os.set_inheritable(passed.fileno(), False)
     context = multiprocessing.get_context("fork")

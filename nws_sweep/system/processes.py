@@ -269,13 +269,16 @@ def open_files(process: int | str = "self") -> dict[int, str]:
 
 def running(pids: Iterable[int], after_s: float = 0.0) -> list[int]:
     """The processes that still run after at most ``after_s`` seconds."""
-    family, deadline = [], time.monotonic() + after_s
+    deadline_s = time.monotonic() + after_s
+    processes = []
     for pid in pids:
         with contextlib.suppress(psutil.NoSuchProcess):
-            family.append(psutil.Process(pid))
-    while (left := [process.pid for process in family if is_alive(process)]) and time.monotonic() < deadline:
+            processes.append(psutil.Process(pid))
+    while True:
+        left = [process.pid for process in processes if is_alive(process)]
+        if not left or time.monotonic() >= deadline_s:
+            return left
         time.sleep(POLL_S)
-    return left
 
 
 def is_alive(process: psutil.Process) -> bool:

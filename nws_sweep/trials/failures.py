@@ -61,7 +61,7 @@ class WorkerExits:
             return error.__cause__
         if not isinstance(error, ConnectionError | EOFError) or not callable(self._handler):
             return error
-        deadline_s = time.monotonic() + _EXITED_WITHIN_S
+        deadline_s = time.monotonic() + _EXITED_WITHIN_S  # the connection is lost a moment before the worker has exited
         while time.monotonic() < deadline_s:
             try:
                 self._handler(signal.SIGCHLD, None)

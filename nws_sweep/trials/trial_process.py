@@ -306,7 +306,10 @@ class ProcessWithBackground(ChildProcess):
         self.beside = [process.pid for process in self._background]
 
     def request(self, name: str, *arguments: Any) -> Any:
-        """Sends a command to the measured process; raises the error of a background loader that has failed."""
+        """Sends a command to the measured process; raises the error of a background loader that has failed.
+
+        The background loaders go on with their latest command until there is another one for them (``_IN_BACKGROUND``).
+        """
         command = _IN_BACKGROUND.get(name, self._in_background)
         if command != self._in_background:
             with _failures_named():

@@ -1,5 +1,7 @@
 """The account of an epoch in words: the largest part that can be changed, and what to do."""
 
+from typing import Any
+
 import pytest
 
 from nws_sweep.analysis import accounts
@@ -11,11 +13,26 @@ STEP = Account(step_s=9.8, making_s=0.2)
 
 
 def test_a_part_that_was_measured_elsewhere_never_makes_an_epoch_longer() -> None:
-    account = Account(step_s=3.0, making_s=1.0, sampler_s=1.0, others=(OtherLoader(name="Val", seconds=4.0),))
+    account = Account(
+        step_s=3.0,
+        making_s=1.0,
+        sampler_s=1.0,
+        others=(OtherLoader(name="Val", seconds=4.0, called_s=3.0, starting_s=2.0),),
+    )
     assert account.lasting(10.0).seconds == {**account.seconds, Part.MAKING: 2.0}
     shorter = account.lasting(4.0)
     assert shorter.total_s == 4.0
+    assert shorter.others == (OtherLoader(name="Val", seconds=2.0, called_s=1.5, starting_s=1.0),)
     assert [*shorter.seconds.items()][:3] == [(Part.OTHERS, 2.0), (Part.STEP, 1.5), (Part.SAMPLER, 0.5)]
+
+
+@pytest.mark.parametrize("part", [part for part in Part if part not in (Part.STEP, Part.OTHERS)])
+def test_every_part_is_scaled_and_has_a_remedy(part: Part) -> None:
+    seconds: dict[str, Any] = {"step_s": 1.0, "making_s": 0.0, f"{part.name.lower()}_s": 9.0}
+    account = Account(**seconds)
+    assert account.lasting(5.0).total_s == 5.0
+    assert accounts.to_change(account, loader_settings(4)) is part
+    assert "90 %" in accounts.remedy(account, part)
 
 
 def test_a_line_has_the_parts_that_are_worth_a_word() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from nws_sweep.online import texts
 from nws_sweep.online.loader_clock import LoaderTime
-from nws_sweep.online.times import Measured, account_of, times_of
+from nws_sweep.online.times import Measured, account_of_training, times_of
 from nws_sweep.records import BatchCost, OtherLoader, Part, Trial, Window, WindowKind
 from tests import factories
 from tests.factories import estimate, loader_settings, measurement, recorded_trial
@@ -93,12 +93,12 @@ def test_the_account_of_a_training_has_each_second_once() -> None:
     ]  # fmt: skip
     validation = OtherLoader(name="Val", seconds=3.0)
     loader = LoaderTime(workers=2, starting_s=1.0)
-    account = account_of(windows, 8.75, loader, [validation])
+    account = account_of_training(windows, 8.75, loader, [validation])
     assert account.total_s == 8.75
     assert account.seconds == pytest.approx({
         Part.OTHERS: 3.0, Part.UNSEEN: 2.0, Part.MAKING: 1.125, Part.STEP: 1.0, Part.STARTING: 1.0, Part.SAMPLER: 0.5,
         Part.MAIN: 0.125,
     })  # fmt: skip
-    left = account_of(windows, 8.75, LoaderTime(workers=2, starting_s=2.5, dropped_s=1.5), [validation])
+    left = account_of_training(windows, 8.75, LoaderTime(workers=2, starting_s=2.5, dropped_s=1.5), [validation])
     changed_s = {part: left.seconds[part] - account.seconds[part] for part in Part}
     assert changed_s == {**dict.fromkeys(Part, 0.0), Part.STARTING: 1.5, Part.UNSEEN: -1.5}

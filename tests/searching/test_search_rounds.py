@@ -226,7 +226,7 @@ def test_candidates_that_failed_or_did_not_fit_are_not_called_slower() -> None:
 
 
 # Seconds per batch: no gain from workers, and a gain up to four workers.
-USELESS, USEFUL = 1.0, 0.1
+USELESS, USEFUL = 8.0, 0.1  # seconds in which a worker makes a batch, which takes 1 s without workers
 
 
 def scaling(per_worker_s: float) -> FakeMachine:

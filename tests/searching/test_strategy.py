@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nws_sweep.records import LoaderSettings, MeasureRules, SearchRules
+from nws_sweep.records import STRATEGIES, LoaderSettings, MeasureRules, SearchRules
 from nws_sweep.searching import other_settings
 from nws_sweep.searching.estimates import estimates_of
 from nws_sweep.searching.observations import Observation, Round, Stop, Strategy
@@ -83,6 +83,11 @@ def test_candidates_that_are_certain_to_be_measured_are_decided_together_beside_
     # An observation out of order counts when the order reaches it.
     assert strategy.decide([seen(8, 1.0)]) == measured_out(0, 1, 2)
     assert isinstance(strategy.decide([seen(8, 1.0), *(seen(n, 5.0 + n) for n in range(4))]), Stop)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_each_strategy_begins_with_a_round(strategy: str) -> None:
+    assert isinstance(made(search_rules((0, 2), strategy=strategy)).decide([]), Round)
 
 
 def by_rounds(chosen: LoaderSettings, *costs: float) -> Observation:

@@ -82,11 +82,12 @@ class StageTimer:
         self._clock = StageClock(functions.root, read)
         name = "monitoring" if sys.version_info >= (3, 12) else "exchanging"
         noticing: Any = importlib.import_module(f"{__package__}.{name}")
+        # Ends the noticing of calls; None if another tool profiles this program.
         self._end: Callable[[], None] | None = noticing.begin(self._clock, functions)
         self._clock.begin()
 
     def stop(self) -> tuple[StageTime, ...]:
-        """The batch is finished; empty if another tool profiles this program."""
+        """Returns the stages of the batch, which is finished; empty if another tool profiles this program."""
         self._clock.end()
         if self._end is None:
             return ()
