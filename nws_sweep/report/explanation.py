@@ -64,7 +64,12 @@ class Explanation:
         if self.epoch_s:
             first += f"; the epoch takes {units.seconds(self.epoch_s)}"
         first += f" with num_workers={self.num_workers}"
-        lines = [stage_table(self.stages), first, *sentences(self.stages, self.num_workers), *self.advice]
+        lines = [
+            snippets.markdown_table(table(self.stages)),
+            first,
+            *sentences(self.stages, self.num_workers),
+            *self.advice,
+        ]
         return printable("\n".join(lines))
 
     _repr_html_ = snippets.preformatted
@@ -103,11 +108,6 @@ def table(stages: Sequence[Stage]) -> list[list[str]]:
     """Lists the header, and the cells of stages that take a hundredth of a sample's time, at most twelve."""
     expensive = [stage for stage in stages if stage.share >= _LEAST_SHARE and stage.depth <= 1]
     return [list(_HEADER), *map(_cells, nested(expensive[:_MOST_ROWS]))]
-
-
-def stage_table(stages: Sequence[Stage]) -> str:
-    """Renders the table of the stages as Markdown."""
-    return snippets.markdown_table(_HEADER, table(stages)[1:])
 
 
 def _cells(stage: Stage) -> list[str]:

@@ -136,7 +136,7 @@ class SearchResult(SearchAnswer):
             lines.append(f"measured at {self.measured_at}")
         elif self.cost_s:
             lines.append(snippets.cost_line(self.record))
-        lines += ["", snippets.trial_table(self._configuration).rstrip()]
+        lines += ["", snippets.markdown_table(snippets.trial_table(self._configuration)).rstrip()]
         return printable("\n".join(lines))
 
     _repr_html_ = snippets.preformatted
