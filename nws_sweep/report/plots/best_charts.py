@@ -76,7 +76,4 @@ def _name_bars(axes: Axes, rows: Sequence[Mapping[str, str]]) -> None:
     for row in rows:
         cells = [style.fitting(cell, inches) for cell in row.values()]
         names.append(facets.BETWEEN.join(cells[:_MOST_COLUMNS]))
-    axes.set_ylim(len(rows) - 0.5, -0.5)
-    axes.set_yticks(range(len(rows)), names)
-    axes.tick_params(axis="y", length=0)
-    axes.grid(axis="x")
+    style.name_rows(axes, names)

@@ -26,12 +26,8 @@ def draw(stages: Sequence[Stage], title: str) -> Figure:
     axes.bar_label(upper, [units.share(stage.share) for stage in stages], padding=4)
     axes.bar_label(lower, [_saving(stage) for stage in stages], padding=4)
     axes.legend([upper, lower], ["share of a sample's time", "share of the epoch saved if it took no time"])
-    names = [style.fitting(stage.label[::-1], _NAME)[::-1] for stage in stages]
-    axes.set_yticks(places, names)
-    axes.set_ylim(len(stages) - 0.5, -0.5)
+    style.name_rows(axes, [style.fitting(stage.label[::-1], _NAME)[::-1] for stage in stages])
     axes.set_xlim(0, 1.25 * max([*shares, *saved]))
-    axes.tick_params(axis="y", length=0)
-    axes.grid(axis="x")
     axes.set_xlabel("percent")
     return figure
 
