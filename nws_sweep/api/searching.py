@@ -6,8 +6,7 @@ from typing import Any
 
 from nws_sweep.api.loader_search import LoaderSearch
 from nws_sweep.api.request import Request, TrainingStep
-from nws_sweep.config.expected_names import explained
-from nws_sweep.config.python_notation import in_python
+from nws_sweep.config.python_notation import explained, in_python
 from nws_sweep.dataloading.inputs import LoaderInput, loader_input_of
 from nws_sweep.errors import printable
 from nws_sweep.model.epoch_length import LONGER
@@ -138,9 +137,7 @@ def search_for_all_ranks(make_loader_input: Callable[[], LoaderInput], request: 
 
 
 def _result(loader_input: LoaderInput, request: Request) -> SearchResult:
-    search_here = LoaderSearch(loader_input, request)
-    record, is_stored = search_here.run(search_here.configuration)
-    return SearchResult(record, is_stored)
+    return SearchResult(*LoaderSearch(loader_input, request).run())
 
 
 def _warnings(result: SearchResult) -> Iterator[str]:
