@@ -144,11 +144,10 @@ def _warnings(result: SearchResult) -> Iterator[str]:
     """Yields the lines that the caller must not miss, at most one of a kind."""
     if result.status == Status.UNDECIDED:
         yield result.first_line
+    excluded, longer = [], []
     for trial in result.trials:
         if trial.state is TrialState.WRONG_SAMPLES:
-            yield f"num_workers={trial.num_workers} is excluded: {trial.reason}"
-            break
-    for trial in result.trials:
-        if trial.state is TrialState.OK and any(line.startswith(LONGER) for line in trial.warnings):
-            yield next(line for line in trial.warnings if line.startswith(LONGER))
-            break
+            excluded.append(f"num_workers={trial.num_workers} is excluded: {trial.reason}")
+        elif trial.state is TrialState.OK:
+            longer += [line for line in trial.warnings if line.startswith(LONGER)]
+    yield from (*excluded[:1], *longer[:1])

@@ -14,7 +14,7 @@ from nws_sweep.dataloading import generators, loaders, sharing
 from nws_sweep.dataloading.generators import SeededGenerators
 from nws_sweep.dataloading.inputs import DATALOADER_DEFAULTS, LoaderInput, is_module, loader_input_of, loader_of_module
 from nws_sweep.errors import ConfigurationError, OutOfTime
-from nws_sweep.records import LoaderSettings, MeasureRules, Status, Tuning
+from nws_sweep.records import MeasureRules, Status, Tuning
 from nws_sweep.report.progress import Print, Progress, announcer
 from nws_sweep.report.search_result import SearchResult
 from nws_sweep.system import platforms, processes
@@ -143,18 +143,12 @@ def _with_result(loaded: Made, result: SearchResult) -> Made:
         return cast("Made", module)
     inner = loaders.untuned(loaders.unwrapped(loaded))
     loaded = loaders.with_inner(loaded, inner)
-    if reason := _reason_against(inner, result.settings):
+    are_others = result.settings.num_workers not in {0, inner.num_workers}
+    if are_others and (reason := sharing.reason_against_workers(inner)):
         return _with_reason(loaded, reason)
     tuned: Any = loaders.with_settings(loaded, result.settings)
     tuned.tuning = _tuning(result)
     return cast("Made", tuned)
-
-
-def _reason_against(loader: "DataLoader[Any]", settings: LoaderSettings) -> str:
-    """Says why the workers of these settings must not use the dataset of this process; empty if they may."""
-    if settings.num_workers in (0, loader.num_workers):
-        return ""
-    return sharing.reason_against_workers(loader)
 
 
 def _with_reason(loaded: Made, reason: str) -> Made:

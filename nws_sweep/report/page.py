@@ -92,10 +92,7 @@ def _against_others(configuration: ConfigurationSummary, best: Trial) -> str:
 
 def report(summary: Summary, pictures: Sequence[Picture]) -> str:
     """Renders the report as one HTML file, whose tables sort numbers by value and unit."""
-    embedded = []
-    for title, alt, png in pictures:
-        embedded.append((title, alt, base64.b64encode(png.with_suffix(".svg").read_bytes())))
-    return rendered("report.html", summary=summary, pictures=embedded)
+    return rendered("report.html", summary=summary, pictures=pictures)
 
 
 def markdown(summary: Summary, pictures: Sequence[Picture] = ()) -> str:
@@ -123,7 +120,7 @@ def _environment() -> Environment:
         loader=PackageLoader("nws_sweep.report"), autoescape=select_autoescape(), undefined=StrictUndefined,
         trim_blocks=True, lstrip_blocks=True, finalize=_finalized,
     )  # fmt: skip
-    environment.filters.update(line=_in_markdown, rows=_rows_in_markdown, target=_target_in_markdown)
+    environment.filters.update(line=_in_markdown, rows=_rows_in_markdown, target=_target_in_markdown, svg=_svg)
     environment.globals.update(
         setting=setting, pace=pace, gains=gains, certainty=certainty, drawn=drawn, explanation=explanation,
         formats=formats, snippets=snippets, units=units,
@@ -133,6 +130,11 @@ def _environment() -> Environment:
 
 def _finalized(value: Any) -> Any:
     return printable(value) if type(value) is str else value  # subclasses are HTML already
+
+
+def _svg(png: Path) -> str:
+    """Encodes the SVG beside a PNG."""
+    return base64.b64encode(png.with_suffix(".svg").read_bytes()).decode()
 
 
 def _in_markdown(text: str) -> str:
