@@ -77,14 +77,6 @@ def panels(title: str, count: int, columns: int, row: float, **how: Any) -> tupl
     return figure, axes[:count]
 
 
-def name_rows(axes: Axes, names: Sequence[str]) -> None:
-    """Names the rows of horizontal bars, the first one on top."""
-    axes.set_yticks(range(len(names)), names)
-    axes.set_ylim(len(names) - 0.5, -0.5)
-    axes.tick_params(axis="y", length=0)
-    axes.grid(axis="x")
-
-
 def legend(figure: Figure, entries: Sequence[Artist | Container], title: str = "") -> None:
     """Places the entries below the panels, in as many columns as fit."""
     longest = max(len(str(entry.get_label())) for entry in entries)
