@@ -50,9 +50,9 @@ def curves_of(**axes: Sequence[Any]) -> Chart:
 
 
 def test_of_many_datasets_the_fastest_are_drawn_and_the_title_says_so() -> None:
-    names = [f"data{number}" for number in range(facets.MOST_PANELS + 3)]
+    names = [f"data{number}" for number in range(line_charts.MOST_PANELS + 3)]
     chart = curves_of(dataset=names)
-    assert list(chart.panels) == names[: facets.MOST_PANELS]
+    assert list(chart.panels) == names[: line_charts.MOST_PANELS]
     assert chart.left_out == " (the 24 fastest of 27 datasets)"
     assert curves_of(dataset=names[:2]).left_out == ""
 
