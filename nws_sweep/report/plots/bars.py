@@ -23,7 +23,7 @@ _MOST_BARS = 24
 _MOST_COLUMNS = 6  # in the name of a row
 _NAME = 3.4  # inches, the name of a row
 _HEIGHT = 0.62  # of a bar, in rows
-_STAGE_NAME, _STAGE_HEIGHT = 3.0, 0.38
+_STAGE_NAME, _STAGE_HEIGHT = 3.0, 0.38  # inches, rows
 
 
 class Best(NamedTuple):
