@@ -50,8 +50,8 @@ def page(grid: Summary, workloads: Sequence[Summary], origin: str) -> str:
         "# The demo",
         _INTRODUCTION,
         origin,
-        f"## A grid\n\n{snippets.as_markdown_table(grid)}",
-        f"## The rule of thumb\n\n{snippets.markdown_table(_HEADER, rows)}",
+        f"## A grid\n\n{snippets.markdown_table(snippets.best_table(grid))}",
+        f"## The rule of thumb\n\n{snippets.markdown_table([_HEADER, *rows])}",
     ]
     return "\n\n".join(section.strip() for section in sections) + "\n"
 

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -237,10 +238,9 @@ def explain(arguments: Sequence[str]) -> int:
     options = _parser(explain, "DIR", selects=True).parse_args(arguments)
     from nws_sweep.report import explanation
 
-    def text(configuration: "ConfigurationSummary") -> str:
-        return f"{configuration.label}\n\n{explanation.of(configuration)}\n"
-
-    return _print_each(_summary(options.dir, options.where), text)
+    return _print_each(
+        _summary(options.dir, options.where), lambda summary: f"{summary.label}\n\n{explanation.of(summary)}\n"
+    )
 
 
 def predict(arguments: Sequence[str]) -> int:
@@ -264,10 +264,7 @@ def predict(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     from nws_sweep.report import command_text
 
-    def text(configuration: "ConfigurationSummary") -> str:
-        return command_text.predictions(configuration, options)
-
-    return _print_each(_summary(options.dir, options.where), text)
+    return _print_each(_summary(options.dir, options.where), partial(command_text.predictions, options=options))
 
 
 def _print_each(summary: "Summary", text: Callable[["ConfigurationSummary"], str]) -> int:

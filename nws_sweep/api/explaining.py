@@ -4,7 +4,7 @@ from typing import Any
 
 from nws_sweep.api.request import TrainingStep
 from nws_sweep.api.searching import search
-from nws_sweep.config.expected_names import explained
+from nws_sweep.config.python_notation import explained
 from nws_sweep.report import explanation
 from nws_sweep.report.explanation import Explanation
 from nws_sweep.report.search_result import SearchResult

@@ -11,7 +11,7 @@ from nws_sweep.api import searching
 from nws_sweep.api.loader_search import LoaderSearch
 from nws_sweep.api.request import Request
 from nws_sweep.config import schema
-from nws_sweep.config.expected_names import explained
+from nws_sweep.config.python_notation import explained
 from nws_sweep.dataloading.inputs import DATALOADER_DEFAULTS, loader_input_of
 from nws_sweep.errors import ConfigurationError, NwsSweepError
 from nws_sweep.records import SearchRecord, shown, storage
@@ -58,7 +58,7 @@ def sweep(dataset: Any, *, folder: str | Path | None = None, progress: Progress 
     platforms.require("searching")
     searches = _searches(dataset, {**keywords, "progress": progress})
     if folder is not None:
-        _refuse_others(Path(folder), [search.name for search in searches])
+        _refuse_others(Path(folder), [name for name, _ in searches])
     announce = announcer(progress)
 
     def sweep_here() -> SweepResult:
@@ -67,20 +67,31 @@ def sweep(dataset: Any, *, folder: str | Path | None = None, progress: Progress 
     return rank0.run_on_rank0(sweep_here)
 
 
-def _searches(dataset: Any, keywords: Mapping[str, Any]) -> "list[_Search]":
-    """Makes a search for each combination of values; the last axis varies fastest."""
-    axes: dict[str, Mapping[Any, Any]] = {}  # the values of each axis by what stands for them
-    for keyword, values in keywords.items():
-        if isinstance(values, list | tuple | range) and keyword not in _LISTS:
-            if not values:
-                raise ConfigurationError(f"{keyword}=[]: an axis of a grid needs a value")
-            axes[keyword] = _named(values)
+def _searches(dataset: Any, keywords: Mapping[str, Any]) -> list[tuple[str, LoaderSearch]]:
+    """Makes a search for each combination of values, with the name of its folder; the last axis varies fastest."""
+    axes = {}
+    for name, value in keywords.items():
+        if isinstance(value, list | tuple | range) and name not in _LISTS:
+            axes[name] = _named(value)
+            if not value:
+                raise ConfigurationError(f"{name}=[]: an axis of a grid needs a value")
     searches = []
-    for names in itertools.product(*axes.values()):
-        point = dict(zip(axes, names, strict=True))
-        values_of_point = {keyword: axes[keyword][name] for keyword, name in point.items()}
-        searches.append(_Search(dataset, {**keywords, **values_of_point}, point))
+    for combination in itertools.product(*axes.values()):
+        point = dict(zip(axes, combination, strict=True))
+        values = {axis: axes[axis][name] for axis, name in point.items()}
+        name = schema.folder_name([f"{axis}={shown(value)}" for axis, value in point.items()])
+        searches.append((name, _search(dataset, {**keywords, **values}, point)))
     return searches
+
+
+def _search(dataset: Any, keywords: Mapping[str, Any], point: Mapping[str, Any]) -> LoaderSearch:
+    """Makes the search of a point with the keywords of ``search``, and checks their values."""
+    bound = inspect.signature(searching.search).bind(dataset, **keywords)
+    bound.apply_defaults()
+    arguments = bound.arguments
+    request = Request(**{field.name: arguments[field.name] for field in fields(Request)})
+    loader_input = loader_input_of(dataset, {name: arguments[name] for name in DATALOADER_DEFAULTS})
+    return LoaderSearch(loader_input, request, point)
 
 
 def _named(values: Iterable[Any]) -> dict[Any, Any]:
@@ -103,47 +114,26 @@ def _refuse_others(folder: Path, names: Sequence[str]) -> None:
         raise ConfigurationError(f"folder={folder}: holds other results ({others[0]}); choose another one")
 
 
-def _swept(searches: "Sequence[_Search]", folder: Path, announce: Print) -> SweepResult:
+def _swept(searches: Sequence[tuple[str, LoaderSearch]], folder: Path, announce: Print) -> SweepResult:
     records: list[SearchRecord] = []
-    for number, search in enumerate(searches, 1):
-        announce(f"configuration {number} of {len(searches)}: {search.name}")
-        records.append(search.record(records))
-        storage.save(folder / search.name, records[-1])
-        writer.try_pictures(folder / search.name)
+    for number, (name, search) in enumerate(searches, 1):
+        announce(f"configuration {number} of {len(searches)}: {name}")
+        records.append(_record(search, records))
+        storage.save(folder / name, records[-1])
+        writer.try_pictures(folder / name)
     summary, _ = writer.write(folder)
     announce(f"wrote {folder / storage.PAGE}")
     return SweepResult(summary)
 
 
-class _Search:
-    """The search of a point, whose values have been checked.
-
-    Args:
-        dataset: As for ``search``.
-        keywords: Of ``search``, with the values of this point.
-        point: What stands for them in tables and folders, by axis.
-    """
-
-    def __init__(self, dataset: Any, keywords: Mapping[str, Any], point: Mapping[str, Any]) -> None:
-        bound = inspect.signature(searching.search).bind(dataset, **keywords)
-        bound.apply_defaults()
-        arguments = bound.arguments
-        request = Request(**{field.name: arguments[field.name] for field in fields(Request)})
-        loader_input = loader_input_of(dataset, {name: arguments[name] for name in DATALOADER_DEFAULTS})
-        self._search = LoaderSearch(loader_input, request)
-        self._is_comparable = bool(loader_input.fingerprint)
-        configuration = self._search.configuration
-        self._configuration = replace(configuration, columns={**configuration.columns, **point})
-        self.name = schema.folder_name([f"{name}={shown(value)}" for name, value in point.items()])
-
-    def record(self, earlier: Sequence[SearchRecord]) -> SearchRecord:
-        """Measures the point, unless an earlier point does the same; a point that fails has a record with the error."""
-        same = earlier_results.measured_once(self._configuration, earlier)
-        if same is not None and self._is_comparable:
-            return same
-        start = new_record(self._configuration)
-        try:
-            record, _ = self._search.run(self._configuration)
-        except NwsSweepError as failure:
-            return replace(start, error=str(failure))
-        return record
+def _record(search: LoaderSearch, earlier: Sequence[SearchRecord]) -> SearchRecord:
+    """Measures a point, unless an earlier point does the same; a point that fails has a record with the error."""
+    same = earlier_results.measured_once(search.configuration, earlier)
+    if same is not None and search.is_comparable:
+        return same
+    start = new_record(search.configuration)
+    try:
+        record, _ = search.run()
+    except NwsSweepError as failure:
+        return replace(start, error=str(failure))
+    return record

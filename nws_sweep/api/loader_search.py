@@ -3,8 +3,10 @@
 import functools
 import math
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from nws_sweep import units
 from nws_sweep.api.request import Request
@@ -30,26 +32,27 @@ class LoaderSearch:
     Args:
         loader_input: What is measured.
         request: The keywords of ``search``.
+        point: Further columns of tables, by the axes of a grid.
     """
 
-    def __init__(self, loader_input: LoaderInput, request: Request) -> None:
+    def __init__(self, loader_input: LoaderInput, request: Request, point: Mapping[str, Any] | None = None) -> None:
         self._input, self._request = loader_input, request
+        self.configuration = self._configuration(point or {})
+        self.is_comparable = bool(loader_input.fingerprint)  # with other searches
         reuse = request.options.reuse
         self._session = Session(
-            store=ResultStore() if loader_input.fingerprint else None, reuse=reuse, lock_file=host_lock.usual()
+            store=ResultStore() if self.is_comparable else None, reuse=reuse, lock_file=host_lock.usual()
         )
         # A search that does not use what is stored does not replace it by less than an answer.
         keep = None if reuse == "never" else self._session.keep
         self._reporter = ProgressReporter(request.progress, keep)
 
-    @property
-    def configuration(self) -> Configuration:
-        """What is held fixed."""
+    def _configuration(self, point: Mapping[str, Any]) -> Configuration:
         loader_input, options = self._input, self._request.options
         settings = loader_input.settings
         columns = {
             "dataset": loader_input.name, "batch_size": settings.batch_size, "pin_memory": settings.pin_memory,
-            "prefetch_factor": settings.prefetch_factor, "patience": options.search.patience,
+            "prefetch_factor": settings.prefetch_factor, "patience": options.search.patience, **point,
         }  # fmt: skip
         return Configuration(
             columns=columns,
@@ -62,29 +65,29 @@ class LoaderSearch:
             ranks=options.ranks,
         )
 
-    def run(self, configuration: Configuration) -> tuple[SearchRecord, bool]:
+    def run(self) -> tuple[SearchRecord, bool]:
         """Searches; returns the record, and whether an earlier search has stored it."""
-        check_pickling = functools.cache(lambda: self._check_pickling(configuration))
+        check_pickling = functools.cache(self._check_pickling)
 
         def check_and_announce(line: str) -> None:
             """Ends a search that cannot be pickled before it waits for another search."""
             check_pickling()
             self._reporter.note(line)
 
-        start = new_record(configuration)
+        start = new_record(self.configuration)
         try:
             with processes.ended_by_taken_signals():
                 record, is_stored = self._session.run(start, self._measure, check_and_announce, self._reporter.note)
         except TimeLimitReached:  # while the dataset was made
             raise OutOfTime(f"the dataset was not made within {units.seconds(START_LIMIT_S)}") from None
         if is_stored:
-            answer = f"{configuration.columns['dataset']}: {snippets.found_line(record)}"
+            answer = f"{self._input.name}: {snippets.found_line(record)}"
             self._reporter.note(f"{answer}, measured at {record.started_at}; reuse=False measures again")
         return record, is_stored
 
     def _measure(self, start: SearchRecord) -> SearchRecord:
         with temporary.folder() as folder, DatasetServer() as dataset_server:
-            pickled = self._pickled(start.configuration, Path(folder))
+            pickled = self._pickled(Path(folder))
             self._reporter.note(announcement(self._input, start))
             spec = spec_of(pickled, str(Path.cwd()))
             start_process = dataset_server.factory(spec, self._reporter.print_line)
@@ -93,13 +96,13 @@ class LoaderSearch:
             environment = Environment(start_process=start_process, fork_s=forking.seconds_of_a_fork())
             return search(start, environment, self._reporter)
 
-    def _check_pickling(self, configuration: Configuration) -> None:
+    def _check_pickling(self) -> None:
         with temporary.folder() as folder:
-            self._pickled(configuration, Path(folder))
+            self._pickled(Path(folder))
 
-    def _pickled(self, configuration: Configuration, folder: Path) -> Configuration:
+    def _pickled(self, folder: Path) -> Configuration:
         """Pickles the DataLoader and the training step into a folder; returns what trial processes make from them."""
-        pickled = replace(configuration, dataset=self._input.pickle_into(folder))
+        pickled = replace(self.configuration, dataset=self._input.pickle_into(folder))
         if callable(self._request.training_step):
             step = pickling.write("the training step", self._request.training_step, folder / "training_step")
             pickled = replace(pickled, training_step=step)

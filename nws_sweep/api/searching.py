@@ -6,8 +6,7 @@ from typing import Any
 
 from nws_sweep.api.loader_search import LoaderSearch
 from nws_sweep.api.request import Request, TrainingStep
-from nws_sweep.config.expected_names import explained
-from nws_sweep.config.python_notation import in_python
+from nws_sweep.config.python_notation import explained, in_python
 from nws_sweep.dataloading.inputs import LoaderInput, loader_input_of
 from nws_sweep.errors import printable
 from nws_sweep.model.epoch_length import LONGER
@@ -139,20 +138,17 @@ def search_for_all_ranks(make_loader_input: Callable[[], LoaderInput], request: 
 
 
 def _result(loader_input: LoaderInput, request: Request) -> SearchResult:
-    search_here = LoaderSearch(loader_input, request)
-    record, is_stored = search_here.run(search_here.configuration)
-    return SearchResult(record, is_stored)
+    return SearchResult(*LoaderSearch(loader_input, request).run())
 
 
 def _warnings(result: SearchResult) -> Iterator[str]:
     """Yields the lines that the caller must not miss, at most one of a kind."""
     if result.status == Status.UNDECIDED:
         yield result.first_line
+    excluded, longer = [], []
     for trial in result.trials:
         if trial.state is TrialState.WRONG_SAMPLES:
-            yield f"num_workers={trial.num_workers} is excluded: {trial.reason}"
-            break
-    for trial in result.trials:
-        if trial.state is TrialState.OK and any(line.startswith(LONGER) for line in trial.warnings):
-            yield next(line for line in trial.warnings if line.startswith(LONGER))
-            break
+            excluded.append(f"num_workers={trial.num_workers} is excluded: {trial.reason}")
+        elif trial.state is TrialState.OK:
+            longer += [line for line in trial.warnings if line.startswith(LONGER)]
+    yield from (*excluded[:1], *longer[:1])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 from nws_sweep.analysis import accounts
 from nws_sweep.api.request import Request, TrainingStep
 from nws_sweep.api.searching import search_for_all_ranks
-from nws_sweep.config.expected_names import explained
+from nws_sweep.config.python_notation import explained
 from nws_sweep.dataloading import generators, loaders, sharing
 from nws_sweep.dataloading.generators import SeededGenerators
 from nws_sweep.dataloading.inputs import DATALOADER_DEFAULTS, LoaderInput, is_module, loader_input_of, loader_of_module

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from hydra.errors import MissingConfigException, OverrideParseException
 
-from nws_sweep.config.expected_names import CALLED
+from nws_sweep.config.python_notation import CALLED
 from nws_sweep.config.schema import RANGES
 from nws_sweep.errors import ConfigurationError, one_line
 

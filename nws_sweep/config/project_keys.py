@@ -29,17 +29,13 @@ def keys_of(composed: DictConfig, *, is_training: bool = True) -> ProjectFacts:
         Settings with one key, such as ``{"num_workers": "data.num_workers.train"}``, and unclear ones with several
         keys, such as ``{"num_workers": ("data.num_workers.a", "data.num_workers.b")}``.
     """
-    outermost: dict[str, tuple[int, list[str]]] = {}  # depth and keys of each setting
+    by_depth: dict[str, dict[int, list[str]]] = {}  # the keys of each setting
     for depth, name, dotted in _settings_below(composed, "", 0, is_training=is_training):
-        if not ranges.fits(dotted, ranges.DottedKey):
-            continue
-        least, keys = outermost.get(name, (depth, []))
-        if depth < least:
-            keys = []
-        if depth <= least:
-            outermost[name] = depth, [*keys, dotted]
+        if ranges.fits(dotted, ranges.DottedKey):
+            by_depth.setdefault(name, {}).setdefault(depth, []).append(dotted)
     clear, unclear = {}, {}
-    for name, (_, keys) in outermost.items():
+    for name, keys_at in by_depth.items():
+        keys = keys_at[min(keys_at)]
         if len(keys) == 1:
             clear[name] = keys[0]
         else:

@@ -31,9 +31,8 @@ class Call:
 
     plan: Plan | None = None
     folder: Path | None = None
-    # Searches of this process, without windows, from which later searches learn.
-    results: list[SearchRecord] = field(default_factory=list)
-    _folders: list[Path] = field(default_factory=list)  # of these results
+    # Searches of this process by their folders, without windows, from which later searches learn.
+    results: dict[Path, SearchRecord] = field(default_factory=dict)
     interrupts: Interrupts = field(default_factory=Interrupts)
     dataset_server: DatasetServer = field(default_factory=DatasetServer)
     resources: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
@@ -76,12 +75,11 @@ class Call:
     def remember(self, result: SearchRecord, folder: Path) -> None:
         """Makes a result available to later searches, without windows to save memory."""
         trials = tuple(replace(trial, windows=()) for trial in result.trials)
-        self.results.append(replace(result, trials=trials))
-        self._folders.append(folder)
+        self.results[folder] = replace(result, trials=trials)
 
     def restore(self) -> None:
         """Writes the results again whose folders something has removed meanwhile."""
-        for folder, result in zip(self._folders, self.results, strict=True):
+        for folder, result in self.results.items():
             if (folder / storage.RESULT).exists():
                 continue
             try:

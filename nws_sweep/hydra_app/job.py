@@ -3,7 +3,7 @@
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
 
@@ -48,7 +48,7 @@ class Job:
             self.skip_final(resumed)
             return resumed
         self._call.view.configuration_started(self._label(configuration))
-        start = resumed or initial_record(configuration, self._call.results)
+        start = resumed or initial_record(configuration, self._call.results.values())
         if start.is_final:  # an earlier point of the grid does the same
             return self._finished(start)
         start = replace(start, trials=start.results, error="", stop_reason="", verdict=None)  # the search goes on
@@ -100,7 +100,7 @@ class Job:
         spec = spec_of(start.configuration, self._working_folder, log)
         start_process = call.dataset_server.factory(spec, call.view.status)
         environment = Environment(start_process=start_process, check_interrupts=call.interrupts.check)
-        guess = earlier_results.first_guess(start.configuration, call.results)
+        guess = earlier_results.first_guess(start.configuration, call.results.values())
         with services(start.configuration), call.interrupts.deferred():
             result = search(start, environment, self._recorder, guess)
         self._draw()  # while no other job of this machine measures
@@ -150,7 +150,7 @@ class Job:
             logger.error("the failure could not be written: %s", unwritable)
 
 
-def initial_record(configuration: Configuration, earlier: Sequence[SearchRecord] = ()) -> SearchRecord:
+def initial_record(configuration: Configuration, earlier: Collection[SearchRecord] = ()) -> SearchRecord:
     """Makes the record at the start of a search, with the trials that the same grid has measured already."""
     start = new_record(configuration)
     if same := earlier_results.measured_once(configuration, earlier):

@@ -158,9 +158,10 @@ def _text(text: str) -> Text:
 
 def _best_table(summary: Summary) -> Table:
     table = Table(title=_text("Best settings"), title_justify="left")
-    for index, name in enumerate(snippets.best_header(summary)):
+    header, *rows = snippets.best_table(summary)
+    for index, name in enumerate(header):
         is_identity = index < len(summary.varying)
         table.add_column(_text(name), justify="left" if is_identity else "right", overflow="fold")
-    for configuration in summary.configurations:
-        table.add_row(*map(_text, snippets.best_cells(summary, configuration)))
+    for row in rows:
+        table.add_row(*map(_text, row))
     return table

@@ -8,7 +8,7 @@ from nws_sweep.records.ranges import NotNegative
 
 
 class Part(str, enum.Enum):
-    """A part of the time of an epoch; the value is its name in texts."""
+    """A part of the time of an epoch; the value is its name in texts, the name that of its seconds in ``Account``."""
 
     STEP = "training step"
     MAKING = "making samples"
@@ -75,16 +75,13 @@ class Account:
     @property
     def seconds(self) -> Mapping[Part, float]:
         """The seconds of each part, the longest first."""
-        by_part = {
-            Part.STEP: self.step_s,
-            Part.MAKING: self.making_s,
-            Part.SAMPLER: self.sampler_s,
-            Part.MAIN: self.main_s,
-            Part.STARTING: self.starting_s,
-            Part.OTHERS: sum(loader.seconds for loader in self.others),
-            Part.UNSEEN: self.unseen_s,
-        }
+        by_part = {part: getattr(self, f"{part.name.lower()}_s") for part in Part}
         return dict(sorted(by_part.items(), key=lambda item: -item[1]))
+
+    @property
+    def others_s(self) -> float:
+        """The seconds of other DataLoaders."""
+        return sum(loader.seconds for loader in self.others)
 
     @property
     def columns(self) -> dict[str, float]:

@@ -9,6 +9,7 @@ from numbers import Integral, Real
 from typing import Annotated, get_args
 
 import msgspec
+from msgspec import Meta
 
 MOST_WORKERS = 4096  # workers, batches ahead of each, and ranks, of one host: what predictions replay in seconds
 MOST_CPUS, FEWEST_CPUS = 100_000, 0.01  # of predictions; a share of a CPU is a quota
@@ -19,51 +20,51 @@ _LARGEST = sys.float_info.max  # no number is infinite
 ONLINE_STRATEGY = "online"  # the candidates are settings of a running training program
 
 
-def _one_of(*words: str) -> msgspec.Meta:
-    return msgspec.Meta(pattern=rf"^({'|'.join(words)})\Z", description=" or ".join(words))
+def _one_of(*words: str) -> Meta:
+    return Meta(pattern=rf"^({'|'.join(words)})\Z", description=" or ".join(words))
 
 
-Count = Annotated[int, msgspec.Meta(ge=1, description="an integer of at least 1")]
-CountOr0 = Annotated[int, msgspec.Meta(ge=0, description="an integer of at least 0")]
+Count = Annotated[int, Meta(ge=1, description="an integer of at least 1")]
+CountOr0 = Annotated[int, Meta(ge=0, description="an integer of at least 0")]
 Workers = Annotated[
-    int, msgspec.Meta(ge=0, le=MOST_WORKERS, description=f"an integer from 0 to {MOST_WORKERS}")
+    int, Meta(ge=0, le=MOST_WORKERS, description=f"an integer from 0 to {MOST_WORKERS}")
 ]  # fmt: skip
 Ranks = Annotated[
-    int, msgspec.Meta(ge=1, le=MOST_WORKERS, description=f"an integer from 1 to {MOST_WORKERS}")
+    int, Meta(ge=1, le=MOST_WORKERS, description=f"an integer from 1 to {MOST_WORKERS}")
 ]  # fmt: skip
-Candidates = Annotated[tuple[Workers, ...], msgspec.Meta(min_length=1)]
-Share = Annotated[float, msgspec.Meta(ge=0, le=1, description="a number from 0 to 1")]
-Precision = Annotated[float, msgspec.Meta(gt=0, le=1, description="a number above 0 and up to 1")]
-Seconds = Annotated[float, msgspec.Meta(gt=0, le=_LARGEST, description="seconds, a number above 0")]
-SecondsOr0 = Annotated[float, msgspec.Meta(ge=0, le=_LARGEST, description="seconds, a number of at least 0")]
+Candidates = Annotated[tuple[Workers, ...], Meta(min_length=1)]
+Share = Annotated[float, Meta(ge=0, le=1, description="a number from 0 to 1")]
+Precision = Annotated[float, Meta(gt=0, le=1, description="a number above 0 and up to 1")]
+Seconds = Annotated[float, Meta(gt=0, le=_LARGEST, description="seconds, a number above 0")]
+SecondsOr0 = Annotated[float, Meta(ge=0, le=_LARGEST, description="seconds, a number of at least 0")]
 StartMethod = Annotated[str, _one_of("fork", "spawn", "forkserver")]
 Mode = Annotated[str, _one_of("steady", "epoch")]
 Cache = Annotated[str, _one_of("auto", "warm", "cold")]
 Strategy = Annotated[str, _one_of(*STRATEGIES)]
 AnyStrategy = Annotated[str, _one_of(*STRATEGIES, ONLINE_STRATEGY)]
-Switch = Annotated[bool, msgspec.Meta(description="true or false")]
+Switch = Annotated[bool, Meta(description="true or false")]
 PredictedCpus = Annotated[
-    float, msgspec.Meta(ge=FEWEST_CPUS, le=MOST_CPUS, description=f"a number from {FEWEST_CPUS} to {MOST_CPUS}")
+    float, Meta(ge=FEWEST_CPUS, le=MOST_CPUS, description=f"a number from {FEWEST_CPUS} to {MOST_CPUS}")
 ]  # fmt: skip
-PredictedStep = Annotated[float, msgspec.Meta(ge=0, le=86_400, description="a number from 0 to 86400")]
+PredictedStep = Annotated[float, Meta(ge=0, le=86_400, description="a number from 0 to 86400")]
 Reuse = Annotated[str, _one_of(*REUSES)]
 Searchable = Annotated[str, _one_of(*SEARCHABLE)]
 
 # Measured values, and facts of a host.
-Cpus = Annotated[int, msgspec.Meta(ge=1, le=MOST_CPUS)]
-Cores = Annotated[float, msgspec.Meta(gt=0, le=MOST_CPUS)]
-Positive = Annotated[float, msgspec.Meta(ge=1e-12, le=1e18)]
-NotNegative = Annotated[float, msgspec.Meta(ge=0, le=1e18)]
-Finite = Annotated[float, msgspec.Meta(ge=-1e18, le=1e18)]
-Cost = Annotated[float, msgspec.Meta(ge=0, le=1e9)]  # seconds of one batch: thirty years are no measurement
-AtLeast1 = Annotated[float, msgspec.Meta(ge=1, le=1e9)]
-Duration = Annotated[float, msgspec.Meta(ge=-1e9, le=1e9)]  # a difference of several clocks, which may be below 0
-Bytes = Annotated[int, msgspec.Meta(ge=0, le=10**18)]
+Cpus = Annotated[int, Meta(ge=1, le=MOST_CPUS)]
+Cores = Annotated[float, Meta(gt=0, le=MOST_CPUS)]
+Positive = Annotated[float, Meta(ge=1e-12, le=1e18)]
+NotNegative = Annotated[float, Meta(ge=0, le=1e18)]
+Finite = Annotated[float, Meta(ge=-1e18, le=1e18)]
+Cost = Annotated[float, Meta(ge=0, le=1e9)]  # seconds of one batch: thirty years are no measurement
+AtLeast1 = Annotated[float, Meta(ge=1, le=1e9)]
+Duration = Annotated[float, Meta(ge=-1e9, le=1e9)]  # a difference of several clocks, which may be below 0
+Bytes = Annotated[int, Meta(ge=0, le=10**18)]
 
 # Names joined by dots that Hydra's command line takes without quotes, and that are not Hydra's own.
 _NAME = r"([A-Za-z_][A-Za-z0-9_-]*|0|[1-9][0-9]*)"
 DottedKey = Annotated[
-    str, msgspec.Meta(pattern=rf"^(?!hydra(\.|\Z)){_NAME}(\.{_NAME})*\Z", description="names joined by dots")
+    str, Meta(pattern=rf"^(?!hydra(\.|\Z)){_NAME}(\.{_NAME})*\Z", description="names joined by dots")
 ]  # fmt: skip
 
 

@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from nws_sweep.records.ranges import (
@@ -83,12 +83,13 @@ class LoaderSettings:
         after = replace(self, prefetch_factor=self.prefetched)
         before = replace(before, prefetch_factor=before.prefetched)
         names = {"num_workers", *searched}
-        for setting in fields(self):
-            if getattr(after, setting.name) != getattr(before, setting.name):
-                names.add(setting.name)
+        changes = {}
+        for name in _TUNED:
+            if name in names or getattr(after, name) != getattr(before, name):
+                changes[name] = getattr(self, name)
         if self.batch_size is None:
-            names.discard("batch_size")
-        return {name: getattr(self, name) for name in _TUNED if name in names}
+            changes.pop("batch_size", None)
+        return changes
 
     def differing(self, base: "LoaderSettings") -> str:
         """The settings that differ from ``base``, except num_workers, as ``key=value``; empty if none differs."""

@@ -88,22 +88,22 @@ def _render(label: str, recorded: WhatIf, variants: Sequence[QueueSettings], ask
 
 def _table(rows: Sequence[Predicted], varied: Sequence[str]) -> str:
     names = [*varied, "num_workers"]
-    has_measured = any(row.measured for row in rows)
-    header = [*names, "per batch", "epoch", "samples/s"]
-    if has_measured:
-        header = [*names, "per batch", "measured", "epoch", "measured", "samples/s"]
-    table = []
+    table = [[*names, "per batch", "measured", "epoch", "measured", "samples/s"]]
     for row in rows:
-        cells = [shown(getattr(row.settings, name)) for name in names]
-        cells.append(units.interval(row.batch_s))
-        if has_measured:
-            cells.append(units.interval(row.measured.batch_s if row.measured else None))
-        cells.append(units.interval(row.epoch_s))
-        if has_measured:
-            cells.append(units.seconds(row.measured.epoch_s if row.measured else None))
-        cells.append(units.number(row.samples_per_s, units.uncertainty(row.batch_s)))
-        table.append(cells)
-    return snippets.markdown_table(header, table)
+        table.append(
+            [
+                *(shown(getattr(row.settings, name)) for name in names),
+                units.interval(row.batch_s),
+                units.interval(row.measured.batch_s if row.measured else None),
+                units.interval(row.epoch_s),
+                units.seconds(row.measured.epoch_s if row.measured else None),
+                units.number(row.samples_per_s, units.uncertainty(row.batch_s)),
+            ]
+        )
+    if not any(row.measured for row in rows):
+        for cells in table:
+            del cells[-4], cells[-2]  # the columns of measured times
+    return snippets.markdown_table(table)
 
 
 def _sizing(recorded: WhatIf, best: QueueSettings, numbers: Sequence[int]) -> Iterator[str]:
@@ -124,7 +124,7 @@ def _sizing(recorded: WhatIf, best: QueueSettings, numbers: Sequence[int]) -> It
 
 def of_comparison(comparison: RunComparison) -> str:
     """Prints a comparison."""
-    table = snippets.markdown_table(_COMPARED, [_row(pair) for pair in comparison.pairs])
+    table = snippets.markdown_table([_COMPARED, *map(_row, comparison.pairs)])
     verdicts = Counter(map(_verdict, comparison.pairs))
     counts = ", ".join(f"{count} {name}" for name, count in verdicts.items())
     return page.rendered("comparison.txt", comparison=comparison, table=table, counts=counts)

@@ -64,7 +64,12 @@ class Explanation:
         if self.epoch_s:
             first += f"; the epoch takes {units.seconds(self.epoch_s)}"
         first += f" with num_workers={self.num_workers}"
-        lines = [stage_table(self.stages), first, *sentences(self.stages, self.num_workers), *self.advice]
+        lines = [
+            snippets.markdown_table(table(self.stages)),
+            first,
+            *sentences(self.stages, self.num_workers),
+            *self.advice,
+        ]
         return printable("\n".join(lines))
 
     _repr_html_ = snippets.preformatted
@@ -105,11 +110,6 @@ def table(stages: Sequence[Stage]) -> list[list[str]]:
     return [list(_HEADER), *map(_cells, nested(expensive[:_MOST_ROWS]))]
 
 
-def stage_table(stages: Sequence[Stage]) -> str:
-    """Renders the table of the stages as Markdown."""
-    return snippets.markdown_table(_HEADER, table(stages)[1:])
-
-
 def _cells(stage: Stage) -> list[str]:
     workers = stage.workers_without
     return [
@@ -130,14 +130,16 @@ def sentences(stages: Sequence[Stage], num_workers: int) -> Iterator[str]:
     if dearest and _saved(dearest) >= NO_TIME:
         yield sentence(dearest, num_workers)
     for stage in replayed:
-        if _saved(stage) < NO_TIME and _needs_fewer(stage, num_workers):
-            yield f"{stage.name} costs workers but no time: without it {_fewer(stage, num_workers)}"
+        fewer = _fewer(stage, num_workers)
+        if fewer and _saved(stage) < NO_TIME:
+            yield f"{stage.name} costs workers but no time: without it {fewer}"
 
 
 def sentence(stage: Stage, num_workers: int) -> str:
     """Says what is saved if this stage takes no time."""
     saved = f"if {stage.name} took no time the epoch would take {units.share(_saved(stage))} less"
-    return f"{saved}, and {_fewer(stage, num_workers)}" if _needs_fewer(stage, num_workers) else saved
+    fewer = _fewer(stage, num_workers)
+    return f"{saved}, and {fewer}" if fewer else saved
 
 
 def _saved(stage: Stage) -> float:
@@ -145,9 +147,8 @@ def _saved(stage: Stage) -> float:
     return stage.saved or 0.0
 
 
-def _needs_fewer(stage: Stage, num_workers: int) -> bool:
-    return stage.workers_without is not None and stage.workers_without < num_workers
-
-
 def _fewer(stage: Stage, num_workers: int) -> str:
-    return f"{units.counted(stage.workers_without or 0, 'worker')} would do instead of {num_workers}"
+    """Says how many workers would do without the stage; empty if it is unknown, or no fewer."""
+    if stage.workers_without is None or stage.workers_without >= num_workers:
+        return ""
+    return f"{units.counted(stage.workers_without, 'worker')} would do instead of {num_workers}"

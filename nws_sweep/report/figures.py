@@ -11,7 +11,7 @@ from nws_sweep.analysis.summary import ConfigurationSummary, Summary
 from nws_sweep.model.stages import nested
 from nws_sweep.records import BatchTime, atomic
 from nws_sweep.report import plots
-from nws_sweep.report.plots import batch_times, best_charts, line_charts, stage_bars, style
+from nws_sweep.report.plots import bars, batch_times, line_charts, style
 from nws_sweep.report.plots.line_charts import Chart
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def _stages(configuration: ConfigurationSummary) -> Iterator[Illustration]:
     if saving.saved:
         alt += f" Without {saving.name} the epoch would take {units.share(saving.saved)} less."
     title = f"What makes a sample expensive: {configuration.label}"
-    yield Illustration(plots.STAGES, partial(stage_bars.draw, stages), title, alt)
+    yield Illustration(plots.STAGES, partial(bars.draw_stages, stages), title, alt)
 
 
 def _curves(name: str, chart: Chart, choose: Callable[..., Any]) -> Iterator[Illustration]:
@@ -92,17 +92,17 @@ def _batches(configuration: ConfigurationSummary, batches: Batches) -> Iterator[
 
 
 def _best(summary: Summary) -> Iterator[Illustration]:
-    bars = best_charts.best_of_each(summary)
-    if not bars:
+    best = bars.best_of_each(summary)
+    if not best:
         return
-    first, last = bars[0], bars[-1]
+    first, last = best[0], best[-1]
     settings = [f"{name}={value}" for name, value in first.cells.items()]
     alt = (
-        f"The best settings of {units.counted(len(bars), 'configuration')}, from "
+        f"The best settings of {units.counted(len(best), 'configuration')}, from "
         f"{units.rate(last.rate)} to {units.rate(first.rate)} {summary.rate_unit}; the "
         f"fastest has num_workers={first.num_workers}{_named(*settings)}."
     )
-    draw = partial(best_charts.draw_bars, bars, unit=summary.rate_unit)
+    draw = partial(bars.draw_best, best, unit=summary.rate_unit)
     yield Illustration("best_per_configuration", draw, "Best setting per configuration", alt)
 
 

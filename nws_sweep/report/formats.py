@@ -98,7 +98,7 @@ def render(summary: Summary, format_name: str, key: str | None = None) -> Snippe
 
 def _of_all(summary: Summary, format_name: str) -> Snippet:
     if format_name == "table":
-        text = snippets.as_markdown_table(summary)
+        text = snippets.markdown_table(snippets.best_table(summary))
         if summary.headlines:
             text = "\n".join([*summary.headlines, "", text])
         return Snippet(text=text, comments=_labelled(summary, _beside_headline))

@@ -1,7 +1,7 @@
 """The report as HTML, a self-contained file, and as Markdown; text from outside is escaped in both.
 
-The templates get a summary, tables of formatted text, and functions that give the phrases of an answer. HTML is escaped
-by Jinja; ``report.md`` calls ``line`` for each text and ``rows`` for each table.
+The templates get a summary, and functions that give tables of formatted text and the phrases of an answer. HTML is
+escaped by Jinja; ``report.md`` calls ``line`` for each text and ``rows`` for each table.
 """
 
 import base64
@@ -91,26 +91,8 @@ def _against_others(configuration: ConfigurationSummary, best: Trial) -> str:
 
 
 def report(summary: Summary, pictures: Sequence[Picture]) -> str:
-    """Renders the report as one HTML file.
-
-    Tables are rows of text below their header; the page sorts numbers by value and unit.
-    """
-    best = [snippets.best_header(summary)]
-    trials: list[tuple[str, ...]] = [("configuration", *snippets.TRIAL_HEADER)]
-    for configuration in summary.configurations:
-        best.append(snippets.best_cells(summary, configuration))
-        for trial in configuration.trials:
-            trials.append((configuration.label, *snippets.of_trial(trial, configuration.configuration)))
-    if len(summary.configurations) == 1:  # which the title names
-        trials = [row[1:] for row in trials]
-    stages = summary.fastest.stages if summary.fastest else ()
-    embedded = []
-    for title, alt, png in pictures:
-        embedded.append((title, alt, base64.b64encode(png.with_suffix(".svg").read_bytes())))
-    return rendered(
-        "report.html", summary=summary, best=best, trials=trials, pictures=embedded,
-        stages=explanation.table(stages) if stages else [],
-    )  # fmt: skip
+    """Renders the report as one HTML file, whose tables sort numbers by value and unit."""
+    return rendered("report.html", summary=summary, pictures=pictures)
 
 
 def markdown(summary: Summary, pictures: Sequence[Picture] = ()) -> str:
@@ -138,11 +120,11 @@ def _environment() -> Environment:
         loader=PackageLoader("nws_sweep.report"), autoescape=select_autoescape(), undefined=StrictUndefined,
         trim_blocks=True, lstrip_blocks=True, finalize=_finalized,
     )  # fmt: skip
-    environment.filters.update(line=_in_markdown, rows=_rows_in_markdown, target=_target_in_markdown)
-    functions = (setting, pace, gains, certainty, drawn, explanation.stage_table)
+    environment.filters.update(line=_in_markdown, rows=_rows_in_markdown, target=_target_in_markdown, svg=_svg)
     environment.globals.update(
-        {function.__name__: function for function in functions}, formats=formats, snippets=snippets, units=units
-    )
+        setting=setting, pace=pace, gains=gains, certainty=certainty, drawn=drawn, explanation=explanation,
+        formats=formats, snippets=snippets, units=units,
+    )  # fmt: skip
     return environment
 
 
@@ -150,13 +132,22 @@ def _finalized(value: Any) -> Any:
     return printable(value) if type(value) is str else value  # subclasses are HTML already
 
 
+def _svg(png: Path) -> str:
+    """Encodes the SVG beside a PNG."""
+    return base64.b64encode(png.with_suffix(".svg").read_bytes()).decode()
+
+
 def _in_markdown(text: str) -> str:
     """Joins the lines of a text, and escapes what Markdown would take for HTML, links and pictures."""
-    return _rows_in_markdown(joined_lines(text))
+    return _escaped(joined_lines(text))
 
 
-def _rows_in_markdown(table: str) -> str:
-    return re.sub(r"(\\*)([\[\]])", r"\1\1\\\2", table).replace("<", "&lt;")
+def _rows_in_markdown(table: Sequence[Sequence[str]]) -> str:
+    return _escaped(snippets.markdown_table(table))
+
+
+def _escaped(text: str) -> str:
+    return re.sub(r"(\\*)([\[\]])", r"\1\1\\\2", text).replace("<", "&lt;")
 
 
 def _target_in_markdown(path: Path) -> str:

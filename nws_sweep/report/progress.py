@@ -15,6 +15,10 @@ Progress = bool | Print | None  # as for ``nws_sweep.search``
 logger = logging.getLogger(__name__)
 
 
+def _discard(*_: Any, **__: Any) -> None:
+    pass
+
+
 class ProgressReporter:
     """An ``Observer`` that prints a line for each candidate, and announces the answer.
 
@@ -42,10 +46,7 @@ class ProgressReporter:
             self._keep(result)
         self.note(f"interrupted: {snippets.found_line(result)}")
 
-    def _print_nothing(self, *_: Any, **__: Any) -> None:
-        """Figures of slices and rounds are preliminary."""
-
-    slice_started = round_finished = _print_nothing
+    slice_started = round_finished = staticmethod(_discard)  # their figures are preliminary
 
 
 def printer_for(progress: Progress) -> Print:
@@ -79,10 +80,6 @@ def announcer(progress: Progress) -> Print:
         print_line(line)
 
     return announce
-
-
-def _discard(line: str) -> None:
-    pass
 
 
 def _in_notebook(line: str) -> None:

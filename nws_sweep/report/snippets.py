@@ -52,8 +52,8 @@ def of_trial(trial: Trial, configuration: Configuration) -> TrialCells:
     )
 
 
-def best_header(summary: Summary) -> list[str]:
-    """Lists the column titles of the table of best settings."""
+def best_table(summary: Summary) -> list[list[str]]:
+    """Lists the header, and the best settings of each configuration."""
     configurations = [configuration.configuration for configuration in summary.configurations]
     references = {configuration.search.reference for configuration in configurations}
     against_cpus = "vs CPU count"
@@ -63,11 +63,11 @@ def best_header(summary: Summary) -> list[str]:
     header = [*summary.varying, "num_workers per rank" if has_ranks else "num_workers"]
     if summary.searched_others:
         header.append("settings")
-    return [*header, "samples/s", "per batch", "epoch", "vs 0 workers", against_cpus]
+    header += ["samples/s", "per batch", "epoch", "vs 0 workers", against_cpus]
+    return [header, *(_best_cells(summary, configuration) for configuration in summary.configurations)]
 
 
-def best_cells(summary: Summary, configuration: ConfigurationSummary) -> list[str]:
-    """Lists the cells of a configuration under ``best_header``."""
+def _best_cells(summary: Summary, configuration: ConfigurationSummary) -> list[str]:
     columns = configuration.configuration.columns
     cells = [shown(columns[name]) if name in columns else units.NOTHING for name in summary.varying]
     best = configuration.answer
@@ -142,24 +142,21 @@ def trial_line(trial: Trial, configuration: Configuration) -> str:
     return f"{name} {cells.batch:>14} a batch  {cells.rate:>8} samples/s  {times}"
 
 
-def trial_table(configuration: ConfigurationSummary) -> str:
-    """Renders the table of all candidates of a configuration as Markdown."""
-    rows = [of_trial(trial, configuration.configuration) for trial in configuration.trials]
-    return markdown_table(TRIAL_HEADER, rows)
+def trial_table(*configurations: ConfigurationSummary) -> list[list[str]]:
+    """Lists the header and all candidates; of several configurations, with their labels in the first column."""
+    table = [["configuration", *TRIAL_HEADER]]
+    for configuration in configurations:
+        for trial in configuration.trials:
+            table.append([configuration.label, *of_trial(trial, configuration.configuration)])
+    return table if len(configurations) > 1 else [row[1:] for row in table]
 
 
-def as_markdown_table(summary: Summary) -> str:
-    """Renders the table of best settings as Markdown."""
-    rows = [best_cells(summary, configuration) for configuration in summary.configurations]
-    return markdown_table(best_header(summary), rows)
-
-
-def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Renders a Markdown table with aligned columns, readable as plain text; HTML in cells is not escaped."""
-    table = [[_in_cell(cell) for cell in row] for row in (header, *rows)]
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+def markdown_table(table: Iterable[Sequence[str]]) -> str:
+    """Renders rows, the header first, as Markdown with aligned columns; HTML in cells is not escaped."""
+    cells = [[_in_cell(cell) for cell in row] for row in table]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = []
-    for row in table:
+    for row in cells:
         padded = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
         lines.append(f"| {' | '.join(padded)} |\n")
     rule = "|".join("-" * (width + 2) for width in widths)

@@ -73,7 +73,8 @@ class SweepResult:
         lines = [self.best.first_line] if self._summary.fastest else []
         if len(self._summary.configurations) > 1:  # their headlines name the load and the answers that are not measured
             lines += self._summary.headlines
-        lines += [snippets.as_markdown_table(self._summary), *self.failures, f"in {self.folder}"]
+        table = snippets.markdown_table(snippets.best_table(self._summary))
+        lines += [table, *self.failures, f"in {self.folder}"]
         return printable("\n".join(lines))
 
     _repr_html_ = snippets.preformatted

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary
+from nws_sweep.records import codec
 from nws_sweep.records.codec import TIMING_COLUMNS, identifying, timing_row
 
 if TYPE_CHECKING:
@@ -20,6 +21,11 @@ class Rows(NamedTuple):
 
     columns: tuple[str, ...]
     rows: tuple[dict[str, Any], ...]
+
+    @property
+    def text(self) -> str:
+        """The table as CSV."""
+        return codec.table_text(self.columns, self.rows)
 
     def frame(self) -> "pd.DataFrame":
         """A frame in which integer columns with empty cells stay integers."""
@@ -61,13 +67,16 @@ def _best_row(configuration: ConfigurationSummary) -> dict[str, Any]:
     row["gain_over_zero"] = over_zero.value if over_zero else None
     row["gain_over_cpu_count"] = over_reference.value if over_reference else None
     row["fastest_num_workers"] = result.verdict.fastest.num_workers if result.verdict else None
-    bottlenecks = configuration.conclusions.bottlenecks
-    row["bottlenecks"] = None
-    if bottlenecks is not None:
-        row["bottlenecks"] = "+".join(bottleneck.value for bottleneck in bottlenecks)
+    row["bottlenecks"] = bottlenecks(configuration)
     row["status"] = configuration.status and configuration.status.value
     row["stop_reason"], row["error"] = result.stop_reason, result.error
     return row
+
+
+def bottlenecks(configuration: ConfigurationSummary) -> str | None:
+    """Joins the names of the bottlenecks, the most important first; None if they are unknown."""
+    names = configuration.conclusions.bottlenecks
+    return None if names is None else "+".join(bottleneck.value for bottleneck in names)
 
 
 def _rows(summary: Summary, rows: Iterable[dict[str, Any]], columns: Iterable[str]) -> Rows:

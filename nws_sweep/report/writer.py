@@ -6,7 +6,7 @@ from pathlib import Path
 
 from nws_sweep.analysis.summary import ConfigurationSummary, Summary, summarise
 from nws_sweep.errors import NotARunError
-from nws_sweep.records import BatchTime, atomic, codec, storage
+from nws_sweep.records import BatchTime, atomic, storage
 from nws_sweep.report import formats, plots, tables
 
 logger = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ def write(folder: Path) -> tuple[Summary, list[Path]]:
     pictures = [(picture.title, picture.alt, picture.save(place)) for picture in figures.of(summary, _batches)]
     texts = {storage.PAGE: page.report(summary, pictures), storage.REPORT: page.markdown(summary, pictures)}
     if is_grid:
-        texts |= _tables(summary)
+        texts |= {storage.GRID_RESULTS: tables.trials(summary).text, storage.GRID_BEST: tables.best(summary).text}
     texts[storage.BEST] = formats.render(summary, "yaml").file
     for name, text in texts.items():
         atomic.write_text(folder / name, text)
@@ -43,12 +43,6 @@ def write(folder: Path) -> tuple[Summary, list[Path]]:
     for configuration in summary.configurations:
         atomic.write_text(configuration.run.folder / storage.BEST, formats.best_file(configuration).file)
     return summary, [*written, place]
-
-
-def _tables(summary: Summary) -> dict[str, str]:
-    """Renders the tables of a grid, by the names of their files."""
-    by_file = {storage.GRID_RESULTS: tables.trials(summary), storage.GRID_BEST: tables.best(summary)}
-    return {name: codec.table_text(table.columns, table.rows) for name, table in by_file.items()}
 
 
 def try_pictures(run_folder: Path) -> None:

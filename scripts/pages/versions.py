@@ -77,7 +77,7 @@ def write_row(row: Sequence[str]) -> None:
     lines = [line for line in table.splitlines() if line.startswith("|")][2:]
     rows = {cells[0]: cells for cells in ([cell.strip() for cell in line.split("|")[1:-1]] for line in lines)}
     rows[row[0]] = list(row)
-    PAGE.write_text(f"{before}{_BEGIN}\n{markdown_table(header, list(rows.values()))}\n{_END}{after}", "utf-8")
+    PAGE.write_text(f"{before}{_BEGIN}\n{markdown_table([header, *rows.values()])}\n{_END}{after}", "utf-8")
 
 
 def main(name: str, *arguments: str) -> int:

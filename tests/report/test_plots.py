@@ -6,8 +6,8 @@ import pytest
 
 from nws_sweep.analysis.summary import Summary
 from nws_sweep.records import BatchTime, Estimate, Trial
-from nws_sweep.report.plots import batch_times, best_charts, facets, line_charts, style
-from nws_sweep.report.plots.best_charts import Best
+from nws_sweep.report.plots import bars, batch_times, facets, line_charts, style
+from nws_sweep.report.plots.bars import Best
 from nws_sweep.report.plots.line_charts import Chart, Curve
 from tests.factories import (
     endless_trial,
@@ -50,9 +50,9 @@ def curves_of(**axes: Sequence[Any]) -> Chart:
 
 
 def test_of_many_datasets_the_fastest_are_drawn_and_the_title_says_so() -> None:
-    names = [f"data{number}" for number in range(facets.MOST_PANELS + 3)]
+    names = [f"data{number}" for number in range(line_charts.MOST_PANELS + 3)]
     chart = curves_of(dataset=names)
-    assert list(chart.panels) == names[: facets.MOST_PANELS]
+    assert list(chart.panels) == names[: line_charts.MOST_PANELS]
     assert chart.left_out == " (the 24 fastest of 27 datasets)"
     assert curves_of(dataset=names[:2]).left_out == ""
 
@@ -169,12 +169,12 @@ def test_bars_are_the_best_settings_the_fastest_first_with_their_intervals_and_g
     rates = [Estimate(value=rate, low=rate / 1.5, high=rate / 0.75, n=5) for rate in (2048.0, 512.0)]
     gain = found.configurations[0].gain_over_zero
     expected = [Best({"batch_size": "128"}, rates[0], 0, None), Best({"batch_size": "64"}, rates[1], 4, gain)]
-    assert best_charts.best_of_each(found) == expected
+    assert bars.best_of_each(found) == expected
 
 
 def test_of_many_the_fastest_are_shown_and_the_range_of_the_others() -> None:
-    bars = [best(1000 / (1 + n), seed=n) for n in range(200)]
-    (axes,) = best_charts.draw_bars(bars, "Best", "samples per second of an epoch").axes
+    rows = [best(1000 / (1 + n), seed=n) for n in range(200)]
+    (axes,) = bars.draw_best(rows, "Best", "samples per second of an epoch").axes
     texts = [text.get_text() for text in axes.texts]
     assert axes.get_title(loc="left") == "seed: samples/s (num_workers), vs 0 workers"
     assert (len(texts), texts[0], texts[-1]) == (24, "1000 (1)", "41.7 (1)")

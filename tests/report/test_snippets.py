@@ -8,14 +8,15 @@ def test_what_a_configuration_lacks_is_a_dash_and_failed_what_could_not_be_measu
         search_result(trial(0, 8.0), columns={"pin_memory": True}),
         search_result(failed_trial(0), columns={"pin_memory": "x"}),
     )
-    assert snippets.best_header(found)[-1] == "vs CPU count"  # none was measured
-    assert snippets.best_cells(found, found.configurations[1]) == ["photos", "x", "failed", *"-----"]
+    header, _, failed = snippets.best_table(found)
+    assert header[-1] == "vs CPU count"  # none was measured
+    assert failed == ["photos", "x", "failed", *"-----"]
     found = summary_of_grid(search_result(trial(0, 8.0)), search_result(trial(0, 8.0), columns={"training_step.ms": 5}))
-    assert [snippets.best_cells(found, each)[:2] for each in found.configurations] == [["photos", "-"], ["photos", "5"]]
+    assert [row[:2] for row in snippets.best_table(found)[1:]] == [["photos", "-"], ["photos", "5"]]
 
 
 def test_cells_of_a_markdown_table_are_escaped_and_stay_on_one_line() -> None:
-    table = snippets.markdown_table(["a|b"], [["<script>"], ["two\nlines"]])
+    table = snippets.markdown_table([["a|b"], ["<script>"], ["two\nlines"]])
     assert table == "| a\\|b      |\n|-----------|\n| <script>  |\n| two lines |\n"
 
 

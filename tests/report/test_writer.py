@@ -33,12 +33,8 @@ from tests.factories import (
 )
 
 
-def text_of(table: Rows) -> str:
-    return codec.table_text(table.columns, table.rows)
-
-
 def read_back(table: Rows) -> pd.DataFrame:
-    return pd.read_csv(io.StringIO(text_of(table)))
+    return pd.read_csv(io.StringIO(table.text))
 
 
 def test_the_trials_of_all_configurations_are_rows_in_the_order_of_measuring_with_all_digits() -> None:
@@ -53,7 +49,7 @@ def test_the_trials_of_all_configurations_are_rows_in_the_order_of_measuring_wit
     # Integers stay integers beside empty cells.
     mixed = summary_of_grid(*(search_result(trial(0, 8.0), columns={"prefetch_factor": n}) for n in (None, 4)))
     assert tables.trials(mixed).frame()["prefetch_factor"].dtype == "Int64"
-    rows = [line.split(",")[1:6] for line in text_of(tables.trials(mixed)).splitlines()[1:]]
+    rows = [line.split(",")[1:6] for line in tables.trials(mixed).text.splitlines()[1:]]
     assert rows == [["64", "False", "", "3", "0"], ["64", "False", "4", "3", "0"]]
 
 

@@ -2,8 +2,8 @@
 
 May import: ``analysis`` and below.
 
-- ``line_charts``: values against num_workers; ``best_charts``: bars of the best settings; ``batch_times``
-- ``stage_bars``: what makes a sample expensive
+- ``line_charts``: values against num_workers; ``batch_times``
+- ``bars``: the best settings; what makes a sample expensive
 - ``facets``: how the configurations of a grid are divided among panels
 - ``style``: the style of all figures
 """

@@ -18,6 +18,7 @@ from nws_sweep.report.plots import facets, style
 from nws_sweep.report.plots.facets import BETWEEN
 from nws_sweep.report.plots.style import COLOURS, DASHES, LETTER, MARKERS, MUTED, PAPER, WIDTH
 
+MOST_PANELS = 24  # of one picture, one for each dataset: a thousand take minutes, and no page shows them
 _MOST_NAMED = 8  # curves in the legend
 _ALIKE = 0.05  # relative difference of values up to which curves are drawn as one
 
@@ -99,8 +100,12 @@ def _chart(summary: Summary, quantity: str, measure: _Measure) -> Chart:
         if curve.points:
             panels[title].append(curve)
     merged = {title: _merged(curves) for title, curves in panels.items() if curves}
-    shown, left_out = facets.of_many(merged, most)
-    return Chart(quantity=quantity, legend_title=BETWEEN.join(within), panels=shown, left_out=left_out)
+    left_out = ""
+    if len(merged) > MOST_PANELS:
+        left_out = f" (the {MOST_PANELS} fastest of {len(merged)} datasets)"
+        for title in sorted(merged, key=lambda title: -most[title])[MOST_PANELS:]:
+            del merged[title]
+    return Chart(quantity=quantity, legend_title=BETWEEN.join(within), panels=merged, left_out=left_out)
 
 
 def _curve(configuration: ConfigurationSummary, label: str, look: int, measure: _Measure) -> Curve:

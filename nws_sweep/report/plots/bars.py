@@ -1,14 +1,19 @@
-"""The best settings of a grid, a bar per configuration, from a pure value."""
+"""Horizontal bars, from pure values: the best settings of a grid, and the stages of a sample.
+
+A stage has two: its share of a worker's time, and what the epoch would save without it.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from nws_sweep import units
 from nws_sweep.analysis.summary import Summary
 from nws_sweep.analysis.time_ratios import Ratio
+from nws_sweep.model.stages import Stage
 from nws_sweep.records import Estimate
 from nws_sweep.report.plots import facets, style
 from nws_sweep.report.plots.facets import DATASET
@@ -18,6 +23,7 @@ _MOST_BARS = 24
 _MOST_COLUMNS = 6  # in the name of a row
 _NAME = 3.4  # inches, the name of a row
 _HEIGHT = 0.62  # of a bar, in rows
+_STAGE_NAME, _STAGE_HEIGHT = 3.0, 0.38  # inches, rows
 
 
 class Best(NamedTuple):
@@ -44,7 +50,7 @@ def best_of_each(summary: Summary) -> list[Best]:
 
 
 @style.styled()
-def draw_bars(bars: Sequence[Best], title: str, unit: str) -> Figure:
+def draw_best(bars: Sequence[Best], title: str, unit: str) -> Figure:
     """Draws a row for each configuration; of many, the fastest, and says the range of the rest."""
     shown, hidden = bars[:_MOST_BARS], bars[_MOST_BARS:]
     figure, (axes,) = style.panels(title, 1, 1, 0.8 + 0.25 * len(shown))
@@ -76,7 +82,32 @@ def _name_bars(axes: Axes, rows: Sequence[Mapping[str, str]]) -> None:
     for row in rows:
         cells = [style.fitting(cell, inches) for cell in row.values()]
         names.append(facets.BETWEEN.join(cells[:_MOST_COLUMNS]))
-    axes.set_ylim(len(rows) - 0.5, -0.5)
-    axes.set_yticks(range(len(rows)), names)
+    _name_rows(axes, names)
+
+
+def _name_rows(axes: Axes, names: Sequence[str]) -> None:
+    """Names the rows, the first one on top."""
+    axes.set_yticks(range(len(names)), names)
+    axes.set_ylim(len(names) - 0.5, -0.5)
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="x")
+
+
+@style.styled()
+def draw_stages(stages: Sequence[Stage], title: str) -> Figure:
+    """Draws two bars for each stage whose saving is known."""
+    figure, (axes,) = style.panels(title, 1, 1, 1.0 + 0.42 * len(stages))
+    places = np.arange(len(stages))
+    shares = [100 * stage.share for stage in stages]
+    saved = [100 * max(0.0, stage.saved or 0.0) for stage in stages]  # 0 if the epoch would take longer
+    workers = [units.counted(stage.workers_without or 0, "worker") for stage in stages]
+    upper = axes.barh(places - _STAGE_HEIGHT / 2, shares, _STAGE_HEIGHT, color=COLOURS[0])
+    lower = axes.barh(places + _STAGE_HEIGHT / 2, saved, _STAGE_HEIGHT, color=COLOURS[1])
+    axes.bar_label(upper, fmt="{:.0f} %", padding=4)
+    savings = [f"{percent:.0f} %, then {enough}" for percent, enough in zip(saved, workers, strict=True)]
+    axes.bar_label(lower, savings, padding=4)
+    axes.legend([upper, lower], ["share of a sample's time", "share of the epoch saved if it took no time"])
+    _name_rows(axes, [style.fitting(stage.label[::-1], _STAGE_NAME)[::-1] for stage in stages])
+    axes.set_xlim(0, 1.25 * max([*shares, *saved]))
+    axes.set_xlabel("percent")
+    return figure
