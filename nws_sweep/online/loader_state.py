@@ -7,7 +7,6 @@ from typing import Any
 from nws_sweep.online.loader_clock import LoaderClock, LoaderTime
 from nws_sweep.online.observation import EpochLength, TrainingTrial
 from nws_sweep.online.plan import Agreement, Plan
-from nws_sweep.online.situation import Situation
 from nws_sweep.online.times import Times, times_of
 from nws_sweep.online.waiting import Waiting
 from nws_sweep.records import LoaderSettings, SearchRecord, Switch, Trial, Tuning
@@ -111,26 +110,14 @@ class LoaderState:
         return [*(switch.before for switch in self.tuning.switches), self.current]
 
     @property
-    def situation(self) -> Situation:
-        """What a decision depends on."""
-        return Situation(
-            base=self.base,
-            current=self.current,
-            trials=dict(self.trials),
-            switches=self.switches,
-            tolerance=self.configuration.search.tolerance,
-            patience=self.configuration.search.patience,
-            epoch=self.epoch,
-            changes_within_epochs=self.changes_within_epochs,
-            prefetches=self.prefetches,
-            reorders=self.reorders,
-            cpus=self.cpus,
-            most_workers=self.most_workers,
-            distributes_among=self.distributes_among,
-            ranks=host.local_ranks() if self.others else 1,
-            worker_pid=next(iter(self.worker_pids), None),
-            shared=self.shared,
-        )
+    def fewest_within_epochs(self) -> int:
+        """Workers within an epoch: without workers, its samples draw random numbers of the program's process."""
+        return min(1, self.base.num_workers)
+
+    def epoch_of(self, settings: LoaderSettings, batch: int) -> int:
+        """The first epoch that can have these settings; ``batch`` is 0 before an epoch begins."""
+        is_within = batch and self.changes_within_epochs and settings.num_workers >= self.fewest_within_epochs
+        return self.epoch + (not is_within)
 
     def observe(self, batches_per_epoch: int | None) -> TrainingTrial | None:
         """The observation of the settings in use, which continues over epochs; None if they are decided."""

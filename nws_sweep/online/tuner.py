@@ -11,6 +11,7 @@ from nws_sweep.dataloading.generators import seeding
 from nws_sweep.online import texts
 from nws_sweep.online.loader_state import LoaderState
 from nws_sweep.online.plan import Plan
+from nws_sweep.online.planning import next_plan
 from nws_sweep.online.times import at_the_pace_or_in_epochs
 from nws_sweep.online.waiting import Waiting
 from nws_sweep.records import Switch
@@ -70,7 +71,7 @@ class Tuner(LoaderState):
             self.decide(plan.reason)
             self.watch_on()
             return None
-        if self.situation.epoch_of(plan.settings, batch) > epoch:  # rank 0 has planned it earlier
+        if self.epoch_of(plan.settings, batch) > epoch:  # rank 0 has planned it earlier
             self.postpone(plan)
             return None
         return plan
@@ -81,7 +82,7 @@ class Tuner(LoaderState):
             return self.others.next()
         if not self._has_timed(batch):
             return None
-        plan = self.situation.plan(batch, batches)
+        plan = next_plan(self, batch, batches)
         if self.others is None or plan.settings == self.current:  # ``decide`` informs the others
             return plan
         if plan.epoch == self.epoch:  # ranks look at the end of each window: after two, all of them have

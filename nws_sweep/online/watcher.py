@@ -14,6 +14,7 @@ from nws_sweep.online.decision import Keep
 from nws_sweep.online.loader_clock import LoaderTime
 from nws_sweep.online.observation import TrainingTrial
 from nws_sweep.online.plan import Plan
+from nws_sweep.online.planning import decision_for
 from nws_sweep.online.times import Measured, Times, account_of, times_of
 from nws_sweep.online.tuner import Tuner
 from nws_sweep.records import Account, Part, Trial
@@ -128,7 +129,7 @@ class Watcher(Tuner):
 
     def _predicted(self, measured: Measured, times: Times, batches: int | None) -> str:
         """What other settings are predicted to bring, or why there are none."""
-        decision = self.situation.decision(batches, is_new_epoch=True)
+        decision = decision_for(self, batches, is_new_epoch=True)
         if isinstance(decision, Keep):
             return decision.refusal or texts.NO_GAIN
         ratio = decision.predicted_s / decision.current_s

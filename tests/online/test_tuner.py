@@ -11,6 +11,7 @@ from nws_sweep.online.autotune import record
 from nws_sweep.online.decision import Keep
 from nws_sweep.online.observation import TrainingTrial
 from nws_sweep.online.plan import Plan
+from nws_sweep.online.planning import decision_for
 from nws_sweep.online.tuner import Tuner
 from nws_sweep.records import (
     BatchCost,
@@ -295,7 +296,7 @@ def test_batches_in_use_make_room_for_those_of_the_next_epoch_unless_theirs_has_
     one = tuner(4)
     windows = (factories.window(batch_bytes=2**18, end_s=end_s),)
     one.trials[one.current] = replace(recorded_trial(4, COST), settings=one.current, windows=windows)
-    decision = one.situation.decision(1000, is_new_epoch=True)
+    decision = decision_for(one, 1000, is_new_epoch=True)
     assert (isinstance(decision, Keep) and decision.refusal != "") != fits
 
 
