@@ -37,7 +37,7 @@ class TunedIterator:
         self._loader, self._pools = loader, PoolSequence(loader, tuner)
         self._observation: TrainingTrial | None = None
         with loader_clock_of_thread().entered(tuner.time):
-            self._begin_epoch(lambda: self._pools.make(tuner.current, is_first=True))
+            self._begin_epoch()
 
     def __getattr__(self, name: str) -> Any:
         """Attributes of the iterators of a DataLoader's class, such as ``state_dict``."""
@@ -56,28 +56,28 @@ class TunedIterator:
         with loader_clock_of_thread().entered(self._tuner.time):
             try:
                 self._pools.abandon()
-                self._begin_epoch(self._pools.next)
+                self._begin_epoch()
             except Exception as error:  # the epoch begins with the program's own settings
                 with contextlib.suppress(Exception):
                     self._tuner.give_up(one_line(f"an epoch could not begin: {type(error).__name__}: {error}"))
                 self._pools.current.end()
                 restore()
-                self._begin_epoch(self._pools.next)
+                self._begin_epoch()
 
-    def _begin_epoch(self, make: Callable[[], Pool]) -> None:
+    def _begin_epoch(self) -> None:
         latest = self._tuner.observation
         if latest is not None and self._try(latest.leave_epoch, _moment(self._pools, self._tuner, self._delay_s)):
             self._try(lambda: self._tuner.end_epoch(self._batches or 0, is_stream=False))
         self._try(self._pools.change_between_epochs, self._batches)
         self._tuner.loader_clock = loader_clock_of_thread()
-        start_s, drawn_s = self._pools.start(make)
+        start_s, drawn_s = self._pools.start()
         self._tuner.epoch += 1
         self._epoch, self._returned = self._tuner.epoch, 0
         self._pool_began = 0  # batches of the epoch that earlier pools have given
         self._device = device_clock.of_training() or Device()
         if self._tuner.waiting is not None:
             self._tuner.waiting.begin_epoch()
-        self._try(self._observe, start_s, 0, drawn_s)
+        self._try(self._observe, start_s, drawn_s)
 
     def _try(self, step: Callable[..., Any], *arguments: Any) -> Any:
         """Does a part of the tuning. If it fails, training continues without it, unless index lists are lost."""
@@ -95,15 +95,9 @@ class TunedIterator:
             self._tuner.waiting = None  # else the part that failed would be repeated at each batch
             return None
 
-    def _observe(self, start_s: float, earlier_batches: int = 0, drawn_s: float = 0.0) -> None:
-        """Observes the settings in use.
-
-        Args:
-            start_s: Seconds for starting the workers.
-            earlier_batches: That they have given.
-            drawn_s: Seconds of ``start_s`` in the sampler.
-        """
-        pool = self._pools.current
+    def _observe(self, start_s: float = 0.0, drawn_s: float = 0.0) -> None:
+        """Observes the settings in use, whose workers started in ``start_s``, ``drawn_s`` of it in the sampler."""
+        pool, earlier_batches = self._pools.current, self._returned - self._pool_began
         self._tuner.worker_pids = pool.pids
         self._observation = self._tuner.observe(self._batches)
         if self._observation is not None:
@@ -147,7 +141,7 @@ class TunedIterator:
         busy = functools.partial(_busy_share, self._pools.current, given_s)
         if why := self._try(lambda: waiting.note(asked_s, given_s, busy, self._device.waited_s())):
             self._try(self._tuner.look_again, why)
-            self._try(self._observe, 0.0, self._returned - self._pool_began)
+            self._try(self._observe)
         return batch
 
     def _note(self, batch: Any) -> None:
@@ -168,7 +162,7 @@ class TunedIterator:
         if self._pools.current is change.pool:  # its first batch
             self._pools.change, self._pool_began = None, self._returned
             self._tuner.switched(change.plan, self._returned - 1)
-            self._observe(0.0)
+            self._observe()
 
     def _next_batch(self) -> Any:
         if self._returned == self._tuner.length.most(self._tuner.current.num_workers):
@@ -210,7 +204,7 @@ class TunedIterator:
                 if plan is not None:
                     self._pools.begin_change(plan)
                 if self._tuner.held:
-                    self._observe(0.0, self._returned - self._pool_began)
+                    self._observe()
                     return
                 is_settled = self._tuner.tuning.is_decided or self._tuner.planned is not None
                 if latest.is_full or is_settled:  # observing takes time

@@ -25,7 +25,7 @@ class LoaderState:
         most_workers: Maximum number of workers; None for what fits.
         prefetches: Whether ``prefetch_factor`` may change.
         reorders: Whether ``in_order=False`` may be proposed.
-        tell: Called with a line about the loader, such as one about a change that affects more than speed.
+        announce: Called with lines about the loader; of several ranks, in rank 0.
         on_decided: Called each time the settings are decided.
         others: The agreement with other ranks; None for a single process.
         once: Whether the settings never change once they are decided.
@@ -46,13 +46,13 @@ class LoaderState:
     changes_within_epochs: bool
     most_workers: int | None
     prefetches: bool
-    tell: Callable[[str], None]
+    announce: Callable[[str], None]
     on_decided: Callable[[Any], None]
     cpus: float = field(default_factory=host.usable_cores)
     others: Agreement | None = None
     reorders: bool = False
     once: bool = False
-    may_change: Callable[[Any], bool] = lambda _: True
+    may_change: Callable[[], bool] = lambda: True
     own_generators: Sequence[str] = ()
     has_own_state: bool = False
     endless_batches: int = 0
@@ -122,11 +122,21 @@ class LoaderState:
     def observe(self, batches_per_epoch: int | None) -> TrainingTrial | None:
         """The observation of the settings in use, which continues over epochs; None if they are decided."""
         latest = self.observation
-        if self.tuning.is_decided or (latest is not None and latest.is_long_enough and not self.may_change(self)):
+        if self.tuning.is_decided or (latest is not None and latest.is_long_enough and not self.may_change()):
             return None  # that of validation would continue as long as training
         if latest is None or latest.settings != self.current:
             self.observation = TrainingTrial(self.current, batches_per_epoch)
         return self.observation
+
+    @property
+    def leads(self) -> bool:
+        """Whether this process decides, and says so: of several ranks, rank 0."""
+        return self.others is None or self.others.leads
+
+    def tell(self, text: str) -> None:
+        """Says something about the loader, such as a change that affects more than speed."""
+        if self.leads:
+            self.announce(f"{self.configuration.columns['dataset']}: {text}")
 
     def hold(self, why: str) -> None:
         """The settings cannot change yet, and what was timed until now does not count; empty if they can."""

@@ -2,7 +2,6 @@
 
 import contextlib
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -92,13 +91,14 @@ class PoolSequence:
         elif self.safeguards.allow_workers():
             self.change = Change(plan, self.make(plan.settings))
 
-    def start(self, make: Callable[[], Pool]) -> tuple[float, float]:
-        """Begins an epoch with the pool of ``make``; with fewer workers or earlier settings if not all can start.
+    def start(self) -> tuple[float, float]:
+        """Begins an epoch; with fewer workers or earlier settings if not all can start.
 
         Returns:
             The seconds that it took, and those of them in the sampler.
         """
         before, restore = vars(self).get("current"), loaders.order_restorer(self._loader)
+        make = self._next if before else self._first
         began_s, drawn_before_s = time.perf_counter(), self.sampler_clock.spent_s
         self.current = make()
         while not self._has_started():
@@ -118,7 +118,10 @@ class PoolSequence:
         self._start_s = start_s if is_new and loader_time.workers else None
         loader_time.starts += self._start_s is not None
 
-    def next(self) -> Pool:
+    def _first(self) -> Pool:
+        return self.make(self._tuner.current, is_first=True)
+
+    def _next(self) -> Pool:
         """The same pool, or another one if it has ended or the settings have changed; it begins an epoch."""
         settings = self.current.settings
         # Without workers, an iterator of torch does not begin a stream again.

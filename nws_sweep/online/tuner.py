@@ -59,7 +59,7 @@ class Tuner(LoaderState):
             batch: Batches of this epoch so far; 0 before an epoch begins.
             batches: Length of an epoch; None if it is unknown.
         """
-        if self.tuning.is_decided or not self.may_change(self):
+        if self.tuning.is_decided or not self.may_change():
             return None
         if self.planned is None:
             self.planned = self._next_plan(batch, batches)
@@ -78,7 +78,7 @@ class Tuner(LoaderState):
 
     def _next_plan(self, batch: int, batches: int | None) -> Plan | None:
         """What this process plans, or rank 0 has planned; None if too little is known yet."""
-        if self.others is not None and not self.others.leads:
+        if self.others is not None and not self.leads:
             return self.others.next()
         if not self._has_timed(batch):
             return None

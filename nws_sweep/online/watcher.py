@@ -40,7 +40,7 @@ class Watcher(Tuner):
     def plan(self, batch: int, batches: int | None) -> Plan | None:
         """Never other settings; says what was found once a long epoch has lasted a minute, or the next one begins."""
         latest = self.observation
-        if latest is None or not self.may_change(self):
+        if latest is None or not self.may_change():
             return None
         if latest.is_long if batch else _has_epoch(latest) or self._is_restarted:
             self._conclude(time.perf_counter())
@@ -55,7 +55,7 @@ class Watcher(Tuner):
     def end_epoch(self, batches: int, *, is_stream: bool) -> None:
         """Says what was found if no other loaders are seen: nothing between two epochs is known then."""
         latest = self.observation
-        if latest is not None and self.may_change(self) and _has_epoch(latest) and not self.sees_others:
+        if latest is not None and self.may_change() and _has_epoch(latest) and not self.sees_others:
             self._conclude(time.perf_counter())
 
     def end(self) -> None:

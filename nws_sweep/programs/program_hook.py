@@ -116,10 +116,10 @@ class ProgramHook:
         nothing = f"{program} ended without iterating over a torch DataLoader in this process"
         self._reporting.announce(f"{nothing} ({_NOT_FOLLOWED})")
 
-    def _is_wanted(self, number: int, loader: Any) -> bool:
-        return self._wanted in (number, type(loader.dataset).__name__)
+    def _is_wanted(self, number: int, dataset_class: str) -> bool:
+        return self._wanted in (number, dataset_class)
 
 
-def name_of(number: int, loader: Any) -> str:
+def name_of(number: int, dataset_class: str) -> str:
     """Names a DataLoader in lines by its number and the class of its dataset."""
-    return f"DataLoader {number} ({type(loader.dataset).__name__})"
+    return f"DataLoader {number} ({dataset_class})"

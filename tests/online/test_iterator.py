@@ -203,7 +203,7 @@ def test_a_loader_that_another_one_is_tuned_instead_of_is_not_observed_without_e
     monkeypatch.setattr(observation, "_WINDOW_S", 0.0)
     monkeypatch.setattr(observation, "_LONGEST_S", 0.0)
     tuned: Any = autotune(DataLoader(Items(40)), reuse="never", progress=False)
-    tuned._own_tuner().may_change = lambda _: False
+    tuned._own_tuner().may_change = lambda: False
     list(tuned)
     assert len(tuned._own_tuner().observation.windows) == 1
 

@@ -86,7 +86,7 @@ def tuner(start: int = 0, batch_s: Callable[[LoaderSettings], float] = as_predic
     given: dict[str, Any] = {
         "tuning": Tuning(before=base, after=base), "start": new_record(factories.configuration()), "cpus": 4.0,
         "changes_within_epochs": True, "most_workers": None, "prefetches": False,
-        "on_decided": lambda _: None, "tell": lambda _: None,
+        "on_decided": lambda _: None, "announce": lambda _: None,
     }  # fmt: skip
     made = Simulated(**{**given, **changes})
     made.batch_s, made.epochs_s = batch_s, {}
@@ -303,7 +303,7 @@ def test_batches_in_use_make_room_for_those_of_the_next_epoch_unless_theirs_has_
 def test_settings_that_no_longer_fit_are_considered_again() -> None:
     """Storage becomes slower after the choice; then the step."""
     lines: list[str] = []
-    one = tuner(2, tell=lines.append)
+    one = tuner(2, announce=lines.append)
     train(one)
     first, waiting = one.current, one.waiting
     assert one.tuning.is_decided
