@@ -66,7 +66,7 @@ class TunedIterator:
 
     def _begin_epoch(self) -> None:
         latest = self._tuner.observation
-        if latest is not None and self._try(latest.leave_epoch, _moment(self._pools, self._tuner, self._delay_s)):
+        if latest is not None and self._try(latest.leave_epoch, self._now()):
             self._try(lambda: self._tuner.end_epoch(self._batches or 0, is_stream=False))
         self._try(self._pools.change_between_epochs, self._batches)
         self._tuner.loader_clock = loader_clock_of_thread()
@@ -147,7 +147,7 @@ class TunedIterator:
     def _note(self, batch: Any) -> None:
         """A batch has been returned."""
         waited_s = self._device.waited_s() if self._observation is not None else 0.0
-        received, change = _moment(self._pools, self._tuner, self._delay_s), self._pools.change
+        received, change = self._now(), self._pools.change
         self._pools.note_batch()
         if self._tuner.tuning.is_decided:
             self._observation = None
@@ -163,6 +163,11 @@ class TunedIterator:
             self._pools.change, self._pool_began = None, self._returned
             self._tuner.switched(change.plan, self._returned - 1)
             self._observe()
+
+    def _now(self) -> Moment:
+        spent_s = loader_clock_of_thread().others_and_calls_s(self._tuner.time)
+        sampler_s = self._pools.sampler_clock.read()
+        return Moment(time.perf_counter(), time.process_time(), self._delay_s(), *sampler_s, *spent_s)
 
     def _next_batch(self) -> Any:
         if self._returned == self._tuner.length.most(self._tuner.current.num_workers):
@@ -196,7 +201,7 @@ class TunedIterator:
         if latest is not None:
             self._device.pace()
             self._device.ask()
-            latest.batches.asked(_moment(self._pools, self._tuner, self._delay_s))
+            latest.batches.asked(self._now())
             if latest.ends_window:
                 has_worked = True
                 _cut(latest, self._pools.current, self._tuner)
@@ -212,7 +217,7 @@ class TunedIterator:
         if self._pools.hand_over(self._returned):
             self._observation = None
         if self._observation is not None and has_worked:
-            self._observation.batches.asked(_moment(self._pools, self._tuner, self._delay_s))
+            self._observation.batches.asked(self._now())
 
 
 def _drop_pools(attributes: dict[str, Any], tuner: Tuner) -> None:
@@ -228,11 +233,6 @@ def _drop_pools(attributes: dict[str, Any], tuner: Tuner) -> None:
         dropping_s = time.perf_counter() - began_s
         loader_time.starting_s += dropping_s
         loader_time.dropped_s += dropping_s
-
-
-def _moment(pools: PoolSequence, tuner: Tuner, delay_s: Callable[[], float]) -> Moment:
-    spent_s = loader_clock_of_thread().others_and_calls_s(tuner.time)
-    return Moment(time.perf_counter(), time.process_time(), delay_s(), *pools.sampler_clock.read(), *spent_s)
 
 
 def _cut(latest: TrainingTrial, pool: Pool, tuner: Tuner, *, has_ended: bool = False) -> None:

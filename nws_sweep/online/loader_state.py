@@ -64,6 +64,7 @@ class LoaderState:
     loader_clock: LoaderClock = field(default_factory=LoaderClock)
     trials: dict[LoaderSettings, Trial] = field(default_factory=dict)
     observation: TrainingTrial | None = None  # of the settings in use
+    others_before: Mapping[LoaderTime, LoaderTime] = field(default_factory=dict)  # at the beginning of it
     epoch: int = -1  # of the newest iterator
     batches: int = 0  # taken so far, of all epochs
     worker_pids: Sequence[int] = ()  # of the pool in use
@@ -105,11 +106,6 @@ class LoaderState:
         return self.tuning.switches[self.earlier_switches :]
 
     @property
-    def settings_in_turn(self) -> Sequence[LoaderSettings]:
-        """The settings at first and after each change."""
-        return [*(switch.before for switch in self.tuning.switches), self.current]
-
-    @property
     def fewest_within_epochs(self) -> int:
         """Workers within an epoch: without workers, its samples draw random numbers of the program's process."""
         return min(1, self.base.num_workers)
@@ -126,6 +122,7 @@ class LoaderState:
             return None  # that of validation would continue as long as training
         if latest is None or latest.settings != self.current:
             self.observation = TrainingTrial(self.current, batches_per_epoch)
+            self.others_before = self.loader_clock.now()
         return self.observation
 
     @property
@@ -151,7 +148,8 @@ class LoaderState:
         if self.others is not None and self.others.leads:
             self.others.publish(Plan(self.current, reason))
         seconds = self.times.batch_s
-        batch_s = tuple(seconds[settings] for settings in self.settings_in_turn if settings in seconds)
+        in_turn = [*(switch.before for switch in self.tuning.switches), self.current]
+        batch_s = tuple(seconds[settings] for settings in in_turn if settings in seconds)
         self.tuning = replace(self.tuning, is_decided=True, is_provisional=not is_final, reason=reason, batch_s=batch_s)
         self.observation = None
         self.on_decided(self)
