@@ -3,7 +3,7 @@
 import contextlib
 import functools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from torch.utils.data import DataLoader, IterableDataset
@@ -18,7 +18,6 @@ from nws_sweep.online.pool import Pool
 from nws_sweep.online.pool_sequence import PoolSequence
 from nws_sweep.online.tuner import Tuner
 from nws_sweep.online.waiting import Waiting
-from nws_sweep.records import BatchCost, BatchRecord
 
 
 class TunedIterator:
@@ -101,7 +100,14 @@ class TunedIterator:
         self._tuner.worker_pids = pool.pids
         self._observation = self._tuner.observe(self._batches)
         if self._observation is not None:
-            self._observation.begin(self._returned, start_s, pool.start_cpu_s, earlier_batches, drawn_s)
+            self._observation.begin(
+                self._returned,
+                start_s,
+                pool.start_cpu_s,
+                earlier_batches=earlier_batches,
+                drawn_s=drawn_s,
+                log=pool.log,
+            )
 
     def __iter__(self) -> "TunedIterator":
         return self
@@ -156,7 +162,7 @@ class TunedIterator:
             received = received._replace(calls_s=received.calls_s + this_call_s)
             self._observation.given(received, batch, waited_s)
             if self._returned == self._batches:
-                self._observation.given_last(*_records(self._pools.current, has_ended=True))
+                self._observation.given_last()
         if change is None:
             return
         if self._pools.current is change.pool:  # its first batch
@@ -190,7 +196,8 @@ class TunedIterator:
         self._pools.abandon()
         if self._observation is not None:
             self._observation.batches.idle(time.perf_counter() - self._device.waited_s())
-            _cut(self._observation, self._pools.current, self._tuner, has_ended=True)
+            self._tuner.distributes_among = self._pools.current.distributes_among
+            self._observation.cut(time.perf_counter())
             self._observation = None
         self._tuner.end_epoch(self._returned, is_stream=isinstance(self._loader.dataset, IterableDataset))
 
@@ -204,7 +211,8 @@ class TunedIterator:
             latest.batches.asked(self._now())
             if latest.ends_window:
                 has_worked = True
-                _cut(latest, self._pools.current, self._tuner)
+                self._tuner.distributes_among = self._pools.current.distributes_among
+                latest.cut()
                 plan = self._pools.plan(self._returned, self._batches) if self._pools.change is None else None
                 if plan is not None:
                     self._pools.begin_change(plan)
@@ -233,17 +241,6 @@ def _drop_pools(attributes: dict[str, Any], tuner: Tuner) -> None:
         dropping_s = time.perf_counter() - began_s
         loader_time.starting_s += dropping_s
         loader_time.dropped_s += dropping_s
-
-
-def _cut(latest: TrainingTrial, pool: Pool, tuner: Tuner, *, has_ended: bool = False) -> None:
-    tuner.distributes_among = pool.distributes_among
-    unfed = pool.log.unfed() if pool.log else 0
-    latest.cut(*_records(pool, has_ended=has_ended), time.perf_counter() if has_ended else None, unfed)
-
-
-def _records(pool: Pool, *, has_ended: bool) -> tuple[Sequence[BatchRecord], BatchCost | None]:
-    """The new records of the workers, and the mean cost of a worker before its first batch."""
-    return (pool.log.new(has_ended=has_ended), pool.log.times.start) if pool.log else ((), None)
 
 
 def _busy_share(pool: Pool, now_s: float) -> float:
