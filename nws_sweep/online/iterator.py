@@ -172,11 +172,11 @@ class TunedIterator:
 
     def _now(self) -> Moment:
         spent_s = loader_clock_of_thread().others_and_calls_s(self._tuner.time)
-        sampler_s = self._pools.sampler_clock.read()
+        sampler_s = self._pools.stream.sampler_clock.read()
         return Moment(time.perf_counter(), time.process_time(), self._delay_s(), *sampler_s, *spent_s)
 
     def _next_batch(self) -> Any:
-        if self._returned == self._tuner.length.most(self._tuner.current.num_workers):
+        if self._returned == self._tuner.too_many_batches:
             self._try(lambda: self._tuner.end_epoch(self._returned, is_stream=True))
             self._pools.current.end()
             raise StopIteration
@@ -213,9 +213,7 @@ class TunedIterator:
                 has_worked = True
                 self._tuner.distributes_among = self._pools.current.distributes_among
                 latest.cut()
-                plan = self._pools.plan(self._returned, self._batches) if self._pools.change is None else None
-                if plan is not None:
-                    self._pools.begin_change(plan)
+                self._pools.change_within_epoch(self._returned, self._batches)
                 if self._tuner.held:
                     self._observe()
                     return

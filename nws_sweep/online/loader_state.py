@@ -4,8 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from nws_sweep.model import epoch_length
 from nws_sweep.online.loader_clock import LoaderClock, LoaderTime
-from nws_sweep.online.observation import EpochLength, TrainingTrial
+from nws_sweep.online.observation import TrainingTrial
 from nws_sweep.online.plan import Agreement, Plan
 from nws_sweep.online.times import Times, times_of
 from nws_sweep.online.waiting import Waiting
@@ -34,7 +35,6 @@ class LoaderState:
         has_own_state: Whether the loader has a ``state_dict``, which is for its number of workers.
         endless_batches: Of an epoch, if the loader's class takes all epochs from one iterator; 0 for other loaders.
         draws_shuffle: Whether samples that were made without workers have drawn from the generator that shuffles.
-        length: Of epochs of an iterable dataset.
         sees_others: Whether the other DataLoaders of the program are followed too.
         is_remade: Whether the program makes the loader again for each epoch.
         time: Of the loader.
@@ -57,7 +57,6 @@ class LoaderState:
     has_own_state: bool = False
     endless_batches: int = 0
     draws_shuffle: bool = False
-    length: EpochLength = field(init=False)
     sees_others: bool = False
     is_remade: bool = False
     time: LoaderTime = field(default_factory=LoaderTime)
@@ -67,6 +66,7 @@ class LoaderState:
     others_before: Mapping[LoaderTime, LoaderTime] = field(default_factory=dict)  # at the beginning of it
     epoch: int = -1  # of the newest iterator
     batches: int = 0  # taken so far, of all epochs
+    usual_batches: int | None = None  # of an epoch of a stream with the program's workers; None before the end of one
     worker_pids: Sequence[int] = ()  # of the pool in use
     distributes_among: int | None = None  # the most workers that do not repeat samples, as known; None for any
     made_without_workers: Any = None  # index list of the latest batch that the program's process has made; None if none
@@ -83,7 +83,6 @@ class LoaderState:
     def __post_init__(self) -> None:
         """Nothing is known yet."""
         self.configuration = self.start.configuration
-        self.length = EpochLength(self.base.num_workers)
 
     @property
     def base(self) -> LoaderSettings:
@@ -104,6 +103,14 @@ class LoaderState:
     def switches(self) -> tuple[Switch, ...]:
         """The changes since the settings were last decided."""
         return self.tuning.switches[self.earlier_switches :]
+
+    @property
+    def too_many_batches(self) -> int | None:
+        """Of an epoch of a stream with the workers in use, which must not be longer for more; None for any number."""
+        workers = self.current.num_workers
+        if self.usual_batches is None or workers <= self.base.num_workers:
+            return None
+        return epoch_length.longest(self.usual_batches, workers) + 1
 
     @property
     def fewest_within_epochs(self) -> int:

@@ -1,4 +1,4 @@
-"""What training sees of its loader: each setting, batch by batch, as the trial of a search; epochs."""
+"""What training sees of its loader: each setting, batch by batch, as the trial of a search."""
 
 import itertools
 import math
@@ -9,7 +9,6 @@ from typing import Any
 
 from nws_sweep.dataloading.recording import BatchLog
 from nws_sweep.dataloading.windows import Moment, WindowBuilder, made_without_workers
-from nws_sweep.model import epoch_length
 from nws_sweep.online.times import Epoch, duration_s, is_steady, whole_epochs
 from nws_sweep.records import (
     BatchRecord,
@@ -109,7 +108,7 @@ class TrainingTrial:
         self.batches.end_last_step(now, statistics.median(steps_s or [math.inf]))
         has_last = self._has_last
         if not has_last:
-            self._log = None
+            self._log = None  # batches that its workers have made meanwhile are no part of the epoch
         if has_last or not self.is_full:  # a program may leave each epoch after a batch
             self.cut(now.clock_s if has_last else None)
         return has_last
@@ -240,30 +239,3 @@ def _without_pause(steps_s: Sequence[float], before_s: Sequence[float]) -> tuple
     if usual_s < _LEAST_STEP_S or len(pauses_s) > 1:
         return tuple(steps_s)
     return tuple(usual_s if step_s in pauses_s else step_s for step_s in steps_s)
-
-
-@dataclass
-class EpochLength:
-    """The length of epochs of an iterable dataset, which must not depend on the number of workers.
-
-    Attributes:
-        workers: Of the program.
-        usual: Batches of the latest epoch with the workers of the program; None before the end of one.
-    """
-
-    workers: int
-    usual: int | None = None
-
-    def most(self, workers: int) -> int | None:
-        """Counts the batches with which an epoch with these workers is too long; None if any length is right."""
-        if self.usual is None or workers <= self.workers:
-            return None
-        return epoch_length.longest(self.usual, workers) + 1
-
-    def notice(self, batches: int, workers: int) -> str:
-        """Notes the length of an epoch with these workers; returns what is wrong with the length, or nothing."""
-        if workers == self.workers:
-            self.usual = batches
-        if self.usual is None:
-            return ""
-        return epoch_length.difference(batches, workers, self.usual, self.workers)

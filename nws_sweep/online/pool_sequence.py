@@ -8,7 +8,6 @@ from typing import Any
 from torch.utils.data import DataLoader
 
 from nws_sweep.dataloading import loaders
-from nws_sweep.dataloading.orders import SamplerClock
 from nws_sweep.errors import one_line
 from nws_sweep.online.index_stream import IndexStream
 from nws_sweep.online.plan import Plan
@@ -38,6 +37,7 @@ class PoolSequence:
         tuner: Of the DataLoader.
 
     Attributes:
+        stream: Index lists of the epoch.
         current: The pool that makes the batches; there is none before ``start``.
         change: Under way; None if there is none.
         safeguards: Of the DataLoader.
@@ -48,15 +48,10 @@ class PoolSequence:
     def __init__(self, loader: DataLoader[Any], tuner: Tuner) -> None:
         self._loader, self._tuner = loader, tuner
         pause_every = 0 if tuner.base.num_workers else tuner.endless_batches
-        self._stream = IndexStream(loaders.index_sampler(loader), pause_every)
+        self.stream = IndexStream(loaders.index_sampler(loader), pause_every)
         self.change: Change | None = None
         self._start_s: float | None = None  # of workers whose first batch is awaited
         self.safeguards = Safeguards(loader, tuner)
-
-    @property
-    def sampler_clock(self) -> SamplerClock:
-        """Of the sampler."""
-        return self._stream.sampler_clock
 
     def make(self, settings: LoaderSettings, *, is_first: bool = False) -> Pool:
         """Another pool; the first one begins an epoch."""
@@ -64,32 +59,37 @@ class PoolSequence:
             self.safeguards.note_start()
         is_observed, rehearsal = not self._tuner.tuning.is_decided, self._tuner.made_without_workers
         return Pool(
-            self._loader, settings, self._stream, is_first=is_first, times_stages=is_observed, rehearsal=rehearsal
+            self._loader, settings, self.stream, is_first=is_first, times_stages=is_observed, rehearsal=rehearsal
         )
 
     def expect(self, batch: int) -> None:
         """The training loop requests this batch of the epoch, from 0: lists that a plain loader would have drawn."""
-        self._stream.due = batch + max(1, self._tuner.base.queued_batches)
+        self.stream.due = batch + max(1, self._tuner.base.queued_batches)
 
     def change_between_epochs(self, batches: int | None) -> None:
         """Changes the settings if there is a plan; no second pool is needed."""
-        self._stream.due = self._tuner.base.queued_batches
-        plan = self.plan(0, batches)
-        if plan is not None and self.safeguards.has_dataset_changed():
+        self.stream.due = self._tuner.base.queued_batches
+        plan = self._plan(0, batches)
+        if plan is None:
+            return
+        if self.safeguards.has_dataset_changed():
             self._tuner.decide("the dataset has been changed since its persistent workers were started")
-        elif plan is not None and self.safeguards.allow_workers():
+        elif self.safeguards.allow_workers():
             self._tuner.switched(plan, 0)
 
-    def plan(self, batch: int, batches: int | None) -> Plan | None:
-        """The plan of the tuner, whose arguments these are; None while samples change the dataset."""
-        return None if self.safeguards.waits_for_dataset() else self._tuner.plan(batch, batches)
-
-    def begin_change(self, plan: Plan) -> None:
-        """Starts the pool of a plan, which takes over when it is ready."""
+    def change_within_epoch(self, batch: int, batches: int | None) -> None:
+        """Starts another pool if there is a plan, which takes over when it is ready."""
+        plan = None if self.change else self._plan(batch, batches)
+        if plan is None:
+            return
         if self.safeguards.has_dataset_changed():
             self._tuner.postpone(plan)
         elif self.safeguards.allow_workers():
             self.change = Change(plan, self.make(plan.settings))
+
+    def _plan(self, batch: int, batches: int | None) -> Plan | None:
+        """The plan of the tuner, whose arguments these are; None while samples change the dataset."""
+        return None if self.safeguards.waits_for_dataset() else self._tuner.plan(batch, batches)
 
     def start(self) -> tuple[float, float]:
         """Begins an epoch; with fewer workers or earlier settings if not all can start.
@@ -99,13 +99,13 @@ class PoolSequence:
         """
         before, restore = vars(self).get("current"), loaders.order_restorer(self._loader)
         make = self._next if before else self._first
-        began_s, drawn_before_s = time.perf_counter(), self.sampler_clock.spent_s
+        began_s, drawn_before_s = time.perf_counter(), self.stream.sampler_clock.spent_s
         self.current = make()
         while not self._has_started():
             self.current.end()
             restore()
             self.current = make()
-        start_s, drawn_s = time.perf_counter() - began_s, self.sampler_clock.spent_s - drawn_before_s
+        start_s, drawn_s = time.perf_counter() - began_s, self.stream.sampler_clock.spent_s - drawn_before_s
         with contextlib.suppress(Exception):  # a sampler of the program may raise anything when it is looked at
             self._note_start(start_s - drawn_s, is_new=self.current is not before)
         return start_s, drawn_s
@@ -168,8 +168,8 @@ class PoolSequence:
         if follower := self._follower():
             self.current.end()
             self.current = follower
-        elif self._stream.was_paused:
-            self._stream.was_paused = False
+        elif self.stream.was_paused:
+            self.stream.was_paused = False
             self.current.take_over()
         else:
             return False
@@ -179,9 +179,9 @@ class PoolSequence:
         """The pool that continues the epoch where the current one has ended; None if the epoch has ended."""
         if self.change is not None and self.change.draws and self.current is not self.change.pool:
             return self.change.pool
-        if not self._stream.was_given_up:
+        if not self.stream.was_given_up:
             return None
-        self._stream.was_given_up = False
+        self.stream.was_given_up = False
         self._tuner.give_up(_WAITS_FOR_LOOP)
         follower = self.make(self._tuner.current)
         follower.take_over()
@@ -191,7 +191,7 @@ class PoolSequence:
         """A batch has been made."""
         self.safeguards.after_batch()
         if not self._tuner.base.num_workers and not self.current.settings.num_workers:
-            self._tuner.made_without_workers = self._stream.latest
+            self._tuner.made_without_workers = self.stream.latest
 
     def hand_over(self, batch: int) -> bool:
         """Whether the pool of a change takes over the index lists before a batch: all its workers are ready."""

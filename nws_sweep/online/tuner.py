@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from nws_sweep.dataloading.generators import seeding
+from nws_sweep.model import epoch_length
 from nws_sweep.online import texts
 from nws_sweep.online.loader_state import LoaderState
 from nws_sweep.online.plan import Plan
@@ -131,7 +132,12 @@ class Tuner(LoaderState):
 
     def end_epoch(self, batches: int, *, is_stream: bool) -> None:
         """An epoch has this many batches; of an iterable dataset it must not depend on num_workers."""
-        if is_stream and (why := self.length.notice(batches, self.current.num_workers)):
+        workers, workers_of_program = self.current.num_workers, self.base.num_workers
+        if is_stream and workers == workers_of_program:
+            self.usual_batches = batches
+        if not is_stream or self.usual_batches is None:
+            return
+        if why := epoch_length.difference(batches, workers, self.usual_batches, workers_of_program):
             self.give_up(why)
 
     def give_up(self, reason: str) -> None:
