@@ -131,9 +131,8 @@ def iterator_of(loader: DataLoader[Any], find_tuner: Callable[[], Tuner], untune
     try:
         restore = loaders.order_restorer(loader)
         tuner = find_tuner()
-        if tuner.tuning.is_decided and not tuner.changes_settings:  # nothing is left to time
-            return untuned(plain(loader))
-        return _tuned_iterator(loader, plain(loader), tuner)
+        if tuner.changes_settings or not tuner.tuning.is_decided:  # else nothing is left to time
+            return _tuned_iterator(loader, plain(loader), tuner)
     except Exception as error:  # training continues without tuning
         text = one_line(f"the DataLoader is not tuned: {type(error).__name__}: {error}")
         logger.warning(text)

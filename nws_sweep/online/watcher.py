@@ -12,9 +12,8 @@ from nws_sweep.online import texts
 from nws_sweep.online.decision import Keep
 from nws_sweep.online.observation import TrainingTrial
 from nws_sweep.online.plan import Plan
-from nws_sweep.online.planning import decision_for
 from nws_sweep.online.times import Measured, account_of
-from nws_sweep.online.tuner import Tuner
+from nws_sweep.online.tuner import Tuner, decision_for
 from nws_sweep.records import Account, Part, Trial
 from nws_sweep.system import accelerator
 

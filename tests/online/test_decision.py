@@ -11,7 +11,7 @@ import pytest
 from nws_sweep.model import choice
 from nws_sweep.online import texts
 from nws_sweep.online.decision import Keep, Situation, Try, decide
-from nws_sweep.online.planning import decision_for
+from nws_sweep.online.tuner import decision_for
 from nws_sweep.records import ONLINE_STRATEGY, BatchCost, LoaderSettings, LoopCosts, SearchRules, Trial, Tuning
 from nws_sweep.searching.estimates import estimates_of
 from nws_sweep.searching.observations import Observation
