@@ -132,7 +132,7 @@ def iterator_of(loader: DataLoader[Any], find_tuner: Callable[[], Tuner], untune
         restore = loaders.order_restorer(loader)
         tuner = find_tuner()
         if tuner.changes_settings or not tuner.tuning.is_decided:  # else nothing is left to time
-            return _tuned_iterator(loader, plain(loader), tuner)
+            return _tuned_iterator(loader, tuner)
     except Exception as error:  # training continues without tuning
         text = one_line(f"the DataLoader is not tuned: {type(error).__name__}: {error}")
         logger.warning(text)
@@ -146,7 +146,8 @@ def iterator_of(loader: DataLoader[Any], find_tuner: Callable[[], Tuner], untune
     return iterator
 
 
-def _tuned_iterator(loader: DataLoader[Any], copy: DataLoader[Any], tuner: Tuner) -> TunedIterator:
+def _tuned_iterator(loader: DataLoader[Any], tuner: Tuner) -> TunedIterator:
+    copy = plain(loader)
     workers = safeguards.loaded_workers(copy)
     if workers is not None and workers != tuner.current.num_workers:
         tuner.tuning = replace(tuner.tuning, after=tuner.base.with_workers(workers))

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data import DataLoader
 
 from nws_sweep.dataloading import device_clock, loaders
 from nws_sweep.dataloading.clocks import run_delay_clock
@@ -66,7 +66,7 @@ class TunedIterator:
     def _begin_epoch(self) -> None:
         latest = self._tuner.observation
         if latest is not None and self._try(latest.leave_epoch, self._now()):
-            self._try(lambda: self._tuner.end_epoch(self._batches or 0, is_stream=False))
+            self._try(self._tuner.end_epoch, self._batches or 0)
         self._try(self._pools.change_between_epochs, self._batches)
         self._tuner.loader_clock = loader_clock_of_thread()
         start_s, drawn_s = self._pools.start()
@@ -177,7 +177,7 @@ class TunedIterator:
 
     def _next_batch(self) -> Any:
         if self._returned == self._tuner.too_many_batches:
-            self._try(lambda: self._tuner.end_epoch(self._returned, is_stream=True))
+            self._try(self._tuner.end_epoch, self._returned)
             self._pools.current.end()
             raise StopIteration
         try:
@@ -199,7 +199,7 @@ class TunedIterator:
             self._tuner.distributes_among = self._pools.current.distributes_among
             self._observation.cut(time.perf_counter())
             self._observation = None
-        self._tuner.end_epoch(self._returned, is_stream=isinstance(self._loader.dataset, IterableDataset))
+        self._tuner.end_epoch(self._returned)
 
     def _advance(self) -> None:
         """Between two batches: ends windows of the observation, begins a change and continues it."""

@@ -105,6 +105,11 @@ class LoaderState:
         return self.tuning.switches[self.earlier_switches :]
 
     @property
+    def is_stream(self) -> bool:
+        """Whether the dataset is iterable."""
+        return self.start.facts is not None and self.start.facts.iterable
+
+    @property
     def too_many_batches(self) -> int | None:
         """Of an epoch of a stream with the workers in use, which must not be longer for more; None for any number."""
         workers = self.current.num_workers

@@ -156,12 +156,20 @@ class PoolSequence:
                     raise
                 continue
             except Exception as error:
-                _give_up_after(error, self.current.settings, self._tuner)
+                self._give_up_after(error)
                 raise
             if self._start_s is not None:
                 self._tuner.time.starting_s += self._start_s + max(0.0, self.current.first_began_s - asked_s)
                 self._start_s = None
             return batch
+
+    def _give_up_after(self, error: Exception) -> None:
+        """After an error with other settings than the program's, it has its own from the next epoch on."""
+        settings = self.current.settings
+        if settings != self._tuner.base:
+            with contextlib.suppress(Exception):  # the program gets the error, whatever happens here
+                text = f"{type(error).__name__} with num_workers={settings.num_workers}: {error}"
+                self._tuner.give_up(one_line(text))
 
     def _continues(self) -> bool:
         """Whether the epoch continues where the current pool has ended: with another pool, or after a pause."""
@@ -213,10 +221,3 @@ class PoolSequence:
         if change is not None and change.pool is not self.current:
             self.current.feed.is_open = True
             change.pool.end()
-
-
-def _give_up_after(error: Exception, settings: LoaderSettings, tuner: Tuner) -> None:
-    """After an error with other settings than the program's, it has its own from the next epoch on."""
-    if settings != tuner.base:
-        with contextlib.suppress(Exception):  # the program gets the error, whatever happens here
-            tuner.give_up(one_line(f"{type(error).__name__} with num_workers={settings.num_workers}: {error}"))

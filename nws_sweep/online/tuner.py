@@ -131,12 +131,12 @@ class Tuner(LoaderState):
         if latest and not is_more:
             self.decide(f"{workers} of {wanted} workers could make batches{f' ({why})' if why else ''}")
 
-    def end_epoch(self, batches: int, *, is_stream: bool) -> None:
+    def end_epoch(self, batches: int) -> None:
         """An epoch has this many batches; of an iterable dataset it must not depend on num_workers."""
         workers, workers_of_program = self.current.num_workers, self.base.num_workers
-        if is_stream and workers == workers_of_program:
+        if self.is_stream and workers == workers_of_program:
             self.usual_batches = batches
-        if not is_stream or self.usual_batches is None:
+        if self.usual_batches is None:
             return
         if why := epoch_length.difference(batches, workers, self.usual_batches, workers_of_program):
             self.give_up(why)

@@ -41,7 +41,7 @@ class Watcher(Tuner):
         starts = self.time.starts
         return starts >= _STARTS and self.batches < starts * self.current.queued_batches
 
-    def end_epoch(self, batches: int, *, is_stream: bool) -> None:
+    def end_epoch(self, batches: int) -> None:
         """Says what was found if no other loaders are seen: nothing between two epochs is known then."""
         latest = self.observation
         if latest is not None and self.may_change() and _has_epoch(latest) and not self.sees_others:
@@ -107,8 +107,7 @@ class Watcher(Tuner):
 
     def _instead(self, trial: Trial, measured: Measured, batches: int | None) -> str:
         """What holds the workers back, or what other settings are predicted to bring."""
-        is_stream = self.start.facts is not None and self.start.facts.iterable
-        uneven = advice.uneven_workers(trial) if is_stream else ""
+        uneven = advice.uneven_workers(trial) if self.is_stream else ""
         # A prediction would have each worker make as much as the others.
         text = uneven or self._predicted(measured, batches)
         if not trial.fed_workers:
