@@ -67,7 +67,8 @@ class TunedIterator:
         latest = self._tuner.observation
         if latest is not None and self._try(latest.leave_epoch, self._now()):
             self._try(self._tuner.end_epoch, self._batches or 0)
-        self._try(self._pools.change_between_epochs, self._batches)
+        self._tuner.batches_per_epoch = self._batches
+        self._try(self._pools.change_between_epochs)
         self._tuner.loader_clock = loader_clock_of_thread()
         start_s, drawn_s = self._pools.start()
         self._tuner.epoch += 1
@@ -98,7 +99,7 @@ class TunedIterator:
         """Observes the settings in use, whose workers started in ``start_s``, ``drawn_s`` of it in the sampler."""
         pool, earlier_batches = self._pools.current, self._returned - self._pool_began
         self._tuner.worker_pids = pool.pids
-        self._observation = self._tuner.observe(self._batches)
+        self._observation = self._tuner.observe()
         if self._observation is not None:
             self._observation.begin(
                 self._returned,
@@ -213,7 +214,7 @@ class TunedIterator:
                 has_worked = True
                 self._tuner.distributes_among = self._pools.current.distributes_among
                 latest.cut()
-                self._pools.change_within_epoch(self._returned, self._batches)
+                self._pools.change_within_epoch(self._returned)
                 if self._tuner.held:
                     self._observe()
                     return

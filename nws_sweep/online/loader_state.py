@@ -64,6 +64,7 @@ class LoaderState:
     trials: dict[LoaderSettings, Trial] = field(default_factory=dict)
     observation: TrainingTrial | None = None  # of the settings in use
     others_before: Mapping[LoaderTime, LoaderTime] = field(default_factory=dict)  # at the beginning of it
+    batches_per_epoch: int | None = None  # None if unknown
     epoch: int = -1  # of the newest iterator
     batches: int = 0  # taken so far, of all epochs
     usual_batches: int | None = None  # of an epoch of a stream with the program's workers; None before the end of one
@@ -127,13 +128,13 @@ class LoaderState:
         is_within = batch and self.changes_within_epochs and settings.num_workers >= self.fewest_within_epochs
         return self.epoch + (not is_within)
 
-    def observe(self, batches_per_epoch: int | None) -> TrainingTrial | None:
+    def observe(self) -> TrainingTrial | None:
         """The observation of the settings in use, which continues over epochs; None if they are decided."""
         latest = self.observation
         if self.tuning.is_decided or (latest is not None and latest.is_long_enough and not self.may_change()):
             return None  # that of validation would continue as long as training
         if latest is None or latest.settings != self.current:
-            self.observation = TrainingTrial(self.current, batches_per_epoch)
+            self.observation = TrainingTrial(self.current, self.batches_per_epoch)
             self.others_before = self.loader_clock.now()
         return self.observation
 

@@ -66,10 +66,10 @@ class PoolSequence:
         """The training loop requests this batch of the epoch, from 0: lists that a plain loader would have drawn."""
         self.stream.due = batch + max(1, self._tuner.base.queued_batches)
 
-    def change_between_epochs(self, batches: int | None) -> None:
+    def change_between_epochs(self) -> None:
         """Changes the settings if there is a plan; no second pool is needed."""
         self.stream.due = self._tuner.base.queued_batches
-        plan = self._plan(0, batches)
+        plan = self._plan(0)
         if plan is None:
             return
         if self.safeguards.has_dataset_changed():
@@ -77,9 +77,9 @@ class PoolSequence:
         elif self.safeguards.allow_workers():
             self._tuner.switched(plan, 0)
 
-    def change_within_epoch(self, batch: int, batches: int | None) -> None:
+    def change_within_epoch(self, batch: int) -> None:
         """Starts another pool if there is a plan, which takes over when it is ready."""
-        plan = None if self.change else self._plan(batch, batches)
+        plan = None if self.change else self._plan(batch)
         if plan is None:
             return
         if self.safeguards.has_dataset_changed():
@@ -87,9 +87,9 @@ class PoolSequence:
         elif self.safeguards.allow_workers():
             self.change = Change(plan, self.make(plan.settings))
 
-    def _plan(self, batch: int, batches: int | None) -> Plan | None:
-        """The plan of the tuner, whose arguments these are; None while samples change the dataset."""
-        return None if self.safeguards.waits_for_dataset() else self._tuner.plan(batch, batches)
+    def _plan(self, batch: int) -> Plan | None:
+        """The plan of the tuner, whose argument this is; None while samples change the dataset."""
+        return None if self.safeguards.waits_for_dataset() else self._tuner.plan(batch)
 
     def start(self) -> tuple[float, float]:
         """Begins an epoch; with fewer workers or earlier settings if not all can start.

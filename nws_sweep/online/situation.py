@@ -18,15 +18,14 @@ from nws_sweep.system import host, processes, resources, usage
 _MUCH = 1 / 3  # of the time of making a batch
 
 
-def situation_of(state: LoaderState, batches: int | None, *, is_new_epoch: bool) -> Situation | None:
-    """What a decision for these batches depends on; None if the costs of too few batches are known.
+def situation_of(state: LoaderState, batch: int) -> Situation | None:
+    """What a decision depends on; None if the costs of too few batches are known.
 
     Args:
         state: Of the loader; the current settings were measured.
-        batches: Of the epoch that are left, or of the next epoch; None if unknown.
-        is_new_epoch: Whether they are of another epoch, for which workers are started anyway.
+        batch: Batches of the epoch that others follow; 0 for another epoch, for which workers are started anyway.
     """
-    predict_s = _predictor(state, batches, is_new_epoch=is_new_epoch)
+    predict_s = _predictor(state, batch)
     if predict_s is None:
         return None
     return Situation(
@@ -35,23 +34,22 @@ def situation_of(state: LoaderState, batches: int | None, *, is_new_epoch: bool)
         measured_s=state.times.batch_s or {state.current: predict_s(state.current)},
         predict_s=predict_s,
         rules=state.configuration.search,
-        workers=range(0 if is_new_epoch else state.fewest_within_epochs, _most_workers(state) + 1),
+        workers=range(state.fewest_within_epochs if batch else 0, _most_workers(state) + 1),
         prefetches=state.prefetches,
         reorders=state.reorders,
-        must_save_time=not is_new_epoch,
-        refusal=_refusal(state, is_new_epoch=is_new_epoch),
+        must_save_time=batch > 0,
+        refusal=_refusal(state, batch),
     )
 
 
-def _predictor(
-    state: LoaderState, batches: int | None, *, is_new_epoch: bool
-) -> Callable[[LoaderSettings], float] | None:
+def _predictor(state: LoaderState, batch: int) -> Callable[[LoaderSettings], float] | None:
     """Predicts the seconds of a batch with any settings; None if no costs of batches are known."""
     trials, current, cpus = state.trials, state.current, state.cpus
     # The costs of batches do not depend on the queue: one trial for each number of workers.
     by_workers = {trial.num_workers: trial for trial in (*trials.values(), trials[current])}
     start_method = state.base.multiprocessing_context or processes.start_method()
-    model = model_of([*by_workers.values()], batches, cpus, start_method)
+    left = None if state.batches_per_epoch is None else state.batches_per_epoch - batch
+    model = model_of([*by_workers.values()], left, cpus, start_method)
     if model is None:
         return None
 
@@ -63,7 +61,7 @@ def _predictor(
             queue = replace(queue, num_workers=min(queue.num_workers, fed))
         if settings not in trials:
             return promised_s(model, queue)
-        goes_on = settings == current and not is_new_epoch
+        goes_on = settings == current and batch > 0
         return model.cost_s(queue, without=(Bottleneck.STARTUP,) if goes_on else ())
 
     return predict_s
@@ -79,14 +77,14 @@ def _most_workers(state: LoaderState) -> int:
     return min([most, *fed, *among])
 
 
-def _refusal(state: LoaderState, *, is_new_epoch: bool) -> Callable[[LoaderSettings], str]:
+def _refusal(state: LoaderState, batch: int) -> Callable[[LoaderSettings], str]:
     """Says why settings may not be used now; empty if they may. Looks at the machine when it is first called."""
     shared = functools.cache(state.shared)
-    does_not_fit = functools.cache(functools.partial(_not_fitting, state, is_new_epoch=is_new_epoch))
+    does_not_fit = functools.cache(functools.partial(_not_fitting, state, batch))
     return lambda settings: shared() or does_not_fit()(settings)
 
 
-def _not_fitting(state: LoaderState, *, is_new_epoch: bool) -> Callable[[LoaderSettings], str]:
+def _not_fitting(state: LoaderState, batch: int) -> Callable[[LoaderSettings], str]:
     """Says why settings do not fit into what is free now; empty if they do. Ranks of a host change at the same time."""
     current, ranks = state.current, host.local_ranks() if state.others else 1
     windows = [window for trial in state.trials.values() for window in trial.windows]
@@ -96,7 +94,7 @@ def _not_fitting(state: LoaderState, *, is_new_epoch: bool) -> Callable[[LoaderS
     free = resources.now(None)
     has_ended = any(window.ended_epoch for window in state.trials[current].windows[-1:])
     # The batches in use are there now, and no longer when those of another epoch are made.
-    if is_new_epoch and not has_ended and free.shm_bytes is not None and current.num_workers:
+    if not batch and not has_ended and free.shm_bytes is not None and current.num_workers:
         in_use_bytes = ranks * (current.queued_batches + 1) * needs.batch_bytes
         free = replace(free, shm_bytes=free.shm_bytes + in_use_bytes)
     return lambda settings: resources.reason_not_fitting(settings, needs, free, ranks)

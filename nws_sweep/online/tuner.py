@@ -54,17 +54,15 @@ class Tuner(LoaderState):
             lines.append(f"{ahead}, so that epochs after a reset() have another order")
         return lines
 
-    def plan(self, batch: int, batches: int | None) -> Plan | None:
+    def plan(self, batch: int) -> Plan | None:
         """Other settings, once enough has been timed of the current ones; it may decide for the current ones instead.
 
-        Args:
-            batch: Batches of this epoch so far; 0 before an epoch begins.
-            batches: Length of an epoch; None if it is unknown.
+        ``batch`` is the number of batches of this epoch so far; 0 before an epoch begins.
         """
         if self.tuning.is_decided or not self.may_change():
             return None
         if self.planned is None:
-            self.planned = self._next_plan(batch, batches)
+            self.planned = self._next_plan(batch)
         plan, epoch = self.planned, self.epoch + (not batch)
         if plan is None or plan.epoch > epoch or (not batch and plan.batch):
             return None
@@ -78,13 +76,13 @@ class Tuner(LoaderState):
             return None
         return plan
 
-    def _next_plan(self, batch: int, batches: int | None) -> Plan | None:
+    def _next_plan(self, batch: int) -> Plan | None:
         """What this process plans, or rank 0 has planned; None if too little is known yet."""
         if self.others is not None and not self.leads:
             return self.others.next()
         if not self._has_timed(batch):
             return None
-        plan = _plan_of(self, batch, batches)
+        plan = _plan_of(self, batch)
         if self.others is None or plan.settings == self.current:  # ``decide`` informs the others
             return plan
         if plan.epoch == self.epoch:  # ranks look at the end of each window: after two, all of them have
@@ -173,32 +171,25 @@ class Tuner(LoaderState):
             self.waiting = Waiting(share, workers, time.perf_counter())
 
 
-def _plan_of(state: LoaderState, batch: int, batches: int | None) -> Plan:
-    """Settings to try, or earlier ones that were measured to be better; those in use if they stay.
-
-    Args:
-        state: Of the loader; the current settings were measured.
-        batch: Batches of this epoch so far; 0 before an epoch begins.
-        batches: Length of an epoch; None if it is unknown.
-    """
+def _plan_of(state: LoaderState, batch: int) -> Plan:
+    """Settings to try, or earlier ones that were measured to be better; those in use if they stay."""
     if reason := _reason_to_stay(state):
         return Plan(state.current, reason)
     if batch and state.changes_within_epochs:
-        left = None if batches is None else batches - batch
-        decision = decision_for(state, left, is_new_epoch=False)
+        decision = decision_for(state, batch)
         if isinstance(decision, Try):
             return Plan(decision.settings, texts.tried(state.times, state.current, decision), state.epoch)
     if workers_may_not_help(state):
         return _without_workers(state, batch)
-    decision = decision_for(state, batches, is_new_epoch=True)
+    decision = decision_for(state)
     if isinstance(decision, Try):
         return Plan(decision.settings, texts.tried(state.times, state.current, decision), state.epoch + 1)
     return _as_measured(state, decision, batch)
 
 
-def decision_for(state: LoaderState, batches: int | None, *, is_new_epoch: bool) -> Try | Keep:
-    """What ``decide`` decides for these batches; the arguments are those of ``situation_of``."""
-    situation = situation_of(state, batches, is_new_epoch=is_new_epoch)
+def decision_for(state: LoaderState, batch: int = 0) -> Try | Keep:
+    """What ``decide`` decides for the batches after this one of the epoch, or for another epoch."""
+    situation = situation_of(state, batch)
     if situation is None:
         return Keep(state.current, "the costs of too few batches are known")
     return decide(situation)

@@ -26,7 +26,7 @@ class Watcher(Tuner):
 
     changes_settings = False
 
-    def plan(self, batch: int, batches: int | None) -> Plan | None:
+    def plan(self, batch: int) -> Plan | None:
         """Never other settings; says what was found once a long epoch has lasted a minute, or the next one begins."""
         latest = self.observation
         if latest is None or not self.may_change():
@@ -63,7 +63,7 @@ class Watcher(Tuner):
         if trial.measurement is not None:
             trial = replace(trial, measurement=replace(trial.measurement, account=account))
         self.trials[self.current] = trial
-        reason = self._reason(trial, self.observation.batches_per_epoch)
+        reason = self._reason(trial)
         lines = accounts.table(account, self.current.num_workers) if account else []
         self.decide("\n  ".join([reason, *lines]))
 
@@ -82,7 +82,7 @@ class Watcher(Tuner):
         lasted_s = max(0.0, until_s - windows[0].began_s - observation.batches.watching_s)
         return account_of(windows, lasted_s, self.time, self.loader_clock.since(self.others_before, self.time))
 
-    def _reason(self, trial: Trial, batches: int | None) -> str:
+    def _reason(self, trial: Trial) -> str:
         """What was found, in a sentence."""
         account, measured = accounts.account_of(trial), self.times.measured.get(self.current)
         part = accounts.to_change(account, self.current) if account else None
@@ -98,26 +98,26 @@ class Watcher(Tuner):
             return f"{step}, other loaders in it included, which only nws-sweep watch PROGRAM sees"
         remedy = accounts.remedy(account, part, is_remade=self.is_remade)
         if part is Part.MAKING:
-            return f"{remedy}{_dearest(trial)}; {self._takes(measured)}; {self._instead(trial, measured, batches)}"
-        return f"{remedy}; {self._predicted(measured, batches)}" if part is Part.MAIN else remedy
+            return f"{remedy}{_dearest(trial)}; {self._takes(measured)}; {self._instead(trial, measured)}"
+        return f"{remedy}; {self._predicted(measured)}" if part is Part.MAIN else remedy
 
     def _takes(self, measured: Measured) -> str:
         times = self.times
         return f"{times.unit} takes {times.text(measured.batch_s)} with num_workers={self.current.num_workers}"
 
-    def _instead(self, trial: Trial, measured: Measured, batches: int | None) -> str:
+    def _instead(self, trial: Trial, measured: Measured) -> str:
         """What holds the workers back, or what other settings are predicted to bring."""
         uneven = advice.uneven_workers(trial) if self.is_stream else ""
         # A prediction would have each worker make as much as the others.
-        text = uneven or self._predicted(measured, batches)
+        text = uneven or self._predicted(measured)
         if not trial.fed_workers:
             return text
         return f"only {trial.fed_workers} of {trial.num_workers} workers had batches; {text}"
 
-    def _predicted(self, measured: Measured, batches: int | None) -> str:
+    def _predicted(self, measured: Measured) -> str:
         """What other settings are predicted to bring, or why there are none."""
         times = self.times
-        decision = decision_for(self, batches, is_new_epoch=True)
+        decision = decision_for(self)
         if isinstance(decision, Keep):
             return decision.refusal or texts.NO_GAIN
         ratio = decision.predicted_s / decision.current_s

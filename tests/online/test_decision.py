@@ -35,7 +35,9 @@ def decided(
 ) -> Any:
     simulated = tuner(tuning=Tuning(before=base, after=trial.settings), **limits)
     simulated.trials[trial.settings] = trial
-    return decision_for(simulated, batches, is_new_epoch=is_new_epoch)
+    batch = int(not is_new_epoch)
+    simulated.batches_per_epoch = batch + batches
+    return decision_for(simulated, batch)
 
 
 def situation(

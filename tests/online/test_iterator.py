@@ -60,10 +60,10 @@ class Scripted(Tuner):
 
     script: Mapping[tuple[int, int], int]
 
-    def observe(self, batches_per_epoch: int | None) -> TrainingTrial:
-        return EveryBatch(self.current, batches_per_epoch)
+    def observe(self) -> TrainingTrial:
+        return EveryBatch(self.current, self.batches_per_epoch)
 
-    def plan(self, batch: int, batches: int | None) -> Plan | None:
+    def plan(self, batch: int) -> Plan | None:
         workers = self.script.get((self.epoch + (not batch), batch), self.current.num_workers)
         settings = replace(self.base, num_workers=workers, prefetch_factor=2).canonical()
         return None if workers == self.current.num_workers else Plan(settings, "scripted", self.epoch + (not batch))
