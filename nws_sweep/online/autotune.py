@@ -151,7 +151,8 @@ def _tuned_iterator(loader: DataLoader[Any], tuner: Tuner) -> TunedIterator:
     workers = safeguards.loaded_workers(copy)
     if workers is not None and workers != tuner.current.num_workers:
         tuner.tuning = replace(tuner.tuning, after=tuner.base.with_workers(workers))
-    iterator = TunedIterator(copy, tuner, batches_of(copy))
+    tuner.batches_per_epoch = batches_of(copy)
+    iterator = TunedIterator(copy, tuner)
     safeguards.forget_loaded(copy)
     safeguards.forget_loaded(loader)
     return iterator

@@ -28,11 +28,10 @@ class TunedIterator:
     Args:
         loader: A plain copy of the DataLoader.
         tuner: Of the DataLoader.
-        batches: Length of an epoch; None if it is unknown.
     """
 
-    def __init__(self, loader: DataLoader[Any], tuner: Tuner, batches: int | None) -> None:
-        self._tuner, self._batches, self._delay_s = tuner, batches, run_delay_clock()
+    def __init__(self, loader: DataLoader[Any], tuner: Tuner) -> None:
+        self._tuner, self._delay_s = tuner, run_delay_clock()
         self._loader, self._pools = loader, PoolSequence(loader, tuner)
         self._observation: TrainingTrial | None = None
         with loader_clock_of_thread().entered(tuner.time):
@@ -66,8 +65,7 @@ class TunedIterator:
     def _begin_epoch(self) -> None:
         latest = self._tuner.observation
         if latest is not None and self._try(latest.leave_epoch, self._now()):
-            self._try(self._tuner.end_epoch, self._batches or 0)
-        self._tuner.batches_per_epoch = self._batches
+            self._try(self._tuner.end_epoch, self._tuner.batches_per_epoch or 0)
         self._try(self._pools.change_between_epochs)
         self._tuner.loader_clock = loader_clock_of_thread()
         start_s, drawn_s = self._pools.start()
@@ -162,7 +160,7 @@ class TunedIterator:
             this_call_s = received.clock_s - loader_clock_of_thread().latest_s
             received = received._replace(calls_s=received.calls_s + this_call_s)
             self._observation.given(received, batch, waited_s)
-            if self._returned == self._batches:
+            if self._returned == self._tuner.batches_per_epoch:
                 self._observation.given_last()
         if change is None:
             return
