@@ -195,7 +195,6 @@ class TunedIterator:
         self._pools.abandon()
         if self._observation is not None:
             self._observation.batches.idle(time.perf_counter() - self._device.waited_s())
-            self._tuner.distributes_among = self._pools.current.distributes_among
             self._observation.cut(time.perf_counter())
             self._observation = None
         self._tuner.end_epoch(self._returned)
@@ -210,7 +209,6 @@ class TunedIterator:
             latest.batches.asked(self._now())
             if latest.ends_window:
                 has_worked = True
-                self._tuner.distributes_among = self._pools.current.distributes_among
                 latest.cut()
                 self._pools.change_within_epoch(self._returned)
                 if self._tuner.held:

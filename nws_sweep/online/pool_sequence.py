@@ -173,31 +173,28 @@ class PoolSequence:
 
     def _continues(self) -> bool:
         """Whether the epoch continues where the current pool has ended: with another pool, or after a pause."""
-        if follower := self._follower():
+        change, stream = self.change, self.stream
+        if change is not None and change.draws and self.current is not change.pool:
+            self.current.end()
+            self.current = change.pool
+        elif stream.was_given_up:
+            stream.was_given_up = False
+            self._tuner.give_up(_WAITS_FOR_LOOP)
+            follower = self.make(self._tuner.current)
+            follower.take_over()
             self.current.end()
             self.current = follower
-        elif self.stream.was_paused:
-            self.stream.was_paused = False
+        elif stream.was_paused:
+            stream.was_paused = False
             self.current.take_over()
         else:
             return False
         return True
 
-    def _follower(self) -> Pool | None:
-        """The pool that continues the epoch where the current one has ended; None if the epoch has ended."""
-        if self.change is not None and self.change.draws and self.current is not self.change.pool:
-            return self.change.pool
-        if not self.stream.was_given_up:
-            return None
-        self.stream.was_given_up = False
-        self._tuner.give_up(_WAITS_FOR_LOOP)
-        follower = self.make(self._tuner.current)
-        follower.take_over()
-        return follower
-
     def note_batch(self) -> None:
         """A batch has been made."""
         self.safeguards.after_batch()
+        self._tuner.distributes_among = self.current.distributes_among
         if not self._tuner.base.num_workers and not self.current.settings.num_workers:
             self._tuner.made_without_workers = self.stream.latest
 
