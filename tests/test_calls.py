@@ -162,7 +162,7 @@ def test_a_loader_that_tunes_itself_is_tuned_or_watched_as_it_was() -> None:
     tuned = nws_sweep.tune(nws_sweep.autotune(plain), num_workers=[0, 2], progress=False)
     assert (type(tuned), tuned.num_workers, cast(Any, tuned).tuning.after.num_workers) == (DataLoader, 2, 2)
     watched = nws_sweep.watch(plain)
-    assert [cast(Any, made)._options["watches"] for made in (watched, nws_sweep.autotune(watched))] == [True, False]
+    assert [cast(Any, made)._options.watches for made in (watched, nws_sweep.autotune(watched))] == [True, False]
     assert nws_sweep.watch(watched) is watched
 
 

@@ -76,18 +76,39 @@ def reuse_of(value: bool | str) -> str:
     return value
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AutotuneOptions:
+    """Options of ``autotune`` and ``watch``."""
+
+    max_workers: int | None
+    settings: tuple[str, ...] | None
+    reuse: str
+    once: bool
+    watches: bool  # nothing changes
+    progress: Any
+
+
 def autotune_options(
     max_workers: int | None = None,
     settings: str | Iterable[str] | None = None,
     reuse: bool | str = "fresh",
     once: bool = False,
-) -> dict[str, Any]:
+    *,
+    watches: bool = False,
+    progress: Any = None,
+) -> AutotuneOptions:
     """Checks the options of ``autotune``. ConfigurationError if an option is out of range."""
     chosen = None if settings is None else names(settings)
     require("max_workers", max_workers)
-    reuse_of(reuse)
     if unknown := [name for name in chosen or () if name not in AUTOTUNED]:
         raise ConfigurationError(f"settings={unknown}: must be {', '.join(AUTOTUNED)}, or nothing")
     if not isinstance(once, bool):
         raise ConfigurationError(f"once={once!r}: must be true or false")
-    return {"max_workers": max_workers, "settings": chosen, "reuse": reuse, "once": once}
+    return AutotuneOptions(
+        max_workers=max_workers,
+        settings=chosen,
+        reuse=reuse_of(reuse),
+        once=once,
+        watches=watches,
+        progress=progress,
+    )

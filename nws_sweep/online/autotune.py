@@ -6,14 +6,14 @@ import contextlib
 import functools
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
 from torch.utils.data import DataLoader, IterableDataset, MapDataPipe
 
 from nws_sweep.analysis import accounts
-from nws_sweep.config.search_options import autotune_options, reuse_of
+from nws_sweep.config.search_options import AutotuneOptions, autotune_options
 from nws_sweep.dataloading import generators, loaders, sharing
 from nws_sweep.dataloading.inputs import DATALOADER_DEFAULTS, loader_input_of
 from nws_sweep.dataloading.pickling import placeholder
@@ -36,7 +36,7 @@ from nws_sweep.records import (
     Verdict,
 )
 from nws_sweep.records.result_cache import ResultStore
-from nws_sweep.report.progress import Print, Progress, announcer
+from nws_sweep.report.progress import Progress, announcer
 from nws_sweep.searching.search import new_record
 from nws_sweep.system import accelerator, host, platforms, processes, torch_internals
 from nws_sweep.trials import rank0
@@ -65,7 +65,7 @@ class TunedLoader(DataLoader[Any]):
 
     plain = plain
     _plain_class: type[DataLoader[Any]]
-    _options: Mapping[str, Any]
+    _options: AutotuneOptions
 
     @property
     def tuning(self) -> Tuning:
@@ -91,7 +91,7 @@ class TunedLoader(DataLoader[Any]):
         """The tuner, made at the first epoch: only then distributed training has its process group."""
         attributes = vars(self)
         if "_tuner" not in attributes:
-            attributes["_tuner"] = tuner_of(self.plain(), **self._options)
+            attributes["_tuner"] = tuner_of(self.plain(), self._options)
             _recent.append((os.getpid(), attributes["_tuner"]))
         tuner: Tuner = attributes["_tuner"]
         return tuner
@@ -101,7 +101,7 @@ class TunedLoader(DataLoader[Any]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickled like a plain DataLoader; what has been found is not."""
-        return functools.partial(_followed, **self._options), (self.plain(),)
+        return functools.partial(_followed, options=self._options), (self.plain(),)
 
 
 _recent: collections.deque[tuple[int, Tuner]] = collections.deque(maxlen=8)  # with their processes
@@ -131,9 +131,8 @@ def iterator_of(loader: DataLoader[Any], find_tuner: Callable[[], Tuner], untune
     try:
         restore = loaders.order_restorer(loader)
         tuner = find_tuner()
-        if tuner.tuning.is_decided and not tuner.changes_settings:  # nothing is left to time
-            return untuned(plain(loader))
-        return _tuned_iterator(loader, plain(loader), tuner)
+        if tuner.changes_settings or not tuner.tuning.is_decided:  # else nothing is left to time
+            return _tuned_iterator(loader, tuner)
     except Exception as error:  # training continues without tuning
         text = one_line(f"the DataLoader is not tuned: {type(error).__name__}: {error}")
         logger.warning(text)
@@ -147,18 +146,20 @@ def iterator_of(loader: DataLoader[Any], find_tuner: Callable[[], Tuner], untune
     return iterator
 
 
-def _tuned_iterator(loader: DataLoader[Any], copy: DataLoader[Any], tuner: Tuner) -> TunedIterator:
+def _tuned_iterator(loader: DataLoader[Any], tuner: Tuner) -> TunedIterator:
+    copy = plain(loader)
     workers = safeguards.loaded_workers(copy)
     if workers is not None and workers != tuner.current.num_workers:
         tuner.tuning = replace(tuner.tuning, after=tuner.base.with_workers(workers))
-    iterator = TunedIterator(copy, tuner, batches_of(copy))
+    tuner.batches_per_epoch = batches_of(copy)
+    iterator = TunedIterator(copy, tuner)
     safeguards.forget_loaded(copy)
     safeguards.forget_loaded(loader)
     return iterator
 
 
 @functools.cache
-def _tuned_class(kind: type[DataLoader[Any]], **options: Any) -> type[TunedLoader]:
+def _tuned_class(kind: type[DataLoader[Any]], options: AutotuneOptions) -> type[TunedLoader]:
     """A subclass of the loader's own class: ``isinstance`` gives what it gave before."""
     bases = (TunedLoader,) if kind is DataLoader else (TunedLoader, kind)
     attributes = {"_plain_class": kind, "_options": options, "__doc__": kind.__doc__}
@@ -196,7 +197,7 @@ def autotune(
     Raises:
         ConfigurationError: If the loader or a value is not allowed.
     """
-    return _followed(loader, **autotune_options(max_workers, settings, reuse, once), progress=progress, watches=False)
+    return _followed(loader, autotune_options(max_workers, settings, reuse, once, progress=progress))
 
 
 def watch(loader: AnyLoader, *, progress: Progress = None) -> AnyLoader:
@@ -212,62 +213,47 @@ def watch(loader: AnyLoader, *, progress: Progress = None) -> AnyLoader:
     Raises:
         ConfigurationError: If the loader is not allowed.
     """
-    return _followed(loader, **autotune_options(reuse="never"), progress=progress, watches=True)
+    return _followed(loader, autotune_options(reuse="never", watches=True, progress=progress))
 
 
-def _followed(loader: AnyLoader, **options: Any) -> AnyLoader:
+def _followed(loader: AnyLoader, options: AutotuneOptions) -> AnyLoader:
     """A copy whose iterators have a tuner, made with these options."""
-    inner, progress = loaders.unwrapped(loader), options["progress"]
+    inner = loaders.unwrapped(loader)
     if isinstance(inner, TunedLoader):
-        if inner._options["watches"] == options["watches"]:
+        if inner._options.watches == options.watches:
             return loader
         inner = inner.plain()
     loaders.settings_of(inner)  # refuses workers that are not processes
     if reason := platforms.reason_not_autotuning():
-        announcer(progress)(f"{reason}: the DataLoader is not changed")
+        announcer(options.progress)(f"{reason}: the DataLoader is not changed")
         return loader
-    tuned = object.__new__(_tuned_class(type(inner), **options))  # type: ignore[arg-type]  # a class has a hash
+    tuned = object.__new__(_tuned_class(type(inner), options))  # type: ignore[arg-type]  # a class has a hash
     vars(tuned).update(vars(inner))
     torch_internals.forget_iterator(tuned)
     loaders.renew_iterators(tuned)
     return loaders.with_inner(loader, tuned)
 
 
-def tuner_of(
-    loader: DataLoader[Any],
-    max_workers: int | None,
-    settings: tuple[str, ...] | None,
-    reuse: bool | str,
-    once: bool,
-    progress: Progress,
-    watches: bool,
-) -> Tuner:
-    """The tuner of a plain DataLoader, or a watcher; the other arguments are those of ``autotune``."""
-    base = loaders.settings_of(loader, in_effect=True).canonical()
-    configuration, announce = _configuration(loader), announcer(progress)
-    searched = replace(configuration.search, settings=settings).searched(configuration.loader)
-    reason = "" if watches else _reason_to_stay(loader, base)
+def tuner_of(loader: DataLoader[Any], options: AutotuneOptions) -> Tuner:
+    """The tuner of a plain DataLoader, or a watcher."""
+    base, configuration = loaders.settings_of(loader, in_effect=True).canonical(), _configuration(loader)
+    searched = replace(configuration.search, settings=options.settings).searched(configuration.loader)
+    reason = "" if options.watches else _reason_to_stay(loader, base)
+    first = base
     # The length of a stream's epoch with the program's own number must be known before another one is in use.
-    is_new = reason or watches or isinstance(loader.dataset, IterableDataset)
-    earlier = ResultStore().find(configuration, host.describe(), "never" if is_new else reuse_of(reuse))
-    first = earlier.verdict.recommended if earlier and earlier.verdict else base
-    is_too_large = max_workers is not None and first.num_workers > max(max_workers, base.num_workers)
-    if is_too_large or (not searched and first.differing(base.with_workers(first.num_workers))):
-        first = base  # the answer is of other limits
-    if first != base and sharing.reason_against_workers(loader):
-        first = base
-    others = Agreement(kind_of(loader)) if rank0.has_other_ranks() and not reason else None
-    tuner = (Watcher if watches else Tuner)(
+    if not (reason or options.watches or isinstance(loader.dataset, IterableDataset)):
+        first = _earlier_answer(loader, configuration, options, searched) or base
+    tuner = (Watcher if options.watches else Tuner)(
         tuning=Tuning(before=base, after=first),
         start=replace(new_record(configuration), facts=_facts(loader, base)),
         changes_within_epochs=_changes_within_epochs(loader),
-        most_workers=max_workers,
+        most_workers=options.max_workers,
         prefetches="prefetch_factor" in searched,
-        reorders=watches and hasattr(loader, "in_order"),  # since torch 2.6
-        once=once,
-        tell=functools.partial(_tell, announce, configuration, others),
-        on_decided=(lambda watcher: watcher.tell(watcher.tuning.reason)) if watches else _conclude,
-        others=others,
+        reorders=options.watches and hasattr(loader, "in_order"),  # since torch 2.6
+        once=options.once,
+        announce=announcer(options.progress),
+        on_decided=(lambda watcher: watcher.tell(watcher.tuning.reason)) if options.watches else _conclude,
+        others=Agreement(kind_of(loader)) if rank0.has_other_ranks() and not reason else None,
         own_generators=generators.of_loader(loader),
         has_own_state=safeguards.saves_by_iterators(loader),
         endless_batches=loaders.batches_of_endless(loader),
@@ -275,6 +261,20 @@ def tuner_of(
     if reason:
         tuner.decide(reason)
     return tuner
+
+
+def _earlier_answer(
+    loader: DataLoader[Any], configuration: Configuration, options: AutotuneOptions, searched: Sequence[str]
+) -> LoaderSettings | None:
+    """The settings that were found before, if they keep to these options; ``searched`` may change."""
+    earlier = ResultStore().find(configuration, host.describe(), options.reuse)
+    if earlier is None or earlier.verdict is None:
+        return None
+    base, answer = loaders.settings_of(loader, in_effect=True).canonical(), earlier.verdict.recommended
+    is_too_large = options.max_workers is not None and answer.num_workers > max(options.max_workers, base.num_workers)
+    if is_too_large or (not searched and answer.differing(base.with_workers(answer.num_workers))):
+        return None
+    return None if answer != base and sharing.reason_against_workers(loader) else answer
 
 
 def _reason_to_stay(loader: DataLoader[Any], base: LoaderSettings) -> str:
@@ -334,17 +334,11 @@ def batches_of(loader: DataLoader[Any]) -> int | None:
     return loaders.length(sampler) if is_torchs else None
 
 
-def _tell(announce: Print, configuration: Configuration, others: Agreement | None, text: str) -> None:
-    """Says something about a loader; of several ranks, rank 0 does."""
-    if others is None or others.leads:
-        announce(f"{configuration.columns['dataset']}: {text}")
-
-
 def _conclude(tuner: Tuner) -> None:
     """Says what was found, and stores it for the next training run; of several ranks, rank 0 does."""
     account = accounts.line_beside_waiting(tuner.trials.get(tuner.current))
     tuner.tell("; ".join(filter(None, [str(tuner.tuning), account])))
-    if tuner.trials and (tuner.others is None or tuner.others.leads):
+    if tuner.trials and tuner.leads:
         ResultStore().add(record(tuner))
 
 

@@ -9,12 +9,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from nws_sweep.model import choice
-from nws_sweep.records import LoaderSettings
+from nws_sweep.records import LoaderSettings, SearchRules
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Observations:
-    """What is known when settings are decided.
+class Situation:
+    """What a decision depends on: what was measured, what is predicted, and which settings may be tried.
 
     Attributes:
         base: Settings of the loader as the program made it.
@@ -22,34 +22,7 @@ class Observations:
         measured_s: Times of the settings that were measured, all alike and in turn; the current settings are among
             them.
         predict_s: Predicts the seconds of a batch of those ahead with any settings.
-        tolerance: Share of the time that twice as many workers must save.
-        patience: Settings that may be tried in vain, one after the other.
-    """
-
-    base: LoaderSettings
-    current: LoaderSettings
-    measured_s: Mapping[LoaderSettings, float]
-    predict_s: Callable[[LoaderSettings], float]
-    tolerance: float
-    patience: int = 3
-
-    @property
-    def answer(self) -> LoaderSettings:
-        """The best of the measured settings."""
-        return choice.choose(self.measured_s, self.tolerance)
-
-    @property
-    def has_patience(self) -> bool:
-        """Whether predictions may be wrong once more; as in a search, settings in turn are in vain after the answer."""
-        in_turn = [*self.measured_s]
-        return len(in_turn) - 1 - in_turn.index(self.answer) < self.patience
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """Which settings may be tried.
-
-    Attributes:
+        rules: Of the search.
         workers: Allowed values of num_workers, ascending.
         prefetches: Whether ``prefetch_factor`` may change.
         reorders: Whether ``in_order`` may become False.
@@ -57,11 +30,27 @@ class Limits:
         refusal: Says why settings do not fit into memory, shared memory and the limits of the system; empty if they do.
     """
 
+    base: LoaderSettings
+    current: LoaderSettings
+    measured_s: Mapping[LoaderSettings, float]
+    predict_s: Callable[[LoaderSettings], float]
+    rules: SearchRules
     workers: range
     prefetches: bool = False
     reorders: bool = False
     must_save_time: bool = False
     refusal: Callable[[LoaderSettings], str] = lambda _: ""
+
+    @property
+    def answer(self) -> LoaderSettings:
+        """The best of the measured settings."""
+        return choice.choose(self.measured_s, self.rules.tolerance)
+
+    @property
+    def has_patience(self) -> bool:
+        """Whether predictions may be wrong once more; as in a search, settings in turn are in vain after the answer."""
+        in_turn = [*self.measured_s]
+        return len(in_turn) - 1 - in_turn.index(self.answer) < self.rules.patience
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,49 +75,47 @@ class Keep:
     refusal: str = ""
 
 
-def decide(observed: Observations, limits: Limits) -> Try | Keep:
+def decide(situation: Situation) -> Try | Keep:
     """The settings to try next; without any, the settings to keep as measured, with why no others are tried."""
-    if not observed.has_patience:
-        return Keep(observed.answer)
-    better, refusal = _promising(observed, limits, lambda _: True), ""
-    if better is not None and (refusal := limits.refusal(better)):
-        better = _promising(observed, limits, lambda settings: not limits.refusal(settings))
+    if not situation.has_patience:
+        return Keep(situation.answer)
+    better, refusal = _promising(situation, must_fit=False), ""
+    if better is not None and (refusal := situation.refusal(better)):
+        better = _promising(situation, must_fit=True)
     if better is not None:
-        return Try(better, observed.predict_s(better), observed.predict_s(observed.current))
-    return Keep(observed.answer, refusal)
+        return Try(better, situation.predict_s(better), situation.predict_s(situation.current))
+    return Keep(situation.answer, refusal)
 
 
-def _promising(
-    observed: Observations, limits: Limits, is_allowed: Callable[[LoaderSettings], bool]
-) -> LoaderSettings | None:
+def _promising(situation: Situation, *, must_fit: bool) -> LoaderSettings | None:
     """The number of workers that promises most; without any, another length of the queue of the best measured.
 
     Batches in any order come first if that promises more than all of these in the order of the sampler.
     """
-    measured_s = {settings: observed.predict_s(settings) for settings in observed.measured_s}
-    most_s = (1 - choice.PROMISING) * measured_s[observed.current]
+    base, best, tolerance = situation.base, situation.answer, situation.rules.tolerance
+    measured_s = {settings: situation.predict_s(settings) for settings in situation.measured_s}
+    most_s = (1 - choice.PROMISING) * measured_s[situation.current]
 
     def cost_s(settings: LoaderSettings) -> float | None:
-        if not is_allowed(settings):
+        if must_fit and situation.refusal(settings):
             return None
-        predicted_s = observed.predict_s(settings)
-        return None if predicted_s > most_s and limits.must_save_time else predicted_s
+        predicted_s = situation.predict_s(settings)
+        return None if predicted_s > most_s and situation.must_save_time else predicted_s
 
-    candidates = [_with_queue(observed.base, number, observed.base.prefetched) for number in limits.workers]
-    predicted_s = choice.costs_near_the_best(candidates, cost_s, observed.tolerance)
-    if limits.reorders:
-        unordered = replace(observed.current, in_order=False).canonical()
+    candidates = [_with_queue(base, number, base.prefetched) for number in situation.workers]
+    predicted_s = choice.costs_near_the_best(candidates, cost_s, tolerance)
+    if situation.reorders:
+        unordered = replace(situation.current, in_order=False).canonical()
         unordered_s = cost_s(unordered)
         in_order_s = predicted_s | measured_s
-        if unordered_s is not None and choice.promising(in_order_s, {unordered: unordered_s}, observed.tolerance):
+        if unordered_s is not None and choice.promising(in_order_s, {unordered: unordered_s}, tolerance):
             return unordered
-    better = choice.promising(measured_s, predicted_s, observed.tolerance)
-    best = observed.answer
-    if better or not limits.prefetches or not best.num_workers:
+    better = choice.promising(measured_s, predicted_s, tolerance)
+    if better or not situation.prefetches or not best.num_workers:
         return better
-    untried = [settings for settings in _other_queues(best, limits.workers) if settings not in measured_s]
+    untried = [settings for settings in _other_queues(best, situation.workers) if settings not in measured_s]
     queues_s = {settings: costs_s for settings in untried if (costs_s := cost_s(settings)) is not None}
-    return choice.promising({best: measured_s[best]}, queues_s, observed.tolerance)
+    return choice.promising({best: measured_s[best]}, queues_s, tolerance)
 
 
 def _other_queues(best: LoaderSettings, workers: range) -> list[LoaderSettings]:

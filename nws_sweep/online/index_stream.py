@@ -5,10 +5,10 @@ the batch before, as in curriculum and active learning: what the program's own l
 in a thread, so that the wait can be given up. What the thread draws later is the next list; none is lost.
 """
 
+import concurrent.futures
+import contextlib
 import functools
-import queue
 import threading
-import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -45,14 +45,14 @@ class IndexStream:
     def __init__(self, sampler: Any, pause_every: int = 0) -> None:
         self._sampler, self._pause_every = sampler, pause_every
         self._lists: Iterator[Any] = iter(())
-        self._thread: _DrawingThread | None = None
+        self._drawing: concurrent.futures.Future[Any] | None = None  # asked for, and not given
         self._drawn, self._longest_s, self.sampler_clock = 0, 0.0, SamplerClock()
         self.due, self.latest, self.was_given_up, self.was_paused = 0, None, False, False
 
     def begin(self) -> None:
         """An epoch begins."""
         with self.sampler_clock.running():
-            self._lists, self._thread = iter(self._sampler), None
+            self._lists, self._drawing = iter(self._sampler), None
         self._drawn, self.was_given_up, self.was_paused = 0, False, False
 
     def draw(self) -> Any:
@@ -96,11 +96,16 @@ class IndexStream:
         return not all(map(_waits_for_nothing, _nested(self._sampler)))
 
     def _next(self, limit_s: float | None) -> Any:
-        if limit_s is None and not (self._thread and self._thread.is_drawing):
+        if limit_s is None and self._drawing is None:
             return next(self._lists)
-        if self._thread is None:
-            self._thread = _DrawingThread(self._lists)
-        return self._thread.next(limit_s)
+        if self._drawing is None:
+            self._drawing = _draw_in_thread(self._lists)
+        with contextlib.suppress(concurrent.futures.TimeoutError):
+            self._drawing.exception(limit_s)  # waits for it
+        if not self._drawing.done():
+            raise GivenUpError
+        drawing, self._drawing = self._drawing, None
+        return drawing.result()
 
 
 def _nested(sampler: Any) -> Iterator[Any]:
@@ -114,42 +119,18 @@ def _waits_for_nothing(sampler: Any) -> bool:
     return type(sampler).__module__.startswith("torch.") or isinstance(sampler, list | tuple | range)
 
 
-class _DrawingThread:
-    """Draws from an iterator in a thread, which may outlive the wait for it, and ends with this object."""
+def _draw_in_thread(elements: Iterator[Any]) -> "concurrent.futures.Future[Any]":
+    """Draws the next element in a thread, which may outlive the wait for it, and the program."""
+    drawing: concurrent.futures.Future[Any] = concurrent.futures.Future()
 
-    def __init__(self, elements: Iterator[Any]) -> None:
-        self.is_drawing = False  # an element that was asked for has not been given
-        self._requests: queue.SimpleQueue[bool] = queue.SimpleQueue()
-        self._answers: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
-        arguments = elements, self._requests, self._answers
-        threading.Thread(target=_draw, args=arguments, name="nws_sweep sampler", daemon=True).start()
-        weakref.finalize(self, self._requests.put, False)
-
-    def next(self, limit_s: float | None) -> Any:
-        """The next element, or the exception that the iterator raises; GivenUpError after ``limit_s``."""
-        if not self.is_drawing:
-            self.is_drawing = True
-            self._requests.put(True)
+    def draw() -> None:
         try:
-            element, error = self._answers.get(timeout=limit_s)
-        except queue.Empty:
-            raise GivenUpError from None
-        self.is_drawing = False
-        if error is not None:
-            raise error
-        return element
-
-
-def _draw(
-    elements: Iterator[Any],
-    requests: "queue.SimpleQueue[bool]",
-    answers: "queue.SimpleQueue[tuple[Any, BaseException | None]]",
-) -> None:
-    while requests.get():
-        try:
-            answers.put((next(elements), None))
+            drawing.set_result(next(elements))
         except BaseException as error:  # raised where the element is asked for
-            answers.put((None, error))
+            drawing.set_exception(error)
+
+    threading.Thread(target=draw, name="nws_sweep sampler", daemon=True).start()
+    return drawing
 
 
 class Feed:

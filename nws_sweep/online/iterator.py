@@ -3,10 +3,10 @@
 import contextlib
 import functools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
-from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data import DataLoader
 
 from nws_sweep.dataloading import device_clock, loaders
 from nws_sweep.dataloading.clocks import run_delay_clock
@@ -18,7 +18,6 @@ from nws_sweep.online.pool import Pool
 from nws_sweep.online.pool_sequence import PoolSequence
 from nws_sweep.online.tuner import Tuner
 from nws_sweep.online.waiting import Waiting
-from nws_sweep.records import BatchCost, BatchRecord
 
 
 class TunedIterator:
@@ -29,15 +28,14 @@ class TunedIterator:
     Args:
         loader: A plain copy of the DataLoader.
         tuner: Of the DataLoader.
-        batches: Length of an epoch; None if it is unknown.
     """
 
-    def __init__(self, loader: DataLoader[Any], tuner: Tuner, batches: int | None) -> None:
-        self._tuner, self._batches, self._delay_s = tuner, batches, run_delay_clock()
+    def __init__(self, loader: DataLoader[Any], tuner: Tuner) -> None:
+        self._tuner, self._delay_s = tuner, run_delay_clock()
         self._loader, self._pools = loader, PoolSequence(loader, tuner)
         self._observation: TrainingTrial | None = None
         with loader_clock_of_thread().entered(tuner.time):
-            self._begin_epoch(lambda: self._pools.make(tuner.current, is_first=True))
+            self._begin_epoch()
 
     def __getattr__(self, name: str) -> Any:
         """Attributes of the iterators of a DataLoader's class, such as ``state_dict``."""
@@ -56,28 +54,28 @@ class TunedIterator:
         with loader_clock_of_thread().entered(self._tuner.time):
             try:
                 self._pools.abandon()
-                self._begin_epoch(self._pools.next)
+                self._begin_epoch()
             except Exception as error:  # the epoch begins with the program's own settings
                 with contextlib.suppress(Exception):
                     self._tuner.give_up(one_line(f"an epoch could not begin: {type(error).__name__}: {error}"))
                 self._pools.current.end()
                 restore()
-                self._begin_epoch(self._pools.next)
+                self._begin_epoch()
 
-    def _begin_epoch(self, make: Callable[[], Pool]) -> None:
+    def _begin_epoch(self) -> None:
         latest = self._tuner.observation
-        if latest is not None and self._try(latest.leave_epoch, _moment(self._pools, self._tuner, self._delay_s)):
-            self._try(lambda: self._tuner.end_epoch(self._batches or 0, is_stream=False))
-        self._try(self._pools.change_between_epochs, self._batches)
+        if latest is not None and self._try(latest.leave_epoch, self._now()):
+            self._try(self._tuner.end_epoch, self._tuner.batches_per_epoch or 0)
+        self._try(self._pools.change_between_epochs)
         self._tuner.loader_clock = loader_clock_of_thread()
-        start_s, drawn_s = self._pools.start(make)
+        start_s, drawn_s = self._pools.start()
         self._tuner.epoch += 1
         self._epoch, self._returned = self._tuner.epoch, 0
         self._pool_began = 0  # batches of the epoch that earlier pools have given
         self._device = device_clock.of_training() or Device()
         if self._tuner.waiting is not None:
             self._tuner.waiting.begin_epoch()
-        self._try(self._observe, start_s, 0, drawn_s)
+        self._try(self._observe, start_s, drawn_s)
 
     def _try(self, step: Callable[..., Any], *arguments: Any) -> Any:
         """Does a part of the tuning. If it fails, training continues without it, unless index lists are lost."""
@@ -95,19 +93,20 @@ class TunedIterator:
             self._tuner.waiting = None  # else the part that failed would be repeated at each batch
             return None
 
-    def _observe(self, start_s: float, earlier_batches: int = 0, drawn_s: float = 0.0) -> None:
-        """Observes the settings in use.
-
-        Args:
-            start_s: Seconds for starting the workers.
-            earlier_batches: That they have given.
-            drawn_s: Seconds of ``start_s`` in the sampler.
-        """
-        pool = self._pools.current
+    def _observe(self, start_s: float = 0.0, drawn_s: float = 0.0) -> None:
+        """Observes the settings in use, whose workers started in ``start_s``, ``drawn_s`` of it in the sampler."""
+        pool, earlier_batches = self._pools.current, self._returned - self._pool_began
         self._tuner.worker_pids = pool.pids
-        self._observation = self._tuner.observe(self._batches)
+        self._observation = self._tuner.observe()
         if self._observation is not None:
-            self._observation.begin(self._returned, start_s, pool.start_cpu_s, earlier_batches, drawn_s)
+            self._observation.begin(
+                self._returned,
+                start_s,
+                pool.start_cpu_s,
+                earlier_batches=earlier_batches,
+                drawn_s=drawn_s,
+                log=pool.log,
+            )
 
     def __iter__(self) -> "TunedIterator":
         return self
@@ -147,13 +146,13 @@ class TunedIterator:
         busy = functools.partial(_busy_share, self._pools.current, given_s)
         if why := self._try(lambda: waiting.note(asked_s, given_s, busy, self._device.waited_s())):
             self._try(self._tuner.look_again, why)
-            self._try(self._observe, 0.0, self._returned - self._pool_began)
+            self._try(self._observe)
         return batch
 
     def _note(self, batch: Any) -> None:
         """A batch has been returned."""
         waited_s = self._device.waited_s() if self._observation is not None else 0.0
-        received, change = _moment(self._pools, self._tuner, self._delay_s), self._pools.change
+        received, change = self._now(), self._pools.change
         self._pools.note_batch()
         if self._tuner.tuning.is_decided:
             self._observation = None
@@ -161,18 +160,23 @@ class TunedIterator:
             this_call_s = received.clock_s - loader_clock_of_thread().latest_s
             received = received._replace(calls_s=received.calls_s + this_call_s)
             self._observation.given(received, batch, waited_s)
-            if self._returned == self._batches:
-                self._observation.given_last(*_records(self._pools.current, has_ended=True))
+            if self._returned == self._tuner.batches_per_epoch:
+                self._observation.given_last()
         if change is None:
             return
         if self._pools.current is change.pool:  # its first batch
             self._pools.change, self._pool_began = None, self._returned
             self._tuner.switched(change.plan, self._returned - 1)
-            self._observe(0.0)
+            self._observe()
+
+    def _now(self) -> Moment:
+        spent_s = loader_clock_of_thread().others_and_calls_s(self._tuner.time)
+        sampler_s = self._pools.stream.sampler_clock.read()
+        return Moment(time.perf_counter(), time.process_time(), self._delay_s(), *sampler_s, *spent_s)
 
     def _next_batch(self) -> Any:
-        if self._returned == self._tuner.length.most(self._tuner.current.num_workers):
-            self._try(lambda: self._tuner.end_epoch(self._returned, is_stream=True))
+        if self._returned == self._tuner.too_many_batches:
+            self._try(self._tuner.end_epoch, self._returned)
             self._pools.current.end()
             raise StopIteration
         try:
@@ -191,9 +195,9 @@ class TunedIterator:
         self._pools.abandon()
         if self._observation is not None:
             self._observation.batches.idle(time.perf_counter() - self._device.waited_s())
-            _cut(self._observation, self._pools.current, self._tuner, has_ended=True)
+            self._observation.cut(time.perf_counter())
             self._observation = None
-        self._tuner.end_epoch(self._returned, is_stream=isinstance(self._loader.dataset, IterableDataset))
+        self._tuner.end_epoch(self._returned)
 
     def _advance(self) -> None:
         """Between two batches: ends windows of the observation, begins a change and continues it."""
@@ -202,15 +206,13 @@ class TunedIterator:
         if latest is not None:
             self._device.pace()
             self._device.ask()
-            latest.batches.asked(_moment(self._pools, self._tuner, self._delay_s))
+            latest.batches.asked(self._now())
             if latest.ends_window:
                 has_worked = True
-                _cut(latest, self._pools.current, self._tuner)
-                plan = self._pools.plan(self._returned, self._batches) if self._pools.change is None else None
-                if plan is not None:
-                    self._pools.begin_change(plan)
+                latest.cut()
+                self._pools.change_within_epoch(self._returned)
                 if self._tuner.held:
-                    self._observe(0.0, self._returned - self._pool_began)
+                    self._observe()
                     return
                 is_settled = self._tuner.tuning.is_decided or self._tuner.planned is not None
                 if latest.is_full or is_settled:  # observing takes time
@@ -218,7 +220,7 @@ class TunedIterator:
         if self._pools.hand_over(self._returned):
             self._observation = None
         if self._observation is not None and has_worked:
-            self._observation.batches.asked(_moment(self._pools, self._tuner, self._delay_s))
+            self._observation.batches.asked(self._now())
 
 
 def _drop_pools(attributes: dict[str, Any], tuner: Tuner) -> None:
@@ -234,22 +236,6 @@ def _drop_pools(attributes: dict[str, Any], tuner: Tuner) -> None:
         dropping_s = time.perf_counter() - began_s
         loader_time.starting_s += dropping_s
         loader_time.dropped_s += dropping_s
-
-
-def _moment(pools: PoolSequence, tuner: Tuner, delay_s: Callable[[], float]) -> Moment:
-    spent_s = loader_clock_of_thread().others_and_calls_s(tuner.time)
-    return Moment(time.perf_counter(), time.process_time(), delay_s(), *pools.sampler_clock.read(), *spent_s)
-
-
-def _cut(latest: TrainingTrial, pool: Pool, tuner: Tuner, *, has_ended: bool = False) -> None:
-    tuner.distributes_among = pool.distributes_among
-    unfed = pool.log.unfed() if pool.log else 0
-    latest.cut(*_records(pool, has_ended=has_ended), time.perf_counter() if has_ended else None, unfed)
-
-
-def _records(pool: Pool, *, has_ended: bool) -> tuple[Sequence[BatchRecord], BatchCost | None]:
-    """The new records of the workers, and the mean cost of a worker before its first batch."""
-    return (pool.log.new(has_ended=has_ended), pool.log.times.start) if pool.log else ((), None)
 
 
 def _busy_share(pool: Pool, now_s: float) -> float:

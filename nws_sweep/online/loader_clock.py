@@ -43,6 +43,17 @@ class LoaderTime:
     starts: int = 0
     dropped_s: float = 0.0
 
+    def since(self, then: "LoaderTime") -> OtherLoader:
+        """What it took since then."""
+        return OtherLoader(
+            name=self.name,
+            workers=self.workers,
+            seconds=self.spent_s - then.spent_s,
+            called_s=self.called_s - then.called_s,
+            starting_s=self.starting_s - then.starting_s,
+            starts=self.starts - then.starts,
+        )
+
 
 @dataclass(eq=False)
 class LoaderClock:
@@ -110,19 +121,10 @@ class LoaderClock:
         """What the other DataLoaders took since ``now`` returned ``before``, the longest first; without idle ones."""
         others = []
         for other, now in self.now().items():
-            then = before.get(other, LoaderTime())
-            if other is not loader and now.spent_s > then.spent_s:
-                others.append(
-                    OtherLoader(
-                        name=now.name,
-                        workers=now.workers,
-                        seconds=now.spent_s - then.spent_s,
-                        called_s=now.called_s - then.called_s,
-                        starting_s=now.starting_s - then.starting_s,
-                        starts=now.starts - then.starts,
-                    )
-                )
-        return tuple(sorted(others, key=lambda other: -other.seconds))
+            took = now.since(before.get(other, LoaderTime()))
+            if other is not loader and took.seconds > 0:
+                others.append(took)
+        return tuple(sorted(others, key=lambda took: -took.seconds))
 
     def now(self) -> Mapping[LoaderTime, LoaderTime]:
         """The time of each DataLoader until now."""

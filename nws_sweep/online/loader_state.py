@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from nws_sweep.model import epoch_length
 from nws_sweep.online.loader_clock import LoaderClock, LoaderTime
-from nws_sweep.online.observation import EpochLength, TrainingTrial
+from nws_sweep.online.observation import TrainingTrial
 from nws_sweep.online.plan import Agreement, Plan
-from nws_sweep.online.situation import Situation
 from nws_sweep.online.times import Times, times_of
 from nws_sweep.online.waiting import Waiting
 from nws_sweep.records import LoaderSettings, SearchRecord, Switch, Trial, Tuning
@@ -26,7 +26,7 @@ class LoaderState:
         most_workers: Maximum number of workers; None for what fits.
         prefetches: Whether ``prefetch_factor`` may change.
         reorders: Whether ``in_order=False`` may be proposed.
-        tell: Called with a line about the loader, such as one about a change that affects more than speed.
+        announce: Called with lines about the loader; of several ranks, in rank 0.
         on_decided: Called each time the settings are decided.
         others: The agreement with other ranks; None for a single process.
         once: Whether the settings never change once they are decided.
@@ -35,7 +35,6 @@ class LoaderState:
         has_own_state: Whether the loader has a ``state_dict``, which is for its number of workers.
         endless_batches: Of an epoch, if the loader's class takes all epochs from one iterator; 0 for other loaders.
         draws_shuffle: Whether samples that were made without workers have drawn from the generator that shuffles.
-        length: Of epochs of an iterable dataset.
         sees_others: Whether the other DataLoaders of the program are followed too.
         is_remade: Whether the program makes the loader again for each epoch.
         time: Of the loader.
@@ -47,26 +46,28 @@ class LoaderState:
     changes_within_epochs: bool
     most_workers: int | None
     prefetches: bool
-    tell: Callable[[str], None]
+    announce: Callable[[str], None]
     on_decided: Callable[[Any], None]
     cpus: float = field(default_factory=host.usable_cores)
     others: Agreement | None = None
     reorders: bool = False
     once: bool = False
-    may_change: Callable[[Any], bool] = lambda _: True
+    may_change: Callable[[], bool] = lambda: True
     own_generators: Sequence[str] = ()
     has_own_state: bool = False
     endless_batches: int = 0
     draws_shuffle: bool = False
-    length: EpochLength = field(init=False)
     sees_others: bool = False
     is_remade: bool = False
     time: LoaderTime = field(default_factory=LoaderTime)
     loader_clock: LoaderClock = field(default_factory=LoaderClock)
     trials: dict[LoaderSettings, Trial] = field(default_factory=dict)
     observation: TrainingTrial | None = None  # of the settings in use
+    others_before: Mapping[LoaderTime, LoaderTime] = field(default_factory=dict)  # at the beginning of it
+    batches_per_epoch: int | None = None  # None if unknown
     epoch: int = -1  # of the newest iterator
     batches: int = 0  # taken so far, of all epochs
+    usual_batches: int | None = None  # of an epoch of a stream with the program's workers; None before the end of one
     worker_pids: Sequence[int] = ()  # of the pool in use
     distributes_among: int | None = None  # the most workers that do not repeat samples, as known; None for any
     made_without_workers: Any = None  # index list of the latest batch that the program's process has made; None if none
@@ -83,7 +84,6 @@ class LoaderState:
     def __post_init__(self) -> None:
         """Nothing is known yet."""
         self.configuration = self.start.configuration
-        self.length = EpochLength(self.base.num_workers)
 
     @property
     def base(self) -> LoaderSettings:
@@ -106,40 +106,47 @@ class LoaderState:
         return self.tuning.switches[self.earlier_switches :]
 
     @property
-    def settings_in_turn(self) -> Sequence[LoaderSettings]:
-        """The settings at first and after each change."""
-        return [*(switch.before for switch in self.tuning.switches), self.current]
+    def is_stream(self) -> bool:
+        """Whether the dataset is iterable."""
+        return self.start.facts is not None and self.start.facts.iterable
 
     @property
-    def situation(self) -> Situation:
-        """What a decision depends on."""
-        return Situation(
-            base=self.base,
-            current=self.current,
-            trials=dict(self.trials),
-            switches=self.switches,
-            tolerance=self.configuration.search.tolerance,
-            patience=self.configuration.search.patience,
-            epoch=self.epoch,
-            changes_within_epochs=self.changes_within_epochs,
-            prefetches=self.prefetches,
-            reorders=self.reorders,
-            cpus=self.cpus,
-            most_workers=self.most_workers,
-            distributes_among=self.distributes_among,
-            ranks=host.local_ranks() if self.others else 1,
-            worker_pid=next(iter(self.worker_pids), None),
-            shared=self.shared,
-        )
+    def too_many_batches(self) -> int | None:
+        """Of an epoch of a stream with the workers in use, which must not be longer for more; None for any number."""
+        workers = self.current.num_workers
+        if self.usual_batches is None or workers <= self.base.num_workers:
+            return None
+        return epoch_length.longest(self.usual_batches, workers) + 1
 
-    def observe(self, batches_per_epoch: int | None) -> TrainingTrial | None:
+    @property
+    def fewest_within_epochs(self) -> int:
+        """Workers within an epoch: without workers, its samples draw random numbers of the program's process."""
+        return min(1, self.base.num_workers)
+
+    def epoch_of(self, settings: LoaderSettings, batch: int) -> int:
+        """The first epoch that can have these settings; ``batch`` is 0 before an epoch begins."""
+        is_within = batch and self.changes_within_epochs and settings.num_workers >= self.fewest_within_epochs
+        return self.epoch + (not is_within)
+
+    def observe(self) -> TrainingTrial | None:
         """The observation of the settings in use, which continues over epochs; None if they are decided."""
         latest = self.observation
-        if self.tuning.is_decided or (latest is not None and latest.is_long_enough and not self.may_change(self)):
+        if self.tuning.is_decided or (latest is not None and latest.is_long_enough and not self.may_change()):
             return None  # that of validation would continue as long as training
         if latest is None or latest.settings != self.current:
-            self.observation = TrainingTrial(self.current, batches_per_epoch)
+            self.observation = TrainingTrial(self.current, self.batches_per_epoch)
+            self.others_before = self.loader_clock.now()
         return self.observation
+
+    @property
+    def leads(self) -> bool:
+        """Whether this process decides, and says so: of several ranks, rank 0."""
+        return self.others is None or self.others.leads
+
+    def tell(self, text: str) -> None:
+        """Says something about the loader, such as a change that affects more than speed."""
+        if self.leads:
+            self.announce(f"{self.configuration.columns['dataset']}: {text}")
 
     def hold(self, why: str) -> None:
         """The settings cannot change yet, and what was timed until now does not count; empty if they can."""
@@ -154,7 +161,8 @@ class LoaderState:
         if self.others is not None and self.others.leads:
             self.others.publish(Plan(self.current, reason))
         seconds = self.times.batch_s
-        batch_s = tuple(seconds[settings] for settings in self.settings_in_turn if settings in seconds)
+        in_turn = [*(switch.before for switch in self.tuning.switches), self.current]
+        batch_s = tuple(seconds[settings] for settings in in_turn if settings in seconds)
         self.tuning = replace(self.tuning, is_decided=True, is_provisional=not is_final, reason=reason, batch_s=batch_s)
         self.observation = None
         self.on_decided(self)

@@ -1,4 +1,4 @@
-"""What training sees of its loader: each setting, batch by batch, as the trial of a search; epochs. Pure."""
+"""What training sees of its loader: each setting, batch by batch, as the trial of a search."""
 
 import itertools
 import math
@@ -7,11 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from nws_sweep.dataloading.recording import BatchLog
 from nws_sweep.dataloading.windows import Moment, WindowBuilder, made_without_workers
-from nws_sweep.model import epoch_length
 from nws_sweep.online.times import Epoch, duration_s, is_steady, whole_epochs
 from nws_sweep.records import (
-    BatchCost,
     BatchRecord,
     Configuration,
     LoaderSettings,
@@ -52,8 +51,8 @@ class TrainingTrial:
     _taken: int = 0  # batches since then
     _cut_before: int = 0  # windows of earlier epochs
     _ended_batches: int | None = None  # of the latest epoch that has ended
-    # Of an epoch whose last batch was received, while no other was requested: as for ``cut``.
-    _left: tuple[Sequence[BatchRecord], BatchCost | None] | None = None
+    _log: BatchLog | None = None  # None without workers, or if they have been left
+    _has_last: bool = False  # the last batch of the epoch was received, and no other was requested
 
     def __post_init__(self) -> None:
         """No batch has been taken."""
@@ -61,14 +60,22 @@ class TrainingTrial:
         self._fewest_batches = max(_FEWEST_BATCHES, self.settings.queued_batches)
 
     def begin(
-        self, first: int, start_s: float, start_cpu_s: float, earlier_batches: int = 0, drawn_s: float = 0.0
+        self,
+        first: int,
+        start_s: float,
+        start_cpu_s: float,
+        *,
+        earlier_batches: int = 0,
+        drawn_s: float = 0.0,
+        log: BatchLog | None = None,
     ) -> None:
         """Workers have been started, in ``start_s``; ``first`` is the number of their first batch in the epoch.
 
-        They may have given ``earlier_batches`` before; ``drawn_s`` of the time were in the sampler.
+        They may have given ``earlier_batches`` before; ``drawn_s`` of the time were in the sampler. ``log`` has what
+        batches cost them.
         """
         self._first, self._made, self._taken = first, earlier_batches, 0
-        self._cut_before = len(self.windows)
+        self._cut_before, self._log = len(self.windows), log
         self.batches.begin_epoch(start_s, start_cpu_s, drawn_s)
 
     def given(self, now: Moment, batch: Any, waited_s: float = math.inf) -> None:
@@ -86,9 +93,9 @@ class TrainingTrial:
             self.windows[-1] = replace(self.windows[-1], step_s=(*before, last + busy_s))
         self._taken += 1
 
-    def given_last(self, records: Sequence[BatchRecord], worker_start: BatchCost | None) -> None:
-        """The batch received last was the last one of the epoch; the arguments are those of ``cut``."""
-        self._left = records, worker_start
+    def given_last(self) -> None:
+        """The batch received last was the last one of the epoch."""
+        self._has_last = True
 
     def leave_epoch(self, now: Moment) -> bool:
         """Ends an epoch whose end was not requested; returns whether its last batch was received.
@@ -99,29 +106,21 @@ class TrainingTrial:
         windows_s = [window.step_s for window in self.windows[self._cut_before :]]
         steps_s = [*itertools.chain(*windows_s), *self.batches.step_s]
         self.batches.end_last_step(now, statistics.median(steps_s or [math.inf]))
-        has_last, worker_start = self._left is not None, self._left[1] if self._left else None
+        has_last = self._has_last
+        if not has_last:
+            self._log = None  # batches that its workers have made meanwhile are no part of the epoch
         if has_last or not self.is_full:  # a program may leave each epoch after a batch
-            self.cut((), worker_start, now.clock_s if has_last else None)
+            self.cut(now.clock_s if has_last else None)
         return has_last
 
-    def cut(
-        self,
-        records: Sequence[BatchRecord],
-        worker_start: BatchCost | None,
-        ended_s: float | None = None,
-        unfed_workers: int = 0,
-    ) -> None:
+    def cut(self, ended_s: float | None = None) -> None:
         """Ends a window, with the batch before the one that was requested last: of the warm-up if no other of the epoch
         has ended, else one that counts. The windows of an epoch that had no time for one that counts become one.
 
-        Args:
-            records: Of the batches that workers have made since the last call.
-            worker_start: Mean cost of a worker before its first batch.
-            ended_s: When the epoch ended, on the clock of ``Moment``, if it has.
-            unfed_workers: That had no batch for the epoch.
+        ``ended_s`` is the moment when the epoch ended, on the clock of ``Moment``, if it has.
         """
-        if self._left is not None:
-            records, self._left = (*self._left[0], *records), None
+        has_last, self._has_last = self._has_last or ended_s is not None, False
+        records = self._log.new(has_ended=has_last) if self._log else ()
         has_batches = bool(self.batches.step_s)
         window = self.batches.cut(WindowKind.STEADY if self._has_cut else WindowKind.WARM_UP, ended_s)
         if has_batches:
@@ -131,8 +130,8 @@ class TrainingTrial:
                     step_s=_without_pause(window.step_s, self.windows[-1].step_s if self.windows else ()),
                     step_cpu_s=min(window.step_cpu_s or 0.0, sum(window.step_s)),
                     records=tuple(self._placed(window, records)),
-                    worker_start=worker_start,
-                    unfed_workers=unfed_workers,
+                    worker_start=self._log.times.start if self._log else None,
+                    unfed_workers=self._log.unfed() if self._log else 0,
                 )
             )
         elif self._has_cut and ended_s is not None:  # the last window has the last batch
@@ -240,30 +239,3 @@ def _without_pause(steps_s: Sequence[float], before_s: Sequence[float]) -> tuple
     if usual_s < _LEAST_STEP_S or len(pauses_s) > 1:
         return tuple(steps_s)
     return tuple(usual_s if step_s in pauses_s else step_s for step_s in steps_s)
-
-
-@dataclass
-class EpochLength:
-    """The length of epochs of an iterable dataset, which must not depend on the number of workers.
-
-    Attributes:
-        workers: Of the program.
-        usual: Batches of the latest epoch with the workers of the program; None before the end of one.
-    """
-
-    workers: int
-    usual: int | None = None
-
-    def most(self, workers: int) -> int | None:
-        """Counts the batches with which an epoch with these workers is too long; None if any length is right."""
-        if self.usual is None or workers <= self.workers:
-            return None
-        return epoch_length.longest(self.usual, workers) + 1
-
-    def notice(self, batches: int, workers: int) -> str:
-        """Notes the length of an epoch with these workers; returns what is wrong with the length, or nothing."""
-        if workers == self.workers:
-            self.usual = batches
-        if self.usual is None:
-            return ""
-        return epoch_length.difference(batches, workers, self.usual, self.workers)

@@ -27,7 +27,6 @@ from nws_sweep.online.worker_probe import READY, STARTING, WorkerProbe, WorkerSt
 from nws_sweep.records import LoaderSettings
 from nws_sweep.system import processes, resources, torch_internals
 
-OF_POOL = "_nws_sweep_pool"  # attribute of the DataLoaders of pools
 _START_WITHIN_S = 60.0  # workers; training waits meanwhile
 _numbers = itertools.count()  # of the pools of this process with a separate seed
 
@@ -66,9 +65,9 @@ class Pool:
         rehearsal: Any = None,
     ) -> None:
         self.settings, self.has_ended = settings, False
-        self._is_new = has_own_iterators = torch_internals.makes_own_iterators(loader)
+        self._is_new = self._has_own_iterators = torch_internals.makes_own_iterators(loader)
         has_workers = settings.num_workers > 0
-        has_order = not isinstance(loader.dataset, IterableDataset) and not has_own_iterators
+        has_order = not isinstance(loader.dataset, IterableDataset) and not self._has_own_iterators
         self._draws_at_next = is_first and has_workers and not loader.num_workers and has_order
         # A plain DataLoader with workers iterates its sampler twice at the start.
         starts = is_first * (1 + (loader.num_workers > 0))
@@ -92,7 +91,7 @@ class Pool:
         self.start_cpu_s = time.process_time() - began_s
         if is_first:
             self._begin()
-        elif self.log is not None and not has_own_iterators:
+        elif self.log is not None and not self._has_own_iterators:
             torch_internals.raise_at_exit(self.iterator, is_wanted=False)
 
     def _copy(self, loader: DataLoader[Any], rehearsal: Any) -> DataLoader[Any]:
@@ -104,8 +103,7 @@ class Pool:
         if starts_first and loader.multiprocessing_context is None:
             # Without a context, torch fixes the start method of a program that may still set it.
             copied.multiprocessing_context = multiprocessing.get_context(processes.start_method())
-        vars(copied)[OF_POOL] = True
-        if not torch_internals.makes_own_iterators(loader):  # they save the state of the sampler
+        if not self._has_own_iterators:  # they save the state of the sampler
             loaders.replace_index_sampler(copied, self.feed)
         if self.log is not None:
             if rehearsal is not None and not is_iterable:
@@ -118,10 +116,6 @@ class Pool:
                 rehearse, starts_first,
             )  # fmt: skip
         return copied
-
-    @functools.cached_property
-    def _has_own_iterators(self) -> bool:
-        return torch_internals.makes_own_iterators(self._loader)
 
     @property
     def _is_iterable(self) -> bool:

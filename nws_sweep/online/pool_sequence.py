@@ -2,14 +2,12 @@
 
 import contextlib
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from torch.utils.data import DataLoader
 
 from nws_sweep.dataloading import loaders
-from nws_sweep.dataloading.orders import SamplerClock
 from nws_sweep.errors import one_line
 from nws_sweep.online.index_stream import IndexStream
 from nws_sweep.online.plan import Plan
@@ -39,6 +37,7 @@ class PoolSequence:
         tuner: Of the DataLoader.
 
     Attributes:
+        stream: Index lists of the epoch.
         current: The pool that makes the batches; there is none before ``start``.
         change: Under way; None if there is none.
         safeguards: Of the DataLoader.
@@ -49,15 +48,10 @@ class PoolSequence:
     def __init__(self, loader: DataLoader[Any], tuner: Tuner) -> None:
         self._loader, self._tuner = loader, tuner
         pause_every = 0 if tuner.base.num_workers else tuner.endless_batches
-        self._stream = IndexStream(loaders.index_sampler(loader), pause_every)
+        self.stream = IndexStream(loaders.index_sampler(loader), pause_every)
         self.change: Change | None = None
         self._start_s: float | None = None  # of workers whose first batch is awaited
         self.safeguards = Safeguards(loader, tuner)
-
-    @property
-    def sampler_clock(self) -> SamplerClock:
-        """Of the sampler."""
-        return self._stream.sampler_clock
 
     def make(self, settings: LoaderSettings, *, is_first: bool = False) -> Pool:
         """Another pool; the first one begins an epoch."""
@@ -65,47 +59,53 @@ class PoolSequence:
             self.safeguards.note_start()
         is_observed, rehearsal = not self._tuner.tuning.is_decided, self._tuner.made_without_workers
         return Pool(
-            self._loader, settings, self._stream, is_first=is_first, times_stages=is_observed, rehearsal=rehearsal
+            self._loader, settings, self.stream, is_first=is_first, times_stages=is_observed, rehearsal=rehearsal
         )
 
     def expect(self, batch: int) -> None:
         """The training loop requests this batch of the epoch, from 0: lists that a plain loader would have drawn."""
-        self._stream.due = batch + max(1, self._tuner.base.queued_batches)
+        self.stream.due = batch + max(1, self._tuner.base.queued_batches)
 
-    def change_between_epochs(self, batches: int | None) -> None:
+    def change_between_epochs(self) -> None:
         """Changes the settings if there is a plan; no second pool is needed."""
-        self._stream.due = self._tuner.base.queued_batches
-        plan = self.plan(0, batches)
-        if plan is not None and self.safeguards.has_dataset_changed():
+        self.stream.due = self._tuner.base.queued_batches
+        plan = self._plan(0)
+        if plan is None:
+            return
+        if self.safeguards.has_dataset_changed():
             self._tuner.decide("the dataset has been changed since its persistent workers were started")
-        elif plan is not None and self.safeguards.allow_workers():
+        elif self.safeguards.allow_workers():
             self._tuner.switched(plan, 0)
 
-    def plan(self, batch: int, batches: int | None) -> Plan | None:
-        """The plan of the tuner, whose arguments these are; None while samples change the dataset."""
-        return None if self.safeguards.waits_for_dataset() else self._tuner.plan(batch, batches)
-
-    def begin_change(self, plan: Plan) -> None:
-        """Starts the pool of a plan, which takes over when it is ready."""
+    def change_within_epoch(self, batch: int) -> None:
+        """Starts another pool if there is a plan, which takes over when it is ready."""
+        plan = None if self.change else self._plan(batch)
+        if plan is None:
+            return
         if self.safeguards.has_dataset_changed():
             self._tuner.postpone(plan)
         elif self.safeguards.allow_workers():
             self.change = Change(plan, self.make(plan.settings))
 
-    def start(self, make: Callable[[], Pool]) -> tuple[float, float]:
-        """Begins an epoch with the pool of ``make``; with fewer workers or earlier settings if not all can start.
+    def _plan(self, batch: int) -> Plan | None:
+        """The plan of the tuner, whose argument this is; None while samples change the dataset."""
+        return None if self.safeguards.waits_for_dataset() else self._tuner.plan(batch)
+
+    def start(self) -> tuple[float, float]:
+        """Begins an epoch; with fewer workers or earlier settings if not all can start.
 
         Returns:
             The seconds that it took, and those of them in the sampler.
         """
         before, restore = vars(self).get("current"), loaders.order_restorer(self._loader)
-        began_s, drawn_before_s = time.perf_counter(), self.sampler_clock.spent_s
+        make = self._next if before else self._first
+        began_s, drawn_before_s = time.perf_counter(), self.stream.sampler_clock.spent_s
         self.current = make()
         while not self._has_started():
             self.current.end()
             restore()
             self.current = make()
-        start_s, drawn_s = time.perf_counter() - began_s, self.sampler_clock.spent_s - drawn_before_s
+        start_s, drawn_s = time.perf_counter() - began_s, self.stream.sampler_clock.spent_s - drawn_before_s
         with contextlib.suppress(Exception):  # a sampler of the program may raise anything when it is looked at
             self._note_start(start_s - drawn_s, is_new=self.current is not before)
         return start_s, drawn_s
@@ -118,7 +118,10 @@ class PoolSequence:
         self._start_s = start_s if is_new and loader_time.workers else None
         loader_time.starts += self._start_s is not None
 
-    def next(self) -> Pool:
+    def _first(self) -> Pool:
+        return self.make(self._tuner.current, is_first=True)
+
+    def _next(self) -> Pool:
         """The same pool, or another one if it has ended or the settings have changed; it begins an epoch."""
         settings = self.current.settings
         # Without workers, an iterator of torch does not begin a stream again.
@@ -153,42 +156,47 @@ class PoolSequence:
                     raise
                 continue
             except Exception as error:
-                _give_up_after(error, self.current.settings, self._tuner)
+                self._give_up_after(error)
                 raise
             if self._start_s is not None:
                 self._tuner.time.starting_s += self._start_s + max(0.0, self.current.first_began_s - asked_s)
                 self._start_s = None
             return batch
 
+    def _give_up_after(self, error: Exception) -> None:
+        """After an error with other settings than the program's, it has its own from the next epoch on."""
+        settings = self.current.settings
+        if settings != self._tuner.base:
+            with contextlib.suppress(Exception):  # the program gets the error, whatever happens here
+                text = f"{type(error).__name__} with num_workers={settings.num_workers}: {error}"
+                self._tuner.give_up(one_line(text))
+
     def _continues(self) -> bool:
         """Whether the epoch continues where the current pool has ended: with another pool, or after a pause."""
-        if follower := self._follower():
+        change, stream = self.change, self.stream
+        if change is not None and change.draws and self.current is not change.pool:
+            self.current.end()
+            self.current = change.pool
+        elif stream.was_given_up:
+            stream.was_given_up = False
+            self._tuner.give_up(_WAITS_FOR_LOOP)
+            follower = self.make(self._tuner.current)
+            follower.take_over()
             self.current.end()
             self.current = follower
-        elif self._stream.was_paused:
-            self._stream.was_paused = False
+        elif stream.was_paused:
+            stream.was_paused = False
             self.current.take_over()
         else:
             return False
         return True
 
-    def _follower(self) -> Pool | None:
-        """The pool that continues the epoch where the current one has ended; None if the epoch has ended."""
-        if self.change is not None and self.change.draws and self.current is not self.change.pool:
-            return self.change.pool
-        if not self._stream.was_given_up:
-            return None
-        self._stream.was_given_up = False
-        self._tuner.give_up(_WAITS_FOR_LOOP)
-        follower = self.make(self._tuner.current)
-        follower.take_over()
-        return follower
-
     def note_batch(self) -> None:
         """A batch has been made."""
         self.safeguards.after_batch()
+        self._tuner.distributes_among = self.current.distributes_among
         if not self._tuner.base.num_workers and not self.current.settings.num_workers:
-            self._tuner.made_without_workers = self._stream.latest
+            self._tuner.made_without_workers = self.stream.latest
 
     def hand_over(self, batch: int) -> bool:
         """Whether the pool of a change takes over the index lists before a batch: all its workers are ready."""
@@ -210,10 +218,3 @@ class PoolSequence:
         if change is not None and change.pool is not self.current:
             self.current.feed.is_open = True
             change.pool.end()
-
-
-def _give_up_after(error: Exception, settings: LoaderSettings, tuner: Tuner) -> None:
-    """After an error with other settings than the program's, it has its own from the next epoch on."""
-    if settings != tuner.base:
-        with contextlib.suppress(Exception):  # the program gets the error, whatever happens here
-            tuner.give_up(one_line(f"{type(error).__name__} with num_workers={settings.num_workers}: {error}"))

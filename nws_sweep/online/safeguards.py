@@ -59,7 +59,7 @@ class Safeguards:
     def _may_change(self) -> bool:
         """Whether the settings may; those of a loader that does not train, which is known after an epoch, do not."""
         tuner = self._tuner
-        return tuner.changes_settings and not tuner.tuning.is_decided and (tuner.epoch < 1 or tuner.may_change(tuner))
+        return tuner.changes_settings and not tuner.tuning.is_decided and (tuner.epoch < 1 or tuner.may_change())
 
     def _shared(self) -> str:
         return sharing.reason_against_workers(self._loader, self._tuner.handles_at_start)

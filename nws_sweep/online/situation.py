@@ -1,180 +1,117 @@
-"""The situation of a running training: what was measured, what may change, and what ``decision`` makes of both."""
+"""The situation of a running training: what was measured of it, what is predicted, and what the machine allows."""
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+import statistics
+from collections.abc import Callable
+from dataclasses import replace
 
 from nws_sweep.model import choice
-from nws_sweep.online import outlook, texts
-from nws_sweep.online.decision import Keep, Limits, Observations, Try, decide
-from nws_sweep.online.plan import Plan
-from nws_sweep.online.times import Times, times_of
-from nws_sweep.records import LoaderSettings, Switch, Trial
-from nws_sweep.system import processes
+from nws_sweep.model.bottlenecks import Bottleneck
+from nws_sweep.model.known import queue_settings
+from nws_sweep.model.model import model_of
+from nws_sweep.model.promise import promised_s
+from nws_sweep.online.decision import Situation
+from nws_sweep.online.loader_state import LoaderState
+from nws_sweep.records import LoaderSettings
+from nws_sweep.system import host, processes, resources, usage
+
+_MUCH = 1 / 3  # of the time of making a batch
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Situation:
-    """What a decision about a loader depends on.
+def situation_of(state: LoaderState, batch: int) -> Situation | None:
+    """What a decision depends on; None if the costs of too few batches are known.
 
-    Attributes:
-        base: Settings of the loader as the program made it.
-        current: Settings in use.
-        trials: What was measured, by settings; the current settings are among them.
-        switches: The changes since the settings were last decided.
-        tolerance: Share of the time that twice as many workers must save.
-        patience: Settings that may be tried in vain, one after the other.
-        epoch: Of the newest iterator.
-        changes_within_epochs: Whether settings can change there, and not only before the next epoch.
-        prefetches: Whether ``prefetch_factor`` may change.
-        reorders: Whether ``in_order`` may become False.
-        cpus: CPUs that the program and its workers may use.
-        most_workers: Maximum number of workers; None for the usual one.
-        distributes_among: The most workers that do not repeat samples, as known; None for any.
-        ranks: Of this host, which change at the same time.
-        worker_pid: Of a worker in use; None if there is none.
-        shared: Says why no other forked workers than now may use the dataset; empty if they may.
+    Args:
+        state: Of the loader; the current settings were measured.
+        batch: Batches of the epoch that others follow; 0 for another epoch, for which workers are started anyway.
     """
+    predict_s = _predictor(state, batch)
+    if predict_s is None:
+        return None
+    return Situation(
+        base=state.base,
+        current=state.current,
+        measured_s=state.times.batch_s or {state.current: predict_s(state.current)},
+        predict_s=predict_s,
+        rules=state.configuration.search,
+        workers=range(state.fewest_within_epochs if batch else 0, _most_workers(state) + 1),
+        prefetches=state.prefetches,
+        reorders=state.reorders,
+        must_save_time=batch > 0,
+        refusal=_refusal(state, batch),
+    )
 
-    base: LoaderSettings
-    current: LoaderSettings
-    trials: Mapping[LoaderSettings, Trial]
-    switches: Sequence[Switch]
-    tolerance: float
-    patience: int
-    epoch: int
-    changes_within_epochs: bool
-    prefetches: bool
-    reorders: bool
-    cpus: float
-    most_workers: int | None
-    distributes_among: int | None
-    ranks: int
-    worker_pid: int | None
-    shared: Callable[[], str]
 
-    def plan(self, batch: int, batches: int | None) -> Plan:
-        """Settings to try, or earlier ones that were measured to be better; those in use if they stay.
+def _predictor(state: LoaderState, batch: int) -> Callable[[LoaderSettings], float] | None:
+    """Predicts the seconds of a batch with any settings; None if no costs of batches are known."""
+    trials, current, cpus = state.trials, state.current, state.cpus
+    # The costs of batches do not depend on the queue: one trial for each number of workers.
+    by_workers = {trial.num_workers: trial for trial in (*trials.values(), trials[current])}
+    start_method = state.base.multiprocessing_context or processes.start_method()
+    left = None if state.batches_per_epoch is None else state.batches_per_epoch - batch
+    model = model_of([*by_workers.values()], left, cpus, start_method)
+    if model is None:
+        return None
 
-        Args:
-            batch: Batches of this epoch so far; 0 before an epoch begins.
-            batches: Length of an epoch; None if it is unknown.
-        """
-        if reason := self._reason_to_stay():
-            return Plan(self.current, reason)
-        if batch and self.changes_within_epochs:
-            left = None if batches is None else batches - batch
-            decision = self.decision(left, is_new_epoch=False)
-            if isinstance(decision, Try):
-                return Plan(decision.settings, texts.tried(self.times, self.current, decision), self.epoch)
-        if self._none_may_be_faster():
-            return self._without_workers(batch)
-        decision = self.decision(batches, is_new_epoch=True)
-        if isinstance(decision, Try):
-            return Plan(decision.settings, texts.tried(self.times, self.current, decision), self.epoch + 1)
-        return self._as_measured(decision, batch)
+    fed = trials[current].fed_workers
 
-    @property
-    def times(self) -> Times:
-        """What was measured of all settings, as far as they were measured alike."""
-        return times_of(self.trials.values())
+    def predict_s(settings: LoaderSettings) -> float:
+        queue = queue_settings(settings, cpus)
+        if fed is not None:  # other workers have nothing to do
+            queue = replace(queue, num_workers=min(queue.num_workers, fed))
+        if settings not in trials:
+            return promised_s(model, queue)
+        goes_on = settings == current and batch > 0
+        return model.cost_s(queue, without=(Bottleneck.STARTUP,) if goes_on else ())
 
-    def _reason_to_stay(self) -> str:
-        """Why nothing else is tried, whatever is predicted; empty if something may be."""
-        if any(switch.before == self.current for switch in self.switches):  # they were left, and are in use again
-            return self.switches[-1].reason
-        if self.distributes_among is not None and self.current.num_workers >= self.distributes_among:
-            return f"{texts.now(self.times.of(self.current), self.current)}; {texts.REPEATED}"
-        return ""
+    return predict_s
 
-    def _none_may_be_faster(self) -> bool:
-        """Whether no workers are tried, since workers do not show how long batches take without them."""
-        if not all(settings.num_workers for settings in self.trials):
-            return False
-        return outlook.workers_may_not_help(self.trials[self.current], self.times.measured[self.current])
 
-    def _without_workers(self, batch: int) -> Plan:
-        settings, before = self.base.with_workers(0), texts.now(self.times.of(self.current), self.current, "took")
-        reason = f"{before}, with {texts.named(self.current, settings)}; its transfer is expensive"
-        return Plan(settings, reason, self.epoch_of(settings, batch))
+def _most_workers(state: LoaderState) -> int:
+    """The most workers that may be tried: as the CPUs allow unless there is a limit, and all of them with batches."""
+    most = state.most_workers
+    if most is None:
+        most = choice.most_workers(state.cpus, state.times.batch_s)
+    fed = [trial.fed_workers for trial in state.trials.values() if trial.fed_workers is not None]
+    among = [] if state.distributes_among is None else [state.distributes_among]
+    return min([most, *fed, *among])
 
-    def _as_measured(self, decision: Keep, batch: int) -> Plan:
-        """The best of the measured settings: the current ones, or earlier ones."""
-        if decision.settings != self.current:
-            reason = texts.returned(self.times, self.current, decision.settings)
-            return Plan(decision.settings, reason, self.epoch_of(decision.settings, batch))
-        if self.switches:
-            return Plan(self.current, texts.since_the_start(self.times, self.switches[0].before, self.current))
-        why = f"other settings were not tried: {decision.refusal}" if decision.refusal else texts.NO_GAIN
-        return Plan(self.current, f"{texts.now(self.times.of(self.current), self.current)}; {why}")
 
-    def decision(self, batches: int | None, *, is_new_epoch: bool) -> Try | Keep:
-        """What ``decide`` decides for these batches.
+def _refusal(state: LoaderState, batch: int) -> Callable[[LoaderSettings], str]:
+    """Says why settings may not be used now; empty if they may. Looks at the machine when it is first called."""
+    shared = functools.cache(state.shared)
+    does_not_fit = functools.cache(functools.partial(_not_fitting, state, batch))
+    return lambda settings: shared() or does_not_fit()(settings)
 
-        Args:
-            batches: Of the epoch that are left, or of the next epoch; None if unknown.
-            is_new_epoch: Whether they are of another epoch, for which workers are started anyway.
-        """
-        predict_s = outlook.predictor(
-            self.trials,
-            self.current,
-            batches,
-            cpus=self.cpus,
-            start_method=self.base.multiprocessing_context or processes.start_method(),
-            is_new_epoch=is_new_epoch,
-        )
-        if predict_s is None:
-            return Keep(self.current, "the costs of too few batches are known")
-        observed = Observations(
-            base=self.base,
-            current=self.current,
-            measured_s=self.times.batch_s or {self.current: predict_s(self.current)},
-            predict_s=predict_s,
-            tolerance=self.tolerance,
-            patience=self.patience,
-        )
-        return decide(observed, self._limits(is_new_epoch=is_new_epoch))
 
-    def _limits(self, *, is_new_epoch: bool) -> Limits:
-        """Which settings may be tried."""
-        most = self.most_workers
-        if most is None:
-            most = choice.most_workers(self.cpus, self.times.batch_s)
-        fed = [trial.fed_workers for trial in self.trials.values() if trial.fed_workers is not None]
-        most = min([most, *fed])
-        if self.distributes_among is not None:
-            most = min(most, self.distributes_among)
-        return Limits(
-            workers=range(0 if is_new_epoch else self._fewest_within_epochs, most + 1),
-            prefetches=self.prefetches,
-            reorders=self.reorders,
-            must_save_time=not is_new_epoch,
-            refusal=self._refusal(is_new_epoch=is_new_epoch),
-        )
+def _not_fitting(state: LoaderState, batch: int) -> Callable[[LoaderSettings], str]:
+    """Says why settings do not fit into what is free now; empty if they do. Ranks of a host change at the same time."""
+    current, ranks = state.current, host.local_ranks() if state.others else 1
+    windows = [window for trial in state.trials.values() for window in trial.windows]
+    # Another worker needs the memory of a worker in use too.
+    worker_bytes = usage.private_bytes(state.worker_pids[0]) if state.worker_pids else 0
+    needs = replace(resources.resource_needs(windows, {}), worker_bytes=worker_bytes * ranks)
+    free = resources.now(None)
+    has_ended = any(window.ended_epoch for window in state.trials[current].windows[-1:])
+    # The batches in use are there now, and no longer when those of another epoch are made.
+    if not batch and not has_ended and free.shm_bytes is not None and current.num_workers:
+        in_use_bytes = ranks * (current.queued_batches + 1) * needs.batch_bytes
+        free = replace(free, shm_bytes=free.shm_bytes + in_use_bytes)
+    return lambda settings: resources.reason_not_fitting(settings, needs, free, ranks)
 
-    def _refusal(self, *, is_new_epoch: bool) -> Callable[[LoaderSettings], str]:
-        """Says why settings may not be used now; empty if they may. Looks at the machine when it is first called."""
-        has_ended = any(window.ended_epoch for window in self.trials[self.current].windows[-1:])
 
-        @functools.cache
-        def does_not_fit() -> Callable[[LoaderSettings], str]:
-            return outlook.refusals(
-                self.trials.values(),
-                self.current,
-                self.worker_pid,
-                self.ranks,
-                frees_current=is_new_epoch and not has_ended,
-            )
+def workers_may_not_help(state: LoaderState) -> bool:
+    """Whether no workers are tried, since workers do not show how long batches take without them.
 
-        shared = functools.cache(self.shared)
-        return lambda settings: shared() or does_not_fit()(settings)
-
-    @property
-    def _fewest_within_epochs(self) -> int:
-        """Workers within an epoch: without workers, its samples draw random numbers of the program's process."""
-        return min(1, self.base.num_workers)
-
-    def epoch_of(self, settings: LoaderSettings, batch: int) -> int:
-        """The first epoch that can have these settings; ``batch`` is 0 before an epoch begins."""
-        is_within = batch and self.changes_within_epochs and settings.num_workers >= self._fewest_within_epochs
-        return self.epoch + (not is_within)
+    Training waits for batches whose transfer costs at least a third of making them. Beside workers that fill the memory
+    with copies, making a batch takes longer than without workers. The records of workers do not show by how much.
+    """
+    trial = state.trials[state.current]
+    if not all(settings.num_workers for settings in state.trials) or trial.loop is None or not trial.records:
+        return False
+    if state.times.measured[state.current].waiting_share < choice.PROMISING:
+        return False
+    costs = [record.cost for record in trial.records]
+    making_s = statistics.fmean(cost.making_s for cost in costs)
+    copying_s = statistics.fmean(cost.copy_s for cost in costs)
+    return copying_s + trial.loop.receive_s + trial.loop.receive_wait_s >= _MUCH * making_s

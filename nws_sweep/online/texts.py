@@ -21,8 +21,17 @@ def named(settings: LoaderSettings, beside: LoaderSettings) -> str:
     return text
 
 
-def now(times: Times, settings: LoaderSettings, verb: str = "takes") -> str:
+def now(times: Times, settings: LoaderSettings) -> str:
     """How long a batch or an epoch takes with these settings."""
+    return _lasting(times.of(settings), settings)
+
+
+def took(times: Times, settings: LoaderSettings, beside: LoaderSettings) -> str:
+    """How long it took with these settings, before others are used."""
+    return f"{_lasting(times.of(settings), settings, 'took')}, with {named(settings, beside)}"
+
+
+def _lasting(times: Times, settings: LoaderSettings, verb: str = "takes") -> str:
     measured = times.measured.get(settings)
     if measured is None:
         return UNKNOWN
@@ -46,14 +55,13 @@ def since_the_start(times: Times, first: LoaderSettings, current: LoaderSettings
     """
     times = times.of(first, current)
     first_s, current_s = (times.batch_s.get(settings, 0.0) for settings in (first, current))
-    took = f"; it took {_time(times, first)} at first" if first_s > current_s > 0 else ""
-    return f"{now(times, current)}{took}"
+    at_first = f"; it took {_time(times, first)} at first" if first_s > current_s > 0 else ""
+    return f"{_lasting(times, current)}{at_first}"
 
 
 def tried(times: Times, current: LoaderSettings, decision: Try) -> str:
     """Why other settings are tried."""
-    measured = times.measured.get(current)
-    before = f"{now(times.of(current), current, 'took')}, with {named(current, decision.settings)}"
+    before, measured = took(times, current, decision.settings), times.measured.get(current)
     if measured is None:
         return before
     predicted_s = measured.batch_s * decision.predicted_s / decision.current_s
@@ -63,5 +71,5 @@ def tried(times: Times, current: LoaderSettings, decision: Try) -> str:
 def returned(times: Times, current: LoaderSettings, better: LoaderSettings) -> str:
     """Why earlier settings are used again."""
     times = times.of(current, better)
-    took = f"{times.unit} took {_time(times, current)} with {named(current, better)}"
-    return f"{took} and {_time(times, better)} with {named(better, current)}"
+    worse = f"{times.unit} took {_time(times, current)} with {named(current, better)}"
+    return f"{worse} and {_time(times, better)} with {named(better, current)}"

@@ -8,9 +8,12 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from nws_sweep.dataloading.generators import seeding
+from nws_sweep.model import epoch_length
 from nws_sweep.online import texts
+from nws_sweep.online.decision import Keep, Try, decide
 from nws_sweep.online.loader_state import LoaderState
 from nws_sweep.online.plan import Plan
+from nws_sweep.online.situation import situation_of, workers_may_not_help
 from nws_sweep.online.times import at_the_pace_or_in_epochs
 from nws_sweep.online.waiting import Waiting
 from nws_sweep.records import Switch
@@ -51,17 +54,15 @@ class Tuner(LoaderState):
             lines.append(f"{ahead}, so that epochs after a reset() have another order")
         return lines
 
-    def plan(self, batch: int, batches: int | None) -> Plan | None:
+    def plan(self, batch: int) -> Plan | None:
         """Other settings, once enough has been timed of the current ones; it may decide for the current ones instead.
 
-        Args:
-            batch: Batches of this epoch so far; 0 before an epoch begins.
-            batches: Length of an epoch; None if it is unknown.
+        ``batch`` is the number of batches of this epoch so far; 0 before an epoch begins.
         """
-        if self.tuning.is_decided or not self.may_change(self):
+        if self.tuning.is_decided or not self.may_change():
             return None
         if self.planned is None:
-            self.planned = self._next_plan(batch, batches)
+            self.planned = self._next_plan(batch)
         plan, epoch = self.planned, self.epoch + (not batch)
         if plan is None or plan.epoch > epoch or (not batch and plan.batch):
             return None
@@ -70,18 +71,18 @@ class Tuner(LoaderState):
             self.decide(plan.reason)
             self.watch_on()
             return None
-        if self.situation.epoch_of(plan.settings, batch) > epoch:  # rank 0 has planned it earlier
+        if self.epoch_of(plan.settings, batch) > epoch:  # rank 0 has planned it earlier
             self.postpone(plan)
             return None
         return plan
 
-    def _next_plan(self, batch: int, batches: int | None) -> Plan | None:
+    def _next_plan(self, batch: int) -> Plan | None:
         """What this process plans, or rank 0 has planned; None if too little is known yet."""
-        if self.others is not None and not self.others.leads:
+        if self.others is not None and not self.leads:
             return self.others.next()
         if not self._has_timed(batch):
             return None
-        plan = self.situation.plan(batch, batches)
+        plan = _plan_of(self, batch)
         if self.others is None or plan.settings == self.current:  # ``decide`` informs the others
             return plan
         if plan.epoch == self.epoch:  # ranks look at the end of each window: after two, all of them have
@@ -128,9 +129,14 @@ class Tuner(LoaderState):
         if latest and not is_more:
             self.decide(f"{workers} of {wanted} workers could make batches{f' ({why})' if why else ''}")
 
-    def end_epoch(self, batches: int, *, is_stream: bool) -> None:
+    def end_epoch(self, batches: int) -> None:
         """An epoch has this many batches; of an iterable dataset it must not depend on num_workers."""
-        if is_stream and (why := self.length.notice(batches, self.current.num_workers)):
+        workers, workers_of_program = self.current.num_workers, self.base.num_workers
+        if self.is_stream and workers == workers_of_program:
+            self.usual_batches = batches
+        if self.usual_batches is None:
+            return
+        if why := epoch_length.difference(batches, workers, self.usual_batches, workers_of_program):
             self.give_up(why)
 
     def give_up(self, reason: str) -> None:
@@ -163,3 +169,53 @@ class Tuner(LoaderState):
         if measured is not None and not self.once and self.others is None:
             share, workers = measured.waiting_share, self.current.num_workers
             self.waiting = Waiting(share, workers, time.perf_counter())
+
+
+def _plan_of(state: LoaderState, batch: int) -> Plan:
+    """Settings to try, or earlier ones that were measured to be better; those in use if they stay."""
+    if reason := _reason_to_stay(state):
+        return Plan(state.current, reason)
+    if batch and state.changes_within_epochs:
+        decision = decision_for(state, batch)
+        if isinstance(decision, Try):
+            return Plan(decision.settings, texts.tried(state.times, state.current, decision), state.epoch)
+    if workers_may_not_help(state):
+        return _without_workers(state, batch)
+    decision = decision_for(state)
+    if isinstance(decision, Try):
+        return Plan(decision.settings, texts.tried(state.times, state.current, decision), state.epoch + 1)
+    return _as_measured(state, decision, batch)
+
+
+def decision_for(state: LoaderState, batch: int = 0) -> Try | Keep:
+    """What ``decide`` decides for the batches after this one of the epoch, or for another epoch."""
+    situation = situation_of(state, batch)
+    if situation is None:
+        return Keep(state.current, "the costs of too few batches are known")
+    return decide(situation)
+
+
+def _reason_to_stay(state: LoaderState) -> str:
+    """Why nothing else is tried, whatever is predicted; empty if something may be."""
+    if any(switch.before == state.current for switch in state.switches):  # they were left, and are in use again
+        return state.switches[-1].reason
+    if state.distributes_among is not None and state.current.num_workers >= state.distributes_among:
+        return f"{texts.now(state.times, state.current)}; {texts.REPEATED}"
+    return ""
+
+
+def _without_workers(state: LoaderState, batch: int) -> Plan:
+    settings = state.base.with_workers(0)
+    took = texts.took(state.times, state.current, beside=settings)
+    return Plan(settings, f"{took}; its transfer is expensive", state.epoch_of(settings, batch))
+
+
+def _as_measured(state: LoaderState, decision: Keep, batch: int) -> Plan:
+    """The best of the measured settings: the current ones, or earlier ones."""
+    if decision.settings != state.current:
+        reason = texts.returned(state.times, state.current, decision.settings)
+        return Plan(decision.settings, reason, state.epoch_of(decision.settings, batch))
+    if state.switches:
+        return Plan(state.current, texts.since_the_start(state.times, state.switches[0].before, state.current))
+    why = f"other settings were not tried: {decision.refusal}" if decision.refusal else texts.NO_GAIN
+    return Plan(state.current, f"{texts.now(state.times, state.current)}; {why}")

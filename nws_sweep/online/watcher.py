@@ -1,8 +1,7 @@
 """Says where the time of a training goes, and changes nothing."""
 
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from nws_sweep import units
 from nws_sweep.analysis import accounts, advice
@@ -11,11 +10,10 @@ from nws_sweep.dataloading.windows import Moment
 from nws_sweep.model.stages import COPY, stage_costs
 from nws_sweep.online import texts
 from nws_sweep.online.decision import Keep
-from nws_sweep.online.loader_clock import LoaderTime
 from nws_sweep.online.observation import TrainingTrial
 from nws_sweep.online.plan import Plan
-from nws_sweep.online.times import Measured, Times, account_of_training, times_of
-from nws_sweep.online.tuner import Tuner
+from nws_sweep.online.times import Measured, account_of_training
+from nws_sweep.online.tuner import Tuner, decision_for
 from nws_sweep.records import Account, Part, Trial
 from nws_sweep.system import accelerator
 
@@ -27,19 +25,11 @@ class Watcher(Tuner):
     """Follows a loader until its next epoch begins, at most for a minute, or until training ends."""
 
     changes_settings = False
-    others_before: Mapping[LoaderTime, LoaderTime] = field(default_factory=dict)  # when the first epoch began
 
-    def observe(self, batches_per_epoch: int | None) -> TrainingTrial | None:
-        """As a tuner; notes what other loaders have taken before."""
-        is_new, observation = self.observation is None, super().observe(batches_per_epoch)
-        if is_new and observation is not None:
-            self.others_before = self.loader_clock.now()
-        return observation
-
-    def plan(self, batch: int, batches: int | None) -> Plan | None:
+    def plan(self, batch: int) -> Plan | None:
         """Never other settings; says what was found once a long epoch has lasted a minute, or the next one begins."""
         latest = self.observation
-        if latest is None or not self.may_change(self):
+        if latest is None or not self.may_change():
             return None
         if latest.is_long if batch else _has_epoch(latest) or self._is_restarted:
             self._conclude(time.perf_counter())
@@ -51,10 +41,10 @@ class Watcher(Tuner):
         starts = self.time.starts
         return starts >= _STARTS and self.batches < starts * self.current.queued_batches
 
-    def end_epoch(self, batches: int, *, is_stream: bool) -> None:
+    def end_epoch(self, batches: int) -> None:
         """Says what was found if no other loaders are seen: nothing between two epochs is known then."""
         latest = self.observation
-        if latest is not None and self.may_change(self) and _has_epoch(latest) and not self.sees_others:
+        if latest is not None and self.may_change() and _has_epoch(latest) and not self.sees_others:
             self._conclude(time.perf_counter())
 
     def end(self) -> None:
@@ -73,7 +63,7 @@ class Watcher(Tuner):
         if trial.measurement is not None:
             trial = replace(trial, measurement=replace(trial.measurement, account=account))
         self.trials[self.current] = trial
-        reason = self._reason(trial, self.observation.batches_per_epoch)
+        reason = self._reason(trial)
         lines = accounts.table(account, self.current.num_workers) if account else []
         self.decide("\n  ".join([reason, *lines]))
 
@@ -92,10 +82,9 @@ class Watcher(Tuner):
         lasted_s = max(0.0, until_s - windows[0].began_s - observation.batches.watching_s)
         return account_of_training(windows, lasted_s, self.time, self.loader_clock.since(self.others_before, self.time))
 
-    def _reason(self, trial: Trial, batches: int | None) -> str:
+    def _reason(self, trial: Trial) -> str:
         """What was found, in a sentence."""
-        times, account = times_of([trial]), accounts.account_of(trial)
-        measured = times.measured.get(self.current)
+        account, measured = accounts.account_of(trial), self.times.measured.get(self.current)
         part = accounts.to_change(account, self.current) if account else None
         if account is not None and part is Part.STARTING and self._is_restarted:
             return accounts.remedy_of_starts(account, self.time.starts, self.batches)
@@ -103,32 +92,32 @@ class Watcher(Tuner):
             return "too few batches were timed"
         if account is None:
             why = self._reason_not_to_know()
-            return f"{self._takes(measured, times)}; the share of it spent waiting is unknown, {why}"
+            return f"{self._takes(measured)}; the share of it spent waiting is unknown, {why}"
         if part is None and not self.sees_others:
             step = f"the training step takes {units.share(account.share(Part.STEP))} of the time"
             return f"{step}, other loaders in it included, which only nws-sweep watch PROGRAM sees"
         remedy = accounts.remedy(account, part, is_remade=self.is_remade)
         if part is Part.MAKING:
-            instead = self._instead(trial, measured, times, batches)
-            return f"{remedy}{_dearest(trial)}; {self._takes(measured, times)}; {instead}"
-        return f"{remedy}; {self._predicted(measured, times, batches)}" if part is Part.MAIN else remedy
+            return f"{remedy}{_dearest(trial)}; {self._takes(measured)}; {self._instead(trial, measured)}"
+        return f"{remedy}; {self._predicted(measured)}" if part is Part.MAIN else remedy
 
-    def _takes(self, measured: Measured, times: Times) -> str:
+    def _takes(self, measured: Measured) -> str:
+        times = self.times
         return f"{times.unit} takes {times.text(measured.batch_s)} with num_workers={self.current.num_workers}"
 
-    def _instead(self, trial: Trial, measured: Measured, times: Times, batches: int | None) -> str:
+    def _instead(self, trial: Trial, measured: Measured) -> str:
         """What holds the workers back, or what other settings are predicted to bring."""
-        is_stream = self.start.facts is not None and self.start.facts.iterable
-        uneven = advice.uneven_workers(trial) if is_stream else ""
+        uneven = advice.uneven_workers(trial) if self.is_stream else ""
         # A prediction would have each worker make as much as the others.
-        text = uneven or self._predicted(measured, times, batches)
+        text = uneven or self._predicted(measured)
         if not trial.fed_workers:
             return text
         return f"only {trial.fed_workers} of {trial.num_workers} workers had batches; {text}"
 
-    def _predicted(self, measured: Measured, times: Times, batches: int | None) -> str:
+    def _predicted(self, measured: Measured) -> str:
         """What other settings are predicted to bring, or why there are none."""
-        decision = self.situation.decision(batches, is_new_epoch=True)
+        times = self.times
+        decision = decision_for(self)
         if isinstance(decision, Keep):
             return decision.refusal or texts.NO_GAIN
         ratio = decision.predicted_s / decision.current_s

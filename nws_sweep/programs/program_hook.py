@@ -96,11 +96,9 @@ class ProgramHook:
 
     def _get_iterator(self, original: Callable[[Any], Any], loader: Any) -> Any:
         from nws_sweep.online.loader_clock import loader_clock_of_thread
-        from nws_sweep.online.pool import OF_POOL
 
-        if os.getpid() != self._process or OF_POOL in vars(loader):  # a pool takes torch's own iterator
-            return original(loader)
-        if loader_clock_of_thread().is_inside:  # a DataLoader in a dataset makes samples of another DataLoader
+        # Pools of a tuned DataLoader, and DataLoaders in a dataset, make batches of another DataLoader.
+        if os.getpid() != self._process or loader_clock_of_thread().is_inside:
             return original(loader)
         return self.get_iterator(original, loader)
 
@@ -116,10 +114,10 @@ class ProgramHook:
         nothing = f"{program} ended without iterating over a torch DataLoader in this process"
         self._reporting.announce(f"{nothing} ({_NOT_FOLLOWED})")
 
-    def _is_wanted(self, number: int, loader: Any) -> bool:
-        return self._wanted in (number, type(loader.dataset).__name__)
+    def _is_wanted(self, number: int, dataset_class: str) -> bool:
+        return self._wanted in (number, dataset_class)
 
 
-def name_of(number: int, loader: Any) -> str:
+def name_of(number: int, dataset_class: str) -> str:
     """Names a DataLoader in lines by its number and the class of its dataset."""
-    return f"DataLoader {number} ({type(loader.dataset).__name__})"
+    return f"DataLoader {number} ({dataset_class})"

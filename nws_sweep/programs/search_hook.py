@@ -104,12 +104,13 @@ class SearchHook(ProgramHook):
         from nws_sweep.dataloading.loaders import reason_not_training
 
         number, is_new = self._number_of(loader)
+        dataset_class = type(loader.dataset).__name__
         if self._wanted is not None:
-            return self._is_wanted(number, loader)
+            return self._is_wanted(number, dataset_class)
         reason = reason_not_training(loader)
         if reason and is_new:
             option = f"{self._reporting.option}{number} searches it"
-            self._reporting.announce(f"{name_of(number, loader)} is not searched: {reason}; {option}")
+            self._reporting.announce(f"{name_of(number, dataset_class)} is not searched: {reason}; {option}")
         return not reason
 
     def _number_of(self, loader: Any) -> tuple[int, bool]:

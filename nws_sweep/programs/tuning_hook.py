@@ -1,8 +1,9 @@
 """The hook that tunes or watches the training DataLoader of a program, and the callbacks of trainers that start it."""
 
+import functools
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from nws_sweep.config.search_options import autotune_options
@@ -19,13 +20,15 @@ class _FollowedLoader:
     """A DataLoader that has a tuner, or several DataLoaders that the program makes for one epoch each."""
 
     number: int
-    name: str
     kind: str
     dataset: Callable[[], Any]  # None once it is gone
     latest: Callable[[], Any]  # the newest DataLoader; None once it is gone
-    is_wanted: bool
-    likeness: int  # to a training DataLoader: the largest index in ``loaders.NOT_TRAINING`` so far
     tuner: "Tuner"
+    likeness: int = 0  # to a training DataLoader: the largest index in ``loaders.NOT_TRAINING`` so far
+
+    @property
+    def name(self) -> str:
+        return name_of(self.number, self.tuner.time.name)
 
 
 class TuningHook(ProgramHook):
@@ -44,8 +47,8 @@ class TuningHook(ProgramHook):
 
     def __init__(self, reporting: Reporting, loader: Wanted, *, watches: bool = False, **options: Any) -> None:
         super().__init__(reporting, loader)
-        self._options = autotune_options(**options)
-        self._watches, self._tunes_itself = watches, False
+        self._options = autotune_options(**options, watches=watches, progress=reporting.progress)
+        self._tunes_itself = False
         self._followed: list[_FollowedLoader] = []
         self._by_loader: weakref.WeakKeyDictionary[Any, _FollowedLoader] = weakref.WeakKeyDictionary()
 
@@ -72,7 +75,7 @@ class TuningHook(ProgramHook):
         for followed in self._followed:
             if followed is training or not followed.tuner.batches:
                 continue
-            if not self._watches and self._is_beside(followed.tuner):
+            if self._is_beside(followed.tuner):
                 followed.tuner.end()
             elif followed.likeness:
                 alternatives.append(followed)
@@ -107,7 +110,7 @@ class TuningHook(ProgramHook):
             self._tunes_itself = True
             return original(loader)
         training = self._training
-        if self._watches and training and training.tuner.tuning.is_decided:  # nothing is left to time
+        if self._options.watches and training and training.tuner.tuning.is_decided:  # nothing is left to time
             return original(loader)
         return iterator_of(loader, lambda: self._tuner_of(loader), original)
 
@@ -116,7 +119,7 @@ class TuningHook(ProgramHook):
         """The selected loader; of several in turn, as in a zip, the slowest; None if it has not given any batch."""
         iterated = [followed for followed in self._followed if followed.tuner.batches]
         if self._wanted is not None:
-            iterated = [followed for followed in iterated if followed.is_wanted]
+            iterated = [followed for followed in iterated if self._is_wanted(followed.number, followed.tuner.time.name)]
         training = max(iterated, key=lambda followed: (followed.likeness, followed.tuner.batches), default=None)
         if training is None or not training.tuner.time.is_parallel:
             return training
@@ -128,13 +131,14 @@ class TuningHook(ProgramHook):
         if training is None:
             return False
         if training.tuner is tuner:
-            return training.likeness > 0 or not self._watches  # watching can wait until the choice is certain
-        return not self._watches and self._is_beside(tuner)
+            # Watching can wait until the choice is certain.
+            return training.likeness > 0 or not self._options.watches
+        return self._is_beside(tuner)
 
     def _is_beside(self, tuner: "Tuner") -> bool:
-        """Whether the training takes batches of this loader and of the training DataLoader in turn."""
+        """Whether the training takes batches of this loader and of the tuned DataLoader in turn."""
         training = self._training
-        if self._wanted is not None or training is None:
+        if self._options.watches or self._wanted is not None or training is None:
             return False
         return tuner.time.is_parallel and training.tuner.time.is_parallel
 
@@ -164,20 +168,16 @@ class TuningHook(ProgramHook):
         from nws_sweep.dataloading.loaders import reason_not_training
         from nws_sweep.online.autotune import tuner_of
 
-        number = len(self._followed) + 1
-        is_wanted = self._is_wanted(number, loader)
-        is_chosen = is_wanted if self._wanted else not reason_not_training(loader)
-        options = dict(self._options)
+        number, dataset_class = len(self._followed) + 1, type(loader.dataset).__name__
+        options = self._options
+        is_chosen = self._is_wanted(number, dataset_class) if self._wanted else not reason_not_training(loader)
         if not is_chosen:  # an earlier answer is for a DataLoader whose settings may change
-            options["reuse"] = "never"
-        tuner = tuner_of(loader, **options, progress=self._reporting.progress, watches=self._watches)
-        tuner.may_change = self._is_training
+            options = replace(options, reuse="never")
+        tuner = tuner_of(loader, options)
+        tuner.may_change = functools.partial(self._is_training, tuner)
         tuner.sees_others = True
-        tuner.time.name = type(loader.dataset).__name__
-        followed = _FollowedLoader(
-            name=name_of(number, loader), number=number, kind=kind, dataset=_dataset_of(loader),
-            latest=weakref.ref(loader), is_wanted=is_wanted, likeness=0, tuner=tuner,
-        )  # fmt: skip
+        tuner.time.name = dataset_class
+        followed = _FollowedLoader(number, kind, _dataset_of(loader), weakref.ref(loader), tuner)
         self._followed.append(followed)
         return followed
 

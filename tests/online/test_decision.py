@@ -10,8 +10,9 @@ import pytest
 
 from nws_sweep.model import choice
 from nws_sweep.online import texts
-from nws_sweep.online.decision import Keep, Limits, Observations, Try, decide
-from nws_sweep.records import BatchCost, LoaderSettings, LoopCosts, Trial, Tuning
+from nws_sweep.online.decision import Keep, Situation, Try, decide
+from nws_sweep.online.tuner import decision_for
+from nws_sweep.records import ONLINE_STRATEGY, BatchCost, LoaderSettings, LoopCosts, SearchRules, Trial, Tuning
 from nws_sweep.searching.estimates import estimates_of
 from nws_sweep.searching.observations import Observation
 from tests.factories import loader_settings, recorded_trial
@@ -34,16 +35,22 @@ def decided(
 ) -> Any:
     simulated = tuner(tuning=Tuning(before=base, after=trial.settings), **limits)
     simulated.trials[trial.settings] = trial
-    return simulated.situation.decision(batches, is_new_epoch=is_new_epoch)
+    batch = int(not is_new_epoch)
+    simulated.batches_per_epoch = batch + batches
+    return decision_for(simulated, batch)
 
 
-def observations(measured_s: Mapping[LoaderSettings, float], predicted_s: Mapping[int, float]) -> Observations:
-    return Observations(
+def situation(
+    measured_s: Mapping[LoaderSettings, float], predicted_s: Mapping[int, float], most_workers: int, **limits: Any
+) -> Situation:
+    return Situation(
         base=loader_settings(2, prefetch_factor=2),
         current=[*measured_s][-1],
         measured_s=measured_s,
         predict_s=lambda settings: predicted_s.get(settings.num_workers, measured_s.get(settings, 100.0)),
-        tolerance=TOLERANCE,
+        rules=SearchRules(strategy=ONLINE_STRATEGY, candidates=(0,), tolerance=TOLERANCE),
+        workers=range(most_workers + 1),
+        **limits,
     )
 
 
@@ -54,40 +61,39 @@ def workers(num_workers: int) -> LoaderSettings:
 def test_measured_beats_predicted() -> None:
     """Four workers were predicted to take half the time of two, and did not."""
     measured_s = {workers(2): 0.04, workers(4): 0.05}
-    decision = decide(observations(measured_s, {2: 0.04, 4: 0.02}), Limits(workers=range(5)))
+    decision = decide(situation(measured_s, {2: 0.04, 4: 0.02}, 4))
     assert decision == Keep(workers(2))
 
 
 def test_what_is_predicted_to_be_better_than_all_that_was_measured_is_tried() -> None:
     measured_s = {workers(2): 0.04, workers(4): 0.03}
-    observed = observations(measured_s, {2: 0.04, 4: 0.03, 8: 0.015})
-    assert decide(observed, Limits(workers=range(9))) == Try(workers(8), predicted_s=0.015, current_s=0.03)
-    assert decide(observed, Limits(workers=range(8))) == Keep(workers(4))
+    predicted_s = {2: 0.04, 4: 0.03, 8: 0.015}
+    assert decide(situation(measured_s, predicted_s, 8)) == Try(workers(8), predicted_s=0.015, current_s=0.03)
+    assert decide(situation(measured_s, predicted_s, 7)) == Keep(workers(4))
 
 
 def test_settings_that_do_not_fit_are_replaced_by_the_best_that_do_or_named() -> None:
-    observed = observations({workers(2): 0.04}, {2: 0.04, 4: 0.02, 8: 0.01})
-    few = Limits(workers=range(9), refusal=lambda settings: "too large" if settings.num_workers > 4 else "")
-    assert decide(observed, few) == Try(workers(4), predicted_s=0.02, current_s=0.04)
-    none = Limits(workers=range(9), refusal=lambda _: "too large")
-    assert decide(observed, none) == Keep(workers(2), "too large")
+    full = situation({workers(2): 0.04}, {2: 0.04, 4: 0.02, 8: 0.01}, 8, refusal=lambda _: "too large")
+    assert decide(full) == Keep(workers(2), "too large")
+    few = replace(full, refusal=lambda settings: "too large" if settings.num_workers > 4 else "")
+    assert decide(few) == Try(workers(4), predicted_s=0.02, current_s=0.04)
 
 
 @pytest.mark.parametrize(("in_vain", "is_last"), [(2, False), (3, True)])
 def test_predictions_that_did_not_come_true_are_not_followed_for_ever(in_vain: int, is_last: bool) -> None:
     measured_s = {workers(2): 0.04} | {workers(2 + number): 0.05 for number in range(1, in_vain + 1)}
     predicted_s = dict.fromkeys(range(2, in_vain + 3), 0.04) | {16: 0.01}
-    decision = decide(observations(measured_s, predicted_s), Limits(workers=range(17)))
+    decision = decide(situation(measured_s, predicted_s, 16))
     assert decision == (Keep(workers(2)) if is_last else Try(workers(16), predicted_s=0.01, current_s=0.04))
 
 
 def test_the_queue_is_tried_with_the_best_as_measured_once_no_number_of_workers_promises() -> None:
     """Without workers it was fastest, whatever is predicted of queues with two."""
     measured_s = {workers(2): 0.04, workers(0): 0.01}
-    decision = decide(observations(measured_s, {}), Limits(workers=range(3), prefetches=True))
+    decision = decide(situation(measured_s, {}, 2, prefetches=True))
     assert decision == Keep(workers(0))
-    observed = replace(observations({workers(2): 0.04}, {}), predict_s=lambda settings: 0.04 / settings.prefetched)
-    tried = decide(observed, Limits(workers=range(2, 3), prefetches=True))
+    two = situation({workers(2): 0.04}, {}, 2, prefetches=True)
+    tried = decide(replace(two, workers=range(2, 3), predict_s=lambda settings: 0.04 / settings.prefetched))
     assert (tried.settings.num_workers, tried.settings.prefetch_factor) == (2, 8)
 
 
@@ -100,8 +106,7 @@ def test_batches_in_any_order_are_proposed_if_they_promise_more_than_further_wor
     def predict_s(settings: LoaderSettings) -> float:
         return {4: 0.02, 8: 0.015}.get(settings.num_workers, 1.0) if settings.in_order else unordered_s
 
-    observed = replace(observations({workers(4): 0.02}, {}), predict_s=predict_s)
-    decision = decide(observed, Limits(workers=range(9), reorders=reorders))
+    decision = decide(replace(situation({workers(4): 0.02}, {}, 8, reorders=reorders), predict_s=predict_s))
     assert isinstance(decision, Try)
     assert decision.settings == (replace(workers(4), in_order=False) if is_tried else workers(8))
     named = "num_workers=4 in_order=False" if is_tried else "num_workers=8"
@@ -109,9 +114,9 @@ def test_batches_in_any_order_are_proposed_if_they_promise_more_than_further_wor
 
 
 def test_fewer_workers_wait_for_a_new_epoch() -> None:
-    observed = observations({workers(8): 0.02}, {8: 0.02, 2: 0.02})
-    assert decide(observed, Limits(workers=range(9), must_save_time=True)) == Keep(workers(8))
-    assert decide(observed, Limits(workers=range(9))) == Try(workers(2), predicted_s=0.02, current_s=0.02)
+    between_epochs = situation({workers(8): 0.02}, {8: 0.02, 2: 0.02}, 8)
+    assert decide(replace(between_epochs, must_save_time=True)) == Keep(workers(8))
+    assert decide(between_epochs) == Try(workers(2), predicted_s=0.02, current_s=0.02)
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -123,7 +128,7 @@ def test_equal_measurements_give_the_answer_of_a_search(seed: int) -> None:
         [Observation(settings=settings, cost_s=cost_s) for settings, cost_s in measured_s.items()], TOLERANCE
     )
     assert estimates
-    decision = decide(observations(measured_s, {}), Limits(workers=range(33)))
+    decision = decide(situation(measured_s, {}, 32))
     assert decision == Keep(estimates.answer)
     assert estimates.answer == choice.choose(measured_s, TOLERANCE)
 

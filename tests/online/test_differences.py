@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
 
-from nws_sweep.online.autotune import autotune
+from nws_sweep.online.autotune import autotune, watch
 from tests.online.test_iterator import Items, scripted
 
 pytestmark = [pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning"), pytest.mark.usefixtures("forked_workers")]
@@ -48,7 +48,7 @@ def taken(loader: Any, epochs: int = 3) -> list[Any]:
 
 def lines_of(tuned: Any) -> list[str]:
     lines: list[str] = []
-    tuned._own_tuner().tell = lines.append
+    tuned._own_tuner().announce = lines.append
     return lines
 
 
@@ -57,7 +57,7 @@ def test_augmentations_with_a_generator_of_the_datasets_own_do_not_repeat() -> N
     lines = lines_of(tuned)
     drawn = [number for _, numbers in taken(tuned) for number in numbers]
     assert len(set(drawn)) == 3 * 48
-    told = "num_workers=3 instead of 0 from batch 0 of epoch 1 on: workers seed the random number generators"
+    told = "Numbers: num_workers=3 instead of 0 from batch 0 of epoch 1 on: workers seed the random number generators"
     assert lines[0] == f"{told} of the dataset (draw)"
 
 
@@ -251,3 +251,12 @@ def test_a_state_of_an_iterator_is_loaded_with_its_number_of_workers_and_once() 
     assert taken(loading, 2) == taken(loader_of(Numbers()), 2)
     assert begun[-2:] == [(state, 3), (None, 3)]
     assert "loading a state_dict() that was saved with num_workers=3" in lines[0]
+
+
+def test_a_state_that_is_loaded_after_watching_has_ended_is_loaded_once() -> None:
+    watched: Any = watch(SavedByIterators(Numbers(), batch_size=2), progress=False)
+    watched._own_tuner().decide("watched for long enough")
+    watched.next_iter_state = {"_snapshot": None}
+    begun.clear()
+    taken(watched, 2)
+    assert begun == [({"_snapshot": None}, 0), (None, 0)]

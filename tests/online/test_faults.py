@@ -194,7 +194,7 @@ def test_an_epoch_begins_with_the_programs_workers_if_others_cannot_be_started(m
         "dataloading.recording.BatchLog.new",
         "online.tuner.Tuner.observe",
         "online.observation.TrainingTrial.given",
-        "online.situation.decide",
+        "online.tuner.decide",
         "online.tuner.Tuner.switched",
         "online.tuner.Tuner.end_epoch",
     ],

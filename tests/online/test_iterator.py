@@ -60,10 +60,10 @@ class Scripted(Tuner):
 
     script: Mapping[tuple[int, int], int]
 
-    def observe(self, batches_per_epoch: int | None) -> TrainingTrial:
-        return EveryBatch(self.current, batches_per_epoch)
+    def observe(self) -> TrainingTrial:
+        return EveryBatch(self.current, self.batches_per_epoch)
 
-    def plan(self, batch: int, batches: int | None) -> Plan | None:
+    def plan(self, batch: int) -> Plan | None:
         workers = self.script.get((self.epoch + (not batch), batch), self.current.num_workers)
         settings = replace(self.base, num_workers=workers, prefetch_factor=2).canonical()
         return None if workers == self.current.num_workers else Plan(settings, "scripted", self.epoch + (not batch))
@@ -203,7 +203,7 @@ def test_a_loader_that_another_one_is_tuned_instead_of_is_not_observed_without_e
     monkeypatch.setattr(observation, "_WINDOW_S", 0.0)
     monkeypatch.setattr(observation, "_LONGEST_S", 0.0)
     tuned: Any = autotune(DataLoader(Items(40)), reuse="never", progress=False)
-    tuned._own_tuner().may_change = lambda _: False
+    tuned._own_tuner().may_change = lambda: False
     list(tuned)
     assert len(tuned._own_tuner().observation.windows) == 1
 

@@ -1,16 +1,31 @@
 """Windows of an observation, by readings of clocks that a test makes."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
+from nws_sweep.dataloading.recording import BatchLog
 from nws_sweep.dataloading.windows import Moment
 from nws_sweep.online.observation import TrainingTrial
 from nws_sweep.records import BatchCost, BatchRecord, WindowKind
 from tests.factories import loader_settings
 
 WAIT_S, STEP_S, START_S = 0.03, 0.02, 0.5
+
+
+class Log(BatchLog):
+    """Has the records that a test gives."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.times.starts.add(0, 0.1)
+        self.records: Sequence[BatchRecord] = ()
+
+    def new(
+        self, position_of: Callable[[int], float | None] = lambda number: None, *, has_ended: bool = False
+    ) -> tuple[BatchRecord, ...]:
+        return tuple(self.records)
 
 
 def observed(
@@ -22,7 +37,7 @@ def observed(
     for number in range(batches):
         seen.batches.asked(Moment(asked_s, 0.0, 0.0))
         if seen.ends_window:
-            seen.cut((), None)
+            seen.cut()
         seen.given(Moment(asked_s + wait_s, 0.0, 0.0), None, waited_s=waited_s)
         asked_s += wait_s + step_s(number)
     return seen
@@ -52,7 +67,7 @@ def test_a_validation_pass_after_the_last_batch_is_no_step_either() -> None:
     """The last window of the epoch has this step only."""
     seen = observed(17, lambda _: 0.05)
     seen.batches.asked(Moment(200.0, 0.0, 0.0))
-    seen.cut((), None, 200.0)
+    seen.cut(200.0)
     assert seen.windows[-1].step_s == pytest.approx((0.05,))
 
 
@@ -71,11 +86,11 @@ def test_batches_of_seconds_are_observed_until_enough_were_timed_and_not_for_a_m
 
 def test_an_epoch_whose_end_is_never_requested_is_timed_whole() -> None:
     seen = TrainingTrial(loader_settings(8), batches_per_epoch=5)
-    seen.begin(0, START_S, 0.0)
+    seen.begin(0, START_S, 0.0, log=Log())
     for number in range(5):
         seen.batches.asked(Moment(100.0 + number, 0.0, 0.0))
         seen.given(Moment(100.8 + number, 0.0, 0.0), None)
-    seen.given_last((), BatchCost(0.1, 0.0))
+    seen.given_last()
     assert seen.leave_epoch(Moment(300.0, 0.0, 0.0))
     (window,) = seen.windows
     assert (window.kind, window.worker_start) == (WindowKind.EPOCH, BatchCost(0.1, 0.0))
@@ -116,13 +131,14 @@ def test_a_step_on_an_accelerator_goes_on_while_the_host_waits() -> None:
 
 def test_a_look_in_the_middle_of_an_epoch_has_records_of_its_own_batches() -> None:
     seen = TrainingTrial(loader_settings(1), batches_per_epoch=100)
-    seen.begin(40, 0.0, 0.0, earlier_batches=30)
+    log = Log()
+    seen.begin(40, 0.0, 0.0, earlier_batches=30, log=log)
     for number in range(6):
         seen.batches.asked(Moment(100 + number, 0.0, 0.0))
         seen.given(Moment(100.5 + number, 0.0, 0.0), None)
     seen.batches.asked(Moment(107.0, 0.0, 0.0))
-    records = [BatchRecord(number=n, began_s=0.0, ended_s=0.0, cost=BatchCost(0.0, 0.5)) for n in (31, 32)]
-    seen.cut(records, None)
+    log.records = [BatchRecord(number=n, began_s=0.0, ended_s=0.0, cost=BatchCost(0.0, 0.5)) for n in (31, 32)]
+    seen.cut()
     assert [(record.number, record.position) for record in seen.windows[0].records] == [(1, 0.41), (2, 0.42)]
 
 
@@ -133,7 +149,7 @@ def test_without_workers_the_waits_of_the_process_are_the_costs_of_batches() -> 
     for number in range(7):
         seen.batches.asked(Moment(100 + number, 0.0, 0.0))
         if number in (3, 6):
-            seen.cut((), None)
+            seen.cut()
         seen.given(Moment(100.5 + number, 0.0, 0.0), None)
     records = [record for window in seen.windows for record in window.records]
     assert [(record.number, record.position) for record in records] == [(n, (40 + n) / 100) for n in range(1, 6)]
@@ -147,26 +163,28 @@ def trained(seen: TrainingTrial, batches: int, wait_s: float = WAIT_S, began_s: 
     for _ in range(batches):
         seen.batches.asked(Moment(asked_s, 0.0, 0.0))
         if seen.ends_window:
-            seen.cut((), None)
+            seen.cut()
         seen.given(Moment(asked_s + wait_s, 0.0, 0.0), None)
         asked_s += wait_s + STEP_S
     seen.batches.asked(Moment(asked_s, 0.0, 0.0))
     if seen.ends_window:
-        seen.cut((), None)
-    seen.cut((), None, asked_s + 0.25)
+        seen.cut()
+    seen.cut(asked_s + 0.25)
 
 
 def test_records_of_a_worker_that_had_more_than_others_are_kept_though_the_last_window_is_empty() -> None:
-    seen = TrainingTrial(loader_settings(2), batches_per_epoch=None)
-    seen.begin(0, START_S, 0.0)
+    seen, log = TrainingTrial(loader_settings(2), batches_per_epoch=None), Log()
+    seen.begin(0, START_S, 0.0, log=log)
     for number in range(8):
         seen.batches.asked(Moment(100.0 + number, 0.0, 0.0))
         seen.given(Moment(100.5 + number, 0.0, 0.0), None)
     seen.batches.asked(Moment(108.0, 0.0, 0.0))
     numbers = range(0, 12, 2)
     records = [BatchRecord(number=n, began_s=0.0, ended_s=0.5, cost=BatchCost(0.0, 0.5)) for n in numbers]
-    seen.cut(records[:4], None)
-    seen.cut(records[4:], None, 108.25)
+    log.records = records[:4]
+    seen.cut()
+    log.records = records[4:]
+    seen.cut(108.25)
     assert [record.number for window in seen.windows for record in window.records] == [*numbers]
 
 
@@ -183,7 +201,7 @@ def test_what_looking_at_a_window_takes_is_in_no_window() -> None:
         seen.batches.asked(Moment(epoch_s + 3.0, 0.0, 0.0, calls_s=calls_s))
         assert sum(seen.batches.wait_s) == pytest.approx(START_S + 3 * 0.25)
         assert seen.batches.step_s == [0.375] * 3
-        seen.cut((), None)
+        seen.cut()
     assert seen.batches.watching_s == 6 * (0.25 + 0.125)
 
 

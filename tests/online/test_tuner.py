@@ -11,7 +11,7 @@ from nws_sweep.online.autotune import record
 from nws_sweep.online.decision import Keep
 from nws_sweep.online.observation import TrainingTrial
 from nws_sweep.online.plan import Plan
-from nws_sweep.online.tuner import Tuner
+from nws_sweep.online.tuner import Tuner, decision_for
 from nws_sweep.records import (
     BatchCost,
     Configuration,
@@ -66,10 +66,10 @@ class Simulated(Tuner):
     epochs_s: Mapping[int, float]
     cost = COST
 
-    def observe(self, batches_per_epoch: int | None) -> TrainingTrial | None:
+    def observe(self) -> TrainingTrial | None:
         if self.tuning.is_decided:
             return None
-        self.observation = seen = Seen(self.current, batches_per_epoch)
+        self.observation = seen = Seen(self.current, self.batches_per_epoch)
         seen.batch_s, seen.cost, seen.epochs_s = self.batch_s, self.cost, self.epochs_s
         return seen
 
@@ -84,8 +84,8 @@ def tuner(start: int = 0, batch_s: Callable[[LoaderSettings], float] = as_predic
     base = loader_settings(start, prefetch_factor=2).canonical()
     given: dict[str, Any] = {
         "tuning": Tuning(before=base, after=base), "start": new_record(factories.configuration()), "cpus": 4.0,
-        "changes_within_epochs": True, "most_workers": None, "prefetches": False,
-        "on_decided": lambda _: None, "tell": lambda _: None,
+        "changes_within_epochs": True, "most_workers": None, "prefetches": False, "batches_per_epoch": 1000,
+        "on_decided": lambda _: None, "announce": lambda _: None,
     }  # fmt: skip
     made = Simulated(**{**given, **changes})
     made.batch_s, made.epochs_s = batch_s, {}
@@ -94,15 +94,16 @@ def tuner(start: int = 0, batch_s: Callable[[LoaderSettings], float] = as_predic
 
 def train(one: Tuner, epochs: int = 3, batches: int = 1000) -> list[tuple[int, int, int]]:
     """Epoch, batch and workers of each change; the tuner is asked at each hundredth batch."""
+    one.batches_per_epoch = batches
     for _ in range(epochs):
-        if plan := one.plan(0, batches):
+        if plan := one.plan(0):
             one.switched(plan, 0)
         one.epoch += 1
-        one.observe(batches)
+        one.observe()
         for batch in range(100, batches, 100):
-            if plan := one.plan(batch, batches):
+            if plan := one.plan(batch):
                 one.switched(plan, max(batch, plan.batch))
-            one.observe(batches)
+            one.observe()
     return [(switch.epoch, switch.batch, switch.after.num_workers) for switch in one.tuning.switches]
 
 
@@ -129,13 +130,13 @@ def test_whole_epochs_are_compared_with_whole_epochs_only(epochs_s: dict[int, fl
     one = tuner(2, lambda settings: 0.04 if settings.num_workers == 2 else 0.05)
     one.epochs_s = epochs_s
     one.epoch += 1
-    one.observe(1000)
-    plan = one.plan(100, 1000)
+    one.observe()
+    plan = one.plan(100)
     assert plan
     assert re.search(r"it would take (4.52 s|20.1 ms) \(predicted\)$", plan.reason)
     assert plan.reason.startswith("an epoch took 9.00 s" if epochs_s else "a batch took 40.0 ms")
     one.switched(plan, 100)
-    latest = one.observe(1000)
+    latest = one.observe()
     assert latest
     one.trials[one.current] = latest.trial(one.configuration, 4.0)
     one.end()
@@ -153,9 +154,9 @@ def test_settings_that_were_not_timed_like_those_before_are_timed_further() -> N
     one.trials = {two: replace(recorded_trial(2, COST), settings=two, windows=(whole_epoch(9.0),), batches=10)}
     one.tuning = replace(one.tuning, after=four)
     one.observation = Timed(four, 10, trial_so_far=pace)
-    assert one.plan(100, 1000) is None
+    assert one.plan(100) is None
     one.observation = Timed(four, 10, trial_so_far=replace(pace, windows=(whole_epoch(8.0),), batches=10))
-    assert one.plan(0, 1000) is None
+    assert one.plan(0) is None
     assert str(one.tuning).startswith("num_workers=4 instead of 2: an epoch takes 8.00 s")
 
 
@@ -184,8 +185,8 @@ def test_a_change_that_is_no_better_is_undone_and_not_stored_and_no_other_is_tri
 def test_the_best_as_measured_is_stored_and_provisional_unless_the_settings_in_use_were_timed() -> None:
     early = tuner(2)
     early.epoch += 1
-    early.observe(1000)
-    plan = early.plan(100, 1000)
+    early.observe()
+    plan = early.plan(100)
     assert plan
     early.switched(plan, 100)  # the training ends before four workers were timed
     early.end()
@@ -295,14 +296,14 @@ def test_batches_in_use_make_room_for_those_of_the_next_epoch_unless_theirs_has_
     one = tuner(4)
     windows = (factories.window(batch_bytes=2**18, end_s=end_s),)
     one.trials[one.current] = replace(recorded_trial(4, COST), settings=one.current, windows=windows)
-    decision = one.situation.decision(1000, is_new_epoch=True)
+    decision = decision_for(one)
     assert (isinstance(decision, Keep) and decision.refusal != "") != fits
 
 
 def test_settings_that_no_longer_fit_are_considered_again() -> None:
     """Storage becomes slower after the choice; then the step."""
     lines: list[str] = []
-    one = tuner(2, tell=lines.append)
+    one = tuner(2, announce=lines.append)
     train(one)
     first, waiting = one.current, one.waiting
     assert one.tuning.is_decided
