@@ -52,7 +52,7 @@ class Adaptive(Strategy):
         if estimates is None or model is None:
             return self._after_failures(observations)
         new = self._new(observations, estimates, model)
-        active = [observation for observation in estimates.observations if observation.may_continue]
+        active = [observation for observation in estimates.observations.values() if observation.may_continue]
         if new:  # further rounds wait for what the new candidates show
             staying = [observation for observation in active if observation.settings == estimates.answer]
         else:
@@ -116,7 +116,7 @@ class Adaptive(Strategy):
         predictable = self._predictable(fitting, estimates)
         # What the user or an earlier search names may be larger; a resumed search may lack some of them.
         wanted = {self.guess, self.rules.reference, self.base.num_workers, _most_fed(observations)}
-        if len({observation.num_workers for observation in estimates.observations}) == 1:
+        if len({settings.num_workers for settings in estimates.observations}) == 1:
             wanted |= self._first_predicted(predictable, model)
         new = [self.base.with_workers(n) for n in fitting if n in wanted]
         if new or self._enough_measured(observations):
@@ -176,8 +176,8 @@ class Adaptive(Strategy):
 
     def _enough_in_vain(self, estimates: Estimates) -> str:
         """Says why a candidate is started beside the answer only, whatever is predicted; empty if any may be."""
-        answer_round = min(estimates.of_answer.paces_s, default=0)
-        first_rounds = [min(observation.paces_s, default=0) for observation in estimates.observations]
+        answer_round = min(estimates.observations[estimates.answer].paces_s, default=0)
+        first_rounds = [min(observation.paces_s, default=0) for observation in estimates.observations.values()]
         in_vain = sum(first_round > answer_round for first_round in first_rounds)  # started after the answer
         is_enough = in_vain >= max(1, self.rules.patience)
         return f"the last {in_vain} that were predicted to be faster were not" if is_enough else ""
@@ -191,7 +191,7 @@ class Adaptive(Strategy):
             return f"{reason}; no candidate can be faster, since it keeps the training step busy all the time"
         if answer.num_workers == self._allowed[-1]:
             return f"{reason}; it is the largest candidate"
-        slower = {o.num_workers for o in estimates.observations if costs_s[o.settings] > costs_s[answer]}
+        slower = {settings.num_workers for settings, cost_s in costs_s.items() if cost_s > costs_s[answer]}
         more = [n for n in slower if n > answer.num_workers]
         if more:
             reason += f"; more workers ({_listed(more)}) were not faster"
@@ -228,7 +228,7 @@ def _most_fed(observations: Iterable[Observation]) -> float:
 
 def _is_beside_answer(settings: LoaderSettings, estimates: Estimates) -> bool:
     """Whether its num_workers lies between the measured numbers below and above the answer's."""
-    numbers = sorted({observation.num_workers for observation in estimates.observations})
+    numbers = sorted({settings.num_workers for settings in estimates.observations})
     place = numbers.index(estimates.answer.num_workers)
     below, above = numbers[max(0, place - 1)], numbers[min(place + 1, len(numbers) - 1)]
     return below < settings.num_workers < above
