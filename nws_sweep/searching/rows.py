@@ -1,13 +1,14 @@
 """The row of one candidate: the trial that its time slices make, and whether the pace is possible. Pure."""
 
 import math
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 from nws_sweep import units
 from nws_sweep.model.known import beside_others, queue_settings
-from nws_sweep.model.limits import Limit, physical_limits
 from nws_sweep.records import BatchCost, BatchRecord, LoopCosts, Noise, Span, TimeSlice, Trial, TrialState
 from nws_sweep.searching import batch_costs, counters
 from nws_sweep.searching.schedule import Conditions, batches_in, epoch_windows, seconds_in
@@ -15,6 +16,37 @@ from nws_sweep.searching.timing import ALONE, Comparison, Timing
 from nws_sweep.system import usage
 
 _MARGIN = 1.05  # CPU time, costs of batches and pace come from stretches that differ by a few batches
+
+
+class Limit(NamedTuple):
+    """The least seconds per batch that one part of the machine allows, and what takes them.
+
+    No order of work, no queue and no luck goes below them.
+    """
+
+    name: str  # a part of a sentence: "<name> takes at least 2 ms"
+    batch_s: float
+
+
+def physical_limits(costs: Sequence[BatchCost], loop: LoopCosts, num_workers: int) -> tuple[Limit, ...]:
+    """Lists the limits that recorded costs set; the largest holds.
+
+    What may run beside something else counts in no limit: a worker transfers a batch beside the making of its next
+    batch, and a training step may compute in several threads.
+
+    Args:
+        costs: Of at least one batch: those whose time is limited.
+        loop: Costs of the main process.
+        num_workers: At least 0.
+    """
+    making_s = statistics.fmean(cost.making_s for cost in costs)
+    main_s = loop.sampler_s + loop.step_s
+    if not num_workers:
+        return (Limit("drawing and making a batch and the training step", making_s + main_s),)
+    return (
+        Limit("making a batch, shared by the workers,", making_s / num_workers),
+        Limit("drawing and receiving a batch and the training step", loop.receive_s + main_s),
+    )
 
 
 @dataclass(frozen=True)

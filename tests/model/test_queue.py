@@ -9,9 +9,9 @@ from itertools import pairwise
 
 import pytest
 
-from nws_sweep.model.limits import physical_limits
 from nws_sweep.model.queue import QueueSettings, Replayed, replay
 from nws_sweep.records import BatchCost, LoopCosts
+from nws_sweep.searching.rows import physical_limits
 from tests.oracle import Load, simulate
 
 FREE = LoopCosts()
