@@ -113,4 +113,4 @@ class Counterfactual:
 
     @property
     def _with_workers(self) -> Records:
-        return self.model.records_for(self.best.num_workers or self.model.fewest_workers.settings.num_workers)
+        return self.model.records_for(self.best.num_workers or self.model.fewest_workers.num_workers)
