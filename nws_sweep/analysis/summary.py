@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nws_sweep.analysis import accounts, advice, answers, caveats, what_if
-from nws_sweep.analysis.diagnosis import Diagnosis, diagnose, worker_trials
+from nws_sweep.analysis.diagnosis import Diagnosis, diagnose
 from nws_sweep.analysis.stage_savings import stages_of, with_workers
 from nws_sweep.analysis.time_ratios import Ratio, ratio_of
 from nws_sweep.model import choice
@@ -160,7 +160,7 @@ class ConfigurationSummary:
     @property
     def worker_trials(self) -> tuple[Trial, ...]:
         """The trials of the search of num_workers, without those of settings searched after it."""
-        return worker_trials(self.run.result)
+        return what_if.worker_trials(self.run.result)
 
     @property
     def changed_settings(self) -> str:
@@ -302,7 +302,7 @@ def _fed_steps(recorded: SearchRecord, best: Trial | None) -> str:
 
 
 def _gain(result: SearchRecord, best: Trial | None, num_workers: int | None) -> Ratio | None:
-    compared = next((trial for trial in worker_trials(result) if trial.num_workers == num_workers), None)
+    compared = next((trial for trial in what_if.worker_trials(result) if trial.num_workers == num_workers), None)
     return ratio_of(best, compared) if best and compared else None
 
 
