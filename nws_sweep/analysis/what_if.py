@@ -135,7 +135,7 @@ class WhatIf:
         return workers_of
 
     def _fewest_within(self, model: Model, fewest: int, limit_s: float) -> int | None:
-        """Finds the fewest workers, at least ``fewest``, whose batches take no more than the limit; None without any."""
+        """Finds the fewest workers, from ``fewest`` on, whose batches take no more than the limit; None without any."""
 
         def cost_s(number: int) -> float:
             return model.cost_s(replace(self.best, num_workers=number))
@@ -239,5 +239,5 @@ def check(name: str, value: Any) -> None:
 
 
 def ladder(numbers: Sequence[int]) -> list[int]:
-    """Selects all of at most 16 ascending numbers; of more 0, 1, 2, 3, 4, 6, 8, 12, 16, 24, ... among them, and both ends."""
+    """Selects at most 16 ascending numbers, of more 0, 1, 2, 3, 4, 6, 8, 12, 16, 24, ... among them, and both ends."""
     return list(numbers) if len(numbers) <= _MOST_LISTED else choice.ladder(numbers, beside=(0,))

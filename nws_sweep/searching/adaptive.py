@@ -185,7 +185,7 @@ class Adaptive(Strategy):
     def _reason(self, observations: Sequence[Observation], estimates: Estimates, model: Model) -> str:
         """Says why the search stops: the answer, and what speaks against further candidates."""
         answer, costs_s = estimates.answer, estimates.costs_s
-        reason = self._answer_in_words(estimates)
+        reason = _answer_in_words(estimates, self.base)
         # No candidate can be faster than one for which the training step never waits.
         if costs_s[answer] <= model.loop.step_s * (1 + self.rules.tolerance):
             return f"{reason}; no candidate can be faster, since it keeps the training step busy all the time"
@@ -204,17 +204,19 @@ class Adaptive(Strategy):
         enough = self._enough_measured(observations) or self._enough_in_vain(estimates)
         return f"{reason}; {enough or f'no other candidate is predicted to save {units.share(choice.PROMISING)}'}"
 
-    def _answer_in_words(self, estimates: Estimates) -> str:
-        answer, fastest = estimates.answer, estimates.fastest
-        answer_s, fastest_s = estimates.costs_s[answer], estimates.costs_s[fastest]
-        if fastest_s < (1 - choice.CLOSE) * answer_s:
-            saved = units.share(1 - fastest_s / answer_s)
-            return f"{self._named(answer)}: {self._named(fastest)} would save only {saved}"
-        return f"{self._named(answer)} is the fastest"
 
-    def _named(self, settings: LoaderSettings) -> str:
-        differing = settings.differing(self.base.with_workers(settings.num_workers))
-        return f"num_workers={settings.num_workers}" + (f" {differing}" if differing else "")
+def _answer_in_words(estimates: Estimates, base: LoaderSettings) -> str:
+    """Says which candidate is the answer, and what the fastest would save; settings as far as they differ from base."""
+
+    def named(settings: LoaderSettings) -> str:
+        differing = settings.differing(base.with_workers(settings.num_workers))
+        return f"num_workers={settings.num_workers} {differing}".rstrip()
+
+    answer, fastest = estimates.answer, estimates.fastest
+    answer_s, fastest_s = estimates.costs_s[answer], estimates.costs_s[fastest]
+    if fastest_s < (1 - choice.CLOSE) * answer_s:
+        return f"{named(answer)}: {named(fastest)} would save only {units.share(1 - fastest_s / answer_s)}"
+    return f"{named(answer)} is the fastest"
 
 
 def _listed(numbers: Iterable[int]) -> str:
