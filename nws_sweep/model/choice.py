@@ -101,9 +101,10 @@ def costs_near_the_best(
         tolerance: Share of the time that twice as many workers must save.
     """
     costs_s: dict[S, float] = {}
+    numbers = [settings.num_workers for settings in candidates]
     for _ in range(2):  # among all candidates, then around the best
         best = choose(costs_s, tolerance).num_workers if costs_s else 0
-        near = ladder([settings.num_workers for settings in candidates], best)
+        near = ladder(numbers, best)
         for settings in candidates:
             if settings.num_workers in near and settings not in costs_s:
                 predicted_s = cost_s(settings)

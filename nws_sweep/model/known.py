@@ -89,12 +89,14 @@ class Known:
     @cached_property
     def variance(self) -> float:
         """Variance of the logarithm of ``measured_factor``: of the rounds, with the usual variance as one more."""
-        usual = [_NOISE**2 + (_NOISE_OF_ONE * self.num_workers / span.batches) ** 2 for span in self.spans]
+        usual = [_NOISE**2]
+        if self.spans:
+            usual = [_NOISE**2 + (_NOISE_OF_ONE * self.num_workers / span.batches) ** 2 for span in self.spans]
         # Each round took other batches: the ratio of a round is free of what they cost.
         by_round = {span.round: math.log(span.measured_s / span.replayed_s) for span in self.spans}
         logs = [log for number, log in by_round.items() if number is not None]
         mean = statistics.fmean(logs or [0.0])
-        squares = statistics.fmean(usual or [_NOISE**2]) + sum((log - mean) ** 2 for log in logs)
+        squares = statistics.fmean(usual) + sum((log - mean) ** 2 for log in logs)
         return squares / max(1, len(logs)) ** 2
 
 
@@ -210,7 +212,9 @@ class Factors:
     def at(self, num_workers: int) -> float:
         """Interpolates the factor as a power of the workers; beyond all trials it is that of the nearest."""
         below, above, share = self._neighbours(num_workers)
-        return below.factor ** (1 - share) * above.factor**share if below and above else 1.0
+        if below is None or above is None:
+            return 1.0
+        return math.pow(below.factor, 1 - share) * math.pow(above.factor, share)
 
     def misfit(self, num_workers: int) -> float:
         """Computes how far the logarithm of the factor may be below that of ``at``; 0 for the workers of a trial.

@@ -26,22 +26,18 @@ def promised_s(model: Model, settings: QueueSettings, most_s: float = math.inf) 
     smaller, larger = pair
     as_smaller_s = model.cost_s(settings, like=smaller)
     as_larger_s = model.cost_s(settings, like=larger)
-    slowdown = max(0.0, math.log(as_larger_s / as_smaller_s))
-    beyond_noise = math.sqrt(square_beyond_noise(slowdown, smaller, larger))
+    measured = max(0.0, math.log(as_larger_s / as_smaller_s))
+    slowdown = math.sqrt(square_beyond_noise(measured, smaller, larger))
     share = doublings(smaller, settings.num_workers) / doublings(smaller, larger.num_workers)
     if share > 1:
-        return min(most_s, as_larger_s * math.exp((share - 1) * beyond_noise))
+        return min(most_s, as_larger_s * math.exp((share - 1) * slowdown))
     between_s = as_smaller_s ** (1 - share) * as_larger_s**share  # what both trials predict
     times_s = []
     for place in range(_PLACES):
-        later = _slowdown(beyond_noise, share, (place + 0.5) / _PLACES)
-        times_s.append(min(most_s, between_s * math.exp(later - share * beyond_noise)))
+        begin = (place + 0.5) / _PLACES  # as a share of the doublings between the trials
+        later = slowdown * (share - begin) / (1 - begin) if share > begin else 0.0
+        times_s.append(min(most_s, between_s * math.exp(later - share * slowdown)))
     return statistics.fmean(times_s)
-
-
-def _slowdown(slowdown: float, share: float, begin: float) -> float:
-    """Computes the logarithm of the slowdown at a share of the doublings between two trials; it begins at another."""
-    return slowdown * (share - begin) / (1 - begin) if share > begin else 0.0
 
 
 def _trials_around(trials: tuple[Known, ...], num_workers: int) -> tuple[Known, Known] | None:
@@ -51,4 +47,6 @@ def _trials_around(trials: tuple[Known, ...], num_workers: int) -> tuple[Known, 
     if fewer and more:
         return fewer[-1], more[0]
     with_workers = [trial for trial in fewer if trial.num_workers]
-    return (with_workers[0], with_workers[-1]) if len(with_workers) > 1 else None
+    if len(with_workers) > 1:
+        return with_workers[0], with_workers[-1]
+    return None

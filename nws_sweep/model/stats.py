@@ -89,27 +89,29 @@ def fit(times: Mapping[LoaderSettings, Times]) -> Fit:
     Solves Henderson's equations for the effects of candidates and rounds, and estimates both variances from the
     residual and the effects of rounds, in turn. Without any round there is no noise.
     """
-    candidates = [settings for settings, by_round in times.items() if by_round]
-    if not candidates:
+    with_rounds = {settings: by_round for settings, by_round in times.items() if by_round}
+    if not with_rounds:
         return Fit(logs={}, effects={}, noise=0.0, covariance=np.zeros((0, 0)), freedom=1.0)
-    rounds = sorted({number for settings in candidates for number in times[settings]})
-    design, logs = _design([times[settings] for settings in candidates], rounds)
-    squares, products = design.T @ design, design.T @ logs
-    count = len(candidates)
+    rounds = sorted({number for by_round in with_rounds.values() for number in by_round})
+    design, logs = _design(list(with_rounds.values()), rounds)
+    squares = design.T @ design
+    products = design.T @ logs
+    count = len(with_rounds)
     is_round = np.arange(len(squares)) >= count
     noise = drift = _PRIOR_SPREAD**2  # variances
     for _ in range(_PASSES):
         inverse = np.linalg.inv(squares + np.diag(is_round * noise / drift))
         solution = inverse @ products
+        effects = solution[count:]
         residual = max(0.0, float(logs @ (logs - design @ solution)))
-        effects, uncertain = solution[count:], noise * float(np.trace(inverse[count:, count:]))
+        uncertain = noise * float(np.trace(inverse[count:, count:]))
         noise = (residual + _PRIOR_SPREAD**2) / (len(logs) - count + 1)
         drift = (float(effects @ effects) + uncertain + _PRIOR_SPREAD**2) / (len(rounds) + 1)
     inverse = np.linalg.inv(squares + np.diag(is_round * noise / drift))
     spent = len(rounds) - noise / drift * float(np.trace(inverse[count:, count:]))
     return Fit(
-        logs=dict(zip(candidates, map(float, solution), strict=False)),
-        effects=dict(zip(rounds, map(float, solution[count:]), strict=True)),
+        logs=dict(zip(with_rounds, solution[:count].tolist(), strict=True)),
+        effects=dict(zip(rounds, effects.tolist(), strict=True)),
         noise=math.sqrt(noise),
         covariance=inverse[:count, :count],
         freedom=max(0.0, len(logs) - count - spent) + 1,
@@ -126,7 +128,8 @@ def _design(times: Sequence[Times], rounds: Sequence[int]) -> tuple[NDArray[np.f
     for candidate, by_round in enumerate(times):
         for number, time_s in by_round.items():
             row = np.zeros(len(times) + len(rounds))
-            row[candidate] = row[len(times) + rounds.index(number)] = 1
+            row[candidate] = 1
+            row[len(times) + rounds.index(number)] = 1
             rows.append(row)
             seconds.append(time_s)
     return np.array(rows), np.log(seconds)
