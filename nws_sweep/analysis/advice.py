@@ -64,7 +64,7 @@ class _Remedies:
 
     def competition(self) -> str:
         model = self.replayed.model
-        alone_s, beside_s = model.known[0].records.loop.step_s, model.fewest_workers.records.loop.step_s
+        alone_s, beside_s = model.trials[0].records.loop.step_s, model.fewest_workers.records.loop.step_s
         took = f"with workers it takes {seconds(beside_s)} per batch on {counted(self.replayed.best.cpus, 'CPU')}"
         fewer = "fewer threads for the step (torch.set_num_threads) or more CPUs help"
         return f"{took} instead of {seconds(alone_s)}; {self._cheaper}, {fewer}{_more_workers(self.diagnosis)}"

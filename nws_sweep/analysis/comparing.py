@@ -36,7 +36,7 @@ class Pair:
     label: str
     a: ConfigurationSummary
     b: ConfigurationSummary
-    times: Times | None  # of the best setting in A (``base``) and in B (``other``); None without a common quantity
+    times: Times | None  # of the best setting in A (``base``) and in B (``compared``); None without a common quantity
     change: Change | None  # None if one of them has no best setting
     notes: tuple[str, ...]
 

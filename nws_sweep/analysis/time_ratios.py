@@ -78,14 +78,14 @@ class Times:
 
     quantity: Quantity
     base: Estimate
-    other: Estimate
+    compared: Estimate
 
     @property
     def ratio(self) -> Ratio:
-        """Time of the other / time of the base; half-widths add in quadrature if both have intervals."""
-        widths = [math.log(time.high / time.low) / 2 for time in (self.base, self.other) if time.low and time.high]
+        """Time of the compared trial / time of the base; half-widths add in quadrature if both have intervals."""
+        widths = [math.log(time.high / time.low) / 2 for time in (self.base, self.compared) if time.low and time.high]
         return Ratio(
-            value=self.other.value / self.base.value,
+            value=self.compared.value / self.base.value,
             half_width=math.hypot(*widths) if len(widths) == 2 else None,
         )
 
@@ -113,7 +113,7 @@ def times_of(base: Trial, compared: Trial) -> Times | None:
     for quantity in (steady, Quantity.EPOCH):
         base_s, compared_s = time_of(base, quantity), time_of(compared, quantity)
         if base_s and compared_s:
-            return Times(quantity=quantity, base=base_s, other=compared_s)
+            return Times(quantity=quantity, base=base_s, compared=compared_s)
     return None
 
 

@@ -166,7 +166,7 @@ class WhatIf:
     @cached_property
     def _endless(self) -> Model:
         """The model of an epoch whose start takes next to nothing."""
-        return replace(self.model, known=tuple(trial.endless for trial in self.model.known))
+        return replace(self.model, trials=tuple(trial.endless for trial in self.model.trials))
 
     def sizing(self, settings: QueueSettings, numbers: Iterable[int]) -> dict[int, tuple[float, int]]:
         """Predicts seconds per batch and num_workers on 1, 2, 4, ... CPUs, until the training step hardly waits.

@@ -34,12 +34,12 @@ class Model:
     """What a search knows of one configuration: at least one trial whose costs are known.
 
     Attributes:
-        known: The trials, by num_workers.
+        trials: By num_workers.
         start_method: Of workers: fork, spawn or forkserver.
         step_s: Seconds per batch of another training step, which takes no CPU time; None for the recorded one.
     """
 
-    known: tuple[Known, ...]
+    trials: tuple[Known, ...]
     start_method: str = "fork"
     step_s: float | None = None
 
@@ -58,7 +58,7 @@ class Model:
         Args:
             settings: Of the queue, with the CPUs.
             without: What is taken away.
-            like: The trial as which the workers make batches; None for all that are known.
+            like: The trial as which the workers make batches; None for all trials.
         """
         key = (settings, tuple(without), like.settings if like else None)
         if key not in self._costs_s:
@@ -80,17 +80,17 @@ class Model:
         number = settings.num_workers
         records, factor = self._inputs(number)
         misfit = math.sqrt(self.factors.misfit(number) ** 2 + self._nearest(number).variance)
-        return predict(records, factor, beside_others(settings, self.known[0].other_cpus), misfit)
+        return predict(records, factor, beside_others(settings, self.trials[0].other_cpus), misfit)
 
     @property
     def batches(self) -> int:
         """Batches of an epoch; ``ENDLESS`` if unknown."""
-        return self.known[0].records.batches
+        return self.trials[0].records.batches
 
     @property
     def loop(self) -> LoopCosts:
         """Costs of the main process, with the least time of the training step."""
-        return min((trial.records.loop for trial in self.known), key=lambda loop: loop.step_s)
+        return min((trial.records.loop for trial in self.trials), key=lambda loop: loop.step_s)
 
     @cached_property
     def factors(self) -> Factors:
@@ -99,7 +99,7 @@ class Model:
 
     @cached_property
     def _with_workers(self) -> tuple[Known, ...]:
-        return tuple(trial for trial in self.known if trial.num_workers)
+        return tuple(trial for trial in self.trials if trial.num_workers)
 
     def _inputs(self, num_workers: int) -> tuple[Records, float]:
         """Returns what is replayed, and the factor; beside another training step, the factor is in the records."""
@@ -119,7 +119,7 @@ class Model:
     @property
     def fewest_workers(self) -> Known:
         """The trial with the fewest workers, but with at least one if possible."""
-        return (self._with_workers or self.known)[0]
+        return (self._with_workers or self.trials)[0]
 
     def records_for(self, num_workers: int) -> Records:
         """Returns the records that stand for this number of workers."""
@@ -131,32 +131,32 @@ class Model:
     @cached_property
     def _records(self) -> Mapping[int, Records]:
         """What is replayed, by the num_workers of a trial."""
-        return {trial.num_workers: _pooled(trial, self._with_workers) for trial in self.known}
+        return {trial.num_workers: _pooled(trial, self._with_workers) for trial in self.trials}
 
     @cached_property
     def _started(self) -> Records:
         """What workers replay of the trial with the fewest workers, if it has none."""
-        records = self._records[self.known[0].num_workers]
+        records = self._records[self.trials[0].num_workers]
         start_s = FORKED_S if self.start_method == "fork" else _SPAWNED_S
         return replace(records, loop=replace(records.loop, start_s=start_s))
 
     def _nearest(self, num_workers: int) -> Known:
         """Finds the trial whose records stand for this number; a trial without workers only for itself, if possible."""
-        trials = self._with_workers if num_workers else self.known[:1]
-        return min(trials or self.known, key=lambda trial: abs(doublings(trial, num_workers)))
+        trials = self._with_workers if num_workers else self.trials[:1]
+        return min(trials or self.trials, key=lambda trial: abs(doublings(trial, num_workers)))
 
 
 def _epochs(
     model: Model, records: Records, settings: QueueSettings, without: Sequence[Bottleneck | Stage]
 ) -> Iterator[Epoch]:
     """Yields the epochs that ``Model.cost_s`` replays."""
-    settings = beside_others(settings, model.known[0].other_cpus)
+    settings = beside_others(settings, model.trials[0].other_cpus)
     most = MOST_BATCHES if records.varies else MOST_EQUAL
     seeds = range(max(1, min(MOST_ORDERS, most // records.batches)))
     for costs in records.epochs(max(most, _QUEUES * settings.queued_batches), seeds):
         epoch = Epoch(costs, records.loop, settings)
         for removed in without:
-            epoch = epoch.without(removed, model.known[0].records.loop)
+            epoch = epoch.without(removed, model.trials[0].records.loop)
         yield epoch
 
 
@@ -194,10 +194,10 @@ def _ratio(chosen: Known, trial: Known) -> float:
 
 def with_and_without_others(model: Model) -> tuple[Model, ...]:
     """Returns the model, and if other programs used CPUs, the model of a machine without other programs."""
-    fewest, *more = model.known
+    fewest, *more = model.trials
     if fewest.other_cpus < FEW_CPUS:
         return (model,)
-    return model, replace(model, known=(replace(fewest, other_cpus=0.0), *more))
+    return model, replace(model, trials=(replace(fewest, other_cpus=0.0), *more))
 
 
 def model_of(

@@ -20,7 +20,7 @@ def promised_s(model: Model, settings: QueueSettings, most_s: float = math.inf) 
     improvement: Jones, Schonlau and Welch, Journal of Global Optimization 13, 1998). Beyond all trials, each doubling
     adds the mean slowdown of a doubling from the first trial with workers to the last.
     """
-    pair = _trials_around(model.known, settings.num_workers)
+    pair = _trials_around(model.trials, settings.num_workers)
     if pair is None:
         return min(most_s, model.cost_s(settings))
     smaller, larger = pair
